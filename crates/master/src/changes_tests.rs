@@ -2,8 +2,8 @@
 
 use bolide_contract::settings::{Helper, Settings, Threads};
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::{Row, Status};
-use bolide_options::catalogue::setting::{Attendant, Logging, Setting, Tls, Watching};
+use bolide_options::catalogue::row::{Row, Status, Theme};
+use bolide_options::catalogue::setting::Setting;
 use bolide_options::{Reach, Reading, Said, reach, read};
 use bolide_supervision::testing::Folder;
 
@@ -71,36 +71,36 @@ fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<Said>) {
 }
 
 /// What an option needs beside it, to mean something.
-fn base_of(setting: Setting, folder: &Folder) -> String {
-    if matches!(reach(setting), Reach::Master | Reach::Each) {
+fn base_of(row: &Row, folder: &Folder) -> String {
+    if matches!(reach(row), Reach::Master | Reach::Each) {
         // Some of them imply it.
-        let own = own_base_of(setting, folder);
+        let own = own_base_of(row, folder);
         return if own.contains("master") { own } else { format!("{own}master = true\n") };
     }
-    own_base_of(setting, folder)
+    own_base_of(row, folder)
 }
 
-fn own_base_of(setting: Setting, folder: &Folder) -> String {
+fn own_base_of(row: &Row, folder: &Folder) -> String {
     let here = folder.path().display();
     let tls = format!("module = shop\nhttps = :3,{here}/app.pem,{here}/app.key\n");
-    match setting {
-        Setting::Asgi | Setting::Module | Setting::WsgiFile | Setting::Named(_) => "module = other\n".to_owned(),
-        Setting::Files(_) => format!("module = shop\nstatic-map2 = /other={here}\n"),
-        Setting::LazyApps => "master = true\nmodule = shop\n".to_owned(),
-        Setting::Elastic(_) => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n".to_owned(),
-        Setting::Statistics(_) => "module = shop\nstats = :9\nstats-push = file\n".to_owned(),
-        Setting::Attendant(Attendant::HonourStdin) => "module = shop\nattach-daemon = cat\n".to_owned(),
-        Setting::Logging(Logging::Route | Logging::RequestRoute) => {
-            "module = shop\nlogger = errors stdio\nreq-logger = api stdio\n".to_owned()
-        }
-        Setting::Watching(Watching::SourceFolder | Watching::SourcePattern | Watching::SourceExcluded) => {
-            "module = shop\npy-autoreload = 1\n".to_owned()
-        }
-        Setting::Watching(Watching::Browser) => "module = shop\ndevelop = true\n".to_owned(),
-        Setting::Tls(Tls::Key) => format!("module = shop\ntls-certificate = {here}/app.pem\n"),
-        Setting::Tls(Tls::ClientAuth) => format!("{tls}tls-client-ca = {here}/app.pem\n"),
-        Setting::Tls(part) if part != Tls::Certificate => tls,
-        _ => "module = shop\n".to_owned(),
+    match row.name() {
+        "asgi" | "module" | "wsgi-file" | "paste" | "pecan" | "eval" => "module = other\n".to_owned(),
+        "lazy" | "lazy-apps" => "master = true\nmodule = shop\n".to_owned(),
+        "idle" | "die-on-idle" => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n".to_owned(),
+        name if name.starts_with("cheap") => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n".to_owned(),
+        "daemons-honour-stdin" => "module = shop\nattach-daemon = cat\n".to_owned(),
+        "log-route" | "log-req-route" => "module = shop\nlogger = errors stdio\nreq-logger = api stdio\n".to_owned(),
+        "reload-dir" | "reload-include" | "reload-exclude" => "module = shop\npy-autoreload = 1\n".to_owned(),
+        "reload-browser" => "module = shop\ndevelop = true\n".to_owned(),
+        "tls-certificate" => "module = shop\n".to_owned(),
+        "tls-key" => format!("module = shop\ntls-certificate = {here}/app.pem\n"),
+        "tls-client-auth" => format!("{tls}tls-client-ca = {here}/app.pem\n"),
+        _ => match row.theme {
+            Theme::Files => format!("module = shop\nstatic-map2 = /other={here}\n"),
+            Theme::Statistics => "module = shop\nstats = :9\nstats-push = file\n".to_owned(),
+            Theme::Tls => tls,
+            _ => "module = shop\n".to_owned(),
+        },
     }
 }
 
@@ -169,7 +169,7 @@ fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_
             continue;
         }
         for line in examples(row, &folder) {
-            let base = base_of(setting, &folder);
+            let base = base_of(row, &folder);
             let is_application = base.starts_with("module = other");
             let (old, before) = configured(&folder, &base);
             let with = if is_application { line.clone() } else { format!("{base}{line}") };
@@ -183,20 +183,17 @@ fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_
             looked_at += 1;
             let place = format!("uwsgi.ini:{}", 6 + if is_application { 0 } else { base.lines().count() });
             let is_named = named.iter().any(|words| words.contains(&place) && words.contains(row.name()));
-            let expected = match reach(setting) {
+            let expected = match reach(row) {
                 Reach::Application | Reach::Surroundings => taken == new && named.is_empty(),
                 // What it changes beside its own section is the application's.
-                Reach::Master if setting == Setting::Watching(Watching::Develop) => is_named,
+                Reach::Master if row.name() == "develop" => is_named,
                 Reach::Master => taken == old && is_named,
                 // Taken or not, but never half.
                 Reach::Each => taken == new && named.is_empty() || taken == old && is_named,
             };
             if !expected {
                 let (of_old, of_new) = (differences(&taken, &old), differences(&taken, &new));
-                wrong.push(format!(
-                    "`{line}` ({:?}, {place}), named {named:?}: changed {of_old:?}, kept {of_new:?}",
-                    reach(setting)
-                ));
+                wrong.push(format!("`{line}` ({:?}, {place}), named {named:?}: changed {of_old:?}, kept {of_new:?}", reach(row)));
             }
         }
     }

@@ -24,6 +24,7 @@ mod known;
 mod launcher;
 mod manual;
 pub mod other_servers;
+mod pair;
 mod pem;
 pub mod project;
 mod reader;
@@ -172,14 +173,19 @@ fn texts(arguments: &[OsString]) -> Result<Vec<String>, Failure> {
 }
 
 #[cfg(test)]
+#[path = "tests/asynchronous_tests.rs"]
 mod asynchronous_tests;
 #[cfg(test)]
+#[path = "tests/corpus.rs"]
 mod corpus;
 #[cfg(test)]
+#[path = "tests/hostile.rs"]
 mod hostile;
 #[cfg(test)]
+#[path = "tests/language_tests.rs"]
 mod language_tests;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]
+#[path = "tests/tls_tests.rs"]
 mod tls_tests;

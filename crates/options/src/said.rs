@@ -4,7 +4,8 @@ use crate::catalogue::catalogue;
 use crate::catalogue::reach::{Reach, reach};
 use crate::catalogue::row::Status;
 use crate::host_info::HostInfo;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 use crate::reading::{Said, Sources};
 
 /// Of a configuration that was read by now.
@@ -13,8 +14,8 @@ pub fn sources(read: &Configuration, host: &HostInfo) -> Sources {
 }
 
 fn said(pair: &Pair) -> Option<Said> {
-    let Status::Supported(setting) = catalogue().get(&pair.key)?.status else { return None };
-    let reach = reach(setting);
+    let row = catalogue().get(&pair.key).filter(|row| matches!(row.status, Status::Supported(_)))?;
+    let reach = reach(row);
     let (value, origin) = (pair.value.clone(), pair.location.to_string());
     (reach != Reach::Application).then(|| Said { option: pair.key.clone(), value, origin, reach })
 }

@@ -50,14 +50,14 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("error-page-404", Setting::Answering(AnsweringSetting::ErrorPage(404)), Value::List, "", "An HTML page for the server's own 404 answers, such as those of `return:404`. Of several the first that can be read is sent.").example("error-page-404 = /srv/shop/404.html"),
     Entry::supported("error-page-500", Setting::Answering(AnsweringSetting::ErrorPage(500)), Value::List, "", "An HTML page for failures of the application. Of several the first that can be read is sent.")
         .example("error-page-500 = /srv/shop/500.html"),
-    Entry::supported("ignore-script-name", Setting::Answering(AnsweringSetting::IgnoreScriptName), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
+    Entry::supported("ignore-script-name", Setting::Switch(|draft| &mut draft.python.ignore_script_name), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
     Entry::supported("compress", Setting::Answering(AnsweringSetting::Compress), Value::List, "off", "Compresses answers for clients that take it, with the first of these that they like best: `gzip`, `br`, `zstd`. Whole answers and streams; not event streams, not what is compressed already.")
         .example("compress = br,zstd,gzip"),
     Entry::supported("compress-types", Setting::Answering(AnsweringSetting::CompressTypes), Value::List, "text, JSON, XML, JavaScript, fonts", "Media types that `compress` compresses, in place of the usual ones; `text/*` and `*+json` are patterns.")
         .example("compress = gzip\ncompress-types = text/html,application/json"),
     Entry::supported("compress-min-size", Setting::Answering(AnsweringSetting::CompressMinSize), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1024", "Answers that are shorter stay as they are. Streams have no length, and are always compressed.").example("compress = gzip\ncompress-min-size = 4096"),
-    Entry::supported("compress-level", Setting::Answering(AnsweringSetting::CompressLevel), Value::Number { least: 1, most: 9, unit: "(1 is quick, 9 is small)" }, "5", "How hard `compress` tries.").example("compress = gzip\ncompress-level = 3"),
-    Entry::supported("http-auto-gzip", Setting::Answering(AnsweringSetting::HttpAutoGzip), Value::Switch, "off", "Compresses with gzip the answers that have the field `uWSGI-Encoding: gzip` (which is taken out), and no Content-Length and Content-Encoding.")
+    Entry::supported("compress-level", Setting::Number(|draft| &mut draft.asked.answering.compression.level), Value::Number { least: 1, most: 9, unit: "(1 is quick, 9 is small)" }, "5", "How hard `compress` tries.").example("compress = gzip\ncompress-level = 3"),
+    Entry::supported("http-auto-gzip", Setting::Switch(|draft| &mut draft.asked.answering.compression.on_demand), Value::Switch, "off", "Compresses with gzip the answers that have the field `uWSGI-Encoding: gzip` (which is taken out), and no Content-Length and Content-Encoding.")
         .example("http-auto-gzip = true")
         .uwsgi("Set `compress` to have answers compressed without asking the application."),
 ];

@@ -3,7 +3,8 @@
 use bolide_contract::settings::Interface;
 
 use crate::catalogue::row::{Entry, Milestone, Value, words};
-use crate::catalogue::setting::{NamedBy, Setting};
+use crate::catalogue::setting::Setting;
+use crate::resolve::draft::NamedBy;
 
 /// Values of `interface`.
 pub const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
@@ -21,19 +22,19 @@ pub const ENTRIES: &[Entry] = &[
     ),
     Entry::supported(
         "module",
-        Setting::Module,
+        Setting::Located(|draft| &mut draft.module),
         Value::Text,
         "",
         "The module that holds the application, with its callable after a colon if that is not `application`. If it can't be loaded and there is a `wsgi-file`, that is.",
     )
     .example("module = shop.wsgi\nmodule = shop.wsgi:application\nmodule = shop:create_app()"),
-    Entry::supported("wsgi-file", Setting::WsgiFile, Value::Path, "", "The file that holds the application.")
+    Entry::supported("wsgi-file", Setting::Located(|draft| &mut draft.wsgi_file), Value::Path, "", "The file that holds the application.")
         .example("wsgi-file = /srv/shop/wsgi.py"),
-    Entry::supported("callable", Setting::Callable, Value::Text, "application", "Name of the application in its module or file.")
+    Entry::supported("callable", Setting::Text(|draft| &mut draft.callable), Value::Text, "application", "Name of the application in its module or file.")
         .example("callable = app"),
     Entry::supported(
         "mount",
-        Setting::Mount,
+        Setting::LocatedTexts(|draft| &mut draft.mounts),
         Value::List,
         "",
         "An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It takes the requests whose SCRIPT_NAME a front server has set to the prefix, and with `manage-script-name` those whose path is below it. What no mount takes goes to the application of `module` or `wsgi-file`, or else to that of the first mount.",
@@ -49,7 +50,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("interface = wsgi"),
     Entry::supported(
         "factory",
-        Setting::Factory,
+        Setting::Switch(|draft| &mut draft.factory),
         Value::Switch,
         "off",
         "What is named is no application, but a function that returns one: it is called without arguments when it is loaded. It counts for every application; `module:create_app()` says the same of a single one.",
@@ -57,7 +58,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("factory = true\nasgi = shop:create_app"),
     Entry::supported(
         "manage-script-name",
-        Setting::ManageScriptName,
+        Setting::Switch(|draft| &mut draft.python.manage_script_name),
         Value::Switch,
         "off",
         "The path of a request chooses its `mount`, which goes from the start of PATH_INFO into SCRIPT_NAME.",
@@ -65,7 +66,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("manage-script-name = true"),
     Entry::supported(
         "no-default-app",
-        Setting::NoDefaultApp,
+        Setting::Switch(|draft| &mut draft.python.no_default_app),
         Value::Switch,
         "off",
         "What no `mount` takes is answered with an error, and not by the first application.",
@@ -73,13 +74,13 @@ pub const ENTRIES: &[Entry] = &[
     .example("no-default-app = true"),
     Entry::supported(
         "chdir",
-        Setting::Chdir,
+        Setting::Located(|draft| &mut draft.chdir),
         Value::Path,
         "",
         "Change to this folder before sockets, files and the application are opened.",
     )
     .example("chdir = /srv/shop"),
-    Entry::supported("chdir2", Setting::Chdir2, Value::Path, "", "Change to this folder after the application has been loaded.")
+    Entry::supported("chdir2", Setting::Text(|draft| &mut draft.chdir_after), Value::Path, "", "Change to this folder after the application has been loaded.")
         .example("chdir2 = /var/lib/shop"),
     Entry::supported(
         "pythonpath",
@@ -91,7 +92,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("pythonpath = /srv/shop/lib"),
     Entry::supported(
         "virtualenv",
-        Setting::VirtualEnvironment,
+        Setting::Text(|draft| &mut draft.virtualenv),
         Value::Path,
         "",
         "The virtualenv whose interpreter and packages the application uses.",
@@ -107,25 +108,25 @@ pub const ENTRIES: &[Entry] = &[
     .example("env = DJANGO_SETTINGS_MODULE=shop.settings"),
     Entry::supported(
         "lazy-apps",
-        Setting::LazyApps,
+        Setting::Switch(|draft| &mut draft.python.lazy),
         Value::Switch,
         "off",
         "Every worker loads the application itself, after the fork.",
     )
     .uwsgi("As in uWSGI, it costs memory: workers no longer share what the application loads.")
     .example("lazy-apps = true"),
-    Entry::supported("lazy", Setting::LazyApps, Value::Switch, "off", "The old name of `lazy-apps`.")
+    Entry::supported("lazy", Setting::Switch(|draft| &mut draft.python.lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
         .uwsgi("uWSGI's `lazy` also makes a reload restart workers only; here the two are the same.").example("lazy = true"),
     Entry::supported(
         "catch-exceptions",
-        Setting::CatchExceptions,
+        Setting::Switch(|draft| &mut draft.python.catch_exceptions),
         Value::Switch,
         "off",
         "Shows the traceback of a failed request to the client, not only to the log. Not for production.",
     ).example("catch-exceptions = true"),
     Entry::supported(
         "wsgi-disable-file-wrapper",
-        Setting::NoFileWrapper,
+        Setting::Switch(|draft| &mut draft.python.no_file_wrapper),
         Value::Switch,
         "off",
         "The application finds no `wsgi.file_wrapper` in `environ`, and reads files itself.",
@@ -149,7 +150,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("paste = config:/srv/shop/production.ini"),
     Entry::supported(
         "paste-logger",
-        Setting::PasteLogger,
+        Setting::Switch(|draft| &mut draft.python.paste_logger),
         Value::Switch,
         "off",
         "Sets up Python's `logging` as the file of `paste` says.",
@@ -184,7 +185,7 @@ pub const ENTRIES: &[Entry] = &[
     ),
     Entry::supported(
         "need-app",
-        Setting::NeedApp,
+        Setting::Switch(|draft| &mut draft.needs_application),
         Value::Switch,
         "off",
         "Does not start without an application, even if there are static files or routes to serve. A start whose application can't be loaded fails in any case.",

@@ -38,20 +38,14 @@ pub const ENGINES: &[(&str, &str)] = &[
 const STALL: Value = Value::Decimal { most: 3600, unit: "seconds" };
 const SECONDS: Value = Value::Decimal { most: 31_536_000, unit: "seconds" };
 
-const fn asynchronous(
-    name: &'static str,
-    setting: Asynchronous,
-    value: Value,
-    default: &'static str,
-    help: &'static str,
-) -> Entry {
-    Entry::supported(name, Setting::Asynchronous(setting), value, default, help)
+const fn asynchronous(name: &'static str, setting: Setting, value: Value, default: &'static str, help: &'static str) -> Entry {
+    Entry::supported(name, setting, value, default, help)
 }
 
 pub const ENTRIES: &[Entry] = &[
     Entry::supported(
         "asgi",
-        Setting::Asgi,
+        Setting::Located(|draft| &mut draft.asgi),
         Value::Text,
         "",
         "The ASGI application: its module or file, with its callable after a colon if that is not `application`. It comes before `module` and `wsgi-file`.",
@@ -60,7 +54,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("asgi = shop.asgi\nasgi = shop.main:app\nasgi = shop:create_app()\nasgi = /srv/shop/main.py:app"),
     asynchronous(
         "lifespan",
-        Asynchronous::Lifespan,
+        Setting::Asynchronous(Asynchronous::Lifespan),
         Value::OneOf(&LIFESPAN_WORDS),
         "auto",
         "Whether an ASGI application is told of its start and its end. `on`: it is, and a start that fails is a failed start of the worker; `off`: it is not; `auto`: it is asked, and one that raises an exception at the question does without.",
@@ -68,7 +62,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("lifespan = on"),
     asynchronous(
         "loop",
-        Asynchronous::EventLoop,
+        Setting::Asynchronous(Asynchronous::EventLoop),
         Value::OneOf(&LOOP_WORDS),
         "auto",
         "The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` have to be installed beside the application; `auto` takes uvloop where it is installed.",
@@ -77,7 +71,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("loop = uvloop"),
     asynchronous(
         "loop-stall",
-        Asynchronous::LoopStall,
+        Setting::Milliseconds(|draft| &mut draft.asynchronous.stall_ms),
         STALL,
         "1",
         "When an event loop has not turned for this long, the log shows what blocks it; 0 does not look.",
@@ -85,7 +79,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("loop-stall = 0.5"),
     asynchronous(
         "harakiri-streams",
-        Asynchronous::HarakiriStreams,
+        Setting::Switch(|draft| &mut draft.asynchronous.harakiri_streams),
         Value::Switch,
         "off",
         "`harakiri` counts requests of ASGI applications until their answers are complete. Without it, it counts until an answer has begun, so that event streams and long downloads may take their time.",
@@ -93,7 +87,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("harakiri = 30\nharakiri-streams = true"),
     asynchronous(
         "limit-concurrency",
-        Asynchronous::LimitConcurrency,
+        Setting::Asynchronous(Asynchronous::LimitConcurrency),
         Value::Number { least: 0, most: 1_000_000, unit: "requests" },
         "0",
         "How many requests and WebSockets of ASGI applications a worker has open at the same time; beyond it the answer is 503. 0 is no limit.",
@@ -101,7 +95,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("limit-concurrency = 1000"),
     asynchronous(
         "asgi-extensions",
-        Asynchronous::Extensions,
+        Setting::Asynchronous(Asynchronous::Extensions),
         Value::Text,
         "none",
         "Further messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by its name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use what is offered, and middleware that knows only `http.response.body` then loses the answer: ask for them where your middleware knows them.",
@@ -109,7 +103,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("asgi-extensions = pathsend\nasgi-extensions = pathsend,zerocopysend"),
     asynchronous(
         "websocket-max-message-size",
-        Asynchronous::MessageBytes,
+        Setting::Asynchronous(Asynchronous::MessageBytes),
         Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
         "16777216",
         "Bytes that a message of a WebSocket may have, all its frames together and decompressed; a longer one closes the connection with 1009. 0 is the default.",
@@ -117,7 +111,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("websocket-max-message-size = 1048576"),
     asynchronous(
         "websocket-max-size",
-        Asynchronous::MessageKilobytes,
+        Setting::Asynchronous(Asynchronous::MessageKilobytes),
         Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
         "",
         "uWSGI's way to set `websocket-max-message-size`, in units of 1024 bytes. 0 is the default.",
@@ -126,7 +120,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("websocket-max-size = 2048"),
     asynchronous(
         "websocket-ping-interval",
-        Asynchronous::PingInterval,
+        Setting::Milliseconds(|draft| &mut draft.asynchronous.websocket.ping_interval_ms),
         SECONDS,
         "20",
         "The peer of a WebSocket that has been silent for this long is sent a ping; 0 sends none.",
@@ -134,7 +128,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("websocket-ping-interval = 30"),
     asynchronous(
         "websocket-ping-freq",
-        Asynchronous::PingInterval,
+        Setting::Milliseconds(|draft| &mut draft.asynchronous.websocket.ping_interval_ms),
         SECONDS,
         "",
         "uWSGI's name of `websocket-ping-interval`.",
@@ -143,7 +137,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("websocket-ping-freq = 30"),
     asynchronous(
         "websocket-ping-timeout",
-        Asynchronous::PingTimeout,
+        Setting::Asynchronous(Asynchronous::PingTimeout),
         SECONDS,
         "20",
         "A peer of a WebSocket that has sent nothing for this long after a ping is gone. 0 is the default.",
@@ -151,7 +145,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("websocket-ping-timeout = 10"),
     asynchronous(
         "websocket-pong-tolerance",
-        Asynchronous::PingTimeout,
+        Setting::Asynchronous(Asynchronous::PingTimeout),
         SECONDS,
         "",
         "uWSGI's name of `websocket-ping-timeout`.",
@@ -160,7 +154,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("websocket-pong-tolerance = 10"),
     asynchronous(
         "websocket-compression",
-        Asynchronous::Compression,
+        Setting::Switch(|draft| &mut draft.asynchronous.websocket.compression),
         Value::Switch,
         "on",
         "Messages of WebSockets are compressed (permessage-deflate) for clients that offer it.",

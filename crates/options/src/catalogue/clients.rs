@@ -36,7 +36,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("trusted-headers = x-forwarded-for, x-forwarded-proto, x-forwarded-prefix"),
     Entry::supported(
         "proxy-headers",
-        Setting::Clients(Clients::ProxyHeaders),
+        Setting::Off(|draft| &mut draft.clients.ignores_headers),
         Value::Switch,
         "on",
         "uvicorn's name for it: `false` is `trusted-headers = none`.",
@@ -44,7 +44,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("proxy-headers = false"),
     Entry::supported(
         "no-proxy-headers",
-        Setting::Clients(Clients::NoProxyHeaders),
+        Setting::Switch(|draft| &mut draft.clients.ignores_headers),
         Value::Switch,
         "off",
         "The same, as uvicorn has it on the command line.",
@@ -85,7 +85,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("http-enable-proxy-protocol = true"),
     Entry::supported(
         "log-x-forwarded-for",
-        Setting::Clients(Clients::LogXForwardedFor),
+        Setting::Switch(|draft| &mut draft.logging.x_forwarded_for),
         Value::Switch,
         "off",
         "The line of a request has what X-Forwarded-For says, as it came, in the place of the client's address; where the peer is trusted, or speaks another protocol than HTTP. Without it the line has the client's address that was found.",

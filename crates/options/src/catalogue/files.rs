@@ -35,16 +35,16 @@ pub const ENTRIES: &[Entry] = &[
         .example("static-map2 = /static=/srv/shop"),
     Entry::supported("check-static", files(Files::CheckStatic), Value::Path, "", "Looks for every path in this folder first; what is not there goes to the application.")
         .example("check-static = /srv/shop/public"),
-    Entry::supported("check-static-docroot", files(Files::CheckDocumentRoot), Value::Switch, "off", "Looks for every path in the folder that the front server names in DOCUMENT_ROOT.")
+    Entry::supported("check-static-docroot", Setting::Switch(|draft| &mut draft.files.document_root), Value::Switch, "off", "Looks for every path in the folder that the front server names in DOCUMENT_ROOT.")
         .example("check-static-docroot = true"),
     Entry::supported("static-serve", files(Files::Serve), Value::Special, "fallback", "Who answers below a `static-map` where there is no file: `fallback` is the application, `only` is the server, with 404, or 405 for methods that files do not have.")
         .example("static-serve = only"),
     Entry::supported("static-index", files(Files::Index), Value::List, "", "A file with this name stands for its folder; the first that is there.").example("static-index = index.html"),
-    Entry::supported("static-skip-ext", files(Files::Skip), Value::List, "", "Paths and files with this end are never served from a folder.").example("static-skip-ext = .php"),
-    Entry::supported("static-safe", files(Files::Safe), Value::List, "", "A folder, or a file, to which symbolic links may lead out of a served folder.")
+    Entry::supported("static-skip-ext", Setting::Texts(|draft| &mut draft.files.skip), Value::List, "", "Paths and files with this end are never served from a folder.").example("static-skip-ext = .php"),
+    Entry::supported("static-safe", Setting::Texts(|draft| &mut draft.files.safe), Value::List, "", "A folder, or a file, to which symbolic links may lead out of a served folder.")
         .uwsgi("uWSGI compares the text; here a folder is one with its whole name.")
         .example("static-safe = /srv/shared"),
-    Entry::supported("static-dot-files", files(Files::DotFiles), Value::Switch, "off", "Serves names that begin with a dot, too. `.well-known` is always served.")
+    Entry::supported("static-dot-files", Setting::Switch(|draft| &mut draft.files.dot_files), Value::Switch, "off", "Serves names that begin with a dot, too. `.well-known` is always served.")
         .example("static-dot-files = true"),
     Entry::supported("static-expires", expires(ExpirySubject::File, false), Value::List, "", "`PATTERN SECONDS`: sets `Expires` on files whose own path matches the pattern.")
         .uwsgi(ONE_FIELD)
@@ -67,26 +67,26 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("static-cache-control", files(Files::CacheControl), Value::Text, "", "The value of `Cache-Control` on all files.").example("static-cache-control = public, max-age=300"),
     Entry::supported("static-immutable", files(Files::Immutable), Value::List, "", "Files whose path matches this pattern never change, as those with a hash in their names: clients keep them for a year without asking.")
         .example("static-immutable = \\.[0-9a-f]{8,}\\.(css|js)$"),
-    Entry::supported("static-gzip-all", files(Files::CompressedAll), Value::Switch, "off", "Sends the `.br`, `.zst` or `.gz` that lies beside a file to clients that accept it.")
+    Entry::supported("static-gzip-all", Setting::Switch(|draft| &mut draft.files.compressed.all), Value::Switch, "off", "Sends the `.br`, `.zst` or `.gz` that lies beside a file to clients that accept it.")
         .uwsgi("uWSGI 2.0 knows `.gz` only, and sends no `Vary`.")
         .example("static-gzip-all = true"),
-    Entry::supported("static-gzip-dir", files(Files::CompressedFolder), Value::List, "", "As `static-gzip-all`, for files whose own path begins so.")
+    Entry::supported("static-gzip-dir", Setting::Texts(|draft| &mut draft.files.compressed_folders), Value::List, "", "As `static-gzip-all`, for files whose own path begins so.")
         .uwsgi("A relative path, which has no effect in uWSGI, is one below `chdir`.")
         .example("static-gzip-dir = /srv/shop/static/CACHE"),
-    Entry::supported("static-gzip-ext", files(Files::CompressedSuffix), Value::List, "", "As `static-gzip-all`, for files whose own path ends so.").example("static-gzip-ext = .js"),
+    Entry::supported("static-gzip-ext", Setting::Texts(|draft| &mut draft.files.compressed.suffixes), Value::List, "", "As `static-gzip-all`, for files whose own path ends so.").example("static-gzip-ext = .js"),
     Entry::supported("static-gzip", files(Files::CompressedPattern), Value::List, "", "As `static-gzip-all`, for files whose own path matches this pattern.")
         .example("static-gzip = /static/.*\\.(css|js)$"),
-    Entry::supported("mime-file", files(Files::MimeFile), Value::Path, "", "A file of MIME types in the form of /etc/mime.types; they come before those that are built in.")
+    Entry::supported("mime-file", Setting::LocatedTexts(|draft| &mut draft.files.mime_files), Value::Path, "", "A file of MIME types in the form of /etc/mime.types; they come before those that are built in.")
         .uwsgi("uWSGI has no built-in types and reads /etc/mime.types where it is.")
         .example("mime-file = /srv/shop/mime.types"),
     Entry::supported("static-charset", files(Files::Charset), Value::Text, "", "The charset that text files are said to have. Without it nothing is said, since only their author knows.").example("static-charset = utf-8"),
     Entry::supported("file-serve-mode", files(Files::Mode), Value::Special, "", "Names the file to the front server, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).")
         .example("file-serve-mode = nginx"),
-    Entry::supported("x-sendfile", files(Files::SendfilePath), Value::List, "", "The application may name a file of this folder in the header `X-Sendfile`; it is sent in place of a body, with its validators and ranges.")
+    Entry::supported("x-sendfile", Setting::LocatedTexts(|draft| &mut draft.files.sendfile_paths), Value::List, "", "The application may name a file of this folder in the header `X-Sendfile`; it is sent in place of a body, with its validators and ranges.")
         .example("x-sendfile = /srv/shop/private"),
     Entry::supported("x-accel-redirect", files(Files::SendfileLocation), Value::List, "", "`/PATH=FOLDER`: the application may name a file of the folder by a path that begins so, in the header `X-Accel-Redirect`.")
         .example("x-accel-redirect = /protected=/srv/shop/private"),
-    Entry::supported("static-cache-files", files(Files::CacheFiles), Value::Number { least: 0, most: 1_000_000, unit: "files" }, "1024", "How many files a worker remembers. They are looked at again after a second; 0 looks at the disk for each request.")
+    Entry::supported("static-cache-files", Setting::Size(|draft| &mut draft.files.cache.files), Value::Number { least: 0, most: 1_000_000, unit: "files" }, "1024", "How many files a worker remembers. They are looked at again after a second; 0 looks at the disk for each request.")
         .example("static-cache-files = 5000"),
     Entry::supported("static-cache-memory", files(Files::CacheMemory), Value::Number { least: 0, most: 4_294_967_296, unit: "bytes" }, "16777216", "Bytes of small files (16 KiB each at the most) that a worker keeps in memory; 0 keeps none.")
         .example("static-cache-memory = 67108864"),

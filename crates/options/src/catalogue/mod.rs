@@ -5,7 +5,6 @@
 mod answering;
 pub mod application;
 pub mod asynchronous;
-mod attendant;
 pub mod clients;
 mod control;
 mod elastic;
@@ -18,18 +17,14 @@ mod language;
 pub mod logging;
 mod processes;
 mod program;
-mod protection;
-mod python_module;
 pub mod reach;
 mod recycling;
-mod reloading;
 mod requests;
 pub mod row;
 pub mod setting;
 mod sockets;
 mod statistics;
 pub mod tls;
-mod tuning;
 pub mod watching;
 
 use std::collections::{HashMap, HashSet};
@@ -37,7 +32,6 @@ use std::sync::LazyLock;
 
 pub use elastic::ALGORITHMS;
 pub use processes::{MOST_PROCESSES, RELOAD_ORDERS};
-pub use reloading::PROBE_TIMEOUT_S;
 use row::{Argument, Entry, Row, Status, Theme, Value};
 use setting::Setting;
 
@@ -47,19 +41,19 @@ const KNOWN: &str = include_str!("known.tsv");
 /// The chapters and their tables.
 const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Sockets, sockets::ENTRIES),
-    (Theme::Sockets, tuning::ENTRIES),
+    (Theme::Sockets, sockets::TUNING),
     (Theme::Tls, tls::ENTRIES),
     (Theme::Clients, clients::ENTRIES),
     (Theme::Application, application::ENTRIES),
-    (Theme::Application, python_module::ENTRIES),
+    (Theme::Application, interpreter::PYTHON_MODULE),
     (Theme::Application, interpreter::ENTRIES),
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Processes, control::ENTRIES),
     (Theme::Processes, watching::ENTRIES),
     (Theme::Processes, recycling::ENTRIES),
-    (Theme::Attendant, attendant::ENTRIES),
-    (Theme::Processes, reloading::ENTRIES),
+    (Theme::Attendant, hooks::DAEMONS),
+    (Theme::Processes, recycling::RELOADS),
     (Theme::Processes, elastic::ENTRIES),
     (Theme::Attendant, hooks::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
@@ -68,7 +62,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
     (Theme::Logging, logging::ENTRIES),
     (Theme::Statistics, statistics::ENTRIES),
     (Theme::Identity, identity::ENTRIES),
-    (Theme::Identity, protection::ENTRIES),
+    (Theme::Identity, identity::CONFINEMENT),
     (Theme::Configuration, language::ENTRIES),
     (Theme::Program, program::ENTRIES),
 ];

@@ -4,9 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::setting::{
-    Attendant, Clients, Interpreter, Logging, Recycling, Reloading, Requests, Setting, Tls, Watching, Word,
-};
+use crate::catalogue::row::{Row, Status};
+use crate::catalogue::setting::{Setting, Word};
 
 /// How far an option reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,169 +20,81 @@ pub enum Reach {
     Master,
 }
 
-/// An allow-list: what is not named here is the master's.
-pub fn reach(setting: Setting) -> Reach {
-    match setting {
-        Setting::Chdir
-        | Setting::Environment
-        | Setting::Interpreter(Interpreter::EnvironmentFile | Interpreter::EnvironmentFolder | Interpreter::RemoveVariable) => {
-            Reach::Surroundings
-        }
-        Setting::Hook(..)
-        | Setting::Attendant(
-            Attendant::Daemon
-            | Attendant::ControlDaemon
-            | Attendant::SmartDaemon
-            | Attendant::DetachedDaemon
-            | Attendant::Daemon2,
-        ) => Reach::Each,
-        setting if is_the_applications(setting) => Reach::Application,
-        _ => Reach::Master,
+/// An allow-list: what it does not name is the master's. `allow-missing` and `plugins` have no effect of their own: what they lead to
+/// is looked at.
+const ALLOWED: [(Reach, &str); 3] = [
+    (
+        Reach::Surroundings,
+        "
+    chdir env env-file envdir early-envdir unenv
+",
+    ),
+    (
+        Reach::Each,
+        "
+    attach-daemon attach-control-daemon smart-attach-daemon smart-attach-daemon2 attach-daemon2 hook-asap hook-pre-jail
+    hook-post-jail hook-in-jail hook-as-root hook-as-user hook-pre-app hook-post-app hook-post-fork hook-accepting
+    hook-accepting-once hook-accepting1 hook-accepting1-once hook-master-start hook-as-user-atexit exec-asap exec-pre-jail
+    exec-post-jail exec-in-jail exec-as-root exec-as-user exec-pre-app exec-post-app exec-as-user-atexit call-pre-app
+    call-post-app wait-for-dir wait-for-socket
+",
+    ),
+    (
+        Reach::Application,
+        "
+    socket-timeout http-timeout http-keepalive http2 trusted-proxies trusted-headers proxy-headers no-proxy-headers
+    root-path server-names enable-proxy-protocol http-enable-proxy-protocol log-x-forwarded-for module wsgi-file callable
+    mount interface factory manage-script-name no-default-app chdir2 pythonpath virtualenv lazy-apps lazy catch-exceptions
+    wsgi-disable-file-wrapper pyargv paste paste-logger pecan eval need-app plugins uwsgi-module post-fork worker-exit
+    gunicorn-hooks import shared-import pymodule-alias post-pymodule-alias optimize py-sys-executable thread-stack-size asgi
+    lifespan loop loop-stall harakiri-streams limit-concurrency asgi-extensions websocket-max-message-size
+    websocket-max-size websocket-ping-interval websocket-ping-freq websocket-ping-timeout websocket-pong-tolerance
+    websocket-compression master reload-order cpu-affinity processes threads harakiri reload-mercy worker-reload-mercy
+    load-timeout reload-browser reload-on-exception reload-on-exception-type reload-on-exception-value
+    reload-on-exception-repr fork-safety max-requests max-requests-delta max-worker-lifetime max-worker-lifetime-delta
+    min-worker-lifetime reload-on-rss reload-on-as reload-on-uss reload-on-pss evil-reload-on-rss evil-reload-on-as
+    reload-on-pressure limit-as limit-nproc harakiri-graceful-timeout harakiri-graceful-signal harakiri-queue-threshold cron
+    unique-cron cron2 cron-harakiri reload-probe reload-probe-timeout reload-canary warmup exit-on-reload cheaper
+    cheaper-initial cheaper-step cheaper-overload cheaper-idle cheaper-algo cheaper-rss-limit-soft cheaper-rss-limit-hard
+    cheaper-busyness-max cheaper-busyness-min cheaper-busyness-multiplier cheaper-busyness-penalty cheaper-busyness-verbose
+    cheaper-busyness-backlog-alert cheaper-busyness-backlog-multiplier cheaper-busyness-backlog-step
+    cheaper-busyness-backlog-nonzero cheap idle die-on-idle wsgi-strict buffer-size post-buffering limit-post
+    limit-post-disk body-min-rate lenient-targets route route-uri route-host route-qs route-remote-addr route-user-agent
+    route-referer route-remote-user route-if route-if-not route-run route-label response-route response-route-status
+    response-route-uri response-route-host response-route-qs response-route-remote-addr response-route-user-agent
+    response-route-referer response-route-remote-user response-route-if response-route-if-not response-route-run
+    response-route-label add-header del-header collect-header pull-header error-page-403 error-page-404 error-page-500
+    ignore-script-name compress compress-types compress-min-size compress-level http-auto-gzip static-map static-map2
+    check-static check-static-docroot static-serve static-index static-skip-ext static-safe static-dot-files static-expires
+    static-expires-mtime static-expires-path-info static-expires-path-info-mtime static-expires-uri static-expires-uri-mtime
+    static-expires-type static-expires-type-mtime static-cache-control static-immutable static-gzip-all static-gzip-dir
+    static-gzip-ext static-gzip mime-file static-charset file-serve-mode x-sendfile x-accel-redirect static-cache-files
+    static-cache-memory disable-logging log-format logformat-strftime log-date log-micros log-style log-json log-4xx log-5xx
+    log-slow log-big log-zero log-sendfile log-ioerror memory-report ignore-write-errors disable-write-exception
+    auto-procname procname-prefix procname-prefix-spaced procname-append procname procname-master allow-missing
+",
+    ),
+];
+
+/// How far a supported option reaches.
+pub fn reach(row: &Row) -> Reach {
+    if let Status::Supported(Setting::Language(word)) = row.status {
+        return if matches!(word, Word::Signal(_) | Word::Ask(_)) { Reach::Master } else { Reach::Application };
     }
+    let named = |(_, names): &&(Reach, &str)| names.split_whitespace().any(|name| name == row.name());
+    ALLOWED.iter().find(named).map_or(Reach::Master, |(reach, _)| *reach)
 }
 
-fn is_the_applications(setting: Setting) -> bool {
-    match setting {
-        Setting::Asgi
-        | Setting::Module
-        | Setting::WsgiFile
-        | Setting::Named(_)
-        | Setting::PasteLogger
-        | Setting::Callable
-        | Setting::Mount
-        | Setting::Interface
-        | Setting::Factory
-        | Setting::ManageScriptName
-        | Setting::NeedApp
-        | Setting::NoDefaultApp
-        | Setting::NoFileWrapper
-        | Setting::Chdir2
-        | Setting::PythonPath
-        | Setting::VirtualEnvironment
-        | Setting::LazyApps
-        | Setting::CatchExceptions
-        | Setting::PyArgv
-        | Setting::PythonModule(_) => true,
-        Setting::Interpreter(part) => matches!(
-            part,
-            Interpreter::Import
-                | Interpreter::SharedImport
-                | Interpreter::ModuleAlias
-                | Interpreter::LateModuleAlias
-                | Interpreter::Optimize
-                | Interpreter::Executable
-                | Interpreter::ThreadStackSize
-        ),
-        Setting::Processes
-        | Setting::Threads
-        | Setting::Master
-        | Setting::CpuAffinity
-        | Setting::Harakiri
-        | Setting::ReloadMercy
-        | Setting::WorkerReloadMercy
-        | Setting::LoadTimeout
-        | Setting::ReloadOrder
-        | Setting::Elastic(_)
-        | Setting::AutoProcessName
-        | Setting::ProcessName
-        | Setting::ProcessNameMaster
-        | Setting::ProcessNameSuffix
-        | Setting::ProcessNamePrefix
-        | Setting::ProcessNamePrefixSpaced => true,
-        Setting::Recycling(part) => is_a_workers_end(part),
-        Setting::Reloading(part) => {
-            matches!(part, Reloading::Exit | Reloading::Probe | Reloading::ProbeTimeout | Reloading::Canary | Reloading::Warmup)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::catalogue::catalogue;
+
+    #[test]
+    fn every_name_is_that_of_a_supported_row() {
+        for name in ALLOWED.iter().flat_map(|(_, names)| names.split_whitespace()) {
+            let is_supported = |row: &Row| row.name() == name && matches!(row.status, Status::Supported(_));
+            assert!(catalogue().get(name).is_some_and(is_supported), "{name}");
         }
-        Setting::SocketTimeout
-        | Setting::HttpTimeout
-        | Setting::HttpKeepalive
-        | Setting::Tls(Tls::Http2)
-        | Setting::Asynchronous(_)
-        | Setting::Answering(_)
-        | Setting::Files(_) => true,
-        Setting::Requests(part) => matches!(
-            part,
-            Requests::BufferSize
-                | Requests::PostBuffering
-                | Requests::LimitPost
-                | Requests::LimitPostDisk
-                | Requests::BodyMinRate
-                | Requests::LenientTargets
-        ),
-        Setting::Clients(part) => matches!(
-            part,
-            Clients::TrustedProxies
-                | Clients::TrustedHeaders
-                | Clients::ProxyHeaders
-                | Clients::NoProxyHeaders
-                | Clients::RootPath
-                | Clients::ServerNames
-                | Clients::EnableProxyProtocol
-                | Clients::HttpEnableProxyProtocol
-                | Clients::LogXForwardedFor
-        ),
-        Setting::Logging(part) => is_a_lines_form(part),
-        Setting::Attendant(part) => {
-            matches!(part, Attendant::Cron | Attendant::UniqueCron | Attendant::Cron2 | Attendant::CronHarakiri)
-        }
-        Setting::Watching(part) => matches!(
-            part,
-            Watching::OnException
-                | Watching::OnExceptionType
-                | Watching::OnExceptionValue
-                | Watching::OnExceptionRepr
-                | Watching::ForkSafety
-                | Watching::Browser
-        ),
-        // They have no effect of their own: what they lead to is looked at.
-        Setting::AllowMissing | Setting::Plugin => true,
-        Setting::Language(word) => !matches!(word, Word::Signal(_) | Word::Ask(_)),
-        _ => false,
     }
-}
-
-fn is_a_workers_end(part: Recycling) -> bool {
-    matches!(
-        part,
-        Recycling::MaxRequests
-            | Recycling::MaxRequestsDelta
-            | Recycling::MaxLifetime
-            | Recycling::MaxLifetimeDelta
-            | Recycling::MinLifetime
-            | Recycling::OnResident
-            | Recycling::OnAddressSpace
-            | Recycling::OnUnique
-            | Recycling::OnProportional
-            | Recycling::EvilOnResident
-            | Recycling::EvilOnAddressSpace
-            | Recycling::OnPressure
-            | Recycling::LimitAddressSpace
-            | Recycling::LimitProcesses
-            | Recycling::HarakiriGracefulTimeout
-            | Recycling::HarakiriGracefulSignal
-            | Recycling::HarakiriQueueThreshold
-    )
-}
-
-/// The form of lines, and which are written; not where they go.
-fn is_a_lines_form(part: Logging) -> bool {
-    matches!(
-        part,
-        Logging::DisableLogging
-            | Logging::MemoryReport
-            | Logging::QuietWriteErrors
-            | Logging::Format
-            | Logging::FormatDates
-            | Logging::Date
-            | Logging::Microseconds
-            | Logging::Style
-            | Logging::Json
-            | Logging::ClientErrors
-            | Logging::ServerErrors
-            | Logging::Slow
-            | Logging::Big
-            | Logging::Empty
-            | Logging::Sendfile
-            | Logging::Broken
-    )
 }

@@ -56,7 +56,7 @@ pub const fn words<T, const COUNT: usize>(table: &[(&'static str, T); COUNT]) ->
 }
 
 /// The verdict on an option. There is no other: nothing is ignored in silence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Status {
     /// It does what uWSGI's manual says; the setting is what `resolve` makes of it.
     Supported(Setting),

@@ -1,71 +1,68 @@
-//! Meanings of supported options: one variant for each. `resolve` has the one `match` over each enum
-//! here, so an option that is called supported and means nothing does not compile.
+//! Meanings of supported options: for a switch, a number or a text the field of the draft that takes it, for all else one variant each.
+//! `resolve` has the one `match` over each enum here, so an option that is called supported and means nothing does not compile.
 
 use bolide_contract::files::ExpirySubject;
 use bolide_contract::hooks::{HookPhase, WaitSubject};
 use bolide_contract::settings::Protocol;
 use bolide_contract::watching::{FileAction, WatchSubject};
 
+use crate::diagnostic::Location;
 use crate::instance_commands::InstanceCommand;
+use crate::resolve::draft::{Draft, NamedBy};
+
+/// The field of a draft that takes an option's value.
+type Field<T> = for<'d, 'h> fn(&'d mut Draft<'h>) -> &'d mut T;
+/// A text, and where it was written.
+type LocatedText = (String, Location);
 
 /// A meaning that `resolve` gives to a value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub enum Setting {
+    Switch(Field<bool>),
+    /// A switch that is off where the option is on.
+    Off(Field<bool>),
+    Number(Field<u32>),
+    Size(Field<usize>),
+    /// A number where 0 leaves it to the kernel.
+    Count(Field<Option<u32>>),
+    /// A number where 0 means "never" or "no limit".
+    Positive(Field<Option<u64>>),
+    /// Whole seconds, kept as milliseconds; 0 means "never".
+    Seconds(Field<Option<u64>>),
+    /// Seconds with decimals, kept as milliseconds; 0 means "never".
+    Milliseconds(Field<Option<u64>>),
+    /// Mebibytes, kept as bytes; 0 means "no limit".
+    Mebibytes(Field<Option<u64>>),
+    Text(Field<Option<String>>),
+    /// Each further value is added to those before.
+    Texts(Field<Vec<String>>),
+    Located(Field<Option<LocatedText>>),
+    LocatedTexts(Field<Vec<LocatedText>>),
     Socket,
     /// Of this protocol, whatever `protocol` says.
     SocketOf(Protocol),
     Http,
     SocketProtocol,
-    Listen,
     ChmodSocket,
-    ChownSocket,
     SocketTimeout,
     HttpTimeout,
     HttpKeepalive,
-    Asgi,
-    Module,
-    WsgiFile,
     Named(NamedBy),
-    PasteLogger,
-    Callable,
-    Mount,
     Interface,
-    Factory,
-    ManageScriptName,
-    NeedApp,
-    NoDefaultApp,
-    NoFileWrapper,
-    Chdir,
-    Chdir2,
     PythonPath,
-    VirtualEnvironment,
     Environment,
-    LazyApps,
-    CatchExceptions,
     PyArgv,
     Processes,
     Threads,
-    Harakiri,
     Recycling(Recycling),
     Elastic(Elastic),
     ReloadMercy,
     WorkerReloadMercy,
-    LoadTimeout,
-    PidFile,
     ReloadOrder,
-    Master,
-    HonourStdin,
     Priority,
-    CpuAffinity,
-    Vacuum,
-    User,
-    Group,
-    NoInitGroups,
-    AddGroup,
     Umask,
     AllowMissing,
     Confinement(Confinement),
-    AutoProcessName,
     ProcessName,
     ProcessNameMaster,
     ProcessNameSuffix,
@@ -77,7 +74,6 @@ pub enum Setting {
     Logging(Logging),
     Reloading(Reloading),
     Requests(Requests),
-    Tuning(Tuning),
     Interpreter(Interpreter),
     Clients(Clients),
     Asynchronous(Asynchronous),
@@ -103,18 +99,9 @@ pub enum Tls {
     SocketOf(Protocol),
     /// An address whose clients are sent to `https`.
     HttpToHttps,
-    Certificate,
-    Key,
-    ClientAuthorities,
     ClientAuth,
     LeastVersion,
-    KeyLog,
-    Ocsp,
-    ExportCertificate,
-    VerifyDepth,
-    SessionLifetime,
     ServerName,
-    ServerNameFolder,
     Http2,
 }
 
@@ -131,13 +118,10 @@ pub enum Confinement {
 /// Settings of reloads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reloading {
-    Exit,
     Probe,
     ProbeTimeout,
-    Canary,
     Warmup,
     Program,
-    DescriptorsMost,
 }
 
 /// How an instance is put into the background, found and told what to do.
@@ -155,23 +139,11 @@ pub enum Control {
 /// Logs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Logging {
-    DisableLogging,
     LogTo,
-    MemoryReport,
     QuietWriteErrors,
-    Format,
-    FormatDates,
     Date,
-    Microseconds,
     Style,
     Json,
-    ClientErrors,
-    ServerErrors,
-    Slow,
-    Big,
-    Empty,
-    Sendfile,
-    Broken,
     LogTo2,
     Logger,
     RequestLogger,
@@ -183,10 +155,7 @@ pub enum Logging {
     Filter,
     Encoder,
     RequestEncoder,
-    MostBytes,
     BackupName,
-    Truncate,
-    Reopen,
     FileMode,
     FileOwner,
 }
@@ -194,41 +163,17 @@ pub enum Logging {
 /// The Python module `uwsgi`, and functions that workers call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PythonModule {
-    Present,
     PostFork,
     WorkerExit,
     GunicornHooks,
 }
 
-/// What else than a module or a file can name the application.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum NamedBy {
-    Paste,
-    Pecan,
-    Text,
-}
-
-/// What the kernel is told about sockets.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tuning {
-    Keepalive,
-    ReusePort,
-    FreeBind,
-    SendBuffer,
-    ReceiveBuffer,
-    FastOpen,
-    Abstract,
-}
-
 /// How Python's interpreter starts, and what it imports beside the application.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interpreter {
-    Import,
-    SharedImport,
     ModuleAlias,
     LateModuleAlias,
     Optimize,
-    Executable,
     ThreadStackSize,
     EnvironmentFile,
     EnvironmentFolder,
@@ -257,11 +202,9 @@ pub enum Attendant {
     /// `smart-attach-daemon2`: its pidfile is written for it.
     DetachedDaemon,
     Daemon2,
-    HonourStdin,
     Cron,
     UniqueCron,
     Cron2,
-    CronHarakiri,
     Shell,
 }
 
@@ -270,10 +213,8 @@ pub enum Attendant {
 pub enum Requests {
     BufferSize,
     PostBuffering,
-    LimitPost,
     LimitPostDisk,
     BodyMinRate,
-    LenientTargets,
 }
 
 /// Settings of clients behind front servers.
@@ -281,33 +222,19 @@ pub enum Requests {
 pub enum Clients {
     TrustedProxies,
     TrustedHeaders,
-    ProxyHeaders,
-    NoProxyHeaders,
     RootPath,
     ServerNames,
     EnableProxyProtocol,
     HttpEnableProxyProtocol,
-    LogXForwardedFor,
 }
 
 /// When workers are replaced, and how one is ended that takes too long.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recycling {
-    MaxRequests,
     MaxRequestsDelta,
-    MaxLifetime,
     MaxLifetimeDelta,
     MinLifetime,
-    OnResident,
-    OnAddressSpace,
-    OnUnique,
-    OnProportional,
-    EvilOnResident,
-    EvilOnAddressSpace,
     OnPressure,
-    LimitAddressSpace,
-    LimitProcesses,
-    HarakiriGracefulTimeout,
     HarakiriGracefulSignal,
     HarakiriQueueThreshold,
 }
@@ -342,17 +269,13 @@ pub enum Elastic {
 pub enum Asynchronous {
     EventLoop,
     Lifespan,
-    LoopStall,
     LimitConcurrency,
     MessageBytes,
     /// uWSGI counts the size of a message in units of 1024 bytes.
     MessageKilobytes,
-    PingInterval,
     PingTimeout,
-    Compression,
     /// Extensions that are offered only where they are asked for.
     Extensions,
-    HarakiriStreams,
 }
 
 /// Settings of what is done to requests and answers.
@@ -366,35 +289,16 @@ pub enum Answering {
     PullHeader,
     /// The page of a status.
     ErrorPage(u16),
-    IgnoreScriptName,
-    WsgiStrict,
     Compress,
     CompressTypes,
     CompressMinSize,
-    CompressLevel,
-    HttpAutoGzip,
-}
-
-impl Setting {
-    /// A value of the one replaces a value of the other.
-    pub fn replaces(self, other: Setting) -> bool {
-        let plain = |setting| match setting {
-            Setting::Asynchronous(Asynchronous::MessageKilobytes) => Setting::Asynchronous(Asynchronous::MessageBytes),
-            setting => setting,
-        };
-        plain(self) == plain(other)
-    }
 }
 
 /// Settings of the statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Statistics {
     Address,
-    Http,
-    Minified,
-    NoCores,
     Push,
-    PushFrequency,
 }
 
 /// Settings of static files.
@@ -403,25 +307,15 @@ pub enum Files {
     Map,
     Map2,
     CheckStatic,
-    CheckDocumentRoot,
     Serve,
     Index,
-    Skip,
-    Safe,
-    DotFiles,
     Expires { subject: ExpirySubject, from_change: bool },
     CacheControl,
     Immutable,
-    CompressedAll,
-    CompressedFolder,
-    CompressedSuffix,
     CompressedPattern,
-    MimeFile,
     Charset,
     Mode,
-    SendfilePath,
     SendfileLocation,
-    CacheFiles,
     CacheMemory,
 }
 
@@ -438,10 +332,6 @@ pub enum Watching {
     SourcePattern,
     SourceExcluded,
     Browser,
-    OnException,
-    OnExceptionType,
-    OnExceptionValue,
-    OnExceptionRepr,
     ForkSafety,
 }
 

@@ -1,4 +1,4 @@
-//! Rows of the sockets: what is listened on, and how long a peer may take.
+//! Rows of the sockets: what is listened on, how long a peer may take, and what the kernel is told.
 
 use bolide_contract::settings::Protocol;
 
@@ -53,7 +53,7 @@ pub const ENTRIES: &[Entry] = &[
         .example("protocol = http"),
     Entry::supported(
         "listen",
-        Setting::Listen,
+        Setting::Number(|draft| &mut draft.backlog),
         Value::Number { least: 0, most: i32::MAX as i64, unit: "connections" },
         "the kernel's own limit",
         "How many new connections the kernel keeps waiting for a socket; 0 is the kernel's own limit.",
@@ -62,7 +62,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("listen = 1024"),
     Entry::supported("chmod-socket", Setting::ChmodSocket, Value::Text, "the umask", "Mode of the files of UNIX sockets, three octal digits; without a value, 666.")
         .example("chmod-socket = 660"),
-    Entry::supported("chown-socket", Setting::ChownSocket, Value::Text, "", "Owner of the files of UNIX sockets: `user` or `user:group`.")
+    Entry::supported("chown-socket", Setting::Text(|draft| &mut draft.owner), Value::Text, "", "Owner of the files of UNIX sockets: `user` or `user:group`.")
         .example("chown-socket = www-data:www-data"),
     Entry::supported("socket-timeout", Setting::SocketTimeout, SECONDS, "30", "How long a peer of `socket` or `http-socket` may keep a worker waiting for the next byte, or for room to send.")
         .uwsgi("uWSGI's default is 4 seconds, which cuts off slow clients; here they cost no thread, so the default is 30.")
@@ -78,4 +78,77 @@ pub const ENTRIES: &[Entry] = &[
     Entry::accepted("http-websockets", Value::Switch, "Passes WebSockets on to the application.", "a request for a WebSocket is always recognised, and an ASGI application gets it"),
     Entry::accepted("no-defer-accept", Value::Switch, "Takes connections before their first byte has come.", "waiting connections cost no worker, so accept is never deferred"),
     Entry::accepted("tcp-nodelay", Value::Switch, "Sends small packets at once.", "TCP_NODELAY is always set"),
+];
+
+const BUFFER: Value = Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" };
+
+pub const TUNING: &[Entry] = &[
+    Entry::supported(
+        "so-keepalive",
+        Setting::Switch(|draft| &mut draft.tuning.keepalive),
+        Value::Switch,
+        "off",
+        "Have the kernel ask a silent TCP peer whether it is still there (SO_KEEPALIVE).",
+    )
+    .example("so-keepalive = true"),
+    Entry::supported(
+        "reuse-port",
+        Setting::Switch(|draft| &mut draft.tuning.reuse_port),
+        Value::Switch,
+        "off",
+        "Another instance of the same user may listen at the same address, and the kernel shares the connections out (SO_REUSEPORT). What waits at the socket of an instance that ends is served before its end.",
+    )
+    .example("reuse-port = true"),
+    Entry::supported(
+        "freebind",
+        Setting::Switch(|draft| &mut draft.tuning.free_bind),
+        Value::Switch,
+        "off",
+        "Listen at an address that is not this machine's yet, as one that moves between two machines (IP_FREEBIND).",
+    )
+    .example("freebind = true"),
+    Entry::supported(
+        "socket-sndbuf",
+        Setting::Count(|draft| &mut draft.tuning.send_buffer_bytes),
+        BUFFER,
+        "the kernel's own",
+        "Bytes that the kernel keeps of an answer for one client (SO_SNDBUF); it doubles the number, and grows the buffer no more.",
+    )
+    .example("socket-sndbuf = 65536"),
+    Entry::supported(
+        "socket-rcvbuf",
+        Setting::Count(|draft| &mut draft.tuning.receive_buffer_bytes),
+        BUFFER,
+        "the kernel's own",
+        "Bytes that the kernel keeps of a request until they are read (SO_RCVBUF); it doubles the number, and grows the buffer no more.",
+    )
+    .example("socket-rcvbuf = 65536"),
+    Entry::supported(
+        "tcp-fast-open",
+        Setting::Count(|draft| &mut draft.tuning.fast_open_queue),
+        Value::Number { least: 0, most: 65_535, unit: "connections" },
+        "off",
+        "Connections of TCP Fast Open (RFC 7413) that may wait: a client that was here before sends its request with its first packet.",
+    )
+    .example("tcp-fast-open = 256"),
+    Entry::supported(
+        "abstract-socket",
+        Setting::Switch(|draft| &mut draft.abstract_sockets),
+        Value::Switch,
+        "off",
+        "UNIX sockets are names in Linux' abstract space, not files: `/run/app.sock` is `@/run/app.sock`.",
+    )
+    .example("abstract-socket = true"),
+    Entry::accepted(
+        "tcp-fast-open-client",
+        Value::Switch,
+        "Fast Open for connections that uWSGI's routers begin.",
+        "no connection to another server is begun",
+    ),
+    Entry::accepted(
+        "so-send-timeout",
+        Value::Special,
+        "How long the kernel waits for a client that takes nothing.",
+        "`socket-timeout` and `http-timeout` bound it, without a thread that waits",
+    ),
 ];

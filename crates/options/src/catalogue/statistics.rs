@@ -15,7 +15,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("stats = 127.0.0.1:9191"),
     Entry::supported(
         "stats-http",
-        Setting::Statistics(Statistics::Http),
+        Setting::Switch(|draft| &mut draft.statistics.is_http),
         Value::Switch,
         "off",
         "The address of `stats` speaks HTTP.",
@@ -23,7 +23,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("stats-http = true"),
     Entry::supported(
         "stats-minified",
-        Setting::Statistics(Statistics::Minified),
+        Setting::Switch(|draft| &mut draft.statistics.is_minified),
         Value::Switch,
         "off",
         "The JSON of the statistics is one line.",
@@ -31,7 +31,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("stats-minified = true"),
     Entry::supported(
         "stats-no-cores",
-        Setting::Statistics(Statistics::NoCores),
+        Setting::Switch(|draft| &mut draft.statistics.omits_cores),
         Value::Switch,
         "off",
         "The statistics do not tell each thread by itself.",
@@ -48,7 +48,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("stats-push = statsd:127.0.0.1:8125,shop"),
     Entry::supported(
         "stats-pusher-default-freq",
-        Setting::Statistics(Statistics::PushFrequency),
+        Setting::Positive(|draft| &mut draft.statistics.push_every_s),
         Value::Number { least: 1, most: 86_400, unit: "seconds" },
         "3",
         "Time between two pushes of `stats-push`.",

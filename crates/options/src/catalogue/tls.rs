@@ -55,15 +55,15 @@ pub const ENTRIES: &[Entry] = &[
     Entry::refused("https-socket-modifier2", MODIFIER, "A variant of what `https-socket-modifier1` names.", "leave it out: each request is the application's"),
     Entry::supported("ssl-socket", Setting::Tls(Tls::SocketOf(Protocol::Uwsgi)), Value::Special, "", "Listen on this address with the uwsgi protocol within TLS; written as `https` is. nginx speaks it with `uwsgi_pass suwsgi://…`.")
         .example("ssl-socket = :3032,app.pem,app.key"),
-    Entry::supported("tls-certificate", Setting::Tls(Tls::Certificate), Value::Path, "", "The certificate, and those that lead to its authority, in PEM, of each `https` address that names none. Where no `https` is written, the addresses of `http` and `http-socket` speak TLS with it.")
+    Entry::supported("tls-certificate", Setting::Located(|draft| &mut draft.tls.certificate), Value::Path, "", "The certificate, and those that lead to its authority, in PEM, of each `https` address that names none. Where no `https` is written, the addresses of `http` and `http-socket` speak TLS with it.")
         .example("https = :8443\ntls-certificate = /etc/ssl/app.pem\ntls-key = /etc/ssl/app.key")
         .also(&["certfile", "ssl-certfile", "ssl-certificate"]),
-    Entry::supported("tls-key", Setting::Tls(Tls::Key), Value::Path, "the file of the certificate", "The key of `tls-certificate`, in PEM and without a password.")
+    Entry::supported("tls-key", Setting::Located(|draft| &mut draft.tls.key), Value::Path, "the file of the certificate", "The key of `tls-certificate`, in PEM and without a password.")
         .example("tls-key = /etc/ssl/app.key")
         .also(&["keyfile", "ssl-keyfile"]),
     Entry::refused("ssl-keyfile-password", Value::Text, "Password of the key.", "a server that starts by itself has to have the password beside the key, where it protects nothing: write the key without one, with `openssl pkey -in KEY -out NEW` and mode 600")
         .also(&["keyfile-password"]),
-    Entry::supported("tls-client-ca", Setting::Tls(Tls::ClientAuthorities), Value::Path, "", "Certificates, in PEM, of the authorities whose clients are let in, for each address that names none itself.")
+    Entry::supported("tls-client-ca", Setting::Located(|draft| &mut draft.tls.client_authorities), Value::Path, "", "Certificates, in PEM, of the authorities whose clients are let in, for each address that names none itself.")
         .example("tls-client-ca = clients.pem\ntls-client-auth = required")
         .also(&["ca-certs", "ssl-ca-certs"]),
     Entry::supported("tls-client-auth", Setting::Tls(Tls::ClientAuth), Value::OneOf(&CLIENT_AUTH_WORDS), "off", "Whether clients are asked for a certificate: `off`, `optional` (who has none is let in, who has a wrong one is not) or `required`; 0, 1 and 2 mean the same. Where client authorities are named, `optional` is the default.")
@@ -71,20 +71,20 @@ pub const ENTRIES: &[Entry] = &[
         .also(&["cert-reqs", "ssl-cert-reqs"]),
     Entry::supported("tls-min-version", Setting::Tls(Tls::LeastVersion), Value::OneOf(&VERSION_WORDS), "1.2", "The oldest version of TLS that is spoken: `1.2` or `1.3`.")
         .example("tls-min-version = 1.3"),
-    Entry::supported("tls-ocsp-file", Setting::Tls(Tls::Ocsp), Value::Path, "", "An OCSP response (DER) that says that the certificate of the `https` addresses is not revoked; clients get it with the certificate. That of any other certificate lies beside it, as CERTIFICATE.ocsp, and is found there.")
+    Entry::supported("tls-ocsp-file", Setting::Located(|draft| &mut draft.tls.ocsp), Value::Path, "", "An OCSP response (DER) that says that the certificate of the `https` addresses is not revoked; clients get it with the certificate. That of any other certificate lies beside it, as CERTIFICATE.ocsp, and is found there.")
         .example("tls-ocsp-file = /etc/ssl/app.ocsp"),
-    Entry::supported("tls-keylog", Setting::Tls(Tls::KeyLog), Value::Path, "", "Write the secrets of all TLS sessions into this file, so that Wireshark can read what was sent. Whoever has the file can too: for debugging alone.")
+    Entry::supported("tls-keylog", Setting::Located(|draft| &mut draft.tls.key_log), Value::Path, "", "Write the secrets of all TLS sessions into this file, so that Wireshark can read what was sent. Whoever has the file can too: for debugging alone.")
         .example("tls-keylog = /tmp/keys.log"),
     Entry::supported("http2", Setting::Tls(Tls::Http2), Value::OneOf(&HTTP2_WORDS), "on", "Where HTTP/2 is spoken: `on`, with clients of TLS that choose it; `h2c`, on addresses without TLS too; `off`.")
         .example("http2 = h2c"),
     Entry::supported("http-to-https", Setting::Tls(Tls::HttpToHttps), Value::Address, "", "Listen on this address with HTTP, and send each client to the same path with `https`: 301 for GET and HEAD, 308 for the others, which repeats the method. `ADDRESS,PORT` names the port of HTTPS where it is not 443.")
         .uwsgi("uWSGI answers 301 to all methods, and clients make a GET of a POST then.")
         .example("http-to-https = :80\nhttp-to-https = :8080,8443"),
-    Entry::supported("https-export-cert", Setting::Tls(Tls::ExportCertificate), Value::Switch, "off", "The application sees the client's certificate itself: `HTTPS_CC` and `SSL_CLIENT_CERT`, in PEM.")
+    Entry::supported("https-export-cert", Setting::Switch(|draft| &mut draft.tls.exports_certificate), Value::Switch, "off", "The application sees the client's certificate itself: `HTTPS_CC` and `SSL_CLIENT_CERT`, in PEM.")
         .example("https-export-cert = true"),
-    Entry::supported("ssl-verify-depth", Setting::Tls(Tls::VerifyDepth), Value::Number { least: 0, most: DEPTH_MOST, unit: "certificates" }, "1", "How many certificates may stand between a client's and its authority's.")
+    Entry::supported("ssl-verify-depth", Setting::Number(|draft| &mut draft.tls.verify_depth), Value::Number { least: 0, most: DEPTH_MOST, unit: "certificates" }, "1", "How many certificates may stand between a client's and its authority's.")
         .example("ssl-verify-depth = 2"),
-    Entry::supported("ssl-sessions-timeout", Setting::Tls(Tls::SessionLifetime), Value::Number { least: 0, most: SESSION_SECONDS_MOST, unit: "seconds" }, "300", "How long a TLS session can be resumed, on any worker and after a reload; 0: never.")
+    Entry::supported("ssl-sessions-timeout", Setting::Number(|draft| &mut draft.tls.session_lifetime_s), Value::Number { least: 0, most: SESSION_SECONDS_MOST, unit: "seconds" }, "300", "How long a TLS session can be resumed, on any worker and after a reload; 0: never.")
         .example("ssl-sessions-timeout = 3600"),
     Entry::accepted("ssl-sessions-use-cache", Value::Text, "Keeps TLS sessions in a cache that all workers share.", "clients keep their sessions themselves, as tickets that every worker can read"),
     Entry::accepted("https-session-context", Value::Text, "Names the context in which TLS sessions count.", "a session is resumed where the same listener's settings count, whatever their name"),
@@ -95,7 +95,7 @@ pub const ENTRIES: &[Entry] = &[
         .example("sni = api.example.com /etc/ssl/api.pem,/etc/ssl/api.key\nsni = example.org,*.example.org org.pem,org.key"),
     Entry::supported("sni-regexp", Setting::Tls(Tls::ServerName), Value::Special, "", "The same with an expression in place of the name; here the certificate is shown for the names that it has itself.")
         .example("sni-regexp = ^(www\\.)?example\\.org$ org.pem,org.key"),
-    Entry::supported("sni-dir", Setting::Tls(Tls::ServerNameFolder), Value::Path, "", "A folder with a certificate NAME.crt and a key NAME.key for each name that clients ask for.")
+    Entry::supported("sni-dir", Setting::Located(|draft| &mut draft.tls.folder), Value::Path, "", "A folder with a certificate NAME.crt and a key NAME.key for each name that clients ask for.")
         .uwsgi("uWSGI looks for the files at each connection, as the user who serves; here they are read at the start and at each reload, when root still can. NAME.ca is an error, unless the address asks for the same client authorities.")
         .example("sni-dir = /etc/ssl/sites"),
     Entry::refused("sni-dir-ciphers", Value::Text, "Ciphers of the certificates of `sni-dir`.", "name them with `https`: they count for all certificates of the address"),

@@ -15,7 +15,8 @@ use crate::command_line::collect;
 use crate::command_table::{Command, FAILED};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
-use crate::reader::{Configuration, EarlyExit, Pair};
+use crate::pair::Pair;
+use crate::reader::{Configuration, EarlyExit};
 use crate::reading::Reading;
 
 /// Column at which the locations begin.
@@ -162,6 +163,16 @@ impl InEffect<'_> {
     }
 }
 
+/// Options with defaults that set the same: a value of the one replaces a value of the other.
+const SAME_SETTING: [&[&str]; 6] = [
+    &["disable-write-exception", "ignore-write-errors"],
+    &["lazy", "lazy-apps"],
+    &["websocket-ping-freq", "websocket-ping-interval"],
+    &["websocket-ping-timeout", "websocket-pong-tolerance"],
+    &["websocket-max-message-size", "websocket-max-size"],
+    &["envdir", "early-envdir"],
+];
+
 /// The values of one option that are in effect: all of a list, the last of a single one, else its default.
 fn values_of<'a>(row: &'a Row, effects: &'a [Pair]) -> Vec<InEffect<'a>> {
     let all: Vec<&Pair> = effects.iter().filter(|pair| row.names.contains(&pair.key.as_str())).collect();
@@ -176,10 +187,13 @@ fn values_of<'a>(row: &'a Row, effects: &'a [Pair]) -> Vec<InEffect<'a>> {
 
 /// The words of the language have none, and what another option has set is none either.
 fn has_default_in_effect(row: &Row, effects: &[Pair]) -> bool {
-    let Status::Supported(setting) = row.status else { return true };
-    let replaced = |pair: &Pair| match catalogue().get(&pair.key).map(|row| row.status) {
-        Some(Status::Supported(other)) => other.replaces(setting),
-        _ => false,
+    let replaces = |other: &Row| {
+        other.name() == row.name() || SAME_SETTING.iter().any(|names| [row, other].iter().all(|row| names.contains(&row.name())))
     };
-    !matches!(setting, Setting::Language(_)) && !effects.iter().any(replaced)
+    let replaced = |pair: &Pair| catalogue().get(&pair.key).is_some_and(replaces);
+    match row.status {
+        Status::Supported(Setting::Language(_)) => false,
+        Status::Supported(_) => !effects.iter().any(replaced),
+        _ => true,
+    }
 }

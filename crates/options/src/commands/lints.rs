@@ -8,11 +8,12 @@ use bolide_contract::settings::{Address, Interface, Settings};
 
 use super::places;
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Status, Value};
+use crate::catalogue::row::{Row, Status, Theme, Value};
 use crate::catalogue::setting::{Setting, Watching};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 use crate::resolve::ciphers;
 use crate::trust::Writer;
 
@@ -360,8 +361,10 @@ impl LintContext<'_> {
             return;
         }
         for pair in &self.read.effects {
-            let setting = catalogue().get(&pair.key).map(|row| row.status);
-            if matches!(setting, Some(Status::Supported(Setting::Asynchronous(_)))) {
+            let is_for_asgi = |row: &Row| {
+                row.theme == Theme::Asynchronous && row.name() != "asgi" && matches!(row.status, Status::Supported(_))
+            };
+            if catalogue().get(&pair.key).is_some_and(is_for_asgi) {
                 let message = format!("`{}` has no effect: `interface = wsgi` says that no application is ASGI", pair.key);
                 self.diagnostics.push(Diagnostic::note(Some(&pair.location), message));
             }

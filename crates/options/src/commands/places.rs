@@ -9,7 +9,8 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
 use crate::catalogue::setting::Setting;
 use crate::diagnostic::Diagnostic;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 use crate::sources::DEFAULT_SECTION;
 
 /// Options that name a file which the start makes, before it changes to `chdir` as uWSGI does, or afterwards.

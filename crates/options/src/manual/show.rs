@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// uWSGI's own form, its frame included, so that the two can be compared.
 pub fn as_uwsgi(pairs: &[Pair]) -> String {

@@ -6,12 +6,13 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::bounded::{line_text, read_bounded};
-use super::{EarlyExit, Pair, Reader};
+use super::{EarlyExit, Reader};
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::launcher;
 use crate::other_servers::gunicorn;
+use crate::pair::Pair;
 
 /// The file that gunicorn reads where none is named.
 pub const GUNICORN_FILE: &str = "gunicorn.conf.py";

@@ -19,6 +19,7 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::expand::{self, Endless, Magic};
 use crate::host_info::HostInfo;
 use crate::instance_commands::{InstanceCommand, InstanceRequest};
+use crate::pair::Pair;
 use crate::sources::OtherSection;
 
 pub use bounded::{open_file, read_bounded};
@@ -27,18 +28,6 @@ pub use gunicorn_file::{GUNICORN_FILE, is_gunicorn_configuration};
 
 /// A configuration has some dozens of pairs; beyond this, something went wrong.
 const MOST_PAIRS: usize = 100_000;
-
-/// A key, its value (`None` where the command line gave none), and where it was written.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Pair {
-    pub key: String,
-    pub value: Option<String>,
-    pub location: Location,
-    /// It has already had its effect: placeholders in it are not filled in, and `resolve` does not see it again.
-    pub acted: bool,
-    /// Set by `set-placeholder`: not an option, whatever its name.
-    pub placeholder: bool,
-}
 
 /// Why the reading ends early.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use bolide_contract::settings::Address;
 use super::paths::normalized;
 use crate::diagnostic::Diagnostic;
 use crate::host_info::{HostInfo, NamedSocket};
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 const WRITE_DESCRIPTOR: &str =
     "write fd:// and the number of a descriptor, or the FileDescriptorName= of a socket unit of systemd";

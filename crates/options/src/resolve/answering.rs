@@ -11,7 +11,7 @@ use super::values;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Answering as AnsweringSetting;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 impl Draft<'_> {
     pub(super) fn set_answering(&mut self, setting: AnsweringSetting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
@@ -35,10 +35,7 @@ impl Draft<'_> {
             AnsweringSetting::CollectHeader => asked.answering.collected.push(collected(pair, false)?),
             AnsweringSetting::PullHeader => asked.answering.collected.push(collected(pair, true)?),
             AnsweringSetting::ErrorPage(status) => asked.answering.error_pages.push((status, values::text(pair)?.into())),
-            AnsweringSetting::IgnoreScriptName => self.python.ignore_script_name = self.switch(pair),
-            AnsweringSetting::WsgiStrict => self.python.wsgi_strict = self.switch(pair),
             AnsweringSetting::Compress => asked.answering.compression.codings = codings(pair)?,
-            AnsweringSetting::HttpAutoGzip => self.asked.answering.compression.on_demand = self.switch(pair),
             AnsweringSetting::CompressTypes => {
                 if !std::mem::replace(&mut asked.has_types, true) {
                     asked.answering.compression.types.clear();
@@ -47,9 +44,6 @@ impl Draft<'_> {
             }
             AnsweringSetting::CompressMinSize => {
                 self.asked.answering.compression.least_bytes = self.bounded_usize(row, pair)? as u64;
-            }
-            AnsweringSetting::CompressLevel => {
-                self.asked.answering.compression.level = self.bounded_u32(row, pair)?;
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use crate::catalogue::asynchronous::{ENGINES, EXTENSIONS, LIFESPANS, LOOPS};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Asynchronous;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// Bytes of a kilobyte, as uWSGI counts them.
 const KILOBYTE: usize = 1024;
@@ -23,20 +23,16 @@ impl Draft<'_> {
                 }
             }
             Asynchronous::Lifespan => self.asynchronous.lifespan = lifespan(pair)?,
-            Asynchronous::LoopStall => self.asynchronous.stall_ms = self.milliseconds(row, pair)?,
             Asynchronous::LimitConcurrency => {
                 self.asynchronous.concurrency = Some(self.bounded_u32(row, pair)?).filter(|&most| most > 0);
             }
             Asynchronous::MessageBytes => self.message_bytes(row, pair, 1)?,
             Asynchronous::MessageKilobytes => self.message_bytes(row, pair, KILOBYTE)?,
-            Asynchronous::PingInterval => self.asynchronous.websocket.ping_interval_ms = self.milliseconds(row, pair)?,
             Asynchronous::PingTimeout => {
                 let default = Defaults::default().websocket.ping_timeout_ms;
                 self.asynchronous.websocket.ping_timeout_ms = self.milliseconds(row, pair)?.unwrap_or(default);
             }
             Asynchronous::Extensions => self.asynchronous.extensions = extensions(pair)?,
-            Asynchronous::HarakiriStreams => self.asynchronous.harakiri_streams = self.switch(pair),
-            Asynchronous::Compression => self.asynchronous.websocket.compression = self.switch(pair),
         }
         Ok(())
     }

@@ -8,10 +8,9 @@ use bolide_contract::attendant::{Attendant, Daemon, Job, Schedule};
 use super::draft::{Draft, JobLimit};
 use super::paths::normalized;
 use super::values;
-use crate::catalogue::row::Row;
 use crate::catalogue::setting::Attendant as Meaning;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::Pair;
+use crate::pair::Pair;
 use crate::values::number;
 
 /// As in uWSGI.
@@ -27,7 +26,7 @@ const CRON_FORM: &str =
     "write minute, hour, day, month, weekday and the command: `59 2 -1 -1 -1 COMMAND`; -1 is each, -5 each that 5 divides";
 
 impl Draft<'_> {
-    pub(super) fn set_attendant(&mut self, meaning: Meaning, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    pub(super) fn set_attendant(&mut self, meaning: Meaning, pair: &Pair) -> Result<(), Diagnostic> {
         match meaning {
             Meaning::Daemon => self.add_daemon(plain_daemon(values::text(pair)?, pair)),
             Meaning::ControlDaemon => {
@@ -42,7 +41,6 @@ impl Draft<'_> {
                 let daemon = daemon_in_words(pair)?;
                 self.add_daemon(daemon);
             }
-            Meaning::HonourStdin => self.attendant.honours_stdin = self.switch(pair),
             Meaning::Cron | Meaning::UniqueCron => {
                 let job = job(pair, meaning == Meaning::UniqueCron)?;
                 self.add_job(job, JobLimit::Common, &pair.location);
@@ -51,7 +49,6 @@ impl Draft<'_> {
                 let (job, harakiri) = job_in_words(pair)?;
                 self.add_job(job, harakiri, &pair.location);
             }
-            Meaning::CronHarakiri => self.attendant.cron_harakiri_s = self.positive(row, pair)?,
             Meaning::Shell => self.attendant.shells.push(PathBuf::from(values::text(pair)?)),
         }
         Ok(())

@@ -10,7 +10,7 @@ use super::values;
 use crate::catalogue::clients::TRUSTED_HEADERS;
 use crate::catalogue::setting::Clients;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// Bytes of a name in the DNS (RFC 1035 section 2.3.4).
 const HOST_BYTES_MOST: usize = 255;
@@ -28,8 +28,6 @@ impl Draft<'_> {
                 let headers = self.clients.trusted_headers.get_or_insert_default();
                 words(pair).try_for_each(|word| add_header(headers, word, pair))?;
             }
-            Clients::ProxyHeaders => self.clients.ignores_headers = !self.switch(pair),
-            Clients::NoProxyHeaders => self.clients.ignores_headers = self.switch(pair),
             Clients::RootPath => self.python.root_path = root_path(pair)?,
             Clients::ServerNames => {
                 for word in words(pair) {
@@ -38,7 +36,6 @@ impl Draft<'_> {
             }
             Clients::EnableProxyProtocol => self.clients.sockets_have_proxy_header = switched(self.switch(pair)),
             Clients::HttpEnableProxyProtocol => self.clients.router_has_proxy_header = switched(self.switch(pair)),
-            Clients::LogXForwardedFor => self.logging.x_forwarded_for = self.switch(pair),
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::paths::normalized;
 use super::values;
 use crate::catalogue::setting::Confinement;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::pair::Pair;
 use crate::suggest;
 
 /// uWSGI's names of what is shared or not.

@@ -9,10 +9,10 @@ use super::draft::Draft;
 use super::paths::normalized;
 use super::values;
 use crate::catalogue::catalogue;
-use crate::catalogue::row::Status;
-use crate::catalogue::setting::{Control, Logging, Setting};
+use crate::catalogue::setting::Control;
 use crate::diagnostic::Diagnostic;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 impl Draft<'_> {
     pub(super) fn set_control(&mut self, setting: Control, pair: &Pair) -> Result<(), Diagnostic> {
@@ -61,13 +61,10 @@ impl Draft<'_> {
         self.control.origin.folder = self.host.folder.clone();
         let Some(background) = &mut self.control.background else { return };
         // uWSGI writes to the file of `daemonize`, whatever `logto` says; `logto2` comes after both.
-        let said = |setting: Logging| {
-            read.effects.iter().rfind(|pair| {
-                catalogue().get(&pair.key).is_some_and(|row| row.status == Status::Supported(Setting::Logging(setting)))
-            })
-        };
-        if said(Logging::LogTo2).is_none()
-            && let Some(pair) = said(Logging::LogTo).filter(|_| self.log_file.is_some())
+        let said =
+            |name: &str| read.effects.iter().rfind(|pair| catalogue().get(&pair.key).is_some_and(|row| row.name() == name));
+        if said("logto2").is_none()
+            && let Some(pair) = said("logto").filter(|_| self.log_file.is_some())
         {
             let log = background.log.display();
             self.diagnostics.push(Diagnostic::note(

@@ -15,7 +15,8 @@ use super::paths::normalized;
 use super::values;
 use crate::catalogue::setting::Watching as Setting;
 use crate::diagnostic::Diagnostic;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 /// Time between two looks at what is imported where nothing rings, in milliseconds.
 const LOOK_MS: u64 = 1_000;

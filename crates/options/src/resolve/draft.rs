@@ -16,9 +16,7 @@ use bolide_contract::sockets::SocketTuning;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
 
-use super::loggers::Loggers;
-use crate::catalogue::PROBE_TIMEOUT_S;
-use crate::catalogue::setting::NamedBy;
+use super::logging::loggers::Loggers;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use bolide_contract::statistics::Pusher;
@@ -27,6 +25,8 @@ use bolide_contract::statistics::Pusher;
 pub const SOCKET_TIMEOUT_SECONDS: u64 = 30;
 pub const HTTP_TIMEOUT_SECONDS: u64 = 60;
 pub const RELOAD_MERCY_SECONDS: u64 = 60;
+/// Seconds that an answer to `reload-probe` may take where nothing is said.
+pub const PROBE_TIMEOUT_S: u64 = 10;
 /// As in uWSGI.
 pub const SESSION_LIFETIME_S: u32 = 300;
 
@@ -178,6 +178,14 @@ impl<'a> Draft<'a> {
             statistics: StatisticsDraft::default(),
         }
     }
+}
+
+/// What else than a module or a file can name the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NamedBy {
+    Paste,
+    Pecan,
+    Text,
 }
 
 /// A socket as asked for; its protocol and time limit follow from options that may come later.

@@ -8,7 +8,7 @@ use crate::catalogue::ALGORITHMS;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Elastic;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 impl Draft<'_> {
     pub(super) fn set_elastic(&mut self, setting: Elastic, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {

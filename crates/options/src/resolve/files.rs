@@ -12,7 +12,8 @@ use crate::catalogue::files::{MODES, SERVES};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Files as Setting;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::reader::{Pair, open_file};
+use crate::pair::Pair;
+use crate::reader::open_file;
 
 impl Draft<'_> {
     pub(super) fn set_files(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
@@ -22,20 +23,12 @@ impl Draft<'_> {
             Setting::CheckStatic => {
                 self.files.maps.push((MapKind::Check, String::new(), values::text(pair)?, pair.location.clone()));
             }
-            Setting::CheckDocumentRoot => self.files.document_root = self.switch(pair),
             Setting::Serve => self.files.missing = word(pair, &SERVES)?,
             Setting::Index => self.files.index.push(file_name(pair)?),
-            Setting::Skip => self.files.skip.push(values::text(pair)?),
-            Setting::Safe => self.files.safe.push(values::text(pair)?),
-            Setting::DotFiles => self.files.dot_files = self.switch(pair),
             Setting::Expires { subject, from_change } => self.files.expires.push(expiry(pair, subject, from_change)?),
             Setting::CacheControl => self.files.cache_control = Some(header_value(pair)?),
             Setting::Immutable => self.files.immutable.push(pattern(pair, &values::text(pair)?)?),
-            Setting::CompressedAll => self.files.compressed.all = self.switch(pair),
-            Setting::CompressedFolder => self.files.compressed_folders.push(values::text(pair)?),
-            Setting::CompressedSuffix => self.files.compressed.suffixes.push(values::text(pair)?),
             Setting::CompressedPattern => self.files.compressed.patterns.push(pattern(pair, &values::text(pair)?)?),
-            Setting::MimeFile => self.files.mime_files.push((values::text(pair)?, pair.location.clone())),
             Setting::Charset => {
                 let name = header_value(pair)?;
                 self.files.charset = Some(name).filter(|name| crate::values::switch(Some(name)).on);
@@ -45,9 +38,7 @@ impl Draft<'_> {
                 Ok(mode) => self.files.mode = mode,
                 Err(diagnostic) => self.diagnostics.push(Diagnostic { severity: Severity::Warning, ..diagnostic }),
             },
-            Setting::SendfilePath => self.files.sendfile_paths.push((values::text(pair)?, pair.location.clone())),
             Setting::SendfileLocation => self.location(pair)?,
-            Setting::CacheFiles => self.files.cache.files = self.bounded_usize(row, pair)?,
             Setting::CacheMemory => self.files.cache.memory_bytes = self.bounded(row, pair)?.unsigned_abs(),
         }
         Ok(())

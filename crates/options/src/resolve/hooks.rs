@@ -10,7 +10,7 @@ use super::paths::normalized;
 use super::values;
 use crate::catalogue::setting::HookKind;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// Signals with the functions of uWSGI that do what they do here anyway.
 const SIGNALS_AS_THEY_ARE: [(&str, &str); 6] = [

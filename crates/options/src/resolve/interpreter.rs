@@ -11,7 +11,7 @@ use super::values;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Interpreter;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// Files of an `envdir` that are read.
 const VARIABLES_MOST: usize = 1024;
@@ -25,12 +25,9 @@ const STACK_BYTES_LEAST: u64 = 32 * KILOBYTE_BYTES;
 impl Draft<'_> {
     pub(super) fn set_interpreter(&mut self, setting: Interpreter, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
-            Interpreter::Import => self.interpreter.imports.push(values::text(pair)?),
-            Interpreter::SharedImport => self.interpreter.shared_imports.push(values::text(pair)?),
             Interpreter::ModuleAlias => self.interpreter.aliases.push(alias(pair)?),
             Interpreter::LateModuleAlias => self.interpreter.late_aliases.push(alias(pair)?),
             Interpreter::Optimize => self.python.optimize = u8::try_from(self.bounded_u32(row, pair)?).unwrap_or(u8::MAX),
-            Interpreter::Executable => self.interpreter.executable = Some(values::text(pair)?),
             Interpreter::ThreadStackSize => {
                 let bytes = self.positive(row, pair)?.map(|kilobytes| kilobytes * KILOBYTE_BYTES);
                 self.python.thread_stack_bytes = bytes.map(|bytes| bytes.max(STACK_BYTES_LEAST));

@@ -10,32 +10,24 @@ mod answering;
 mod application;
 mod asynchronous;
 mod attendant;
-pub mod ciphers;
 mod clients;
 mod confinement;
 mod control;
 mod developing;
-mod draft;
+pub mod draft;
 mod elastic;
 mod files;
 mod hooks;
 mod interpreter;
-mod log_packing;
-mod loggers;
 mod logging;
-mod names;
 mod paths;
 mod platform;
-mod positional;
 mod processes;
 mod protection;
 mod python_module;
-mod recycling;
-mod reloading;
 mod requests;
 mod statistics;
 mod tls;
-mod tuning;
 mod unknown;
 mod values;
 mod watching;
@@ -43,10 +35,11 @@ mod watching;
 use std::path::Path;
 
 pub use application::asgi_file;
+pub use application::positional::PositionalApplication;
 pub use platform::port;
-pub use positional::PositionalApplication;
+pub use tls::ciphers;
 
-use bolide_contract::settings::{Listener, Protocol, Settings, Threads};
+use bolide_contract::settings::{Address, Listener, Protocol, Settings, Threads};
 use bolide_contract::tls::Tls;
 
 use draft::{Draft, HTTP_TIMEOUT_SECONDS, RELOAD_MERCY_SECONDS, SOCKET_TIMEOUT_SECONDS, SocketDraft, SocketKind};
@@ -59,12 +52,14 @@ use crate::catalogue::row::{Row, Status};
 use crate::catalogue::setting::Setting;
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::{FIRST_PASSED, HostInfo};
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 /// An error of which `check` makes a note where the command line is to name the application.
 pub const NO_APPLICATION: &str = "there is no application to serve";
 /// `chmod-socket` without a value.
 const OPEN_SOCKET_MODE: u32 = 0o666;
+const MEBIBYTE: u64 = 1024 * 1024;
 
 /// Makes settings of what was read. All diagnostics are in the second part, errors among them when the first is `None`.
 pub fn resolve(
@@ -105,8 +100,8 @@ impl Draft<'_> {
                 self.diagnostics.push(Diagnostic::note(Some(location), message).advise("give the placeholder another name"));
             }
             // uWSGI goes on without it; where all depends on it, that is said in the end.
-            Status::Supported(Setting::Module | Setting::PythonPath | Setting::VirtualEnvironment)
-                if pair.value.as_deref() == Some("") =>
+            Status::Supported(_)
+                if matches!(row.name(), "module" | "pythonpath" | "virtualenv") && pair.value.as_deref() == Some("") =>
             {
                 self.diagnostics
                     .push(Diagnostic::warning(Some(location), format!("`{}` has no value: it has no effect", pair.key)));
@@ -148,32 +143,31 @@ impl Draft<'_> {
 
     /// The one match over the meanings of supported options.
     fn set(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+        let located = || Ok::<_, Diagnostic>((values::text(pair)?, pair.location.clone()));
         match setting {
+            Setting::Switch(field) => *field(self) = self.switch(pair),
+            Setting::Off(field) => *field(self) = !self.switch(pair),
+            Setting::Number(field) => *field(self) = self.bounded_u32(row, pair)?,
+            Setting::Size(field) => *field(self) = self.bounded_usize(row, pair)?,
+            Setting::Count(field) => *field(self) = Some(self.bounded_u32(row, pair)?).filter(|&number| number > 0),
+            Setting::Positive(field) => *field(self) = self.positive(row, pair)?,
+            Setting::Seconds(field) => *field(self) = self.positive(row, pair)?.map(|seconds| seconds * 1000),
+            Setting::Milliseconds(field) => *field(self) = self.milliseconds(row, pair)?,
+            Setting::Mebibytes(field) => *field(self) = self.positive(row, pair)?.map(|count| count.saturating_mul(MEBIBYTE)),
+            Setting::Text(field) => *field(self) = Some(values::text(pair)?),
+            Setting::Texts(field) => field(self).push(values::text(pair)?),
+            Setting::Located(field) => *field(self) = Some(located()?),
+            Setting::LocatedTexts(field) => field(self).push(located()?),
             Setting::Socket => self.socket(SocketKind::Default, pair)?,
             Setting::SocketOf(protocol) => self.socket(SocketKind::Of(protocol), pair)?,
             Setting::Http => self.socket(SocketKind::HttpRouter, pair)?,
             Setting::SocketProtocol => self.socket_protocol = values::protocol(pair)?,
-            Setting::Listen => self.backlog = self.bounded_u32(row, pair)?,
             Setting::ChmodSocket => self.mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE)),
-            Setting::ChownSocket => self.owner = Some(values::text(pair)?),
             Setting::SocketTimeout => self.socket_timeout = self.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?,
             Setting::HttpTimeout => self.http_timeout = self.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?,
             Setting::HttpKeepalive => self.limits.keepalive_ms = self.keepalive_ms(row, pair)?,
-            Setting::Asgi => self.asgi = Some((values::text(pair)?, pair.location.clone())),
-            Setting::Module => self.module = Some((values::text(pair)?, pair.location.clone())),
             Setting::Named(by) => self.named_by = Some((by, values::text(pair)?, pair.location.clone())),
-            Setting::PasteLogger => self.python.paste_logger = self.switch(pair),
-            Setting::WsgiFile => self.wsgi_file = Some((values::text(pair)?, pair.location.clone())),
-            Setting::Callable => self.callable = Some(values::text(pair)?),
-            Setting::Mount => self.mounts.push((values::text(pair)?, pair.location.clone())),
             Setting::Interface => self.interface = Some((values::one_of(pair, &INTERFACES)?, pair.location.clone())),
-            Setting::Factory => self.factory = self.switch(pair),
-            Setting::NeedApp => self.needs_application = self.switch(pair),
-            Setting::NoFileWrapper => self.python.no_file_wrapper = self.switch(pair),
-            Setting::NoDefaultApp => self.python.no_default_app = self.switch(pair),
-            Setting::ManageScriptName => self.python.manage_script_name = self.switch(pair),
-            Setting::Chdir => self.chdir = Some((values::text(pair)?, pair.location.clone())),
-            Setting::Chdir2 => self.chdir_after = Some(values::text(pair)?),
             Setting::PythonPath => {
                 let found = crate::conditionals::matches(&values::text(pair)?, &self.host.folder);
                 // uWSGI puts each at the start of `sys.path`, so the last comes first.
@@ -181,10 +175,7 @@ impl Draft<'_> {
                     self.python_path.insert(0, path);
                 }
             }
-            Setting::VirtualEnvironment => self.virtualenv = Some(values::text(pair)?),
             Setting::Environment => self.python.environment.push(values::variable(pair)?),
-            Setting::LazyApps => self.python.lazy = self.switch(pair),
-            Setting::CatchExceptions => self.python.catch_exceptions = self.switch(pair),
             Setting::PyArgv => {
                 self.python.arguments =
                     values::text(pair)?.split([' ', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
@@ -198,24 +189,14 @@ impl Draft<'_> {
                 self.threads =
                     self.number_or_auto(row, pair)?.map_or(Threads::Auto, |count| Threads::Fixed(count.clamp(1, Threads::MOST)))
             }
-            Setting::Harakiri => self.lifecycle.harakiri_ms = self.positive(row, pair)?.map(|seconds| seconds * 1000),
             Setting::Recycling(setting) => self.set_recycling(setting, row, pair)?,
             Setting::Elastic(setting) => self.set_elastic(setting, row, pair)?,
             Setting::ReloadMercy => self.lifecycle.reload_mercy_ms = self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000,
             Setting::WorkerReloadMercy => self.worker_mercy = Some(self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000),
-            Setting::LoadTimeout => self.lifecycle.load_timeout_ms = self.positive(row, pair)?.map(|seconds| seconds * 1000),
-            Setting::PidFile => self.pidfile = Some(values::text(pair)?),
             Setting::ReloadOrder => self.lifecycle.reload_order = values::one_of(pair, &RELOAD_ORDERS)?,
-            Setting::Master => self.master = self.switch(pair),
             Setting::Priority => self.lifecycle.process.priority = Some(self.bounded(row, pair)?.try_into().unwrap_or(0)),
-            Setting::CpuAffinity => self.cpus_of_each = self.bounded_u32(row, pair)?,
-            Setting::HonourStdin => self.python.honour_stdin = self.switch(pair),
-            Setting::Vacuum => self.lifecycle.vacuum = self.switch(pair),
-            Setting::User => self.identity.user = Some(values::text(pair)?),
-            Setting::Group => self.identity.group = Some(values::text(pair)?),
-            Setting::AutoProcessName => self.naming.auto = self.switch(pair),
             Setting::ProcessNamePrefix | Setting::ProcessNamePrefixSpaced => {
-                let space = if setting == Setting::ProcessNamePrefixSpaced { " " } else { "" };
+                let space = if matches!(setting, Setting::ProcessNamePrefixSpaced) { " " } else { "" };
                 self.naming.prefix = pair.value.clone().unwrap_or_default() + space;
                 self.naming.auto = true;
             }
@@ -228,8 +209,6 @@ impl Draft<'_> {
                 }
                 self.naming.auto = true;
             }
-            Setting::AddGroup => self.identity.added_groups.push(values::text(pair)?),
-            Setting::NoInitGroups => self.identity.no_further_groups = self.switch(pair),
             Setting::Umask => self.identity.umask = Some(values::umask(pair)?),
             // It was looked for before all others.
             Setting::AllowMissing => {}
@@ -237,20 +216,19 @@ impl Draft<'_> {
             Setting::Plugin => self.plugins(pair),
             Setting::Tls(setting) => self.set_tls(setting, row, pair)?,
             Setting::Control(setting) => self.set_control(setting, pair)?,
-            Setting::Logging(setting) => self.set_logging(setting, row, pair)?,
+            Setting::Logging(setting) => self.set_logging(setting, pair)?,
             Setting::Reloading(setting) => self.set_reloading(setting, row, pair)?,
             Setting::Requests(setting) => self.set_requests(setting, row, pair)?,
-            Setting::Tuning(setting) => self.set_tuning(setting, row, pair)?,
             Setting::Interpreter(setting) => self.set_interpreter(setting, row, pair)?,
             Setting::Clients(setting) => self.set_clients(setting, pair)?,
             Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
             Setting::Hook(kind, phase) => self.add_hook(kind, phase, pair)?,
-            Setting::Attendant(setting) => self.set_attendant(setting, row, pair)?,
+            Setting::Attendant(setting) => self.set_attendant(setting, pair)?,
             Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
             Setting::Files(setting) => self.set_files(setting, row, pair)?,
             Setting::Watching(setting) => self.set_watching(setting, row, pair)?,
             Setting::PythonModule(setting) => self.set_python_module(setting, pair)?,
-            Setting::Statistics(setting) => self.set_statistics(setting, row, pair)?,
+            Setting::Statistics(setting) => self.set_statistics(setting, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
         }
@@ -272,7 +250,7 @@ impl Draft<'_> {
         let location = Location::environment("LISTEN_FDS");
         self.sockets.extend((FIRST_PASSED..FIRST_PASSED + self.host.passed_sockets).map(|descriptor| SocketDraft {
             kind,
-            address: bolide_contract::settings::Address::Passed(descriptor),
+            address: Address::Passed(descriptor),
             location: location.clone(),
             credentials: None,
             https_port: None,
@@ -406,6 +384,15 @@ impl Draft<'_> {
                 Diagnostic::error(Some(&end), "there is no socket to serve on")
                     .advise("write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi protocol"),
             );
+        }
+    }
+
+    /// `abstract-socket`: no socket is a file.
+    fn make_abstract(&self, listeners: &mut [Listener]) {
+        for listener in listeners {
+            if let (true, Address::Unix(path)) = (self.abstract_sockets, &listener.address) {
+                listener.address = Address::Abstract(path.to_string_lossy().into_owned());
+            }
         }
     }
 

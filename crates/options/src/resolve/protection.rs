@@ -8,7 +8,8 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
 use crate::catalogue::setting::Setting;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 /// Mode of UNIX sockets of an instance in the background that says nothing about it: uWSGI's, but for the bits of execution.
 const DAEMONIZED_SOCKET_MODE: u32 = 0o666;

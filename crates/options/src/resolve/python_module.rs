@@ -9,12 +9,12 @@ use super::values;
 use crate::catalogue::setting::PythonModule;
 use crate::diagnostic::Diagnostic;
 use crate::other_servers::gunicorn;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 impl Draft<'_> {
     pub(super) fn set_python_module(&mut self, setting: PythonModule, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
-            PythonModule::Present => self.python_module.is_hidden = !self.switch(pair),
             PythonModule::PostFork => self.python_module.post_fork.push(named_function(pair)?),
             PythonModule::WorkerExit => self.python_module.worker_exit.push(named_function(pair)?),
             PythonModule::GunicornHooks => {

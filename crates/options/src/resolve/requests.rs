@@ -7,7 +7,7 @@ use super::draft::Draft;
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Requests;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// A request of any browser needs more.
 const LEAST_HEAD_BYTES: usize = 1024;
@@ -27,10 +27,8 @@ impl Draft<'_> {
                 let bytes = self.bounded_usize(row, pair)?;
                 self.limits.body_memory_bytes = if bytes == 0 { default.body_memory_bytes } else { bytes };
             }
-            Requests::LimitPost => self.limits.body_bytes = self.positive(row, pair)?,
             Requests::LimitPostDisk => self.limits.body_disk_bytes = self.positive_or(row, pair, default.body_disk_bytes)?,
             Requests::BodyMinRate => self.limits.body_bytes_per_second = self.positive(row, pair)?.unwrap_or(0),
-            Requests::LenientTargets => self.limits.lenient_targets = self.switch(pair),
         }
         Ok(())
     }

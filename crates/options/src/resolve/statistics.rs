@@ -8,10 +8,9 @@ use super::address;
 use super::draft::Draft;
 use super::paths::normalized;
 use super::values;
-use crate::catalogue::row::Row;
 use crate::catalogue::setting;
 use crate::diagnostic::Diagnostic;
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 /// As in uWSGI.
 const PUSH_EVERY_S: u64 = 3;
@@ -19,21 +18,17 @@ const PUSH_EVERY_S: u64 = 3;
 const PREFIX: &str = "uwsgi";
 
 impl Draft<'_> {
-    pub fn set_statistics(&mut self, setting: setting::Statistics, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    pub fn set_statistics(&mut self, setting: setting::Statistics, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
             setting::Statistics::Address => {
                 let (address, doubt) = address::read(pair, self.host)?;
                 self.diagnostics.extend(doubt);
                 self.statistics.address = Some((address, pair.location.clone()));
             }
-            setting::Statistics::Http => self.statistics.is_http = self.switch(pair),
-            setting::Statistics::Minified => self.statistics.is_minified = self.switch(pair),
-            setting::Statistics::NoCores => self.statistics.omits_cores = self.switch(pair),
             setting::Statistics::Push => {
                 let pusher = pusher_of(pair, self.host)?;
                 self.statistics.pushers.push(pusher);
             }
-            setting::Statistics::PushFrequency => self.statistics.push_every_s = self.positive(row, pair)?,
         }
         Ok(())
     }

@@ -2,10 +2,10 @@
 
 use super::draft::Draft;
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::row::Row;
 use crate::diagnostic::Diagnostic;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 /// Keys that others set for their own use: Debian's init script for its default configuration, OpenStack's devstack to be read
 /// by the application.
@@ -45,7 +45,7 @@ impl Draft<'_> {
             false => Diagnostic::warning(Some(&pair.location), message),
         };
         self.diagnostics.push(diagnostic.advise(format!("write `{} = {}`", typo.row.name(), typo.value)));
-        if typo.has_colon && matches!(typo.row.status, Status::Supported(Setting::Callable)) && !self.strict {
+        if typo.has_colon && typo.row.name() == "callable" && !self.strict {
             self.colon_callable = Some((typo.value.clone(), pair.location.clone()));
         }
     }

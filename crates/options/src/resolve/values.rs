@@ -7,7 +7,7 @@ use super::draft::Draft;
 use crate::catalogue::row::{Row, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::manual::words::listed;
-use crate::reader::Pair;
+use crate::pair::Pair;
 
 impl Draft<'_> {
     /// On or off; anything but a plain word is on, with a warning.

@@ -11,7 +11,8 @@ use crate::catalogue::row::Row;
 use crate::catalogue::setting::{HookKind, Watching as Setting};
 use crate::catalogue::watching::FORK_SAFETY;
 use crate::diagnostic::Diagnostic;
-use crate::reader::{Configuration, Pair};
+use crate::pair::Pair;
+use crate::reader::Configuration;
 
 impl Draft<'_> {
     pub(super) fn set_watching(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
@@ -31,10 +32,6 @@ impl Draft<'_> {
             Setting::Develop | Setting::SourceFolder | Setting::SourcePattern | Setting::SourceExcluded | Setting::Browser => {
                 self.set_developing(setting, pair)?;
             }
-            Setting::OnException => self.python.reload_on.any = self.switch(pair),
-            Setting::OnExceptionType => self.python.reload_on.types.push(values::text(pair)?),
-            Setting::OnExceptionValue => self.python.reload_on.values.push(values::text(pair)?),
-            Setting::OnExceptionRepr => self.python.reload_on.reprs.push(values::text(pair)?),
             Setting::ForkSafety => self.python.fork_safety = values::one_of(pair, &FORK_SAFETY)?,
             Setting::ImportsIgnored => {
                 let name = values::text(pair)?;

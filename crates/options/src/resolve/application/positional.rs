@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use bolide_contract::settings::ApplicationSource;
 
 use super::names::source;
-use super::paths::normalized;
 use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::project::{self, Finding};
+use crate::resolve::paths::normalized;
 use crate::suggest;
 
 /// A positional argument that is no configuration.

@@ -8,9 +8,9 @@ use bolide_contract::logging::{
 };
 
 use super::log_packing::{self, Encoder, Step};
-use super::paths::normalized;
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::Pair;
+use crate::pair::Pair;
+use crate::resolve::paths::normalized;
 
 /// Priority of syslog's lines as uWSGI sends them: information, of the facility `daemon`.
 const INFORMATION: u8 = 6;

@@ -1,46 +1,34 @@
 //! Options of the logs, and their settings. It opens nothing; runs in the process that reads the configuration.
 
+mod log_packing;
+pub mod loggers;
+
 use std::path::Path;
 
 use bolide_contract::logging::{LogDate, LogStyle, Logging};
 
-use super::draft::Draft;
-use super::loggers::expression;
-use super::{normalized, values};
 use crate::catalogue::logging::STYLES;
-use crate::catalogue::row::Row;
 use crate::catalogue::setting::Logging as Setting;
 use crate::diagnostic::{Diagnostic, Severity};
-use crate::reader::Pair;
+use crate::pair::Pair;
+use crate::resolve::draft::Draft;
+use crate::resolve::paths::normalized;
+use crate::resolve::values;
+use loggers::expression;
 
 impl Draft<'_> {
-    pub(super) fn set_logging(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    pub(super) fn set_logging(&mut self, setting: Setting, pair: &Pair) -> Result<(), Diagnostic> {
         match setting {
-            Setting::DisableLogging => self.logging.requests = !self.switch(pair),
             Setting::LogTo => self.log_to(pair)?,
-            Setting::MemoryReport => self.logging.memory_report = self.switch(pair),
             Setting::QuietWriteErrors => self.logging.write_errors = !self.switch(pair) && self.logging.write_errors,
-            Setting::Format => self.logging.format = Some(values::text(pair)?),
-            Setting::FormatDates => self.logging.dates_format = self.switch(pair),
             Setting::Date => self.logging.date = date(pair),
-            Setting::Microseconds => self.logging.microseconds = self.switch(pair),
             Setting::Style => self.log_style = Some(values::one_of(pair, &STYLES)?),
             Setting::Json => self.log_style = self.switch(pair).then_some(Some(LogStyle::Json)),
-            Setting::ClientErrors => self.logging.always.client_errors = self.switch(pair),
-            Setting::ServerErrors => self.logging.always.server_errors = self.switch(pair),
-            Setting::Slow => self.logging.always.slow_ms = self.positive(row, pair)?,
-            Setting::Big => self.logging.always.big_bytes = self.positive(row, pair)?,
-            Setting::Empty => self.logging.always.empty = self.switch(pair),
-            Setting::Sendfile => self.logging.always.files = self.switch(pair),
-            Setting::Broken => self.logging.always.broken = self.switch(pair),
             Setting::LogTo2 => {
                 self.log_to(pair)?;
                 self.logging.files.are_users = true;
             }
-            Setting::MostBytes => self.logging.files.most_bytes = self.positive(row, pair)?,
             Setting::BackupName => self.logging.files.backup = Some(values::text(pair)?.into()),
-            Setting::Truncate => self.logging.files.truncate = self.switch(pair),
-            Setting::Reopen => self.logging.files.reopen_at_reload = self.switch(pair),
             Setting::FileMode => self.logging.files.mode = values::mode(pair)?,
             Setting::FileOwner => self.logging.files.are_users |= self.switch(pair),
             Setting::Logger => self.loggers.messages.add_logger(&values::text(pair)?, pair, &self.host.host_name)?,

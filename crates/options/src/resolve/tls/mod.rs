@@ -1,20 +1,22 @@
 //! Addresses that speak TLS: from their options to what their listeners show and ask for. It reads the files that they name, which
 //! paths against the folder of the start lead to, since uWSGI reads them before `chdir`.
 
+pub mod ciphers;
+
 use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls};
 
-use super::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind};
-use super::paths::normalized;
-use super::{address, ciphers, values};
 use crate::catalogue::row::Row;
 use crate::catalogue::setting::Tls as TlsSetting;
 use crate::catalogue::tls::{CLIENT_AUTH, HTTP2, VERSIONS};
 use crate::certificates::{self, Trouble};
 use crate::diagnostic::{Diagnostic, Location};
-use crate::reader::Pair;
+use crate::pair::Pair;
+use crate::resolve::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind};
+use crate::resolve::paths::normalized;
+use crate::resolve::{address, values};
 use crate::trust::Writer;
 /// PEM of authorities, and its file.
 type Authorities = (Vec<u8>, PathBuf);
@@ -24,26 +26,16 @@ const HTTPS_PORT: u16 = 443;
 
 impl Draft<'_> {
     pub(super) fn set_tls(&mut self, setting: TlsSetting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        let named = |pair: &Pair| values::text(pair).map(|text| Some((text, pair.location.clone())));
         match setting {
             TlsSetting::Https => self.https(SocketKind::HttpRouter, &values::text(pair)?, pair)?,
             TlsSetting::SocketOf(protocol) => self.https(SocketKind::Of(protocol), &values::text(pair)?, pair)?,
             TlsSetting::Https2 => self.https(SocketKind::HttpRouter, &of_key_values(pair)?, pair)?,
             TlsSetting::HttpToHttps => self.http_to_https(pair)?,
-            TlsSetting::Certificate => self.tls.certificate = named(pair)?,
-            TlsSetting::Key => self.tls.key = named(pair)?,
-            TlsSetting::ClientAuthorities => self.tls.client_authorities = named(pair)?,
             TlsSetting::ClientAuth => {
                 self.tls.client_auth = Some((values::one_of(pair, &CLIENT_AUTH)?, pair.location.clone()));
             }
             TlsSetting::LeastVersion => self.tls.least_version = values::one_of(pair, &VERSIONS)?,
-            TlsSetting::KeyLog => self.tls.key_log = named(pair)?,
-            TlsSetting::Ocsp => self.tls.ocsp = named(pair)?,
-            TlsSetting::ExportCertificate => self.tls.exports_certificate = self.switch(pair),
-            TlsSetting::VerifyDepth => self.tls.verify_depth = self.bounded_u32(row, pair)?,
-            TlsSetting::SessionLifetime => self.tls.session_lifetime_s = self.bounded_u32(row, pair)?,
             TlsSetting::ServerName => self.server_name(row, pair)?,
-            TlsSetting::ServerNameFolder => self.tls.folder = named(pair)?,
             TlsSetting::Http2 => self.tls.http2 = values::one_of(pair, &HTTP2)?,
         }
         Ok(())

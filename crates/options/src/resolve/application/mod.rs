@@ -1,17 +1,19 @@
 //! Which applications are served, and what each is: `asgi`, `module`, `wsgi-file`, `mount`, and what
 //! the command line names. Loads nothing; runs in the process that reads the configuration.
 
+mod names;
+pub mod positional;
+
 use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::{Application, ApplicationSource, Interface, Substitute};
 
-use super::draft::Draft;
-use super::names::{module, source};
-use super::paths::normalized;
-use super::positional::{Named, PositionalApplication};
-use crate::catalogue::setting::NamedBy;
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::reader::Configuration;
+use crate::resolve::draft::{Draft, NamedBy};
+use crate::resolve::paths::normalized;
+use names::{module, source};
+use positional::{Named, PositionalApplication};
 
 /// A folder in which nothing is found.
 const NOWHERE: &str = "/nonexistent";
