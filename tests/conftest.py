@@ -17,10 +17,6 @@ from support.server import Server
 TEST_SECONDS = 240
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "alone: it measures time, so that nothing else runs beside it")
-
-
 def pytest_collection_modifyitems(items):
     """A test that hangs fails. (The command line or a mark of the test may say otherwise.)"""
     for item in items:

@@ -382,7 +382,9 @@ def many_descriptors():
 
 
 def test_an_idle_socket_costs_a_few_kilobytes(serve, many_descriptors):
-    server = serve("asgi = {apps}/asgi_socket_echo.py\nlifespan = off\nlisten = 100\ndisable-logging = true")
+    # Without pings: the sockets may take longer to open than their interval.
+    quiet = "disable-logging = true\nwebsocket-ping-interval = 0"
+    server = serve(f"asgi = {{apps}}/asgi_socket_echo.py\nlifespan = off\nlisten = 100\n{quiet}")
     worker = server.worker()
 
     def opened(count):

@@ -276,7 +276,7 @@ def test_an_instance_without_workers_wakes_hardly_ever(start):
 def test_a_request_that_takes_longer_than_idle_is_no_idle_time(start):
     instance = start("--idle", "1")
     assert instance.body("/sleep/3") == str(instance.worker())
-    assert "(idle)" not in instance.log
+    assert "(idle)" not in instance.whole_log()
 
 
 def test_die_on_idle_ends_the_instance(start):

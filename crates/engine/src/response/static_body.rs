@@ -30,7 +30,7 @@ impl ResponseWriter<'_> {
             FileBody::Text(text) => self.push_ready(&text),
             FileBody::Memory(content, range) => {
                 self.push_ready(&content[range]);
-                self.sent_file = self.left != BodyLeft::Discard;
+                self.sent_content = self.left != BodyLeft::Discard;
             }
             FileBody::File(FileRange { file, bytes, version }) => self.push_shared_file(file, bytes, version),
             FileBody::Parts(parts) => self.push_parts(parts),
