@@ -1,9 +1,12 @@
 # Thin verbs; what they do is in scripts/.
 .DEFAULT_GOAL := help
-.PHONY: help run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec deb wheels packages docs clean
+.PHONY: help check run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec deb wheels packages docs clean
 
 help: ## show this list
 	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+check: ## before a commit, in a few minutes: format, clippy, unit tests, the quick half of the tests of the program
+	@scripts/check
 
 run: ## build optimised and serve examples/fibonacci on http://127.0.0.1:8080
 	@scripts/run

@@ -47,7 +47,9 @@ def install_system_packages(say):
     missing = missing_packages()
     if not missing:
         return
-    command = ["apt-get", "install", "-y", "-q", "--no-install-recommends", *missing]
+    # Another program may hold apt's lock.
+    wait = f"DPkg::Lock::Timeout={APT_TIMEOUT_SECONDS}"
+    command = ["apt-get", "install", "-y", "-q", "-o", wait, "--no-install-recommends", *missing]
     if os.geteuid() != 0 or not shutil.which("apt-get"):
         say(f"Not installed on this system: {' '.join(missing)}. Install them with: sudo {' '.join(command)}")
         return

@@ -1,6 +1,7 @@
 """What every test on the real program has: the folder of shared helpers on the path, servers that end with the test."""
 
 import contextlib
+import signal
 import sys
 from pathlib import Path
 
@@ -21,6 +22,13 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_SECONDS))
+
+
+# A shell ignores these signals for a job in the background, and programs that it starts inherit that. Those of the tests do not:
+# a signal that Python catches has its default again after an exec.
+for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(number) == signal.SIG_IGN:
+        signal.signal(number, signal.default_int_handler)
 
 
 class Servers:

@@ -13,12 +13,14 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 UWSGI_VERSION = "2.0.31"
 #: Where uWSGI is built once and kept; BOLIDE_UWSGI names a program that is already there.
 UWSGI_ENVIRONMENT = REPOSITORY / "build" / f"uwsgi-{UWSGI_VERSION}"
+#: What it is built without, even where the machine has the libraries: with them it has further names of options.
+UWSGI_FEATURES = {"UWSGI_PROFILE_OVERRIDE": "json=false"}
 BUILD_SECONDS = 900
 
 
-def run_or_fail(what, command):
+def run_or_fail(what, command, **variables):
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
-    done = subprocess.run(command, **pipes, timeout=BUILD_SECONDS)
+    done = subprocess.run(command, **pipes, timeout=BUILD_SECONDS, env={**os.environ, **variables})
     if done.returncode != 0:
         pytest.fail(f"{what} failed:\n{done.stdout[-4000:]}")
     return done.stdout
@@ -35,7 +37,8 @@ def build_once():
             run_or_fail("making a virtualenv", [sys.executable, "-m", "venv", "--clear", str(UWSGI_ENVIRONMENT)])
             pip = str(UWSGI_ENVIRONMENT / "bin" / "pip")
             # A wheel that was kept may have been built where less could be compiled in.
-            run_or_fail("installing uWSGI", [pip, "install", "--quiet", "--no-cache-dir", f"uwsgi=={UWSGI_VERSION}"])
+            install = [pip, "install", "--quiet", "--no-cache-dir", f"uwsgi=={UWSGI_VERSION}"]
+            run_or_fail("installing uWSGI", install, **UWSGI_FEATURES)
     return found
 
 

@@ -141,8 +141,8 @@ def test_lines_for_a_remote_syslog_are_those_of_uwsgi(uwsgi, bolide, tmp_path, t
     assert said[1][3] == b"<line>GET /one</line>"
 
 
-@pytest.mark.parametrize("text", ["", ":shop", ":shop,local6"])
-def test_lines_for_the_syslog_of_the_machine_are_those_of_uwsgi(uwsgi, bolide, tmp_path, text):
+@pytest.mark.parametrize("line", ["logger = syslog", "logger = syslog:shop", "logger = syslog:shop,local6", "log-syslog = shop"])
+def test_lines_for_the_syslog_of_the_machine_are_those_of_uwsgi(uwsgi, bolide, tmp_path, line):
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("only root may have devices of its own")
     said = []
@@ -153,7 +153,7 @@ def test_lines_for_the_syslog_of_the_machine_are_those_of_uwsgi(uwsgi, bolide, t
             listener.bind(str(folder / "log.sock"))
             listener.settimeout(PATIENCE_SECONDS)
             wrapped = ["unshare", "--mount", "sh", "-c", OWN_DEVICES, str(folder), command]
-            said.append(said_to_syslog(listener, wrapped, folder, f"logger = syslog{text}\n"))
+            said.append(said_to_syslog(listener, wrapped, folder, f"{line}\n"))
     assert said[0] == said[1]
 
 

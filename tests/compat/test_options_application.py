@@ -224,7 +224,7 @@ def test_what_is_named_alone_is_served_by_its_usual_name(named, serve):
     server = started(serve, "", files, arguments=[named, "--http", "127.0.0.1:0"])
     assert server.get().text == {"site.wsgi": "site", "package.wsgi": "made"}.get(named, "app")
     assert re.search("serving the WSGI application `(app|create_app\\(\\)|application)` of ", server.log), server.log
-    assert "Traceback" not in server.log
+    assert "Traceback" not in server.whole_log()
 
 
 def test_a_callable_that_is_not_there_is_answered_with_the_one_to_name(serve):

@@ -108,11 +108,12 @@ def test_threads_have_the_stack_that_was_asked_for(serve):
     assert large - small > 15 * 60_000
 
 
-def test_envdir_sets_a_variable_for_each_file_and_removes_those_of_empty_ones(serve, monkeypatch):
+@pytest.mark.parametrize("option", ["envdir", "early-envdir"])
+def test_envdir_sets_a_variable_for_each_file_and_removes_those_of_empty_ones(option, serve, monkeypatch):
     monkeypatch.setenv("GONE", "still here")
     answer = "[os.environ.get(name) for name in ('NAME', 'LINES', 'GONE')]"
     files = {"env__NAME": "shop  \nsecond line\n", "env__LINES": "one\0two", "env__GONE": ""}
-    assert told(serve, "envdir = {folder}/env", answer, **files) == "['shop', 'one\\ntwo', None]"
+    assert told(serve, f"{option} = {{folder}}/env", answer, **files) == "['shop', 'one\\ntwo', None]"
 
 
 def test_unenv_removes_a_variable(serve, monkeypatch):
@@ -164,6 +165,19 @@ def test_paste_loads_what_a_file_of_pastedeploy_names(name, serve):
     server = started(serve, f"paste = {name}\npaste-logger = true", {"shop.ini": PASTE, "shop.py": SHOP})
     assert server.get().text == "from the file"
     assert (server.folder / "shop.log").read_text() == "a line for the file\n"
+
+
+#: What stands for the library: its function takes the file that is named, and gives an application.
+PECAN = "def deploy(path):\n    import shop\n    return shop.made_of(path)\n"
+
+
+def test_pecan_loads_what_the_library_makes_of_a_configuration(serve):
+    made = (
+        TELLS.format(answer="open(PATH).read()")
+        + "def made_of(path):\n    global PATH\n    PATH = path\n    return application\n"
+    )
+    files = {"pecan/__init__.py": "", "pecan/deploy.py": PECAN, "shop.py": made, "config.py": "app = {}"}
+    assert started(serve, "pecan = config.py\npythonpath = {folder}", files).get().text == "app = {}"
 
 
 def test_the_kernel_is_told_what_the_configuration_says_of_sockets(serve):

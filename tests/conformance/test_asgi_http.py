@@ -336,7 +336,7 @@ def test_send_raises_an_oserror_when_the_client_has_gone(server):
     server.wait_for_log("^ended gone$")
     assert told(server, "gone") == ["ClientDisconnected", "OSError"]
     # Nobody has done anything wrong.
-    assert "an exception in GET /send_to_nobody" not in server.log
+    assert "an exception in GET /send_to_nobody" not in server.log_until_now()
 
 
 def test_send_raises_while_it_waits_for_a_client_that_goes(server):

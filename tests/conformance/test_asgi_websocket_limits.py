@@ -175,6 +175,20 @@ def test_a_client_that_does_not_answer_a_ping_has_vanished(pinging):
     ]
 
 
+def test_uwsgis_names_of_pings_do_the_same(serve):
+    options = "websocket-ping-freq = 0.2\nwebsocket-pong-tolerance = 1"
+    server = serve(f"asgi = {{apps}}/asgi_socket.py\nlifespan = off\n{options}")
+    socket = Scripted(server, ("accept",), ("receive_all",)).open()
+    for _ in range(3):
+        ping = socket.read()
+        assert ping.opcode == PING
+        socket.send(PONG, ping.payload)
+    # The next one is not answered.
+    assert socket.read().opcode == PING
+    assert socket.client.is_closed()
+    assert received(socket.ended()[0])[-1]["reason"] == "the client did not answer a ping"
+
+
 def test_whatever_a_client_sends_is_a_sign_of_life(pinging):
     socket = Scripted(pinging, ("accept",), ("receive_all",)).open()
     # A part of a frame is one, too; no pong is ever sent.
@@ -368,7 +382,9 @@ def many_descriptors():
 
 
 def test_an_idle_socket_costs_a_few_kilobytes(serve, many_descriptors):
-    server = serve("asgi = {apps}/asgi_socket_echo.py\nlifespan = off\nlisten = 100\ndisable-logging = true")
+    # Without pings: the sockets may take longer to open than their interval.
+    quiet = "disable-logging = true\nwebsocket-ping-interval = 0"
+    server = serve(f"asgi = {{apps}}/asgi_socket_echo.py\nlifespan = off\nlisten = 100\n{quiet}")
     worker = server.worker()
 
     def opened(count):

@@ -82,9 +82,11 @@ def test_server_and_date_can_be_taken_out(serve):
 def test_error_pages_take_the_place_of_the_servers_own_words(serve):
     server = serve.prepare(
         "wsgi-file = {apps}/failures.py\nerror-page-500 = {folder}/missing.html\nerror-page-500 = {folder}/500.html\n"
-        "error-page-404 = {folder}/404.html\nroute = ^/gone return:404\nroute = ^/kept return:410\nadd-header = X-All: 1"
+        "error-page-404 = {folder}/404.html\nroute = ^/gone return:404\nerror-page-403 = {folder}/403.html\n"
+        "route = ^/no return:403\nroute = ^/kept return:410\nadd-header = X-All: 1"
     )
     (server.folder / "500.html").write_text("<h1>It broke</h1>")
+    (server.folder / "403.html").write_text("<h1>Not for you</h1>")
     (server.folder / "404.html").write_text("<h1>Not here</h1>")
     client = server.start().connect()
     response = client.request("GET", "/exception")
@@ -92,6 +94,8 @@ def test_error_pages_take_the_place_of_the_servers_own_words(serve):
     assert response.get("x-all") == "1"
     response = client.request("GET", "/gone")
     assert (response.status, response.get("content-type"), response.text) == (404, "text/html", "<h1>Not here</h1>")
+    response = client.request("GET", "/no")
+    assert (response.status, response.get("content-type"), response.text) == (403, "text/html", "<h1>Not for you</h1>")
     assert client.request("GET", "/kept").text == "Gone"
     assert client.request("HEAD", "/gone").get("content-length") == str(len("<h1>Not here</h1>"))
 

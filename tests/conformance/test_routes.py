@@ -494,3 +494,25 @@ def test_response_routes_change_fields_and_status(serve):
     client.request("GET", "/loud")
     server.wait_for_log(r"GET /loud => ")
     assert "/quiet" not in server.log
+
+
+def test_rules_on_the_user_and_on_who_asks_see_them_before_the_call_and_at_the_answer(serve):
+    rules = r"""
+        wsgi-file = {apps}/echo.py
+        route-remote-user = ^guest$ return:403
+        response-route-remote-user = ^(ann)$ addheader:X-User: $1
+        response-route-remote-addr = ^192\.0\.2\. addheader:X-Net: documentation
+        response-route-user-agent = (?i)^curl/(\d) addheader:X-Curl: $1
+        response-route-referer = ^https://(\w+)\.example/ addheader:X-From: $1
+    """
+    server = serve(rules, listen=("socket = 127.0.0.1:0",))
+    added = ("x-user", "x-net", "x-curl", "x-from")
+
+    def ask_as(user, agent, referer):
+        extra = [("REMOTE_USER", user), ("HTTP_USER_AGENT", agent), ("HTTP_REFERER", referer)]
+        answer = uwsgi.ask(server.address("uwsgi"), extra=extra)
+        return answer.status, [answer.all(name) for name in added]
+
+    assert ask_as("ann", "Curl/8", "https://shop.example/x") == (200, [["ann"], ["documentation"], ["8"], ["shop"]])
+    assert ask_as("bob", "wget", "https://example/x") == (200, [[], ["documentation"], [], []])
+    assert ask_as("guest", "wget", "")[0] == 403

@@ -172,26 +172,26 @@ def age_of_expiry(response):
 
 
 @pytest.mark.parametrize(
-    ("option", "fits"),
+    ("option", "of_file", "value", "fits"),
     [
-        ("static-expires{} = /files/.*\\.css$ 100", True),
-        ("static-expires{} = /elsewhere/ 100", False),
-        ("static-expires-path-info{} = ^/s/.*css 100", True),
-        ("static-expires-path-info{} = ^/files 100", False),
-        ("static-expires-uri{} = css\\?v=1$ 100", True),
-        ("static-expires-uri{} = css\\?v=2$ 100", False),
-        ("static-expires-type{} = text/css=100", True),
-        ("static-expires-type{} = text/plain=100", False),
+        ("static-expires", "static-expires-mtime", "/files/.*\\.css$ 100", True),
+        ("static-expires", "static-expires-mtime", "/elsewhere/ 100", False),
+        ("static-expires-path-info", "static-expires-path-info-mtime", "^/s/.*css 100", True),
+        ("static-expires-path-info", "static-expires-path-info-mtime", "^/files 100", False),
+        ("static-expires-uri", "static-expires-uri-mtime", "css\\?v=1$ 100", True),
+        ("static-expires-uri", "static-expires-uri-mtime", "css\\?v=2$ 100", False),
+        ("static-expires-type", "static-expires-type-mtime", "text/css=100", True),
+        ("static-expires-type", "static-expires-type-mtime", "text/plain=100", False),
     ],
 )
-def test_static_expires_of_each_kind(site, option, fits):
-    server = site(f"static-map = /s=files\n{option.format('')}", {"a.css": b"a"})
+def test_static_expires_of_each_kind(site, option, of_file, value, fits):
+    server = site(f"static-map = /s=files\n{option} = {value}", {"a.css": b"a"})
     for _ in range(2):
         response = server.get("/s/a.css?v=1")
         # The second may end between the two clocks' looks.
         assert (response.get("expires") is not None) == fits
         assert not fits or abs(lifetime(response) - 100) <= 1
-    server = site(f"static-map = /s=files\n{option.format('-mtime')}", {"a.css": b"a"})
+    server = site(f"static-map = /s=files\n{of_file} = {value}", {"a.css": b"a"})
     response = server.get("/s/a.css?v=1")
     assert (response.get("expires") is not None) == fits
     assert not fits or age_of_expiry(response) == 100

@@ -218,9 +218,12 @@ def test_a_client_without_trust_is_told_of(serve, authority, credentials, tmp_pa
 def test_the_host_that_is_asked_for_chooses_the_certificate(serve, authority, credentials):
     exact = authority.server("a.example", file="exact")
     wild = authority.server("*.example", file="wild")
-    listen = (*https(credentials), f"sni = a.example {exact.chain},{exact.key}", f"sni = *.example {wild.chain},{wild.key}")
+    several = authority.server("d.test", "e.test", file="several")
+    names = f"sni = a.example {exact.chain},{exact.key}", f"sni = *.example {wild.chain},{wild.key}"
+    listen = (*https(credentials), *names, f"sni-regexp = ^[de]\\.test$ {several.chain},{several.key}")
     server = serve("wsgi-file = {apps}/echo.py", listen=listen)
     cases = [("a.example", exact), ("A.Example", exact), ("b.example", wild), ("c.b.example", credentials), (None, credentials)]
+    cases += [("d.test", several), ("e.test", several), ("f.test", credentials)]
     for host, shown in cases:
         context = context_of(authority)
         context.check_hostname = False
@@ -259,6 +262,15 @@ def test_a_client_without_a_certificate_is_let_in_where_it_is_optional(serve, au
         assert environ(client)["SSL_CLIENT_VERIFY"] == "NONE"
     with TlsClient(address_of(server), context_of(authority, client=clients.client("alice"))) as client:
         assert environ(client)["SSL_CLIENT_S_DN"] == "CN=alice,O=Bolide"
+
+
+def test_the_authority_of_clients_can_be_named_for_all_addresses(serve, authority, credentials, clients):
+    asked = f"tls-client-ca = {clients.certificate}\ntls-client-auth = required"
+    server = serve(f"wsgi-file = {{apps}}/echo.py\n{asked}", listen=https(credentials))
+    with pytest.raises((ssl.SSLError, ConnectionError)), TlsClient(address_of(server), context_of(authority)) as client:
+        client.request()
+    with TlsClient(address_of(server), context_of(authority, client=clients.client("dave"))) as client:
+        assert environ(client)["SSL_CLIENT_S_DN"] == "CN=dave,O=Bolide"
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])

@@ -135,7 +135,7 @@ def test_the_context_variables_of_an_answer_in_turns_are_its_own(serve, threads)
             assert client.read_head().status == 200
             assert set(b"".join(client.read_chunks())) == set(name.encode())
         assert server.get("/variable").text == "none"
-    assert "Traceback" not in server.log
+    assert "Traceback" not in server.whole_log()
 
 
 def test_a_large_part_goes_out_in_turns_and_arrives_whole(server):

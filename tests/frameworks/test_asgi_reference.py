@@ -27,7 +27,7 @@ def test_the_introductions_application_speaks_both_protocols(serve_application):
         for text in ("one", "two"):
             line.send(text)
             assert line.recv(TIMEOUT_SECONDS) == text
-    assert "Traceback" not in server.log
+    assert "Traceback" not in server.whole_log()
 
 
 def test_the_lifespans_example_keeps_its_state(serve_application):
@@ -70,7 +70,7 @@ def test_receive_and_send_are_what_coroutines_are(serve_application):
         for _ in range(3):
             told = json.loads(client.request().body)
             assert told == ["http.request", "timeout", "slept", "CancelledError"]
-    assert "Traceback" not in server.log
+    assert "Traceback" not in server.whole_log()
 
 
 def test_asgirefs_adapter_serves_a_wsgi_application(serve_application):

@@ -121,7 +121,7 @@ def test_a_client_that_leaves_a_stream_is_no_traceback(shop, name, path, way):
 def test_a_client_that_leaves_is_no_line_where_write_errors_are_ignored(shop):
     server = shop("group", "ignore-write-errors = true")
     leave(server, "/stream")
-    assert "worker 1: " not in server.log
+    assert "worker 1: " not in server.whole_log()
 
 
 @pytest.mark.parametrize(("name", "how"), [("plain", "whole"), ("group", "left")])
@@ -162,7 +162,7 @@ def test_a_client_that_leaves_its_own_body_is_no_traceback(shop):
     server.wait_for_log("^it has left$")
     assert server.stop() == 0
     assert len(told_of(server)) <= 1, server.log
-    assert "Traceback" not in server.log
+    assert "Traceback" not in server.whole_log()
 
 
 def test_a_client_that_leaves_a_wsgi_iterator_is_no_traceback(serve):

@@ -22,4 +22,4 @@ def test_sentry_reports_and_warns_of_nothing(serve, tmp_path):
     instance = serve(f"chdir = {tmp_path}\nmodule = shop\nmaster = true")
     assert instance.get("/fail").status == 500
     assert instance.get("/").text == "['KeyError']"
-    assert "IMPORTANT: We detected the use of uWSGI" not in instance.log
+    assert "IMPORTANT: We detected the use of uWSGI" not in instance.whole_log()

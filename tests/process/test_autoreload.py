@@ -151,7 +151,7 @@ def test_a_worker_that_imports_after_py_autoreload_was_switched_off_finishes_its
         settings.write_text("[uwsgi]\n")
         instance.wait_for_log(r"^bolide: ready: .* of generation 2 in")
     assert held.read_response().text == "slow"
-    assert "nobody asked for" not in instance.log
+    assert "nobody asked for" not in instance.whole_log()
 
 
 def test_modules_that_are_ignored_do_not_reload(start, package):

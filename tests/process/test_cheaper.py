@@ -167,6 +167,65 @@ def test_busyness_lets_workers_be_that_are_busy_for_a_share_between_both_limits(
     assert 1 <= int(said[1]) <= 95
 
 
+#: `busyness` with turns of a second, in which a worker that is stopped has connections wait.
+BUSYNESS = ("--cheaper-algo", "busyness", "--cheaper-busyness-verbose=true", *QUICK, "--processes", str(MOST), "--cheaper", "1")
+
+
+def stopped_worker(instance):
+    """The only worker takes no connection, and the master, which has seen it idle, can't tell."""
+    assert instance.body()
+    instance.wait_for_log("busy for 0 % of 1 s: nothing changes$", count=2)
+    (worker,) = instance.workers()
+    os.kill(worker, signal.SIGSTOP)
+    return worker
+
+
+def test_busyness_adds_backlog_step_workers_beyond_the_backlog_alert_which_go_after_the_backlog_multiplier(start):
+    alert = ("--cheaper-busyness-backlog-alert", "2", "--cheaper-busyness-backlog-step", "2")
+    # By the other multiplier they would stay for a quarter of an hour.
+    turns = ("--cheaper-busyness-backlog-multiplier", "1", "--cheaper-busyness-multiplier", "1000")
+    late = ("--cheaper-busyness-backlog-nonzero", "1000")
+    instance = start(*BUSYNESS, *alert, *turns, *late)
+    worker = stopped_worker(instance)
+    try:
+        clients = [instance.connect() for _ in range(2)]
+        instance.wait_for_log("nothing changes$", count=2)
+        assert len(instance.workers()) == 1, instance.log
+        clients.append(instance.connect())
+        instance.wait_for_text("3 connections wait: 2 workers more, 3 of 4")
+    finally:
+        os.kill(worker, signal.SIGCONT)
+    wait_for_workers(instance, 1)
+    assert all(client.request().status == 200 for client in clients)
+
+
+def test_busyness_adds_a_worker_when_a_single_connection_waits_for_backlog_nonzero(start):
+    instance = start(*BUSYNESS, "--cheaper-busyness-backlog-nonzero", "2")
+    worker = stopped_worker(instance)
+    try:
+        client = instance.connect()
+        instance.wait_for_log(r"1 connections wait, for [23] s: 1 worker more, 2 of 4$")
+        assert client.request().text != str(worker)
+    finally:
+        os.kill(worker, signal.SIGCONT)
+
+
+@pytest.mark.parametrize(("penalty", "left"), [("0", 1), ("1000", 2)])
+def test_busyness_penalty_keeps_a_worker_for_longer_that_was_missed_soon_after_its_end(start, penalty, left):
+    two = ("--cheaper-algo", "busyness", *QUICK, "--processes", "2", "--cheaper", "1", "--cheaper-initial", "2")
+    turns = ("--cheaper-busyness-multiplier", "2", "--cheaper-busyness-penalty", penalty, "--cheaper-busyness-verbose=true")
+    instance = start(*two, *turns, "--cheaper-busyness-max", "30")
+    instance.wait_for_log(r"ends, 1 of 2 stay$")
+    with Load(instance.address(), kept_alive=1, fresh=0, target="/sleep/0.1"):
+        instance.wait_for_log(r"1 worker more, 2 of 2$")
+    if left == 1:
+        wait_for_workers(instance, 1)
+    else:
+        # Three times as many idle turns as it would have stayed for.
+        instance.wait_for_log(r"busy for 0 % of 1 s: nothing changes$", count=6 + instance.log.count("busy for 0 %"))
+        assert len(instance.workers()) == 2
+
+
 def test_memory_beyond_cheaper_rss_limit_hard_takes_workers_away(start):
     limits = ("--cheaper-rss-limit-soft", "1000000", "--cheaper-rss-limit-hard", "2000000")
     instance = start("--processes", "3", "--cheaper", "1", "--cheaper-initial", "3", "--cheaper-overload", "1000", *limits)
@@ -217,7 +276,7 @@ def test_an_instance_without_workers_wakes_hardly_ever(start):
 def test_a_request_that_takes_longer_than_idle_is_no_idle_time(start):
     instance = start("--idle", "1")
     assert instance.body("/sleep/3") == str(instance.worker())
-    assert "(idle)" not in instance.log
+    assert "(idle)" not in instance.whole_log()
 
 
 def test_die_on_idle_ends_the_instance(start):

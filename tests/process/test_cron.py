@@ -38,6 +38,15 @@ def test_cron2_takes_its_words_and_a_job_beyond_its_harakiri_is_killed_with_all_
     wait_until(lambda: not is_alive(int(note.read_text())), "the end of what the job has started")
 
 
+def test_cron_harakiri_kills_jobs_that_have_no_limit_of_their_own(start):
+    patient = "minute=-1,harakiri=1000 trap 'echo told to end; exit 0' TERM; while :; do sleep 0.1; done"
+    instance = start("--cron-harakiri", "1", "--cron", f"{ALWAYS} exec sleep 1000", "--cron2", patient, alarms=True)
+    instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) takes too long \(harakiri\), and is killed$")
+    instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) was killed by SIGKILL after ")
+    assert instance.stop() == 0
+    assert "told to end" in instance.log
+
+
 def test_a_job_that_runs_outlives_a_reload_and_is_stopped_with_the_instance(start, tmp_path):
     note = tmp_path / "pid"
     instance = start("--unique-cron", f"{ALWAYS} echo $$ > {note}; exec sleep 1000", alarms=True)

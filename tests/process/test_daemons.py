@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support import processes
+from support.server import program
 from support.waiting import wait_until
 from support_processes import descriptors_of, is_alive, status_field
 
@@ -335,3 +336,24 @@ def test_a_command_of_cron_goes_with_a_killed_attendant_and_what_one_left_behind
     finally:
         processes.kill(pid)
         processes.kill(other)
+
+
+@pytest.mark.parametrize(("options", "told"), [((), ""), (("--daemons-honour-stdin",), "from the terminal")])
+def test_daemons_read_the_standard_input_of_the_instance_where_daemons_honour_stdin_says_so(start, tmp_path, options, told):
+    (tmp_path / "typed").write_text("from the terminal\n")
+    typing = ["/bin/sh", "-c", f'exec "$@" < {tmp_path}/typed', "sh", *program()]
+    reads = 'read line; echo "has read: $line"; exec sleep 1000'
+    instance = start("--attach-daemon", reads, *options, command=typing)
+    instance.wait_for_log(rf"^\[daemon \S+\] has read: {told}$")
+
+
+def test_binsh_is_the_shell_of_daemons_jobs_and_hooks_the_first_one_that_is_there(start, tmp_path):
+    commands, shell = tmp_path / "commands", tmp_path / "shell"
+    shell.write_text(f'#!/bin/sh\necho "$2" >> {commands}\nexec /bin/sh "$@"\n')
+    shell.chmod(0o755)
+    shells = ("--binsh", f"{tmp_path}/none", "--binsh", str(shell), "--binsh", "/bin/false")
+    jobs = ("--attach-daemon", "echo daemon; exec sleep 1000", "--cron", "-1 -1 -1 -1 -1 echo job", "--exec-asap", "echo step")
+    instance = start(*shells, *jobs, alarms=True)
+    for said in (r"\[daemon \S+\] daemon", r"\[cron \S+\] job", "step"):
+        instance.wait_for_log(f"^{said}$")
+    assert sorted(commands.read_text().splitlines()) == ["echo daemon; exec sleep 1000", "echo step", "exec echo job"]

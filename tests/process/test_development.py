@@ -74,6 +74,15 @@ def test_a_saved_file_is_served_and_one_line_says_what_has_changed_and_one_how_l
     assert len(told) == 2, told
 
 
+def test_develop_in_a_file_is_what_reload_is_on_the_command_line(start, package, tmp_path):
+    (tmp_path / "shop.ini").write_text("[uwsgi]\ndevelop = true\n")
+    instance = start("--ini", tmp_path / "shop.ini", module="shop", master=False)
+    assert instance.body() == "old"
+    save(instance, package / "views.py", VIEWS.format(text="young"))
+    reloaded(instance)
+    assert instance.body() == "young"
+
+
 def test_the_word_reload_takes_an_application_on_either_side_and_the_start_says_what_it_does(call_running, package):
     for arguments in (["--reload", "shop"], ["shop", "--reload"], ["shop:application", "--reload", "--workers", "4"]):
         instance = call_running(*arguments, "--http", "127.0.0.1:0")

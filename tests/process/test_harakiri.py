@@ -37,7 +37,7 @@ def test_harakiri_leaves_requests_within_the_time_alone(start):
         load.wait_for_more(12)
     assert load.losses == []
     assert set(load.bodies) == {worker}
-    assert "harakiri" not in instance.log
+    assert "harakiri" not in instance.whole_log()
 
 
 def test_harakiri_counts_from_the_start_of_each_request_on_a_kept_alive_connection(start):
@@ -45,7 +45,7 @@ def test_harakiri_counts_from_the_start_of_each_request_on_a_kept_alive_connecti
     client = instance.connect()
     bodies = {client.request("GET", "/sleep/1").text for _ in range(6)}
     assert bodies == {str(instance.worker())}
-    assert "harakiri" not in instance.log
+    assert "harakiri" not in instance.whole_log()
 
 
 def test_harakiri_with_threads_shows_the_stack_of_the_thread_that_is_stuck(start, tmp_path):

@@ -11,63 +11,73 @@ from support_instance import LOAD_FAILED, START_FAILED
 
 SERVE = ("--http-socket", "127.0.0.1:0", "--module", "probe")
 STEPS = [
-    "asap",
-    "pre-jail",
-    "post-jail",
-    "in-jail",
-    "as-root",
-    "master-start",
-    "as-user",
-    "pre-app",
-    "post-app",
-    "post-fork",
-    "accepting",
-    "accepting-once",
-    "accepting1",
-    "accepting1-once",
-    "as-user-atexit",
+    "hook-asap",
+    "hook-pre-jail",
+    "hook-post-jail",
+    "hook-in-jail",
+    "hook-as-root",
+    "hook-master-start",
+    "hook-as-user",
+    "hook-pre-app",
+    "hook-post-app",
+    "hook-post-fork",
+    "hook-accepting",
+    "hook-accepting-once",
+    "hook-accepting1",
+    "hook-accepting1-once",
+    "hook-as-user-atexit",
 ]
 #: The steps up to the fork of workers: more than one of these write at a time.
 IN_ORDER = STEPS[:9]
-COMMANDS = ("asap", "pre-jail", "post-jail", "in-jail", "as-root", "as-user", "pre-app", "post-app", "as-user-atexit")
+COMMANDS = (
+    "exec-asap",
+    "exec-pre-jail",
+    "exec-post-jail",
+    "exec-in-jail",
+    "exec-as-root",
+    "exec-as-user",
+    "exec-pre-app",
+    "exec-post-app",
+    "exec-as-user-atexit",
+)
 
 
 def test_each_step_comes_in_its_order_and_workers_that_replace_others_are_not_the_first(start, tmp_path):
     steps = tmp_path / "steps"
-    options = [word for step in STEPS for word in (f"--hook-{step}", f"appendn:{steps} {step}")]
+    options = [word for step in STEPS for word in (f"--{step}", f"appendn:{steps} {step}")]
     instance = start(*options, "--processes", "2", alarms=True)
     lines = steps.read_text().split()
     assert lines[: len(IN_ORDER)] == IN_ORDER
-    of_workers = ["post-fork", "accepting", "accepting-once"] * 2 + ["accepting1", "accepting1-once"]
+    of_workers = ["hook-post-fork", "hook-accepting", "hook-accepting-once"] * 2 + ["hook-accepting1", "hook-accepting1-once"]
     assert sorted(lines[len(IN_ORDER) :]) == sorted(of_workers)
     instance.wait_for_text("hook pre-app: appendn:")
 
     steps.write_text("")
     processes.kill(instance.workers()[0])
-    wait_until(lambda: "accepting" in steps.read_text().split(), "another worker")
+    wait_until(lambda: "hook-accepting" in steps.read_text().split(), "another worker")
     again = steps.read_text().split()
-    assert again[:2] == ["post-fork", "accepting"]
-    assert "accepting-once" not in again
-    assert "accepting1-once" not in again
+    assert again[:2] == ["hook-post-fork", "hook-accepting"]
+    assert "hook-accepting-once" not in again
+    assert "hook-accepting1-once" not in again
 
     steps.write_text("")
     instance.reload(2)
-    assert steps.read_text().split()[:3] == ["as-user", "pre-app", "post-app"]
-    assert steps.read_text().split().count("accepting-once") == 2
+    assert steps.read_text().split()[:3] == ["hook-as-user", "hook-pre-app", "hook-post-app"]
+    assert steps.read_text().split().count("hook-accepting-once") == 2
 
     steps.write_text("")
     assert instance.stop() == 0
-    assert steps.read_text().split() == ["as-user-atexit"]
+    assert steps.read_text().split() == ["hook-as-user-atexit"]
 
 
 def test_commands_run_at_their_steps_after_the_hooks_with_the_variables_of_the_instance(start, tmp_path):
     steps = tmp_path / "steps"
-    options = [word for step in COMMANDS for word in (f"--exec-{step}", f"echo exec {step} $COLOUR >> {steps}")]
+    options = [word for step in COMMANDS for word in (f"--{step}", f"echo {step} $COLOUR >> {steps}")]
     hooks = ["--hook-pre-app", f"appendn:{steps} hook pre-app", "--hook-asap", "putenv:COLOUR=red"]
     instance = start(*options, *hooks)
     assert instance.stop() == 0
-    expected = [f"exec {step} red" for step in COMMANDS]
-    expected.insert(COMMANDS.index("pre-app"), "hook pre-app")
+    expected = [f"{step} red" for step in COMMANDS]
+    expected.insert(COMMANDS.index("exec-pre-app"), "hook pre-app")
     assert steps.read_text().splitlines() == expected
 
 
@@ -114,16 +124,18 @@ def test_functions_are_those_of_the_application_with_their_argument(start, tmp_p
     )
     hooks = (
         ("call-pre-app", "named:note"),
+        ("call-post-app", "named:note"),
         ("hook-post-app", "call:named.note some words"),
         ("hook-post-fork", "callint:named:note 42"),
         ("hook-post-app", "call:uwsgi_log said by the log"),
     )
     instance = start("--pythonpath", tmp_path, *[word for name, value in hooks for word in (f"--{name}", value)])
     (prototype, worker) = (instance.prototype(), instance.worker())
-    # Hooks of a step come before its calls, and this is the only one of each step.
+    # Hooks of a step come before its calls.
     assert (tmp_path / "notes").read_text().splitlines() == [
         f"{prototype} ()",
         f"{prototype} ('some words',)",
+        f"{prototype} ()",
         f"{worker} (42,)",
     ]
     instance.wait_for_text("said by the log\n")

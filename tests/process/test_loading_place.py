@@ -41,7 +41,7 @@ def test_threads_that_an_application_starts_while_it_is_imported_live_on_in_a_si
     ticks_go_on(instance)
     instance.reload(2)
     ticks_go_on(instance)
-    assert "WARNING: while it was loaded" not in instance.log
+    assert "WARNING: while it was loaded" not in instance.whole_log()
 
 
 @pytest.mark.parametrize("options", [("--master",), ("--processes", "2"), ("--cheaper", "1", "--processes", "3")])

@@ -143,6 +143,44 @@ def test_a_slow_request_has_its_line_and_a_quick_one_none(start):
     assert "line /pid" not in instance.log
 
 
+def test_an_answer_that_is_a_file_and_one_that_its_client_does_not_take_have_their_lines_and_others_none(start, tmp_path):
+    (tmp_path / "file").write_text("x")
+    instance = start(
+        "--log-sendfile=true", "--log-ioerror=true", "--log-format", "line %(uri)", "--static-map", f"/file={tmp_path}/file"
+    )
+    instance.body("/pid")
+    with Client(instance.address()) as client:
+        client.send(b"GET /bytes/50000000 HTTP/1.1\r\nHost: x\r\n\r\n")
+        client.receive()
+    instance.wait_for_log("^line /bytes/50000000$")
+    instance.body("/file")
+    instance.wait_for_log("^line /file$")
+    assert "line /pid" not in instance.log
+
+
+def test_log_micros_has_uwsgis_line_count_microseconds(start):
+    instance = start("--log-micros", logging=True)
+    instance.body("/sleep/0.1")
+    micros = instance.wait_for_log(r"GET /sleep/0\.1 => generated \d+ bytes in (\d+) micros ")[1]
+    assert int(micros) >= 100_000
+
+
+@pytest.mark.parametrize(
+    ("style", "line"),
+    [
+        ("uwsgi", r"^\[pid: \d+\|.* GET /pid => generated \d+ bytes in \d+ msecs "),
+        ("short", r"^\d\d:\d\d:\d\d GET  /pid  200  \d+ ms  \d+ B$"),
+        ("json", r'^\{.*"type":"request".*"uri":"/pid".*\}$'),
+    ],
+)
+def test_log_style_is_the_form_of_lines_without_a_format(start, style, line):
+    instance = start("--log-style", style, logging=True, ready=False)
+    port = instance.wait_for_log(r"open http://127\.0\.0\.1:(\d+)")[1]
+    with Client(("127.0.0.1", int(port))) as client:
+        client.request("GET", "/pid", [("Connection", "close")])
+    instance.wait_for_log(line)
+
+
 def read_of_terminal(arguments, environment, folder):
     """What a server writes to a terminal until it has answered one request."""
     import pty

@@ -184,6 +184,31 @@ class Datagrams:
                 return "".join(f"{line}\n" for line in self.lines)
 
 
+def test_log_socket_sends_messages_there_as_a_logger_does(says):
+    heard = Datagrams()
+    with heard.socket:
+        instance = says(f"log-socket = {heard.address}", "disable-logging = true", where=heard)
+        ask(instance, "said")
+        wait_until(lambda: "said" in read(heard).splitlines(), lambda: read(heard))
+        assert "said" not in instance.log
+
+
+def test_a_touch_of_touch_logrotate_puts_the_file_aside_and_a_new_one_is_begun(says, tmp_path):
+    log, touched = tmp_path / "log", tmp_path / "touched"
+    touched.write_text("")
+    instance = says(f"logto = {log}", f"log-backupname = {tmp_path}/old", f"touch-logrotate = {touched}", where=log)
+    ask(instance, "before")
+    wait_until(lambda: "line /?before\n" in read(log), lambda: read(log))
+    touched.write_text("again")
+    wait_until(lambda: "line /?before\n" in read(tmp_path / "old"), "the old file")
+
+    def is_new():
+        ask(instance, "after")
+        return "line /?after\n" in read(log) and "before" not in read(log)
+
+    wait_until(is_new, lambda: read(log))
+
+
 def test_logto_with_an_address_sends_all_lines_there(says):
     heard = Datagrams()
     with heard.socket:

@@ -53,14 +53,17 @@ def test_a_limit_below_what_every_worker_has_makes_no_storm_and_one_warning(star
     instance.wait_for_log(r"and its workers are replaced after 1 s each, one at a time$")
 
 
-def test_evil_reload_on_rss_kills_a_worker_with_what_it_serves(start):
-    instance = start("--processes", str(PROCESSES), "--evil-reload-on-rss", "200", *AT_ONCE)
+@pytest.mark.parametrize(
+    ("option", "limit", "request_"), [("evil-reload-on-rss", 200, "/grow/200"), ("evil-reload-on-as", 4000, "/reserve/4000")]
+)
+def test_evil_reload_kills_a_worker_with_what_it_serves(start, option, limit, request_):
+    instance = start("--processes", str(PROCESSES), f"--{option}", str(limit), *AT_ONCE)
     before = set(instance.workers())
     # It may be killed before it has answered.
     with contextlib.suppress(Closed):
-        instance.get("/grow/200")
+        instance.get(request_)
     (fat,) = wait_until(lambda: before - set(instance.workers()), "its end")
-    instance.wait_for_log(rf"^bolide: worker \d \(pid {fat}\) has \d+ MiB of memory \(evil-reload-on-rss = 200\)$")
+    instance.wait_for_log(rf"^bolide: worker \d \(pid {fat}\) has \d+ MiB of memory \({option} = {limit}\)$")
     instance.wait_for_log(rf"^bolide: worker \d \(pid {fat}\) is killed for its memory")
     wait_until(lambda: len(instance.workers()) == PROCESSES, "its replacement")
 

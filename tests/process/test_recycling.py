@@ -61,6 +61,14 @@ def test_max_worker_lifetime_retires_an_idle_worker_too(start):
     assert instance.body().isdigit()
 
 
+def test_max_worker_lifetime_delta_lets_the_second_worker_live_longer_than_the_first(start):
+    instance = start("--processes", "2", "--max-worker-lifetime", "1", "--max-worker-lifetime-delta", "1000")
+    before = set(instance.workers())
+    with Observer(instance) as observer:
+        wait_until(lambda: len(observer.seen) >= 5, lambda: f"three replacements, saw {observer.seen}; {instance.log}")
+    assert len(before & set(instance.workers())) == 1
+
+
 def test_a_request_in_flight_is_finished_by_a_worker_that_retires(start, tmp_path):
     instance = start("--max-worker-lifetime", "1")
     before = instance.worker()

@@ -209,7 +209,7 @@ def test_a_canary_has_the_load_timeout_for_its_start_and_all_its_time_beside(sta
     write(tmp_path, "second!")
     instance.reload(2)
     assert instance.body() == "second!"
-    assert "load-timeout" not in instance.log
+    assert "load-timeout" not in instance.whole_log()
 
 
 def test_a_canary_beside_workers_that_have_ended_is_refused(fail, tmp_path):

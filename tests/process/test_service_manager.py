@@ -57,9 +57,11 @@ def test_the_manager_hears_of_readiness_reload_and_stop(manager, start):
 def test_the_watchdog_hears_of_the_master_again_and_again(manager, start):
     environment = {**manager.environment, "WATCHDOG_USEC": "200000"}
     start("--master", environment=environment)
-    heard = [manager.hears() for _ in range(6)]
-    assert {"READY": "1", "STATUS": "1 worker of generation 1"} in heard
-    assert len([one for one in heard if one == {"WATCHDOG": "1"}]) == 5
+    # How many of them come before the start is over depends on the machine.
+    heard, fed, ready = [], {"WATCHDOG": "1"}, {"READY": "1", "STATUS": "1 worker of generation 1"}
+    while heard.count(fed) < 5 or ready not in heard:
+        heard.append(manager.hears())
+    assert [one for one in heard if one != fed] == [ready]
 
 
 def test_the_watchdog_of_another_process_is_not_fed(manager, start):

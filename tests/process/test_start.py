@@ -76,7 +76,7 @@ def test_processes_auto_takes_the_cpus_that_the_process_may_use(start):
     assert len(pinned.workers()) == 1
     every = start("--workers", "auto")
     assert len(every.workers()) == len(os.sched_getaffinity(0))
-    assert "workers auto" not in pinned.log + every.log
+    assert "workers auto" not in pinned.whole_log() + every.whole_log()
 
 
 def test_no_configuration_serves_at_port_8000_with_one_worker(start):

@@ -151,4 +151,4 @@ def test_threads_that_are_left_are_not_warned_of(shop):
     socket = shop.websocket("/library")
     assert shop.instance.get("/").text == "fine"
     socket.close()
-    assert "has taken its connection over" not in shop.instance.log
+    assert "has taken its connection over" not in shop.instance.whole_log()

@@ -159,7 +159,7 @@ def test_a_configuration_of_roots_own_is_read_by_root_as_ever(site):
 
 def test_nothing_is_told_of_a_user_that_is_root_or_that_the_master_has_become(site):
     root = site.start("immediate-uid = nobody\n")
-    assert "(uid) may" not in root.log
+    assert "(uid) may" not in root.whole_log()
 
 
 def test_the_python_that_root_runs_is_told_of(site):

@@ -179,6 +179,21 @@ class Server:
         with self._news:
             return self._text
 
+    def whole_log(self):
+        """Ends the server and returns its log, to which no line can come any more: what is not in it was never said."""
+        self.read_log()
+        if self.process.poll() is None:
+            self.send_signal(signal.SIGQUIT)
+        self.wait_for_exit()
+        return self.log
+
+    def log_until_now(self):
+        """The log of a server that others go on using, with all that was written up to now: the master's next line has come."""
+        known = len(self.raw_log)
+        self.send_signal(signal.SIGUSR1)
+        self.wait_for(lambda: "\n" in self.raw_log[known:], "the master's line")
+        return self.log
+
     @property
     def lines(self):
         return self.log.splitlines()

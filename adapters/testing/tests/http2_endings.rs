@@ -1,10 +1,12 @@
 //! Every stream of HTTP/2 ends, and so does a connection without any: random sequences of what clients do, over several connections of one
 //! worker at a time.
 //!
-//! Time is real here, and short: what a clock of the test's own can show is in the engine's `multiplexer/deadline`.
+//! Time is real and short where a worker must wake by itself. The random sequences turn the clock by hand: however slow the machine is,
+//! no limit passes between two of their steps.
 
 use std::time::{Duration, Instant};
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::message::Order;
 use bolide_contract::tls::Http2;
 use bolide_engine::app::Language;
@@ -24,18 +26,30 @@ const CLOCK_LATE_MS: u64 = 50;
 /// How long a client may be in the middle of something, in milliseconds.
 const TIMEOUT_MS: u64 = 400;
 
+/// The same limits where the clock is turned by hand, and how far it is turned at a time.
+const PATIENT_KEEPALIVE_MS: u64 = 1000 * KEEPALIVE_MS;
+const PATIENT_TIMEOUT_MS: u64 = 1000 * TIMEOUT_MS;
+const TURNED_MS: u64 = PATIENT_KEEPALIVE_MS / 30;
+
+/// Until when all connections have ended on that clock: the longest a client can keep one is a request's time and an idle time behind it.
+const ENDS_MS: u64 = 2 * (PATIENT_KEEPALIVE_MS + PATIENT_TIMEOUT_MS);
+
 /// Connections of a worker at a time.
 const CLIENTS: usize = 12;
 
 const PING_FRAME: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
 const CANCEL: [u8; 4] = 8u32.to_be_bytes();
 
-fn impatient<L: Language>(language: &'static L) -> Harness<L> {
+fn limited<L: Language>(language: &'static L, keepalive_ms: u64, timeout_ms: u64) -> Harness<L> {
     let mut settings = settings(&[]);
     settings.listeners[0].http2 = Http2::Everywhere;
-    settings.limits.keepalive_ms = KEEPALIVE_MS;
-    settings.listeners[0].timeout_ms = TIMEOUT_MS;
+    settings.limits.keepalive_ms = keepalive_ms;
+    settings.listeners[0].timeout_ms = timeout_ms;
     Harness::with_settings(language, settings)
+}
+
+fn impatient<L: Language>(language: &'static L) -> Harness<L> {
+    limited(language, KEEPALIVE_MS, TIMEOUT_MS)
 }
 
 /// The worker ends its connection, though the client neither reads nor says anything: both would be news of it.
@@ -165,8 +179,8 @@ struct Peer {
     bodies: Vec<u32>,
     /// The rest of a frame that was begun.
     rest: Vec<u8>,
-    /// When the last stream was seen open, if not later.
-    was_busy: Instant,
+    /// When the last stream was seen open, if not later, on the worker's clock.
+    was_busy_ms: u64,
     has_ended: bool,
 }
 
@@ -178,8 +192,15 @@ fn body(number: u32, bytes: u16) -> Vec<u8> {
 impl Peer {
     fn new(worker: &mut Harness<TestStreams>) -> Peer {
         let client = client(worker);
-        let was_busy = Instant::now();
-        Peer { client, got: Got::default(), next: 1, bodies: Vec::new(), rest: Vec::new(), was_busy, has_ended: false }
+        Peer {
+            client,
+            got: Got::default(),
+            next: 1,
+            bodies: Vec::new(),
+            rest: Vec::new(),
+            was_busy_ms: now_ms(),
+            has_ended: false,
+        }
     }
 
     fn send(&mut self, bytes: &[u8]) {
@@ -261,7 +282,7 @@ proptest! {
         resets in any::<bool>(),
     ) {
         let language = TestStreams::new();
-        let mut worker = impatient(language);
+        let mut worker = limited(language, PATIENT_KEEPALIVE_MS, PATIENT_TIMEOUT_MS);
         let mut peers: Vec<Peer> = (0..CLIENTS).map(|_| Peer::new(&mut worker)).collect();
         for round in 0..25 {
             for (peer, walk) in peers.iter_mut().zip(&walks) {
@@ -269,7 +290,7 @@ proptest! {
                 // Another client's step may have ended the last stream, and the time of the connection began then.
                 peer.read();
                 if !peer.open().is_empty() {
-                    peer.was_busy = Instant::now();
+                    peer.was_busy_ms = now_ms();
                 }
                 peer.step(step, &worker, language);
                 worker.settle();
@@ -281,7 +302,7 @@ proptest! {
             peer.read();
             let open = peer.open();
             if !open.is_empty() {
-                peer.was_busy = Instant::now();
+                peer.was_busy_ms = now_ms();
             }
             peer.send(&window(0, 1 << 24));
             for number in open {
@@ -305,17 +326,19 @@ proptest! {
         }
         prop_assert_eq!(language.going_on(), 0, "no stream is left to its application");
         prop_assert!(worker.connections() as usize <= CLIENTS, "nor in the table");
-        worker.wait("the ends of all connections", |_| {
+        let until_ms = now_ms() + ENDS_MS;
+        while !peers.iter().all(|peer| peer.has_ended) {
+            prop_assert!(now_ms() < until_ms, "all connections end");
+            worker.pass(TURNED_MS);
             for peer in &mut peers {
                 let had_ended = peer.has_ended;
                 peer.read();
                 if peer.has_ended && !had_ended {
-                    let kept = peer.was_busy.elapsed();
-                    assert!(kept >= Duration::from_millis(KEEPALIVE_MS - CLOCK_LATE_MS), "closed after {kept:?}");
+                    let kept_ms = now_ms() - peer.was_busy_ms;
+                    prop_assert!(kept_ms >= PATIENT_KEEPALIVE_MS - CLOCK_LATE_MS, "closed after {kept_ms} ms");
                 }
             }
-            peers.iter().all(|peer| peer.has_ended)
-        });
+        }
         for peer in &peers {
             prop_assert_eq!(peer.open(), [0; 0], "each stream has been told its end");
         }

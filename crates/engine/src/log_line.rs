@@ -24,6 +24,8 @@ pub struct LogLine<'a> {
     pub body_bytes: u64,
     pub microseconds: u64,
     pub via_sendfile: bool,
+    /// The answer is a file, however it was sent.
+    pub is_file: bool,
     pub protocol: &'a [u8],
     pub status: u16,
     pub header_count: u32,
@@ -42,7 +44,7 @@ impl LogLine<'_> {
             || always.slow_ms.is_some_and(|slow_ms| self.microseconds / 1000 >= slow_ms)
             || always.big_bytes.is_some_and(|big_bytes| self.body_bytes >= big_bytes)
             || always.empty && self.body_bytes == 0
-            || always.files && self.via_sendfile
+            || always.files && self.is_file
             || always.broken && self.is_broken
     }
 }
@@ -162,6 +164,7 @@ pub mod tests {
             body_bytes: 12,
             microseconds: 1999,
             via_sendfile: false,
+            is_file: false,
             protocol: b"HTTP/1.1",
             status: 200,
             header_count: 2,
@@ -189,7 +192,7 @@ pub mod tests {
             (AlwaysLogged { slow_ms: Some(2), ..off.clone() }, LogLine { microseconds: 2000, ..line() }, line()),
             (AlwaysLogged { big_bytes: Some(13), ..off.clone() }, LogLine { body_bytes: 13, ..line() }, line()),
             (AlwaysLogged { empty: true, ..off.clone() }, LogLine { body_bytes: 0, ..line() }, line()),
-            (AlwaysLogged { files: true, ..off.clone() }, LogLine { via_sendfile: true, ..line() }, line()),
+            (AlwaysLogged { files: true, ..off.clone() }, LogLine { is_file: true, ..line() }, line()),
             (AlwaysLogged { broken: true, ..off.clone() }, LogLine { is_broken: true, ..line() }, line()),
         ] {
             assert!(yes.is_among(&always) && !no.is_among(&always) && !yes.is_among(&off), "{always:?}");

@@ -136,6 +136,8 @@ pub struct Response {
     pub head_bytes: u64,
     pub body_bytes: u64,
     pub sent_file: bool,
+    /// The same for a small file, whose content is in memory.
+    pub sent_content: bool,
 }
 
 impl Response {
@@ -169,6 +171,7 @@ impl Response {
             head_bytes: 0,
             body_bytes: 0,
             sent_file: false,
+            sent_content: false,
         }
     }
 
@@ -179,6 +182,7 @@ impl Response {
         self.terms = terms;
         self.drop_files();
         self.sent_file = false;
+        self.sent_content = false;
         self.body_bytes = 0;
         self.overrun = false;
         self.short = false;

@@ -497,6 +497,7 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
             body_bytes: response.body_bytes,
             microseconds: microseconds.unwrap_or_else(|| precise_us().saturating_sub(entry.began_us)),
             via_sendfile: response.sent_file,
+            is_file: response.sent_file || response.sent_content,
             protocol: entry.protocol,
             status: response.status_code(),
             header_count: response.header_count(),

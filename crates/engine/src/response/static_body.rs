@@ -28,7 +28,10 @@ impl ResponseWriter<'_> {
         match body {
             FileBody::Nothing => {}
             FileBody::Text(text) => self.push_ready(&text),
-            FileBody::Memory(content, range) => self.push_ready(&content[range]),
+            FileBody::Memory(content, range) => {
+                self.push_ready(&content[range]);
+                self.sent_content = self.left != BodyLeft::Discard;
+            }
             FileBody::File(FileRange { file, bytes, version }) => self.push_shared_file(file, bytes, version),
             FileBody::Parts(parts) => self.push_parts(parts),
         }

@@ -1,0 +1,62 @@
+"""Chooses the tests of ``make check`` from what ``make test`` has measured, and writes their files to tests/quick_half.txt.
+
+A whole file is in or out. Of each folder the files with the shortest tests are taken, up to half of its tests.
+"""
+
+import re
+import sys
+from collections import defaultdict
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).resolve().parents[1]
+MEASURED = ROOT / "build" / "tests.xml"
+CHOSEN = ROOT / "tests" / "quick_half.txt"
+HEAD = """\
+# The quick half of the tests of the program, for `make check`: the files of each folder whose tests take the least time.
+# Made by `python3 scripts/quick_half.py` after `make test`; not edited by hand.
+"""
+#: What `make check` does not install: files that need it are for `make test`.
+NEEDS = re.compile(r"nginx|haproxy|browser|chromium|h2load|redis|lintian|/logrotate|curl|zsh|groff|systemd-|\bwrk\b")
+#: Folders whose tests need other programs, wheels or a built uWSGI.
+LEFT_OUT = ("compat", "docs", "frameworks", "packages", "stories")
+
+
+def measured(reports):
+    """For each file its number of tests and their seconds."""
+    found = defaultdict(lambda: [0, 0.0])
+    for case in (case for report in reports for case in ElementTree.parse(report).iter("testcase")):
+        # A test that was cut off has no name.
+        if not case.get("classname"):
+            continue
+        parts = case.get("classname").split(".")
+        # A test in a class has the name of the class behind that of its file.
+        paths = (ROOT.joinpath(*parts[:count]).with_suffix(".py") for count in range(len(parts), 0, -1))
+        file = next(path for path in paths if path.exists())
+        found[file][0] += 1
+        found[file][1] += float(case.get("time"))
+    return found
+
+
+def quickest(files):
+    """The files with the shortest tests, up to half of all tests; ``(name, tests, seconds)`` of each."""
+    half, tests = sum(count for count, _ in files.values()) / 2, 0
+    for file, (count, seconds) in sorted(files.items(), key=lambda one: one[1][1] / one[1][0]):
+        if tests + count <= half and not NEEDS.search(file.read_text()):
+            tests += count
+            yield str(file.relative_to(ROOT)), count, seconds
+
+
+def main():
+    folders = defaultdict(dict)
+    for file, numbers in measured(sys.argv[1:] or [MEASURED]).items():
+        if file.parent.name not in LEFT_OUT:
+            folders[file.parent][file] = numbers
+    chosen = sorted(one for files in folders.values() for one in quickest(files))
+    CHOSEN.write_text(HEAD + "".join(f"{name}\n" for name, _, _ in chosen))
+    tests, seconds = (sum(one[place] for one in chosen) for place in (1, 2))
+    print(f"{CHOSEN.relative_to(ROOT)}: {tests} tests in {len(chosen)} files, which take {seconds:.0f} s one after the other")
+
+
+if __name__ == "__main__":
+    main()

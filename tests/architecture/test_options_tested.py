@@ -1,0 +1,40 @@
+"""Every option that does something is named in a test of the real program, as configurations and command lines name it."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+#: Made from the catalogue: a test of the options' crate holds that they are the same.
+REFERENCE = ROOT / "docs" / "reference" / "options.md"
+#: Folders whose tests start the program.
+FOLDERS = ("compat", "conformance", "frameworks", "process")
+#: Tests that list options without starting a server with them.
+LISTS = {"test_foreign_flags.py", "test_schema.py"}
+
+
+def supported():
+    """For each supported option its names."""
+    for section in re.split(r"^### ", REFERENCE.read_text(), flags=re.MULTILINE)[1:]:
+        head, _, rest = section.partition("\n")
+        if "\n* verdict: supported\n" in rest:
+            yield re.findall(r"`([^`]+)`", head)
+
+
+def text_of_tests():
+    files = [file for folder in FOLDERS for file in sorted((ROOT / "tests" / folder).rglob("*.py")) if file.name not in LISTS]
+    # Line ends in texts of the tests are those of the configurations.
+    return "\n".join(file.read_text() for file in files).replace("\\n", "\n")
+
+
+#: `--name`, `name = value`, and the name as a text of its own.
+NAMED = re.compile(r"""--([\w-]+)|(?<![\w.-])([\w-]+) ?=(?!=)|(?<=["'])([\w-]+)(?=["' ])""")
+
+
+def named_in(text):
+    return {next(filter(None, groups)) for groups in NAMED.findall(text)}
+
+
+def test_each_supported_option_is_in_a_test_of_the_program():
+    options, named = list(supported()), named_in(text_of_tests())
+    assert len(options) > 400, "the page has another form"
+    assert [names[0] for names in options if named.isdisjoint(names)] == []
