@@ -1,8 +1,8 @@
 //! One connection's way to its peer: the socket or the stream, what it said last, and the bytes that wait for it.
 //!
-//! It knows no protocol: sessions make bytes, it moves them, as they are or within TLS. A stream of HTTP/2 hands them to the connection that it has
-//! in common with others, which makes frames of them. What it may send in a turn has a bound, so that others have theirs. Worker threads run it, each for
-//! the connection that it attends to.
+//! It knows no protocol: sessions make bytes, it moves them, as they are or within TLS. A stream of HTTP/2 hands them to the
+//! connection that it has in common with others, which makes frames of them. What it may send in a turn has a bound, so that
+//! others have theirs. Worker threads run it, each for the connection that it attends to.
 
 mod encrypted;
 mod room_wait;
@@ -411,8 +411,8 @@ impl Transport {
         count as u64
     }
 
-    /// Sends a few bytes that stand for themselves, before anything of an answer; on a stream they are a header block. A socket without room for them does without, which
-    /// must be allowed; a part of them would spoil what follows.
+    /// Sends a few bytes that stand for themselves, before anything of an answer; on a stream they are a header block. A socket
+    /// without room for them does without, which must be allowed; a part of them would spoil what follows.
     pub fn send_aside(&mut self, bytes: &[u8]) {
         debug_assert!(self.waiting() == 0);
         match self.carrier {

@@ -1,6 +1,7 @@
 //! The transport of one stream: its bytes come out of the connection's, and its header blocks and payload become frames there.
 //!
-//! What of them may leave is decided here, by the client's windows and by what waits already. It knows no application. The thread that attends to the stream runs it.
+//! What of them may leave is decided here, by the client's windows and by what waits already. It knows no application. The thread
+//! that attends to the stream runs it.
 
 use std::sync::Arc;
 
