@@ -8,6 +8,8 @@ What counts:
   of a module below it. What a file re-exports is known where it stands, not where it is handed on.
 * `mod child;` and a re-export (`pub use child::Item;`) are no knowledge. A parent that uses its child's items while the child
   uses the parent's is a circle like any other: what both need stands in a third file.
+* The topmost modules of a crate, each a file or a folder with all that is in it, know each other in one direction only as well.
+  A re-export hides no circle there: a file that uses `folder::Item` knows the folder, whichever child the item stands in.
 * Several files may `impl` on one type, as long as the type's own file names none of them: who calls a method knows its type only.
 * Types are those at the beginning of a line. One that is declared within a function is seen by nobody else.
 """
@@ -138,6 +140,15 @@ def circles(known):
     return {frozenset(other for other in reached[start] if start in reached[other]) for start in known if start in reached[start]}
 
 
+def topmost(known):
+    """The same knowledge between the topmost modules: what a file of a folder knows, the folder knows."""
+    rooms = {}
+    for module, others in known.items():
+        if module:
+            rooms.setdefault(module[0], set()).update(other[0] for other in others if other and other[0] != module[0])
+    return rooms
+
+
 def shared_names(modules):
     """Names of types that more than one declaration has."""
     names = [name for text in modules.values() for name in TYPE.findall(text)]
@@ -168,6 +179,31 @@ def test_one_name_is_one_type_and_no_file_knows_itself_by_way_of_others():
     assert sorted(found) == [], "give one of them another name, or put what both need into a third file"
 
 
+#: Circles between the topmost modules of a crate that are there still.
+OPEN_CIRCLES = {
+    "crates/engine": [["connection", "draining", "worker_state"]],
+    "crates/options": [
+        [
+            "certificates",
+            "command_table",
+            "conditionals",
+            "expand",
+            "host_info",
+            "known",
+            "manual",
+            "reader",
+            "reading",
+            "report",
+        ]
+    ],
+}
+
+
+def test_folders_know_each_other_in_one_direction():
+    found = {crate: sorted(map(sorted, circles(topmost(knowledge(modules))))) for crate, modules in crates().items()}
+    assert {crate: names for crate, names in found.items() if names} == OPEN_CIRCLES
+
+
 def made(**files):
     return modules_of({Path(name.replace("__", "/") + ".rs"): text for name, text in files.items()})
 
@@ -194,6 +230,16 @@ def test_re_exports_children_and_tests_make_no_circle():
         made(lib="mod a;", a='struct One;\n#[cfg(test)]\n#[path = "a_tests.rs"]\nmod tests;', a_tests="use super::One;"),
     ]:
         assert circles(knowledge(tree)) == set(), tree
+
+
+def test_a_circle_of_folders_is_found_though_their_files_have_none():
+    files = {"lib": "mod a; mod b;", "a__mod": "mod one; mod two;\npub use one::One;", "a__one": "struct One;"}
+    files["a__two"] = "use crate::b::Two;"
+    for handed_on in ["use crate::a::One;\nstruct Two;", "use crate::a::one::One;\nstruct Two;"]:
+        tree = knowledge(made(**files, b=handed_on))
+        assert circles(tree) == set()
+        assert circles(topmost(tree)) == {frozenset("ab")}
+    assert circles(topmost(knowledge(made(**files, b="struct Two;")))) == set()
 
 
 def test_a_name_that_two_types_have_is_found_unless_tests_have_it():

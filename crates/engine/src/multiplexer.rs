@@ -479,7 +479,7 @@ impl Multiplexer {
     /// Puts what the session itself has to say behind the frames that wait.
     fn write_own(&mut self) {
         let own = self.session.output();
-        self.transport.bytes.append(own);
+        self.transport.outgoing.bytes.append(own);
     }
 
     /// No more is made of requests, or read, before the client has taken something.

@@ -1,8 +1,8 @@
 //! One connection's way to its peer: the socket or the stream, what it said last, and the bytes that wait for it.
 //!
-//! It knows no protocol: sessions make bytes, it moves them, as they are or within TLS. A stream of HTTP/2 has frames in place of bytes, and
-//! the socket in common with others. What it may send in a turn has a bound, so that others have theirs. Worker threads run it, each for
-//! the connection that it attends to.
+//! It knows no protocol: sessions make bytes, it moves them, as they are or within TLS. A stream of HTTP/2 hands them to the
+//! connection that it has in common with others, which makes frames of them. What it may send in a turn has a bound, so that
+//! others have theirs. Worker threads run it, each for the connection that it attends to.
 
 mod encrypted;
 mod room_wait;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use bolide_contract::scoreboard::Slot;
+use bolide_protocol::response::{Outgoing, StreamEnd};
 use bolide_tls::{ListenerTls, TlsFacts};
 
 use crate::body_file::BodyFile;
@@ -31,17 +32,17 @@ const CORKED_BYTES: usize = 16 * 1024;
 /// is full: its application is suspended at once.
 const WAITING_MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// Bytes of the largest frame of a stream with its head, or more.
-const FRAME_BYTES: usize = 17 * 1024;
+/// Bytes of a file that a stream reads at once.
+const FILE_PIECE_BYTES: usize = 16 * 1024;
 
 /// Bytes that wait for slow clients in this process, which is one worker.
 static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// The way of one stream to its peer, within a connection that it has in common with others.
 pub trait StreamTransport: Send {
-    /// Moves frames of `staged`, from `sent` on, to the connection, as far as there is room; `sent` is moved along. They leave at once, or, where
-    /// the answer `may_wait`, perhaps with others.
-    fn send(&self, staged: &mut [u8], sent: &mut usize, may_wait: bool) -> Moved;
+    /// Moves what waits, from `sent` on, and then `part`, to the connection, as far as there is room; `sent` is moved along. It leaves at once, or,
+    /// where the answer `may_wait`, perhaps with others. Returns also how many bytes of `part` were taken.
+    fn send(&self, outgoing: &mut Outgoing, sent: &mut usize, part: StreamPart<'_>, may_wait: bool) -> (Moved, usize);
 
     /// Takes bytes of the request's body.
     fn read(&self, buffer: &mut [u8]) -> Read;
@@ -55,10 +56,17 @@ pub trait StreamTransport: Send {
     fn room_wait(&self) -> Box<dyn StreamWait>;
 }
 
-/// What of a stream's frames has left.
+/// A part of a body that is sent from where it is.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StreamPart<'a> {
+    pub bytes: &'a [u8],
+    /// The stream ends behind it.
+    pub is_last: bool,
+}
+
+/// What of a stream's bytes has left.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Moved {
-    /// All that is complete.
     All,
     /// The rest waits for room.
     Part,
@@ -71,7 +79,7 @@ enum Carrier {
     /// As they are.
     Socket,
     Tls(Box<TlsStream>),
-    /// As frames of a stream of HTTP/2.
+    /// As a stream of HTTP/2.
     Stream(Box<dyn StreamTransport>),
 }
 
@@ -79,9 +87,9 @@ pub struct Transport {
     /// The streams of a connection have it in common.
     socket: Arc<OwnedFd>,
     carrier: Carrier,
-    /// Bytes that wait to be sent, or with TLS to be encrypted.
-    pub bytes: Vec<u8>,
-    /// How many of `bytes` have left.
+    /// What waits to be sent, or with TLS to be encrypted.
+    pub outgoing: Outgoing,
+    /// How many of its bytes have left.
     sent: usize,
     /// The socket takes nothing at present.
     pub is_full: bool,
@@ -126,7 +134,7 @@ impl Transport {
         Transport {
             socket,
             carrier,
-            bytes: Vec::new(),
+            outgoing: Outgoing::default(),
             sent: 0,
             is_full: false,
             is_broken: false,
@@ -222,7 +230,7 @@ impl Transport {
 
     /// Bytes of ours that wait; those that are encrypted already are not among them.
     fn waiting(&self) -> usize {
-        self.bytes.len() - self.sent
+        self.outgoing.bytes.len() - self.sent
     }
 
     /// The others have had theirs.
@@ -255,18 +263,18 @@ impl Transport {
         match self.carrier {
             Carrier::Socket => {}
             Carrier::Tls(_) => return self.send_encrypted(more_follows),
-            Carrier::Stream(_) => return self.send_frames(more_follows),
+            Carrier::Stream(_) => return self.send_on_stream(more_follows),
         }
         if more_follows
             && self.unsent() > 0
-            && let Written::Bytes(count) = socket::write_corked(self.socket.as_fd(), &self.bytes[self.sent..])
+            && let Written::Bytes(count) = socket::write_corked(self.socket.as_fd(), &self.outgoing.bytes[self.sent..])
         {
             self.sent += count;
             self.note_sent(count);
         }
         while self.unsent() > 0 && self.may_send() {
             let piece = self.unsent().min(self.turn_left);
-            match socket::write(self.socket.as_fd(), &self.bytes[self.sent..self.sent + piece], &[]) {
+            match socket::write(self.socket.as_fd(), &self.outgoing.bytes[self.sent..self.sent + piece], &[]) {
                 Written::Bytes(count) => {
                     self.sent += count;
                     self.note_sent(count);
@@ -278,20 +286,36 @@ impl Transport {
         self.recycle();
     }
 
-    /// Hands the frames of a stream to its connection. With `may_wait`, they may leave together with those of others.
-    fn send_frames(&mut self, may_wait: bool) {
-        let Carrier::Stream(stream) = &self.carrier else { return };
-        if self.unsent() == 0 || !self.may_send() {
-            return;
+    /// Hands what waits on a stream to its connection. With `may_wait`, it may leave together with that of others.
+    fn send_on_stream(&mut self, may_wait: bool) {
+        // The end of a stream needs no room.
+        let is_due = self.unsent() == 0 && self.outgoing.end == StreamEnd::Due && !self.is_broken;
+        if is_due || self.unsent() > 0 && self.may_send() {
+            self.move_on_stream(StreamPart::default(), may_wait);
         }
+    }
+
+    /// The same with a part behind it. Returns the bytes of it that were taken.
+    fn send_through_stream(&mut self, part: &[u8], is_last: bool) -> usize {
+        if !self.may_send() {
+            return 0;
+        }
+        let bytes = &part[..part.len().min(self.turn_left)];
+        self.move_on_stream(StreamPart { bytes, is_last: is_last && bytes.len() == part.len() }, false)
+    }
+
+    fn move_on_stream(&mut self, part: StreamPart<'_>, may_wait: bool) -> usize {
+        let Carrier::Stream(stream) = &self.carrier else { return 0 };
         let before = self.sent;
-        match stream.send(&mut self.bytes, &mut self.sent, may_wait) {
+        let (moved, taken) = stream.send(&mut self.outgoing, &mut self.sent, part, may_wait);
+        match moved {
             Moved::All => {}
             Moved::Part => self.is_full = true,
             Moved::Gone => self.is_broken = true,
         }
-        self.note_sent(self.sent - before);
+        self.note_sent(self.sent - before + taken);
         self.recycle();
+        taken
     }
 
     /// As [`Transport::send`], but what is small is kept by the kernel until it is pushed.
@@ -299,10 +323,10 @@ impl Transport {
         match self.carrier {
             Carrier::Socket => {}
             Carrier::Tls(_) => return self.cork_encrypted(),
-            Carrier::Stream(_) => return self.send_frames(true),
+            Carrier::Stream(_) => return self.send_on_stream(true),
         }
         if (1..=CORKED_BYTES).contains(&self.unsent()) && !self.is_broken {
-            match socket::write_corked(self.socket.as_fd(), &self.bytes[self.sent..]) {
+            match socket::write_corked(self.socket.as_fd(), &self.outgoing.bytes[self.sent..]) {
                 Written::Bytes(count) => {
                     self.sent += count;
                     self.note_sent(count);
@@ -315,17 +339,18 @@ impl Transport {
         self.send(false);
     }
 
-    /// Sends what waits and then `part`, from where they are, as far as the turn goes. Returns the bytes of `part` that were taken.
-    pub fn send_through(&mut self, part: &[u8]) -> usize {
+    /// Sends what waits and then `part`, from where they are, as far as the turn goes. Returns the bytes of `part` that were taken. `is_last`: the
+    /// body ends behind it.
+    pub fn send_through(&mut self, part: &[u8], is_last: bool) -> usize {
         match self.carrier {
             Carrier::Socket => {}
             Carrier::Tls(_) => return self.send_encrypted_through(part),
-            Carrier::Stream(_) => return self.send_frame_through(part),
+            Carrier::Stream(_) => return self.send_through_stream(part, is_last),
         }
         let mut taken = 0;
         while taken < part.len() && self.may_send() {
             let piece = &part[taken..part.len().min(taken + self.turn_left)];
-            match socket::write(self.socket.as_fd(), &self.bytes[self.sent..], piece) {
+            match socket::write(self.socket.as_fd(), &self.outgoing.bytes[self.sent..], piece) {
                 Written::Bytes(count) => {
                     self.note_sent(count);
                     let of_buffer = count.min(self.unsent());
@@ -338,26 +363,6 @@ impl Transport {
             }
         }
         taken
-    }
-
-    /// A stream may begin a frame: its bytes are written to the end. What waits before it leaves first, where it can.
-    pub fn may_begin_frame(&mut self, most_bytes: usize) -> bool {
-        if !self.is_stream() || self.has_room(FRAME_BYTES, most_bytes) {
-            return true;
-        }
-        self.send_frames(false);
-        self.has_room(FRAME_BYTES, most_bytes)
-    }
-
-    /// The same on a stream, where a part is a frame's: whole or not at all.
-    fn send_frame_through(&mut self, part: &[u8]) -> usize {
-        self.send_frames(false);
-        if self.is_broken || self.is_full || self.turn_is_over() {
-            return 0;
-        }
-        self.bytes.extend_from_slice(part);
-        self.send_frames(false);
-        part.len()
     }
 
     /// Nothing stands before the next piece of a file, but what leaves with it.
@@ -379,7 +384,7 @@ impl Transport {
         match self.carrier {
             Carrier::Socket => {}
             Carrier::Tls(_) => return self.send_encrypted_file(part, count),
-            Carrier::Stream(_) => return self.send_file_copied(part, count),
+            Carrier::Stream(_) => return self.send_file_copied(part, count.min(FILE_PIECE_BYTES)),
         }
         match socket::send_file(self.socket.as_fd(), &part.file, &mut part.offset, count) {
             // The file is shorter than it was when its length was announced: nothing can mend this answer.
@@ -393,30 +398,30 @@ impl Transport {
         0
     }
 
-    /// The same where the kernel can't send it by itself. A frame of it goes out as one, so `count` is small.
+    /// Reads it behind what waits, where the kernel can't send it by itself.
     fn send_file_copied(&mut self, part: &mut BodyFile, count: usize) -> u64 {
-        let start = self.bytes.len();
-        self.bytes.resize(start + count, 0);
-        if part.file.read_exact_at(&mut self.bytes[start..], part.offset.cast_unsigned()).is_err() {
+        let start = self.outgoing.bytes.len();
+        self.outgoing.bytes.resize(start + count, 0);
+        if part.file.read_exact_at(&mut self.outgoing.bytes[start..], part.offset.cast_unsigned()).is_err() {
             self.is_broken = true;
             return 0;
         }
         part.offset += count.cast_signed() as i64;
         part.left -= count as u64;
-        self.send_frames(false);
         count as u64
     }
 
-    /// Sends a few bytes that stand for themselves, before anything of an answer. A socket without room for them does without, which
-    /// must be allowed; a part of them would spoil what follows.
+    /// Sends a few bytes that stand for themselves, before anything of an answer; on a stream they are a header block. A socket
+    /// without room for them does without, which must be allowed; a part of them would spoil what follows.
     pub fn send_aside(&mut self, bytes: &[u8]) {
         debug_assert!(self.waiting() == 0);
         match self.carrier {
             Carrier::Socket => {}
             Carrier::Tls(_) => return self.send_encrypted_aside(bytes),
             Carrier::Stream(_) => {
-                self.bytes.extend_from_slice(bytes);
-                self.send_frames(false);
+                self.outgoing.bytes.extend_from_slice(bytes);
+                self.outgoing.head_bytes = bytes.len();
+                self.send_on_stream(false);
                 return self.clear();
             }
         }
@@ -515,19 +520,19 @@ impl Transport {
     /// Lends a buffer for what is sent, while nothing waits.
     pub fn lend(&mut self, buffer: Vec<u8>) {
         debug_assert!(self.waiting() == 0);
-        self.bytes = buffer;
+        self.outgoing.bytes = buffer;
         self.clear();
     }
 
     /// Takes the buffer back when everything has left, so that idle connections own none.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         self.sent = 0;
-        std::mem::take(&mut self.bytes)
+        std::mem::take(&mut self.outgoing.bytes)
     }
 
     /// What waits is not sent.
     pub fn clear(&mut self) {
-        self.bytes.clear();
+        self.outgoing.clear();
         self.sent = 0;
     }
 
@@ -564,9 +569,9 @@ impl Transport {
         self.held.is_some()
     }
 
-    /// Bytes wait for the client, or did when the socket took a part of them only.
+    /// Bytes or a stream's end wait for the client, or bytes did when the socket took a part of them only.
     pub fn has_unsent(&self) -> bool {
-        self.unsent() > 0 || self.is_full
+        (self.unsent() > 0) | self.is_full | (self.outgoing.end == StreamEnd::Due)
     }
 
     /// Something waits for the client. A large part is sent from where it is: then the socket may be full while the buffer is empty.
@@ -584,8 +589,8 @@ impl Transport {
 
     /// What has left is forgotten.
     pub fn recycle(&mut self) {
-        if self.sent == self.bytes.len() {
-            self.bytes.clear();
+        if self.sent == self.outgoing.bytes.len() {
+            self.outgoing.bytes.clear();
             self.sent = 0;
         }
     }

@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_protocol::http2::{Http2, Http2Event, Http2Limits};
-use bolide_protocol::response::{BodyLength, HeadTerms, ResponseEncoder, ResponseHead};
+use bolide_protocol::response::{BodyLength, HeadTerms, Outgoing, ResponseEncoder, ResponseHead};
 use bolide_protocol::session::HeadParts;
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -150,7 +150,7 @@ fn ours(recorded: &mut Recorded, is_answered: bool) -> f64 {
     }
     session.note_answered(1);
     session.output().clear();
-    let (mut head, mut out) = (ResponseHead::default(), Vec::new());
+    let (mut head, mut out) = (ResponseHead::default(), Outgoing::default());
     nanoseconds(|stream| {
         let (_, event) = session.next(black_box(recorded.on(stream)), &LIMITS, &mut parts).expect("h2 makes no mistake");
         let Http2Event::Head { head: request, .. } = black_box(event) else { panic!("no request") };

@@ -9,6 +9,7 @@
 pub mod fastcgi;
 pub mod fault;
 pub mod forwarded;
+mod hpack;
 pub mod http1;
 pub mod http2;
 pub mod proxy_header;

@@ -10,8 +10,9 @@ use std::task::{Context, Poll, Waker};
 
 use bolide_protocol::http1::Framing;
 use bolide_protocol::http1::head::HeadLimits;
+use bolide_protocol::http2::frame::{FRAME_BYTES_MOST, write_block, write_data};
 use bolide_protocol::http2::{ErrorCode, Http2, Http2Event, Http2Limits};
-use bolide_protocol::response::{BodyLength, HeadTerms, ResponseEncoder, ResponseHead, Wire};
+use bolide_protocol::response::{BodyLength, HeadTerms, Outgoing, ResponseEncoder, ResponseHead, StreamEnd, Wire};
 use bolide_protocol::session::{HeadParts, RequestHead};
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -81,6 +82,7 @@ struct Answer {
     stream: u32,
     method: String,
     encoder: ResponseEncoder,
+    out: Outgoing,
     /// The request's head, then its body.
     text: Vec<u8>,
     is_complete: bool,
@@ -129,7 +131,7 @@ impl Server {
                 write(&mut self.session, answer, &mut wires.to_client, chance);
             }
         }
-        for answer in self.answers.extract_if(.., |answer| answer.encoder.has_ended()) {
+        for answer in self.answers.extract_if(.., |answer| answer.out.end == StreamEnd::Sent) {
             self.session.note_answered(answer.stream);
         }
         wires.to_client.append(self.session.output());
@@ -139,7 +141,7 @@ impl Server {
         match event {
             Http2Event::Head { stream, head, is_complete, protocol } => {
                 let RequestHead::Http { line, facts } = head.head else { panic!("a head of another protocol") };
-                assert_eq!((head.wire, protocol), (Wire::Http2 { stream }, None));
+                assert_eq!((head.wire, protocol), (Wire::Http2, None));
                 assert_eq!(is_complete, head.body == Framing::None);
                 let bytes = head.bytes.of(&self.parts.bytes);
                 assert_eq!(bytes.len(), (line.length + facts.length) as usize);
@@ -160,6 +162,7 @@ impl Server {
                     stream,
                     method,
                     encoder,
+                    out: Outgoing::default(),
                     text,
                     is_complete,
                     has_begun: false,
@@ -184,7 +187,7 @@ impl Server {
 
 /// Writes as much of an answer as the windows let, and now and then less.
 fn write(session: &mut Http2, answer: &mut Answer, out: &mut Vec<u8>, chance: &mut Chance) {
-    let Answer { encoder, text, sent, .. } = answer;
+    let Answer { encoder, out: own, text, sent, stream, .. } = answer;
     if !answer.has_begun {
         answer.has_begun = true;
         let mut head = ResponseHead::default();
@@ -202,32 +205,34 @@ fn write(session: &mut Http2, answer: &mut Answer, out: &mut Vec<u8>, chance: &m
             length = BodyLength::NoBody;
         }
         if chance.below(3) == 0 {
-            out.extend(encoder.interim("103 Early Hints", &[(b"Link", b"</a>; rel=preload")]).expect("HTTP/2 has them"));
+            let interim = encoder.interim("103 Early Hints", &[(b"Link", b"</a>; rel=preload")]).expect("HTTP/2 has them");
+            write_block(*stream, &interim, false, out);
         }
-        assert!(encoder.head(&head, HeadTerms { length, keep_alive: true, date_line: DATE }, out));
+        assert!(encoder.head(&head, HeadTerms { length, keep_alive: true, date_line: DATE }, own));
+        write_block(*stream, &std::mem::take(&mut own.bytes), own.end == StreamEnd::Due, out);
     }
-    while *sent < text.len() && !encoder.has_ended() {
+    while *sent < text.len() && encoder.has_trailers() {
         let rest = &text[*sent..];
-        let room = session.room(answer.stream).min(rest.len() as u64);
-        let frame = encoder.open_frame(room, out) as usize;
-        session.note_sent(answer.stream, frame as u64);
-        if frame == 0 {
+        let room = session.room(*stream).min(rest.len() as u64).min(FRAME_BYTES_MOST as u64);
+        let count = encoder.open_frame(room, own) as usize;
+        session.note_sent(*stream, count as u64);
+        if count == 0 {
             return;
         }
-        out.extend_from_slice(&rest[..frame]);
-        encoder.wrote(frame as u64, out);
-        *sent += frame;
+        encoder.wrote(count as u64, own);
+        write_data(*stream, &rest[..count], own.end == StreamEnd::Due, out);
+        *sent += count;
     }
-    if encoder.has_ended() {
-        return;
+    if own.end == StreamEnd::Open && answer.has_trailers && encoder.has_trailers() {
+        encoder.begin_trailers(own);
+        encoder.trailer(b"X-Trailer", b"yes", own);
+        encoder.end_trailers(own);
+        write_block(*stream, &own.bytes, true, out);
+    } else if own.end == StreamEnd::Open {
+        encoder.end(own);
+        write_data(*stream, b"", own.end == StreamEnd::Due, out);
     }
-    if answer.has_trailers && encoder.has_trailers() {
-        encoder.begin_trailers(out);
-        encoder.trailer(b"X-Trailer", b"yes", out);
-        encoder.end_trailers(out);
-    } else {
-        encoder.end(out);
-    }
+    own.end = StreamEnd::Sent;
 }
 
 fn poll<Output>(future: &mut Pin<&mut (impl Future<Output = Output> + ?Sized)>) -> Poll<Output> {

@@ -33,8 +33,8 @@ impl<A: App> Connection<A> {
         let Arrival { number, request, .. } = arrival;
         let transport = Transport::of_stream(&connection.transport, Box::new(StreamLink::new(shared.clone(), number)));
         let session = match request {
-            Ok((head, parts)) => Session::http2_stream(number, head, parts),
-            Err(fault) => Session::refused_http2_stream(number, fault),
+            Ok((head, parts)) => Session::http2_stream(head, parts),
+            Err(fault) => Session::refused_http2_stream(fault),
         };
         let timeout_ms = connection.timeout_ms(worker);
         let mut stream = Connection::with(transport, session, connection.client.of_stream(), connection.listener);
@@ -118,7 +118,7 @@ impl<A: App> Connection<A> {
         let bytes = HeadBytes::Own(own.to_vec());
         let mut parts = HeadParts::default();
         parts.fields = std::mem::take(&mut context.thread.parts.fields);
-        let head = HeadEvent { bytes, wire: Wire::Http2 { stream: 1 }, is_remembered: false, ..head.clone() };
+        let head = HeadEvent { bytes, wire: Wire::Http2, is_remembered: false, ..head.clone() };
         Some(Box::new(Beginning { session, upgraded: Some(Arrival { number: 1, is_tunnel: false, request: Ok((head, parts)) }) }))
     }
 

@@ -196,7 +196,7 @@ fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bo
         may_cork: match wire {
             Wire::Http11 | Wire::Http10 => thread.may_cork,
             // Its connection decides.
-            Wire::Http2 { .. } => true,
+            Wire::Http2 => true,
             Wire::Uwsgi | Wire::Cgi | Wire::FastCgi { .. } => false,
         },
         date_line: thread.clock.date_line(),

@@ -1,16 +1,18 @@
-//! The transport of one stream: its bytes come out of the connection's, and its frames go into it.
+//! The transport of one stream: its bytes come out of the connection's, and its header blocks and payload become frames there.
 //!
-//! The stream's own buffer has whole frames, as the encoder writes them; what of them may leave is decided here, by the client's windows and
-//! by what waits already. It knows no application. The thread that attends to the stream runs it.
+//! What of them may leave is decided here, by the client's windows and by what waits already. It knows no application. The thread
+//! that attends to the stream runs it.
 
 use std::sync::Arc;
 
-use bolide_protocol::http2::frame::{FRAME_HEAD_BYTES, FrameHead, flag, kind};
+use bolide_protocol::http2::FRAME_BYTES_MOST;
+use bolide_protocol::http2::frame::{write_block, write_data};
+use bolide_protocol::response::{Outgoing, StreamEnd};
 
 use super::room::WaitingStream;
 use super::{Line, Multiplexer, SharedMultiplexer};
 use crate::socket::Read;
-use crate::transport::{Moved, StreamTransport, StreamWait};
+use crate::transport::{Moved, StreamPart, StreamTransport, StreamWait};
 
 /// One stream's way to its client.
 pub struct StreamLink {
@@ -65,15 +67,18 @@ impl StreamTransport for StreamLink {
         Box::new(WaitingStream { shared: self.shared.clone(), number: self.number })
     }
 
-    fn send(&self, staged: &mut [u8], sent: &mut usize, may_wait: bool) -> Moved {
+    fn send(&self, outgoing: &mut Outgoing, sent: &mut usize, part: StreamPart<'_>, may_wait: bool) -> (Moved, usize) {
         let mut multiplexer = self.shared.lock();
         if multiplexer.is_gone(self.number) {
-            return Moved::Gone;
+            return (Moved::Gone, 0);
         }
         let before = *sent;
-        let moved = multiplexer.move_frames(self.number, staged, sent);
+        let (moved, taken) = match multiplexer.move_waiting(self.number, outgoing, sent) {
+            Moved::All => multiplexer.move_part(self.number, outgoing, part),
+            moved => (moved, 0),
+        };
         if let Some(line) = multiplexer.line(self.number) {
-            line.sent_bytes += (*sent - before) as u64;
+            line.sent_bytes += (*sent - before + taken) as u64;
         }
         if moved == Moved::Part {
             multiplexer.note_waiting(self.number);
@@ -82,7 +87,7 @@ impl StreamTransport for StreamLink {
             true => multiplexer.hold(&self.shared),
             false => multiplexer.flush(),
         }
-        moved
+        (moved, taken)
     }
 }
 
@@ -91,51 +96,82 @@ impl Multiplexer {
         self.transport.is_broken || self.line(number).is_none_or(|line| line.is_reset)
     }
 
-    fn move_frames(&mut self, number: u32, staged: &mut [u8], sent: &mut usize) -> Moved {
-        loop {
-            let Some(head) = staged.get(*sent..).and_then(FrameHead::read) else { return Moved::All };
-            let length = u64::from(head.length);
-            let end = *sent + FRAME_HEAD_BYTES + head.length as usize;
-            if staged.len() < end {
-                // The rest of it is still to be written.
-                return Moved::All;
-            }
+    /// Makes frames of what waits: the head, as much of the payload as there is room for, and behind it the end or the trailer fields.
+    fn move_waiting(&mut self, number: u32, outgoing: &mut Outgoing, sent: &mut usize) -> Moved {
+        let is_due = outgoing.end == StreamEnd::Due;
+        let all = outgoing.bytes.len();
+        if outgoing.head_bytes > 0 {
             if self.is_behind() {
                 return Moved::Part;
             }
-            if head.kind == kind::DATA {
-                let room = self.session.room(number).min(length);
-                if room < length {
-                    if room > 0 {
-                        self.move_piece(number, staged, sent, head, room as u32);
-                    }
-                    return Moved::Part;
-                }
-                self.session.note_sent(number, length);
+            let end = *sent + outgoing.head_bytes;
+            self.move_block(number, &outgoing.bytes[*sent..end], is_due && end == all);
+            (*sent, outgoing.head_bytes) = (end, 0);
+            if is_due && end == all {
+                outgoing.end = StreamEnd::Sent;
+                return Moved::All;
             }
-            self.transport.bytes.extend_from_slice(&staged[*sent..end]);
-            *sent = end;
-            if matches!(head.kind, kind::DATA | kind::HEADERS) && head.has(flag::END_STREAM) {
-                self.session.note_answered(number);
+        }
+        let payload = &outgoing.bytes[*sent..all - outgoing.trailer_bytes];
+        let is_last = is_due && outgoing.trailer_bytes == 0;
+        let taken = self.move_payload(number, payload, is_last);
+        *sent += taken;
+        if taken < payload.len() {
+            return Moved::Part;
+        }
+        if outgoing.trailer_bytes > 0 {
+            if self.is_behind() {
+                return Moved::Part;
             }
+            self.move_block(number, &outgoing.bytes[*sent..], true);
+            (*sent, outgoing.trailer_bytes) = (all, 0);
+        }
+        if is_due {
+            outgoing.end = StreamEnd::Sent;
+        }
+        Moved::All
+    }
+
+    /// The same with a part that the stream does not keep. Returns also how many bytes were taken.
+    fn move_part(&mut self, number: u32, outgoing: &mut Outgoing, part: StreamPart<'_>) -> (Moved, usize) {
+        let is_last = part.is_last && outgoing.end == StreamEnd::Open && !part.bytes.is_empty();
+        let taken = self.move_payload(number, part.bytes, is_last);
+        if taken < part.bytes.len() {
+            return (Moved::Part, taken);
+        }
+        if is_last {
+            outgoing.end = StreamEnd::Sent;
+        }
+        (Moved::All, taken)
+    }
+
+    fn move_block(&mut self, number: u32, block: &[u8], is_end: bool) {
+        write_block(number, block, is_end, &mut self.transport.outgoing.bytes);
+        if is_end {
+            self.session.note_answered(number);
         }
     }
 
-    /// Moves the first `bytes` of a frame of data as a frame of their own. What is left of it gets a head of its own, for which there is room
-    /// where the first one and its bytes have been.
-    fn move_piece(&mut self, number: u32, staged: &mut [u8], sent: &mut usize, head: FrameHead, bytes: u32) {
-        let payload = *sent + FRAME_HEAD_BYTES;
-        let (piece, rest) = cut(head, bytes);
-        self.transport.bytes.extend_from_slice(&piece.bytes());
-        self.transport.bytes.extend_from_slice(&staged[payload..payload + bytes as usize]);
-        self.session.note_sent(number, u64::from(bytes));
-        *sent += bytes as usize;
-        staged[*sent..*sent + FRAME_HEAD_BYTES].copy_from_slice(&rest.bytes());
+    /// Makes frames of as much of a payload as the windows have room for. `is_last`: the stream ends behind it. Returns the bytes.
+    fn move_payload(&mut self, number: u32, payload: &[u8], is_last: bool) -> usize {
+        let mut taken = 0;
+        while taken < payload.len() && !self.is_behind() {
+            let room = usize::try_from(self.session.room(number)).unwrap_or(usize::MAX);
+            let piece = &payload[taken..];
+            let piece = &piece[..piece.len().min(room).min(FRAME_BYTES_MOST)];
+            if piece.is_empty() {
+                break;
+            }
+            taken += piece.len();
+            write_data(number, piece, is_last && taken == payload.len(), &mut self.transport.outgoing.bytes);
+            self.session.note_sent(number, piece.len() as u64);
+        }
+        if is_last && payload.is_empty() {
+            write_data(number, b"", true, &mut self.transport.outgoing.bytes);
+        }
+        if is_last && taken == payload.len() {
+            self.session.note_answered(number);
+        }
+        taken
     }
-}
-
-/// The heads of a frame of data in two: of its first `bytes`, and of the rest.
-fn cut(head: FrameHead, bytes: u32) -> (FrameHead, FrameHead) {
-    let piece = FrameHead { length: bytes, flags: 0, ..head };
-    (piece, FrameHead { length: head.length - bytes, ..head })
 }

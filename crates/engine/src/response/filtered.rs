@@ -145,9 +145,9 @@ impl ResponseWriter<'_> {
     /// Writes a piece of the body behind what waits, in the frames that the protocol wants.
     pub(super) fn write_framed(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() {
-            let frame = self.response.encoder.open_frame(piece.len() as u64, &mut self.transport.bytes) as usize;
+            let frame = self.response.encoder.open_frame(piece.len() as u64, &mut self.transport.outgoing) as usize;
             let (now, later) = piece.split_at(frame.min(piece.len()));
-            self.transport.bytes.extend_from_slice(now);
+            self.transport.outgoing.bytes.extend_from_slice(now);
             self.account(now.len());
             piece = later;
         }

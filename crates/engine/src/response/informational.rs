@@ -62,7 +62,7 @@ impl ResponseWriter<'_> {
         }
         self.end_body_for_trailers();
         if !self.file_replaces_body {
-            self.response.encoder.trailer(name, value, &mut self.transport.bytes);
+            self.response.encoder.trailer(name, value, &mut self.transport.outgoing);
         }
         Ok(())
     }
@@ -71,7 +71,7 @@ impl ResponseWriter<'_> {
     pub fn finish_trailers(&mut self) {
         self.end_body_for_trailers();
         if self.encoder.has_trailers() && !self.file_replaces_body {
-            self.response.encoder.end_trailers(&mut self.transport.bytes);
+            self.response.encoder.end_trailers(&mut self.transport.outgoing);
             self.stage = Stage::Done;
         } else {
             self.finish();
@@ -88,7 +88,7 @@ impl ResponseWriter<'_> {
         }
         self.finish_encoding();
         if std::mem::take(&mut self.has_trailers) {
-            self.response.encoder.begin_trailers(&mut self.transport.bytes);
+            self.response.encoder.begin_trailers(&mut self.transport.outgoing);
         }
     }
 }

@@ -41,8 +41,8 @@ impl ResponseWriter<'_> {
             // What is encoded has lost the length that was announced for it.
             BodyLeft::Unknown => announced.map_or(length, |announced| announced.min(length)),
         };
-        if self.filter.is_none() && !self.transport.is_stream() {
-            self.response.encoder.open_frame(left, &mut self.transport.bytes);
+        if self.filter.is_none() {
+            self.response.encoder.open_frame(left, &mut self.transport.outgoing);
         }
         self.file = Some(Box::new(BodyFile { file: Arc::new(file), offset, left, promised: None, has_begun: false }));
         self.sent_file = true;
@@ -113,6 +113,10 @@ impl ResponseWriter<'_> {
         let Some(part) = file else { return 0 };
         let sent = send_framed(encoder, self.transport, part, most);
         self.account_file(sent);
+        if self.transport.is_stream() {
+            // Its end leaves with its last bytes.
+            self.transport.send(false);
+        }
         sent
     }
 
@@ -161,8 +165,8 @@ impl ResponseWriter<'_> {
 
 /// Sends a piece of a file within the frame that it belongs to.
 fn send_framed(encoder: &mut ResponseEncoder, transport: &mut Transport, part: &mut BodyFile, most: u64) -> u64 {
-    let frame = encoder.open_frame(part.left, &mut transport.bytes);
-    if transport.unsent() > 0 && !transport.is_stream() {
+    let frame = encoder.open_frame(part.left, &mut transport.outgoing);
+    if transport.unsent() > 0 {
         transport.send(true);
         if !transport.is_clear_for_file() {
             return 0;

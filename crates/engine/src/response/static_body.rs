@@ -48,13 +48,13 @@ impl ResponseWriter<'_> {
         }
         let mut rest = body;
         while !rest.is_empty() {
-            let frame = self.response.encoder.open_frame(rest.len() as u64, &mut self.transport.bytes) as usize;
+            let frame = self.response.encoder.open_frame(rest.len() as u64, &mut self.transport.outgoing) as usize;
             let (now, later) = rest.split_at(frame.min(rest.len()));
-            let taken = if now.len() > COPY_BYTES { self.transport.send_through(now) } else { 0 };
+            let taken = if now.len() > COPY_BYTES { self.transport.send_through(now, later.is_empty()) } else { 0 };
             if self.transport.is_broken {
                 return;
             }
-            self.transport.bytes.extend_from_slice(&now[taken..]);
+            self.transport.outgoing.bytes.extend_from_slice(&now[taken..]);
             self.account(now.len());
             rest = later;
         }

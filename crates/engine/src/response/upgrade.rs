@@ -53,9 +53,9 @@ impl ResponseWriter<'_> {
         }
         self.filter_head(FirstPart::Nothing);
         let Response { encoder, head, terms, .. } = &mut *self.response;
-        encoder.switch(head, &terms.date_line, &mut self.transport.bytes);
+        encoder.switch(head, &terms.date_line, &mut self.transport.outgoing);
         terms.keep_alive = false;
-        self.head_bytes = self.transport.bytes.len() as u64;
+        self.head_bytes = self.transport.outgoing.bytes.len() as u64;
         self.left = BodyLeft::Unknown;
         self.stage = Stage::Body;
         self.send();

@@ -251,7 +251,7 @@ impl ResponseWriter<'_> {
         } else if self.transport.unsent() == 0 {
             self.transport.send_whole(bytes);
         } else if self.transport.has_room(bytes.len(), OUTPUT_BYTES) {
-            self.transport.bytes.extend_from_slice(bytes);
+            self.transport.outgoing.bytes.extend_from_slice(bytes);
         } else {
             self.transport.is_broken = true;
         }
@@ -311,17 +311,17 @@ impl ResponseWriter<'_> {
             None => (BodyLeft::Unknown, BodyLength::Unknown),
         };
         let Response { encoder, head, terms, .. } = &mut *self.response;
-        let before = self.transport.bytes.len();
+        let before = self.transport.outgoing.bytes.len();
         let how = HeadTerms { length, keep_alive: terms.keep_alive, date_line: &terms.date_line };
-        terms.keep_alive = encoder.head(head, how, &mut self.transport.bytes);
+        terms.keep_alive = encoder.head(head, how, &mut self.transport.outgoing);
         self.left = left;
-        self.head_bytes = (self.transport.bytes.len() - before) as u64;
+        self.head_bytes = (self.transport.outgoing.bytes.len() - before) as u64;
         self.stage = Stage::Body;
     }
 
     /// Writes the end of the body and of the answer.
     pub(super) fn end_body(&mut self) {
-        self.response.encoder.end(&mut self.transport.bytes);
+        self.response.encoder.end(&mut self.transport.outgoing);
     }
 
     /// Sends what waits. A head leaves in one packet with the start of the file that follows.
@@ -333,9 +333,9 @@ impl ResponseWriter<'_> {
     /// Copies or sends as much of a part as there is room for; returns the bytes taken.
     fn take(&mut self, part: &[u8], when: When) -> usize {
         let mut taken = 0;
-        while taken < part.len() && self.transport.may_begin_frame(OUTPUT_BYTES) {
+        while taken < part.len() {
             let rest = &part[taken..];
-            let frame = self.response.encoder.open_frame(rest.len() as u64, &mut self.transport.bytes);
+            let frame = self.response.encoder.open_frame(rest.len() as u64, &mut self.transport.outgoing);
             let piece = &rest[..(frame as usize).min(rest.len())];
             let count = self.take_piece(piece, when, piece.len() == rest.len());
             taken += count;
@@ -349,11 +349,12 @@ impl ResponseWriter<'_> {
     /// The same for a part that has no frame's end in it. `is_last`: it ends the part.
     fn take_piece(&mut self, piece: &[u8], when: When, is_last: bool) -> usize {
         if piece.len() > COPY_BYTES || !self.transport.has_room(piece.len(), OUTPUT_BYTES) {
-            let taken = self.transport.send_through(piece);
+            let is_last = self.left == BodyLeft::Length(piece.len() as u64);
+            let taken = self.transport.send_through(piece, is_last);
             self.account(taken);
             return taken;
         }
-        self.transport.bytes.extend_from_slice(piece);
+        self.transport.outgoing.bytes.extend_from_slice(piece);
         self.account(piece.len());
         if self.transport.is_full {
             self.transport.count_waiting();
@@ -375,7 +376,7 @@ impl ResponseWriter<'_> {
         if let BodyLeft::Length(left) = left {
             *left -= (taken as u64).min(*left);
         }
-        encoder.wrote(taken as u64, &mut self.transport.bytes);
+        encoder.wrote(taken as u64, &mut self.transport.outgoing);
     }
 
     /// For a part of an answer that has no body. Nothing is written that would fail, so a client that has gone is looked for when it has

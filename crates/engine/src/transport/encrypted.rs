@@ -76,7 +76,7 @@ impl Transport {
         with_workbench(|bench| {
             let mut piece = std::mem::take(&mut bench.file);
             piece.clear();
-            piece.extend_from_slice(&self.bytes[self.sent..]);
+            piece.extend_from_slice(&self.outgoing.bytes[self.sent..]);
             let start = piece.len();
             let wanted = most.min(SEALED_BYTES - start);
             piece.resize(start + wanted, 0);
@@ -142,10 +142,10 @@ impl Transport {
         // What waits is mostly a head: the start of the part fills up its record.
         let gap = if waiting > 0 { (RECORD_BYTES - waiting % RECORD_BYTES) % RECORD_BYTES } else { 0 };
         let joined = if waiting == self.waiting() { gap.min(part.len()).min(most - waiting) } else { 0 };
-        self.bytes.extend_from_slice(&part[..joined]);
+        self.outgoing.bytes.extend_from_slice(&part[..joined]);
         let direct = if waiting + joined == self.waiting() { (part.len() - joined).min(most - waiting - joined) } else { 0 };
         let Carrier::Tls(tls) = &mut self.carrier else { return (0, false) };
-        let of_buffer = &self.bytes[self.sent..self.sent + waiting + joined];
+        let of_buffer = &self.outgoing.bytes[self.sent..self.sent + waiting + joined];
         let is_sealed = tls.seal(of_buffer, bench).is_ok() && tls.seal(&part[joined..joined + direct], bench).is_ok();
         self.sent += waiting + joined;
         self.note_sent(waiting + joined + direct);

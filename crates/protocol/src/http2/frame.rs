@@ -91,6 +91,31 @@ pub fn number_31(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.first_chunk()?) & STREAM_MOST)
 }
 
+/// Writes a part of a body, at the most [`FRAME_BYTES_MOST`] bytes.
+#[inline]
+pub fn write_data(stream: u32, payload: &[u8], is_end: bool, out: &mut Vec<u8>) {
+    let flags = if is_end { flag::END_STREAM } else { 0 };
+    out.extend_from_slice(&FrameHead { length: payload.len() as u32, kind: kind::DATA, flags, stream }.bytes());
+    out.extend_from_slice(payload);
+}
+
+/// Writes a header block, in as many frames as it needs.
+#[inline]
+pub fn write_block(stream: u32, block: &[u8], is_end: bool, out: &mut Vec<u8>) {
+    let (first, mut rest) = block.split_at(block.len().min(FRAME_BYTES_MOST));
+    let end_headers = |rest: &[u8]| if rest.is_empty() { flag::END_HEADERS } else { 0 };
+    let flags = end_headers(rest) | if is_end { flag::END_STREAM } else { 0 };
+    out.extend_from_slice(&FrameHead { length: first.len() as u32, kind: kind::HEADERS, flags, stream }.bytes());
+    out.extend_from_slice(first);
+    while !rest.is_empty() {
+        let (piece, behind) = rest.split_at(rest.len().min(FRAME_BYTES_MOST));
+        rest = behind;
+        let head = FrameHead { length: piece.len() as u32, kind: kind::CONTINUATION, flags: end_headers(rest), stream };
+        out.extend_from_slice(&head.bytes());
+        out.extend_from_slice(piece);
+    }
+}
+
 pub fn write_settings(limits: &Http2Limits, out: &mut Vec<u8>) {
     let settings = [
         (setting::MAX_CONCURRENT_STREAMS, limits.streams),
@@ -134,4 +159,50 @@ pub fn write_go_away(last_stream: u32, code: ErrorCode, reason: &str, out: &mut 
     out.extend_from_slice(&last_stream.to_be_bytes());
     out.extend_from_slice(&code.0.to_be_bytes());
     out.extend_from_slice(reason.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn told(mut out: &[u8]) -> Vec<(u8, u8, usize)> {
+        let mut told = Vec::new();
+        while let Some(head) = FrameHead::read(out) {
+            assert_eq!(head.stream, 5);
+            told.push((head.kind, head.flags, head.length as usize));
+            out = &out[FRAME_HEAD_BYTES + head.length as usize..];
+        }
+        assert!(out.is_empty());
+        told
+    }
+
+    #[test]
+    fn a_block_that_is_larger_than_a_frame_goes_on_in_others() {
+        for (bytes, is_end, expected) in [
+            (7, false, vec![(kind::HEADERS, flag::END_HEADERS, 7)]),
+            (FRAME_BYTES_MOST, true, vec![(kind::HEADERS, flag::END_HEADERS | flag::END_STREAM, FRAME_BYTES_MOST)]),
+            (
+                40_000,
+                true,
+                vec![
+                    (kind::HEADERS, flag::END_STREAM, FRAME_BYTES_MOST),
+                    (kind::CONTINUATION, 0, FRAME_BYTES_MOST),
+                    (kind::CONTINUATION, flag::END_HEADERS, 40_000 - 2 * FRAME_BYTES_MOST),
+                ],
+            ),
+        ] {
+            let mut out = Vec::new();
+            write_block(5, &vec![b'~'; bytes], is_end, &mut out);
+            assert_eq!(told(&out), expected);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_body_is_with_its_last_bytes_or_alone() {
+        let mut out = Vec::new();
+        write_data(5, b"hello", false, &mut out);
+        write_data(5, b"!", true, &mut out);
+        write_data(5, b"", true, &mut out);
+        assert_eq!(told(&out), [(kind::DATA, 0, 5), (kind::DATA, flag::END_STREAM, 1), (kind::DATA, flag::END_STREAM, 0)]);
+    }
 }

@@ -137,7 +137,7 @@ impl Http2 {
             head: RequestHead::Http { line: read.line, facts: read.facts },
             bytes: HeadBytes::Parts,
             body: read.facts.framing,
-            wire: Wire::Http2 { stream },
+            wire: Wire::Http2,
             // Each request has an exchange of its own, which remembers nothing of others.
             is_repeated: false,
             is_remembered: false,

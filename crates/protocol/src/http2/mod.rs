@@ -11,7 +11,7 @@ mod field;
 pub mod frame;
 mod head;
 mod heads;
-pub(crate) mod hpack;
+mod hpack_decoder;
 mod limits;
 mod priority;
 mod session;

@@ -9,7 +9,7 @@ use super::frame::{
     write_settings, write_window_update,
 };
 use super::head::HeadMemory;
-use super::hpack::decoder::HpackDecoder;
+use super::hpack_decoder::HpackDecoder;
 use super::limits::{CONTROL_BYTES_MOST, Http2Limits, Patience};
 use super::priority::Priority;
 use super::streams::{Closing, Streams};

@@ -5,8 +5,8 @@
 
 use super::error::Http2Error;
 use super::field::is_good_field;
-use super::hpack::field_kind::FieldKind;
 use crate::fault::{Fault, Span};
+use crate::hpack::field_kind::FieldKind;
 use crate::http1::head::{Field, HeadLimits};
 use crate::session::HeadParts;
 

@@ -2,10 +2,9 @@
 //!
 //! It owns no buffer and copies no body: it writes what stands before, between and behind the parts of one.
 
-use super::frames;
+use super::blocks;
 use super::head::ResponseHead;
 use crate::fastcgi::{CONTENT_BYTES_MOST, RECORD_HEAD_BYTES, end_of_answer, frame_stdout, stdout_head};
-use crate::http2::FRAME_BYTES_MOST;
 
 /// How the client wants to be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,8 +20,46 @@ pub enum Wire {
     /// Records of FastCGI with this request id, the last of which ends the answer. `has_status_line`: the head is one of HTTP, and not of
     /// CGI (`nph`).
     FastCgi { id: u16, has_status_line: bool },
-    /// Frames of this stream of HTTP/2. We are the origin server.
-    Http2 { stream: u32 },
+    /// A stream of HTTP/2, whose connection makes frames of header blocks and payload. We are the origin server.
+    Http2,
+}
+
+/// The part of an answer that waits to leave. On a stream of HTTP/2 these are header blocks and payload, of which its connection makes frames as
+/// the client's windows allow; elsewhere they are the connection's bytes.
+#[derive(Debug, Default)]
+pub struct Outgoing {
+    pub bytes: Vec<u8>,
+    /// Of a stream: bytes of the header block in front of the payload.
+    pub head_bytes: usize,
+    /// Of a stream: bytes of the trailer fields behind the payload.
+    pub trailer_bytes: usize,
+    pub end: StreamEnd,
+}
+
+/// Whether a stream ends behind the bytes.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum StreamEnd {
+    #[default]
+    Open,
+    /// END_STREAM is to be sent with the last of the bytes.
+    Due,
+    Sent,
+}
+
+impl Outgoing {
+    #[inline]
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.head_bytes = 0;
+        self.trailer_bytes = 0;
+        self.end = StreamEnd::Open;
+    }
+
+    fn end_stream(&mut self) {
+        if self.end == StreamEnd::Open {
+            self.end = StreamEnd::Due;
+        }
+    }
 }
 
 /// What is known of a body when its head is written.
@@ -53,8 +90,8 @@ enum BodyFraming {
     Chunked,
     /// Records of FastCGI with this request id.
     Records(u16),
-    /// Frames of HTTP/2. The body has so many bytes more, where its head has said it.
-    Frames { stream: u32, left: Option<u64> },
+    /// Payload of a stream of HTTP/2. The body has so many bytes more, where its head has said it; after the end there are none.
+    Payload { left: Option<u64> },
 }
 
 #[derive(Debug)]
@@ -63,14 +100,13 @@ pub struct ResponseEncoder {
     framing: BodyFraming,
     /// Bytes of the present frame that are still to come, its beginning being written.
     frame_left: u64,
-    has_ended: bool,
     /// A header block of trailer fields, which leaves in one piece.
     trailers: Vec<u8>,
 }
 
 impl ResponseEncoder {
     pub fn new(wire: Wire) -> ResponseEncoder {
-        ResponseEncoder { wire, framing: BodyFraming::Bare, frame_left: 0, has_ended: false, trailers: Vec::new() }
+        ResponseEncoder { wire, framing: BodyFraming::Bare, frame_left: 0, trailers: Vec::new() }
     }
 
     pub fn wire(&self) -> Wire {
@@ -79,18 +115,19 @@ impl ResponseEncoder {
 
     /// Writes a head. Returns whether the connection goes on.
     #[inline]
-    pub fn head(&mut self, head: &ResponseHead, terms: HeadTerms<'_>, out: &mut Vec<u8>) -> bool {
+    pub fn head(&mut self, head: &ResponseHead, terms: HeadTerms<'_>, out: &mut Outgoing) -> bool {
         let is_unknown = terms.length == BodyLength::Unknown;
         self.frame_left = 0;
         if let Wire::FastCgi { id, .. } = self.wire {
             self.framing = BodyFraming::Records(id);
-            self.recorded_head(head, id, out);
+            self.recorded_head(head, id, &mut out.bytes);
             return terms.keep_alive;
         }
-        if let Wire::Http2 { stream } = self.wire {
-            self.framed_head(head, terms, stream, out);
+        if self.wire == Wire::Http2 {
+            self.head_block(head, terms, out);
             return terms.keep_alive;
         }
+        let out = &mut out.bytes;
         self.framing = if is_unknown && self.wire == Wire::Http11 { BodyFraming::Chunked } else { BodyFraming::Bare };
         head.write(self.status_prefix(), out);
         let keeps_alive = terms.keep_alive && !(is_unknown && self.framing == BodyFraming::Bare);
@@ -118,16 +155,20 @@ impl ResponseEncoder {
         frame_stdout(id, out, start);
     }
 
-    /// A head within frames, which end the answer where no body follows.
-    fn framed_head(&mut self, head: &ResponseHead, terms: HeadTerms<'_>, stream: u32, out: &mut Vec<u8>) {
+    /// A head as a header block, with the end of the stream where no body follows.
+    fn head_block(&mut self, head: &ResponseHead, terms: HeadTerms<'_>, out: &mut Outgoing) {
         let left = match terms.length {
             BodyLength::Known => head.content_length,
             BodyLength::Unknown => None,
             BodyLength::NoBody => Some(0),
         };
-        self.has_ended = left == Some(0);
-        self.framing = BodyFraming::Frames { stream, left };
-        frames::head(head, terms.date_line, stream, self.has_ended, out);
+        self.framing = BodyFraming::Payload { left };
+        let start = out.bytes.len();
+        blocks::head(head, terms.date_line, &mut out.bytes);
+        out.head_bytes = out.bytes.len() - start;
+        if left == Some(0) {
+            out.end_stream();
+        }
     }
 
     /// What an origin server says of itself is ours to add; behind a front server it is that one's.
@@ -143,16 +184,19 @@ impl ResponseEncoder {
         }
     }
 
-    /// Writes the head of a switch to another protocol, whose bytes follow as they are; in HTTP/2 they follow in frames of its stream.
-    pub fn switch(&mut self, head: &ResponseHead, date_line: &[u8], out: &mut Vec<u8>) {
-        if let Wire::Http2 { stream } = self.wire {
-            self.framing = BodyFraming::Frames { stream, left: None };
-            self.frame_left = 0;
-            return frames::switch(head, date_line, stream, out);
+    /// Writes the head of a switch to another protocol, whose bytes follow as they are; in HTTP/2 they are its stream's payload.
+    pub fn switch(&mut self, head: &ResponseHead, date_line: &[u8], out: &mut Outgoing) {
+        self.frame_left = 0;
+        if self.wire == Wire::Http2 {
+            self.framing = BodyFraming::Payload { left: None };
+            let start = out.bytes.len();
+            blocks::switch(head, date_line, &mut out.bytes);
+            out.head_bytes = out.bytes.len() - start;
+            return;
         }
+        let out = &mut out.bytes;
         head.write(self.status_prefix(), out);
         self.framing = BodyFraming::Bare;
-        self.frame_left = 0;
         if self.is_origin() {
             self.own_fields(head, date_line, out);
         }
@@ -171,81 +215,67 @@ impl ResponseEncoder {
     /// Writes what stands before `length` bytes of the body, where nothing of them has been written before. Returns how many of them
     /// belong together, 0 for none: they are to be handed in, in as many pieces as may be, and told by [`ResponseEncoder::wrote`].
     #[inline]
-    pub fn open_frame(&mut self, length: u64, out: &mut Vec<u8>) -> u64 {
+    pub fn open_frame(&mut self, length: u64, out: &mut Outgoing) -> u64 {
         match self.framing {
             BodyFraming::Bare => length,
             BodyFraming::Chunked => {
                 if self.frame_left == 0 && length > 0 {
                     self.frame_left = length;
-                    push_hexadecimal(length, out);
-                    out.extend_from_slice(b"\r\n");
+                    push_hexadecimal(length, &mut out.bytes);
+                    out.bytes.extend_from_slice(b"\r\n");
                 }
                 self.frame_left.min(length)
             }
             BodyFraming::Records(id) => {
                 if self.frame_left == 0 && length > 0 {
                     self.frame_left = length.min(CONTENT_BYTES_MOST as u64);
-                    out.extend_from_slice(&stdout_head(id, self.frame_left as u16));
+                    out.bytes.extend_from_slice(&stdout_head(id, self.frame_left as u16));
                 }
                 self.frame_left.min(length)
             }
-            BodyFraming::Frames { stream, left } => {
-                if self.frame_left == 0 && length > 0 {
-                    self.open_data(stream, left, length, out);
-                }
-                self.frame_left.min(length)
-            }
+            BodyFraming::Payload { left } => left.map_or(length, |left| left.min(length)),
         }
-    }
-
-    /// Opens a frame for as many bytes as it may have. When it may leave is decided by whoever knows the peer's windows.
-    fn open_data(&mut self, stream: u32, left: Option<u64>, length: u64, out: &mut Vec<u8>) {
-        let bytes = length.min(FRAME_BYTES_MOST as u64).min(left.unwrap_or(u64::MAX));
-        if bytes == 0 {
-            return;
-        }
-        let left = left.map(|left| left - bytes);
-        self.has_ended = left == Some(0);
-        self.framing = BodyFraming::Frames { stream, left };
-        frames::data(stream, bytes as u32, self.has_ended, out);
-        self.frame_left = bytes;
     }
 
     /// So many bytes of the body were written; where they complete a frame, its end follows.
     #[inline]
-    pub fn wrote(&mut self, bytes: u64, out: &mut Vec<u8>) {
+    pub fn wrote(&mut self, bytes: u64, out: &mut Outgoing) {
         match self.framing {
             BodyFraming::Bare => {}
             BodyFraming::Chunked => {
                 self.frame_left = self.frame_left.saturating_sub(bytes);
                 if self.frame_left == 0 && bytes > 0 {
-                    out.extend_from_slice(b"\r\n");
+                    out.bytes.extend_from_slice(b"\r\n");
                 }
             }
-            BodyFraming::Records(_) | BodyFraming::Frames { .. } => self.frame_left = self.frame_left.saturating_sub(bytes),
+            BodyFraming::Records(_) => self.frame_left = self.frame_left.saturating_sub(bytes),
+            BodyFraming::Payload { left: None } => {}
+            BodyFraming::Payload { left: Some(left) } => {
+                let left = left.saturating_sub(bytes);
+                self.framing = BodyFraming::Payload { left: Some(left) };
+                if left == 0 {
+                    out.end_stream();
+                }
+            }
         }
     }
 
     /// Writes the end of the body, and of the answer.
     #[inline]
-    pub fn end(&mut self, out: &mut Vec<u8>) {
+    pub fn end(&mut self, out: &mut Outgoing) {
         match self.framing {
             BodyFraming::Bare => {}
-            BodyFraming::Chunked => out.extend_from_slice(b"0\r\n\r\n"),
-            BodyFraming::Records(id) => out.extend_from_slice(&end_of_answer(id)),
+            BodyFraming::Chunked => out.bytes.extend_from_slice(b"0\r\n\r\n"),
+            BodyFraming::Records(id) => out.bytes.extend_from_slice(&end_of_answer(id)),
             // A body that is shorter than its head has said has no good end.
-            BodyFraming::Frames { stream, left: None } if !self.has_ended => {
-                frames::data(stream, 0, true, out);
-                self.has_ended = true;
-            }
-            BodyFraming::Frames { .. } => {}
+            BodyFraming::Payload { left: None } => self.end_payload(out),
+            BodyFraming::Payload { left: Some(_) } => {}
         }
     }
 
-    /// The end of a stream of HTTP/2 is written. An answer that is done without it must end by a reset.
-    #[inline]
-    pub fn has_ended(&self) -> bool {
-        self.has_ended
+    fn end_payload(&mut self, out: &mut Outgoing) {
+        self.framing = BodyFraming::Payload { left: Some(0) };
+        out.end_stream();
     }
 
     /// A part of the body is on its way whose frame has more to come: nothing else may be said before that.
@@ -262,49 +292,51 @@ impl ResponseEncoder {
     pub fn has_trailers(&self) -> bool {
         match self.framing {
             BodyFraming::Chunked => true,
-            BodyFraming::Frames { .. } => !self.has_ended,
+            BodyFraming::Payload { left } => left != Some(0),
             BodyFraming::Bare | BodyFraming::Records(_) => false,
         }
     }
 
     /// Ends the body where trailer fields follow (RFC 9112 section 7.1.2).
-    pub fn begin_trailers(&mut self, out: &mut Vec<u8>) {
+    pub fn begin_trailers(&mut self, out: &mut Outgoing) {
         match self.framing {
-            BodyFraming::Chunked => out.extend_from_slice(b"0\r\n"),
-            BodyFraming::Frames { .. } => frames::begin_trailers(&mut self.trailers),
+            BodyFraming::Chunked => out.bytes.extend_from_slice(b"0\r\n"),
+            BodyFraming::Payload { .. } => blocks::begin_trailers(&mut self.trailers),
             BodyFraming::Bare | BodyFraming::Records(_) => {}
         }
     }
 
-    pub fn trailer(&mut self, name: &[u8], value: &[u8], out: &mut Vec<u8>) {
+    pub fn trailer(&mut self, name: &[u8], value: &[u8], out: &mut Outgoing) {
         match self.framing {
             BodyFraming::Chunked => {
                 for part in [name, b": ", value, b"\r\n"] {
-                    out.extend_from_slice(part);
+                    out.bytes.extend_from_slice(part);
                 }
             }
-            BodyFraming::Frames { .. } => frames::trailer(name, value, &mut self.trailers),
+            BodyFraming::Payload { .. } => blocks::trailer(name, value, &mut self.trailers),
             BodyFraming::Bare | BodyFraming::Records(_) => {}
         }
     }
 
-    pub fn end_trailers(&mut self, out: &mut Vec<u8>) {
+    pub fn end_trailers(&mut self, out: &mut Outgoing) {
         match self.framing {
-            BodyFraming::Chunked => out.extend_from_slice(b"\r\n"),
-            BodyFraming::Frames { stream, .. } => {
-                frames::end_trailers(stream, &std::mem::take(&mut self.trailers), out);
-                self.has_ended = true;
+            BodyFraming::Chunked => out.bytes.extend_from_slice(b"\r\n"),
+            BodyFraming::Payload { .. } => {
+                let block = std::mem::take(&mut self.trailers);
+                out.bytes.extend_from_slice(&block);
+                out.trailer_bytes = block.len();
+                self.end_payload(out);
             }
             BodyFraming::Bare | BodyFraming::Records(_) => {}
         }
     }
 
     /// What may be said before an answer (RFC 9110 section 15.2): the head of an interim response with these fields, where the client
-    /// understands it.
+    /// understands it, in HTTP/2 its header block.
     pub fn interim(&self, status: &str, fields: &[(&[u8], &[u8])]) -> Option<Vec<u8>> {
         match self.wire {
             Wire::Http11 => {}
-            Wire::Http2 { stream } => return Some(frames::interim(status, fields, stream)),
+            Wire::Http2 => return Some(blocks::interim(status, fields)),
             _ => return None,
         }
         let mut head = format!("HTTP/1.1 {status}\r\n").into_bytes();
@@ -343,9 +375,9 @@ mod tests {
     }
 
     fn written(wire: Wire, length: BodyLength, keep_alive: bool) -> (String, bool) {
-        let mut out = Vec::new();
+        let mut out = Outgoing::default();
         let keeps = ResponseEncoder::new(wire).head(&head(), HeadTerms { length, keep_alive, date_line: DATE }, &mut out);
-        (String::from_utf8(out).expect("text"), keeps)
+        (String::from_utf8(out.bytes).expect("text"), keeps)
     }
 
     #[test]
@@ -397,14 +429,14 @@ mod tests {
             head.add(b"X-Long", &vec![b'v'; field_bytes]);
             let mut encoder = ResponseEncoder::new(Wire::FastCgi { id: 7, has_status_line: false });
             let terms = HeadTerms { length: BodyLength::Unknown, keep_alive: true, date_line: DATE };
-            let mut wire = b"before".to_vec();
+            let mut wire = Outgoing { bytes: b"before".to_vec(), ..Outgoing::default() };
             assert!(encoder.head(&head, terms, &mut wire) && !encoder.ends_with_connection());
             let body = vec![b'b'; body_bytes];
             let mut rest = &body[..];
             while !rest.is_empty() {
                 let frame = encoder.open_frame(rest.len() as u64, &mut wire) as usize;
                 for bite in [&rest[..frame / 2], &rest[frame / 2..frame]] {
-                    wire.extend_from_slice(bite);
+                    wire.bytes.extend_from_slice(bite);
                     encoder.wrote(bite.len() as u64, &mut wire);
                 }
                 rest = &rest[frame..];
@@ -412,7 +444,7 @@ mod tests {
             encoder.end(&mut wire);
             let value = "v".repeat(field_bytes);
             let text = [format!("Status: 200 OK\r\nX-Long: {value}\r\n\r\n").as_bytes(), &body].concat();
-            assert!(recorded(wire.strip_prefix(b"before").expect("what was there is left alone")) == text);
+            assert!(recorded(wire.bytes.strip_prefix(b"before").expect("what was there is left alone")) == text);
         }
     }
 
@@ -421,21 +453,22 @@ mod tests {
         for pieces in [&[&b"hello"[..]][..], &[b"h", b"", b"ello"], &[&[b'x'; 70_000], b"y"]] {
             let mut encoder = ResponseEncoder::new(Wire::Http11);
             let terms = HeadTerms { length: BodyLength::Unknown, keep_alive: true, date_line: DATE };
-            encoder.head(&head(), terms, &mut Vec::new());
-            let mut wire = Vec::new();
+            encoder.head(&head(), terms, &mut Outgoing::default());
+            let mut wire = Outgoing::default();
             for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
                 let mut rest = *piece;
                 while !rest.is_empty() {
                     let frame = encoder.open_frame(rest.len() as u64, &mut wire) as usize;
                     // In two bites: a client may be slow.
                     for bite in [&rest[..frame / 2], &rest[frame / 2..frame]] {
-                        wire.extend_from_slice(bite);
+                        wire.bytes.extend_from_slice(bite);
                         encoder.wrote(bite.len() as u64, &mut wire);
                     }
                     rest = &rest[frame..];
                 }
             }
             encoder.end(&mut wire);
+            let wire = wire.bytes;
             let (mut decoder, mut body, mut at) = (ChunkedDecoder::default(), Vec::new(), 0);
             loop {
                 match decoder.step(&wire[at..]).expect("well-formed") {

@@ -2,9 +2,9 @@
 //!
 //! It must not know sockets, applications or what may be said in an answer: whoever fills a head has checked it. Workers run it.
 
+mod blocks;
 mod encoder;
-mod frames;
 mod head;
 
-pub use encoder::{BodyLength, HeadTerms, ResponseEncoder, Wire};
+pub use encoder::{BodyLength, HeadTerms, Outgoing, ResponseEncoder, StreamEnd, Wire};
 pub use head::ResponseHead;

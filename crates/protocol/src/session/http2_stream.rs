@@ -9,22 +9,20 @@ use crate::fault::Fault;
 
 #[derive(Debug)]
 pub struct Http2Stream {
-    /// Its number on the connection.
-    pub(super) number: u32,
     /// Until it was handed out: the head, or why there is none.
     pub(super) head: Option<Result<(HeadEvent, HeadParts), Fault>>,
     pub(super) body: BodyDecoder,
 }
 
 impl Http2Stream {
-    pub(super) fn new(number: u32, mut head: HeadEvent, parts: HeadParts) -> Http2Stream {
+    pub(super) fn new(mut head: HeadEvent, parts: HeadParts) -> Http2Stream {
         let mut body = BodyDecoder::default();
         head.body = body.begin(head.body);
-        Http2Stream { number, head: Some(Ok((head, parts))), body }
+        Http2Stream { head: Some(Ok((head, parts))), body }
     }
 
-    pub(super) fn refused(number: u32, fault: Fault) -> Http2Stream {
-        Http2Stream { number, head: Some(Err(fault)), body: BodyDecoder::default() }
+    pub(super) fn refused(fault: Fault) -> Http2Stream {
+        Http2Stream { head: Some(Err(fault)), body: BodyDecoder::default() }
     }
 
     /// The head, once.

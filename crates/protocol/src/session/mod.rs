@@ -55,13 +55,13 @@ impl Session {
     }
 
     /// A request of HTTP/2, whose body follows as the framing of its head says: its bytes, or chunks.
-    pub fn http2_stream(number: u32, head: HeadEvent, parts: HeadParts) -> Session {
-        Session::Http2Stream(Box::new(Http2Stream::new(number, head, parts)))
+    pub fn http2_stream(head: HeadEvent, parts: HeadParts) -> Session {
+        Session::Http2Stream(Box::new(Http2Stream::new(head, parts)))
     }
 
     /// The same for one that is to be answered with a fault.
-    pub fn refused_http2_stream(number: u32, fault: Fault) -> Session {
-        Session::Http2Stream(Box::new(Http2Stream::refused(number, fault)))
+    pub fn refused_http2_stream(fault: Fault) -> Session {
+        Session::Http2Stream(Box::new(Http2Stream::refused(fault)))
     }
 
     /// Makes one event of the bytes; returns how many were used. It is called again with what is left, and what is added to it, until it
@@ -130,7 +130,7 @@ impl Session {
             Session::Uwsgi(_) => Some(Wire::Uwsgi),
             Session::Scgi(scgi) => Some(scgi.wire()),
             Session::FastCgi(fastcgi) => fastcgi.wire(),
-            Session::Http2Stream(stream) => Some(Wire::Http2 { stream: stream.number }),
+            Session::Http2Stream(_) => Some(Wire::Http2),
         }
     }
 

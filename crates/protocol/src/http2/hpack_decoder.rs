@@ -2,12 +2,12 @@
 //!
 //! What a block does to the table must be done whatever becomes of its request: a field that is too much is decoded, and dropped.
 
-use super::super::error::{ErrorCode, Http2Error};
-use super::super::text::HeadText;
-use super::field_kind::FieldKind;
-use super::huffman;
-use super::static_table::{self, STATIC_TABLE};
-use super::table::{DynamicTable, Known};
+use super::error::{ErrorCode, Http2Error};
+use super::text::HeadText;
+use crate::hpack::field_kind::FieldKind;
+use crate::hpack::huffman;
+use crate::hpack::static_table::{self, STATIC_TABLE};
+use crate::hpack::table::{DynamicTable, Known};
 
 /// Bytes of an integer behind its first: four have 28 bits, which no length or index here needs.
 const INTEGER_BYTES_MOST: u32 = 4;
