@@ -205,7 +205,7 @@ pub fn begin(response: &mut ResponseWriter<'_>, status: &[u8], length: Option<us
     assert_eq!(begun, Ok(()), "the response refuses a head that is right");
 }
 
-fn bytes_of(body: Body) -> Vec<u8> {
+pub fn bytes_of(body: Body) -> Vec<u8> {
     match body {
         Body::Empty => Vec::new(),
         Body::Memory(bytes) => bytes,

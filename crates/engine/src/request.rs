@@ -15,7 +15,7 @@ pub use crate::listener::{FrontTls, Peer};
 use crate::request_stream::RequestStream;
 use crate::websocket::Handshake;
 
-/// A request whose head is complete, and its body too unless the application streams.
+/// A request whose head is complete, and its body too unless the application [streams it](crate::app::App::STREAMS_BODY).
 pub struct Request<'a, Memo> {
     /// Number of the listener, in the order of the settings.
     pub listener: usize,
@@ -27,9 +27,9 @@ pub struct Request<'a, Memo> {
     pub script_name: &'a [u8],
     pub parts: RequestParts<'a, Memo>,
     pub body: Body,
-    /// Where the application streams: its body as it comes.
+    /// Where the application streams the body: the body as it comes.
     pub request_stream: Option<&'a mut RequestStream>,
-    /// The client asks to switch to WebSocket. Only looked for where the application streams.
+    /// The client asks to switch to WebSocket. Only looked for where the application streams the body.
     pub handshake: Option<Handshake>,
     /// Names the exchange for [`crate::EmbeddedWorker::visit`].
     pub id: ExchangeId,
@@ -64,8 +64,8 @@ pub struct HttpRequest<'a, Memo> {
     /// The parsed fields. Empty when `memo` says that they are the same as last time.
     pub fields: &'a [Field],
     pub memo: HeaderMemory<'a, Memo>,
-    /// The client asks for another protocol, and has sent nothing behind its head. An application that does not stream may take the
-    /// connection for it ([`crate::response::ResponseWriter::give_away`]).
+    /// The client asks for another protocol, and has sent nothing behind its head. An application that is called with the whole body may take
+    /// the connection for it ([`crate::response::ResponseWriter::give_away`]).
     pub upgrade: bool,
     /// The body came in chunks: its length is `body.length()`, and no header tells it.
     pub chunked: bool,

@@ -73,7 +73,8 @@ impl Language for Asgi {
 impl App for AsgiThread {
     type Memo = ScopeMemo;
     type Pending = ExchangeHandle;
-    const STREAMS: bool = true;
+    const STREAMS_BODY: bool = true;
+    const KEEPS_EXCHANGES: bool = true;
 
     fn call(&mut self, request: &mut Request<'_, ScopeMemo>, response: &mut ResponseWriter<'_>) -> Outcome<ExchangeHandle> {
         if self.asgi.ongoing.count() >= self.asgi.most_running {

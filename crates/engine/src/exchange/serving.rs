@@ -156,7 +156,7 @@ fn serve_variables<A: App>(
     let find = |name: &[u8]| {
         variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
     };
-    let handshake = match A::STREAMS {
+    let handshake = match A::STREAMS_BODY {
         // Within FastCGI's records there is no other protocol.
         true if !matches!(wire, Wire::FastCgi { .. }) => {
             websocket::asked_by_variables(&find, &worker.settings.asynchronous.websocket)?
@@ -219,11 +219,11 @@ fn handshake_of_fields<A: App>(
     header_bytes: &[u8],
 ) -> Result<Option<Handshake>, Fault> {
     let settings = &context.worker.settings.asynchronous.websocket;
-    if A::STREAMS && facts.upgrade && method == b"CONNECT" {
+    if A::STREAMS_BODY && facts.upgrade && method == b"CONNECT" {
         // RFC 8441 section 4: the session has found that WebSocket is asked for.
         return websocket::asked_by_connect(&context.thread.parts.fields, header_bytes, settings).map(Some);
     }
-    if !(A::STREAMS && facts.upgrade && method == b"GET") {
+    if !(A::STREAMS_BODY && facts.upgrade && method == b"GET") {
         return Ok(None);
     }
     let handshake = websocket::asked_by_fields(&context.thread.parts.fields, header_bytes, settings)?;
@@ -391,8 +391,7 @@ fn conclude<A: App>(
         }
         Outcome::Finished => {
             context.writer.finish();
-            // A streaming application was told in its face.
-            if let Some(fault) = context.writer.length_fault().filter(|_| !A::STREAMS) {
+            if let Some(fault) = context.writer.length_fault().filter(|_| !A::KEEPS_EXCHANGES) {
                 let (method, uri) = (String::from_utf8_lossy(entry.method), String::from_utf8_lossy(entry.uri));
                 complain(context.worker.number, &format!("the application's answer to {method} {uri} {fault}"));
             }
