@@ -221,7 +221,7 @@ impl Exchange {
         let answer = Answer::of(&path);
         exchange.status = Some(if answer == Answer::NotFound { b"404 Not Found" } else { b"200 OK" });
         match answer {
-            Answer::Fail { leaves } => return Err(if leaves { Outcome::FailedAndLeave } else { Outcome::Failed }),
+            Answer::Fail { leaves } => return Err(if leaves { Outcome::FailedFatally } else { Outcome::Failed }),
             Answer::Slow { gate, .. } => (exchange.gate, exchange.is_echo, exchange.unsent) = (Some(gate), is_streamed, line),
             Answer::Stream { parts, bytes, fails } => {
                 exchange.parts = Box::new((0..parts).map(move |number| part(number, bytes)));

@@ -73,13 +73,13 @@ pub trait App: Sized {
         result
     }
 
-    /// Whether something is to be done after each answer. Asked of a thread that may not have the language.
-    fn has_after_request(&self) -> bool {
+    /// Whether the ends of exchanges are to be told. Asked of a thread that may not have the language.
+    fn hears_of_ends(&self) -> bool {
         false
     }
 
     /// An answer has left, or its client has gone; its line is not written yet, and may be changed.
-    fn after_request(&mut self, _response: &mut ResponseWriter<'_>) {}
+    fn exchange_has_ended(&mut self, _response: &mut ResponseWriter<'_>) {}
 
     /// A signal interrupted the wait: the language may have handlers to run, on the thread that entered it first. `Break` asks for an ordered
     /// end of the worker.
@@ -97,8 +97,8 @@ pub enum Outcome<Pending> {
     Ongoing(Pending),
     /// The application failed; the adapter has logged why. The engine answers 500, or closes when the head has left.
     Failed,
-    /// As `Failed`, and the worker is to end after this answer: the application asked the process to exit.
-    FailedAndLeave,
+    /// As `Failed`, and the worker is to end after this answer: the application has asked the process to exit, or can't go on.
+    FailedFatally,
     /// As one of these; what is still open of the application's is closed by [`App::abandon`] behind the engine's answer.
-    FailedOpen { pending: Pending, leaves: bool },
+    FailedOpen { pending: Pending, is_fatal: bool },
 }

@@ -46,6 +46,65 @@ pub enum RequestParts<'a, Memo> {
     Variables(VariablesRequest<'a>),
 }
 
+impl<'a, Memo> RequestParts<'a, Memo> {
+    pub fn method(&self) -> &'a [u8] {
+        match self {
+            RequestParts::Http(http) => http.method,
+            RequestParts::Variables(request) => request.text(request.method),
+        }
+    }
+
+    /// The target as the client wrote it: REQUEST_URI.
+    pub fn uri(&self) -> &'a [u8] {
+        match self {
+            RequestParts::Http(http) => http.uri,
+            RequestParts::Variables(request) => request.text(request.uri),
+        }
+    }
+
+    /// The path, percent-decoded: PATH_INFO.
+    pub fn path(&self) -> &'a [u8] {
+        match self {
+            RequestParts::Http(http) => http.path,
+            RequestParts::Variables(request) => request.variable(b"PATH_INFO").unwrap_or_default(),
+        }
+    }
+
+    /// A variable that a route or a front server has set. The last of a name counts.
+    pub fn variable(&self, name: &[u8]) -> Option<&'a [u8]> {
+        match self {
+            RequestParts::Http(http) => http.variables.iter().rfind(|(own, _)| own == name).map(|(_, value)| value.as_slice()),
+            RequestParts::Variables(request) => request.variable(name),
+        }
+    }
+
+    /// The client asks for another protocol, see [`HttpRequest::upgrade`].
+    pub fn asks_for_upgrade(&self) -> bool {
+        matches!(self, RequestParts::Http(http) if http.upgrade)
+    }
+
+    /// The body came in chunks, see [`HttpRequest::chunked`].
+    pub fn is_chunked(&self) -> bool {
+        matches!(self, RequestParts::Http(http) if http.chunked)
+    }
+
+    /// Method and target: the name of a request in the log.
+    pub fn line(&self) -> Vec<u8> {
+        [self.method(), b" ", self.uri()].concat()
+    }
+}
+
+impl<'a> VariablesRequest<'a> {
+    fn text(&self, span: Option<Span>) -> &'a [u8] {
+        span.map_or(b"", |span| span.of(self.bytes))
+    }
+
+    fn variable(&self, name: &[u8]) -> Option<&'a [u8]> {
+        let found = self.variables.iter().rfind(|variable| variable.name.of(self.bytes) == name);
+        found.map(|variable| variable.value.of(self.bytes))
+    }
+}
+
 pub struct HttpRequest<'a, Memo> {
     pub method: &'a [u8],
     /// The target as the client wrote it, without scheme and authority: REQUEST_URI.

@@ -322,7 +322,7 @@ impl Supervisor {
                 continue;
             }
             let FileNews { command, option, .. } = &news;
-            let changes = news.words(self.fleet.settings.python.chdir.as_deref());
+            let changes = news.words(self.fleet.settings.application.chdir.as_deref());
             if self.is_developed() && command.is_reload() {
                 self.reload_in_development(*command, &changes, option, now);
                 continue;

@@ -43,7 +43,7 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
         handover::keep_capabilities_from_programs()?;
     }
     application.prepare(prototype.boot())?;
-    let is_lazy = prototype.boot().settings.python.lazy;
+    let is_lazy = prototype.boot().settings.application.lazy;
     let began = Instant::now();
     let hooked = hooks::step(prototype, application, HookPhase::AsUser);
     let loading = match hooked {

@@ -378,11 +378,11 @@ fn conclude<A: App>(
     outcome: Outcome<A::Pending>,
     entry: &LogEntry<'_>,
 ) -> Option<A::Pending> {
-    let leave = matches!(outcome, Outcome::FailedAndLeave);
+    let is_fatal = matches!(outcome, Outcome::FailedFatally);
     match outcome {
         Outcome::Suspended(pending) | Outcome::Ongoing(pending) => return Some(pending),
-        Outcome::FailedOpen { pending, leaves } => {
-            let failed = if leaves { Outcome::FailedAndLeave } else { Outcome::Failed };
+        Outcome::FailedOpen { pending, is_fatal } => {
+            let failed = if is_fatal { Outcome::FailedFatally } else { Outcome::Failed };
             conclude(context, failed, entry);
             advance(context);
             context.thread.slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
@@ -396,9 +396,9 @@ fn conclude<A: App>(
                 complain(context.worker.number, &format!("the application's answer to {method} {uri} {fault}"));
             }
         }
-        Outcome::Failed | Outcome::FailedAndLeave => {
+        Outcome::Failed | Outcome::FailedFatally => {
             counting::count_exception(&context.thread.slot.tally, entry.log_facts.application);
-            if leave {
+            if is_fatal {
                 context.worker.leaving.store(true, Relaxed);
                 context.writer.close_after();
             }
@@ -471,13 +471,13 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
         add(&tally.busy_us, microseconds);
         row.note_answer_time(microseconds);
     }
-    if context.app.has_after_request() {
+    if context.app.hears_of_ends() {
         // The line has the time of the answer alone.
         microseconds.get_or_insert_with(|| precise_us().saturating_sub(entry.began_us));
         if !context.writer.has_unsent() {
             context.writer.show_end();
         }
-        context.app.enter().after_request(&mut context.writer);
+        context.app.enter().exchange_has_ended(&mut context.writer);
     }
     let logging = &context.worker.settings.logging;
     if (logging.may_log_requests() || context.writer.is_logged) && !context.writer.is_unlogged {
@@ -546,7 +546,7 @@ fn logged_address<'a>(find: &dyn Fn(&[u8]) -> &'a [u8], worker: &Worker) -> &'a 
 /// The start of the path that a front server has taken away: its own word, or the setting.
 fn script_name<'a, A: App>(context: &ExchangeContext<'a, A>) -> &'a [u8] {
     let said = context.client.forwarded().and_then(|forwarded| forwarded.prefix.as_deref());
-    said.unwrap_or(context.worker.settings.python.root_path.as_bytes())
+    said.unwrap_or(context.worker.settings.application.root_path.as_bytes())
 }
 
 /// REQUEST_URI is what uWSGI's users know: the path and query as the client wrote them, also of an absolute-form target.

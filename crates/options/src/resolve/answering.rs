@@ -35,7 +35,7 @@ impl Draft<'_> {
             AnsweringSetting::CollectHeader => asked.answering.collected.push(collected(pair, false)?),
             AnsweringSetting::PullHeader => asked.answering.collected.push(collected(pair, true)?),
             AnsweringSetting::ErrorPage(status) => asked.answering.error_pages.push((status, values::text(pair)?.into())),
-            AnsweringSetting::IgnoreScriptName => self.python.ignore_script_name = self.switch(pair),
+            AnsweringSetting::IgnoreScriptName => self.application.ignore_script_name = self.switch(pair),
             AnsweringSetting::WsgiStrict => self.python.wsgi_strict = self.switch(pair),
             AnsweringSetting::Compress => asked.answering.compression.codings = codings(pair)?,
             AnsweringSetting::HttpAutoGzip => self.asked.answering.compression.on_demand = self.switch(pair),

@@ -30,7 +30,7 @@ impl Draft<'_> {
             }
             Clients::ProxyHeaders => self.clients.ignores_headers = !self.switch(pair),
             Clients::NoProxyHeaders => self.clients.ignores_headers = self.switch(pair),
-            Clients::RootPath => self.python.root_path = root_path(pair)?,
+            Clients::RootPath => self.application.root_path = root_path(pair)?,
             Clients::ServerNames => {
                 for word in words(pair) {
                     self.clients.server_names.push(server_name(word, pair)?);

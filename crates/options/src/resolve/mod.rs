@@ -170,8 +170,8 @@ impl Draft<'_> {
             Setting::Factory => self.factory = self.switch(pair),
             Setting::NeedApp => self.needs_application = self.switch(pair),
             Setting::NoFileWrapper => self.python.no_file_wrapper = self.switch(pair),
-            Setting::NoDefaultApp => self.python.no_default_app = self.switch(pair),
-            Setting::ManageScriptName => self.python.manage_script_name = self.switch(pair),
+            Setting::NoDefaultApp => self.application.no_default_app = self.switch(pair),
+            Setting::ManageScriptName => self.application.manage_script_name = self.switch(pair),
             Setting::Chdir => self.chdir = Some((values::text(pair)?, pair.location.clone())),
             Setting::Chdir2 => self.chdir_after = Some(values::text(pair)?),
             Setting::PythonPath => {
@@ -182,8 +182,8 @@ impl Draft<'_> {
                 }
             }
             Setting::VirtualEnvironment => self.virtualenv = Some(values::text(pair)?),
-            Setting::Environment => self.python.environment.push(values::variable(pair)?),
-            Setting::LazyApps => self.python.lazy = self.switch(pair),
+            Setting::Environment => self.application.environment.push(values::variable(pair)?),
+            Setting::LazyApps => self.application.lazy = self.switch(pair),
             Setting::CatchExceptions => self.python.catch_exceptions = self.switch(pair),
             Setting::PyArgv => {
                 self.python.arguments =
@@ -209,7 +209,7 @@ impl Draft<'_> {
             Setting::Master => self.master = self.switch(pair),
             Setting::Priority => self.lifecycle.process.priority = Some(self.bounded(row, pair)?.try_into().unwrap_or(0)),
             Setting::CpuAffinity => self.cpus_of_each = self.bounded_u32(row, pair)?,
-            Setting::HonourStdin => self.python.honour_stdin = self.switch(pair),
+            Setting::HonourStdin => self.application.honour_stdin = self.switch(pair),
             Setting::Vacuum => self.lifecycle.vacuum = self.switch(pair),
             Setting::User => self.identity.user = Some(values::text(pair)?),
             Setting::Group => self.identity.group = Some(values::text(pair)?),
@@ -340,7 +340,7 @@ impl Draft<'_> {
         let workers = self.workers(bare);
         let elastic = self.elastic(workers.processes);
         // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
-        self.python.lazy |= workers.processes == 1 && !self.master && !processes::implies_master(read);
+        self.application.lazy |= workers.processes == 1 && !self.master && !processes::implies_master(read);
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
         let has_mercy = read.effects.iter().any(|pair| pair.key == "reload-mercy");
         let attendant = self.complete_attendant(&folder, has_mercy);
@@ -350,8 +350,8 @@ impl Draft<'_> {
         let logging = self.complete_logging(bare, &entered);
         // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
         let enterable = self.chdir.is_some() || self.confinement.root.is_some() || folder.join(".").exists();
-        self.python.chdir = enterable.then(|| normalized(&folder));
-        self.python.chdir_after = self.chdir_after.as_ref().map(|path| normalized(&folder.join(path)));
+        self.application.chdir = enterable.then(|| normalized(&folder));
+        self.application.chdir_after = self.chdir_after.as_ref().map(|path| normalized(&folder.join(path)));
         self.python.virtualenv = self.virtualenv.as_ref().map(|path| normalized(&folder.join(path)));
         self.complete_interpreter(&folder);
         if bare {
@@ -364,6 +364,7 @@ impl Draft<'_> {
             development,
             listeners,
             applications,
+            application: self.application.clone(),
             python: self.python.clone(),
             workers,
             lifecycle: self.lifecycle.clone(),

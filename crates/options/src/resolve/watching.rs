@@ -35,7 +35,7 @@ impl Draft<'_> {
             Setting::OnExceptionType => self.python.reload_on.types.push(values::text(pair)?),
             Setting::OnExceptionValue => self.python.reload_on.values.push(values::text(pair)?),
             Setting::OnExceptionRepr => self.python.reload_on.reprs.push(values::text(pair)?),
-            Setting::ForkSafety => self.python.fork_safety = values::one_of(pair, &FORK_SAFETY)?,
+            Setting::ForkSafety => self.application.fork_safety = values::one_of(pair, &FORK_SAFETY)?,
             Setting::ImportsIgnored => {
                 let name = values::text(pair)?;
                 self.watching.imports.get_or_insert_default().ignored.push(name);
