@@ -178,11 +178,7 @@ pub fn line_and_path<Memo>(parts: &RequestParts<'_, Memo>) -> (Vec<u8>, Vec<u8>)
 }
 
 pub fn lines_of<Memo>(http: &HttpRequest<'_, Memo>) -> Vec<u8> {
-    let lines = http
-        .fields
-        .iter()
-        .map(|field| [field.name.of(http.header_bytes), b"=", field.value.of(http.header_bytes), b"\n"].concat());
-    lines.flatten().collect()
+    http.fields().flat_map(|(name, value)| [name, b"=", value, b"\n"].concat()).collect()
 }
 
 /// Begins an answer.

@@ -94,7 +94,21 @@ impl<'a, Memo> RequestParts<'a, Memo> {
     }
 }
 
+impl<'a, Memo> HttpRequest<'a, Memo> {
+    /// Names and values of the header fields, in their order. None where `memo` says that they are the same as last time.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a, Memo> {
+        let header_bytes = self.header_bytes;
+        self.fields.iter().map(move |field| (field.name.of(header_bytes), field.value.of(header_bytes)))
+    }
+}
+
 impl<'a> VariablesRequest<'a> {
+    /// Names and values of the variables, in their order.
+    pub fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let bytes = self.bytes;
+        self.variables.iter().map(move |variable| (variable.name.of(bytes), variable.value.of(bytes)))
+    }
+
     fn text(&self, span: Option<Span>) -> &'a [u8] {
         span.map_or(b"", |span| span.of(self.bytes))
     }
@@ -103,6 +117,12 @@ impl<'a> VariablesRequest<'a> {
         let found = self.variables.iter().rfind(|variable| variable.name.of(self.bytes) == name);
         found.map(|variable| variable.value.of(self.bytes))
     }
+}
+
+/// Stands between the values of two header fields of this name, which are one list (RFC 9110 section 5.3). Section 4.2.1 of RFC 6265 says how
+/// cookies join.
+pub fn joint(name: &[u8]) -> &'static [u8] {
+    if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " }
 }
 
 pub struct HttpRequest<'a, Memo> {
