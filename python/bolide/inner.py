@@ -140,7 +140,7 @@ def ask(application, target, mount, settings):
     """Call a WSGI application; returns the status, or None if it has not said one."""
     path, _, query = target.partition("?")
     plain = unquote_to_bytes(path).decode("latin-1")
-    script = mount.rstrip("/") if settings["python"]["manage_script_name"] else ""
+    script = mount.rstrip("/") if settings["application"]["manage_script_name"] else ""
     host = host_of(settings)
     environ = {
         "REQUEST_METHOD": "GET",

@@ -74,12 +74,12 @@ class Half:
         atexit.register(finish, self.native)
         self.boot = boot
         self.settings = boot["settings"]
-        python = self.settings["python"]
+        application, python = self.settings["application"], self.settings["python"]
         # uWSGI has "." first in sys.path, below what pythonpath names.
         sys.path[:0] = [*python["path"], "."]
-        for key, value in python["environment"]:
+        for key, value in application["environment"]:
             os.environ[key] = value
-        for key in python["removed_variables"]:
+        for key in application["removed_variables"]:
             os.environ.pop(key, None)
         if python["executable"]:
             sys.executable = python["executable"]
@@ -131,7 +131,7 @@ class Half:
         findings = loading.findings() if reason is None and loading is not None else None
         if findings is None:
             return reason
-        safety = self.settings["python"]["fork_safety"]
+        safety = self.settings["application"]["fork_safety"]
         if safety == "Lazy":
             self.is_unshared = True
             self.log.tell(f"{findings}; so each loads the application itself (fork-safety = lazy)")
@@ -296,7 +296,7 @@ def load(boot, hooks, watched, development=None):
     try:
         with watched:
             applications = import_all(settings, hooks)
-        after = settings["python"]["chdir_after"]
+        after = settings["application"]["chdir_after"]
         if after:
             os.chdir(after)
         if settings["python"]["catch_exceptions"]:

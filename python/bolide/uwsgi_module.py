@@ -292,7 +292,7 @@ class Uwsgi:
             "callable": id(callable),
             "requests": requests,
             "exceptions": exceptions,
-            "chdir": (self.settings["python"]["chdir_after"] or "").encode("utf-8", "surrogateescape"),
+            "chdir": (self.settings["application"]["chdir_after"] or "").encode("utf-8", "surrogateescape"),
         }
 
 

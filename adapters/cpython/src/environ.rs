@@ -4,7 +4,7 @@
 //! richer one, with the header fields in it. It knows nothing of the call that follows.
 
 use bolide_engine::request::{
-    Forwarded, FrontTls, HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, VariablesRequest, Version,
+    Forwarded, FrontTls, HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, VariablesRequest, Version, joint,
 };
 use pyo3::ffi;
 
@@ -199,8 +199,7 @@ impl Environs {
         for name in [&self.names.server_name, &self.names.server_port] {
             log_facts.variable_bytes += environ.get(name).map_or(0, |text| length_of(&text));
         }
-        for field in http.fields {
-            let (name, value) = (field.name.of(http.header_bytes), field.value.of(http.header_bytes));
+        for (name, value) in http.fields() {
             self.header(&mut environ, name, value)?;
             log_facts.variables += 1;
             log_facts.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
@@ -222,9 +221,7 @@ impl Environs {
         let key = self.keys.header(name)?;
         let text = latin1(value)?;
         if let Some(before) = environ.get(&key) {
-            // RFC 9110 section 5.3: fields of one name are a list; section 4.2.1 of RFC 6265 says how cookies join.
-            let separator = if name.eq_ignore_ascii_case(b"cookie") { &b"; "[..] } else { &b", "[..] };
-            let both = joined(&before, separator, &text)?;
+            let both = joined(&before, joint(name), &text)?;
             environ.set(&key, &both);
         } else {
             environ.set(&key, &text);
@@ -279,8 +276,8 @@ impl Environs {
         if !script_name.is_empty() {
             environ.set_text(&self.names.script_name, script_name);
         }
-        for variable in variables.variables {
-            self.variable(&mut environ, variable.name.of(variables.bytes), variable.value.of(variables.bytes))?;
+        for (name, value) in variables.pairs() {
+            self.variable(&mut environ, name, value)?;
         }
         log_facts.variables = variables.variables.len() as u32;
         log_facts.variable_bytes = variables.bytes.len() as u32;

@@ -2,7 +2,7 @@
 //! decision whether the process is to end. The exception never leaves its request.
 
 use bolide_engine::app::Outcome;
-use bolide_engine::request::{RequestParts, Span};
+use bolide_engine::request::RequestParts;
 use pyo3::ffi;
 
 use crate::object::{Object, utf8_lossy};
@@ -21,7 +21,7 @@ pub fn failed<Pending>(fault_log: &FaultLog, subject: &str) -> Outcome<Pending> 
     unsafe {
         let leave = ffi::PyErr_ExceptionMatches(ffi::PyExc_SystemExit) != 0;
         log_set_exception(fault_log, subject);
-        if leave { Outcome::FailedAndLeave } else { Outcome::Failed }
+        if leave { Outcome::FailedFatally } else { Outcome::Failed }
     }
 }
 
@@ -63,19 +63,7 @@ pub fn log_message(fault_log: &FaultLog, message: &str) {
     }
 }
 
-/// A request's method and target: all that the log says of it.
-pub fn request_line<Memo>(parts: &RequestParts<'_, Memo>) -> Vec<u8> {
-    let (method, target) = match parts {
-        RequestParts::Http(http) => (http.method, http.uri),
-        RequestParts::Variables(variables) => {
-            let found = |span: Option<Span>| span.map_or(&b""[..], |span| span.of(variables.bytes));
-            (found(variables.method), found(variables.uri))
-        }
-    };
-    [method, b" ", target].concat()
-}
-
-/// The same as text.
+/// The name of a request in the log, as text.
 pub fn described<Memo>(parts: &RequestParts<'_, Memo>) -> String {
-    String::from_utf8_lossy(&request_line(parts)).into_owned()
+    String::from_utf8_lossy(&parts.line()).into_owned()
 }

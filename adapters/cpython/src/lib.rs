@@ -13,7 +13,6 @@ mod environ;
 mod exceptions;
 mod faults;
 mod log;
-mod mounts;
 mod names;
 mod native;
 mod object;

@@ -2,12 +2,12 @@
 
 use bolide_contract::settings::Settings;
 use bolide_engine::ListeningSocket;
+use bolide_engine::mounts::Mounts;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::faults::FaultLog;
-use crate::mounts::Mounts;
 use crate::object::Object;
 use crate::prototype::Assignment;
 use crate::uwsgi_module;
@@ -34,7 +34,7 @@ pub fn serve(
     let row = engine_assignment.scoreboard.row(engine_assignment.row);
     let wsgi = Wsgi {
         row: row.ok_or_else(|| PyRuntimeError::new_err("the scoreboard has no row for this worker"))?,
-        mounts: Mounts::new(applications.iter().map(|(mount, _)| mount.clone().into_bytes()).collect(), &settings.python),
+        mounts: Mounts::new(applications.iter().map(|(mount, _)| mount.clone().into_bytes()).collect(), &settings.application),
         callables: applications.into_iter().map(|(_, callable)| object_of(callable.into_bound(py))).collect(),
         templates,
         body_in_memory: object("body_in_memory")?,

@@ -12,7 +12,8 @@ use bolide_contract::scoreboard::{Row, Slot};
 use bolide_engine::app::{App, Language, Outcome};
 use bolide_engine::cut_off_late_stream;
 use bolide_engine::forks::leave_if_child;
-use bolide_engine::request::{Body, Request, RequestParts};
+use bolide_engine::mounts::Mounts;
+use bolide_engine::request::{Body, Request};
 use bolide_engine::response::{Progress, Pushed, ResponseWriter, When};
 use pyo3::ffi;
 
@@ -20,8 +21,8 @@ use crate::answer::{Answer, Part, item, length, not_bytes};
 use crate::contexts::Contexts;
 use crate::current_request::forget_current;
 use crate::environ::{Dictionary, EnvironMemo, Environs};
+use crate::exceptions::{lookup_error, raise};
 use crate::faults::{FaultLog, described, failed, log_message, log_set_exception};
-use crate::mounts::Mounts;
 use crate::names::{EnvironKeys, EnvironNames, Methods};
 use crate::object::{Object, bytes_of};
 use crate::start_response::StartResponse;
@@ -133,11 +134,11 @@ impl App for WsgiThread {
         outcome
     }
 
-    fn has_after_request(&self) -> bool {
+    fn hears_of_ends(&self) -> bool {
         self.wsgi.after_request.is_some()
     }
 
-    fn after_request(&mut self, response: &mut ResponseWriter<'_>) {
+    fn exchange_has_ended(&mut self, response: &mut ResponseWriter<'_>) {
         let Some(hook) = &self.wsgi.after_request else { return };
         let start = self.start.take().or_else(|| StartResponse::new(self.wsgi.write_errors, self.wsgi.write_timeout));
         if let Some(start) = &start {
@@ -179,7 +180,7 @@ impl App for WsgiThread {
             return ControlFlow::Continue(());
         }
         match failed::<()>(&self.wsgi.fault_log, "a signal handler") {
-            Outcome::FailedAndLeave => ControlFlow::Break(()),
+            Outcome::FailedFatally => ControlFlow::Break(()),
             _ => ControlFlow::Continue(()),
         }
     }
@@ -214,10 +215,8 @@ impl WsgiThread {
                 made
             }
         };
-        let (asks_for_upgrade, is_rare) = match &request.parts {
-            RequestParts::Http(http) => (http.upgrade, http.upgrade || http.chunked),
-            RequestParts::Variables(_) => (false, false),
-        };
+        let asks_for_upgrade = request.parts.asks_for_upgrade();
+        let is_rare = asks_for_upgrade || request.parts.is_chunked();
         if asks_for_upgrade {
             self.offer_socket(&mut environ, &start, request.slot)?;
         }
@@ -288,7 +287,10 @@ impl WsgiThread {
 
     /// The application of a request, with SCRIPT_NAME and PATH_INFO set for its mount.
     fn choose(&mut self, environ: &mut Dictionary, request: &mut Request<'_, EnvironMemo>) -> Option<*mut ffi::PyObject> {
-        let choice = self.wsgi.mounts.choose(&request.parts)?;
+        let choice = match self.wsgi.mounts.choose(&request.parts) {
+            Ok(choice) => choice,
+            Err(problem) => return raise(lookup_error(), &problem),
+        };
         if let Some((mount, rest)) = choice.below {
             match request.script_name {
                 [] => environ.set_text(&self.environs.names.script_name, mount),
@@ -450,11 +452,11 @@ impl WsgiThread {
             None => {
                 // The exception that is set is taken first: close() may raise one of its own.
                 let outcome = if self.forgive(response) { Outcome::Finished } else { failed(&self.wsgi.fault_log, &place()) };
-                let leaves = matches!(outcome, Outcome::FailedAndLeave);
-                if answer.result().is_some() && matches!(outcome, Outcome::Failed | Outcome::FailedAndLeave) {
+                let is_fatal = matches!(outcome, Outcome::FailedFatally);
+                if answer.result().is_some() && matches!(outcome, Outcome::Failed | Outcome::FailedFatally) {
                     forget_current();
                     let pending = SuspendedAnswer { answer, chunk: None, start, context: self.contexts.suspend() };
-                    return Outcome::FailedOpen { pending, leaves };
+                    return Outcome::FailedOpen { pending, is_fatal };
                 }
                 self.close(&answer);
                 self.keep(start);

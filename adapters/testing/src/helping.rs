@@ -16,7 +16,7 @@ pub const NOTES: &str = "helpers";
 
 /// Takes the helpers from [`HELPERS`] into the settings.
 pub fn of_environment(settings: &mut settings::Settings) {
-    let variables = &settings.python.environment;
+    let variables = &settings.application.environment;
     let tasks = variables.iter().rfind(|(name, _)| name == HELPERS).map_or("", |(_, value)| value.as_str());
     let tasks = tasks.split(',').filter(|task| !task.is_empty());
     settings.helpers = tasks.map(|task| settings::Helper { task: task.to_owned() }).collect();
@@ -36,7 +36,7 @@ impl Task {
     pub fn of(settings: &settings::Settings, generation: u32, number: u32) -> io::Result<Task> {
         let helper = settings.helpers.get(number as usize - 1);
         let word = helper.ok_or_else(|| io::Error::other(format!("there is no helper {number}")))?.task.clone();
-        let notes = settings.python.chdir.clone().unwrap_or_default().join(NOTES);
+        let notes = settings.application.chdir.clone().unwrap_or_default().join(NOTES);
         Ok(Task { word, number, generation, notes })
     }
 

@@ -75,7 +75,7 @@ impl App for TestApp {
         let answer = Answer::of(&path);
         let mut body = line;
         match &answer {
-            Answer::Fail { leaves: true } => return Outcome::FailedAndLeave,
+            Answer::Fail { leaves: true } => return Outcome::FailedFatally,
             Answer::Fail { leaves: false } => return Outcome::Failed,
             Answer::Stream { parts, bytes, fails } => {
                 let (parts, bytes) = (*parts, *bytes);
@@ -174,25 +174,11 @@ impl Drop for Fields {
 
 /// The first line of most answers, and the path that chooses one.
 pub fn line_and_path<Memo>(parts: &RequestParts<'_, Memo>) -> (Vec<u8>, Vec<u8>) {
-    let (method, target, path) = match parts {
-        RequestParts::Http(http) => (http.method, http.uri, http.path),
-        RequestParts::Variables(request) => {
-            let find = |name: &[u8]| {
-                let found = request.variables.iter().rfind(|variable| variable.name.of(request.bytes) == name);
-                found.map_or(&b""[..], |variable| variable.value.of(request.bytes))
-            };
-            (find(b"REQUEST_METHOD"), find(b"REQUEST_URI"), find(b"PATH_INFO"))
-        }
-    };
-    ([method, b" ", target, b"\n"].concat(), path.to_vec())
+    ([&parts.line()[..], b"\n"].concat(), parts.path().to_vec())
 }
 
 pub fn lines_of<Memo>(http: &HttpRequest<'_, Memo>) -> Vec<u8> {
-    let lines = http
-        .fields
-        .iter()
-        .map(|field| [field.name.of(http.header_bytes), b"=", field.value.of(http.header_bytes), b"\n"].concat());
-    lines.flatten().collect()
+    http.fields().flat_map(|(name, value)| [name, b"=", value, b"\n"].concat()).collect()
 }
 
 /// Begins an answer.
@@ -205,7 +191,7 @@ pub fn begin(response: &mut ResponseWriter<'_>, status: &[u8], length: Option<us
     assert_eq!(begun, Ok(()), "the response refuses a head that is right");
 }
 
-fn bytes_of(body: Body) -> Vec<u8> {
+pub fn bytes_of(body: Body) -> Vec<u8> {
     match body {
         Body::Empty => Vec::new(),
         Body::Memory(bytes) => bytes,

@@ -1,5 +1,5 @@
-//! The application that keeps what it is given: it gets a request with its head, takes the body as it comes, and answers from within
-//! [`App::news`] or, later, from outside by [`EmbeddedWorker::visit`], as an asynchronous one does. One thread runs it.
+//! The application that keeps what it is given: it gets a request with its head, takes the body as it comes, or gets it with a whole body,
+//! and answers from within [`App::news`] or, later, from outside by [`EmbeddedWorker::visit`], as an asynchronous one does. One thread runs it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,10 +13,10 @@ use bolide_engine::{EmbeddedWorker, ExchangeId, Visited};
 
 use crate::answers::{Answer, part};
 use crate::interpreter::{Interpreter, Kept};
-use crate::language::{begin, line_and_path, lines_of};
+use crate::language::{begin, bytes_of, line_and_path, lines_of};
 
 #[derive(Clone, Copy)]
-pub struct TestStreams {
+pub struct TestStreams<const STREAMS_BODY: bool = true> {
     pub interpreter: &'static Interpreter,
     exchanges: &'static Mutex<Exchanges>,
 }
@@ -51,8 +51,8 @@ enum Step {
 }
 
 /// The application on its one thread.
-pub struct StreamApp {
-    streams: TestStreams,
+pub struct StreamApp<const STREAMS_BODY: bool> {
+    streams: TestStreams<STREAMS_BODY>,
 }
 
 /// An exchange as the engine keeps it.
@@ -64,11 +64,24 @@ pub struct ExchangeNumber {
 impl TestStreams {
     /// A language that lives as long as the process, as the engine wants it.
     pub fn new() -> &'static TestStreams {
+        TestStreams::lasting()
+    }
+}
+
+impl TestStreams<false> {
+    /// The same with bodies that are collected before the call.
+    pub fn with_whole_bodies() -> &'static TestStreams<false> {
+        TestStreams::lasting()
+    }
+}
+
+impl<const STREAMS_BODY: bool> TestStreams<STREAMS_BODY> {
+    fn lasting() -> &'static TestStreams<STREAMS_BODY> {
         Box::leak(Box::new(TestStreams { interpreter: Box::leak(Box::default()), exchanges: Box::leak(Box::default()) }))
     }
 
     /// Tells those who wait at a gate to go on, from outside of any turn. Gives what became of each visit.
-    pub fn open(&self, gate: &str, worker: &EmbeddedWorker<TestStreams>) -> Vec<Visited<()>> {
+    pub fn open(&self, gate: &str, worker: &EmbeddedWorker<TestStreams<STREAMS_BODY>>) -> Vec<Visited<()>> {
         let waits = |exchange: &Exchange| exchange.gate.as_deref() == Some(gate);
         let numbers: Vec<u64> =
             self.lock().going_on.iter().filter(|(_, exchange)| waits(exchange)).map(|(number, _)| *number).collect();
@@ -80,11 +93,11 @@ impl TestStreams {
         self.lock().going_on.len()
     }
 
-    fn go_on(&self, number: u64, worker: &EmbeddedWorker<TestStreams>) -> Visited<()> {
+    fn go_on(&self, number: u64, worker: &EmbeddedWorker<TestStreams<STREAMS_BODY>>) -> Visited<()> {
         let Some(mut exchange) = self.lock().going_on.remove(&number) else { return Visited::Gone };
         exchange.gate = None;
         let mut step = Step::Waits;
-        let visited = worker.visit(exchange.id, |response, stream| step = exchange.finish_or_wait(response, stream));
+        let visited = worker.visit(exchange.id, |response, stream| step = exchange.finish_or_wait(response, Some(stream)));
         if step == Step::Waits && visited == Visited::Done(()) {
             self.lock().going_on.insert(number, exchange);
         }
@@ -96,10 +109,10 @@ impl TestStreams {
     }
 }
 
-impl Language for TestStreams {
-    type App = StreamApp;
+impl<const STREAMS_BODY: bool> Language for TestStreams<STREAMS_BODY> {
+    type App = StreamApp<STREAMS_BODY>;
 
-    fn enter(&self, _thread: u32) -> Result<StreamApp, String> {
+    fn enter(&self, _thread: u32) -> Result<StreamApp<STREAMS_BODY>, String> {
         self.interpreter.acquire();
         Ok(StreamApp { streams: *self })
     }
@@ -109,25 +122,25 @@ impl Language for TestStreams {
     }
 }
 
-impl App for StreamApp {
+impl<const STREAMS_BODY: bool> App for StreamApp<STREAMS_BODY> {
     type Memo = ();
     type Pending = ExchangeNumber;
-    const STREAMS: bool = true;
+    const STREAMS_BODY: bool = STREAMS_BODY;
+    const KEEPS_EXCHANGES: bool = true;
 
     fn call(&mut self, request: &mut Request<'_, ()>, response: &mut ResponseWriter<'_>) -> Outcome<ExchangeNumber> {
         self.streams.interpreter.note_call(&line_and_path(&request.parts).0);
-        let Some(stream) = request.request_stream.as_deref_mut() else { return Outcome::Failed };
-        if let Some(handshake) = request.handshake.take() {
+        if let (Some(handshake), Some(stream)) = (request.handshake.take(), request.request_stream.as_deref_mut()) {
             match handshake.accept(response, None, &[]) {
                 Ok(websocket) => *stream = RequestStream::Messages(Box::new(websocket)),
                 Err(_) => return Outcome::Failed,
             }
         }
-        let mut exchange = match Exchange::new(&request.parts, request.id, stream) {
+        let mut exchange = match Exchange::new(request) {
             Ok(exchange) => exchange,
             Err(outcome) => return outcome,
         };
-        match exchange.advance(response, stream) {
+        match exchange.advance(response, request.request_stream.as_deref_mut()) {
             Step::Complete => Outcome::Finished,
             Step::Failed => Outcome::Failed,
             Step::Waits => {
@@ -152,7 +165,7 @@ impl App for StreamApp {
     fn news(&mut self, pending: &mut ExchangeNumber, response: &mut ResponseWriter<'_>, stream: &mut RequestStream) {
         self.streams.interpreter.check();
         let Some(mut exchange) = self.streams.lock().going_on.remove(&pending.number) else { return };
-        if exchange.finish_or_wait(response, stream) == Step::Waits {
+        if exchange.finish_or_wait(response, Some(stream)) == Step::Waits {
             self.streams.lock().going_on.insert(pending.number, exchange);
         }
     }
@@ -174,7 +187,7 @@ impl App for StreamApp {
     }
 }
 
-impl Drop for StreamApp {
+impl<const STREAMS_BODY: bool> Drop for StreamApp<STREAMS_BODY> {
     fn drop(&mut self) {
         self.streams.interpreter.release();
     }
@@ -189,14 +202,12 @@ impl Drop for ExchangeNumber {
 
 impl Exchange {
     /// What is to be answered. The error is the end of a request that the application fails for.
-    fn new<Memo>(
-        parts: &RequestParts<'_, Memo>,
-        id: ExchangeId,
-        stream: &RequestStream,
-    ) -> Result<Exchange, Outcome<ExchangeNumber>> {
-        let (line, path) = line_and_path(parts);
+    fn new<Memo>(request: &mut Request<'_, Memo>) -> Result<Exchange, Outcome<ExchangeNumber>> {
+        let (mut line, path) = line_and_path(&request.parts);
+        let is_streamed = request.request_stream.is_some();
+        line.extend(bytes_of(std::mem::take(&mut request.body)));
         let mut exchange = Exchange {
-            id,
+            id: request.id,
             gate: None,
             is_echo: false,
             status: None,
@@ -204,30 +215,30 @@ impl Exchange {
             unsent: Vec::new(),
             fails: false,
         };
-        if matches!(stream, RequestStream::Messages(_)) {
+        if let Some(RequestStream::Messages(_)) = request.request_stream {
             return Ok(exchange);
         }
         let answer = Answer::of(&path);
         exchange.status = Some(if answer == Answer::NotFound { b"404 Not Found" } else { b"200 OK" });
         match answer {
-            Answer::Fail { leaves } => return Err(if leaves { Outcome::FailedAndLeave } else { Outcome::Failed }),
-            Answer::Slow { gate, .. } => (exchange.gate, exchange.is_echo, exchange.unsent) = (Some(gate), true, line),
+            Answer::Fail { leaves } => return Err(if leaves { Outcome::FailedFatally } else { Outcome::Failed }),
+            Answer::Slow { gate, .. } => (exchange.gate, exchange.is_echo, exchange.unsent) = (Some(gate), is_streamed, line),
             Answer::Stream { parts, bytes, fails } => {
                 exchange.parts = Box::new((0..parts).map(move |number| part(number, bytes)));
                 exchange.fails = fails;
             }
             Answer::Fields => {
-                let RequestParts::Http(http) = parts else { return Err(Outcome::Failed) };
+                let RequestParts::Http(http) = &request.parts else { return Err(Outcome::Failed) };
                 exchange.unsent = lines_of(http);
             }
-            Answer::Echo | Answer::Short | Answer::Long => (exchange.is_echo, exchange.unsent) = (true, line),
+            Answer::Echo | Answer::Short | Answer::Long => (exchange.is_echo, exchange.unsent) = (is_streamed, line),
             Answer::NotFound => exchange.unsent = b"nothing is here\n".to_vec(),
         }
         Ok(exchange)
     }
 
     /// As [`Exchange::advance`], from outside of the call: what it comes to is said here.
-    fn finish_or_wait(&mut self, response: &mut ResponseWriter<'_>, stream: &mut RequestStream) -> Step {
+    fn finish_or_wait(&mut self, response: &mut ResponseWriter<'_>, stream: Option<&mut RequestStream>) -> Step {
         let step = self.advance(response, stream);
         match step {
             Step::Waits => {}
@@ -239,21 +250,21 @@ impl Exchange {
     }
 
     /// Goes on as far as the client lets it.
-    fn advance(&mut self, response: &mut ResponseWriter<'_>, stream: &mut RequestStream) -> Step {
+    fn advance(&mut self, response: &mut ResponseWriter<'_>, mut stream: Option<&mut RequestStream>) -> Step {
         let is_held = self.gate.is_some();
         // A body that is not whole when its client has gone may be one that is refused: an answer that has not begun would stand in the way.
         let is_fresh = self.status.is_some();
         let waits_in_vain =
             |body: &mut BodyStream| body.is_gone && (is_held || !body.has_part() || is_fresh && !body.is_complete());
-        if (is_held || self.is_echo) && stream.body().is_some_and(waits_in_vain) {
+        if (is_held || self.is_echo) && stream.as_mut().and_then(|stream| stream.body()).is_some_and(waits_in_vain) {
             // The client has gone: an application that is told so has nothing to wait for.
             return Step::Failed;
         }
         if self.gate.is_some() {
             return Step::Waits;
         }
-        let body = match stream {
-            RequestStream::Messages(websocket) => {
+        let mut body = match stream {
+            Some(RequestStream::Messages(websocket)) => {
                 while !websocket.is_behind(response)
                     && let Some(message) = websocket.take()
                 {
@@ -261,9 +272,10 @@ impl Exchange {
                 }
                 return Step::Waits;
             }
-            RequestStream::Body(body) => body,
+            Some(RequestStream::Body(body)) => Some(body),
+            None => None,
         };
-        if self.status.is_some() && self.is_echo && !self.take_body(body, response) {
+        if self.status.is_some() && self.is_echo && !self.take_body(body.as_deref_mut(), response) {
             return Step::Waits;
         }
         if let Some(status) = self.status.take() {
@@ -287,14 +299,15 @@ impl Exchange {
             if !self.is_echo {
                 return if self.fails { Step::Failed } else { Step::Complete };
             }
-            if !self.take_body(body, response) {
+            if !self.take_body(body.as_deref_mut(), response) {
                 return Step::Waits;
             }
         }
     }
 
     /// Takes what has come of the body. False: nothing has.
-    fn take_body(&mut self, body: &mut BodyStream, response: &mut ResponseWriter<'_>) -> bool {
+    fn take_body(&mut self, body: Option<&mut BodyStream>, response: &mut ResponseWriter<'_>) -> bool {
+        let Some(body) = body else { return false };
         body.is_wanted = false;
         if let Some(part) = body.take() {
             self.unsent.extend_from_slice(&part.bytes);

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bolide_engine::Visited;
 use bolide_engine::app::Language;
 use bolide_testing::answers;
 use bolide_testing::gates::{Doors, Events};
@@ -95,6 +96,12 @@ fn a_request_is_the_same_wherever_it_is_cut() {
 #[test]
 fn a_request_is_the_same_wherever_it_is_cut_for_an_application_that_takes_its_body_as_it_comes() {
     let language = TestStreams::new();
+    each_cut_gives_the_same(Harness::new(language, &[]), language.interpreter);
+}
+
+#[test]
+fn a_request_is_the_same_wherever_it_is_cut_for_an_application_that_keeps_it_with_its_whole_body() {
+    let language = TestStreams::with_whole_bodies();
     each_cut_gives_the_same(Harness::new(language, &[]), language.interpreter);
 }
 
@@ -202,6 +209,8 @@ fn a_request_of_fastcgi_is_the_same_wherever_it_is_cut() {
 fn a_request_of_fastcgi_is_the_same_wherever_it_is_cut_for_an_application_that_takes_its_body_as_it_comes() {
     let language = TestStreams::new();
     each_cut_of_records_gives_the_same(Harness::new(language, &[]), language.interpreter);
+    let language = TestStreams::with_whole_bodies();
+    each_cut_of_records_gives_the_same(Harness::new(language, &[]), language.interpreter);
 }
 
 #[test]
@@ -269,9 +278,7 @@ fn what_a_client_sends_while_its_request_is_in_work_is_served_without_a_look_at_
     assert_eq!(bodies(&clients[1].received()), ["GET /echo/next\n"]);
 }
 
-#[test]
-fn what_a_client_sends_while_the_application_has_its_request_is_served_after_it() {
-    let language = TestStreams::new();
+fn what_follows_a_kept_request_is_served_after_it<const STREAMS_BODY: bool>(language: &'static TestStreams<STREAMS_BODY>) {
     let mut worker = Harness::new(language, &[]);
     let mut client = worker.client();
     client.send(b"POST /slow/gate HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nab");
@@ -287,6 +294,46 @@ fn what_a_client_sends_while_the_application_has_its_request_is_served_after_it(
     drop(client);
     worker.settle();
     assert_eq!((language.going_on(), language.interpreter.balance()), (0, (0, 0)));
+}
+
+#[test]
+fn what_a_client_sends_while_the_application_has_its_request_is_served_after_it() {
+    what_follows_a_kept_request_is_served_after_it(TestStreams::new());
+    what_follows_a_kept_request_is_served_after_it(TestStreams::with_whole_bodies());
+}
+
+fn pipelined_requests_are_kept_one_after_the_other<const STREAMS_BODY: bool>(language: &'static TestStreams<STREAMS_BODY>) {
+    let mut worker = Harness::new(language, &[]);
+    let (mut client, mut other) = (worker.client(), worker.client());
+    let ask = |gate: &str| format!("POST /slow/{gate} HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\n\r\n{gate}");
+    client.send([ask("a"), ask("b"), ask("c")].concat().as_bytes());
+    other.send(ask("d").as_bytes());
+    worker.settle();
+    assert_eq!(language.going_on(), 2, "one of each connection");
+    for gate in ["b", "c"] {
+        assert_eq!(language.open(gate, &worker.engine), [], "it is not its turn");
+    }
+    for gate in ["a", "b", "c", "d"] {
+        assert_eq!(language.open(gate, &worker.engine), [Visited::Done(())]);
+        assert!(worker.turn(), "the visit leaves something to do");
+        worker.settle();
+        let answers = bodies(&if gate == "d" { &mut other } else { &mut client }.received());
+        assert_eq!(answers, [format!("POST /slow/{gate}\n{gate}")]);
+    }
+    // Both are kept alive; one leaves while the application has its request.
+    client.send(b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n");
+    other.send(ask("e").as_bytes());
+    worker.settle();
+    assert_eq!((bodies(&client.received()), language.going_on()), (vec!["GET /echo\n".to_owned()], 1));
+    drop((client, other));
+    worker.settle();
+    assert_eq!((worker.connections(), language.going_on(), language.interpreter.balance()), (0, 0, (0, 0)));
+}
+
+#[test]
+fn pipelined_requests_that_the_application_keeps_are_answered_in_their_order() {
+    pipelined_requests_are_kept_one_after_the_other(TestStreams::new());
+    pipelined_requests_are_kept_one_after_the_other(TestStreams::with_whole_bodies());
 }
 
 #[test]

@@ -9,6 +9,7 @@ use bolide_testing::gates::Events;
 use bolide_testing::harness::{Client, HTTP, Harness};
 use bolide_testing::http2::*;
 use bolide_testing::language::TestLanguage;
+use bolide_testing::streaming::TestStreams;
 
 fn requests_are_answered_in_the_turn_in_which_they_are_read<L: Language>(mut worker: Harness<L>) {
     let mut client = client(&mut worker);
@@ -51,11 +52,11 @@ fn a_connection_is_understood_in_any_pieces<L: Language>(mut worker: Harness<L>)
 fn a_connection_is_understood_byte_by_byte() {
     a_connection_is_understood_in_any_pieces(called());
     a_connection_is_understood_in_any_pieces(streamed().0);
+    a_connection_is_understood_in_any_pieces(worker(TestStreams::with_whole_bodies()));
 }
 
-#[test]
-fn a_request_that_waits_holds_up_no_other_of_its_connection() {
-    let (mut worker, language) = streamed();
+fn a_kept_request_holds_up_no_other<const STREAMS_BODY: bool>(language: &'static TestStreams<STREAMS_BODY>) {
+    let mut worker = worker(language);
     let mut client = client(&mut worker);
     client.send(&[get(1, "/slow/gate"), get(3, "/echo"), get(5, "/slow/gate")].concat());
     worker.settle();
@@ -68,6 +69,12 @@ fn a_request_that_waits_holds_up_no_other_of_its_connection() {
     got.read(&mut client);
     assert_eq!((got.text(1), got.text(5)), ("GET /slow/gate\n", "GET /slow/gate\n"));
     assert_eq!(language.going_on(), 0);
+}
+
+#[test]
+fn a_request_that_waits_holds_up_no_other_of_its_connection() {
+    a_kept_request_holds_up_no_other(TestStreams::new());
+    a_kept_request_holds_up_no_other(TestStreams::with_whole_bodies());
 }
 
 /// A body that is larger than what the client takes: it stops there, and goes on when the client says so.

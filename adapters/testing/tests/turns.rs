@@ -68,6 +68,7 @@ fn a_request_has_its_answer_at_once<L: Language>(mut worker: Harness<L>) {
 fn a_request_is_answered_in_the_turn_in_which_it_is_read() {
     a_request_has_its_answer_at_once(called());
     a_request_has_its_answer_at_once(streamed());
+    a_request_has_its_answer_at_once(Harness::new(TestStreams::with_whole_bodies(), &[]));
 }
 
 #[test]
@@ -131,4 +132,5 @@ fn an_answer_goes_on_when_there_is_room<L: Language>(mut worker: Harness<L>) {
 fn a_suspended_answer_goes_on_in_the_turn_in_which_its_socket_has_room() {
     an_answer_goes_on_when_there_is_room(called());
     an_answer_goes_on_when_there_is_room(streamed());
+    an_answer_goes_on_when_there_is_room(Harness::new(TestStreams::with_whole_bodies(), &[]));
 }

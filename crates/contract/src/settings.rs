@@ -26,6 +26,7 @@ use crate::watching::Watching;
 pub struct Settings {
     pub listeners: Vec<Listener>,
     pub applications: Vec<Application>,
+    pub application: ApplicationSettings,
     pub python: Python,
     pub workers: Workers,
     /// What works beside the request workers of a generation.
@@ -178,23 +179,41 @@ pub enum ApplicationSource {
     Text(String),
 }
 
+/// The application's surroundings and its place, whatever language it is written in.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
+pub struct ApplicationSettings {
+    /// `chdir`, or the folder of the start where it can be entered by its path: before sockets and files are opened, and again
+    /// before each generation loads the application.
+    pub chdir: Option<PathBuf>,
+    /// `chdir2`: made after the application has been loaded.
+    pub chdir_after: Option<PathBuf>,
+    /// `env = KEY=VALUE`, in order.
+    pub environment: Vec<(String, String)>,
+    /// `unenv`, and empty files of `envdir`: variables that the application does not get.
+    pub removed_variables: Vec<String>,
+    /// `root-path`: SCRIPT_NAME of every request, without a slash at the end; empty: none. A front server has taken it away from the path.
+    pub root_path: String,
+    /// `manage-script-name`: the mount is taken from the start of PATH_INFO into SCRIPT_NAME.
+    pub manage_script_name: bool,
+    /// `ignore-script-name`: a front server's SCRIPT_NAME does not choose the application.
+    pub ignore_script_name: bool,
+    /// `no-default-app`: what no mount takes is an error, in place of the first application's.
+    pub no_default_app: bool,
+    /// `lazy-apps`, or one worker without `master`: every worker loads the application itself, after the fork.
+    pub lazy: bool,
+    /// `honour-stdin`: prototype and workers have our standard input.
+    pub honour_stdin: bool,
+    pub fork_safety: ForkSafety,
+}
+
 /// The interpreter and what it sees before the application is loaded.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Python {
     pub virtualenv: Option<PathBuf>,
     /// `pythonpath`, the last one first; they come before everything else in `sys.path`.
     pub path: Vec<PathBuf>,
-    /// `chdir`, or the folder of the start where it can be entered by its path: before sockets and files are opened, and again
-    /// before each generation loads the application.
-    pub chdir: Option<PathBuf>,
-    /// `chdir2`: made after the application has been loaded.
-    pub chdir_after: Option<PathBuf>,
     /// `pyargv`: what follows the server's name in `sys.argv`.
     pub arguments: Vec<String>,
-    /// `env = KEY=VALUE`, in order.
-    pub environment: Vec<(String, String)>,
-    /// `unenv`, and empty files of `envdir`: variables that the application does not get.
-    pub removed_variables: Vec<String>,
     /// `shared-import`, then `import`: modules or files, before the application.
     pub imports: Vec<String>,
     /// `pymodule-alias`: names and what `import` gives for them, a module or a file.
@@ -209,26 +228,13 @@ pub struct Python {
     pub executable: Option<PathBuf>,
     /// `thread-stack-size`, in bytes; `None` is the system's.
     pub thread_stack_bytes: Option<u64>,
-    /// `root-path`: SCRIPT_NAME of every request, without a slash at the end; empty: none. A front server has taken it away from the path.
-    pub root_path: String,
-    /// `manage-script-name`: the mount is taken from the start of PATH_INFO into SCRIPT_NAME.
-    pub manage_script_name: bool,
-    /// `ignore-script-name`: a front server's SCRIPT_NAME does not choose the application.
-    pub ignore_script_name: bool,
     /// `wsgi-strict`: bytes that an application returns are an iterable of integers, and an error.
     pub wsgi_strict: bool,
     /// `wsgi-disable-file-wrapper`: `environ` has no `wsgi.file_wrapper`.
     pub no_file_wrapper: bool,
-    /// `no-default-app`: what no mount takes is an error, in place of the first application's.
-    pub no_default_app: bool,
-    /// `lazy-apps`, or one worker without `master`: every worker loads the application itself, after the fork.
-    pub lazy: bool,
-    /// `honour-stdin`: prototype and workers have our standard input.
-    pub honour_stdin: bool,
     /// `auto-procname` and its kin are in [`Naming`]; `enable-threads` is always on.
     pub catch_exceptions: bool,
     pub reload_on: ReloadOn,
-    pub fork_safety: ForkSafety,
 }
 
 /// What becomes of an application that has opened, while it was loaded, what forked workers can't share.

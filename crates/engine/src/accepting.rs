@@ -189,7 +189,7 @@ impl<L: Language> Shared<L> {
 
     fn is_ahead(&self, thread: &ThreadContext) -> bool {
         let (own, rows, now) = (self.worker.row, self.scoreboard.rows(), thread.clock.now_ms);
-        is_ahead(own, rows, now) || L::App::STREAMS && self.takes_turns() && has_had_its_turn(own, rows, now)
+        is_ahead(own, rows, now) || L::App::KEEPS_EXCHANGES && self.takes_turns() && has_had_its_turn(own, rows, now)
     }
 
     pub(crate) fn takes_turns(&self) -> bool {

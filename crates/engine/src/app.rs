@@ -31,17 +31,21 @@ pub trait App: Sized {
     type Memo: Send;
 
     /// A response that waits for its client to take more: an iterator and the chunk at which it stopped. Or, where
-    /// the application [streams](App::STREAMS), its name for an exchange that it has in its hands.
+    /// the application [keeps exchanges](App::KEEPS_EXCHANGES), its name for one that it has kept.
     type Pending: Send;
 
-    /// True: a request is given to the application as soon as its head is there, with its body in `request.request_stream`; the
-    /// application may keep it ([`Outcome::Ongoing`]) and come back through [`crate::EmbeddedWorker::visit`].
-    const STREAMS: bool = false;
+    /// True: the application is called as soon as the head of a request is there, with the body in `request.request_stream` as it
+    /// comes, and may switch to WebSocket there. False: it is called with the whole body in `request.body`.
+    const STREAMS_BODY: bool = false;
+
+    /// True: the application may keep an exchange beyond its call ([`Outcome::Ongoing`]). It comes back through
+    /// [`crate::EmbeddedWorker::visit`], and checks the length of its answers itself ([`ResponseWriter::length_fault`]).
+    const KEEPS_EXCHANGES: bool = false;
 
     /// Serves a request: calls the application and hands its answer to `response`, as far as the client takes it.
     fn call(&mut self, request: &mut Request<'_, Self::Memo>, response: &mut ResponseWriter<'_>) -> Outcome<Self::Pending>;
 
-    /// Goes on with a suspended response; the client has taken what was buffered.
+    /// Goes on with a suspended response; the client has taken what was buffered. It can't be kept from here on.
     fn resume(&mut self, pending: Self::Pending, response: &mut ResponseWriter<'_>) -> Outcome<Self::Pending>;
 
     /// Gives a suspended response or an ongoing exchange up: the client has gone. The application's `close()` runs.
@@ -69,13 +73,13 @@ pub trait App: Sized {
         result
     }
 
-    /// Whether something is to be done after each answer. Asked of a thread that may not have the language.
-    fn has_after_request(&self) -> bool {
+    /// Whether the ends of exchanges are to be told. Asked of a thread that may not have the language.
+    fn hears_of_ends(&self) -> bool {
         false
     }
 
     /// An answer has left, or its client has gone; its line is not written yet, and may be changed.
-    fn after_request(&mut self, _response: &mut ResponseWriter<'_>) {}
+    fn exchange_has_ended(&mut self, _response: &mut ResponseWriter<'_>) {}
 
     /// A signal interrupted the wait: the language may have handlers to run, on the thread that entered it first. `Break` asks for an ordered
     /// end of the worker.
@@ -89,12 +93,12 @@ pub enum Outcome<Pending> {
     Finished,
     /// The client is slow and the buffer is full, or it has had its turn: call `resume` when there is room again.
     Suspended(Pending),
-    /// The application has the exchange in its hands and goes on by itself. Only where it streams.
+    /// The application has the exchange in its hands and goes on by itself. Only of [`App::call`], and only where it [keeps exchanges](App::KEEPS_EXCHANGES).
     Ongoing(Pending),
     /// The application failed; the adapter has logged why. The engine answers 500, or closes when the head has left.
     Failed,
-    /// As `Failed`, and the worker is to end after this answer: the application asked the process to exit.
-    FailedAndLeave,
+    /// As `Failed`, and the worker is to end after this answer: the application has asked the process to exit, or can't go on.
+    FailedFatally,
     /// As one of these; what is still open of the application's is closed by [`App::abandon`] behind the engine's answer.
-    FailedOpen { pending: Pending, leaves: bool },
+    FailedOpen { pending: Pending, is_fatal: bool },
 }

@@ -48,10 +48,10 @@ impl<A: App> AppThread<A> {
         self.leftovers.is_some()
     }
 
-    /// Whether something is to be done after each answer.
+    /// Whether the application is told of the end of each exchange.
     #[inline(always)]
-    pub fn has_after_request(&self) -> bool {
-        self.app.has_after_request()
+    pub fn hears_of_ends(&self) -> bool {
+        self.app.hears_of_ends()
     }
 
     /// The application, to be called: takes the language where the thread has it not. Never while the loop's state is locked.

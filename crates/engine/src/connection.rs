@@ -33,6 +33,7 @@ use crate::exchange::{BodySource, Exchange, ExchangeState, Served, give_up, go_o
 use crate::multiplexer::{Beginning, SharedMultiplexer};
 use crate::patience::Patience;
 use crate::request::HeaderMemory;
+use crate::request_stream::{BodyStream, RequestStream};
 use crate::response::ResponseWriter;
 use crate::socket::Read;
 use crate::thread_context::ThreadContext;
@@ -454,7 +455,7 @@ impl<A: App> Connection<A> {
         {
             return Ok((used, ServeStep::Http2(beginning)));
         }
-        let (more, step) = if A::STREAMS {
+        let (more, step) = if A::STREAMS_BODY {
             self.stream(&head, head.bytes.of(bytes), rest, context)?
         } else {
             let collector = Collector::new(head.body, context.worker.body_limits)?;
@@ -507,9 +508,8 @@ impl<A: App> Connection<A> {
                 ServeStep::Blocked
             }
             Served::Ongoing(suspended) => {
-                // Only a streaming application goes on by itself, and `stream` takes that case.
-                self.exchange.state = ExchangeState::Suspended(suspended);
-                ServeStep::Close
+                let body = BodyStream::collected(self.patience(context.worker));
+                self.leave_to_application(suspended, RequestStream::Body(body), context)
             }
             Served::Done { keep } => {
                 // A stream ends with its answer.

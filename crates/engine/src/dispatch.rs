@@ -5,7 +5,6 @@ use std::cell::RefCell;
 
 use bolide_files::{Answer, Conditions, FileRequest, Page};
 use bolide_protocol::http1::head::{Field, HeadLimits, header_block};
-use bolide_protocol::variables::Variable;
 use bolide_routes::{Form, Served, Verdict};
 
 use crate::access_log::complain;
@@ -92,6 +91,7 @@ fn ask<A: App, T>(
         now: thread.clock.second(),
         aside: &|work| app.borrow_mut().aside(work),
     };
+    (ask.method, ask.uri) = (request.parts.method(), request.parts.uri());
     match &request.parts {
         RequestParts::Http(http) => note_http(&mut ask, http, &worker.head_limits, &mut again),
         RequestParts::Variables(variables) => note_variables(&mut ask, variables),
@@ -100,7 +100,7 @@ fn ask<A: App, T>(
 }
 
 fn note_http<'a, Memo>(ask: &mut FileRequest<'a>, http: &'a HttpRequest<'_, Memo>, limits: &HeadLimits, again: &mut Vec<Field>) {
-    (ask.method, ask.path, ask.uri) = (http.method, http.path, http.uri);
+    ask.path = http.path;
     let mut fields = http.fields;
     if fields.is_empty() && http.header_bytes.len() > 2 {
         // They were understood before, so they are now.
@@ -113,10 +113,7 @@ fn note_http<'a, Memo>(ask: &mut FileRequest<'a>, http: &'a HttpRequest<'_, Memo
 }
 
 fn note_variables<'a>(ask: &mut FileRequest<'a>, uwsgi: &'a VariablesRequest<'_>) {
-    let text = |span: Option<bolide_protocol::Span>| span.map_or(&b""[..], |span| span.of(uwsgi.bytes));
-    (ask.method, ask.uri) = (text(uwsgi.method), text(uwsgi.uri));
-    for Variable { name, value } in uwsgi.variables {
-        let (name, value) = (name.of(uwsgi.bytes), value.of(uwsgi.bytes));
+    for (name, value) in uwsgi.pairs() {
         match name {
             b"PATH_INFO" => ask.path = value,
             b"DOCUMENT_ROOT" => ask.document_root = value,

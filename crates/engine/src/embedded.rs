@@ -18,18 +18,15 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
-use crate::connections::{EventSource, ExchangeId, Key};
+use crate::connections::{ExchangeId, Key};
 use crate::counting;
 use crate::deadlines::NEVER_MS;
-use crate::event_loop::prepare;
+use crate::event_loop::{EVENTS, prepare};
 use crate::request_stream::RequestStream;
 use crate::response::ResponseWriter;
 use crate::thread_context::ThreadContext;
 use crate::worker::Worker;
 use crate::worker_state::{Assignment, Shared};
-
-/// Events that one fetch brings at most.
-const EVENTS: usize = 256;
 
 /// Fetches of one turn at most: the tasks of the application have their turn in between.
 const FETCHES: u32 = 4;
@@ -132,14 +129,18 @@ impl<L: Language> EmbeddedWorker<L> {
         let mut found = self.fetch(thread, app, events);
         let mut fetches = 1;
         let turned = loop {
-            let is_over = !self.attend_all(began_ms, thread, app);
+            let guard = self.shared.lock_state();
+            // One thread has the lead for ever.
+            let (mut guard, _) =
+                self.shared.attend_ready(guard, thread, app, true, began_ms + TURN_MS, || self.heartbeat.answer());
+            let is_over = thread.clock.now_ms > began_ms + TURN_MS;
             if found >= MANY_EVENTS && fetches < FETCHES && !is_over {
+                drop(guard);
                 fetches += 1;
                 found = self.fetch(thread, app, events);
                 continue;
             }
             thread.log.flush();
-            let mut guard = self.shared.lock_state();
             self.shared.look_after_time(&mut guard, thread);
             let connections = &guard.connections;
             if connections.has_ready() {
@@ -255,37 +256,6 @@ impl<L: Language> EmbeddedWorker<L> {
             self.shared.run_signal_handlers(app);
         }
         found.unwrap_or(0)
-    }
-
-    /// Attends to what has news, one after the other, as long as the turn's time lasts. False: it is over.
-    fn attend_all(&self, began_ms: u64, thread: &mut ThreadContext, app: &mut AppThread<L::App>) -> bool {
-        loop {
-            if thread.clock.now_ms > began_ms + TURN_MS {
-                return false;
-            }
-            let mut guard = self.shared.lock_state();
-            let Some(key) = guard.connections.next_ready() else { return true };
-            match key.source() {
-                EventSource::Control => self.shared.take_orders(&mut guard),
-                EventSource::Queue => self.shared.take_moved(&mut guard.connections),
-                EventSource::Listener(number) => self.shared.accept(number, &mut guard, thread),
-                EventSource::Heartbeat => self.heartbeat.answer(),
-                EventSource::Bell => {}
-                EventSource::Connection(key) => {
-                    let Some(mut connection) = guard.connections.check_out(key) else { continue };
-                    connection.peer_has_ended = guard.connections.has_ended(key);
-                    connection.key = key;
-                    self.shared.wake_companion(thread.clock.now_ms, &mut guard);
-                    self.shared.drop_put_down(&mut guard, app);
-                    // The application may visit other connections meanwhile.
-                    drop(guard);
-                    let after = connection.attend(thread, app, &self.shared.worker);
-                    let mut guard = self.shared.lock_state();
-                    self.shared.place_back(key, connection, after, &mut guard, app);
-                    self.shared.note_wanted_watch(&mut guard);
-                }
-            }
-        }
     }
 }
 

@@ -31,7 +31,7 @@ use crate::threads;
 use crate::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
 
 /// Events that one poll fetches.
-const EVENTS: usize = 256;
+pub(crate) const EVENTS: usize = 256;
 
 /// How often the cache of files is looked at, in milliseconds, at the most.
 const TIDY_MS: u64 = 500;
@@ -128,7 +128,8 @@ impl<L: Language> Shared<L> {
         let mut events = [EpollEvent::empty(); EVENTS];
         loop {
             let still_leads;
-            (guard, still_leads) = self.attend_ready(guard, thread, app, alone);
+            let polled_ms = thread.clock.now_ms;
+            (guard, still_leads) = self.attend_ready(guard, thread, app, alone, polled_ms, || {});
             if !still_leads {
                 drop(guard);
                 thread.log.flush();
@@ -156,23 +157,25 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// Attends to what has news, one after the other, until none is left or some milliseconds have passed: then the poll is asked who else
-    /// has news, so that whoever comes during slow calls has its place behind those that came before, and not behind all that these still
-    /// ask. False: the lead is lost.
-    fn attend_ready<'a>(
+    /// Attends to what has news, one after the other, until none is left or a time is over, in monotonic milliseconds: then the poll is asked
+    /// who else has news, so that whoever comes during slow calls has its place behind those that came before, and not behind all that these
+    /// still ask. False: the lead is lost.
+    pub(crate) fn attend_ready<'a>(
         self: &'a Arc<Self>,
         mut guard: Guard<'a, L>,
         thread: &mut ThreadContext,
         app: &mut AppThread<L::App>,
         alone: bool,
+        until_ms: u64,
+        answer_heartbeat: impl Fn(),
     ) -> (Guard<'a, L>, bool) {
-        let polled_ms = thread.clock.now_ms;
         while let Some(key) = guard.connections.next_ready() {
             match key.source() {
                 EventSource::Control => self.take_orders(&mut guard),
                 EventSource::Listener(number) => self.accept(number, &mut guard, thread),
                 EventSource::Queue => self.take_moved(&mut guard.connections),
-                EventSource::Heartbeat | EventSource::Bell => {}
+                EventSource::Heartbeat => answer_heartbeat(),
+                EventSource::Bell => {}
                 EventSource::Connection(key) => {
                     let still_leads;
                     (guard, still_leads) = self.attend(key, guard, thread, app, alone);
@@ -181,7 +184,7 @@ impl<L: Language> Shared<L> {
                     }
                 }
             }
-            if thread.clock.now_ms != polled_ms {
+            if thread.clock.now_ms > until_ms {
                 break;
             }
         }

@@ -43,6 +43,7 @@ mod log_format;
 mod log_line;
 mod log_styles;
 mod lookout;
+pub mod mounts;
 mod moving;
 mod multiplexer;
 mod multiplexing;

@@ -15,7 +15,7 @@ pub use crate::listener::{FrontTls, Peer};
 use crate::request_stream::RequestStream;
 use crate::websocket::Handshake;
 
-/// A request whose head is complete, and its body too unless the application streams.
+/// A request whose head is complete, and its body too unless the application [streams it](crate::app::App::STREAMS_BODY).
 pub struct Request<'a, Memo> {
     /// Number of the listener, in the order of the settings.
     pub listener: usize,
@@ -27,9 +27,9 @@ pub struct Request<'a, Memo> {
     pub script_name: &'a [u8],
     pub parts: RequestParts<'a, Memo>,
     pub body: Body,
-    /// Where the application streams: its body as it comes.
+    /// Where the application streams the body: the body as it comes.
     pub request_stream: Option<&'a mut RequestStream>,
-    /// The client asks to switch to WebSocket. Only looked for where the application streams.
+    /// The client asks to switch to WebSocket. Only looked for where the application streams the body.
     pub handshake: Option<Handshake>,
     /// Names the exchange for [`crate::EmbeddedWorker::visit`].
     pub id: ExchangeId,
@@ -44,6 +44,85 @@ pub enum RequestParts<'a, Memo> {
     Http(HttpRequest<'a, Memo>),
     /// A front server's: the uwsgi protocol, SCGI or FastCGI.
     Variables(VariablesRequest<'a>),
+}
+
+impl<'a, Memo> RequestParts<'a, Memo> {
+    pub fn method(&self) -> &'a [u8] {
+        match self {
+            RequestParts::Http(http) => http.method,
+            RequestParts::Variables(request) => request.text(request.method),
+        }
+    }
+
+    /// The target as the client wrote it: REQUEST_URI.
+    pub fn uri(&self) -> &'a [u8] {
+        match self {
+            RequestParts::Http(http) => http.uri,
+            RequestParts::Variables(request) => request.text(request.uri),
+        }
+    }
+
+    /// The path, percent-decoded: PATH_INFO.
+    pub fn path(&self) -> &'a [u8] {
+        match self {
+            RequestParts::Http(http) => http.path,
+            RequestParts::Variables(request) => request.variable(b"PATH_INFO").unwrap_or_default(),
+        }
+    }
+
+    /// A variable that a route or a front server has set. The last of a name counts.
+    pub fn variable(&self, name: &[u8]) -> Option<&'a [u8]> {
+        match self {
+            RequestParts::Http(http) => http.variables.iter().rfind(|(own, _)| own == name).map(|(_, value)| value.as_slice()),
+            RequestParts::Variables(request) => request.variable(name),
+        }
+    }
+
+    /// The client asks for another protocol, see [`HttpRequest::upgrade`].
+    pub fn asks_for_upgrade(&self) -> bool {
+        matches!(self, RequestParts::Http(http) if http.upgrade)
+    }
+
+    /// The body came in chunks, see [`HttpRequest::chunked`].
+    pub fn is_chunked(&self) -> bool {
+        matches!(self, RequestParts::Http(http) if http.chunked)
+    }
+
+    /// Method and target: the name of a request in the log.
+    pub fn line(&self) -> Vec<u8> {
+        [self.method(), b" ", self.uri()].concat()
+    }
+}
+
+impl<'a, Memo> HttpRequest<'a, Memo> {
+    /// Names and values of the header fields, in their order. None where `memo` says that they are the same as last time.
+    pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a, Memo> {
+        let header_bytes = self.header_bytes;
+        self.fields.iter().map(move |field| (field.name.of(header_bytes), field.value.of(header_bytes)))
+    }
+}
+
+impl<'a> VariablesRequest<'a> {
+    /// Names and values of the variables, in their order.
+    pub fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
+        let bytes = self.bytes;
+        self.variables.iter().map(move |variable| (variable.name.of(bytes), variable.value.of(bytes)))
+    }
+
+    fn text(&self, span: Option<Span>) -> &'a [u8] {
+        span.map_or(b"", |span| span.of(self.bytes))
+    }
+
+    fn variable(&self, name: &[u8]) -> Option<&'a [u8]> {
+        let found = self.variables.iter().rfind(|variable| variable.name.of(self.bytes) == name);
+        found.map(|variable| variable.value.of(self.bytes))
+    }
+}
+
+/// Stands between the values of two header fields of this name, which are one list (RFC 9110 section 5.3). Section 4.2.1 of RFC 6265 says how
+/// cookies join.
+pub fn joint(name: &[u8]) -> &'static [u8] {
+    if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " }
 }
 
 pub struct HttpRequest<'a, Memo> {
@@ -64,8 +143,8 @@ pub struct HttpRequest<'a, Memo> {
     /// The parsed fields. Empty when `memo` says that they are the same as last time.
     pub fields: &'a [Field],
     pub memo: HeaderMemory<'a, Memo>,
-    /// The client asks for another protocol, and has sent nothing behind its head. An application that does not stream may take the
-    /// connection for it ([`crate::response::ResponseWriter::give_away`]).
+    /// The client asks for another protocol, and has sent nothing behind its head. An application that is called with the whole body may take
+    /// the connection for it ([`crate::response::ResponseWriter::give_away`]).
     pub upgrade: bool,
     /// The body came in chunks: its length is `body.length()`, and no header tells it.
     pub chunked: bool,

@@ -67,6 +67,21 @@ impl BodyStream {
         })
     }
 
+    /// A body that the application has got as a whole.
+    pub(crate) fn collected(patience: Patience) -> BodyStream {
+        BodyStream {
+            most_bytes: 0,
+            received: 0,
+            waiting: Vec::new(),
+            is_complete: true,
+            end_was_told: true,
+            owes_continue: false,
+            is_wanted: false,
+            is_gone: false,
+            patience,
+        }
+    }
+
     /// Takes bytes of the body.
     ///
     /// # Errors

@@ -15,7 +15,7 @@ use bolide_routes::{Answer, Overrides, Routes, ServerValue, Values, Verdict, rea
 
 use crate::access_log::{tell, tell_all};
 use crate::listener::{ListeningSocket, Peer};
-use crate::request::Version;
+use crate::request::{Version, joint};
 use crate::response::ResponseWriter;
 use crate::response_filters::{FilterRules, ResponseFilter};
 
@@ -297,10 +297,7 @@ pub fn header_of<'a>(header_bytes: &'a [u8], wanted: &[u8]) -> Option<Cow<'a, [u
         let value = line[colon + 1..].trim_ascii();
         found = Some(match found {
             None => value.into(),
-            Some(before) => {
-                let separator: &[u8] = if wanted == b"COOKIE" { b"; " } else { b", " };
-                [&before, separator, value].concat().into()
-            }
+            Some(before) => [&before, joint(wanted), value].concat().into(),
         });
     }
     found

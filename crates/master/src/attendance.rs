@@ -157,8 +157,8 @@ impl Attendance {
             identity: common.cloned(),
             surroundings: Surroundings {
                 shells: settings.attendant.shells.clone(),
-                environment: settings.python.environment.clone(),
-                folder: settings.python.chdir.clone(),
+                environment: settings.application.environment.clone(),
+                folder: settings.application.chdir.clone(),
                 capabilities: settings.confinement.capabilities,
             },
             root: RawConfinement::of(&root, None, None).map_err(trouble)?,

@@ -15,6 +15,7 @@ const RELOADED: &[&str] = &[
     "reloading",
     "listeners",
     "applications",
+    "application",
     "python",
     "workers",
     "helpers",
@@ -114,9 +115,9 @@ const OF_THE_APPLICATION: &[&str] = &[
     "/applications",
     "/python/virtualenv",
     "/python/path",
-    "/python/chdir_after",
+    "/application/chdir_after",
     "/python/arguments",
-    "/python/removed_variables",
+    "/application/removed_variables",
     "/python/imports",
     "/python/aliases",
     "/python/late_aliases",
@@ -124,16 +125,16 @@ const OF_THE_APPLICATION: &[&str] = &[
     "/python/optimize",
     "/python/executable",
     "/python/thread_stack_bytes",
-    "/python/root_path",
-    "/python/manage_script_name",
-    "/python/ignore_script_name",
+    "/application/root_path",
+    "/application/manage_script_name",
+    "/application/ignore_script_name",
     "/python/wsgi_strict",
     "/python/no_file_wrapper",
-    "/python/no_default_app",
-    "/python/lazy",
+    "/application/no_default_app",
+    "/application/lazy",
     "/python/catch_exceptions",
     "/python/reload_on",
-    "/python/fork_safety",
+    "/application/fork_safety",
     "/workers",
     "/helpers",
     "/lifecycle/harakiri_ms",
@@ -176,7 +177,7 @@ const OF_THE_APPLICATION: &[&str] = &[
 ];
 
 /// What a daemon with a user of its own is given, too: a variable (LD_PRELOAD) or a folder may be what it runs.
-const OF_THE_SURROUNDINGS: [&str; 2] = ["/python/environment", "/python/chdir"];
+const OF_THE_SURROUNDINGS: [&str; 2] = ["/application/environment", "/application/chdir"];
 
 /// A configuration that the application's user may write, as far as that user may have it.
 #[derive(Debug)]

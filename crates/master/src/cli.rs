@@ -48,8 +48,8 @@ pub fn main(invocation: Invocation) -> i32 {
     let Invocation { arguments, interpreter, package_folder, imports, language } = invocation;
     let launcher = Launcher { python: interpreter.clone(), imports };
     let choose = move |settings: &Settings| {
-        let root = settings.confinement.root.as_deref();
-        Program::choose(&settings.python, root, interpreter.as_deref(), package_folder.as_deref(), std::env::var_os("PATH"))
+        let places = (settings.confinement.root.as_deref(), settings.application.chdir.as_deref());
+        Program::choose(&settings.python, places, interpreter.as_deref(), package_folder.as_deref(), std::env::var_os("PATH"))
     };
     run_as(&arguments, Box::new(choose), |_| {}, language.as_deref(), launcher)
 }

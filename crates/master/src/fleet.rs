@@ -179,10 +179,10 @@ impl Fleet {
         let connection_queue = self.connection_queue.each_ref().map(AsRawFd::as_raw_fd);
         inherited.extend(connection_queue);
         inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log).chain(ticket_keys));
-        let at_terminal = settings.python.honour_stdin
+        let at_terminal = settings.application.honour_stdin
             || settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
         let mut booted = settings.clone();
-        booted.python.lazy = is_lazy;
+        booted.application.lazy = is_lazy;
         let boot = Boot {
             settings: booted,
             generation,
@@ -204,7 +204,8 @@ impl Fleet {
             listeners: descriptors,
             package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
         };
-        let confinement = RawConfinement::of(&settings.confinement, settings.python.chdir.as_deref(), self.privileges.as_ref())?;
+        let confinement =
+            RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), self.privileges.as_ref())?;
         let program = self.program();
         let launch = Launch {
             executable: &program.executable,

@@ -131,7 +131,7 @@ impl<'a> Doer<'a> {
 
 fn run(settings: &Settings, hooks: &[&Hook], files: &dyn Files) -> Result<(), String> {
     let mut call = no_functions;
-    let environment = &settings.python.environment;
+    let environment = &settings.application.environment;
     let mut means = Means { shells: &settings.attendant.shells, environment, files, call: &mut call };
     hooks.iter().try_for_each(|hook| bolide_hooks::run_one(hook, &mut means)).map_err(|error| error.to_string())
 }
@@ -145,7 +145,8 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
     let trouble = |error: io::Error| Trouble::Failed(words(error));
     let (reader, mut writer) = io::pipe().map_err(trouble)?;
     let leash = Leash::new().map_err(trouble)?;
-    let confinement = RawConfinement::of(doer.confinement, settings.python.chdir.as_deref(), doer.privileges).map_err(trouble)?;
+    let confinement =
+        RawConfinement::of(doer.confinement, settings.application.chdir.as_deref(), doer.privileges).map_err(trouble)?;
     // From here on none of these signals is lost, nor ends us before the hook.
     let signals = EndSignals::take(&end_signals()).map_err(|error| trouble(error.into()))?;
     let master = Pid::this();

@@ -21,13 +21,14 @@ pub struct Program {
 }
 
 impl Program {
-    /// Chooses the interpreter: the virtual environment's, else the one that runs us, else `python3` of `PATH`.
+    /// Chooses the interpreter: the virtual environment's, else the one that runs us, else `python3` of `PATH`. With a `root`, the `folder` of
+    /// the application is within it.
     ///
     /// # Errors
     /// There is none; the message says what to install.
     pub fn choose(
         python: &Python,
-        root: Option<&Path>,
+        (root, folder): (Option<&Path>, Option<&Path>),
         interpreter: Option<&Path>,
         package_folder: Option<&Path>,
         search: Option<OsString>,
@@ -40,7 +41,7 @@ impl Program {
             (None, None) => in_search_path(search)?,
         };
         let (executable, package_folder) = match root {
-            Some(root) => confinement::python_within(root, python.chdir.as_deref(), &executable, package_folder)?,
+            Some(root) => confinement::python_within(root, folder, &executable, package_folder)?,
             None => (executable, package_folder.map(Path::to_owned)),
         };
         let optimize = (0..python.optimize).map(|_| "-O".into());
@@ -60,7 +61,7 @@ impl Program {
 /// It can't be entered.
 pub fn enter_folder(settings: &Settings) -> Result<(), StartError> {
     // That of a jail is the prototype's alone to enter.
-    let Some(folder) = settings.python.chdir.as_ref().filter(|_| settings.confinement.root.is_none()) else { return Ok(()) };
+    let Some(folder) = settings.application.chdir.as_ref().filter(|_| settings.confinement.root.is_none()) else { return Ok(()) };
     // A user that can't be found is an error that the start reports where it needs the user.
     let user = privileges::resolve(&settings.identity).unwrap_or_default();
     guarded_files::enter(folder, Rights::user_first(user.as_ref())).map_err(|error| {
@@ -129,23 +130,25 @@ mod tests {
         let search = Some(folder.path().join("path").into_os_string());
         let own = Path::new("/opt/python");
         let mut python = Python { virtualenv: Some(virtualenv.clone()), ..Python::default() };
-        let chosen = Program::choose(&python, None, Some(own), Some(Path::new("/packages")), search.clone()).expect("chosen");
+        let chosen =
+            Program::choose(&python, (None, None), Some(own), Some(Path::new("/packages")), search.clone()).expect("chosen");
         assert_eq!(chosen.executable, virtualenv.join("bin/python"));
         assert_eq!(chosen.arguments, ["/packages/bolide/prototype.py"]);
         python.virtualenv = None;
-        let chosen = Program::choose(&python, None, Some(own), None, search.clone()).expect("chosen");
+        let chosen = Program::choose(&python, (None, None), Some(own), None, search.clone()).expect("chosen");
         assert_eq!((chosen.executable.as_path(), chosen.arguments), (own, vec!["-m".into(), "bolide.prototype".into()]));
-        let chosen = Program::choose(&python, None, None, None, search).expect("chosen");
+        let chosen = Program::choose(&python, (None, None), None, None, search).expect("chosen");
         assert_eq!(chosen.executable, folder.path().join("path/python3"));
     }
 
     #[test]
     fn a_missing_interpreter_is_an_error_that_says_what_to_do() {
         let python = Python { virtualenv: Some("/nonexistent/venv".into()), ..Python::default() };
-        let error = Program::choose(&python, None, None, None, None).expect_err("refused").to_string();
+        let error = Program::choose(&python, (None, None), None, None, None).expect_err("refused").to_string();
         assert!(error.contains("virtualenv = /nonexistent/venv") && error.contains("-m venv"), "{error}");
-        let error =
-            Program::choose(&Python::default(), None, None, None, Some("/nonexistent".into())).expect_err("refused").to_string();
+        let error = Program::choose(&Python::default(), (None, None), None, None, Some("/nonexistent".into()))
+            .expect_err("refused")
+            .to_string();
         assert!(error.contains("install Python") && error.contains("pip install bolide"), "{error}");
     }
 }

@@ -89,14 +89,14 @@ fn identity(settings: &Settings) -> Result<Option<Privileges>, StartError> {
 }
 
 fn spawn(program: &Program, settings: &Settings, privileges: Option<&Privileges>) -> io::Result<Child> {
-    let confinement = RawConfinement::of(&settings.confinement, settings.python.chdir.as_deref(), privileges)?;
+    let confinement = RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), privileges)?;
     let parent = Pid::this().as_raw();
     let mut command = Command::new(&program.executable);
     command.args(&program.arguments).arg(OsStr::new(WORD));
-    for name in &settings.python.removed_variables {
+    for name in &settings.application.removed_variables {
         command.env_remove(name);
     }
-    command.envs(settings.python.environment.iter().map(|(name, value)| (name, value)));
+    command.envs(settings.application.environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but what was filled before the fork.
     unsafe {

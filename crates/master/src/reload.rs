@@ -48,7 +48,7 @@ impl Supervisor {
     /// Its folder can't be entered, or its program not executed. Nothing has changed then.
     pub(crate) fn begin_generation(&mut self, reason: Reason, now_ms: u64) -> Result<(), StartError> {
         let number = self.last_generation + 1;
-        let is_lazy = self.fleet.coming_settings().python.lazy;
+        let is_lazy = self.fleet.coming_settings().application.lazy;
         let note = self.start_prototype(number, is_lazy)?;
         self.last_generation = number;
         // A reload under load begins with as many workers as serve, and one while none serves with none.

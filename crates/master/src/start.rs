@@ -298,7 +298,7 @@ mod tests {
     #[test]
     fn a_folder_that_can_not_be_entered_is_an_error_before_anything_is_bound() {
         let mut settings = bolide_supervision::testing::settings();
-        settings.python.chdir = Some("/nonexistent/folder".into());
+        settings.application.chdir = Some("/nonexistent/folder".into());
         let choose = |_: &Settings| -> Result<Program, StartError> { Err(StartError::new("too far")) };
         let configuration = Configuration::new(&[], Box::new(choose), |_| {}, bolide_options::Launcher::default());
         let error = prepare_files(&settings, &configuration, Handed::default()).err().map(|error| error.to_string());

@@ -332,7 +332,7 @@ impl Supervisor {
                 continue;
             }
             let option = &news.option;
-            let changes = news.words(self.fleet.settings.python.chdir.as_deref());
+            let changes = news.words(self.fleet.settings.application.chdir.as_deref());
             if self.is_developed() && command.row().is_reload {
                 self.reload_in_development(command, &changes, option, now);
                 continue;

@@ -70,7 +70,7 @@ impl TouchHooks {
 const FAILED: i32 = 1;
 
 fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> io::Result<(Pid, Leash)> {
-    let confinement = RawConfinement::of(&settings.confinement, settings.python.chdir.as_deref(), privileges)?;
+    let confinement = RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), privileges)?;
     let leash = Leash::new()?;
     let end_of_leash = leash.end_for_group();
     let master = Pid::this().as_raw();
@@ -82,7 +82,7 @@ fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> i
     // A group of its own, which goes with the instance. It fails where that is ours already.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     let mut call = no_functions;
-    let environment = &settings.python.environment;
+    let environment = &settings.application.environment;
     // The child becomes the user before it does anything.
     let mut means = Means { shells: &settings.attendant.shells, environment, files: &OwnFiles, call: &mut call };
     let prepared = leash::put_on(end_of_leash).and_then(|()| confinement.take(Heir::Nobody));

@@ -12,7 +12,7 @@ use crate::supervisor::{GRACE_MS, Supervisor};
 impl Supervisor {
     /// A prototype says that what it has loaded can't be shared. It is waited for: the application may hold what one process at a time can have.
     pub(crate) fn note_unshared(&mut self, id: u64, generation: u32, now_ms: u64) {
-        let is_asked_for = self.fleet.coming_settings().python.fork_safety == ForkSafety::Lazy;
+        let is_asked_for = self.fleet.coming_settings().application.fork_safety == ForkSafety::Lazy;
         // One that was given up meanwhile ends anyway.
         let Some(forming) = self.forming.as_mut().filter(|forming| forming.generation.number == generation) else { return };
         // A prototype that loads nothing has nothing to find, so this is said once in a generation.

@@ -154,13 +154,13 @@ fn test_every_supported_option_reaches_its_setting() {
     let applications: Vec<_> = settings.applications.iter().map(|one| (one.mount.as_str(), one.callable.as_deref())).collect();
     assert_eq!(applications, [("", Some("create_app()")), ("/blog/", None), ("/wiki", Some("app"))]);
     assert_eq!(settings.applications[1].source, ApplicationSource::File(srv.join("blog.py")));
-    let python = &settings.python;
-    assert_eq!(python.chdir, Some(srv.clone()));
-    assert_eq!(python.chdir_after, Some(srv.join("data")));
+    let (application, python) = (&settings.application, &settings.python);
+    assert_eq!(application.chdir, Some(srv.clone()));
+    assert_eq!(application.chdir_after, Some(srv.join("data")));
     assert_eq!(python.path, [PathBuf::from("/opt/lib"), srv.join("lib")]);
     assert_eq!(python.virtualenv, Some(srv.join("../venv")));
-    assert_eq!(python.environment, [("A".to_owned(), "B=C".to_owned()), ("D".to_owned(), String::new())]);
-    assert!(python.manage_script_name && python.lazy && python.catch_exceptions);
+    assert_eq!(application.environment, [("A".to_owned(), "B=C".to_owned()), ("D".to_owned(), String::new())]);
+    assert!(application.manage_script_name && application.lazy && python.catch_exceptions);
     assert_eq!((settings.workers.processes, settings.workers.threads), (3, Threads::Fixed(8)));
     let lifecycle = &settings.lifecycle;
     assert_eq!(
@@ -232,7 +232,7 @@ fn test_a_single_worker_loads_the_application_itself_where_uwsgi_has_no_master()
         [("", true), ("master = true", false), ("processes = 2", false), ("touch-reload = x", false), ("threads = 4", true)];
     for (index, (text, lazy)) in cases.into_iter().enumerate() {
         let (settings, _) = ini(&format!("master-{index}"), &format!("{SERVES}{text}\n"));
-        assert_eq!(settings.python.lazy, lazy, "{text}");
+        assert_eq!(settings.application.lazy, lazy, "{text}");
     }
 }
 
@@ -269,7 +269,7 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
         assert_eq!(diagnostics.len(), 1, "{line}: {diagnostics:?}");
         assert!(diagnostics[0].contains(wanted), "{line}: {diagnostics:?}");
         assert!(line != "harakiri = 60 ; seconds" || settings.lifecycle.harakiri_ms == Some(60_000));
-        assert!(!line.starts_with("lazy") || settings.python.lazy);
+        assert!(!line.starts_with("lazy") || settings.application.lazy);
     }
 }
 
@@ -450,7 +450,7 @@ fn test_the_language_placeholders_conditions_loops_and_files() {
     assert!(diagnostics.is_empty(), "{diagnostics:?}");
     assert_eq!(settings.workers.processes, 4);
     assert_eq!(settings.applications[0].source, ApplicationSource::Module("uwsgi".to_owned()));
-    let environment: Vec<String> = settings.python.environment.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    let environment: Vec<String> = settings.application.environment.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let base = format!("BASE={}/", folder.path().display());
     // What `declare-option` made acts at once, so it comes first.
     assert_eq!(environment, ["SERVE=yes", "HOME=/home/ann", &base, "LOOP_a=a", "LOOP_b=b", "MORE=1", "EXTRA=extra", "PH=x"]);

@@ -11,7 +11,7 @@ use crate::prototype::Prototype;
 pub fn step<A: Application>(prototype: &Prototype, application: &mut A, phase: HookPhase) -> Loading {
     let settings = &prototype.boot().settings;
     let mut call = |function: &Function<'_>| application.call(function);
-    let environment = &settings.python.environment;
+    let environment = &settings.application.environment;
     let mut means = Means { shells: &settings.attendant.shells, environment, files: &OwnFiles, call: &mut call };
     match bolide_hooks::run(&settings.hooks, phase, &mut means) {
         Ok(()) => Loading::Loaded,

@@ -47,7 +47,7 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
         handover::keep_capabilities_from_programs()?;
     }
     application.prepare(prototype.boot())?;
-    let is_lazy = prototype.boot().settings.python.lazy;
+    let is_lazy = prototype.boot().settings.application.lazy;
     let began = Instant::now();
     let hooked = hooks::step(prototype, application, HookPhase::AsUser);
     let loading = match hooked {
@@ -111,7 +111,7 @@ fn live_as_helper<A: Application>(prototype: &mut Prototype, application: &mut A
 /// In a new worker or helper: its hooks, and the application where the prototype has not loaded it.
 fn load_after_fork<A: Application>(prototype: &Prototype, application: &mut A) -> Result<Loading, A::Error> {
     let mut loading = hooks::step(prototype, application, HookPhase::PostFork);
-    if prototype.boot().settings.python.lazy && loading == Loading::Loaded {
+    if prototype.boot().settings.application.lazy && loading == Loading::Loaded {
         loading = load(prototype, application)?;
         if loading == Loading::Loaded {
             application.freeze()?;

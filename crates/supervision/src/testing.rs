@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::{
-    Address, Asynchronous, Identity, Lifecycle, Limits, Listener, Naming, Protocol, Python, Settings, Threads, Workers,
+    Address, ApplicationSettings, Asynchronous, Identity, Lifecycle, Limits, Listener, Naming, Protocol, Python, Settings,
+    Threads, Workers,
 };
 use bolide_contract::tls::Http2;
 
@@ -53,6 +54,7 @@ pub fn settings() -> Settings {
             origin,
         }],
         applications: Vec::new(),
+        application: ApplicationSettings::default(),
         python: Python::default(),
         workers: Workers {
             processes: 1,

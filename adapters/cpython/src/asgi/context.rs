@@ -6,6 +6,7 @@
 use std::cell::{Cell, OnceCell, RefCell};
 
 use bolide_engine::EmbeddedWorker;
+use bolide_engine::mounts::Mounts;
 use bolide_files::named::NamedFiles;
 
 use super::awaitable::Awaitables;
@@ -15,7 +16,6 @@ use super::scope::Templates;
 use super::task_factory::TaskFactory;
 use crate::exceptions::keeping_exception;
 use crate::faults::{FaultLog, log_set_exception};
-use crate::mounts::Mounts;
 use crate::native::call_method_with;
 use crate::object::Object;
 

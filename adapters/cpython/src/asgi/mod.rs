@@ -29,8 +29,8 @@ use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
 
-use crate::exceptions::{keeping_exception, raise, runtime_error};
-use crate::faults::{described, failed, request_line};
+use crate::exceptions::{keeping_exception, lookup_error, raise, runtime_error};
+use crate::faults::{described, failed};
 use crate::names::Methods;
 use crate::native::NativeType;
 use context::Asgi;
@@ -73,7 +73,8 @@ impl Language for Asgi {
 impl App for AsgiThread {
     type Memo = ScopeMemo;
     type Pending = ExchangeHandle;
-    const STREAMS: bool = true;
+    const STREAMS_BODY: bool = true;
+    const KEEPS_EXCHANGES: bool = true;
 
     fn call(&mut self, request: &mut Request<'_, ScopeMemo>, response: &mut ResponseWriter<'_>) -> Outcome<ExchangeHandle> {
         if self.asgi.ongoing.count() >= self.asgi.most_running {
@@ -120,7 +121,10 @@ impl AsgiThread {
         response: &mut ResponseWriter<'_>,
     ) -> Option<Outcome<ExchangeHandle>> {
         let asgi = self.asgi;
-        let choice = asgi.mounts.choose(&request.parts)?;
+        let choice = match asgi.mounts.choose(&request.parts) {
+            Ok(choice) => choice,
+            Err(problem) => return raise(lookup_error(), &problem),
+        };
         let number = choice.number;
         // In ASGI no root path ends with a slash.
         let mount = choice.below.map_or(&b""[..], |(mount, _)| mount.strip_suffix(b"/").unwrap_or(mount));
@@ -164,7 +168,7 @@ impl AsgiThread {
         }
         task::follow(asgi, &channel.exchange, task)?;
         let is_complete = AsgiExchange::with(&channel.exchange, |exchange| {
-            exchange.request_line = request_line(&request.parts);
+            exchange.request_line = request.parts.line();
             exchange.application = request.log_facts.application;
             exchange.began_ms = now_ms();
             exchange.has_left = false;

@@ -234,8 +234,7 @@ impl Scopes {
         if let (false, Ok(port)) = (peer.address.is_empty(), peer.port.parse::<u16>()) {
             scope.set(&self.names.client, &address(peer.address.as_bytes(), port)?);
         }
-        for field in http.fields {
-            let (name, value) = (field.name.of(http.header_bytes), field.value.of(http.header_bytes));
+        for (name, value) in http.fields() {
             log_facts.variables += 1;
             log_facts.variable_bytes += (4 + "HTTP_".len() + name.len() + value.len()) as u32;
             self.append(&headers, name, value)?;
@@ -274,8 +273,7 @@ impl Scopes {
         let mut scope = Dictionary::copy_of(template)?;
         let headers = self.new_list()?;
         let mut found = UwsgiVariables::default();
-        for variable in variables.variables {
-            let (name, value) = (variable.name.of(variables.bytes), variable.value.of(variables.bytes));
+        for (name, value) in variables.pairs() {
             if let Some(header) = header_of(name) {
                 // An empty Content-Length or Content-Type is how nginx says that there is none.
                 if name.starts_with(b"HTTP_") || !value.is_empty() {

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::{Extension, Settings};
+use bolide_engine::mounts::Mounts;
 use bolide_engine::{EmbeddedWorker, Turned};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
@@ -22,7 +23,6 @@ use super::scope::Templates;
 use super::task_factory::TaskFactory;
 use super::watcher;
 use crate::faults::FaultLog;
-use crate::mounts::Mounts;
 use crate::object::Object;
 use crate::prototype::Assignment;
 use crate::worker::object_of;
@@ -232,7 +232,7 @@ fn make(
     request_template.set_item("body", PyBytes::new(py, b""))?;
     request_template.set_item("more_body", false)?;
     Ok(Asgi {
-        mounts: Mounts::new(paths, &settings.python),
+        mounts: Mounts::new(paths, &settings.application),
         callables: applications.into_iter().map(|(_, callable, _)| object_of(callable.into_bound(py))).collect(),
         names,
         awaitables: Awaitables::new().ok_or_else(|| no_memory(py))?,

@@ -135,7 +135,7 @@ impl<A: App> Connection<A> {
     pub(super) fn http2_limits(worker: &Worker) -> Http2Limits {
         Http2Limits {
             header_list_bytes: u32::try_from(worker.head_limits.head_bytes).unwrap_or(u32::MAX),
-            has_extended_connect: A::STREAMS,
+            has_extended_connect: A::STREAMS_BODY,
             ..Http2Limits::default()
         }
     }

@@ -17,7 +17,7 @@ use crate::connections::ExchangeId;
 use crate::context::Context;
 use crate::counting;
 use crate::deadlines::NEVER_MS;
-use crate::exchange::{BodySource, ExchangeState, Served, Streaming, give_up};
+use crate::exchange::{BodySource, ExchangeState, Served, Streaming, Suspended, give_up};
 use crate::patience::Patience;
 use crate::request_stream::{BodyStream, RequestStream};
 use crate::response::{Progress, ResponseWriter, reason_phrase};
@@ -25,7 +25,7 @@ use crate::socket::Read;
 use crate::worker::Worker;
 
 impl<A: App> Connection<A> {
-    /// Gives a request to a streaming application. `rest` is what followed the head; returns the bytes of it that were used.
+    /// Calls the application with a body that is still to come. `rest` is what followed the head; returns the bytes of it that were used.
     pub(super) fn stream(
         &mut self,
         head: &HeadEvent,
@@ -49,6 +49,17 @@ impl<A: App> Connection<A> {
             self.exchange.keep_unread(request_stream);
             return Ok((used, self.after_answer(served, context)));
         };
+        Ok((used, self.leave_to_application(suspended, request_stream, context)))
+    }
+
+    /// The application has kept the exchange and goes on by itself.
+    pub(super) fn leave_to_application(
+        &mut self,
+        suspended: Box<Suspended<A::Pending>>,
+        mut request_stream: RequestStream,
+        context: &Context<'_, A>,
+    ) -> ServeStep {
+        let worker = context.worker;
         request_stream.keep_time();
         let began_ms = context.thread.clock.now_ms;
         let of_route = self.exchange.response.harakiri_ms.map(u64::from);
@@ -65,7 +76,7 @@ impl<A: App> Connection<A> {
         self.deadline_ms = self.streaming_until_ms(&streaming, self.timeout_ms(worker));
         self.exchange.state = ExchangeState::Streaming(streaming);
         self.exchange.limit_head(began_ms);
-        Ok((used, ServeStep::Parked))
+        ServeStep::Parked
     }
 
     /// Does all for an ongoing exchange that can be done without waiting. `None`: its answer is complete, go on.

@@ -156,7 +156,7 @@ fn serve_variables<A: App>(
     let find = |name: &[u8]| {
         variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
     };
-    let handshake = match A::STREAMS {
+    let handshake = match A::STREAMS_BODY {
         // Within FastCGI's records there is no other protocol.
         true if !matches!(wire, Wire::FastCgi { .. }) => {
             websocket::asked_by_variables(&find, &worker.settings.asynchronous.websocket)?
@@ -219,11 +219,11 @@ fn handshake_of_fields<A: App>(
     header_bytes: &[u8],
 ) -> Result<Option<Handshake>, Fault> {
     let settings = &context.worker.settings.asynchronous.websocket;
-    if A::STREAMS && facts.upgrade && method == b"CONNECT" {
+    if A::STREAMS_BODY && facts.upgrade && method == b"CONNECT" {
         // RFC 8441 section 4: the session has found that WebSocket is asked for.
         return websocket::asked_by_connect(&context.thread.parts.fields, header_bytes, settings).map(Some);
     }
-    if !(A::STREAMS && facts.upgrade && method == b"GET") {
+    if !(A::STREAMS_BODY && facts.upgrade && method == b"GET") {
         return Ok(None);
     }
     let handshake = websocket::asked_by_fields(&context.thread.parts.fields, header_bytes, settings)?;
@@ -378,11 +378,11 @@ fn conclude<A: App>(
     outcome: Outcome<A::Pending>,
     entry: &LogEntry<'_>,
 ) -> Option<A::Pending> {
-    let leave = matches!(outcome, Outcome::FailedAndLeave);
+    let is_fatal = matches!(outcome, Outcome::FailedFatally);
     match outcome {
         Outcome::Suspended(pending) | Outcome::Ongoing(pending) => return Some(pending),
-        Outcome::FailedOpen { pending, leaves } => {
-            let failed = if leaves { Outcome::FailedAndLeave } else { Outcome::Failed };
+        Outcome::FailedOpen { pending, is_fatal } => {
+            let failed = if is_fatal { Outcome::FailedFatally } else { Outcome::Failed };
             conclude(context, failed, entry);
             advance(context);
             context.thread.slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
@@ -391,15 +391,14 @@ fn conclude<A: App>(
         }
         Outcome::Finished => {
             context.writer.finish();
-            // A streaming application was told in its face.
-            if let Some(fault) = context.writer.length_fault().filter(|_| !A::STREAMS) {
+            if let Some(fault) = context.writer.length_fault().filter(|_| !A::KEEPS_EXCHANGES) {
                 let (method, uri) = (String::from_utf8_lossy(entry.method), String::from_utf8_lossy(entry.uri));
                 complain(context.worker.number, &format!("the application's answer to {method} {uri} {fault}"));
             }
         }
-        Outcome::Failed | Outcome::FailedAndLeave => {
+        Outcome::Failed | Outcome::FailedFatally => {
             counting::count_exception(&context.thread.slot.tally, entry.log_facts.application);
-            if leave {
+            if is_fatal {
                 context.worker.leaving.store(true, Relaxed);
                 context.writer.close_after();
             }
@@ -472,13 +471,13 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
         add(&tally.busy_us, microseconds);
         row.note_answer_time(microseconds);
     }
-    if context.app.has_after_request() {
+    if context.app.hears_of_ends() {
         // The line has the time of the answer alone.
         microseconds.get_or_insert_with(|| precise_us().saturating_sub(entry.began_us));
         if !context.writer.has_unsent() {
             context.writer.show_end();
         }
-        context.app.enter().after_request(&mut context.writer);
+        context.app.enter().exchange_has_ended(&mut context.writer);
     }
     let logging = &context.worker.settings.logging;
     if (logging.may_log_requests() || context.writer.is_logged) && !context.writer.is_unlogged {
@@ -548,7 +547,7 @@ fn logged_address<'a>(find: &dyn Fn(&[u8]) -> &'a [u8], worker: &Worker) -> &'a 
 /// The start of the path that a front server has taken away: its own word, or the setting.
 fn script_name<'a, A: App>(context: &ExchangeContext<'a, A>) -> &'a [u8] {
     let said = context.client.forwarded().and_then(|forwarded| forwarded.prefix.as_deref());
-    said.unwrap_or(context.worker.settings.python.root_path.as_bytes())
+    said.unwrap_or(context.worker.settings.application.root_path.as_bytes())
 }
 
 /// REQUEST_URI is what uWSGI's users know: the path and query as the client wrote them, also of an absolute-form target.

@@ -50,7 +50,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::supported("error-page-404", Setting::Answering(AnsweringSetting::ErrorPage(404)), Value::List, "", "An HTML page for the server's own 404 answers, such as those of `return:404`. Of several the first that can be read is sent.").example("error-page-404 = /srv/shop/404.html"),
     Entry::supported("error-page-500", Setting::Answering(AnsweringSetting::ErrorPage(500)), Value::List, "", "An HTML page for failures of the application. Of several the first that can be read is sent.")
         .example("error-page-500 = /srv/shop/500.html"),
-    Entry::supported("ignore-script-name", Setting::Switch(|draft| &mut draft.python.ignore_script_name), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
+    Entry::supported("ignore-script-name", Setting::Switch(|draft| &mut draft.application.ignore_script_name), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
     Entry::supported("compress", Setting::Answering(AnsweringSetting::Compress), Value::List, "off", "Compresses answers for clients that take it, with the first of these that they like best: `gzip`, `br`, `zstd`. Whole answers and streams; not event streams, not what is compressed already.")
         .example("compress = br,zstd,gzip"),
     Entry::supported("compress-types", Setting::Answering(AnsweringSetting::CompressTypes), Value::List, "text, JSON, XML, JavaScript, fonts", "Media types that `compress` compresses, in place of the usual ones; `text/*` and `*+json` are patterns.")

@@ -58,7 +58,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("factory = true\nasgi = shop:create_app"),
     Entry::supported(
         "manage-script-name",
-        Setting::Switch(|draft| &mut draft.python.manage_script_name),
+        Setting::Switch(|draft| &mut draft.application.manage_script_name),
         Value::Switch,
         "off",
         "The path of a request chooses its `mount`, which goes from the start of PATH_INFO into SCRIPT_NAME.",
@@ -66,7 +66,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("manage-script-name = true"),
     Entry::supported(
         "no-default-app",
-        Setting::Switch(|draft| &mut draft.python.no_default_app),
+        Setting::Switch(|draft| &mut draft.application.no_default_app),
         Value::Switch,
         "off",
         "What no `mount` takes is answered with an error, and not by the first application.",
@@ -108,14 +108,14 @@ pub const ENTRIES: &[Entry] = &[
     .example("env = DJANGO_SETTINGS_MODULE=shop.settings"),
     Entry::supported(
         "lazy-apps",
-        Setting::Switch(|draft| &mut draft.python.lazy),
+        Setting::Switch(|draft| &mut draft.application.lazy),
         Value::Switch,
         "off",
         "Every worker loads the application itself, after the fork.",
     )
     .uwsgi("As in uWSGI, it costs memory: workers no longer share what the application loads.")
     .example("lazy-apps = true"),
-    Entry::supported("lazy", Setting::Switch(|draft| &mut draft.python.lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
+    Entry::supported("lazy", Setting::Switch(|draft| &mut draft.application.lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
         .uwsgi("uWSGI's `lazy` also makes a reload restart workers only; here the two are the same.").example("lazy = true"),
     Entry::supported(
         "catch-exceptions",

@@ -26,7 +26,7 @@ pub const ENTRIES: &[Entry] = &[
         .example("prio = 10"),
     Entry::supported("cpu-affinity", Setting::Number(|draft| &mut draft.cpus_of_each), Value::Number { least: 0, most: 1024, unit: "CPUs" }, "0", "So many CPUs for each worker: the first ones for worker 1, the next ones for worker 2, and so on in a circle, of those that the instance may use. 0 leaves it to the kernel.")
         .example("cpu-affinity = 1"),
-    Entry::supported("honour-stdin", Setting::Switch(|draft| &mut draft.python.honour_stdin), Value::Switch, "off, but on with one worker at a terminal", "Workers have the standard input of whoever starts Bolide, in place of /dev/null: for `breakpoint()`.")
+    Entry::supported("honour-stdin", Setting::Switch(|draft| &mut draft.application.honour_stdin), Value::Switch, "off, but on with one worker at a terminal", "Workers have the standard input of whoever starts Bolide, in place of /dev/null: for `breakpoint()`.")
         .example("honour-stdin = true"),
     Entry::supported("processes", Setting::Processes, Value::NumberOrAuto { least: 1, most: MOST_PROCESSES, unit: "processes" }, "1", "How many workers serve; `auto` is the number of CPUs that this process may use, the quota of its cgroup counted. For an application on the command line `WEB_CONCURRENCY` counts where this is not set.")
         .uwsgi("uWSGI has no `auto`; `%k` counts the machine's CPUs, also where a container may use fewer.")

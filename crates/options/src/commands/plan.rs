@@ -30,7 +30,7 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
         count => format!("{count} workers of {threads}"),
     };
     steps.push(step("workers", workers, origin(read, &["processes", "cheaper", "threads"])));
-    let folder = settings.python.chdir.as_ref().map_or_else(|| ".".to_owned(), |folder| folder.display().to_string());
+    let folder = settings.application.chdir.as_ref().map_or_else(|| ".".to_owned(), |folder| folder.display().to_string());
     steps.push(step("folder", folder, origin(read, &["chdir"])));
     if let Some(virtualenv) = &settings.python.virtualenv {
         steps.push(step("Python", virtualenv.join("bin/python").display().to_string(), origin(read, &["virtualenv"])));

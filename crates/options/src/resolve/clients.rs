@@ -28,7 +28,7 @@ impl Draft<'_> {
                 let headers = self.clients.trusted_headers.get_or_insert_default();
                 words(pair).try_for_each(|word| add_header(headers, word, pair))?;
             }
-            Clients::RootPath => self.python.root_path = root_path(pair)?,
+            Clients::RootPath => self.application.root_path = root_path(pair)?,
             Clients::ServerNames => {
                 for word in words(pair) {
                     self.clients.server_names.push(server_name(word, pair)?);

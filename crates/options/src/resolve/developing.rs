@@ -56,7 +56,7 @@ impl Draft<'_> {
         }
         (self.processes, self.processes_auto) = (Some(1), false);
         // The worker loads the application itself: threads that it starts live where it serves.
-        self.python.lazy = true;
+        self.application.lazy = true;
         // A debugger takes its time.
         (self.lifecycle.harakiri_ms, self.lifecycle.load_timeout_ms) = (None, None);
         let has_mercy = |pair: &Pair| matches!(pair.key.as_str(), "reload-mercy" | "worker-reload-mercy");

@@ -11,7 +11,9 @@ use bolide_contract::logging::{LogStyle, Logging};
 use bolide_contract::python_module::PythonModule;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::reloading::Reloading;
-use bolide_contract::settings::{Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads};
+use bolide_contract::settings::{
+    ApplicationSettings, Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads,
+};
 use bolide_contract::sockets::SocketTuning;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
@@ -49,6 +51,7 @@ pub struct Draft<'a> {
     /// From a line `callable: NAME`, which is no option.
     pub colon_callable: Option<(String, Location)>,
     pub mounts: Vec<(String, Location)>,
+    pub application: ApplicationSettings,
     pub python: Python,
     pub virtualenv: Option<String>,
     pub python_path: Vec<String>,
@@ -121,6 +124,7 @@ impl<'a> Draft<'a> {
             callable: None,
             colon_callable: None,
             mounts: Vec::new(),
+            application: ApplicationSettings::default(),
             python: Python::default(),
             virtualenv: None,
             python_path: Vec::new(),

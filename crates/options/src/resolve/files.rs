@@ -143,7 +143,7 @@ impl Draft<'_> {
             mime_files,
             charset: asked.charset,
             cache: asked.cache,
-            mounts: if self.python.manage_script_name { mounts.collect() } else { Vec::new() },
+            mounts: if self.application.manage_script_name { mounts.collect() } else { Vec::new() },
         })
     }
 

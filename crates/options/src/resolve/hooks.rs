@@ -160,7 +160,7 @@ impl Draft<'_> {
         );
         match text.split_once('=') {
             Some((name, value)) if !name.is_empty() && !is_late => {
-                self.python.environment.push((name.to_owned(), value.to_owned()));
+                self.application.environment.push((name.to_owned(), value.to_owned()));
                 Ok(())
             }
             Some(_) if is_late => Err(wrong(

@@ -54,8 +54,8 @@ impl Draft<'_> {
     }
 
     fn remove_variable(&mut self, name: String) {
-        self.python.environment.retain(|(key, _)| *key != name);
-        self.python.removed_variables.push(name);
+        self.application.environment.retain(|(key, _)| *key != name);
+        self.application.removed_variables.push(name);
     }
 
     /// Sets a variable for each file of the folder.
@@ -79,7 +79,7 @@ impl Draft<'_> {
             }
             self.host.trust.note(&path, location)?;
             match first_line(&path).map_err(|error| wrong(format!("{} can't be read: {error}", path.display())))? {
-                Some(value) => self.python.environment.push((name, value)),
+                Some(value) => self.application.environment.push((name, value)),
                 None => self.remove_variable(name),
             }
         }

@@ -175,7 +175,7 @@ impl Draft<'_> {
                     self.python_path.insert(0, path);
                 }
             }
-            Setting::Environment => self.python.environment.push(values::variable(pair)?),
+            Setting::Environment => self.application.environment.push(values::variable(pair)?),
             Setting::PyArgv => {
                 self.python.arguments =
                     values::text(pair)?.split([' ', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
@@ -318,7 +318,7 @@ impl Draft<'_> {
         let workers = self.workers(bare);
         let elastic = self.elastic(workers.processes);
         // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
-        self.python.lazy |= workers.processes == 1 && !self.master && !processes::implies_master(read);
+        self.application.lazy |= workers.processes == 1 && !self.master && !processes::implies_master(read);
         self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
         let has_mercy = read.effects.iter().any(|pair| pair.key == "reload-mercy");
         let attendant = self.complete_attendant(&folder, has_mercy);
@@ -328,8 +328,8 @@ impl Draft<'_> {
         let logging = self.complete_logging(bare, &entered);
         // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
         let enterable = self.chdir.is_some() || self.confinement.root.is_some() || folder.join(".").exists();
-        self.python.chdir = enterable.then(|| normalized(&folder));
-        self.python.chdir_after = self.chdir_after.as_ref().map(|path| normalized(&folder.join(path)));
+        self.application.chdir = enterable.then(|| normalized(&folder));
+        self.application.chdir_after = self.chdir_after.as_ref().map(|path| normalized(&folder.join(path)));
         self.python.virtualenv = self.virtualenv.as_ref().map(|path| normalized(&folder.join(path)));
         self.complete_interpreter(&folder);
         if bare {
@@ -342,6 +342,7 @@ impl Draft<'_> {
             development,
             listeners,
             applications,
+            application: self.application.clone(),
             python: self.python.clone(),
             workers,
             helpers: Vec::new(),

@@ -76,11 +76,12 @@ impl Draft<'_> {
 
     /// `env` says more than a file does.
     pub(super) fn complete_environment(&mut self) {
-        let python = &mut self.python;
-        let is_set =
-            |name: &String| python.environment.iter().any(|(key, _)| key == name) || python.removed_variables.contains(name);
+        let application = &mut self.application;
+        let is_set = |name: &String| {
+            application.environment.iter().any(|(key, _)| key == name) || application.removed_variables.contains(name)
+        };
         let new: Vec<(String, String)> = self.interpreter.file_variables.drain(..).filter(|(name, _)| !is_set(name)).collect();
-        python.environment.splice(0..0, new);
+        application.environment.splice(0..0, new);
     }
 
     /// A variable of the environment, or of the files of `env-file`.

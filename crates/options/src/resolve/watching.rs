@@ -32,7 +32,7 @@ impl Draft<'_> {
             Setting::Develop | Setting::SourceFolder | Setting::SourcePattern | Setting::SourceExcluded | Setting::Browser => {
                 self.set_developing(setting, pair)?;
             }
-            Setting::ForkSafety => self.python.fork_safety = values::one_of(pair, &FORK_SAFETY)?,
+            Setting::ForkSafety => self.application.fork_safety = values::one_of(pair, &FORK_SAFETY)?,
             Setting::ImportsIgnored => {
                 let name = values::text(pair)?;
                 self.watching.imports.get_or_insert_default().ignored.push(name);

@@ -87,7 +87,7 @@ fn test_every_word_of_the_language_does_what_its_row_says() {
             other => panic!("{words:?}: {other:?}"),
         };
         let made: Vec<String> = settings
-            .python
+            .application
             .environment
             .iter()
             .map(|(key, value)| format!("{key}={value}").trim_end_matches('=').to_owned())

@@ -53,11 +53,11 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     let mut command = Command::new(launch.executable);
     command.args(launch.arguments).arg(boot.as_raw_fd().to_string());
     // `env` is set here and not only inside Python: PYTHONHASHSEED and its kin are read when an interpreter starts.
-    let environment = &launch.boot.settings.python.environment;
+    let environment = &launch.boot.settings.application.environment;
     for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES).chain([succession::VARIABLE]) {
         command.env_remove(variable);
     }
-    for name in &launch.boot.settings.python.removed_variables {
+    for name in &launch.boot.settings.application.removed_variables {
         command.env_remove(name);
     }
     command.envs(environment.iter().map(|(name, value)| (name, value))).stdin(if at_terminal {

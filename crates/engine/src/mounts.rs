@@ -1,10 +1,10 @@
-//! Which application takes a request, by uWSGI's rules: the path counts with `manage-script-name`, else SCRIPT_NAME as
-//! a front server gives it; whatever neither names goes to the default application. It knows nothing of either interface.
+//! The application that takes a request, by uWSGI's rules: the path counts with `manage-script-name`, else SCRIPT_NAME as
+//! a front server gives it; a request that neither names goes to the default application. It knows no language. Adapters ask it in
+//! workers, before each call.
 
-use bolide_contract::settings::Python;
-use bolide_engine::request::{RequestParts, VariablesRequest};
+use bolide_contract::settings::ApplicationSettings;
 
-use crate::exceptions::{lookup_error, raise};
+use crate::request::RequestParts;
 
 /// The application that takes a request.
 pub struct Choice<'m, 'r> {
@@ -23,14 +23,14 @@ pub struct Mounts {
 }
 
 impl Mounts {
-    pub fn new(paths: Vec<Vec<u8>>, python: &Python) -> Mounts {
+    pub fn new(paths: Vec<Vec<u8>>, settings: &ApplicationSettings) -> Mounts {
         // uWSGI: the first application that is mounted nowhere or at a path.
         let default = paths.iter().position(|path| path.is_empty() || path.starts_with(b"/"));
         Mounts {
-            default: default.filter(|_| !python.no_default_app),
+            default: default.filter(|_| !settings.no_default_app),
             paths,
-            manages_path: python.manage_script_name,
-            ignores_script_name: python.ignore_script_name,
+            manages_path: settings.manage_script_name,
+            ignores_script_name: settings.ignore_script_name,
         }
     }
 
@@ -39,22 +39,20 @@ impl Mounts {
         matches!(self.paths.as_slice(), [path] if path.is_empty())
     }
 
-    /// The application of a request; `None`: it has none, and a LookupError is set.
-    pub fn choose<'r, Memo>(&self, parts: &RequestParts<'r, Memo>) -> Option<Choice<'_, 'r>> {
+    /// The application of a request.
+    ///
+    /// # Errors
+    /// It has none; the message says so.
+    pub fn choose<'r, Memo>(&self, parts: &RequestParts<'r, Memo>) -> Result<Choice<'_, 'r>, String> {
         if self.is_plain() {
-            return Some(Choice { number: 0, below: None });
+            return Ok(Choice { number: 0, below: None });
         }
-        let (script_name, path) = match parts {
-            // The path is a route's already where a route has set it.
-            RequestParts::Http(http) => {
-                (http.variables.iter().rfind(|(name, _)| name == b"SCRIPT_NAME").map_or(&b""[..], |(_, value)| value), http.path)
-            }
-            RequestParts::Variables(variables) => (variable(variables, b"SCRIPT_NAME"), variable(variables, b"PATH_INFO")),
-        };
+        // The path is a route's already where a route has set it.
+        let (script_name, path) = (parts.variable(b"SCRIPT_NAME").unwrap_or_default(), parts.path());
         let below = self.below(path);
         match self.named(below.map_or(script_name, |(mount, _)| mount)) {
-            Some(number) => Some(Choice { number, below }),
-            None => raise(lookup_error(), &format!("no application is mounted at {}", String::from_utf8_lossy(path))),
+            Some(number) => Ok(Choice { number, below }),
+            None => Err(format!("no application is mounted at {}", String::from_utf8_lossy(path))),
         }
     }
 
@@ -79,12 +77,6 @@ impl Mounts {
     }
 }
 
-/// The value of a uwsgi variable, of which the last of a name counts.
-fn variable<'r>(variables: &VariablesRequest<'r>, name: &[u8]) -> &'r [u8] {
-    let found = variables.variables.iter().rfind(|variable| variable.name.of(variables.bytes) == name);
-    found.map_or(b"", |variable| variable.value.of(variables.bytes))
-}
-
 /// `/app` is at or below `/app` and above `/app/x`, but not above `/apple`.
 fn is_below(path: &[u8], mount: &[u8]) -> bool {
     path.starts_with(mount) && matches!(path.get(mount.len()), None | Some(b'/'))
@@ -94,14 +86,14 @@ fn is_below(path: &[u8], mount: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    fn mounts(paths: &[&str], change: impl Fn(&mut Python)) -> Mounts {
-        let mut python = Python { manage_script_name: true, ..Python::default() };
-        change(&mut python);
-        Mounts::new(paths.iter().map(|path| path.as_bytes().to_vec()).collect(), &python)
+    fn mounts(paths: &[&str], change: impl Fn(&mut ApplicationSettings)) -> Mounts {
+        let mut settings = ApplicationSettings { manage_script_name: true, ..ApplicationSettings::default() };
+        change(&mut settings);
+        Mounts::new(paths.iter().map(|path| path.as_bytes().to_vec()).collect(), &settings)
     }
 
     #[test]
-    fn test_a_managed_mount_takes_whole_segments_and_the_longest_wins() {
+    fn a_managed_mount_takes_whole_segments_and_the_longest_wins() {
         let made = mounts(&["", "/app", "/app/deep", "/end/"], |_| {});
         for (path, wanted) in [
             ("/app", Some(("/app", ""))),
@@ -115,16 +107,16 @@ mod tests {
             let wanted = wanted.map(|(mount, rest): (&str, &str)| (mount.as_bytes(), rest.as_bytes()));
             assert_eq!(made.below(path.as_bytes()), wanted, "{path}");
         }
-        assert_eq!(mounts(&["", "/app"], |python| python.manage_script_name = false).below(b"/app"), None);
+        assert_eq!(mounts(&["", "/app"], |settings| settings.manage_script_name = false).below(b"/app"), None);
     }
 
     #[test]
-    fn test_the_first_application_is_the_default_one() {
+    fn the_first_application_is_the_default_one() {
         assert_eq!(mounts(&["/one", "/two"], |_| {}).named(b""), Some(0));
         assert_eq!(mounts(&["/one", "/two"], |_| {}).named(b"/two"), Some(1));
         assert_eq!(mounts(&["/one", ""], |_| {}).named(b"/else"), Some(0));
         assert_eq!(mounts(&["/one", ""], |_| {}).named(b""), Some(1));
-        assert_eq!(mounts(&["/one"], |python| python.no_default_app = true).named(b"/else"), None);
-        assert_eq!(mounts(&["/one", "/two"], |python| python.ignore_script_name = true).named(b"/two"), Some(0));
+        assert_eq!(mounts(&["/one"], |settings| settings.no_default_app = true).named(b"/else"), None);
+        assert_eq!(mounts(&["/one", "/two"], |settings| settings.ignore_script_name = true).named(b"/two"), Some(0));
     }
 }
