@@ -50,18 +50,42 @@ def test_the_first_page_leads_to_every_guide_and_the_readme_to_that():
     assert "docs/index.md" in {match["target"] for match in LINK.finditer(prose(ROOT / "README.md"))}
 
 
+def architecture():
+    return [ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs" / "internals").glob("*.md"))]
+
+
 def test_the_architecture_names_files_that_are_there():
     """`engine/connection` is a file or a folder of the room `engine`, and so with every room."""
     rooms = {path.name for path in (ROOT / "crates").iterdir()}
-    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    named = sorted(set(re.findall(r"`((?:crates/|adapters/)?[a-z_]+(?:/[a-z0-9_]+)+)(?:\.rs)?`", text)))
-    missing = []
-    for name in named:
-        *folder, room, rest = re.fullmatch(r"(?:(adapters)/|crates/)?([a-z_]+)(?:/(.+))?", name).groups()
-        if folder == [None] and room not in rooms:
-            continue
-        source = ROOT / (folder[0] or "crates") / room / "src" / (rest or "").removeprefix("src/")
-        if not source.is_dir() and not source.with_name(f"{source.name}.rs").is_file():
-            missing.append(name)
+    pattern = re.compile(r"`((?:crates/|adapters/)?[a-z_]+(?:/[a-z0-9_]+)+)(?:\.rs)?`")
+    named, missing = set(), []
+    for page in architecture():
+        found = set(pattern.findall(page.read_text(encoding="utf-8")))
+        named |= found
+        for name in sorted(found):
+            *folder, room, rest = re.fullmatch(r"(?:(adapters)/|crates/)?([a-z_]+)(?:/(.+))?", name).groups()
+            if folder == [None] and room not in rooms:
+                continue
+            source = ROOT / (folder[0] or "crates") / room / "src" / (rest or "").removeprefix("src/")
+            if not source.is_dir() and not source.with_name(f"{source.name}.rs").is_file():
+                missing.append(f"{page.relative_to(ROOT)}: {name}")
+    assert {"engine/connection", "master/control/execute", "protocol/session"} <= named
     assert len(named) > 40
     assert missing == []
+
+
+def test_the_architecture_is_read_in_ten_minutes():
+    assert len((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8").split()) <= 2000
+
+
+def test_contributing_names_files_that_are_there():
+    """Whatever stands in backquotes and begins with a file or folder of the repository."""
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    top = {name.split("/", 1)[0] for name in tracked}
+    text = CODE.sub("", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"))
+    named = sorted(
+        {name for name in re.findall(r"`([\w.-]+(?:/[\w.-]+)*)/?`", text) if "/" in name and name.split("/", 1)[0] in top}
+    )
+    assert {"crates/contract/src/settings.rs", "crates/master/src/changes.rs"} <= set(named)
+    assert len(named) > 40
+    assert [name for name in named if not (ROOT / name).exists()] == []

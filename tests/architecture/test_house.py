@@ -1,6 +1,7 @@
 """The house keeps its shape: who may depend on whom, how long files are, where `unsafe` may stand.
 
-ARCHITECTURE.md says the same in words; a new arrow or room needs a line there and here.
+The table of rooms in ARCHITECTURE.md says the same in words, and docs/internals/invariants.md says why a room has `unsafe`.
+A new arrow or room needs a line there and here.
 """
 
 import json
