@@ -1,4 +1,4 @@
-//! The walk to an answer on a real folder, with a clock that the test turns.
+//! The lookup on a real folder, with a clock that the test sets.
 
 use std::fs::{self, OpenOptions};
 
@@ -61,7 +61,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left of a temporary folder harms nobody.
+        // A leftover temporary folder is harmless.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -95,7 +95,7 @@ fn find_aside(files: &Files, path: &str, now_ms: u64, now: i64, aside: &dyn Fn(&
     files.find(&request, &mut |text| panic!("{text}"))
 }
 
-/// The body's text, or the status in brackets.
+/// Returns the body's text, or the status in brackets.
 fn text(files: &Files, path: &str, now_ms: u64) -> String {
     use std::os::unix::fs::FileExt;
     match find(files, path, now_ms) {
@@ -147,7 +147,7 @@ fn two_changes_in_one_tick_of_the_clock_are_told_apart() {
         Some(Body::Memory(content, range)) => content[range].to_vec(),
         _ => Vec::new(),
     };
-    // Most of these pairs are written within one tick, which is some milliseconds.
+    // Most of these pairs are written within one tick, which is a few milliseconds.
     for number in 0..30 {
         let (name, path) = (format!("{number}.txt"), format!("/s/{number}.txt"));
         let now =

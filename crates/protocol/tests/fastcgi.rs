@@ -1,4 +1,4 @@
-//! FastCGI's records: the case list whole, byte by byte and with a tail, the limits, what is written, and properties.
+//! FastCGI records: the case list whole, byte by byte and with a tail, the limits, the written records, and properties.
 
 mod cases;
 
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 
 const LIMITS: FastCgiLimits = FastCgiLimits { parameter_bytes: PARAMETER_BYTES_MOST, connections: CONNECTIONS };
 
-/// Feeds bytes in pieces, and serves each request in no time.
+/// Feeds bytes in pieces, and answers each request at once.
 struct Fed {
     decoder: Decoder,
     is_answered: bool,
@@ -31,7 +31,7 @@ impl Fed {
 
     fn feed(&mut self, mut piece: &[u8]) {
         loop {
-            // What an earlier request has left there is not to be found again.
+            // Variables of an earlier request must not be found again.
             let mut variables = Vec::new();
             match self.decoder.next(piece, &mut variables) {
                 Ok((used, None)) => {
@@ -124,7 +124,7 @@ fn test_what_follows_is_the_next_record_and_after_a_fault_nothing() {
     let answer = Told::Send { bytes: record_written(UNKNOWN, 0, &[42, 0, 0, 0, 0, 0, 0, 0]), close: false };
     for case in cases() {
         let bytes = [case.bytes.as_slice(), &question].concat();
-        // Where the case ends within a record, what follows belongs to that one.
+        // If the case ends within a record, the following bytes belong to that record.
         let is_between = case.bytes.is_empty() || whole_records(&case.bytes) == case.bytes.len();
         if case.refusal.is_some() || is_between {
             let further: &[Told] = if case.refusal.is_some() { &[] } else { std::slice::from_ref(&answer) };
@@ -134,7 +134,7 @@ fn test_what_follows_is_the_next_record_and_after_a_fault_nothing() {
     }
 }
 
-/// Bytes of the whole records that `bytes` begin with.
+/// Returns the bytes of the whole records at the beginning of `bytes`.
 fn whole_records(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(head) = bytes.get(at..at + RECORD_HEAD_BYTES) {

@@ -1,4 +1,4 @@
-//! What front servers say of a request: the case list, each field alone, long lists, and properties.
+//! Forwarded fields of front servers: the case list, each field alone, long lists, and properties.
 
 mod cases;
 
@@ -85,7 +85,7 @@ fn test_a_list_without_end_is_looked_at_up_to_its_bound() {
 }
 
 proptest! {
-    /// Whatever a client writes before what its front server adds, the front server's word stands.
+    /// Whatever a client sends, the values that its front server appends take precedence.
     #[test]
     fn test_a_client_can_not_change_what_its_front_server_says(
         words in "[ -~]{0,60}",
@@ -101,7 +101,7 @@ proptest! {
         prop_assert_eq!(found.is_https, Some(true));
     }
 
-    /// Nothing that is found is anything but what it should be.
+    /// Every value that is found is well-formed.
     #[test]
     fn test_what_is_found_is_safe_to_use(
         name in "(X-Forwarded-(For|Proto|Host|Port|Prefix)|Forwarded)",

@@ -1,4 +1,4 @@
-//! The `h2` crate as a client of the session: what it sends is understood, and what the session and the encoder write it understands.
+//! The `h2` crate as a client of the session: each understands the bytes of the other.
 //!
 //! There is no runtime: its futures are polled by hand, and its connection is two buffers.
 
@@ -57,7 +57,7 @@ impl AsyncWrite for Pipe {
     }
 }
 
-/// Numbers that look random, the same each time.
+/// Deterministic pseudo-random numbers.
 struct Chance(u64);
 
 impl Chance {
@@ -77,7 +77,7 @@ impl Chance {
     }
 }
 
-/// A request that the server is answering: the answer says what the request was.
+/// A request that the server is answering: the answer repeats the request.
 struct Answer {
     stream: u32,
     method: String,
@@ -107,7 +107,7 @@ impl Server {
         Server { session, parts, input: Vec::new(), answers: Vec::new(), known: Vec::new() }
     }
 
-    /// Reads a piece of what the client has sent, and answers what is complete.
+    /// Reads a piece of the client's bytes, and answers the complete requests.
     fn turn(&mut self, wires: &mut Wires, chance: &mut Chance) {
         let count = match chance.below(4) {
             0 => 1,
@@ -185,7 +185,7 @@ impl Server {
     }
 }
 
-/// Writes as much of an answer as the windows let, and now and then less.
+/// Writes as much of an answer as the windows allow, and sometimes less.
 fn write(session: &mut Http2, answer: &mut Answer, out: &mut Vec<u8>, chance: &mut Chance) {
     let Answer { encoder, out: own, text, sent, stream, .. } = answer;
     if !answer.has_begun {
@@ -239,11 +239,11 @@ fn poll<Output>(future: &mut Pin<&mut (impl Future<Output = Output> + ?Sized)>) 
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What one request of the client's is.
+/// One request of the client.
 struct Asked {
     request: http::Request<()>,
     body: Vec<u8>,
-    /// What the server is to have understood.
+    /// The request as the server must understand it.
     said: Vec<u8>,
 }
 
@@ -268,7 +268,7 @@ fn asked(chance: &mut Chance) -> Asked {
     let most = if chance.below(3) == 0 { 400_000 } else { 300 };
     let body = if method == "GET" || method == "HEAD" { Vec::new() } else { chance.bytes(most) };
     let request = builder.body(()).expect("a request");
-    // h2 sends the fields in the order of its map.
+    // h2 sends the fields in its map's order.
     for (name, value) in request.headers() {
         if name != "cookie" {
             said.push_str(&format!("{name}={}\n", value.to_str().expect("text")));
@@ -317,7 +317,7 @@ fn requests_of_all_kinds_come_as_they_were_sent_and_answers_arrive_as_they_were_
     }
 }
 
-/// The same request twice, so that its head comes again.
+/// Returns the same request twice, so that its head is repeated.
 fn twice(asked: Asked) -> [Asked; 2] {
     let mut again = http::Request::builder().method(asked.request.method()).uri(asked.request.uri());
     for (name, value) in asked.request.headers() {

@@ -1,4 +1,4 @@
-//! A connection's bytes as events: the same whole, in pieces of any size, and with the next request behind.
+//! A connection's bytes as events: the same whole, in pieces of any size, and followed by the next request.
 
 use bolide_protocol::fastcgi::FastCgiLimits;
 use bolide_protocol::http1::head::HeadLimits;
@@ -7,19 +7,19 @@ use bolide_protocol::session::{HeadParts, RequestHead, Session, SessionEvent};
 const LIMITS: HeadLimits =
     HeadLimits { request_line_bytes: 1 << 16, head_bytes: 1 << 16, header_count: 100, lenient_targets: false };
 
-/// What a connection was told, with the pieces of a body put together again.
+/// The events of a connection, with the pieces of a body joined again.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Head(String),
     Body(Vec<u8>),
     End,
     Aborted,
-    /// The protocol's own word, and whether it is the last.
+    /// Bytes of the protocol itself, and whether they are the last.
     Own(bool),
     Fault(u16),
 }
 
-/// A name, a session, its bytes, and what they mean.
+/// A name, a session, its bytes, and the expected events.
 type Case = (&'static str, fn() -> Session, Vec<u8>, Vec<Told>);
 
 /// One list of cases for all protocols.
@@ -134,7 +134,7 @@ fn packet(variables: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     [&[0], &(block.len() as u16).to_le_bytes()[..], &[0], &block, body].concat()
 }
 
-/// Hands the bytes in, in pieces of this size, as a connection does: what was not used comes again with more behind it.
+/// Feeds the bytes in pieces of this size, as a connection does: unused bytes come again, followed by more.
 fn told(session: &mut Session, bytes: &[u8], piece_bytes: usize) -> Vec<Told> {
     let (mut told, mut waiting, mut parts) = (Vec::new(), Vec::new(), HeadParts::default());
     for piece in bytes.chunks(piece_bytes) {

@@ -1,4 +1,4 @@
-//! What clients send over a WebSocket: the case list, fragments of every kind, memory and limits.
+//! Client bytes on a WebSocket: the case list, fragments of every kind, memory and limits.
 
 mod cases;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const PLENTY: Limits = Limits { message_bytes: 1 << 20 };
 
-/// Feeds the pieces one after the other, as an event loop would: what was told, how it ended, and the receiver.
+/// Feeds the pieces one after the other, as an event loop would. Returns the events and the violation, if any.
 fn read(receiver: &mut Receiver, pieces: &[&[u8]]) -> (Vec<Event<'static>>, Option<Violation>) {
     let mut inflation = Inflation::default();
     let mut events = Vec::new();
@@ -98,7 +98,7 @@ fn test_what_follows_a_message_is_told_after_it() {
                 Ending::Failed((code, _)) => {
                     assert_eq!((events, violation.map(|found| found.code)), (case.events(), Some(code)), "{text}");
                 }
-                // The frame is taken for the payload or the header that is still to come.
+                // The frame would be read as the missing payload or header.
                 Ending::Amid => {}
             }
         }
@@ -186,7 +186,7 @@ fn test_final_blocks_without_end_are_refused() {
     assert_eq!(violation.map(|violation| violation.code), Some(1007));
 }
 
-/// Deflate without compression, in stored blocks of up to 100 bytes, and the byte that a message ends with.
+/// Deflate in stored blocks of up to 100 bytes, and the byte that ends a message.
 fn stored(payload: &[u8]) -> Vec<u8> {
     let block = |piece: &[u8]| {
         let length = piece.len() as u16;
@@ -195,7 +195,7 @@ fn stored(payload: &[u8]) -> Vec<u8> {
     payload.chunks(100).flat_map(block).chain([0]).collect()
 }
 
-/// A frame with a mask that is made of its length.
+/// A frame whose mask is derived from its length.
 fn client_frame(first_byte: u8, payload: &[u8]) -> Vec<u8> {
     let length = payload.len();
     let mask = (length as u32).wrapping_mul(0x9e37_79b9).to_be_bytes();
@@ -230,7 +230,7 @@ fn cut<'a>(bytes: &'a [u8], places: &[proptest::sample::Index]) -> Vec<&'a [u8]>
     pieces
 }
 
-/// A message, whether it is compressed, where it is fragmented, and what is said between the fragments.
+/// A message, whether it is compressed, where it is fragmented, and the control frames between the fragments.
 #[derive(Debug, Clone)]
 struct Said {
     kind: MessageKind,

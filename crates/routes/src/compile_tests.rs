@@ -1,4 +1,4 @@
-//! What is said of rules when they are compiled.
+//! The messages about rules from their compilation.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ fn rule(option: &str, text: &str) -> RouteRule {
     RouteRule { option: option.to_owned(), text: text.to_owned(), origin: "uwsgi.ini:1".to_owned() }
 }
 
-/// The messages about one rule, with a label `later` after it.
+/// Returns the messages about one rule, with a label `later` after it.
 fn said(option: &str, text: &str) -> Vec<(bool, String)> {
     let label = if option.starts_with("response-") { "response-route-label" } else { "route-label" };
     let (routes, mistakes) = Routes::compile(&[rule(option, text), rule(label, "later")], Path::new(""));

@@ -1,4 +1,5 @@
-//! HEADERS and CONTINUATION (RFC 9113 sections 6.2 and 6.10): requests begin, and bodies end with trailers. Workers run it.
+//! HEADERS and CONTINUATION (RFC 9113 sections 6.2 and 6.10): the beginnings of requests, and the trailers that end bodies.
+//! Workers run it.
 
 use super::error::{ErrorCode, Http2Error};
 use super::event::Http2Event;
@@ -13,7 +14,7 @@ use crate::http1::head::HeadLimits;
 use crate::response::Wire;
 use crate::session::{HeadBytes, HeadEvent, HeadParts, RequestHead};
 
-/// A header block that is complete, beside its bytes.
+/// Facts about a complete header block.
 #[derive(Debug, Clone, Copy)]
 struct BlockHead {
     stream: u32,
@@ -68,7 +69,7 @@ impl Http2 {
         self.finish_block(&bytes, BlockHead { stream, is_complete, is_self_dependent }, limits, parts)
     }
 
-    /// Streams on which no header block may come, whatever is in it.
+    /// Refuses header blocks on streams that can't have one, whatever the content.
     fn check_stream(&self, stream: u32) -> Result<(), Http2Error> {
         match self.streams.state(stream) {
             _ if stream.is_multiple_of(2) => Err(Http2Error::protocol("A client has opened a stream of an even number.")),
@@ -100,7 +101,7 @@ impl Http2 {
             }
             StreamState::Idle => self.request(text, head, limits),
             StreamState::Open(_) => self.trailers(text, head),
-            // The peer may not know yet that nobody wants it.
+            // The peer may not know yet that the stream was reset.
             StreamState::Closed(Closing::ResetHere) => self.patience.spend(1).map(|()| None),
             _ => {
                 write_reset(stream, ErrorCode::STREAM_CLOSED, &mut self.output);
@@ -138,14 +139,14 @@ impl Http2 {
             bytes: HeadBytes::Parts,
             body: read.facts.framing,
             wire: Wire::Http2,
-            // Each request has an exchange of its own, which remembers nothing of others.
+            // Each request has its own exchange, which remembers no other.
             is_repeated: false,
             is_remembered: false,
         };
         Ok(Some(Http2Event::Head { stream, head: event, is_complete, protocol: read.protocol }))
     }
 
-    /// RFC 9113 section 8.1: a header block behind a body ends it.
+    /// RFC 9113 section 8.1: a header block after a body ends it.
     fn trailers(&mut self, text: HeadText<'_>, head: BlockHead) -> Result<Option<Http2Event>, Http2Error> {
         if !self.is_body_open(head.stream) {
             return self.fault_stream(head.stream, ErrorCode::STREAM_CLOSED);
@@ -157,7 +158,7 @@ impl Http2 {
     }
 }
 
-/// The payload without its padding (RFC 9113 section 6.2).
+/// Returns the payload without its padding (RFC 9113 section 6.2).
 fn without_padding(head: FrameHead, payload: &[u8]) -> Result<&[u8], Http2Error> {
     if !head.has(flag::PADDED) {
         return Ok(payload);

@@ -1,9 +1,9 @@
-//! Heads and trailer fields of answers as header blocks of HTTP/2 (RFC 9113 section 8.1). Workers run it.
+//! Heads and trailer fields of answers as HTTP/2 header blocks (RFC 9113 section 8.1). Workers run it.
 
 use super::head::ResponseHead;
 use crate::hpack::encoder;
 
-/// What stands before the value in the field that is the server's date, and behind it.
+/// The bytes before the value in the server's date line.
 const DATE_NAME: &[u8] = b"Date: ";
 
 /// Writes a head with the server's own fields.
@@ -18,8 +18,8 @@ pub(super) fn head(head: &ResponseHead, date_line: &[u8], out: &mut Vec<u8>) {
     own_fields(head, date_line, out);
 }
 
-/// The head that tells the client of an extended CONNECT that the other protocol begins (RFC 8441 section 5): 200 is what 101 is elsewhere, and
-/// the key is not answered.
+/// Writes the head that accepts an extended CONNECT (RFC 8441 section 5): its status is 200 instead of 101, and the WebSocket key
+/// is not answered.
 pub(super) fn switch(head: &ResponseHead, date_line: &[u8], out: &mut Vec<u8>) {
     let status = if head.status() == 101 { 200 } else { head.status() };
     encoder::begin(status, out);
@@ -31,7 +31,7 @@ pub(super) fn switch(head: &ResponseHead, date_line: &[u8], out: &mut Vec<u8>) {
     own_fields(head, date_line, out);
 }
 
-/// The head of an interim response. `status` begins with three digits.
+/// Returns the head of an interim response. `status` begins with three digits.
 pub(super) fn interim(status: &str, fields: &[(&[u8], &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     let number = status.get(..3).and_then(|digits| digits.parse().ok()).unwrap_or(100);
@@ -93,7 +93,7 @@ mod tests {
         head
     }
 
-    /// An encoder behind its head, and what it has written.
+    /// Returns an encoder after its head, and the bytes that it has written.
     fn begun(head: &ResponseHead, length: BodyLength) -> (ResponseEncoder, Outgoing) {
         let (mut encoder, mut out) = (ResponseEncoder::new(Wire::Http2), Outgoing::default());
         assert!(encoder.head(head, HeadTerms { length, keep_alive: true, date_line: DATE }, &mut out));

@@ -1,23 +1,23 @@
-//! What a connection of FastCGI is sent, and what it means.
+//! Cases of FastCGI connections: the bytes and the expected events.
 
 use super::Refusal;
 
 pub struct FastCgiCase {
     pub bytes: Vec<u8>,
-    /// Whoever serves says of each request at once that it is answered, when its body is here or it is aborted.
+    /// The caller reports each request as answered as soon as its body is complete or it is aborted.
     pub is_answered: bool,
     pub events: Vec<Told>,
     pub refusal: Option<Refusal>,
 }
 
-/// An event, with its bytes.
+/// An event with its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Told {
     Head {
         variables: Vec<(Vec<u8>, Vec<u8>)>,
         keep_connection: bool,
     },
-    /// All that came between two other events.
+    /// All data between two other events.
     Data(Vec<u8>),
     End,
     Aborted,
@@ -27,13 +27,13 @@ pub enum Told {
     },
 }
 
-/// Bytes of parameters that the cases are read with.
+/// Most bytes of parameters in the cases.
 pub const PARAMETER_BYTES_MOST: usize = 300;
 
-/// Connections that the cases' peers are told of.
+/// The number of connections that the cases' peers get.
 pub const CONNECTIONS: u32 = 1024;
 
-/// The types of records, as section 8 of the specification numbers them.
+/// The record types, with the numbers of section 8 of the specification.
 pub const BEGIN: u8 = 1;
 pub const ABORT: u8 = 2;
 pub const END: u8 = 3;
@@ -57,7 +57,7 @@ pub fn padded(kind: u8, id: u16, content: &[u8], padding_bytes: u8) -> Vec<u8> {
     [&[1, kind, high, low, length[0], length[1], padding_bytes, 0xee], content, &vec![0xff; usize::from(padding_bytes)]].concat()
 }
 
-/// A record as we write it: what is reserved is zero.
+/// A record as we write it: reserved bytes are zero.
 pub fn record_written(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
     let mut bytes = record(kind, id, content);
     bytes[7] = 0;
@@ -69,7 +69,7 @@ pub fn begin(id: u16, role: u16, flags: u8) -> Vec<u8> {
     record(BEGIN, id, &[high, low, flags, 9, 9, 9, 9, 9])
 }
 
-/// Parameters as section 3.4 has them, with the shorter lengths where these will do.
+/// Parameters in the encoding of section 3.4, with the shorter lengths where they fit.
 pub fn pairs(list: &[(&[u8], &[u8])]) -> Vec<u8> {
     let length = |text: &[u8]| match u8::try_from(text.len()) {
         Ok(short @ ..0x80) => vec![short],
@@ -137,11 +137,11 @@ fn whole_requests() -> Vec<FastCgiCase> {
         read(&[], vec![]),
         read(&[&opened(0, GET), &end], vec![head(false, GET), Told::End]),
         read(&[&opened(KEEP, GET), &end], vec![head(true, GET), Told::End]),
-        // Other flags mean nothing.
+        // Other flags are ignored.
         read(&[&opened(0xfe, GET), &end], vec![head(false, GET), Told::End]),
         read(&[&begin(1, 1, 0), &record(PARAMS, 1, b""), &end], vec![head(false, NO_LIST), Told::End]),
         read(&[&opened(0, OF_FIVE), &record(STDIN, 1, b"hello"), &end], vec![head(false, OF_FIVE), data(b"hello"), Told::End]),
-        // Without a CONTENT_LENGTH the stream's end is the body's.
+        // Without a CONTENT_LENGTH the end of the stream ends the body.
         read(&[&opened(0, GET), &record(STDIN, 1, b"hello"), &end], vec![head(false, GET), data(b"hello"), Told::End]),
         read(
             &[&opened(0, &[(b"A", &long), (b"B", b"\0\r\n")]), &end],
@@ -181,7 +181,7 @@ fn streams() -> Vec<FastCgiCase> {
             ],
             vec![head(false, OF_FIVE), data(b"hello"), Told::End],
         ),
-        // A body that is still on its way, and parameters.
+        // An incomplete body, and incomplete parameters.
         read(&[&opened(0, OF_FIVE), &record(STDIN, 1, b"hel")], vec![head(false, OF_FIVE), data(b"hel")]),
         read(&[&opened(0, OF_FIVE), &record(STDIN, 1, b"hello")[..9]], vec![head(false, OF_FIVE), data(b"h")]),
         read(&[&begin(1, 1, 0), &record(PARAMS, 1, &list)], vec![]),
@@ -206,11 +206,11 @@ fn several_requests() -> Vec<FastCgiCase> {
         [record(PARAMS, 2, &pairs(GET)), record(PARAMS, 2, b""), record(STDIN, 2, b"x"), record(STDIN, 2, b"")].concat();
     vec![
         read(&[&one, &one], vec![head(true, GET), Told::End, head(true, GET), Told::End]),
-        // What still comes of a request that is answered says nothing any more.
+        // Further records of an answered request are ignored.
         read(&[&one, &end, &record(ABORT, 1, b""), &one], vec![head(true, GET), Told::End, head(true, GET), Told::End]),
-        // Records of a request that was never begun.
+        // Records of a request that has not begun.
         read(&[&other_values, &one], vec![head(true, GET), Told::End]),
-        // A second request while one is active is refused, and its records are passed over (FCGI_CANT_MPX_CONN).
+        // A second request while one is active is refused, and its records are ignored (FCGI_CANT_MPX_CONN).
         read(
             &[&opened(0, OF_FIVE), &begin(2, 1, 0), &other_values, &record(STDIN, 1, b"hello"), &end],
             vec![head(false, OF_FIVE), ended(2, 1, false), data(b"hello"), Told::End],
@@ -218,7 +218,7 @@ fn several_requests() -> Vec<FastCgiCase> {
         unanswered(read(&[&one, &begin(2, 1, KEEP)], vec![head(true, GET), Told::End, ended(2, 1, false)])),
         refused(&[&begin(1, 1, 0), &begin(1, 1, 0)], vec![], "names a request that is under way"),
         unanswered(refused(&[&one, &one], vec![head(true, GET), Told::End], "names a request that is under way")),
-        // Authorizers and filters are other programs (FCGI_UNKNOWN_ROLE).
+        // Authorizers and filters are not supported (FCGI_UNKNOWN_ROLE).
         read(&[&begin(7, 2, 0)], vec![ended(7, 3, true)]),
         read(&[&begin(7, 3, KEEP), &one], vec![ended(7, 3, false), head(true, GET), Told::End]),
         read(&[&begin(7, 0x101, KEEP)], vec![ended(7, 3, false)]),
@@ -254,7 +254,7 @@ fn managed() -> Vec<FastCgiCase> {
     vec![
         read(&[&asked(&[b"FCGI_MPXS_CONNS", b"FCGI_MAX_CONNS", b"FCGI_MAX_REQS"])], vec![told(all)]),
         read(&[&asked(&[b"FCGI_MPXS_CONNS"]), &asked(&[b"FCGI_MAX_REQS"])], vec![told(&all[2..]), told(&all[1..2])]),
-        // A name that nobody knows is not answered, and a value that comes with a name is no question less.
+        // An unknown name is not answered, and a name with a value is still a question.
         read(&[&asked(&[b"FCGI_MAX_WISHES"]), &asked(&[])], vec![told(&[]), told(&[])]),
         read(&[&padded(GET_VALUES, 0, &pairs(&[(b"FCGI_MAX_CONNS", b"7")]), 9)], vec![told(&all[..1])]),
         read(
@@ -263,7 +263,7 @@ fn managed() -> Vec<FastCgiCase> {
         ),
         read(&[&record(42, 0, b"what?")], vec![send(UNKNOWN, 0, &[42, 0, 0, 0, 0, 0, 0, 0], false)]),
         read(&[&padded(BEGIN, 0, &[0, 1, 0, 0, 0, 0, 0, 0], 1)], vec![send(UNKNOWN, 0, &[1, 0, 0, 0, 0, 0, 0, 0], false)]),
-        // Of a request's records those that a responder has no use for.
+        // Records of a request that a responder does not use.
         read(
             &[&opened(0, GET), &record(DATA, 1, b"x"), &record(42, 1, b"y"), &record(STDOUT, 1, b"z"), &record(STDIN, 1, b"")],
             vec![head(false, GET), Told::End],
