@@ -64,7 +64,7 @@ impl Answer {
     }
 
     /// Whether the file is still the version that the head describes. Always true of content in memory.
-    pub(crate) fn is_still_right(&self) -> bool {
+    pub(crate) fn is_current(&self) -> bool {
         let part = match &self.body {
             Body::File(part) => Some(part),
             Body::Parts(parts) => parts.parts.first().map(|(_, part)| part),

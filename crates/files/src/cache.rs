@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_again_stays() {
+    fn an_entry_that_is_used_again_stays() {
         let mut cache = Cache::new(BOUNDS);
         for key in ["a", "b", "c", "d"] {
             cache.put(key.as_bytes(), key, bytes(1));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_not_kept_and_evicts_nobody() {
+    fn an_entry_that_is_too_large_is_not_kept_and_evicts_no_other() {
         let mut cache = Cache::new(BOUNDS);
         cache.put(b"a", 1, bytes(10));
         cache.put(b"large", 2, bytes(101));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_let_go_at_once() {
+    fn all_descriptors_can_be_dropped_at_once() {
         let mut cache = Cache::new(BOUNDS);
         for (number, descriptors) in [0, 1, 1, 0].into_iter().enumerate() {
             cache.put(&[number as u8], number, Weight { bytes: 1, descriptors });
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_that_nobody_asks_for_are_let_go_in_the_second_round() {
+    fn unused_descriptors_are_dropped_in_the_second_round() {
         let mut cache = Cache::new(BOUNDS);
         for (number, descriptors) in [0, 1, 1].into_iter().enumerate() {
             cache.put(&[number as u8], number, Weight { bytes: 1, descriptors });
@@ -184,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_bounds_hold_and_the_books_are_right(puts in prop::collection::vec((0u8..12, 0u64..60, 0usize..2, any::<bool>()), 0..80)) {
+        fn the_bounds_hold_and_the_totals_are_right(puts in prop::collection::vec((0u8..12, 0u64..60, 0usize..2, any::<bool>()), 0..80)) {
             let mut cache = Cache::new(BOUNDS);
             for (key, bytes, descriptors, look) in puts {
                 if look {

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_liked_best_is_sent_and_the_original_where_it_is_liked_better() {
+    fn the_preferred_coding_is_sent_and_the_original_if_it_is_preferred() {
         let all = || SUFFIXES.into_iter().map(|(coding, _)| coding);
         for (value, best) in [
             ("gzip", Some(Coding::Gzip)),

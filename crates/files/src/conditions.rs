@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn if_range_wants_the_very_content() {
+    fn if_range_requires_the_same_content() {
         let cases: &[(&[u8], bool)] = &[
             (TAG, true),
             (b"W/\"a-b\"", false),

@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none_and_extremes_do_no_harm() {
+    fn an_invalid_date_is_none_and_extremes_are_safe() {
         for text in [&b""[..], b"yesterday", b"\xff", b"Sun, 06 Nov 1994", b"0", b"Sun, 99 Nov 1994 08:49:37 GMT"] {
             assert_eq!(parse(text), None, "{}", text.escape_ascii());
         }

@@ -18,7 +18,7 @@ use crate::dates;
 use crate::entry::{Description, Entry, FoundFile, Head};
 use crate::mime_types::MimeTypes;
 use crate::paths;
-use crate::roots::{FileType, FileVersion, LOOK_AGAIN_MS, OpenedRoot, Refusal, ResolvedPath, Root, as_path};
+use crate::roots::{FileType, FileVersion, OpenedRoot, RECHECK_MS, Refusal, ResolvedPath, Root, as_path};
 use crate::rules::Rules;
 use crate::sources::{FileSource, XSendfileFolders};
 
@@ -32,7 +32,7 @@ const DOCUMENT_ROOTS: usize = 16;
 const IDLE_MS: u64 = 5_000;
 
 /// A shortage of descriptors is logged at most once in this many milliseconds.
-const COMPLAINT_PAUSE_MS: u64 = 1_000;
+const SHORTAGE_LOG_INTERVAL_MS: u64 = 1_000;
 
 /// Methods that a file supports (RFC 9110 section 9).
 const METHODS: &str = "GET, HEAD, OPTIONS";
@@ -86,7 +86,7 @@ enum TrailingSlash {
     /// A file. A folder that has an index is redirected to the path with the slash.
     Missing,
     /// It has no meaning.
-    OfNoMatter,
+    Ignored,
 }
 
 /// The outcome of a lookup below a root.
@@ -184,7 +184,7 @@ impl Files {
             }
         }
         if is_ours && self.settings.missing == Missing::Only {
-            return Some(self.answer_for_nothing(request.method));
+            return Some(self.answer_for_missing(request.method));
         }
         if is_read && self.settings.document_root && !request.document_root.is_empty() {
             let source = self.document_root(request.document_root)?;
@@ -196,7 +196,7 @@ impl Files {
     }
 
     /// `static-serve = only`: the answer to a path below a prefix that is no file.
-    pub(crate) fn answer_for_nothing(&self, method: &[u8]) -> Answer {
+    pub(crate) fn answer_for_missing(&self, method: &[u8]) -> Answer {
         let allowed = Head::default().with("Allow", METHODS);
         match method {
             b"GET" | b"HEAD" => Answer::words(404, "Not Found", Head::default(), "There is no such file."),
@@ -219,7 +219,7 @@ impl Files {
         let mut looked = self.look_up(source, key, relative, request, complain);
         if let Lookup::Entry(entry) = &looked {
             let answer = self.answer_with(entry, request);
-            if answer.is_still_right() {
+            if answer.is_current() {
                 return Some(answer);
             }
             // The file has changed since it was last checked, and this answer would send a range of the new content.
@@ -253,7 +253,7 @@ impl Files {
                 None
             }
             Lookup::Refused(Refusal::Exhausted(errno)) => {
-                if self.may_complain(request.now_ms) {
+                if self.may_log_shortage(request.now_ms) {
                     complain(&format!("a file can't be opened: {errno}; allow more descriptors, or serve fewer clients at once"));
                 }
                 let later = Head::default().with("Retry-After", "1");
@@ -295,7 +295,7 @@ impl Files {
         Answer::empty(200, "OK", fields)
     }
 
-    /// Looks a path up in the cache, or on the disk if the entry is missing or too old ([`LOOK_AGAIN_MS`]).
+    /// Looks a path up in the cache, or on the disk if the entry is missing or too old ([`RECHECK_MS`]).
     pub(crate) fn look_up(
         &self,
         source: &FileSource,
@@ -306,7 +306,7 @@ impl Files {
     ) -> Lookup {
         let known = self.lock_cache().get(key).cloned();
         if let Some(entry) = &known
-            && entry.is_fresh(request.now_ms, LOOK_AGAIN_MS)
+            && entry.is_fresh(request.now_ms, RECHECK_MS)
         {
             return Lookup::Entry(entry.clone());
         }
@@ -330,7 +330,7 @@ impl Files {
         // This request needs the descriptors more than the cache does.
         self.lock_cache().shed_descriptors();
         let looked = self.stat_and_load(source, key, relative, None, request);
-        if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) && self.may_complain(request.now_ms) {
+        if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) && self.may_log_shortage(request.now_ms) {
             complain("no descriptor was left: the cache of files has given back its own");
         }
         looked
@@ -352,7 +352,7 @@ impl Files {
         };
         let slash = match source.is_routed {
             true if relative.ends_with(b"/") => TrailingSlash::There,
-            true => TrailingSlash::OfNoMatter,
+            true => TrailingSlash::Ignored,
             false if request.path.ends_with(b"/") => TrailingSlash::There,
             false => TrailingSlash::Missing,
         };
@@ -443,8 +443,8 @@ impl Files {
         Ok(FoundFile { resolved, version, beside })
     }
 
-    fn may_complain(&self, now_ms: u64) -> bool {
-        let is_due = now_ms.saturating_sub(self.complained_ms.load(Relaxed)) >= COMPLAINT_PAUSE_MS;
+    fn may_log_shortage(&self, now_ms: u64) -> bool {
+        let is_due = now_ms.saturating_sub(self.complained_ms.load(Relaxed)) >= SHORTAGE_LOG_INTERVAL_MS;
         if is_due {
             self.complained_ms.store(now_ms, Relaxed);
         }

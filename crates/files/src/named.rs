@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_what_it_is_at_the_moment() {
+    fn a_file_has_its_present_content() {
         let scratch = Scratch::new();
         let mut named = NamedFiles::default();
         let path = scratch.write("a", b"one");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn large_files_are_opened_anew_and_others_than_files_are_refused() {
+    fn large_files_are_opened_again_and_other_types_are_refused() {
         let scratch = Scratch::new();
         let mut named: NamedFiles<Rc<Vec<u8>>> = NamedFiles::default();
         let path = scratch.write("large", &[b'x'; MEMORY_BYTES as usize + 1]);

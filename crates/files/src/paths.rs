@@ -47,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_might_leave_the_root_is_not_looked_up() {
+    fn a_path_that_might_leave_the_root_is_not_looked_up() {
         for path in [
             &b"../x"[..],
             b"a/../../x",

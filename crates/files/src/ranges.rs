@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_asked_lies_within_the_file(field in "bytes=[0-9, -]{0,40}", size in 0u64..100) {
+        fn every_range_lies_within_the_file(field in "bytes=[0-9, -]{0,40}", size in 0u64..100) {
             if let RequestedRange::Parts(parts) = wanted(field.as_bytes(), size) {
                 prop_assert!(!parts.is_empty() && parts.len() <= RANGES_MOST);
                 prop_assert!(parts.iter().all(|part| part.start < part.end && part.end <= size));

@@ -15,10 +15,10 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 
 /// A folder that was moved or replaced is noticed within this many milliseconds.
-pub const LOOK_AGAIN_MS: u64 = 1_000;
+pub const RECHECK_MS: u64 = 1_000;
 
 /// Attempts at a stat that a concurrent rename disturbed (openat2(2), EAGAIN).
-const DISTURBED_TRIES: u32 = 8;
+const STAT_TRIES: u32 = 8;
 
 /// Why a path could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,13 +149,13 @@ impl Root {
         Root { target, state: Mutex::default() }
     }
 
-    /// Returns the root in its present state, at most [`LOOK_AGAIN_MS`] old.
+    /// Returns the root in its present state, at most [`RECHECK_MS`] old.
     ///
     /// # Errors
     /// It cannot be opened.
     pub fn open(&self, now_ms: u64) -> Result<Arc<OpenedRoot>, Refusal> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = state.looked_ms.is_some_and(|looked| now_ms.saturating_sub(looked) < LOOK_AGAIN_MS);
+        let is_fresh = state.looked_ms.is_some_and(|looked| now_ms.saturating_sub(looked) < RECHECK_MS);
         if let Some(opened) = &state.opened
             && (is_fresh || opened.is_at(&self.target))
         {
@@ -242,7 +242,7 @@ impl OpenedRoot {
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        for _ in 0..DISTURBED_TRIES {
+        for _ in 0..STAT_TRIES {
             match openat2(&self.folder, path, how) {
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(errno @ Errno::ENOSYS) => {

@@ -98,7 +98,7 @@ fn links_are_followed_within_the_root_and_to_safe_folders_only() {
 }
 
 #[test]
-fn what_is_no_file_is_named_and_never_opened() {
+fn other_types_than_files_are_reported_and_never_opened() {
     let scratch = Scratch::new();
     let pipe = scratch.path("root/pipe");
     nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
@@ -119,12 +119,12 @@ fn a_root_that_is_replaced_is_noticed_after_a_second() {
     fs::rename(scratch.path("root"), scratch.path("old")).expect("renamed");
     fs::create_dir(scratch.path("root")).expect("a folder");
     fs::write(scratch.path("root/a.txt"), "new").expect("a file");
-    assert_eq!(found(&root.open(LOOK_AGAIN_MS - 1).expect("there"), "a.txt", &[]), Ok(1));
-    assert_eq!(found(&root.open(LOOK_AGAIN_MS).expect("there"), "a.txt", &[]), Ok(3));
+    assert_eq!(found(&root.open(RECHECK_MS - 1).expect("there"), "a.txt", &[]), Ok(1));
+    assert_eq!(found(&root.open(RECHECK_MS).expect("there"), "a.txt", &[]), Ok(3));
     fs::remove_dir_all(scratch.path("root")).expect("removed");
-    assert_eq!(root.open(LOOK_AGAIN_MS * 2).map(|_| ()), Err(Refusal::Missing));
+    assert_eq!(root.open(RECHECK_MS * 2).map(|_| ()), Err(Refusal::Missing));
     fs::create_dir(scratch.path("root")).expect("a folder");
-    assert!(root.open(LOOK_AGAIN_MS * 2 + 1).is_ok(), "what is missing is looked for each time");
+    assert!(root.open(RECHECK_MS * 2 + 1).is_ok(), "what is missing is looked for each time");
 }
 
 #[test]

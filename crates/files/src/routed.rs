@@ -57,15 +57,15 @@ impl Files {
 
     /// Returns the answer to a request for which a route has named a file.
     pub fn find_routed(&self, routed: &Routed<'_>, request: &FileRequest<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
-        let Some(source) = self.routed.get(routed.folder) else { return self.answer_for_nothing(b"GET") };
+        let Some(source) = self.routed.get(routed.folder) else { return self.answer_for_missing(b"GET") };
         // No path contains a NUL, so this key is unique.
         let key = [routed.folder.to_string().as_bytes(), b"\0\0", routed.relative].concat();
         match &routed.page {
             Some(page) => self.page(source, &key, routed.relative, *page, request, complain),
-            None if !matches!(request.method, b"GET" | b"HEAD") => self.answer_for_nothing(request.method),
+            None if !matches!(request.method, b"GET" | b"HEAD") => self.answer_for_missing(request.method),
             None => self
                 .answer_from(source, &key, routed.relative, request, complain)
-                .unwrap_or_else(|| self.answer_for_nothing(request.method)),
+                .unwrap_or_else(|| self.answer_for_missing(request.method)),
         }
     }
 
@@ -85,7 +85,7 @@ impl Files {
                 match self.look_up(source, key, relative, request, complain) {
                     Lookup::Entry(entry) => {
                         let answer = answer::page(&entry, page.status, page.reason, page.type_of(&entry.variants[0]));
-                        if answer.is_still_right() {
+                        if answer.is_current() {
                             return answer;
                         }
                         self.lock_cache().remove(key);
@@ -100,7 +100,7 @@ impl Files {
         }
         match page.status {
             400.. => Answer::words(page.status, page.reason, Head::default(), page.reason),
-            _ => self.answer_for_nothing(b"GET"),
+            _ => self.answer_for_missing(b"GET"),
         }
     }
 }

@@ -47,7 +47,7 @@ impl Files {
             looked = self.look_up_on_disk(source, &key, relative, known.as_ref(), request, complain);
             let Lookup::Entry(entry) = &looked else { break };
             let answer = self.answer_with(entry, request);
-            if answer.is_still_right() {
+            if answer.is_current() {
                 return answer;
             }
             self.lock_cache().remove(&key);

@@ -60,8 +60,8 @@ pub fn forwarded_request<'a>(
     is_trusted: &dyn Fn(IpAddr) -> bool,
 ) -> ForwardedRequest<'a> {
     let mut conventional = Conventional::default();
-    let mut way = Way::new(is_trusted);
-    let mut standard = Standard { found: ForwardedRequest::default(), way: Way::new(is_trusted) };
+    let mut chain = ProxyChain::new(is_trusted);
+    let mut standard = Standard { found: ForwardedRequest::default(), chain: ProxyChain::new(is_trusted) };
     for field in fields.iter().rev() {
         let name = field.name.of(header_bytes);
         // Most fields cost this one comparison.
@@ -71,9 +71,9 @@ pub fn forwarded_request<'a>(
         let value = field.value.of(header_bytes);
         match name.len() {
             15 if counting.x_forwarded_for && name.eq_ignore_ascii_case(b"x-forwarded-for") => {
-                conventional.has_way = true;
+                conventional.has_chain = true;
                 value.rsplit(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty()).for_each(|entry| {
-                    way.pass(node(entry));
+                    chain.pass(node(entry));
                 });
             }
             17 if counting.x_forwarded_proto && name.eq_ignore_ascii_case(b"x-forwarded-proto") => {
@@ -94,28 +94,28 @@ pub fn forwarded_request<'a>(
     }
     if conventional.is_there() {
         ForwardedRequest {
-            client: way.client,
+            client: chain.client,
             is_https: conventional.proto.and_then(is_https),
             host: conventional.host.filter(|host| is_host(host)),
             port: conventional.port.and_then(port),
             prefix: conventional.prefix.and_then(prefix),
         }
     } else {
-        ForwardedRequest { client: standard.way.client, ..standard.found }
+        ForwardedRequest { client: standard.chain.client, ..standard.found }
     }
 }
 
 /// The chain from us back to the client, from one front server to the one before it.
-struct Way<'f> {
+struct ProxyChain<'f> {
     client: Option<ForwardedNode>,
     is_over: bool,
     hops: usize,
     is_trusted: &'f dyn Fn(IpAddr) -> bool,
 }
 
-impl<'f> Way<'f> {
-    fn new(is_trusted: &'f dyn Fn(IpAddr) -> bool) -> Way<'f> {
-        Way { client: None, is_over: false, hops: 0, is_trusted }
+impl<'f> ProxyChain<'f> {
+    fn new(is_trusted: &'f dyn Fn(IpAddr) -> bool) -> ProxyChain<'f> {
+        ProxyChain { client: None, is_over: false, hops: 0, is_trusted }
     }
 
     /// Advances to the next entry. `None`: the entry has no address, so the entries before it are not trusted, and the one after
@@ -140,7 +140,7 @@ impl<'f> Way<'f> {
 #[derive(Default)]
 struct Conventional<'a> {
     /// There is an `X-Forwarded-For`.
-    has_way: bool,
+    has_chain: bool,
     proto: Option<&'a [u8]>,
     host: Option<&'a [u8]>,
     port: Option<&'a [u8]>,
@@ -149,7 +149,7 @@ struct Conventional<'a> {
 
 impl Conventional<'_> {
     fn is_there(&self) -> bool {
-        self.has_way || [self.proto, self.host, self.port, self.prefix].iter().any(Option::is_some)
+        self.has_chain || [self.proto, self.host, self.port, self.prefix].iter().any(Option::is_some)
     }
 }
 
@@ -160,28 +160,28 @@ fn last_entry(value: &[u8]) -> &[u8] {
 /// RFC 7239: an entry has the address, the scheme and the host that one front server has seen.
 struct Standard<'a, 'f> {
     found: ForwardedRequest<'a>,
-    way: Way<'f>,
+    chain: ProxyChain<'f>,
 }
 
 impl<'a> Standard<'a, '_> {
     /// A malformed line is ignored, and so are the entries before it, which no trusted server vouches for.
     fn read(&mut self, value: &'a [u8]) {
-        if self.way.is_over {
+        if self.chain.is_over {
             return;
         }
         let mut elements = [Element::default(); HOPS_MOST];
         let Some(count) = read_elements(value, &mut elements) else {
-            self.way.is_over = true;
+            self.chain.is_over = true;
             return;
         };
         for element in elements[..count].iter().rev() {
-            if self.way.is_over {
+            if self.chain.is_over {
                 return;
             }
             // The writer of this entry is trusted, whatever address the entry has.
             self.found.is_https = element.proto.and_then(is_https).or(self.found.is_https);
             self.found.host = element.host.filter(|host| is_host(host)).or(self.found.host);
-            self.way.pass(element.client.and_then(standard_node));
+            self.chain.pass(element.client.and_then(standard_node));
         }
     }
 }

@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn test_whatever_is_accepted_another_reader_reads_the_same_way(pieces in proptest::collection::vec(piece(), 0..24)) {
+    fn test_another_parser_reads_accepted_input_the_same_way(pieces in proptest::collection::vec(piece(), 0..24)) {
         let mut bytes = b"Host: a\r\n".to_vec();
         bytes.extend(pieces.concat());
         bytes.extend(b"\r\n\r\n");

@@ -75,7 +75,7 @@ enum Own {
 
 /// A stream as its peer knows it.
 #[derive(Debug, Default)]
-struct Known {
+struct PeerStream {
     receive_window: i64,
     send_window: i64,
     /// Bytes that were handed out and not consumed.
@@ -90,7 +90,7 @@ struct Ends {
     receive_window: i64,
     send_window: i64,
     initial_send_window: i64,
-    streams: BTreeMap<u32, Known>,
+    streams: BTreeMap<u32, PeerStream>,
     next: u32,
 }
 
@@ -156,7 +156,8 @@ impl Ends {
             Step::Open { is_complete, announced } => {
                 let stream = self.next;
                 self.next += 2;
-                let known = Known { receive_window: STREAM_WINDOW.into(), send_window: self.initial_send_window, in_flight: 0 };
+                let known =
+                    PeerStream { receive_window: STREAM_WINDOW.into(), send_window: self.initial_send_window, in_flight: 0 };
                 self.streams.insert(stream, known);
                 let length = announced.map(|bytes| fields(&[("content-length", &bytes.to_string())]));
                 match is_complete {
@@ -328,11 +329,11 @@ proptest! {
 
 /// Uploads that a client cancels do not use up the connection's window.
 #[test]
-fn uploads_that_are_taken_back_give_their_bytes_back() {
+fn cancelled_uploads_return_their_bytes_to_the_window() {
     let mut ends = Ends::new();
     for round in 0..100u32 {
         let stream = 2 * round + 1;
-        let known = Known { receive_window: STREAM_WINDOW.into(), send_window: 65_535, in_flight: 0 };
+        let known = PeerStream { receive_window: STREAM_WINDOW.into(), send_window: 65_535, in_flight: 0 };
         ends.streams.insert(stream, known);
         ends.receive_window -= 16_384;
         ends.streams.get_mut(&stream).expect("just inserted").receive_window -= 16_384;

@@ -45,7 +45,7 @@ impl Connection {
     }
 
     /// Returns how many times, up to `most`, these bytes are accepted before the connection ends, and its error.
-    fn endure(&mut self, most: u32, mut bytes: impl FnMut(u32) -> Vec<u8>) -> (u32, Option<ErrorCode>) {
+    fn repeat_until_error(&mut self, most: u32, mut bytes: impl FnMut(u32) -> Vec<u8>) -> (u32, Option<ErrorCode>) {
         for count in 0..most {
             if let Err(error) = self.read(&bytes(count)) {
                 return (count, Some(error.code));
@@ -87,7 +87,7 @@ fn it_begins_with_its_settings_and_the_window_of_the_connection() {
 }
 
 #[test]
-fn frames_that_serve_nobody_end_the_connection_when_patience_does() {
+fn useless_frames_end_the_connection_when_the_budget_is_spent() {
     let setting = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 255, 255]);
     let floods: [(&str, Vec<u8>, u32); 9] = [
         ("SETTINGS", setting, IDLE_FRAMES_MOST / 10),
@@ -105,7 +105,7 @@ fn frames_that_serve_nobody_end_the_connection_when_patience_does() {
         connection.session.note_time(5);
         // The initial settings count as well.
         connection.read(&post(1)).expect("a request");
-        let (count, code) = connection.endure(10_000, |_| bytes.clone());
+        let (count, code) = connection.repeat_until_error(10_000, |_| bytes.clone());
         assert_eq!(
             (count, code),
             (most - if most == IDLE_FRAMES_MOST { 10 } else { 1 }, Some(ErrorCode::ENHANCE_YOUR_CALM)),
@@ -117,22 +117,25 @@ fn frames_that_serve_nobody_end_the_connection_when_patience_does() {
 }
 
 #[test]
-fn who_asks_for_something_in_between_or_now_and_then_has_no_end_of_patience() {
+fn requests_and_time_refill_the_budget_without_end() {
     let ping = || frame(PING, 0, 0, &[0; 8]).repeat(20);
     let mut answered = self::connection();
     for count in 0..1000 {
-        assert_eq!(answered.endure(1, |_| [get(2 * count + 1), ping()].concat()).1, None);
+        assert_eq!(answered.repeat_until_error(1, |_| [get(2 * count + 1), ping()].concat()).1, None);
         answered.session.note_answered(2 * count + 1);
     }
     let mut idle = self::connection();
     for minute in 0..1000u64 {
         idle.session.note_time(minute * 60_000);
-        assert_eq!(idle.endure(20, |_| frame(PING, 0, 0, &[0; 8])).1, None);
+        assert_eq!(idle.repeat_until_error(20, |_| frame(PING, 0, 0, &[0; 8])).1, None);
     }
     let mut body = self::connection();
     body.read(&post(1)).expect("a request");
     for _ in 0..1000 {
-        assert_eq!(body.endure(1, |_| [data(1, 16_384), window_update(0, 1), frame(PING, 0, 0, &[0; 8])].concat()).1, None);
+        assert_eq!(
+            body.repeat_until_error(1, |_| [data(1, 16_384), window_update(0, 1), frame(PING, 0, 0, &[0; 8])].concat()).1,
+            None
+        );
         body.session.note_taken(1, 16_384);
     }
     // A client that returns the window of each small part of an answer.
@@ -140,7 +143,7 @@ fn who_asks_for_something_in_between_or_now_and_then_has_no_end_of_patience() {
     answer.read(&get(1)).expect("a request");
     for _ in 0..5000 {
         answer.session.note_sent(1, 10);
-        assert_eq!(answer.endure(1, |_| [window_update(0, 10), window_update(1, 10)].concat()).1, None);
+        assert_eq!(answer.repeat_until_error(1, |_| [window_update(0, 10), window_update(1, 10)].concat()).1, None);
     }
 }
 
@@ -148,7 +151,7 @@ fn who_asks_for_something_in_between_or_now_and_then_has_no_end_of_patience() {
 #[test]
 fn rapid_resets_end_the_connection() {
     let begun_and_reset = |count: u32| [get(2 * count + 1), frame(RST_STREAM, 0, 2 * count + 1, CANCEL)].concat();
-    assert_eq!(connection().endure(10_000, begun_and_reset), (RESETS_MOST, Some(ErrorCode::ENHANCE_YOUR_CALM)));
+    assert_eq!(connection().repeat_until_error(10_000, begun_and_reset), (RESETS_MOST, Some(ErrorCode::ENHANCE_YOUR_CALM)));
     // Answers make up for resets: every second request is answered, so only half of them are reset.
     let mut fair = connection();
     for count in 0..2000 {
@@ -180,7 +183,7 @@ fn resets_that_the_server_is_made_to_do_count_as_well() {
     ];
     for (name, bytes) in kinds {
         let mut connection = connection();
-        let (count, code) = connection.endure(10_000, |count| bytes(2 * count + 1));
+        let (count, code) = connection.repeat_until_error(10_000, |count| bytes(2 * count + 1));
         assert_eq!((count, code), (RESETS_MOST, Some(ErrorCode::ENHANCE_YOUR_CALM)), "{name}");
         assert_eq!(connection.session.open_streams(), 0);
     }
@@ -193,7 +196,7 @@ fn a_header_block_has_an_end() {
         let mut connection = connection();
         connection.read(&open).expect("the beginning of a head");
         assert!(connection.session.has_part_of_head());
-        connection.endure(10_000, |_| frame(CONTINUATION, 0, 1, payload))
+        connection.repeat_until_error(10_000, |_| frame(CONTINUATION, 0, 1, payload))
     };
     assert_eq!(count_of(b""), (CONTINUATIONS_MOST, Some(ErrorCode::ENHANCE_YOUR_CALM)));
     assert_eq!(count_of(&[0; 16_384]), (1, Some(ErrorCode::ENHANCE_YOUR_CALM)));
@@ -250,7 +253,7 @@ fn streams_beyond_the_limit_are_refused_and_their_heads_still_read() {
 }
 
 #[test]
-fn bytes_beyond_a_window_are_an_error_and_what_is_taken_is_given_back_by_halves() {
+fn bytes_beyond_a_window_are_an_error_and_consumed_bytes_are_returned_by_halves() {
     let limits = Http2Limits { stream_window_bytes: 65_536, connection_window_bytes: 131_072, ..Http2Limits::default() };
     let mut connection = Connection::new(limits);
     let mut given = Vec::new();
@@ -277,7 +280,7 @@ fn bytes_beyond_a_window_are_an_error_and_what_is_taken_is_given_back_by_halves(
 }
 
 #[test]
-fn what_may_be_sent_is_the_smaller_of_two_windows() {
+fn the_smaller_of_two_windows_limits_the_bytes_to_send() {
     let mut connection = connection();
     connection.read(&[get(1), get(3)].concat()).expect("requests");
     assert_eq!((connection.session.room(1), connection.session.room(5)), (65_535, 0));
@@ -311,7 +314,7 @@ fn an_answer_before_the_end_of_its_request_stops_it() {
 }
 
 #[test]
-fn a_connection_that_goes_away_serves_what_was_on_its_way() {
+fn a_connection_that_goes_away_serves_requests_that_were_on_their_way() {
     let mut connection = connection();
     let go_away = |last: u32| frame(GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &[0; 4]].concat());
     connection.read(&get(1)).expect("a request");
@@ -348,7 +351,7 @@ fn an_upgraded_connection_has_its_first_stream() {
 }
 
 #[test]
-fn streams_are_told_apart_long_after_their_end() {
+fn states_of_streams_are_distinguished_long_after_their_end() {
     let mut connection = connection();
     for number in 0..200u32 {
         let stream = 4 * number + 1;

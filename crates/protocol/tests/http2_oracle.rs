@@ -58,9 +58,9 @@ impl AsyncWrite for Pipe {
 }
 
 /// Deterministic pseudo-random numbers.
-struct Chance(u64);
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound.max(1)
@@ -108,7 +108,7 @@ impl Server {
     }
 
     /// Reads a piece of the client's bytes, and answers the complete requests.
-    fn turn(&mut self, wires: &mut Wires, chance: &mut Chance) {
+    fn turn(&mut self, wires: &mut Wires, chance: &mut Random) {
         let count = match chance.below(4) {
             0 => 1,
             1 => chance.below(100),
@@ -137,7 +137,7 @@ impl Server {
         wires.to_client.append(self.session.output());
     }
 
-    fn take(&mut self, event: Http2Event, chance: &mut Chance) {
+    fn take(&mut self, event: Http2Event, chance: &mut Random) {
         match event {
             Http2Event::Head { stream, head, is_complete, protocol } => {
                 let RequestHead::Http { line, facts } = head.head else { panic!("a head of another protocol") };
@@ -186,7 +186,7 @@ impl Server {
 }
 
 /// Writes as much of an answer as the windows allow, and sometimes less.
-fn write(session: &mut Http2, answer: &mut Answer, out: &mut Vec<u8>, chance: &mut Chance) {
+fn write(session: &mut Http2, answer: &mut Answer, out: &mut Vec<u8>, chance: &mut Random) {
     let Answer { encoder, out: own, text, sent, stream, .. } = answer;
     if !answer.has_begun {
         answer.has_begun = true;
@@ -247,7 +247,7 @@ struct Asked {
     said: Vec<u8>,
 }
 
-fn asked(chance: &mut Chance) -> Asked {
+fn asked(chance: &mut Random) -> Asked {
     let method = ["GET", "POST", "PUT", "HEAD", "PATCH"][chance.below(5)];
     let path = format!("/{}", chance.text(b"abcdefghi/0123-_.~%20", 40).replace('%', "%25"));
     let mut builder = http::Request::builder().method(method).uri(format!("http://example.com{path}"));
@@ -284,7 +284,7 @@ fn asked(chance: &mut Chance) -> Asked {
 #[test]
 fn requests_of_all_kinds_come_as_they_were_sent_and_answers_arrive_as_they_were_written() {
     for seed in 0..40 {
-        let mut chance = Chance(seed);
+        let mut chance = Random(seed);
         let wires = Rc::new(RefCell::new(Wires::default()));
         let mut server = Server::new(Http2Limits::default());
         let handshake = h2::client::Builder::new()

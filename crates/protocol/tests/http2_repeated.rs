@@ -12,7 +12,7 @@ use proptest::prelude::*;
 const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 100, lenient_targets: false };
 
 /// The difference between the stream ids of a case and those of its repetition.
-const FURTHER: u32 = 100;
+const STREAM_OFFSET: u32 = 100;
 
 /// Bytes of the HPACK table, and the size of each entry besides its bytes (RFC 7541 section 4.1).
 const TABLE_BYTES: usize = 4096;
@@ -78,13 +78,13 @@ fn moved(mut frames: &[u8]) -> Vec<u8> {
         let (stream, mut payload) = (u32::from_be_bytes([*s3, *s2, *s1, *s0]) & 0x7fff_ffff, rest[..length].to_vec());
         // These contain a stream id in the first four bytes of their payload.
         if *kind == PRIORITY_UPDATE || *kind == HEADERS && flags & HAS_PRIORITY != 0 {
-            let named = u32::from_be_bytes(*payload.first_chunk().expect("a number")) + FURTHER;
+            let named = u32::from_be_bytes(*payload.first_chunk().expect("a number")) + STREAM_OFFSET;
             payload[..4].copy_from_slice(&named.to_be_bytes());
         }
         match stream {
             0 if *kind != PRIORITY_UPDATE => {}
             0 => moved.extend(frame(*kind, *flags, 0, &payload)),
-            _ => moved.extend(frame(*kind, *flags, stream + FURTHER, &payload)),
+            _ => moved.extend(frame(*kind, *flags, stream + STREAM_OFFSET, &payload)),
         }
         frames = &rest[length..];
     }
@@ -102,7 +102,7 @@ fn each_case_that_comes_again_on_its_connection_means_the_same() {
         compared += 1;
         let again = moved(&case.bytes);
         let (all, _) = heads(&[BEGINNING, &case.bytes, &again, &moved(&again)].concat());
-        let times = |times: u32| first.iter().map(move |(stream, told)| (stream + times * FURTHER, told.clone()));
+        let times = |times: u32| first.iter().map(move |(stream, told)| (stream + times * STREAM_OFFSET, told.clone()));
         let expected: Vec<_> = times(0).chain(times(1)).chain(times(2)).collect();
         if all != expected {
             wrong.push(format!("{}: {all:#?} and not {expected:#?}", case.name));
@@ -114,7 +114,7 @@ fn each_case_that_comes_again_on_its_connection_means_the_same() {
 
 /// How a field is encoded (RFC 7541 section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum FieldEncoding {
     /// As a literal without indexing.
     Literal,
     /// As a literal that is added to the table.
@@ -123,7 +123,7 @@ enum Way {
     Known,
 }
 
-type Head = Vec<(&'static str, &'static str, Way)>;
+type Head = Vec<(&'static str, &'static str, FieldEncoding)>;
 
 /// A client's HPACK encoder.
 #[derive(Default)]
@@ -136,11 +136,11 @@ impl Encoder {
     fn block(&mut self, head: &Head) -> Vec<u8> {
         let mut block = Vec::new();
         for &(name, value, way) in head {
-            let known = self.table.iter().position(|entry| *entry == (name, value)).filter(|_| way == Way::Known);
+            let known = self.table.iter().position(|entry| *entry == (name, value)).filter(|_| way == FieldEncoding::Known);
             match (known, way) {
                 // 62 is the newest entry. Sixty others fit an integer of one byte.
                 (Some(place), _) if place < 60 => block.push(0x80 | (62 + place) as u8),
-                (_, Way::Literal) => block.extend(fields(&[(name, value)])),
+                (_, FieldEncoding::Literal) => block.extend(fields(&[(name, value)])),
                 _ => {
                     let literal = fields(&[(name, value)]);
                     block.push(0x40);
@@ -157,8 +157,8 @@ impl Encoder {
     }
 }
 
-fn way() -> impl Strategy<Value = Way> {
-    prop_oneof![Just(Way::Literal), Just(Way::Kept), Just(Way::Known), Just(Way::Known)]
+fn way() -> impl Strategy<Value = FieldEncoding> {
+    prop_oneof![Just(FieldEncoding::Literal), Just(FieldEncoding::Kept), Just(FieldEncoding::Known), Just(FieldEncoding::Known)]
 }
 
 /// Names that are forbidden, dropped by HTTP/1, or have a meaning.
@@ -189,7 +189,7 @@ const NAMES: &[&str] = &[
 const VALUES: &[&str] =
     &["a", "6.6.6.6", "b: c", "", "a\r\nx: b", "a\r\nx_y: b", " a", "x", "trailers", "u=1", "0", "100-continue", "\0"];
 
-fn field() -> impl Strategy<Value = (&'static str, &'static str, Way)> {
+fn field() -> impl Strategy<Value = (&'static str, &'static str, FieldEncoding)> {
     // Most are valid, or nearly: a connection with only malformed heads tests little.
     let usual = prop::sample::select(&["x", "x-y", "x_y", "x_forwarded_for", "cookie", "accept"][..]);
     let name = prop_oneof![3 => usual, 1 => prop::sample::select(NAMES)];
@@ -209,7 +209,7 @@ fn head() -> impl Strategy<Value = Head> {
 
 proptest! {
     #[test]
-    fn a_head_means_what_it_would_as_the_first_of_its_connection(
+    fn a_head_has_the_same_meaning_as_on_a_new_connection(
         pool in prop::collection::vec(head(), 1..4),
         order in prop::collection::vec((0usize..4, prop::option::of(way())), 1..16),
     ) {

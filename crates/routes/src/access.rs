@@ -19,7 +19,7 @@ pub struct BasicAuth {
     pub challenge: Vec<u8>,
     pub credentials: Credentials,
     /// `basicauth-next`: requests with wrong credentials continue with the next rule.
-    pub lets_others_try: bool,
+    pub falls_through: bool,
 }
 
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub enum Credentials {
 
 impl BasicAuth {
     /// Compiles `realm,user:password` or `realm,FILE`. `None`: the mistake was reported.
-    pub fn compile(argument: &str, lets_others_try: bool, folder: &Path, mistakes: &mut Mistakes<'_>) -> Option<BasicAuth> {
+    pub fn compile(argument: &str, falls_through: bool, folder: &Path, mistakes: &mut Mistakes<'_>) -> Option<BasicAuth> {
         let Some((realm, who)) = argument.split_once(',').filter(|(_, who)| !who.is_empty()) else {
             mistakes.error(
                 format!("`basicauth:{argument}` names nobody"),
@@ -56,7 +56,7 @@ impl BasicAuth {
                 Credentials::File(PasswordFile::new(file))
             }
         };
-        Some(BasicAuth { challenge: format!("Basic realm=\"{realm}\"").into_bytes(), credentials, lets_others_try })
+        Some(BasicAuth { challenge: format!("Basic realm=\"{realm}\"").into_bytes(), credentials, falls_through })
     }
 
     /// Returns the user if the value of an Authorization field has valid credentials.

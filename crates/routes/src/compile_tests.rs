@@ -47,7 +47,7 @@ fn rules_of_uwsgis_manual_compile() {
 }
 
 #[test]
-fn what_is_wrong_with_a_rule_is_named() {
+fn a_mistake_in_a_rule_is_named() {
     for (option, text, message) in [
         ("route", "^/foo", "`route = ^/foo` has no action"),
         ("route", "^/foo nothing", "the action `nothing` has no colon"),
@@ -85,7 +85,7 @@ fn what_is_wrong_with_a_rule_is_named() {
 }
 
 #[test]
-fn what_has_no_effect_is_a_warning() {
+fn a_rule_without_effect_is_a_warning() {
     for (option, text, message) in [
         ("route-run", "alarm:a b", "the action `alarm` is known, but not supported yet: it has no effect"),
         ("route-run", "log:$1", "`$1` is always empty: this rule has no regular expression"),
@@ -143,7 +143,7 @@ fn a_file_lies_in_the_folder_that_its_rule_names() {
 }
 
 #[test]
-fn a_file_whose_name_lacks_its_groups_is_what_is_left_of_it() {
+fn missing_groups_are_left_out_of_a_file_name() {
     let (routes, mistakes) = Routes::compile(&[rule("route", "^/x static:/srv/$1é")], Path::new("/app"));
     assert_eq!(routes.map(|routes| routes.folders), Some(vec!["/srv/é".into()]));
     assert!(mistakes.iter().any(|mistake| mistake.message.contains("`$1` is always empty")), "{mistakes:?}");

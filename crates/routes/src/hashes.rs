@@ -191,7 +191,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_no_hash_is_of_no_form_and_a_broken_one_is_nobodys() {
+    fn an_unknown_format_is_reported_and_a_broken_hash_matches_no_password() {
         for hash in ["secret", "$9$x$y", "", "$", "{SSHA}x", "abNANd1rDfiN!", "$2x$04$hMK6t.8maSXSDfM4n/5CtuoXFwrU63gepOcajaWu"] {
             assert_eq!(verify(b"secret", hash), None, "{hash}");
         }

@@ -22,7 +22,7 @@ pub struct Served {
     pub(crate) rest: Template,
     pub form: Form,
     /// `static-next`, `file-next`: if the file does not exist, the next rule runs.
-    pub(crate) lets_others_try: bool,
+    pub(crate) falls_through: bool,
 }
 
 /// How a file is answered.
@@ -47,18 +47,18 @@ impl Served {
     /// `static:PATH`. `None`: the mistake was reported.
     pub(crate) fn compile_static(
         argument: &str,
-        lets_others_try: bool,
+        falls_through: bool,
         groups: Groups,
         context: CompileContext<'_>,
         mistakes: &mut Mistakes<'_>,
     ) -> Option<Served> {
-        Served::compile(argument, Form::Static, lets_others_try, (groups, context), mistakes)
+        Served::compile(argument, Form::Static, falls_through, (groups, context), mistakes)
     }
 
     /// `filename=PATH,status=503 Service Unavailable,content_type=text/html,mime=1`. `None`: the mistake was reported.
     pub(crate) fn compile_page(
         argument: &str,
-        lets_others_try: bool,
+        falls_through: bool,
         groups: Groups,
         context: CompileContext<'_>,
         mistakes: &mut Mistakes<'_>,
@@ -98,13 +98,13 @@ impl Served {
             mistakes.error(format!("`file:{argument}` names no file"), "write `file:filename=PATH`");
             return None;
         };
-        Served::compile(path, Form::Page(page), lets_others_try, (groups, context), mistakes)
+        Served::compile(path, Form::Page(page), falls_through, (groups, context), mistakes)
     }
 
     fn compile(
         path: &str,
         form: Form,
-        lets_others_try: bool,
+        falls_through: bool,
         (groups, context): (Groups, CompileContext<'_>),
         mistakes: &mut Mistakes<'_>,
     ) -> Option<Served> {
@@ -128,7 +128,7 @@ impl Served {
                 "it is served as soon as it is there",
             );
         }
-        Some(Served { folder: 0, folder_path, rest, form, lets_others_try })
+        Some(Served { folder: 0, folder_path, rest, form, falls_through })
     }
 
     /// Whether the file exists, for rules that otherwise pass the request on. Permissions are checked when it is opened.

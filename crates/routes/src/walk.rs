@@ -289,7 +289,7 @@ impl Rule {
             }
             Action::Serve(served) => {
                 let relative = Served::relative(fill(&served.rest, overrides));
-                if !served.lets_others_try || served.is_there(&relative) {
+                if !served.falls_through || served.is_there(&relative) {
                     return Step::End(Verdict::File(served.clone(), relative));
                 }
             }
@@ -324,7 +324,7 @@ impl Rule {
         }
         match checked {
             Ok(Some(user)) => overrides.set(b"REMOTE_USER", user),
-            Ok(None) if guard.lets_others_try && !authorization.is_empty() => {}
+            Ok(None) if guard.falls_through && !authorization.is_empty() => {}
             Ok(None) => {
                 return Step::End(Verdict::Answer(Answer {
                     fields: vec![("WWW-Authenticate", guard.challenge.clone()), ("Content-Type", b"text/plain".to_vec())],

@@ -114,7 +114,7 @@ fn texts_are_filled_in_once() {
 }
 
 #[test]
-fn rules_see_what_rules_before_them_changed() {
+fn rules_see_changes_of_earlier_rules() {
     let changed =
         [("route-run", "setpathinfo:/new"), ("route", "^/new$ addvar:X=${PATH_INFO}"), ("route", "^/shop addvar:X=old")];
     assert_eq!(x(&changed).as_deref(), Some("/new"));
@@ -123,7 +123,7 @@ fn rules_see_what_rules_before_them_changed() {
 }
 
 #[test]
-fn expressions_in_a_set_see_what_rules_before_them_changed() {
+fn expressions_in_a_set_see_changes_of_earlier_rules() {
     for (changing, variable, before, after) in [
         ("setpathinfo:/b", "route", "^/shop", "^/b$"),
         ("rewrite:/b", "route", "^/shop", "^/b$"),
@@ -143,7 +143,7 @@ fn expressions_in_a_set_see_what_rules_before_them_changed() {
 }
 
 #[test]
-fn one_by_one_and_as_a_set_expressions_say_the_same() {
+fn expressions_match_the_same_one_by_one_and_as_a_set() {
     let expressions = ["^/shop", "caf", "^/SHOP", "(?i)^/SHOP", "\\s1$", "^$", "[^a]", "(x)?", "\\xc3\\xa9", "^/shop/(.)"];
     let rules: Vec<String> =
         expressions.iter().enumerate().map(|(number, text)| format!("{text} addvar:X=${{X}}{number}")).collect();

@@ -35,7 +35,7 @@ const END_OF_STRING: u16 = 256;
 /// Bits of one table lookup: the words of nearly all text are no longer. With twelve bits a lookup could decode two letters at
 /// once. That saves a fifteenth of a request's cost in isolation, but takes 20 kB of the L1 cache, which the application needs
 /// too.
-const LOOK_BITS: usize = 10;
+const LOOKUP_BITS: usize = 10;
 
 struct Code {
     /// Symbols in the order of their words.
@@ -44,12 +44,12 @@ struct Code {
     first_word: [u32; LENGTH_MOST + 1],
     first_symbol: [u16; LENGTH_MOST + 1],
     count: [u16; LENGTH_MOST + 1],
-    look: [Look; 1 << LOOK_BITS],
+    lookup: [LookupEntry; 1 << LOOKUP_BITS],
 }
 
 /// An entry of the lookup table.
 #[derive(Clone, Copy)]
-struct Look {
+struct LookupEntry {
     byte: u8,
     /// Length of the word; 0 if it is longer than the lookup.
     bits: u8,
@@ -63,7 +63,7 @@ const fn code() -> Code {
         first_word: [0; LENGTH_MOST + 1],
         first_symbol: [0; LENGTH_MOST + 1],
         count: [0; LENGTH_MOST + 1],
-        look: [Look { byte: 0, bits: 0 }; 1 << LOOK_BITS],
+        lookup: [LookupEntry { byte: 0, bits: 0 }; 1 << LOOKUP_BITS],
     };
     let (mut word, mut place, mut length) = (0u32, 0usize, 1usize);
     while length <= LENGTH_MOST {
@@ -83,25 +83,25 @@ const fn code() -> Code {
         length += 1;
     }
     let mut bits = 0;
-    while bits < code.look.len() {
-        code.look[bits] = look(&code, bits as u32);
+    while bits < code.lookup.len() {
+        code.lookup[bits] = lookup(&code, bits as u32);
         bits += 1;
     }
     code
 }
 
-/// Returns the entry for [`LOOK_BITS`] bits.
-const fn look(code: &Code, bits: u32) -> Look {
+/// Returns the entry for [`LOOKUP_BITS`] bits.
+const fn lookup(code: &Code, bits: u32) -> LookupEntry {
     let mut length = 1;
-    while length <= LOOK_BITS {
-        let place = (bits >> (LOOK_BITS - length)).wrapping_sub(code.first_word[length]);
+    while length <= LOOKUP_BITS {
+        let place = (bits >> (LOOKUP_BITS - length)).wrapping_sub(code.first_word[length]);
         if place < code.count[length] as u32 {
             let byte = code.symbols[code.first_symbol[length] as usize + place as usize] as u8;
-            return Look { byte, bits: length as u8 };
+            return LookupEntry { byte, bits: length as u8 };
         }
         length += 1;
     }
-    Look { byte: 0, bits: 0 }
+    LookupEntry { byte: 0, bits: 0 }
 }
 
 /// Appends the decoded string.
@@ -172,13 +172,13 @@ fn decode_end(mut bits: u64, mut count: u32, space: &mut [u8]) -> Result<usize, 
 /// Returns the symbol of the word that the bits begin with, and its length.
 #[inline(always)]
 fn next_word(bits: u64) -> (u16, u32) {
-    let look = CODE.look[(bits >> (64 - LOOK_BITS)) as usize];
-    if look.bits > 0 { (u16::from(look.byte), u32::from(look.bits)) } else { next_long_word(bits) }
+    let lookup = CODE.lookup[(bits >> (64 - LOOKUP_BITS)) as usize];
+    if lookup.bits > 0 { (u16::from(lookup.byte), u32::from(lookup.bits)) } else { next_long_word(bits) }
 }
 
 #[cold]
 fn next_long_word(bits: u64) -> (u16, u32) {
-    for length in LOOK_BITS + 1..LENGTH_MOST {
+    for length in LOOKUP_BITS + 1..LENGTH_MOST {
         let place = ((bits >> (64 - length)) as u32).wrapping_sub(CODE.first_word[length]);
         if place < u32::from(CODE.count[length]) {
             let symbol = usize::from(CODE.first_symbol[length]) + place as usize;

@@ -36,14 +36,14 @@ struct Entry {
 
 /// An entry as the decoder reads it.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct EntryView<'a> {
     /// `name: value` and a line end.
     pub line: &'a [u8],
     pub name_bytes: usize,
     pub kind: FieldKind,
 }
 
-impl<'a> Known<'a> {
+impl<'a> EntryView<'a> {
     #[inline]
     pub fn name(&self) -> &'a [u8] {
         self.line.get(..self.name_bytes).unwrap_or_default()
@@ -62,12 +62,12 @@ impl DynamicTable {
 
     /// Returns the entry with this number; the newest is 0.
     #[inline]
-    pub fn get(&self, number: usize) -> Option<Known<'_>> {
+    pub fn get(&self, number: usize) -> Option<EntryView<'_>> {
         let place = self.entries.len().checked_sub(1)?.checked_sub(number)?;
         let entry = self.entries.get(place)?;
         let start = entry.start as usize;
         let line = self.text.get(start..start + entry.line_bytes())?;
-        Some(Known { line, name_bytes: entry.name_bytes as usize, kind: entry.kind })
+        Some(EntryView { line, name_bytes: entry.name_bytes as usize, kind: entry.kind })
     }
 
     /// Adds an entry and evicts the oldest ones; one that is larger than the table empties it (RFC 7541 section 4.4).

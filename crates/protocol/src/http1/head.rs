@@ -72,7 +72,7 @@ pub fn leading_blank(bytes: &[u8]) -> usize {
 pub fn request_line(bytes: &[u8], limits: &HeadLimits) -> Result<Progress<RequestLine>, Fault> {
     let limit = limits.request_line_bytes.min(Span::REACH_BYTES);
     let line = &bytes[..bytes.len().min(limit)];
-    match read_request_line(line, limits.lenient_targets).map_err(|fault| misplaced(line).unwrap_or(fault))? {
+    match read_request_line(line, limits.lenient_targets).map_err(|fault| other_protocol(line).unwrap_or(fault))? {
         Progress::Partial if line.len() == limit => Err(Fault::new(414, "The request line is longer than the limit.")),
         progress => Ok(progress),
     }
@@ -166,7 +166,7 @@ fn read_request_line(line: &[u8], lenient_targets: bool) -> Result<Progress<Requ
 /// Names another protocol that came instead of a request line. It is recognised by the bytes before the first invalid one, so
 /// more bytes do not change the result.
 #[cold]
-fn misplaced(line: &[u8]) -> Option<Fault> {
+fn other_protocol(line: &[u8]) -> Option<Fault> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
     Some(Fault::mixup(match line {
         // RFC 8446 section 5.1: the type of a client's first TLS record.

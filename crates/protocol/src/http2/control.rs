@@ -19,9 +19,9 @@ const SETTINGS_FRAMES: u32 = 10;
 impl Http2 {
     pub(super) fn settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
         if head.has(flag::ACK) {
-            return self.patience.spend(1).map(|()| None);
+            return self.flood_budget.spend(1).map(|()| None);
         }
-        self.patience.spend(SETTINGS_FRAMES)?;
+        self.flood_budget.spend(SETTINGS_FRAMES)?;
         let has_grown = self.apply_settings(payload)?;
         write_settings_ack(&mut self.output);
         Ok(has_grown.then_some(Http2Event::Room { stream: 0 }))
@@ -71,7 +71,7 @@ impl Http2 {
     }
 
     pub(super) fn ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         if !head.has(flag::ACK) {
             write_ping_ack(payload, &mut self.output);
         }
@@ -79,12 +79,12 @@ impl Http2 {
     }
 
     pub(super) fn peer_goes_away(&mut self, _head: FrameHead) -> Result<Option<Http2Event>, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         Ok(Some(Http2Event::Ended))
     }
 
     pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         let more = i64::from(number_31(payload).unwrap_or(0));
         if head.stream == 0 {
             if more == 0 {
@@ -118,16 +118,16 @@ impl Http2 {
             return Err(Http2Error::protocol("RST_STREAM names a stream that was not opened."));
         }
         if !self.close(head.stream, Closing::ResetByPeer) {
-            return self.patience.spend(1).map(|()| None);
+            return self.flood_budget.spend(1).map(|()| None);
         }
-        self.patience.note_reset()?;
+        self.flood_budget.note_reset()?;
         let code = ErrorCode(payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes)));
         Ok(Some(Http2Event::Reset { stream: head.stream, code, is_by_peer: true }))
     }
 
     /// The priorities of RFC 7540 have no effect: RFC 9113 section 5.3 deprecates them.
     pub(super) fn old_priority(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         if number_31(payload) != Some(head.stream) {
             return Ok(None);
         }
@@ -139,7 +139,7 @@ impl Http2 {
 
     /// RFC 9218 section 7.1.
     pub(super) fn priority_update(&mut self, _head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         let id = number_31(payload).unwrap_or(0);
         let priority = Priority::parse(payload.get(4..).unwrap_or_default());
         if id.is_multiple_of(2) {

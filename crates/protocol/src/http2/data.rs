@@ -32,7 +32,7 @@ impl Http2 {
         self.receive_window -= i64::from(head.length);
         let place = self.streams.state(head.stream);
         if let StreamState::Open(_) = place
-            && let Some(code) = self.mistake_of(head, left)
+            && let Some(code) = self.violation_of(head, left)
         {
             self.skip(head.length, payload);
             let event = self.fault_stream(head.stream, code)?;
@@ -48,7 +48,7 @@ impl Http2 {
         }
         let is_last = head.has(flag::END_STREAM);
         if left == 0 && !is_last {
-            self.patience.spend(1)?;
+            self.flood_budget.spend(1)?;
         }
         if let Some(stream) = self.streams.get_mut(head.stream) {
             stream.receive_window -= i64::from(head.length);
@@ -61,7 +61,7 @@ impl Http2 {
     }
 
     /// Returns the error code for a violation by DATA on an open stream.
-    fn mistake_of(&self, head: FrameHead, bytes: u32) -> Option<ErrorCode> {
+    fn violation_of(&self, head: FrameHead, bytes: u32) -> Option<ErrorCode> {
         let stream = self.streams.get(head.stream)?;
         if !stream.is_body_open {
             return Some(ErrorCode::STREAM_CLOSED);
@@ -75,7 +75,7 @@ impl Http2 {
 
     /// DATA on a closed stream. It is dropped, and answered with an error if the peer should have known.
     fn late_data(&mut self, head: FrameHead, (used, payload): (usize, u32), is_mistake: bool) -> Result<Step, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         if is_mistake {
             write_reset(head.stream, ErrorCode::STREAM_CLOSED, &mut self.output);
         }
@@ -145,7 +145,7 @@ impl Http2 {
         let Some(open) = self.streams.get_mut(stream) else { return };
         let taken = u64::from(open.in_flight).min(bytes) as u32;
         open.in_flight -= taken;
-        self.patience.note_taken(taken.into());
+        self.flood_budget.note_taken(taken.into());
         self.give_back(stream, taken);
     }
 

@@ -33,7 +33,7 @@ pub(super) struct ReadHead {
 
 /// Why there is no request.
 #[derive(Debug)]
-pub(super) enum Unread {
+pub(super) enum HeadError {
     /// A stream error (RFC 9113 section 8.1.1).
     Malformed,
     /// It can be answered with a status.
@@ -50,18 +50,18 @@ pub(super) struct HeadContext {
 
 impl HeadMemory {
     /// Parses the head of a request whose fields are complete.
-    pub fn read(&mut self, mut text: HeadText<'_>, limits: &HeadLimits, context: HeadContext) -> Result<ReadHead, Unread> {
+    pub fn read(&mut self, mut text: HeadText<'_>, limits: &HeadLimits, context: HeadContext) -> Result<ReadHead, HeadError> {
         text.finish();
         if text.is_malformed {
-            return Err(Unread::Malformed);
+            return Err(HeadError::Malformed);
         }
         if let Some(fault) = text.fault {
-            return Err(Unread::Refused(fault));
+            return Err(HeadError::Refused(fault));
         }
         let line = request_line(&text, limits, context.has_extended_connect)?;
         let block = text.bytes.get(line.length as usize..).unwrap_or_default();
         if block.len() > limits.head_bytes {
-            return Err(Unread::Refused(Fault::new(431, "The request's header fields are longer than the limit.")));
+            return Err(HeadError::Refused(Fault::new(431, "The request's header fields are longer than the limit.")));
         }
         let lines = text.fields.len();
         // A request for another protocol is parsed field by field, and is not repeated.
@@ -84,7 +84,7 @@ impl HeadMemory {
         match (context.is_complete, facts.framing) {
             (true, Framing::None | Framing::Length(0)) => facts.framing = Framing::None,
             // RFC 9113 section 8.1.1: the body must have exactly the announced bytes.
-            (true, _) => return Err(Unread::Malformed),
+            (true, _) => return Err(HeadError::Malformed),
             (false, Framing::None) => facts.framing = Framing::Chunked,
             (false, _) => {}
         }
@@ -106,11 +106,11 @@ pub(super) fn are_trailers(mut text: HeadText<'_>) -> bool {
 }
 
 /// RFC 9113 section 8.3.1.
-fn request_line(text: &HeadText<'_>, limits: &HeadLimits, has_extended_connect: bool) -> Result<RequestLine, Unread> {
+fn request_line(text: &HeadText<'_>, limits: &HeadLimits, has_extended_connect: bool) -> Result<RequestLine, HeadError> {
     let pseudo = &text.pseudo;
     let method = text.value_of(pseudo.method);
     if !is_token(method) {
-        return Err(Unread::Malformed);
+        return Err(HeadError::Malformed);
     }
     if method.len() > METHOD_BYTES_MOST {
         return Err(Fault::bad_request("The request's method is longer than any known one.").into());
@@ -119,19 +119,19 @@ fn request_line(text: &HeadText<'_>, limits: &HeadLimits, has_extended_connect: 
     if method == b"CONNECT" && pseudo.protocol.is_none() {
         // RFC 9113 section 8.5.
         if pseudo.scheme.is_some() || pseudo.path.is_some() || target.is_empty() || !is_authority(target) {
-            return Err(Unread::Malformed);
+            return Err(HeadError::Malformed);
         }
     } else {
         if pseudo.protocol.is_some() {
             // RFC 8441 section 4.
             let is_allowed = has_extended_connect && method == b"CONNECT" && pseudo.authority.is_some();
             if !is_allowed || !is_token(text.value_of(pseudo.protocol)) {
-                return Err(Unread::Malformed);
+                return Err(HeadError::Malformed);
             }
         }
         let scheme = text.value_of(pseudo.scheme);
         if pseudo.path.is_none() || !is_scheme(scheme) {
-            return Err(Unread::Malformed);
+            return Err(HeadError::Malformed);
         }
         // RFC 9113 section 8.3.1: other schemes are for gateways, which translate them. Bolide does not.
         if ![&b"https"[..], b"http"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
@@ -153,16 +153,16 @@ fn request_line(text: &HeadText<'_>, limits: &HeadLimits, has_extended_connect: 
 }
 
 /// Checks `:path`: a path with its query, or `*` for OPTIONS.
-fn check_target(target: &[u8], method: &[u8], limits: &HeadLimits) -> Result<(), Unread> {
+fn check_target(target: &[u8], method: &[u8], limits: &HeadLimits) -> Result<(), HeadError> {
     let begins_well = match target {
         b"*" => method == b"OPTIONS",
         _ => target.first() == Some(&b'/'),
     };
     if !begins_well || first_below::<0x21>(target, 0).is_some() {
-        return Err(Unread::Malformed);
+        return Err(HeadError::Malformed);
     }
     if !limits.lenient_targets && (!target.is_ascii() || memchr::memchr(b'\\', target).is_some()) {
-        return Err(Unread::Refused(Fault::bad_request(
+        return Err(HeadError::Refused(Fault::bad_request(
             "The request's target has a byte beyond ASCII or a backslash, which clients must escape.",
         )));
     }
@@ -176,13 +176,13 @@ fn is_scheme(text: &[u8]) -> bool {
 }
 
 /// Checks a block's fields.
-fn check_fields(block: &[u8], fields: &[Field]) -> Result<(HeaderFacts, Priority), Unread> {
+fn check_fields(block: &[u8], fields: &[Field]) -> Result<(HeaderFacts, Priority), HeadError> {
     let mut facts = FieldFacts::new(Version::Http2);
     let mut priority = Priority::default();
     for field in fields {
         let (name, value) = (field.name.of(block), field.value.of(block));
         if !is_good_field(name, value) {
-            return Err(Unread::Malformed);
+            return Err(HeadError::Malformed);
         }
         facts.note(name, block, field.value)?;
         if name == b"priority" {
@@ -201,8 +201,8 @@ fn append_protocol(text: &mut HeadText<'_>) -> Option<Span> {
     Some(Span::between(start, text.bytes.len()))
 }
 
-impl From<Fault> for Unread {
-    fn from(fault: Fault) -> Unread {
-        Unread::Refused(fault)
+impl From<Fault> for HeadError {
+    fn from(fault: Fault) -> HeadError {
+        HeadError::Refused(fault)
     }
 }

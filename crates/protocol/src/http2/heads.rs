@@ -4,7 +4,7 @@
 use super::error::{ErrorCode, Http2Error};
 use super::event::Http2Event;
 use super::frame::{FrameHead, flag, number_31, write_reset};
-use super::head::{HeadContext, Unread, are_trailers};
+use super::head::{HeadContext, HeadError, are_trailers};
 use super::limits::{BLOCK_SURPLUS_BYTES, CONTINUATIONS_MOST};
 use super::session::{Http2, OpenBlock};
 use super::streams::{Closing, StreamState};
@@ -96,16 +96,16 @@ impl Http2 {
                 self.streams.last = stream;
                 self.streams.note_closed(stream, Closing::ResetHere);
                 write_reset(stream, ErrorCode::REFUSED_STREAM, &mut self.output);
-                self.patience.spend(2)?;
+                self.flood_budget.spend(2)?;
                 Ok(None)
             }
             StreamState::Idle => self.request(text, head, limits),
             StreamState::Open(_) => self.trailers(text, head),
             // The peer may not know yet that the stream was reset.
-            StreamState::Closed(Closing::ResetHere) => self.patience.spend(1).map(|()| None),
+            StreamState::Closed(Closing::ResetHere) => self.flood_budget.spend(1).map(|()| None),
             _ => {
                 write_reset(stream, ErrorCode::STREAM_CLOSED, &mut self.output);
-                self.patience.spend(1).map(|()| None)
+                self.flood_budget.spend(1).map(|()| None)
             }
         }
     }
@@ -113,8 +113,8 @@ impl Http2 {
     fn request(&mut self, text: HeadText<'_>, head: BlockHead, limits: &HeadLimits) -> Result<Option<Http2Event>, Http2Error> {
         let BlockHead { stream, is_complete, is_self_dependent } = head;
         let context = HeadContext { is_complete, has_extended_connect: self.limits.has_extended_connect };
-        let read = if is_self_dependent { Err(Unread::Malformed) } else { self.memory.read(text, limits, context) };
-        if let Err(Unread::Malformed) = read {
+        let read = if is_self_dependent { Err(HeadError::Malformed) } else { self.memory.read(text, limits, context) };
+        if let Err(HeadError::Malformed) = read {
             self.streams.last = stream;
             self.streams.note_closed(stream, Closing::ResetHere);
             return self.fault_stream(stream, ErrorCode::PROTOCOL_ERROR);
@@ -124,8 +124,8 @@ impl Http2 {
         open.is_body_open = !is_complete;
         let read = match read {
             Ok(read) => read,
-            Err(Unread::Malformed) => return Ok(None),
-            Err(Unread::Refused(fault)) => {
+            Err(HeadError::Malformed) => return Ok(None),
+            Err(HeadError::Refused(fault)) => {
                 open.is_refused = true;
                 return Ok(Some(Http2Event::Refused { stream, fault }));
             }

@@ -7,7 +7,7 @@ use super::text::HeadText;
 use crate::hpack::field_kind::FieldKind;
 use crate::hpack::huffman;
 use crate::hpack::static_table::{self, STATIC_TABLE};
-use crate::hpack::table::{DynamicTable, Known};
+use crate::hpack::table::{DynamicTable, EntryView};
 
 /// Most bytes of an integer after its first: four have 28 bits, more than any length or index needs.
 const INTEGER_BYTES_MOST: u32 = 4;
@@ -77,7 +77,7 @@ impl HpackDecoder {
         let index = reader.integer(prefix)?;
         let kind = match index.checked_sub(STATIC_TABLE.len() + 1) {
             Some(number) => {
-                let known: Known<'_> = self.table.get(number).ok_or(NO_ENTRY)?;
+                let known: EntryView<'_> = self.table.get(number).ok_or(NO_ENTRY)?;
                 literal.extend_from_slice(known.name());
                 known.kind
             }

@@ -64,7 +64,7 @@ const SECOND_EARNS: u64 = 10;
 
 /// The budget of frames and resets without useful work that a peer has left.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct FloodBudget {
     frames_left: u32,
     resets: u32,
     /// Bytes that do not make up a whole frame yet.
@@ -73,9 +73,9 @@ pub(super) struct Patience {
     earned_ms: u64,
 }
 
-impl Patience {
-    pub(super) fn new() -> Patience {
-        Patience { frames_left: IDLE_FRAMES_MOST, resets: 0, bytes: 0, earned_ms: 0 }
+impl FloodBudget {
+    pub(super) fn new() -> FloodBudget {
+        FloodBudget { frames_left: IDLE_FRAMES_MOST, resets: 0, bytes: 0, earned_ms: 0 }
     }
 
     /// Charges for a frame that advances no request.

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_understood_counts_and_the_rest_is_passed_over() {
+    fn known_members_are_used_and_the_rest_is_ignored() {
         for (text, urgency, incremental) in [
             ("", 3, false),
             ("u=0", 0, false),

@@ -11,14 +11,14 @@ use super::frame::{
 };
 use super::head::HeadMemory;
 use super::hpack_decoder::HpackDecoder;
-use super::limits::{CONTROL_BYTES_MOST, Http2Limits, Patience};
+use super::limits::{CONTROL_BYTES_MOST, FloodBudget, Http2Limits};
 use super::priority::Priority;
 use super::streams::{Closing, Streams};
 use crate::http1::head::HeadLimits;
 use crate::session::HeadParts;
 
 /// Capacity for its own frames that an idle connection keeps.
-const RESTING_BYTES: usize = 128;
+const IDLE_CAPACITY_BYTES: usize = 128;
 
 #[derive(Debug)]
 pub struct Http2 {
@@ -31,7 +31,7 @@ pub struct Http2 {
     pub(super) memory: HeadMemory,
     /// The header block that CONTINUATION continues.
     pub(super) block: Option<Box<OpenBlock>>,
-    pub(super) patience: Patience,
+    pub(super) flood_budget: FloodBudget,
     pub(super) output: Vec<u8>,
     /// The connection's send window.
     pub(super) send_window: i64,
@@ -102,7 +102,7 @@ impl Http2 {
             decoder: HpackDecoder::new(),
             memory: HeadMemory::default(),
             block: None,
-            patience: Patience::new(),
+            flood_budget: FloodBudget::new(),
             output,
             send_window: i64::from(DEFAULT_WINDOW_BYTES),
             receive_window: i64::from(limits.connection_window_bytes),
@@ -192,7 +192,7 @@ impl Http2 {
         }
         if !is_read(head.kind) {
             // RFC 9113 section 5.5.
-            self.patience.spend(1)?;
+            self.flood_budget.spend(1)?;
             self.reading = FrameReading::Skipped(head.length);
             return Ok(Step::Used(FRAME_HEAD_BYTES));
         }
@@ -250,7 +250,7 @@ impl Http2 {
     pub(super) fn fault_stream(&mut self, stream: u32, code: ErrorCode) -> Result<Option<Http2Event>, Http2Error> {
         write_reset(stream, code, &mut self.output);
         let was_open = self.close(stream, Closing::ResetHere);
-        self.patience.note_reset()?;
+        self.flood_budget.note_reset()?;
         Ok(was_open.then_some(Http2Event::Reset { stream, code, is_by_peer: false }))
     }
 
@@ -275,7 +275,7 @@ impl Http2 {
         if let Some(stream) = self.streams.get_mut(stream) {
             stream.send_window -= count;
         }
-        self.patience.note_sent(bytes);
+        self.flood_budget.note_sent(bytes);
     }
 
     /// Records that END_STREAM of an answer was written. If the request's body has not ended, the peer is told that the rest is
@@ -289,7 +289,7 @@ impl Http2 {
         } else {
             self.close(stream, Closing::Complete);
         }
-        self.patience.note_answered();
+        self.flood_budget.note_answered();
     }
 
     /// Ends a stream that can't be answered, or not completely.
@@ -327,7 +327,7 @@ impl Http2 {
     /// Sets the caller's clock, before bytes are handed in: time refills the flood budget.
     #[inline]
     pub fn note_time(&mut self, now_ms: u64) {
-        self.patience.note_time(now_ms);
+        self.flood_budget.note_time(now_ms);
     }
 
     pub fn is_open(&self, stream: u32) -> bool {
@@ -360,7 +360,7 @@ impl Http2 {
     /// Frees the capacity that a connection without streams does not need. Cheap if there is little.
     pub fn rest(&mut self) {
         self.streams.rest();
-        if self.output.is_empty() && self.output.capacity() > RESTING_BYTES {
+        if self.output.is_empty() && self.output.capacity() > IDLE_CAPACITY_BYTES {
             self.output = Vec::new();
         }
         if self.early_priorities.is_empty() {

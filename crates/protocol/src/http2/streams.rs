@@ -7,7 +7,7 @@ use super::priority::Priority;
 const CLOSED_MOST: usize = 32;
 
 /// Streams that an idle connection keeps capacity for: most open one after the other.
-const RESTING_STREAMS: usize = 4;
+const IDLE_CAPACITY_STREAMS: usize = 4;
 
 /// A request that is being read, answered, or both.
 #[derive(Debug)]
@@ -178,7 +178,7 @@ impl Streams {
 
     /// Frees the capacity of an empty table that was large.
     pub fn rest(&mut self) {
-        if self.open.is_empty() && self.open.capacity() > RESTING_STREAMS {
+        if self.open.is_empty() && self.open.capacity() > IDLE_CAPACITY_STREAMS {
             self.open = Vec::new();
         }
     }
@@ -202,7 +202,7 @@ mod tests {
             ids.for_each(|id| assert_eq!(streams.close(id, Closing::Complete), Some(0)));
             streams.rest();
             assert_eq!(streams.open.capacity() > 0, is_kept);
-            assert!(streams.open.capacity() <= RESTING_STREAMS);
+            assert!(streams.open.capacity() <= IDLE_CAPACITY_STREAMS);
         }
     }
 }

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_small_and_what_speaks_of_a_connection_is_left_out() {
+    fn names_are_lower_case_and_connection_fields_are_left_out() {
         let left_out: [(&[u8], &[u8]); 5] = [
             (b"Connection", b"close"),
             (b"Keep-Alive", b"1"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_stream_is_said_as_soon_as_it_is_known() {
+    fn the_end_of_the_stream_is_set_as_soon_as_it_is_known() {
         for (length, content_length, end) in [
             (BodyLength::NoBody, Some(7), StreamEnd::Due),
             (BodyLength::Known, Some(0), StreamEnd::Due),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_and_behind_an_answer_is_a_block_too() {
+    fn interim_heads_and_trailers_are_blocks_too() {
         let (mut encoder, _) = begun(&response(200, &[]), BodyLength::Unknown);
         let interim = encoder.interim("103 Early Hints", &[(b"Link", b"~")]).expect("HTTP/2 has them");
         assert_eq!(interim, b"\x20\x08\x03103\x0f\x1e\x01~");

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_framing_follows_the_protocol_and_what_is_known_of_the_length() {
+    fn the_framing_follows_the_protocol_and_the_known_length() {
         let own = "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: bolide\r\n";
         for (wire, length, keep_alive, end, keeps) in [
             (Wire::Http11, BodyLength::Known, true, "\r\n", true),
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_framed_in_any_pieces_is_read_back() {
+    fn a_body_framed_in_any_pieces_is_read_back() {
         for pieces in [&[&b"hello"[..]][..], &[b"h", b"", b"ello"], &[&[b'x'; 70_000], b"y"]] {
             let mut encoder = ResponseEncoder::new(Wire::Http11);
             let terms = HeadTerms { length: BodyLength::Unknown, keep_alive: true, date_line: DATE };

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_known_again_up_to_its_bound() {
+    fn a_repeated_block_is_recognised_up_to_its_bound() {
         for (bytes, known) in [(100, true), (REMEMBERED_BYTES, true), (REMEMBERED_BYTES + 1, false), (60_000, false)] {
             let mut session = Http1::default();
             let first = head_of(&mut session, &request(bytes, "1.1"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_whose_blocks_differ_is_not_remembered_for_long() {
+    fn blocks_of_a_client_that_never_repeats_them_are_soon_not_remembered() {
         let mut session = Http1::default();
         let remembered = (100..120).filter(|bytes| head_of(&mut session, &request(*bytes, "1.1")).is_remembered).count();
         assert_eq!(remembered, usize::from(MEMORY_MISSES));

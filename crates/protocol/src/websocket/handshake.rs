@@ -98,7 +98,7 @@ pub fn negotiate(offers: &[u8]) -> Result<Option<Deflate>, Fault> {
 
 /// Parses one extension with its parameters: `Some` if it is an acceptable permessage-deflate.
 fn read_offer(text: &mut Text<'_>) -> Result<Option<Deflate>, Fault> {
-    let mut wishes = Wishes { declined: text.token()? != b"permessage-deflate", ..Wishes::default() };
+    let mut wishes = OfferParameters { declined: text.token()? != b"permessage-deflate", ..OfferParameters::default() };
     text.skip_blanks();
     while text.take(b';') {
         text.skip_blanks();
@@ -113,7 +113,7 @@ fn read_offer(text: &mut Text<'_>) -> Result<Option<Deflate>, Fault> {
 
 /// The parameters of one offer so far.
 #[derive(Default)]
-struct Wishes {
+struct OfferParameters {
     declined: bool,
     server_no_context_takeover: bool,
     client_no_context_takeover: bool,
@@ -122,7 +122,7 @@ struct Wishes {
     client_max_window_bits: Option<Option<u8>>,
 }
 
-impl Wishes {
+impl OfferParameters {
     /// RFC 7692 section 7.1: an unknown, duplicate or invalid parameter declines the offer.
     fn note(&mut self, name: &[u8], value: Option<&[u8]>) {
         let bits = value.and_then(window_bits);

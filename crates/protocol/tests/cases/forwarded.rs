@@ -5,7 +5,7 @@
 pub type Block = &'static [(&'static str, &'static str)];
 
 /// Client and its port, scheme, host, port, prefix.
-pub type Said = (&'static str, Option<u16>, &'static str, &'static str, Option<u16>, Option<&'static str>);
+pub type ForwardedFacts = (&'static str, Option<u16>, &'static str, &'static str, Option<u16>, Option<&'static str>);
 
 const FOR: &str = "X-Forwarded-For";
 const PROTO: &str = "X-Forwarded-Proto";
@@ -14,25 +14,25 @@ const PORT: &str = "X-Forwarded-Port";
 const PREFIX: &str = "X-Forwarded-Prefix";
 const RFC: &str = "Forwarded";
 
-const NOTHING: Said = ("", None, "", "", None, None);
+const NOTHING: ForwardedFacts = ("", None, "", "", None, None);
 
-const fn client(address: &'static str) -> Said {
+const fn client(address: &'static str) -> ForwardedFacts {
     (address, None, "", "", None, None)
 }
 
-const fn scheme(scheme: &'static str) -> Said {
+const fn scheme(scheme: &'static str) -> ForwardedFacts {
     ("", None, scheme, "", None, None)
 }
 
-const fn host(host: &'static str) -> Said {
+const fn host(host: &'static str) -> ForwardedFacts {
     ("", None, "", host, None, None)
 }
 
-const fn prefix(prefix: &'static str) -> Said {
+const fn prefix(prefix: &'static str) -> ForwardedFacts {
     ("", None, "", "", None, Some(prefix))
 }
 
-pub const CASES: &[(Block, Said)] = &[
+pub const CASES: &[(Block, ForwardedFacts)] = &[
     (&[], NOTHING),
     (&[("Host", "a"), ("X-Forwarded", "b"), ("X-Real-IP", "192.0.2.1")], NOTHING),
     // X-Forwarded-For: trusted from its end up to the first address that is not trusted.

@@ -11,13 +11,13 @@ pub struct WebsocketCase {
     pub bytes: &'static [u8],
     pub has_deflate: bool,
     /// The events before the end.
-    events: &'static [Told],
+    events: &'static [TestEvent],
     pub end: Ending,
 }
 
 /// An event that can be a constant.
 #[derive(Debug, Clone, Copy)]
-pub enum Told {
+pub enum TestEvent {
     Text(&'static [u8]),
     Binary(&'static [u8]),
     Ping(&'static [u8]),
@@ -27,12 +27,12 @@ pub enum Told {
 
 impl WebsocketCase {
     pub fn events(&self) -> Vec<Event<'static>> {
-        let event = |told: &Told| match *told {
-            Told::Text(payload) => Event::Message { kind: MessageKind::Text, payload: Cow::Borrowed(payload) },
-            Told::Binary(payload) => Event::Message { kind: MessageKind::Binary, payload: Cow::Borrowed(payload) },
-            Told::Ping(payload) => Event::Ping(Cow::Borrowed(payload)),
-            Told::Pong(payload) => Event::Pong(Cow::Borrowed(payload)),
-            Told::Close(code, reason) => Event::Close { code, reason: Cow::Borrowed(reason) },
+        let event = |told: &TestEvent| match *told {
+            TestEvent::Text(payload) => Event::Message { kind: MessageKind::Text, payload: Cow::Borrowed(payload) },
+            TestEvent::Binary(payload) => Event::Message { kind: MessageKind::Binary, payload: Cow::Borrowed(payload) },
+            TestEvent::Ping(payload) => Event::Ping(Cow::Borrowed(payload)),
+            TestEvent::Pong(payload) => Event::Pong(Cow::Borrowed(payload)),
+            TestEvent::Close(code, reason) => Event::Close { code, reason: Cow::Borrowed(reason) },
         };
         self.events.iter().map(event).collect()
     }
@@ -44,7 +44,7 @@ pub enum Ending {
     /// Between two messages.
     Between,
     /// Within a frame or a message.
-    Amid,
+    Within,
     /// The last event was a close.
     Closed,
     Failed(Refusal),
@@ -58,19 +58,19 @@ pub fn plain_deflate() -> Deflate {
     handshake::negotiate(b"permessage-deflate").ok().flatten().expect("the plainest offer is accepted")
 }
 
-const fn case(bytes: &'static [u8], events: &'static [Told], end: Ending) -> WebsocketCase {
+const fn case(bytes: &'static [u8], events: &'static [TestEvent], end: Ending) -> WebsocketCase {
     WebsocketCase { bytes, has_deflate: false, events, end }
 }
 
-const fn told(bytes: &'static [u8], events: &'static [Told]) -> WebsocketCase {
+const fn told(bytes: &'static [u8], events: &'static [TestEvent]) -> WebsocketCase {
     case(bytes, events, Ending::Between)
 }
 
-const fn amid(bytes: &'static [u8], events: &'static [Told]) -> WebsocketCase {
-    case(bytes, events, Ending::Amid)
+const fn amid(bytes: &'static [u8], events: &'static [TestEvent]) -> WebsocketCase {
+    case(bytes, events, Ending::Within)
 }
 
-const fn closed(bytes: &'static [u8], events: &'static [Told]) -> WebsocketCase {
+const fn closed(bytes: &'static [u8], events: &'static [TestEvent]) -> WebsocketCase {
     case(bytes, events, Ending::Closed)
 }
 
@@ -78,7 +78,7 @@ const fn refused(bytes: &'static [u8], code: u16, words: &'static str) -> Websoc
     case(bytes, &[], Ending::Failed((code, words)))
 }
 
-const fn refused_after(events: &'static [Told], bytes: &'static [u8], code: u16, words: &'static str) -> WebsocketCase {
+const fn refused_after(events: &'static [TestEvent], bytes: &'static [u8], code: u16, words: &'static str) -> WebsocketCase {
     case(bytes, events, Ending::Failed((code, words)))
 }
 
@@ -86,24 +86,24 @@ const fn deflated(case: WebsocketCase) -> WebsocketCase {
     WebsocketCase { has_deflate: true, ..case }
 }
 
-const fn text(payload: &'static str) -> Told {
-    Told::Text(payload.as_bytes())
+const fn text(payload: &'static str) -> TestEvent {
+    TestEvent::Text(payload.as_bytes())
 }
 
-const fn binary(payload: &'static [u8]) -> Told {
-    Told::Binary(payload)
+const fn binary(payload: &'static [u8]) -> TestEvent {
+    TestEvent::Binary(payload)
 }
 
-const fn ping(payload: &'static [u8]) -> Told {
-    Told::Ping(payload)
+const fn ping(payload: &'static [u8]) -> TestEvent {
+    TestEvent::Ping(payload)
 }
 
-const fn pong(payload: &'static [u8]) -> Told {
-    Told::Pong(payload)
+const fn pong(payload: &'static [u8]) -> TestEvent {
+    TestEvent::Pong(payload)
 }
 
-const fn close(code: Option<u16>, reason: &'static str) -> Told {
-    Told::Close(code, reason)
+const fn close(code: Option<u16>, reason: &'static str) -> TestEvent {
+    TestEvent::Close(code, reason)
 }
 
 const RESERVED_BIT: &str = "reserved bit";
@@ -263,6 +263,6 @@ pub const CASES: &[WebsocketCase] = &[
     deflated(refused(b"\x01\x80\0\0\0\0\xc0\x80\0\0\0\0", 1002, RESERVED_BIT)),
 ];
 
-const fn text_of(payload: &'static [u8]) -> Told {
-    Told::Text(payload)
+const fn text_of(payload: &'static [u8]) -> TestEvent {
+    TestEvent::Text(payload)
 }
