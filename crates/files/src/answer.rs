@@ -82,7 +82,7 @@ impl Answer {
     }
 
     /// A short text answer without a file. `fields` are further lines of its head.
-    pub fn words(status: u16, reason: &str, fields: Head, text: &str) -> Answer {
+    pub fn plain_text(status: u16, reason: &str, fields: Head, text: &str) -> Answer {
         let body = format!("{text}\n").into_bytes();
         let head = Head::status(&format!("{status} {reason}"))
             .with("Content-Type", "text/plain; charset=utf-8")
@@ -150,7 +150,7 @@ pub fn of(
             body: Body::Nothing,
         },
         Outcome::Failed => {
-            return Answer::words(412, "Precondition Failed", Head::default(), "The file is not the one you expect.");
+            return Answer::plain_text(412, "Precondition Failed", Head::default(), "The file is not the one you expect.");
         }
     };
     if answer.status != 416
@@ -194,7 +194,7 @@ fn whole_or_parts(
         },
         RequestedRange::Nothing => {
             let fields = Head::default().with("Content-Range", format!("bytes */{size}")).with("Accept-Ranges", "bytes");
-            Answer::words(416, "Range Not Satisfiable", fields, "The file has no such bytes.")
+            Answer::plain_text(416, "Range Not Satisfiable", fields, "The file has no such bytes.")
         }
         RequestedRange::Parts(ranges) => match ranges.as_slice() {
             [range] => one_part(variant, range.clone()),

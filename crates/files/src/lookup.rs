@@ -199,9 +199,9 @@ impl Files {
     pub(crate) fn answer_for_missing(&self, method: &[u8]) -> Answer {
         let allowed = Head::default().with("Allow", METHODS);
         match method {
-            b"GET" | b"HEAD" => Answer::words(404, "Not Found", Head::default(), "There is no such file."),
+            b"GET" | b"HEAD" => Answer::plain_text(404, "Not Found", Head::default(), "There is no such file."),
             b"OPTIONS" => Answer::empty(204, "No Content", allowed),
-            _ => Answer::words(405, "Method Not Allowed", allowed, "Files can be read only."),
+            _ => Answer::plain_text(405, "Method Not Allowed", allowed, "Files can be read only."),
         }
     }
 
@@ -243,7 +243,7 @@ impl Files {
             // In a folder that is checked for all paths, a file that we may not read is left to the application.
             Lookup::Refused(Refusal::Denied) if source.kind == MapKind::Check => None,
             Lookup::Refused(Refusal::Denied) => {
-                Some(Answer::words(403, "Forbidden", Head::default(), "The server may not read this file."))
+                Some(Answer::plain_text(403, "Forbidden", Head::default(), "The server may not read this file."))
             }
             Lookup::Refused(Refusal::Outside) => {
                 let uri = request.path.escape_ascii();
@@ -257,11 +257,11 @@ impl Files {
                     complain(&format!("a file can't be opened: {errno}; allow more descriptors, or serve fewer clients at once"));
                 }
                 let later = Head::default().with("Retry-After", "1");
-                Some(Answer::words(503, "Service Unavailable", later, "The server is busy."))
+                Some(Answer::plain_text(503, "Service Unavailable", later, "The server is busy."))
             }
             Lookup::Refused(Refusal::Broken(errno)) => {
                 complain(&format!("{} can't be read: {errno}", request.path.escape_ascii()));
-                Some(Answer::words(500, "Internal Server Error", Head::default(), "The file can't be read."))
+                Some(Answer::plain_text(500, "Internal Server Error", Head::default(), "The file can't be read."))
             }
         }
     }
@@ -498,7 +498,7 @@ fn redirect(uri: &[u8]) -> Option<Answer> {
         return None;
     }
     let location = [path, b"/", query].concat();
-    Some(Answer::words(
+    Some(Answer::plain_text(
         301,
         "Moved Permanently",
         Head::default().with("Location", location),

@@ -99,7 +99,7 @@ impl Files {
             }
         }
         match page.status {
-            400.. => Answer::words(page.status, page.reason, Head::default(), page.reason),
+            400.. => Answer::plain_text(page.status, page.reason, Head::default(), page.reason),
             _ => self.answer_for_missing(b"GET"),
         }
     }

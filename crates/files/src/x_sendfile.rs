@@ -25,7 +25,7 @@ impl Files {
     /// allowed or does not exist is a 404, and the log says which. The disk is checked every time, because the application may
     /// have written the file just now.
     pub fn answer_named(&self, header: SendfileHeader, request: &FileRequest<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
-        let missing = || Answer::words(404, "Not Found", Head::default(), "There is no such file.");
+        let missing = || Answer::plain_text(404, "Not Found", Head::default(), "There is no such file.");
         let named = self
             .x_sendfile
             .of(header)

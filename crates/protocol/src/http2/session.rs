@@ -76,7 +76,7 @@ enum Draining {
     No,
     /// The peer was asked to open no more streams.
     Asked,
-    /// The peer was told the last stream.
+    /// GOAWAY has named the last stream that is served.
     After(u32),
 }
 

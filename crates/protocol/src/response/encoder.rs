@@ -148,7 +148,7 @@ impl ResponseEncoder {
         keeps_alive
     }
 
-    /// A head within FastCGI records, the last of which has the body's length.
+    /// A head within FastCGI records, the last of which ends the body.
     fn recorded_head(&self, head: &ResponseHead, id: u16, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; RECORD_HEAD_BYTES]);
