@@ -3,7 +3,7 @@
 use bolide_protocol::fastcgi::{Decoder, FastCgiEvent, FastCgiLimits};
 use bolide_protocol::variables::Variable;
 
-use crate::cases::fastcgi::{CONNECTIONS, PARAMETER_BYTES_MOST, Told, cases};
+use crate::cases::fastcgi::{CONNECTIONS, PARAMETER_BYTES_MOST, TestEvent, cases};
 use crate::{Kind, Target, ensure, variables};
 
 pub const TARGET: Target = Target {
@@ -29,7 +29,7 @@ pub const TARGET: Target = Target {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Found {
-    told: Vec<Told>,
+    told: Vec<TestEvent>,
     fault: Option<&'static str>,
 }
 
@@ -86,7 +86,7 @@ fn note(
     found: &[Variable],
     decoder: &mut Decoder,
     is_answered: bool,
-    told: &mut Vec<Told>,
+    told: &mut Vec<TestEvent>,
 ) -> Result<(), String> {
     let is_over = matches!(event, FastCgiEvent::End | FastCgiEvent::Aborted { .. });
     match event {
@@ -95,18 +95,18 @@ fn note(
             ensure!(bytes.len() <= PARAMETER_BYTES_MOST, "parameters beyond the limit");
             variables::check(&bytes, found, facts)?;
             let variables = found.iter().map(|one| (one.name.of(&bytes).to_vec(), one.value.of(&bytes).to_vec())).collect();
-            told.push(Told::Head { variables, keep_connection });
+            told.push(TestEvent::Head { variables, keep_connection });
         }
         FastCgiEvent::Data(range) => {
             ensure!(!range.is_empty() && range.end <= piece.len(), "a part of a body that is nothing, or not here");
             match told.last_mut() {
-                Some(Told::Data(bytes)) => bytes.extend(&piece[range]),
-                _ => told.push(Told::Data(piece[range].to_vec())),
+                Some(TestEvent::Data(bytes)) => bytes.extend(&piece[range]),
+                _ => told.push(TestEvent::Data(piece[range].to_vec())),
             }
         }
-        FastCgiEvent::End => told.push(Told::End),
-        FastCgiEvent::Aborted { .. } => told.push(Told::Aborted),
-        FastCgiEvent::Send { answer, close } => told.push(Told::Send { bytes: answer.as_bytes().to_vec(), close }),
+        FastCgiEvent::End => told.push(TestEvent::End),
+        FastCgiEvent::Aborted { .. } => told.push(TestEvent::Aborted),
+        FastCgiEvent::Send { answer, close } => told.push(TestEvent::Send { bytes: answer.as_bytes().to_vec(), close }),
     }
     if is_over && is_answered {
         decoder.note_answered();
@@ -115,15 +115,15 @@ fn note(
 }
 
 /// Without the part of a body at the end: a plain reader sees it when its record is whole.
-fn without_data(told: &[Told]) -> &[Told] {
+fn without_data(told: &[TestEvent]) -> &[TestEvent] {
     match told {
-        [before @ .., Told::Data(_)] => before,
+        [before @ .., TestEvent::Data(_)] => before,
         _ => told,
     }
 }
 
 /// The events of the whole records, each looked at by itself; nothing is refused.
-fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<Told> {
+fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<TestEvent> {
     let mut told = Vec::new();
     let mut active: Option<(u16, bool, Vec<u8>, Heard)> = None;
     let mut rest = sent;
@@ -134,7 +134,7 @@ fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<Told> {
         let mut send = |kind: u8, id: u16, content: &[u8], close| {
             let [id_high, id_low] = id.to_be_bytes();
             let head = [1, kind, id_high, id_low, 0, content.len() as u8, 0, 0];
-            told.push(Told::Send { bytes: [&head, content].concat(), close });
+            told.push(TestEvent::Send { bytes: [&head, content].concat(), close });
         };
         match (kind, content, &mut active) {
             (9, _, _) if id == 0 => {
@@ -155,22 +155,22 @@ fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<Told> {
                 active = None;
             }
             (2, _, Some((of, _, _, heard))) if *of == id && *heard != Heard::Abort => {
-                told.push(Told::Aborted);
+                told.push(TestEvent::Aborted);
                 *heard = Heard::Abort;
                 active = active.filter(|_| !is_answered);
             }
             (4, [], Some((of, keep, list, heard))) if *of == id && *heard != Heard::Abort => {
-                told.push(Told::Head { variables: pairs(list), keep_connection: *keep });
+                told.push(TestEvent::Head { variables: pairs(list), keep_connection: *keep });
                 *heard = Heard::Head;
             }
             (4, part, Some((of, _, list, _))) if *of == id => list.extend(part),
             (5, [], Some((of, _, _, heard))) if *of == id && *heard != Heard::Abort => {
-                told.push(Told::End);
+                told.push(TestEvent::End);
                 active = active.filter(|_| !is_answered);
             }
             (5, part, Some((of, _, _, heard))) if *of == id && *heard != Heard::Abort => match told.last_mut() {
-                Some(Told::Data(bytes)) => bytes.extend(part),
-                _ => told.push(Told::Data(part.to_vec())),
+                Some(TestEvent::Data(bytes)) => bytes.extend(part),
+                _ => told.push(TestEvent::Data(part.to_vec())),
             },
             _ => {}
         }

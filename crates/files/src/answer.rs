@@ -1,5 +1,5 @@
-//! From a file and a request's conditions to an answer: which head, which bytes. Pure but for the boundary of parts, which is
-//! a number that nobody had before. It knows no socket; the engine sends what is here.
+//! Turns a file and a request's conditions into an answer: which head, which bytes. Pure, except that the boundary of a multipart
+//! answer has a counter. It must not know sockets: the engine sends the answer. Workers run it.
 
 use std::fs::File;
 use std::ops::Range;
@@ -13,13 +13,13 @@ use crate::entry::{Content, Entry, Head, Variant};
 use crate::ranges::{RequestedRange, wanted};
 use crate::roots::FileVersion;
 
-/// An answer, complete but for the fields of the connection.
+/// An answer, complete except for the connection's own fields.
 pub struct Answer {
     pub status: u16,
     head: AnswerHead,
     /// Fields that depend on the moment.
     extra: Head,
-    /// The value of Content-Length; `None` where the answer has none.
+    /// The value of Content-Length; `None` if the answer has none.
     pub length: Option<u64>,
     pub body: Body,
 }
@@ -30,7 +30,7 @@ enum AnswerHead {
     Made(Head),
 }
 
-/// The bytes that follow the head. A client that asked with HEAD gets none of them.
+/// The bytes that follow the head. They are not sent in answer to HEAD.
 pub enum Body {
     Nothing,
     Text(Vec<u8>),
@@ -39,32 +39,32 @@ pub enum Body {
     Parts(Parts),
 }
 
-/// A part of an open file, and the state in which it was promised.
+/// A range of an open file, and the version that the file had when the head was made.
 pub struct FileRange {
     pub file: Arc<File>,
     pub bytes: Range<u64>,
     pub version: FileVersion,
 }
 
-/// Several parts of a file, each with the lines that go before it: multipart/byteranges.
+/// Several ranges of a file, each with the lines that precede it: multipart/byteranges.
 pub struct Parts {
     pub parts: Vec<(Vec<u8>, FileRange)>,
     pub end: Vec<u8>,
 }
 
 impl Answer {
-    /// The lines of the head, each with its line end, without the empty line. The first is the status and its reason.
+    /// Returns the lines of the head, each with its line end, without the empty line. The first is the status and its reason.
     pub fn head(&self) -> [&[u8]; 2] {
         [&self.first().bytes, &self.extra.bytes]
     }
 
-    /// Fields of the head.
+    /// Returns the number of fields in the head.
     pub fn fields(&self) -> u32 {
         self.first().fields + self.extra.fields
     }
 
-    /// The file is still the one that the head was made for. A content in memory is so by itself.
-    pub(crate) fn is_still_right(&self) -> bool {
+    /// Whether the file is still the version that the head describes. Always true of content in memory.
+    pub(crate) fn is_current(&self) -> bool {
         let part = match &self.body {
             Body::File(part) => Some(part),
             Body::Parts(parts) => parts.parts.first().map(|(_, part)| part),
@@ -81,8 +81,8 @@ impl Answer {
         }
     }
 
-    /// An answer of few words and no file. `fields` are further lines of its head.
-    pub fn words(status: u16, reason: &str, fields: Head, text: &str) -> Answer {
+    /// A short text answer without a file. `fields` are further lines of its head.
+    pub fn plain_text(status: u16, reason: &str, fields: Head, text: &str) -> Answer {
         let body = format!("{text}\n").into_bytes();
         let head = Head::status(&format!("{status} {reason}"))
             .with("Content-Type", "text/plain; charset=utf-8")
@@ -103,14 +103,14 @@ impl Answer {
         Answer { status, head: AnswerHead::Made(head), extra: Head::default(), length, body: Body::Nothing }
     }
 
-    /// The variant that a 304 is about: its type, its length, and whether it is a compressed form.
+    /// Returns the variant that a 304 is about: its type, its length, and whether it is a compressed form.
     pub fn unmodified(&self) -> Option<(&str, u64, bool)> {
         let AnswerHead::NotModified(entry, variant) = &self.head else { return None };
         let variant = &entry.variants[*variant];
         Some((&variant.content_type, variant.version.bytes, variant.coding.is_some()))
     }
 
-    /// Words of the server's own: another page may say the same.
+    /// The text is the server's own, so another page may replace it.
     pub fn is_in_own_words(&self) -> bool {
         self.status >= 400 && matches!(self.body, Body::Text(_))
     }
@@ -120,7 +120,7 @@ impl Answer {
     }
 }
 
-/// Answers a GET or HEAD. `expires` is the moment at which the answer does, in seconds since 1970.
+/// Answers a GET or HEAD. `expires` is the time at which the answer expires, in seconds since 1970.
 pub fn of(
     entry: &Arc<Entry>,
     conditions: &Conditions<'_>,
@@ -150,7 +150,7 @@ pub fn of(
             body: Body::Nothing,
         },
         Outcome::Failed => {
-            return Answer::words(412, "Precondition Failed", Head::default(), "The file is not the one you expect.");
+            return Answer::plain_text(412, "Precondition Failed", Head::default(), "The file is not the one you expect.");
         }
     };
     if answer.status != 416
@@ -161,7 +161,7 @@ pub fn of(
     answer
 }
 
-/// The whole file with a status and a type that are not its own, to whoever asks in whatever way.
+/// The whole file with the given status and type, whatever the request's method and conditions.
 pub fn page(entry: &Entry, status: u16, reason: &str, content_type: &str) -> Answer {
     let variant = &entry.variants[0];
     let size = variant.version.bytes;
@@ -179,7 +179,7 @@ fn whole_or_parts(
     let variant = &entry.variants[number];
     let size = variant.version.bytes;
     let range = conditions.range.and_then(|range| range.value());
-    // RFC 9110 section 14.2: GET is the only method for which a range means something.
+    // RFC 9110 section 14.2: ranges are only defined for GET.
     let wanted = match range {
         Some(field) if is_get && range_holds(conditions, validators) => wanted(field, size),
         _ => RequestedRange::Whole,
@@ -194,7 +194,7 @@ fn whole_or_parts(
         },
         RequestedRange::Nothing => {
             let fields = Head::default().with("Content-Range", format!("bytes */{size}")).with("Accept-Ranges", "bytes");
-            Answer::words(416, "Range Not Satisfiable", fields, "The file has no such bytes.")
+            Answer::plain_text(416, "Range Not Satisfiable", fields, "The file has no such bytes.")
         }
         RequestedRange::Parts(ranges) => match ranges.as_slice() {
             [range] => one_part(variant, range.clone()),
@@ -261,7 +261,7 @@ fn several_parts(variant: &Variant, ranges: Vec<Range<u64>>) -> Answer {
     Answer::made(206, head, length, body)
 }
 
-/// RFC 2046 section 5.1.1: a line that no part contains. It differs from answer to answer, so nobody can put it into a file beforehand.
+/// RFC 2046 section 5.1.1: a line that no part contains. It differs between answers, so no file can be prepared to contain it.
 fn boundary(variant: &Variant) -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Relaxed);

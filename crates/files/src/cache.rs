@@ -1,9 +1,9 @@
-//! Files found lately, by the path that asked for them: a bounded table from which the clock algorithm takes what was not
-//! asked for again. It knows nothing of what it holds but its weight.
+//! Recently found files by the path of the request: a bounded table with clock eviction. It must not know its contents, only
+//! their weight. Workers run it.
 
 use std::collections::HashMap;
 
-/// The cost of a content while it is kept.
+/// The cost of keeping a content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Weight {
     pub bytes: u64,
@@ -30,9 +30,9 @@ struct Slot<T> {
     key: Box<[u8]>,
     content: T,
     weight: Weight,
-    /// Asked for since the hand came by.
+    /// Used since the hand passed by.
     used: bool,
-    /// Not asked for since idle ones were last looked for.
+    /// Unused since the last search for idle entries.
     is_idle: bool,
 }
 
@@ -48,7 +48,7 @@ impl<T> Cache<T> {
         Some(&slot.content)
     }
 
-    /// Puts a content in, in place of an earlier one of the same key. One that is larger than the bounds is not kept.
+    /// Inserts a content and replaces an earlier one of the same key. One that is larger than the bounds is not kept.
     pub fn put(&mut self, key: &[u8], content: T, weight: Weight) {
         self.remove(key);
         if self.bounds.entries == 0 || weight.bytes > self.bounds.bytes || weight.descriptors > self.bounds.descriptors {
@@ -72,7 +72,7 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Lets go everything that holds a descriptor.
+    /// Drops all entries that hold a descriptor.
     pub fn shed_descriptors(&mut self) {
         let mut index = 0;
         while let Some(slot) = self.slots.get(index) {
@@ -80,7 +80,7 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Lets go what holds a descriptor and was not asked for since the last call. Returns whether some that hold one are left.
+    /// Drops the entries that hold a descriptor and were not used since the last call. Returns whether any entry still holds one.
     pub fn shed_idle_descriptors(&mut self) -> bool {
         let mut index = 0;
         while let Some(slot) = self.slots.get_mut(index) {
@@ -97,7 +97,7 @@ impl<T> Cache<T> {
         self.held.descriptors > 0
     }
 
-    /// Takes out the next one that was not asked for since the hand last came by. Ends, because a round clears every mark.
+    /// Evicts the next entry that was not used since the hand last passed by. Terminates, because one round clears every mark.
     fn evict(&mut self) {
         while let Some(slot) = self.slots.get_mut(self.hand) {
             if !std::mem::take(&mut slot.used) {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_again_stays() {
+    fn an_entry_that_is_used_again_stays() {
         let mut cache = Cache::new(BOUNDS);
         for key in ["a", "b", "c", "d"] {
             cache.put(key.as_bytes(), key, bytes(1));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_not_kept_and_evicts_nobody() {
+    fn an_entry_that_is_too_large_is_not_kept_and_evicts_no_other() {
         let mut cache = Cache::new(BOUNDS);
         cache.put(b"a", 1, bytes(10));
         cache.put(b"large", 2, bytes(101));
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_are_let_go_at_once() {
+    fn all_descriptors_can_be_dropped_at_once() {
         let mut cache = Cache::new(BOUNDS);
         for (number, descriptors) in [0, 1, 1, 0].into_iter().enumerate() {
             cache.put(&[number as u8], number, Weight { bytes: 1, descriptors });
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn descriptors_that_nobody_asks_for_are_let_go_in_the_second_round() {
+    fn unused_descriptors_are_dropped_in_the_second_round() {
         let mut cache = Cache::new(BOUNDS);
         for (number, descriptors) in [0, 1, 1].into_iter().enumerate() {
             cache.put(&[number as u8], number, Weight { bytes: 1, descriptors });
@@ -184,7 +184,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_bounds_hold_and_the_books_are_right(puts in prop::collection::vec((0u8..12, 0u64..60, 0usize..2, any::<bool>()), 0..80)) {
+        fn the_bounds_hold_and_the_totals_are_right(puts in prop::collection::vec((0u8..12, 0u64..60, 0usize..2, any::<bool>()), 0..80)) {
             let mut cache = Cache::new(BOUNDS);
             for (key, bytes, descriptors, look) in puts {
                 if look {

@@ -1,18 +1,19 @@
-//! Content codings that a client takes: Accept-Encoding, RFC 9110 section 12.5.3, for files and for answers of applications alike. Pure.
+//! Content codings that a client accepts: Accept-Encoding, RFC 9110 section 12.5.3, for files and for answers of applications
+//! alike. Pure. Workers run it.
 
 use bolide_contract::answering::Coding;
 
-/// The compressed forms that may lie beside a file, by the ends of their names. What is smaller as a rule comes first: where a client
-/// likes two the same, the first is taken.
+/// The compressed forms that may lie beside a file, by the suffixes of their names. The usually smallest comes first, because the
+/// first of equally preferred codings is chosen.
 pub const SUFFIXES: [(Coding, &str); 3] = [(Coding::Brotli, ".br"), (Coding::Zstd, ".zst"), (Coding::Gzip, ".gz")];
 
-/// The weight that a client gives each coding, in thousandths; 0 is not at all.
+/// The weight that a client assigns to each coding, in thousandths; 0 means not acceptable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AcceptedCodings {
     gzip: u16,
     brotli: u16,
     zstd: u16,
-    /// 0 where it is not named: the original may always be sent, and any coding is liked better.
+    /// 0 if it is not named: the original may always be sent, and any accepted coding is preferred to it.
     identity: u16,
 }
 
@@ -45,14 +46,14 @@ impl AcceptedCodings {
         AcceptedCodings { gzip: weight(gzip), brotli: weight(brotli), zstd: weight(zstd), identity: identity.unwrap_or(0) }
     }
 
-    /// The coding that is liked best of those offered; of several that are liked as much, the first. Whether the client would like the
-    /// original better is not asked: an administrator who has answers compressed wants them small for whoever can read them.
+    /// Returns the most preferred of the offered codings; the first of several with the same weight. The weight of the original
+    /// does not count: an administrator who enables compression wants it for every client that can decode it.
     pub fn best(self, offered: impl IntoIterator<Item = Coding>) -> Option<Coding> {
         let liked = offered.into_iter().filter(|&coding| self.weight(coding) > 0);
         liked.reduce(|best, coding| if self.weight(coding) > self.weight(best) { coding } else { best })
     }
 
-    /// As [`AcceptedCodings::best`], but `None` where the client gives the original a higher weight: of a file both are there.
+    /// Like [`AcceptedCodings::best`], but `None` if the client prefers the original: of a file both forms exist.
     pub fn preferred(self, offered: impl IntoIterator<Item = Coding>) -> Option<Coding> {
         self.best(offered).filter(|&coding| self.weight(coding) >= self.identity)
     }
@@ -66,7 +67,7 @@ impl AcceptedCodings {
     }
 }
 
-/// `q=0.5` in thousandths (RFC 9110 section 12.4.2); 1 where there is none, 0 where it is malformed.
+/// `q=0.5` in thousandths (RFC 9110 section 12.4.2); 1 if there is none, 0 if it is malformed.
 fn weight(parameters: &[u8]) -> u16 {
     let text = parameters.trim_ascii();
     let [b'q' | b'Q', b'=', number @ ..] = text else { return if text.is_empty() { 1000 } else { 0 } };
@@ -87,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_liked_best_is_sent_and_the_original_where_it_is_liked_better() {
+    fn the_preferred_coding_is_sent_and_the_original_if_it_is_preferred() {
         let all = || SUFFIXES.into_iter().map(|(coding, _)| coding);
         for (value, best) in [
             ("gzip", Some(Coding::Gzip)),

@@ -1,10 +1,10 @@
-//! Conditional requests: RFC 9110 section 13. Pure; it knows neither files nor sockets.
+//! Conditional requests: RFC 9110 section 13. Pure: it must not know files or sockets. Workers run it.
 
 use std::borrow::Cow;
 
 use crate::dates;
 
-/// The fields of a request that decide what a file's answer is. Spans of the request, as they came.
+/// The request fields that decide how a file is answered. Unparsed spans of the request.
 #[derive(Debug, Default, Clone)]
 pub struct Conditions<'a> {
     pub if_match: Option<Cow<'a, [u8]>>,
@@ -16,7 +16,7 @@ pub struct Conditions<'a> {
     pub accept_encoding: Option<Cow<'a, [u8]>>,
 }
 
-/// A field that may come once only; one that comes twice says nothing.
+/// A field that may occur only once. If it occurs twice, it is ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SingleField<'a> {
     Value(&'a [u8]),
@@ -33,8 +33,8 @@ impl<'a> SingleField<'a> {
 }
 
 impl<'a> Conditions<'a> {
-    /// Takes note of a field, if it is one of these. The length of its name decides first: most names cost one comparison.
-    /// `name` may be a header's or, with underscores, a variable's without its `HTTP_`.
+    /// Records a field if it is one of these. The length of its name is compared first, so most names cost one comparison. `name`
+    /// may be a header's name or a variable's, which has underscores, without its `HTTP_`.
     pub fn note(&mut self, name: &[u8], value: &'a [u8]) {
         match name.len() {
             5 if is(name, b"range") => once(&mut self.range, value),
@@ -50,7 +50,7 @@ impl<'a> Conditions<'a> {
 }
 
 impl Conditions<'_> {
-    /// The fields that were taken note of, for whoever must keep them longer than the request's bytes live.
+    /// Returns the recorded fields, for callers that keep them longer than the request's bytes live.
     pub fn fields(&self) -> Vec<(&'static [u8], Vec<u8>)> {
         let lists = [
             (&b"if-match"[..], &self.if_match),
@@ -95,9 +95,9 @@ fn list<'a>(source: &mut Option<Cow<'a, [u8]>>, value: &'a [u8]) {
 /// The validators of a file's present content (RFC 9110 section 8.8).
 #[derive(Debug, Clone, Copy)]
 pub struct Validators<'a> {
-    /// With its quotation marks; always strong.
+    /// Includes the quotation marks; always strong.
     pub etag: &'a [u8],
-    /// Seconds since 1970; `None` if the file claims to come from the future.
+    /// Seconds since 1970; `None` if the file's time lies in the future.
     pub last_modified: Option<i64>,
     /// Seconds since 1970 at which the request is answered.
     pub now: i64,
@@ -133,13 +133,13 @@ pub fn evaluate(conditions: &Conditions<'_>, validators: &Validators<'_>) -> Out
     Outcome::Proceed
 }
 
-/// RFC 9110 section 13.1.5: whether a Range counts.
+/// RFC 9110 section 13.1.5: whether the Range field applies.
 pub fn range_holds(conditions: &Conditions<'_>, validators: &Validators<'_>) -> bool {
     match conditions.if_range {
         None => true,
         Some(SingleField::Doubled) => false,
         Some(SingleField::Value(value)) if value.starts_with(b"\"") || value.starts_with(b"W/") => value == validators.etag,
-        // A date must be the very one that we gave, and strong: older than the second in which the file may change again.
+        // A date must equal the one that we sent, and be strong: older than the second in which the file may change again.
         Some(SingleField::Value(value)) => {
             dates::parse(value).is_some_and(|date| validators.last_modified == Some(date) && date < validators.now)
         }
@@ -150,14 +150,14 @@ fn date_of(value: Option<SingleField<'_>>) -> Option<i64> {
     dates::parse(value?.value()?)
 }
 
-/// RFC 9110 section 8.8.3.2. Our own tags are strong, so only the other side can be weak.
+/// RFC 9110 section 8.8.3.2. Our own tags are strong, so only the client's can be weak.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Comparison {
     Strong,
     Weak,
 }
 
-/// A list of entity tags, or `*`, names ours. A list that breaks off counts as far as it can be read.
+/// Whether a list of entity tags, or `*`, includes ours. A truncated list counts as far as it can be parsed.
 fn names(list: &[u8], etag: &[u8], comparison: Comparison) -> bool {
     if list.trim_ascii() == b"*" {
         return true;
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn if_range_wants_the_very_content() {
+    fn if_range_requires_the_same_content() {
         let cases: &[(&[u8], bool)] = &[
             (TAG, true),
             (b"W/\"a-b\"", false),

@@ -1,16 +1,16 @@
-//! HTTP's dates (RFC 9110 section 5.6.7), from and to seconds since 1970. Pure.
+//! HTTP dates (RFC 9110 section 5.6.7), from and to seconds since 1970. Pure. Workers run it.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The last second of the year 9999; the format has four digits for the year.
 const LAST_SECOND: i64 = 253_402_300_799;
 
-/// The date in the one form that may be generated; what lies outside 1970 to 9999 is moved to its bound.
+/// Returns the date in the only format that may be generated. Times outside of 1970 to 9999 are clamped.
 pub fn format(seconds: i64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds.clamp(0, LAST_SECOND).unsigned_abs()))
 }
 
-/// Reads any of the three forms. `None` is not a date, and conditions with it are ignored.
+/// Parses any of the three formats. `None`: not a date; a condition with it is ignored.
 pub fn parse(text: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(text).ok()?;
     let time: SystemTime = httpdate::parse_http_date(text).ok()?;
@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_date_is_none_and_extremes_do_no_harm() {
+    fn an_invalid_date_is_none_and_extremes_are_safe() {
         for text in [&b""[..], b"yesterday", b"\xff", b"Sun, 06 Nov 1994", b"0", b"Sun, 99 Nov 1994 08:49:37 GMT"] {
             assert_eq!(parse(text), None, "{}", text.escape_ascii());
         }

@@ -1,6 +1,6 @@
-//! A file as it was found: its content or its descriptor, its validators, and the heads of its answers, ready-made.
+//! A file as a lookup found it: its content or descriptor, its validators, and prebuilt heads of its answers.
 //!
-//! It knows no request. Workers keep it in their cache.
+//! It must not know requests. Workers keep it in their cache.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -14,17 +14,17 @@ use crate::roots::{FileVersion, OpenedRoot, Refusal, ResolvedPath};
 use crate::rules::Expires;
 use bolide_contract::answering::Coding;
 
-/// Files up to this many bytes are kept in memory and answered from there with one call. Beyond it, sendfile costs less than a copy.
+/// Files up to this size are kept in memory and sent with one call. Beyond it, sendfile costs less than a copy.
 pub const MEMORY_BYTES: u64 = 16 * 1024;
 
-/// Bytes of an entry besides its content: its heads and its place in the table, generously.
+/// Upper estimate of the bytes of an entry besides its content: its heads and its slot in the table.
 const ENTRY_BYTES: u64 = 1536;
 
-/// A file that changes while it is read is read once more, and then sent from its descriptor.
+/// A file that changes while it is being read is read once more, and then sent from its descriptor.
 const READ_TRIES: u32 = 2;
 
-/// A change in the same tick of the file system's clock as the one before leaves no trace in a file's version: content that was read within this many
-/// seconds of a change is read again.
+/// Two changes in the same tick of the file system's clock leave the same version. Content that was read within this many seconds
+/// of a change is therefore read again.
 pub const SETTLED_SECONDS: i64 = 2;
 
 /// A file as a lookup found it.
@@ -37,7 +37,7 @@ pub struct FoundFile {
 }
 
 pub struct Entry {
-    /// The number of its [`crate::sources::FileSource`].
+    /// The index of its [`crate::sources::FileSource`].
     pub source: usize,
     pub found: FoundFile,
     /// Monotonic milliseconds at which it was last found unchanged.
@@ -45,21 +45,21 @@ pub struct Entry {
     /// The original first.
     pub variants: Vec<Variant>,
     pub expires: Expires,
-    /// The content in memory was read so long after its last change that a further one is sure to show.
+    /// The content in memory was read so long after its last change that any further change shows in the version.
     is_settled: bool,
 }
 
-/// One of the forms in which the content may be sent.
+/// One form in which the content may be sent.
 pub struct Variant {
     pub coding: Option<Coding>,
     pub content: Content,
     pub version: FileVersion,
     pub etag: String,
     pub last_modified: Option<i64>,
-    /// Complete but for the fields that are the connection's, and the empty line.
+    /// Complete except for the connection's fields and the empty line.
     pub whole: Head,
     pub not_modified: Head,
-    /// The fields of a part's answer that the whole has too, without Content-Type and Content-Length.
+    /// The fields that the answers to ranges share with the whole, without Content-Type and Content-Length.
     pub common: Head,
     pub content_type: String,
 }
@@ -70,7 +70,7 @@ pub enum Content {
     File(Arc<File>),
 }
 
-/// Lines of a head, and how many fields they are.
+/// Lines of a head, and the number of its fields.
 #[derive(Debug, Default, Clone)]
 pub struct Head {
     pub bytes: Vec<u8>,
@@ -103,7 +103,7 @@ impl Head {
     }
 }
 
-/// Header values of a file that all its forms share.
+/// Header values that all forms of a file share.
 pub struct Description<'a> {
     pub kind: MimeType,
     pub cache_control: Option<&'a str>,
@@ -111,10 +111,10 @@ pub struct Description<'a> {
 }
 
 impl Entry {
-    /// Opens what was found, and reads it if it is small.
+    /// Opens a file that was found, and reads it if it is small.
     ///
     /// # Errors
-    /// It is not there any more, or may not be read.
+    /// It is gone, or may not be read.
     pub fn load(
         root: &OpenedRoot,
         source: usize,
@@ -142,7 +142,7 @@ impl Entry {
         })
     }
 
-    /// The entry is of the file that was found now: the same versions were found and loaded then, and no change can hide between.
+    /// Whether the entry is of the file that was found now: the versions are the same, and no change can hide between the two.
     pub fn is_of(&self, found: &FoundFile) -> bool {
         let versions = std::iter::once(&found.version).chain(found.beside.iter().map(|(_, _, version)| version));
         self.is_settled && self.found == *found && self.variants.iter().map(|variant| &variant.version).eq(versions)
@@ -165,7 +165,7 @@ impl Variant {
     ) -> Result<Variant, Refusal> {
         let (content, version) = read(root, resolved, keep)?;
         let etag = etag(&version);
-        // RFC 9110 section 8.8.2.1: no Last-Modified that is later than the answer.
+        // RFC 9110 section 8.8.2.1: Last-Modified must not be later than the answer.
         let last_modified = Some(version.changed.0).filter(|changed| *changed <= now && *changed >= 0);
         let mut always = Head::default().with("ETag", &etag);
         if let Some(value) = description.cache_control {
@@ -185,20 +185,20 @@ impl Variant {
         let content_type = description.kind.full.clone();
         let whole =
             Head::status("200 OK").with("Content-Type", &content_type).and(&common).with_number("Content-Length", version.bytes);
-        // RFC 9110 section 15.4.5: of the metadata only what guides a cache.
+        // RFC 9110 section 15.4.5: a 304 has only the metadata that guides cache updates.
         let not_modified = Head::status("304 Not Modified").and(&always);
         Ok(Variant { coding, content, version, etag, last_modified, whole, not_modified, common, content_type })
     }
 }
 
-/// Strong, because it changes with every change that the file system notes.
+/// Strong, because it changes with every change that the file system records.
 fn etag(version: &FileVersion) -> String {
     let (seconds, nanoseconds) = version.changed;
     let changed = i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds);
     format!("\"{:x}-{:x}-{:x}\"", version.inode, version.bytes, changed)
 }
 
-/// Opens a file, and takes it into memory if it is small and holds still meanwhile.
+/// Opens a file, and reads it into memory if it is small and does not change meanwhile.
 fn read(root: &OpenedRoot, resolved: &ResolvedPath, keep: bool) -> Result<(Content, FileVersion), Refusal> {
     let (mut file, mut version) = root.read(resolved)?;
     for _ in 0..READ_TRIES {
@@ -213,7 +213,7 @@ fn read(root: &OpenedRoot, resolved: &ResolvedPath, keep: bool) -> Result<(Conte
     Ok((Content::File(Arc::new(file)), version))
 }
 
-/// `None` if it was changed while it was read.
+/// Returns `None` if the file changed while it was read.
 pub(crate) fn read_whole(file: &mut File, version: FileVersion) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::with_capacity(version.bytes as usize + 1);
     Read::by_ref(file).take(version.bytes + 1).read_to_end(&mut bytes)?;

@@ -1,7 +1,7 @@
-//! Static files: which path names one, how it is opened so that nothing else can be, what HTTP says of it, and what is
-//! remembered of it. [`Files::find`] is the one question; its answer is a head and the place of the bytes.
+//! Static files: which path names one, how it is opened safely, its HTTP metadata, and the cache. [`Files::find`] is the entry
+//! point; it returns a head and where the bytes are.
 //!
-//! It knows no socket, no application and no configuration file. Workers run it, on the thread that read the request.
+//! It must not know sockets, applications or configuration files. Workers run it, on the thread that read the request.
 
 pub mod answer;
 mod cache;

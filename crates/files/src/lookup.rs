@@ -1,4 +1,5 @@
-//! The question whether a request is one for a file, and the walk to its answer: the maps in their order, the cache, the disk.
+//! Decides whether a request is for a file, and finds it: the maps in their order, then the cache, then the disk. It must not
+//! know sockets. Workers run it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -17,47 +18,47 @@ use crate::dates;
 use crate::entry::{Description, Entry, FoundFile, Head};
 use crate::mime_types::MimeTypes;
 use crate::paths;
-use crate::roots::{FileType, FileVersion, LOOK_AGAIN_MS, OpenedRoot, Refusal, ResolvedPath, Root, as_path};
+use crate::roots::{FileType, FileVersion, OpenedRoot, RECHECK_MS, Refusal, ResolvedPath, Root, as_path};
 use crate::rules::Rules;
 use crate::sources::{FileSource, XSendfileFolders};
 
-/// Of the descriptors that the process may have, the cache takes one in this many at the most.
+/// The cache uses at most one in this many of the descriptors that the process may have.
 const DESCRIPTOR_SHARE: u64 = 4;
 
-/// Folders that front servers named in DOCUMENT_ROOT and that are kept open.
+/// Kept-open folders of front servers' DOCUMENT_ROOT.
 const DOCUMENT_ROOTS: usize = 16;
 
-/// A descriptor that was not used for so many milliseconds, or up to twice as many, is closed.
+/// An unused descriptor is closed after this many milliseconds, or up to twice as many.
 const IDLE_MS: u64 = 5_000;
 
-/// A lack of descriptors is told once in this many milliseconds.
-const COMPLAINT_PAUSE_MS: u64 = 1_000;
+/// A shortage of descriptors is logged at most once in this many milliseconds.
+const SHORTAGE_LOG_INTERVAL_MS: u64 = 1_000;
 
-/// Methods that a file has (RFC 9110 section 9).
+/// Methods that a file supports (RFC 9110 section 9).
 const METHODS: &str = "GET, HEAD, OPTIONS";
 
-/// Characters that a path in X-Accel-Redirect can't have, beside bytes beyond ASCII: nginx takes it for a URI.
+/// Characters, besides non-ASCII bytes, that must be encoded in X-Accel-Redirect, because nginx parses it as a URI.
 const NO_PATH: &AsciiSet = &CONTROLS.add(b' ').add(b'%').add(b'?').add(b'#');
 
 /// The part of a request that decides which file answers it, and how.
 pub struct FileRequest<'a> {
     pub method: &'a [u8],
-    /// Percent-decoded, with the slash at its start.
+    /// Percent-decoded, with the leading slash.
     pub path: &'a [u8],
-    /// As the client wrote it, with the query.
+    /// As the client sent it, with the query.
     pub uri: &'a [u8],
-    /// DOCUMENT_ROOT as a front server says it; else empty.
+    /// DOCUMENT_ROOT of a front server; empty if there is none.
     pub document_root: &'a [u8],
     pub conditions: Conditions<'a>,
     /// Monotonic milliseconds.
     pub now_ms: u64,
     /// Seconds since 1970.
     pub now: i64,
-    /// Does work that may wait for the disk so that it keeps nobody else waiting.
+    /// Runs work that may wait for the disk, without blocking other requests.
     pub aside: &'a dyn Fn(&mut dyn FnMut()),
 }
 
-/// All that a worker knows of static files. Shared by its threads.
+/// A worker's static files. Its threads share it.
 pub struct Files {
     maps: Vec<Map>,
     settings: Settings,
@@ -66,7 +67,7 @@ pub struct Files {
     cache: Mutex<Cache<Arc<Entry>>>,
     document_roots: Mutex<Vec<(Vec<u8>, Arc<FileSource>)>>,
     pub(crate) x_sendfile: XSendfileFolders,
-    /// Those that routes name, by their number.
+    /// Those that routes name, by index.
     pub(crate) routed: Vec<FileSource>,
     complained_ms: AtomicU64,
     tidied_ms: AtomicU64,
@@ -77,34 +78,34 @@ struct Map {
     source: FileSource,
 }
 
-/// The slash at the end of a path, and what it asks for by being there or not.
+/// The trailing slash of a path, and what its presence asks for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TrailingSlash {
     /// A folder.
     There,
-    /// A file; a folder that has an index is named anew, with the slash.
+    /// A file. A folder that has an index is redirected to the path with the slash.
     Missing,
-    /// Nothing.
-    OfNoMatter,
+    /// It has no meaning.
+    Ignored,
 }
 
 /// The outcome of a lookup below a root.
 pub(crate) enum Lookup {
     Entry(Arc<Entry>),
-    /// A folder with an index was asked for without the slash at its end.
+    /// A folder with an index was requested without the trailing slash.
     Redirect,
     Refused(Refusal),
 }
 
-/// The outcome of a look at the disk.
+/// The result of a lookup on the disk.
 enum Located {
     FoundFile(FoundFile),
     Redirect,
 }
 
 impl Files {
-    /// Prepares what the settings name. Nothing of it needs to be there yet. `problems` gets a sentence for each thing that
-    /// was right when the configuration was read and is not any more.
+    /// Prepares the folders and rules of the settings. None of the folders needs to exist yet. `problems` gets a sentence for
+    /// each setting that was valid when the configuration was read and no longer is.
     pub fn new(settings: &Settings, problems: &mut Vec<String>) -> Files {
         let maps = settings.maps.iter().enumerate().map(|(number, map)| Map {
             prefix: map.prefix.clone().into_bytes(),
@@ -130,7 +131,7 @@ impl Files {
         }
     }
 
-    /// Some request may be for a file without a route's saying so.
+    /// Whether a request may be for a file without a route that says so.
     pub fn has_maps(&self) -> bool {
         !self.maps.is_empty() || self.settings.document_root
     }
@@ -143,7 +144,7 @@ impl Files {
         self.settings.dot_files
     }
 
-    /// Lets go the descriptors that nobody has asked for lately: the room on the disk of a file that was removed is free only then. `now_ms` are
+    /// Closes the descriptors that were not used lately: the disk space of a removed file is only freed then. `now_ms` is in
     /// monotonic milliseconds.
     pub fn tidy(&self, now_ms: u64) {
         if now_ms.saturating_sub(self.tidied_ms.load(Relaxed)) >= IDLE_MS {
@@ -152,13 +153,14 @@ impl Files {
         }
     }
 
-    /// Milliseconds until [`Files::tidy`] has something to do, if it ever has.
+    /// Returns the milliseconds until [`Files::tidy`] has something to do, if there is anything.
     pub fn tidy_within_ms(&self, now_ms: u64) -> Option<u64> {
         let next = self.tidied_ms.load(Relaxed) + IDLE_MS;
         self.lock_cache().holds_descriptors().then(|| next.saturating_sub(now_ms))
     }
 
-    /// The answer to a request for a file. `None`: it is the application's. `complain` is told what the log should know.
+    /// Returns the answer to a request for a file. `None`: the request is the application's. `complain` receives messages for the
+    /// log.
     pub fn find(&self, request: &FileRequest<'_>, complain: &mut dyn FnMut(&str)) -> Option<Answer> {
         let is_get = request.method == b"GET";
         let is_read = is_get || request.method == b"HEAD";
@@ -182,7 +184,7 @@ impl Files {
             }
         }
         if is_ours && self.settings.missing == Missing::Only {
-            return Some(self.answer_for_nothing(request.method));
+            return Some(self.answer_for_missing(request.method));
         }
         if is_read && self.settings.document_root && !request.document_root.is_empty() {
             let source = self.document_root(request.document_root)?;
@@ -193,13 +195,13 @@ impl Files {
         None
     }
 
-    /// `static-serve = only`: what is below a prefix and is no file.
-    pub(crate) fn answer_for_nothing(&self, method: &[u8]) -> Answer {
+    /// `static-serve = only`: the answer to a path below a prefix that is no file.
+    pub(crate) fn answer_for_missing(&self, method: &[u8]) -> Answer {
         let allowed = Head::default().with("Allow", METHODS);
         match method {
-            b"GET" | b"HEAD" => Answer::words(404, "Not Found", Head::default(), "There is no such file."),
+            b"GET" | b"HEAD" => Answer::plain_text(404, "Not Found", Head::default(), "There is no such file."),
             b"OPTIONS" => Answer::empty(204, "No Content", allowed),
-            _ => Answer::words(405, "Method Not Allowed", allowed, "Files can be read only."),
+            _ => Answer::plain_text(405, "Method Not Allowed", allowed, "Files can be read only."),
         }
     }
 
@@ -217,10 +219,10 @@ impl Files {
         let mut looked = self.look_up(source, key, relative, request, complain);
         if let Lookup::Entry(entry) = &looked {
             let answer = self.answer_with(entry, request);
-            if answer.is_still_right() {
+            if answer.is_current() {
                 return Some(answer);
             }
-            // The file has changed since it was last looked at, and this answer would send of it what is there now.
+            // The file has changed since it was last checked, and this answer would send a range of the new content.
             self.lock_cache().remove(key);
             looked = self.look_up(source, key, relative, request, complain);
         }
@@ -238,10 +240,10 @@ impl Files {
             Lookup::Entry(entry) => Some(self.answer_with(&entry, request)),
             Lookup::Redirect => redirect(request.uri),
             Lookup::Refused(Refusal::Missing) => None,
-            // In a folder of all paths, one that we may not see is no more ours than the application's.
+            // In a folder that is checked for all paths, a file that we may not read is left to the application.
             Lookup::Refused(Refusal::Denied) if source.kind == MapKind::Check => None,
             Lookup::Refused(Refusal::Denied) => {
-                Some(Answer::words(403, "Forbidden", Head::default(), "The server may not read this file."))
+                Some(Answer::plain_text(403, "Forbidden", Head::default(), "The server may not read this file."))
             }
             Lookup::Refused(Refusal::Outside) => {
                 let uri = request.path.escape_ascii();
@@ -251,15 +253,15 @@ impl Files {
                 None
             }
             Lookup::Refused(Refusal::Exhausted(errno)) => {
-                if self.may_complain(request.now_ms) {
+                if self.may_log_shortage(request.now_ms) {
                     complain(&format!("a file can't be opened: {errno}; allow more descriptors, or serve fewer clients at once"));
                 }
                 let later = Head::default().with("Retry-After", "1");
-                Some(Answer::words(503, "Service Unavailable", later, "The server is busy."))
+                Some(Answer::plain_text(503, "Service Unavailable", later, "The server is busy."))
             }
             Lookup::Refused(Refusal::Broken(errno)) => {
                 complain(&format!("{} can't be read: {errno}", request.path.escape_ascii()));
-                Some(Answer::words(500, "Internal Server Error", Head::default(), "The file can't be read."))
+                Some(Answer::plain_text(500, "Internal Server Error", Head::default(), "The file can't be read."))
             }
         }
     }
@@ -275,7 +277,7 @@ impl Files {
         }
     }
 
-    /// The front server sends the bytes, and looks at the request's conditions when it does.
+    /// The front server sends the bytes, and evaluates the request's conditions itself.
     fn delegated(&self, entry: &Entry, expires: Option<i64>) -> Answer {
         let original = &entry.variants[0];
         let path = entry.found.resolved.path.as_os_str().as_bytes();
@@ -293,7 +295,7 @@ impl Files {
         Answer::empty(200, "OK", fields)
     }
 
-    /// A lookup in the cache, or on the disk where the cache has no entry or an old one ([`LOOK_AGAIN_MS`]).
+    /// Looks a path up in the cache, or on the disk if the entry is missing or too old ([`RECHECK_MS`]).
     pub(crate) fn look_up(
         &self,
         source: &FileSource,
@@ -304,14 +306,14 @@ impl Files {
     ) -> Lookup {
         let known = self.lock_cache().get(key).cloned();
         if let Some(entry) = &known
-            && entry.is_fresh(request.now_ms, LOOK_AGAIN_MS)
+            && entry.is_fresh(request.now_ms, RECHECK_MS)
         {
             return Lookup::Entry(entry.clone());
         }
         self.look_up_on_disk(source, key, relative, known.as_ref(), request, complain)
     }
 
-    /// A lookup on the disk; an entry that is known and still right is not read again.
+    /// Looks a path up on the disk. A known entry that is still current is not read again.
     pub(crate) fn look_up_on_disk(
         &self,
         source: &FileSource,
@@ -325,10 +327,10 @@ impl Files {
         if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) {
             return looked;
         }
-        // Descriptors that only the cache holds are better used for this request.
+        // This request needs the descriptors more than the cache does.
         self.lock_cache().shed_descriptors();
         let looked = self.stat_and_load(source, key, relative, None, request);
-        if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) && self.may_complain(request.now_ms) {
+        if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) && self.may_log_shortage(request.now_ms) {
             complain("no descriptor was left: the cache of files has given back its own");
         }
         looked
@@ -342,7 +344,7 @@ impl Files {
         known: Option<&Arc<Entry>>,
         request: &FileRequest<'_>,
     ) -> Lookup {
-        // An entry of another folder for this path is neither confirmed nor forgotten here.
+        // An entry of another folder for this path is neither confirmed nor dropped here.
         let known = known.filter(|entry| entry.source == source.number);
         let opened = match source.root.open(request.now_ms) {
             Ok(opened) => opened,
@@ -350,7 +352,7 @@ impl Files {
         };
         let slash = match source.is_routed {
             true if relative.ends_with(b"/") => TrailingSlash::There,
-            true => TrailingSlash::OfNoMatter,
+            true => TrailingSlash::Ignored,
             false if request.path.ends_with(b"/") => TrailingSlash::There,
             false => TrailingSlash::Missing,
         };
@@ -432,7 +434,7 @@ impl Files {
         let mut beside = Vec::new();
         if may_be_compressed {
             for (coding, suffix) in SUFFIXES {
-                // A compressed form that can't be had is no fault of the original.
+                // A compressed form that cannot be opened does not affect the original.
                 if let Ok((resolved, FileType::File(version))) = root.stat(&resolved.beside(suffix), &self.settings.safe) {
                     beside.push((coding, resolved, version));
                 }
@@ -441,8 +443,8 @@ impl Files {
         Ok(FoundFile { resolved, version, beside })
     }
 
-    fn may_complain(&self, now_ms: u64) -> bool {
-        let is_due = now_ms.saturating_sub(self.complained_ms.load(Relaxed)) >= COMPLAINT_PAUSE_MS;
+    fn may_log_shortage(&self, now_ms: u64) -> bool {
+        let is_due = now_ms.saturating_sub(self.complained_ms.load(Relaxed)) >= SHORTAGE_LOG_INTERVAL_MS;
         if is_due {
             self.complained_ms.store(now_ms, Relaxed);
         }
@@ -453,7 +455,7 @@ impl Files {
         self.settings.skip.iter().any(|suffix| path.ends_with(suffix.as_bytes()))
     }
 
-    /// With `manage-script-name`, the path below the mount is looked up, as uWSGI does.
+    /// With `manage-script-name`, the path below the mount is used, as in uWSGI.
     fn without_mount<'a>(&self, path: &'a [u8]) -> &'a [u8] {
         let mounted = self.settings.mounts.iter().filter_map(|mount| {
             let rest = path.strip_prefix(mount.as_bytes())?;
@@ -474,7 +476,7 @@ impl Files {
         if roots.len() >= DOCUMENT_ROOTS {
             roots.remove(0);
         }
-        // Their keys differ by the folder, so they need no numbers of their own.
+        // Their cache keys differ by the folder, so they need no index.
         let source = Arc::new(FileSource { number: usize::MAX, kind: MapKind::Check, root: Root::new(path), is_routed: false });
         roots.push((folder.to_vec(), source.clone()));
         Some(source)
@@ -485,18 +487,18 @@ impl Files {
     }
 }
 
-/// 301 to the same place with a slash, so that relative links in the index mean what they say. `None` if the client's own words
-/// can't be repeated: then it is as if nothing was there.
+/// 301 to the same path with a trailing slash, so that relative links in the index resolve. `None` if the client's path cannot be
+/// repeated safely: the file then counts as missing.
 fn redirect(uri: &[u8]) -> Option<Answer> {
     let end = uri.iter().position(|byte| *byte == b'?').unwrap_or(uri.len());
     let (path, query) = uri.split_at(end);
-    // A path that begins with two slashes names another host (RFC 3986 section 4.2).
+    // A path that begins with two slashes is a reference to another host (RFC 3986 section 4.2).
     let is_harmless = matches!(path, [b'/', rest @ ..] if !rest.starts_with(b"/") && !rest.starts_with(b"\\"));
     if !is_harmless || !uri.iter().all(u8::is_ascii_graphic) {
         return None;
     }
     let location = [path, b"/", query].concat();
-    Some(Answer::words(
+    Some(Answer::plain_text(
         301,
         "Moved Permanently",
         Head::default().with("Location", location),

@@ -1,4 +1,4 @@
-//! The walk to an answer on a real folder, with a clock that the test turns.
+//! The lookup on a real folder, with a clock that the test sets.
 
 use std::fs::{self, OpenOptions};
 
@@ -61,7 +61,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left of a temporary folder harms nobody.
+        // A leftover temporary folder is harmless.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -95,7 +95,7 @@ fn find_aside(files: &Files, path: &str, now_ms: u64, now: i64, aside: &dyn Fn(&
     files.find(&request, &mut |text| panic!("{text}"))
 }
 
-/// The body's text, or the status in brackets.
+/// Returns the body's text, or the status in brackets.
 fn text(files: &Files, path: &str, now_ms: u64) -> String {
     use std::os::unix::fs::FileExt;
     match find(files, path, now_ms) {
@@ -114,22 +114,22 @@ fn text(files: &Files, path: &str, now_ms: u64) -> String {
 }
 
 #[test]
-fn a_change_is_seen_within_a_second_and_what_is_sent_is_always_whole() {
+fn a_change_is_seen_within_a_second_and_content_is_always_whole() {
     let scratch = Scratch::new(&[("root/a", "first")]);
     let files = files(&scratch.settings(&[("/s", "root", MapKind::Replace)]));
     assert_eq!(text(&files, "/s/a", 0), "first");
     scratch.write("root/a", "second and longer");
-    assert_eq!(text(&files, "/s/a", LOOK_AGAIN_MS - 1), "first", "from memory, whole");
-    assert_eq!(text(&files, "/s/a", LOOK_AGAIN_MS), "second and longer");
+    assert_eq!(text(&files, "/s/a", RECHECK_MS - 1), "first", "from memory, whole");
+    assert_eq!(text(&files, "/s/a", RECHECK_MS), "second and longer");
     fs::remove_file(scratch.0.join("root/a")).expect("it was there");
-    assert_eq!(text(&files, "/s/a", LOOK_AGAIN_MS + 1), "second and longer");
-    assert_eq!(text(&files, "/s/a", LOOK_AGAIN_MS * 2), "the application");
+    assert_eq!(text(&files, "/s/a", RECHECK_MS + 1), "second and longer");
+    assert_eq!(text(&files, "/s/a", RECHECK_MS * 2), "the application");
     scratch.write("root/a", "again");
-    assert_eq!(text(&files, "/s/a", LOOK_AGAIN_MS * 2), "again", "what is missing is looked for each time");
+    assert_eq!(text(&files, "/s/a", RECHECK_MS * 2), "again", "what is missing is looked for each time");
 }
 
 #[test]
-fn what_is_sent_from_its_descriptor_is_never_older_than_its_head() {
+fn content_from_a_descriptor_is_never_older_than_its_head() {
     let large = "x".repeat(200_000);
     let scratch = Scratch::new(&[("root/a", &large)]);
     let files = files(&scratch.settings(&[("/s", "root", MapKind::Replace)]));
@@ -140,14 +140,14 @@ fn what_is_sent_from_its_descriptor_is_never_older_than_its_head() {
 }
 
 #[test]
-fn two_changes_in_one_tick_of_the_clock_are_told_apart() {
+fn two_changes_in_one_tick_of_the_clock_are_distinguished() {
     let scratch = Scratch::new(&[]);
     let files = files(&scratch.settings(&[("/s", "", MapKind::Replace)]));
     let content = |answer: Option<Answer>| match answer.map(|answer| answer.body) {
         Some(Body::Memory(content, range)) => content[range].to_vec(),
         _ => Vec::new(),
     };
-    // Most of these pairs are written within one tick, which is some milliseconds.
+    // Most of these pairs are written within one tick, which is a few milliseconds.
     for number in 0..30 {
         let (name, path) = (format!("{number}.txt"), format!("/s/{number}.txt"));
         let now =
@@ -155,7 +155,7 @@ fn two_changes_in_one_tick_of_the_clock_are_told_apart() {
         scratch.write(&name, "one");
         assert_eq!(content(find_at(&files, &path, 0, now)), b"one");
         scratch.write(&name, "two");
-        assert_eq!(content(find_at(&files, &path, LOOK_AGAIN_MS, now)), b"two");
+        assert_eq!(content(find_at(&files, &path, RECHECK_MS, now)), b"two");
     }
 }
 
@@ -171,14 +171,14 @@ fn without_a_cache_every_request_looks_at_the_disk() {
 }
 
 #[test]
-fn maps_are_asked_in_their_order_and_the_first_that_has_it_answers() {
+fn maps_are_searched_in_their_order_and_the_first_match_answers() {
     let scratch = Scratch::new(&[("one/a", "one"), ("two/a", "two"), ("two/b", "two"), ("three/s/c", "three")]);
     let files = files(&scratch.settings(&[
         ("/s", "one", MapKind::Replace),
         ("/s/", "two", MapKind::Replace),
         ("/s", "three", MapKind::Append),
     ]));
-    for now_ms in [0, 1, LOOK_AGAIN_MS * 3] {
+    for now_ms in [0, 1, RECHECK_MS * 3] {
         assert_eq!(text(&files, "/s/a", now_ms), "one");
         assert_eq!(text(&files, "/s/b", now_ms), "two");
         assert_eq!(text(&files, "/s/c", now_ms), "three");
@@ -186,7 +186,7 @@ fn maps_are_asked_in_their_order_and_the_first_that_has_it_answers() {
         assert_eq!(text(&files, "/t/a", now_ms), "the application");
     }
     scratch.write("one/b", "one");
-    assert_eq!(text(&files, "/s/b", LOOK_AGAIN_MS * 5), "one");
+    assert_eq!(text(&files, "/s/b", RECHECK_MS * 5), "one");
 }
 
 #[test]
@@ -240,7 +240,7 @@ fn a_redirect_never_leads_to_another_host() {
 }
 
 #[test]
-fn a_file_is_read_aside_and_only_when_it_is_not_known() {
+fn a_file_is_read_aside_and_only_if_it_is_not_cached() {
     let scratch = Scratch::new(&[("files/a.txt", "a")]);
     let files = files(&scratch.settings(&[("/s", "files", MapKind::Replace)]));
     let read_aside = std::cell::Cell::new(0);

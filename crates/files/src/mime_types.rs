@@ -1,13 +1,13 @@
-//! MIME types and charsets by the names of files. `mime-file` is read at the start, and nothing later.
+//! MIME types and charsets by file name. Reads `mime-file` at the start only. Workers run it.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// For names that say nothing. Browsers may not guess (a guess makes a page of an uploaded picture), so it is said.
+/// For unknown extensions. Sent explicitly, because a browser that guesses may run an uploaded picture as a page.
 pub const UNKNOWN: &str = "application/octet-stream";
 
-/// Where the table's own answer is outdated or means something else on the web. RFC 9239 has one type for JavaScript.
+/// Corrections where the table's type is outdated or means something else on the web. RFC 9239 has one type for JavaScript.
 const CORRECTIONS: &[(&str, &str)] = &[
     ("mjs", "text/javascript"),
     ("cjs", "text/javascript"),
@@ -16,7 +16,7 @@ const CORRECTIONS: &[(&str, &str)] = &[
     ("rst", "text/plain"),
 ];
 
-/// Bytes of a `mime-file`; the system's own has 70 thousand.
+/// Most bytes of a `mime-file`; the system's own has 70 thousand.
 const MIME_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 pub struct MimeTypes {
@@ -32,7 +32,7 @@ pub struct MimeType {
 }
 
 impl MimeTypes {
-    /// Reads the files, the later of which win. What can't be read is a sentence in `problems`.
+    /// Reads the files; later ones win. Each file that cannot be read adds a sentence to `problems`.
     pub fn read(files: &[impl AsRef<Path>], charset: Option<&str>, problems: &mut Vec<String>) -> MimeTypes {
         let mut own = HashMap::new();
         for file in files {
@@ -75,11 +75,11 @@ fn is_text(kind: &str) -> bool {
     (kind.starts_with("text/") || kind == "application/javascript") && !kind.contains(';')
 }
 
-/// `type extension extension …` on each line, `#` for comments: the form of /etc/mime.types.
+/// `type extension extension …` on each line, `#` for comments: the format of /etc/mime.types.
 fn types_of(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
     text.lines().map(|line| line.split('#').next().unwrap_or_default()).flat_map(|line| {
         let mut words = line.split_ascii_whitespace();
-        // A type goes into a header as it is.
+        // A type is copied into a header unchanged.
         let kind = words.next().filter(|kind| kind.contains('/') && kind.bytes().all(|byte| byte.is_ascii_graphic()));
         words.filter_map(move |extension| {
             kind.map(|kind| (extension.trim_start_matches('.').to_ascii_lowercase(), kind.to_owned()))

@@ -1,7 +1,7 @@
-//! Files that an application names by their whole path, to have them sent as they are. Small ones stay in memory for the next time; of
-//! large ones nothing is kept, because a descriptor that stays open keeps the disk's room of a file that the application has removed.
+//! Files that an application names by their full path, to be sent unchanged. Small files stay in memory. Large files are not
+//! kept, because an open descriptor would hold the disk space of a file that the application has removed.
 //!
-//! It knows no application and no answer. The thread that runs the application runs it.
+//! It must not know applications or answers. The thread that runs the application runs it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -16,13 +16,13 @@ use crate::cache::{Bounds, Cache, Weight};
 use crate::entry::{MEMORY_BYTES, SETTLED_SECONDS, read_whole};
 use crate::roots::FileVersion;
 
-/// Files that are remembered.
+/// Most files in memory.
 const FILES: usize = 512;
 
-/// Bytes of them, in all.
+/// Most bytes in memory.
 const BYTES: u64 = 4 * 1024 * 1024;
 
-/// Contents of small files, each with the version in which it was read. `T` is what the language makes of the bytes.
+/// Contents of small files, each with the version that was read. `T` is the language's form of the bytes.
 pub struct NamedFiles<T> {
     cache: Cache<(FileVersion, T)>,
 }
@@ -30,7 +30,7 @@ pub struct NamedFiles<T> {
 /// A file to be sent.
 pub enum NamedFile<T> {
     Small(T),
-    /// The file, and how many bytes it has.
+    /// The file, and its size in bytes.
     Large(File, u64),
 }
 
@@ -41,13 +41,13 @@ impl<T: Clone> Default for NamedFiles<T> {
 }
 
 impl<T: Clone> NamedFiles<T> {
-    /// Opens what a path names at this moment. `make` turns the bytes of a small file into what is sent.
+    /// Opens the file that a path names now. `make` turns the bytes of a small file into the form that is sent.
     ///
     /// # Errors
-    /// Those of the system, of `make`, and that it is no regular file.
+    /// Those of the system, of `make`, and that it is not a regular file.
     pub fn open(&mut self, path: &Path, make: impl FnOnce(Vec<u8>) -> io::Result<T>) -> io::Result<NamedFile<T>> {
         let key = path.as_os_str().as_bytes();
-        // Before it is opened, since opening a pipe may wait for its writer, and opening a device may do something.
+        // Before the open, since opening a pipe may block until it has a writer, and opening a device may have effects.
         let version = FileVersion::of_file(path)?;
         if let Some((known, content)) = self.cache.get(key)
             && *known == version
@@ -61,12 +61,12 @@ impl<T: Clone> NamedFiles<T> {
             return Ok(NamedFile::Large(file, version.bytes));
         }
         let Some(bytes) = read_whole(&mut file, version)? else {
-            // It is being written: it is sent as far as it was there when its length was told.
+            // The file is being written: the bytes up to the announced length are sent.
             return Ok(NamedFile::Large(file, version.bytes));
         };
         let content = make(bytes)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed());
-        // A file that has changed a moment ago is not remembered.
+        // A file that changed a moment ago is not kept.
         if version.is_settled(now, SETTLED_SECONDS) {
             let weight = Weight { bytes: version.bytes + key.len() as u64, descriptors: 0 };
             self.cache.put(key, (version, content.clone()), weight);
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_what_it_is_at_the_moment() {
+    fn a_file_has_its_present_content() {
         let scratch = Scratch::new();
         let mut named = NamedFiles::default();
         let path = scratch.write("a", b"one");
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn large_files_are_opened_anew_and_others_than_files_are_refused() {
+    fn large_files_are_opened_again_and_other_types_are_refused() {
         let scratch = Scratch::new();
         let mut named: NamedFiles<Rc<Vec<u8>>> = NamedFiles::default();
         let path = scratch.write("large", &[b'x'; MEMORY_BYTES as usize + 1]);

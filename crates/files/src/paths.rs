@@ -1,20 +1,21 @@
-//! Which paths may name a file at all. Pure; it knows no disk. What is refused here was never looked up.
+//! Which paths may name a file at all. Pure: it must not know the disk. A path that is refused here is never looked up. Workers
+//! run it.
 
-/// Bytes of a path below its root: Linux takes no longer one.
+/// Most bytes of a path below its root: Linux accepts no longer one.
 const PATH_BYTES: usize = 4096;
 
-/// The one name with a dot at its start that the web has a use for (RFC 8615).
+/// The only dot file that the web needs (RFC 8615).
 const WELL_KNOWN: &[u8] = b".well-known";
 
-/// A path, already percent-decoded and without the slash at its start, may be looked up below a root.
+/// Whether a path, already percent-decoded and without the leading slash, may be looked up below a root.
 ///
-/// `.`, `..` and empty components are not taken away but refused, since no client that means well sends them: RFC 3986
-/// section 5.2.4 has them removed before a request is made. A backslash is a separator to some clients and a letter to us.
+/// `.`, `..` and empty components are refused rather than removed, since no well-behaved client sends them: RFC 3986 section
+/// 5.2.4 removes them before a request is made. A backslash is a separator to some clients and an ordinary character to us.
 pub fn is_plain(path: &[u8], dot_files: bool) -> bool {
     if path.len() > PATH_BYTES || path.iter().any(|byte| *byte < 0x20 || *byte == 0x7f || *byte == b'\\') {
         return false;
     }
-    // A slash at the end asks for a folder.
+    // A trailing slash asks for a folder.
     let path = path.strip_suffix(b"/").unwrap_or(path);
     path.is_empty() || path.split(|byte| *byte == b'/').all(|name| is_plain_name(name, dot_files))
 }
@@ -28,9 +29,9 @@ fn is_plain_name(name: &[u8], dot_files: bool) -> bool {
     }
 }
 
-/// The rest of `path` after a prefix that ends where a component ends, without the slash between them.
+/// Returns the rest of `path` after a prefix that ends at a component boundary, without the slash between them.
 ///
-/// uWSGI takes `/staticky` for a path below `/static`; here it is not.
+/// uWSGI treats `/staticky` as a path below `/static`; Bolide does not.
 pub fn below<'a>(path: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let rest = path.strip_prefix(prefix)?;
     match rest {
@@ -46,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_might_leave_the_root_is_not_looked_up() {
+    fn a_path_that_might_leave_the_root_is_not_looked_up() {
         for path in [
             &b"../x"[..],
             b"a/../../x",

@@ -1,23 +1,23 @@
-//! Which bytes a Range asks for: RFC 9110 section 14. Pure.
+//! Which bytes a Range field asks for: RFC 9110 section 14. Pure. Workers run it.
 
 use std::ops::Range;
 
-/// Ranges of one request; who asks for more gets everything (RFC 9110 section 17.15).
+/// Most ranges of one request; a request for more gets the whole content (RFC 9110 section 17.15).
 const RANGES_MOST: usize = 64;
 
 /// The part of a content that a Range field asks for.
 #[derive(Debug, PartialEq, Eq)]
 pub enum RequestedRange {
-    /// All of it: there is no range, or none that can be understood.
+    /// All of it: there is no valid range.
     Whole,
-    /// These parts, in the order asked for; never empty.
+    /// These parts, in the requested order; never empty.
     Parts(Vec<Range<u64>>),
-    /// Nothing that is there: 416.
+    /// No byte that exists: 416.
     Nothing,
 }
 
-/// Reads a Range field for a content of `size` bytes. One with a mistake in it is ignored (RFC 9110 section 14.2), and so is one
-/// that asks for more bytes than there are, in overlapping parts.
+/// Parses a Range field for a content of `size` bytes. A malformed field is ignored (RFC 9110 section 14.2), and so is one whose
+/// overlapping parts have more bytes than the content.
 pub fn wanted(field: &[u8], size: u64) -> RequestedRange {
     let Some((unit, set)) = field.iter().position(|byte| *byte == b'=').map(|at| (&field[..at], &field[at + 1..])) else {
         return RequestedRange::Whole;
@@ -35,7 +35,7 @@ pub fn wanted(field: &[u8], size: u64) -> RequestedRange {
     let total: u64 = parts.iter().fold(0, |sum, part| sum.saturating_add(part.end - part.start));
     match parts.len() {
         _ if count == 0 => RequestedRange::Whole,
-        // RFC 9110 section 14.1.2: a suffix of nothing is satisfiable, and no Content-Range can say so.
+        // RFC 9110 section 14.1.2: a suffix of an empty content is satisfiable, but no Content-Range can express it.
         0 if size == 0 && set.trim_ascii().starts_with(b"-") => RequestedRange::Whole,
         0 => RequestedRange::Nothing,
         1 => RequestedRange::Parts(parts),
@@ -45,7 +45,7 @@ pub fn wanted(field: &[u8], size: u64) -> RequestedRange {
 }
 
 enum RangeSpec {
-    /// `first-last`, both counted in, or `first-`.
+    /// `first-last`, both inclusive, or `first-`.
     From(u64, Option<u64>),
     /// `-length`
     Last(u64),
@@ -77,7 +77,7 @@ impl RangeSpec {
     }
 }
 
-/// Digits only; a number that is too large for a file is the largest one.
+/// Digits only; a number that is too large is clamped.
 fn number(text: &[u8]) -> Option<u64> {
     text.iter()
         .all(u8::is_ascii_digit)
@@ -144,7 +144,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_asked_lies_within_the_file(field in "bytes=[0-9, -]{0,40}", size in 0u64..100) {
+        fn every_range_lies_within_the_file(field in "bytes=[0-9, -]{0,40}", size in 0u64..100) {
             if let RequestedRange::Parts(parts) = wanted(field.as_bytes(), size) {
                 prop_assert!(!parts.is_empty() && parts.len() <= RANGES_MOST);
                 prop_assert!(parts.iter().all(|part| part.start < part.end && part.end <= size));

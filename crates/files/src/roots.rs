@@ -1,5 +1,5 @@
-//! The folders that files are served from, and how a path below one is opened: so that it can't leave its root,
-//! whatever links lie about and whoever moves them meanwhile. It knows no HTTP. Workers run it.
+//! The folders that files are served from, and how a path below one is opened: it cannot leave its root, whatever links exist and
+//! even if they are moved meanwhile. It must not know HTTP. Workers run it.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,27 +15,27 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 
 /// A folder that was moved or replaced is noticed within this many milliseconds.
-pub const LOOK_AGAIN_MS: u64 = 1_000;
+pub const RECHECK_MS: u64 = 1_000;
 
-/// Tries of a stat that somebody's renaming has disturbed (openat2(2), EAGAIN).
-const DISTURBED_TRIES: u32 = 8;
+/// Attempts at a stat that a concurrent rename disturbed (openat2(2), EAGAIN).
+const STAT_TRIES: u32 = 8;
 
 /// Why a path could not be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nothing is there, or nothing that could be a file.
+    /// Nothing exists there, or nothing that could be a file.
     Missing,
-    /// EACCES: it may be there, and we may not see.
+    /// EACCES: it may exist, but we may not read it.
     Denied,
-    /// A symbolic link leads out of the root, and not to a safe folder.
+    /// A symbolic link leads out of the root, and not into a safe folder.
     Outside,
     /// The process or the system has no descriptor left, or no memory.
     Exhausted(Errno),
-    /// The disk's fault.
+    /// An I/O error.
     Broken(Errno),
 }
 
-/// The version of a file: size, times and identity, by which one state of it is told from another.
+/// The version of a file: size, times and identity, which distinguish one state of it from another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileVersion {
     pub device: u64,
@@ -57,23 +57,23 @@ impl FileVersion {
         }
     }
 
-    /// The content is the same, though the file may have been renamed or removed meanwhile.
+    /// Whether the content is the same, though the file may have been renamed or removed meanwhile.
     pub fn is_same_content(&self, other: &FileVersion) -> bool {
         (self.device, self.inode, self.bytes, self.changed) == (other.device, other.inode, other.bytes, other.changed)
     }
 
-    /// The state of the regular file that a path names, links followed.
+    /// Returns the version of the regular file that a path names; links are followed.
     ///
     /// # Errors
-    /// Those of stat(2), and that it is no regular file.
+    /// Those of stat(2), and that it is not a regular file.
     pub fn of_file(path: &Path) -> io::Result<FileVersion> {
         FileVersion::of_regular(&nix::sys::stat::stat(path)?)
     }
 
-    /// The same of an open file.
+    /// Returns the version of an open file.
     ///
     /// # Errors
-    /// Those of fstat(2), and that it is no regular file.
+    /// Those of fstat(2), and that it is not a regular file.
     pub fn of_open_file(file: &impl AsFd) -> io::Result<FileVersion> {
         FileVersion::of_regular(&fstat(file)?)
     }
@@ -85,12 +85,12 @@ impl FileVersion {
         }
     }
 
-    /// The last change is so long ago that a further one is sure to show. `now` is in seconds since 1970.
+    /// Whether the last change is so long ago that any further change shows in the version. `now` is in seconds since 1970.
     pub fn is_settled(&self, now: i64, seconds: i64) -> bool {
         now - self.inode_changed.0 >= seconds
     }
 
-    /// The state of an open file now.
+    /// Returns the present version of an open file of any type.
     ///
     /// # Errors
     /// Those of fstat(2).
@@ -99,27 +99,27 @@ impl FileVersion {
     }
 }
 
-/// The kind of file that a path names.
+/// The type of file that a path names.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FileType {
     File(FileVersion),
     Folder,
-    /// A device, a pipe, a socket: nothing that is served, and nothing that was opened.
+    /// A device, a pipe or a socket: never served and never opened.
     Other,
 }
 
-/// Where a file was found: how to open it again, and its own path.
+/// Where a file was found: how to open it again, and its real path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedPath {
-    /// Below the root, without a slash at either end; empty for the root itself.
+    /// Below the root, without leading or trailing slash; empty for the root itself.
     relative: PathBuf,
     /// Set if a link led elsewhere: the path without links.
     real: Option<PathBuf>,
-    /// The file's path, for those rules that are about it.
+    /// The file's path, for the rules that match it.
     pub path: PathBuf,
 }
 
-/// A folder as it is at present, or a single file in one.
+/// A folder in its present state, or a single file in one.
 #[derive(Debug)]
 pub struct OpenedRoot {
     folder: OwnedFd,
@@ -129,7 +129,7 @@ pub struct OpenedRoot {
     pub file_name: Option<PathBuf>,
 }
 
-/// A configured target. It may come and go while we serve.
+/// A configured target. It may appear and disappear while the server runs.
 pub struct Root {
     target: PathBuf,
     state: Mutex<State>,
@@ -141,7 +141,7 @@ struct State {
     looked_ms: Option<u64>,
 }
 
-/// The kernel has no openat2(2), or a sandbox forbids it.
+/// The kernel lacks openat2(2), or a sandbox forbids it.
 static NO_OPENAT2: AtomicBool = AtomicBool::new(false);
 
 impl Root {
@@ -149,13 +149,13 @@ impl Root {
         Root { target, state: Mutex::default() }
     }
 
-    /// The root as it is now, give or take [`LOOK_AGAIN_MS`].
+    /// Returns the root in its present state, at most [`RECHECK_MS`] old.
     ///
     /// # Errors
-    /// It can't be opened.
+    /// It cannot be opened.
     pub fn open(&self, now_ms: u64) -> Result<Arc<OpenedRoot>, Refusal> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_fresh = state.looked_ms.is_some_and(|looked| now_ms.saturating_sub(looked) < LOOK_AGAIN_MS);
+        let is_fresh = state.looked_ms.is_some_and(|looked| now_ms.saturating_sub(looked) < RECHECK_MS);
         if let Some(opened) = &state.opened
             && (is_fresh || opened.is_at(&self.target))
         {
@@ -191,7 +191,8 @@ impl OpenedRoot {
         nix::sys::stat::stat(target).is_ok_and(|facts| (facts.st_dev, facts.st_ino) == self.identity)
     }
 
-    /// The file that `relative` names below this root. Only the name is opened: no device is touched, no pipe waited for.
+    /// Finds the file that `relative` names below this root. Opens the name only (O_PATH): touches no device and waits for no
+    /// pipe.
     ///
     /// # Errors
     /// See [`Refusal`].
@@ -214,12 +215,12 @@ impl OpenedRoot {
         Ok((ResolvedPath { relative: relative.to_owned(), real, path }, file_type))
     }
 
-    /// Opens for reading what [`OpenedRoot::stat`] has found, if it is still a file.
+    /// Opens for reading the file that [`OpenedRoot::stat`] has found, if it is still a regular file.
     ///
     /// # Errors
     /// See [`Refusal`].
     pub fn read(&self, resolved: &ResolvedPath) -> Result<(File, FileVersion), Refusal> {
-        // Between the stat and now a pipe may have taken the place: O_NONBLOCK makes that harmless.
+        // A pipe may have replaced the file since the stat: O_NONBLOCK makes that harmless.
         let flags = OFlag::O_RDONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
         let opened = match &resolved.real {
             None => self.open_below(&resolved.relative, flags),
@@ -241,7 +242,7 @@ impl OpenedRoot {
         let how = OpenHow::new()
             .flags(flags | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        for _ in 0..DISTURBED_TRIES {
+        for _ in 0..STAT_TRIES {
             match openat2(&self.folder, path, how) {
                 Err(Errno::EAGAIN | Errno::EINTR) => {}
                 Err(errno @ Errno::ENOSYS) => {
@@ -254,7 +255,7 @@ impl OpenedRoot {
         Err(Errno::EAGAIN)
     }
 
-    /// The path without links, if it lies in the root or in a safe folder.
+    /// Returns the path without links, if it lies in the root or in a safe folder.
     fn real_path(&self, relative: &Path, safe: &[PathBuf]) -> Result<PathBuf, Refusal> {
         let real = self.path.join(relative).canonicalize().map_err(|error| refusal_of(&error))?;
         let is_allowed = real.starts_with(&self.path)
@@ -266,7 +267,7 @@ impl OpenedRoot {
 }
 
 impl ResolvedPath {
-    /// The path of a file in the same folder whose name has this suffix more.
+    /// Returns the path of a file in the same folder whose name has this suffix appended.
     pub fn beside(&self, suffix: &str) -> PathBuf {
         let mut name = self.relative.clone().into_os_string();
         name.push(suffix);
@@ -274,7 +275,7 @@ impl ResolvedPath {
     }
 }
 
-/// Opens an absolute path without links, component by component, so that a link that somebody puts in its way is an error.
+/// Opens an absolute path without links, component by component, so that a link placed there concurrently is an error.
 fn open_without_links(path: &Path, flags: OFlag) -> Result<OwnedFd, Errno> {
     let step = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let mut at = openat(AT_FDCWD, "/", step, Mode::empty())?;
@@ -311,7 +312,7 @@ fn refusal_of(error: &io::Error) -> Refusal {
     error.raw_os_error().map_or(Refusal::Missing, |number| refusal(Errno::from_raw(number)))
 }
 
-/// A path of a request as the system takes it.
+/// A request's path as a file system path.
 pub fn as_path(bytes: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(bytes))
 }

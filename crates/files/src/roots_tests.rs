@@ -1,11 +1,11 @@
-//! The way into a root, on a real folder: with openat2 and as if the kernel had none.
+//! Opening below a root, on a real folder: with openat2 and with the fallback for kernels without it.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::*;
 
-/// A folder of the test's own, removed at its end.
+/// A temporary folder, removed at the end of the test.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -39,7 +39,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What is left of a temporary folder harms nobody.
+        // A leftover temporary folder is harmless.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -61,7 +61,7 @@ fn found(opened: &OpenedRoot, relative: &str, safe: &[PathBuf]) -> Result<u64, R
 fn links_are_followed_within_the_root_and_to_safe_folders_only() {
     let scratch = Scratch::new();
     let safe = [scratch.path("safe")];
-    // The walk by hand, which is also what a kernel without openat2 gets, must say the same.
+    // The component-by-component walk, which is the fallback without openat2, must agree.
     for by_hand in [false, true] {
         let opened = Root::new(scratch.path("root")).open(0).expect("it is there");
         let stat = |relative: &str, safe: &[PathBuf]| {
@@ -98,14 +98,14 @@ fn links_are_followed_within_the_root_and_to_safe_folders_only() {
 }
 
 #[test]
-fn what_is_no_file_is_named_and_never_opened() {
+fn other_types_than_files_are_reported_and_never_opened() {
     let scratch = Scratch::new();
     let pipe = scratch.path("root/pipe");
     nix::unistd::mkfifo(&pipe, Mode::S_IRWXU).expect("a pipe");
     let opened = Root::new(scratch.path("root")).open(0).expect("it is there");
     let (resolved, file_type) = opened.stat(Path::new("pipe"), &[]).expect("it is there");
     assert_eq!(file_type, FileType::Other);
-    // Nor does it hang when the pipe took the place of a file after the look.
+    // Nor does it hang if a pipe replaced the file after the stat.
     assert_eq!(opened.read(&resolved).map(|_| ()), Err(Refusal::Missing));
     let devices = Root::new("/dev".into()).open(0).expect("it is there");
     assert!(matches!(devices.stat(Path::new("null"), &[]), Ok((_, FileType::Other))));
@@ -119,12 +119,12 @@ fn a_root_that_is_replaced_is_noticed_after_a_second() {
     fs::rename(scratch.path("root"), scratch.path("old")).expect("renamed");
     fs::create_dir(scratch.path("root")).expect("a folder");
     fs::write(scratch.path("root/a.txt"), "new").expect("a file");
-    assert_eq!(found(&root.open(LOOK_AGAIN_MS - 1).expect("there"), "a.txt", &[]), Ok(1));
-    assert_eq!(found(&root.open(LOOK_AGAIN_MS).expect("there"), "a.txt", &[]), Ok(3));
+    assert_eq!(found(&root.open(RECHECK_MS - 1).expect("there"), "a.txt", &[]), Ok(1));
+    assert_eq!(found(&root.open(RECHECK_MS).expect("there"), "a.txt", &[]), Ok(3));
     fs::remove_dir_all(scratch.path("root")).expect("removed");
-    assert_eq!(root.open(LOOK_AGAIN_MS * 2).map(|_| ()), Err(Refusal::Missing));
+    assert_eq!(root.open(RECHECK_MS * 2).map(|_| ()), Err(Refusal::Missing));
     fs::create_dir(scratch.path("root")).expect("a folder");
-    assert!(root.open(LOOK_AGAIN_MS * 2 + 1).is_ok(), "what is missing is looked for each time");
+    assert!(root.open(RECHECK_MS * 2 + 1).is_ok(), "what is missing is looked for each time");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! Files that a route names: their folders are known at the start, and what is looked for in them is what the route says.
+//! Files that a route names: their folders are known at the start, and the route gives the path within them.
 //!
-//! They take the way of all files, through the same cache and with the same care. Workers run it.
+//! They are looked up like all files, through the same cache and with the same checks. It must not know route rules. Workers run
+//! it.
 
 use std::path::PathBuf;
 
@@ -16,11 +17,11 @@ use crate::sources::FileSource;
 
 /// The file that a route names for a request.
 pub struct Routed<'a> {
-    /// The number of its folder.
+    /// The index of its folder.
     pub folder: usize,
     /// The path below it; empty for the folder itself, which may be a single file.
     pub relative: &'a [u8],
-    /// The file is a page for something else, with a status of its own.
+    /// The file is the page of another answer, which has its own status.
     pub page: Option<Page<'a>>,
 }
 
@@ -29,7 +30,7 @@ pub struct Page<'a> {
     pub status: u16,
     pub reason: &'a str,
     pub content_type: &'a str,
-    /// The type is that of the file's name, where that says one.
+    /// The type follows from the file's name, if that has a known extension.
     pub type_by_name: bool,
 }
 
@@ -40,7 +41,7 @@ impl Page<'_> {
 }
 
 impl Files {
-    /// The folders that routes name, by their number.
+    /// Adds the folders that routes name, by index.
     #[must_use]
     pub fn with_folders(mut self, folders: &[PathBuf]) -> Files {
         let first = self.maps_count();
@@ -54,21 +55,21 @@ impl Files {
         self
     }
 
-    /// The answer to a request for which a route has named a file.
+    /// Returns the answer to a request for which a route has named a file.
     pub fn find_routed(&self, routed: &Routed<'_>, request: &FileRequest<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
-        let Some(source) = self.routed.get(routed.folder) else { return self.answer_for_nothing(b"GET") };
-        // No path has a NUL in it, so this is no other's key.
+        let Some(source) = self.routed.get(routed.folder) else { return self.answer_for_missing(b"GET") };
+        // No path contains a NUL, so this key is unique.
         let key = [routed.folder.to_string().as_bytes(), b"\0\0", routed.relative].concat();
         match &routed.page {
             Some(page) => self.page(source, &key, routed.relative, *page, request, complain),
-            None if !matches!(request.method, b"GET" | b"HEAD") => self.answer_for_nothing(request.method),
+            None if !matches!(request.method, b"GET" | b"HEAD") => self.answer_for_missing(request.method),
             None => self
                 .answer_from(source, &key, routed.relative, request, complain)
-                .unwrap_or_else(|| self.answer_for_nothing(request.method)),
+                .unwrap_or_else(|| self.answer_for_missing(request.method)),
         }
     }
 
-    /// The whole file, whatever the request's method and conditions. Where it is not, its status is said in words.
+    /// The whole file, whatever the request's method and conditions. Without the file, the answer is the status in plain text.
     fn page(
         &self,
         source: &FileSource,
@@ -79,12 +80,12 @@ impl Files {
         complain: &mut dyn FnMut(&str),
     ) -> Answer {
         if paths::is_plain(relative, self.has_dot_files()) {
-            // A file that has changed since it was last looked at is looked up once more.
+            // A file that has changed since it was last checked is looked up once more.
             for _ in 0..2 {
                 match self.look_up(source, key, relative, request, complain) {
                     Lookup::Entry(entry) => {
                         let answer = answer::page(&entry, page.status, page.reason, page.type_of(&entry.variants[0]));
-                        if answer.is_still_right() {
+                        if answer.is_current() {
                             return answer;
                         }
                         self.lock_cache().remove(key);
@@ -98,8 +99,8 @@ impl Files {
             }
         }
         match page.status {
-            400.. => Answer::words(page.status, page.reason, Head::default(), page.reason),
-            _ => self.answer_for_nothing(b"GET"),
+            400.. => Answer::plain_text(page.status, page.reason, Head::default(), page.reason),
+            _ => self.answer_for_missing(b"GET"),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The configured rules about files: when an answer expires, what may be kept for ever, what may lie there compressed.
-//! Patterns are compiled once, at the worker's start. Pure.
+//! The configured rules about files: when an answer expires, what is immutable, what may have compressed forms beside it.
+//! Patterns are compiled once, at the worker's start. Pure. Workers run it.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -43,23 +43,24 @@ impl Rule {
     }
 }
 
-/// The rules for `Expires` as far as a file decides them, before a request's URI is known.
+/// The rules for `Expires` as far as the file decides them, before a request's URI is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Expires {
     Never,
     SendfileHeader(Rule),
-    /// A rule for the URI comes first, if one fits.
+    /// A rule for the URI comes first, if one matches.
     AfterUri(Option<Rule>),
 }
 
 impl Rules {
-    /// Compiles. A pattern that is none was refused when the configuration was read; here it is a sentence in `problems`.
+    /// Compiles the rules. The configuration reader has already refused invalid patterns; one that fails here adds a sentence to
+    /// `problems`.
     pub fn new(settings: &Settings, problems: &mut Vec<String>) -> Rules {
         let mut compile = |pattern: &String| {
             Regex::new(pattern).map_err(|error| problems.push(format!("`{pattern}` is no pattern: {error}"))).ok()
         };
         let mut rules: Vec<&Expiry> = settings.expires.iter().collect();
-        // uWSGI's order: file, path, URI, type, and in each of them those from the request first.
+        // uWSGI's order: file, path, URI, type; within each, rules relative to the request come first.
         rules.sort_by_key(|rule| (rule.subject, rule.from_change));
         let expires: Vec<(Subject, Rule)> = rules
             .into_iter()
@@ -86,7 +87,7 @@ impl Rules {
         }
     }
 
-    /// For a file, the path by which it was asked for, and its type.
+    /// Rules for a file, the path by which it was requested, and its type.
     pub fn expires(&self, file: &Path, path: &[u8], kind: &str) -> Expires {
         let mut before_uri = true;
         for (subject, rule) in &self.expires {
@@ -106,7 +107,7 @@ impl Rules {
         if self.has_uri { Expires::AfterUri(None) } else { Expires::Never }
     }
 
-    /// The same with the request's URI at hand.
+    /// Decides with the request's URI.
     pub fn decide(&self, expires: Expires, uri: &[u8]) -> Option<Rule> {
         match expires {
             Expires::Never => None,
@@ -120,7 +121,7 @@ impl Rules {
         }
     }
 
-    /// The value of Cache-Control.
+    /// Returns the value of Cache-Control.
     pub fn cache_control(&self, path: &[u8]) -> Option<&str> {
         if self.immutable.iter().any(|pattern| pattern.is_match(path)) {
             return Some(IMMUTABLE);
@@ -128,7 +129,7 @@ impl Rules {
         self.cache_control.as_deref()
     }
 
-    /// Compressed forms may lie beside a file.
+    /// Whether compressed forms may lie beside a file.
     pub fn may_be_compressed(&self, file: &Path) -> bool {
         let file = file.as_os_str().as_bytes();
         self.compressed_all

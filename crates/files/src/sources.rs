@@ -1,5 +1,5 @@
-//! The folders that files are served from, as the configuration names them: for paths of requests, and for files that an application
-//! names. It knows no request. Workers run it.
+//! The configured folders that files are served from: for paths of requests, and for files that an application names. It must not
+//! know requests. Workers run it.
 
 use std::path::PathBuf;
 
@@ -7,13 +7,13 @@ use bolide_contract::files::{MapKind, XSendfile as Settings};
 
 use crate::roots::Root;
 
-/// A folder that files are served from. Several may have a file for the same path.
+/// A folder that files are served from. Several may contain the same path.
 pub(crate) struct FileSource {
-    /// Told apart from others by this.
+    /// Its identity.
     pub number: usize,
     pub kind: MapKind,
     pub root: Root,
-    /// A route names it, and what it makes of the request's path is its own business.
+    /// A route names it, and decides how the request's path maps to it.
     pub is_routed: bool,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct FileSource {
 pub enum SendfileHeader {
     /// `X-Sendfile`: the file's own path.
     Path,
-    /// `X-Accel-Redirect`: a path that stands for a folder. Already percent-decoded, without a query.
+    /// `X-Accel-Redirect`: a path that maps to a folder. Already percent-decoded, without a query.
     Location,
 }
 
@@ -35,7 +35,7 @@ impl SendfileHeader {
     }
 }
 
-/// The folders, each with what a name begins with that leads into it.
+/// The folders, each with the prefix of the names that lead into it.
 pub(crate) struct XSendfileFolders {
     by_path: Vec<(Vec<u8>, FileSource)>,
     by_location: Vec<(Vec<u8>, FileSource)>,

@@ -1,7 +1,8 @@
-//! Files that the application names in its answer: `X-Sendfile` with a path, `X-Accel-Redirect` with a location. They take the way of all
-//! files, through the same cache and with the same care, but only from folders that the configuration gives free for it.
+//! Files that the application names in its answer: `X-Sendfile` with a path, `X-Accel-Redirect` with a location. They are looked
+//! up like all files, through the same cache and with the same checks, but only in folders that the configuration allows for
+//! this.
 //!
-//! It knows no answer of an application. Workers run it.
+//! It must not know the application's answer. Workers run it.
 
 use crate::answer::Answer;
 use crate::entry::Head;
@@ -10,20 +11,21 @@ use crate::paths;
 use crate::sources::SendfileHeader;
 
 impl Files {
-    /// The application may name a file in this header. Where it may not, it is a field like any other.
+    /// Whether the application may name a file in this header. Otherwise it is an ordinary field.
     pub fn allows(&self, header: SendfileHeader) -> bool {
         !self.x_sendfile.of(header).is_empty()
     }
 
-    /// It may name one in some header.
+    /// Whether it may name one in any header.
     pub fn allows_any_sendfile(&self) -> bool {
         self.allows(SendfileHeader::Path) || self.allows(SendfileHeader::Location)
     }
 
-    /// The answer with a file that the application has named; `request` has the name for its path. What it may not name, or is not
-    /// there, is 404, and the log says which. The disk is looked at each time: the application may have written the file just now.
+    /// Returns the answer with a file that the application has named; `request` has that name as its path. A name that is not
+    /// allowed or does not exist is a 404, and the log says which. The disk is checked every time, because the application may
+    /// have written the file just now.
     pub fn answer_named(&self, header: SendfileHeader, request: &FileRequest<'_>, complain: &mut dyn FnMut(&str)) -> Answer {
-        let missing = || Answer::words(404, "Not Found", Head::default(), "There is no such file.");
+        let missing = || Answer::plain_text(404, "Not Found", Head::default(), "There is no such file.");
         let named = self
             .x_sendfile
             .of(header)
@@ -36,22 +38,22 @@ impl Files {
             ));
             return missing();
         };
-        // No path of a request begins with a NUL, so this is no other's key.
+        // No path of a request begins with a NUL, so this key is unique.
         let key = [&b"\0"[..], header.field().as_bytes(), prefix, b"\0", relative].concat();
         let mut looked = Lookup::Redirect;
-        // A file that has changed since it was looked at is looked up once more.
+        // A file that has changed since it was last checked is looked up once more.
         for _ in 0..2 {
             let known = self.lock_cache().get(&key).cloned();
             looked = self.look_up_on_disk(source, &key, relative, known.as_ref(), request, complain);
             let Lookup::Entry(entry) = &looked else { break };
             let answer = self.answer_with(entry, request);
-            if answer.is_still_right() {
+            if answer.is_current() {
                 return answer;
             }
             self.lock_cache().remove(&key);
         }
         let found = match looked {
-            // A folder is no file, with or without an index.
+            // A folder is not a file, with or without an index.
             Lookup::Redirect => None,
             looked => self.answer_to(looked, source, request, complain),
         };

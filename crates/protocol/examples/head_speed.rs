@@ -1,7 +1,7 @@
-//! Prints how long it takes to read a request's head, in nanoseconds: ours, and `httparse` with what it would need around it.
+//! Measures the time to parse a request's head, in nanoseconds: ours, and `httparse` with the code that it would need around it.
 //!
-//! `cargo run --release -p bolide-protocol --example head_speed`. The best of several rounds is printed: on a machine
-//! that does other things, the best is the one that was disturbed least.
+//! `cargo run --release -p bolide-protocol --example head_speed`. Prints the best of several rounds, because on a busy machine
+//! that is the least disturbed one.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -55,7 +55,7 @@ fn nanoseconds(mut read: impl FnMut() -> usize) -> f64 {
     best
 }
 
-/// Everything between the read buffer and the call of an application: line, fields, facts and the parts of the target.
+/// All work between the read buffer and the call of an application: line, fields, facts and the parts of the target.
 fn read_ours(head: &[u8], fields: &mut Vec<Field>) -> usize {
     let Ok(Progress::Complete(line)) = request_line(head, &LIMITS) else { return 0 };
     let target = split_target(line.target.of(head), line.method.of(head));
@@ -65,7 +65,7 @@ fn read_ours(head: &[u8], fields: &mut Vec<Field>) -> usize {
     facts.length as usize + target.map_or(0, |target| target.path.len())
 }
 
-/// The fields only, as spans, and the second pass that finds a bare LF: no facts, no checks of Host.
+/// Only the fields as spans, and the second pass that finds a bare LF: no facts, no checks of Host.
 fn read_httparse(head: &[u8], fields: &mut Vec<Field>) -> usize {
     let mut headers = [httparse::EMPTY_HEADER; 32];
     let mut request = httparse::Request::new(&mut headers);

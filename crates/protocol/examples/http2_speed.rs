@@ -1,8 +1,8 @@
-//! Prints what a request and its answer cost on a connection of HTTP/2, in nanoseconds: ours, and the `h2` crate's server.
+//! Measures the cost of a request and its answer on an HTTP/2 connection, in nanoseconds: ours, and the `h2` crate's server.
 //!
-//! `cargo run --release -p bolide-protocol --example http2_speed`. A request is a frame of HEADERS as `h2`'s client writes it on a connection
-//! that has seen the same fields before; an answer is a head without a body. The best of several rounds is printed: on a machine that does
-//! other things, the best is the one that was disturbed least.
+//! `cargo run --release -p bolide-protocol --example http2_speed`. A request is a HEADERS frame as `h2`'s client writes it on a
+//! connection that has sent the same fields before; an answer is a head without a body. Prints the best of several rounds,
+//! because on a busy machine that is the least disturbed one.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -45,7 +45,7 @@ const BROWSER: &[(&str, &str)] = &[
     ("priority", "u=0, i"),
 ];
 
-/// Bytes that wait to be read, and bytes that were written.
+/// Bytes to be read, and bytes that were written.
 #[derive(Default)]
 struct Wires {
     input: Vec<u8>,
@@ -86,7 +86,7 @@ fn poll<Output>(future: &mut Pin<&mut impl Future<Output = Output>>) -> Poll<Out
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What a client sends: all up to its first request, and a request after that.
+/// A client's bytes: all up to its first request, and a request after that.
 struct Recorded {
     beginning: Vec<u8>,
     request: Vec<u8>,
@@ -112,7 +112,7 @@ fn recorded(fields: &[(&str, &str)]) -> Recorded {
 }
 
 impl Recorded {
-    /// The request on a stream.
+    /// Returns the request with another stream id.
     fn on(&mut self, stream: u32) -> &[u8] {
         self.request[5..9].copy_from_slice(&stream.to_be_bytes());
         &self.request

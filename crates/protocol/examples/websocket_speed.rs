@@ -1,7 +1,7 @@
-//! Prints what WebSocket messages cost, in nanoseconds, and how long they are when compressed.
+//! Measures the cost of WebSocket messages, in nanoseconds, and their length when compressed.
 //!
-//! `cargo run --release -p bolide-protocol --example websocket_speed`. The best of several rounds is printed: on a machine
-//! that does other things, the best is the one that was disturbed least.
+//! `cargo run --release -p bolide-protocol --example websocket_speed`. Prints the best of several rounds, because on a busy
+//! machine that is the least disturbed one.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,7 +12,7 @@ const ROUNDS: usize = 15;
 const MESSAGE_BYTES: [usize; 7] = [0, 100, 256, 512, 1024, 4096, 65536];
 const LIMITS: Limits = Limits { message_bytes: 1 << 20 };
 
-/// A few of the things that applications say, cut to a length.
+/// Typical application data, cut to a length.
 fn json(length: usize) -> Vec<u8> {
     let record = |number: usize| {
         format!(
@@ -34,7 +34,7 @@ fn client_frame(is_compressed: bool, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Nanoseconds of one call, the best of several rounds.
+/// Returns the nanoseconds of one call, the best of several rounds.
 fn best(count: usize, mut call: impl FnMut()) -> f64 {
     let round = |_| {
         let start = Instant::now();

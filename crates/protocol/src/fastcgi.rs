@@ -1,10 +1,10 @@
-//! FastCGI 1.0 of a responder: the records of one connection become events, and an answer gets its records' heads.
+//! The responder role of FastCGI 1.0: turns the records of a connection into events, and makes the record heads of an answer.
 //!
-//! Must not know sockets, nor what variables mean (`variables`). Workers run it, one [`Decoder`] a connection. The specification is
-//! https://fastcgi-archives.github.io/FastCGI_Specification.html; sections are cited by their numbers there.
+//! Must not know sockets, nor the meaning of variables (`variables`). Workers run it, one [`Decoder`] for each connection. The
+//! specification is https://fastcgi-archives.github.io/FastCGI_Specification.html; sections are cited by its numbers.
 //!
-//! A connection has one request at a time: no front server in use sends several, and section 3.3 lets an application refuse
-//! them. Bytes of a body are not copied; only what must be whole to be understood is kept, each with a bound.
+//! A connection has one request at a time: no front server in use multiplexes, and section 3.3 lets an application refuse it.
+//! Bytes of a body are not copied. Only the parts that must be complete to be parsed are buffered, each with a bound.
 
 use std::ops::Range;
 
@@ -18,58 +18,58 @@ pub use answers::{Answer, END_OF_ANSWER_BYTES, ProtocolStatus, end_of_answer, fr
 use record::{Begin, RecordHead, Role, Type};
 pub use record::{CONTENT_BYTES_MOST, HEAD_BYTES as RECORD_HEAD_BYTES};
 
-/// Bytes of FCGI_GET_VALUES that are understood. The three names that there are take 49.
+/// Most bytes of an FCGI_GET_VALUES record. The three defined names take 49.
 pub const VALUES_BYTES_MOST: usize = 512;
 
-/// Bytes of records that say nothing, from one request's beginning to the next one's: what is left of a body that was answered before
-/// its end, for the most part.
+/// Most bytes of ignored records from the beginning of one request to the next: mostly the rest of a body that was answered
+/// before its end.
 pub const IGNORED_BYTES_MOST: usize = 1024 * 1024;
 
-/// What the peer is told and allowed.
+/// Limits of the peer, and the values that it may ask for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FastCgiLimits {
     /// Bytes of a request's parameters.
     pub parameter_bytes: usize,
-    /// Connections and requests at once, as FCGI_GET_VALUES is answered (section 4.1).
+    /// Concurrent connections and requests, as reported for FCGI_GET_VALUES (section 4.1).
     pub connections: u32,
 }
 
-/// What the bytes meant.
+/// The meaning of the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FastCgiEvent {
-    /// A request's parameters are here: [`Decoder::take_parameters`] has their bytes.
+    /// A request's parameters are complete: [`Decoder::take_parameters`] returns their bytes.
     Head { facts: VariableFacts, keep_connection: bool },
     /// Bytes of the body: this range of the input.
     Data(Range<usize>),
-    /// The body is here in full.
+    /// The body is complete.
     End,
-    /// The front server does not want the request's answer any more (FCGI_ABORT_REQUEST, section 5.4). It is to be ended all the same:
-    /// with these bytes, where nothing was answered yet, after which the connection is closed or not.
+    /// The front server no longer wants the answer (FCGI_ABORT_REQUEST, section 5.4). The request must still be ended: with these
+    /// bytes if nothing was answered yet, after which the connection closes or continues.
     Aborted { end: Answer, keep_connection: bool },
-    /// This is to be sent at once, and `close` says whether it is the connection's last.
+    /// To be sent at once; `close`: it is the connection's last.
     Send { answer: Answer, close: bool },
 }
 
-/// A connection's records, as far as they have come.
+/// Decodes the records of one connection.
 #[derive(Debug)]
 pub struct Decoder {
     limits: FastCgiLimits,
-    /// The record's head; `head_bytes` of it are here.
+    /// The record's head, of which `head_bytes` have arrived.
     head: [u8; RECORD_HEAD_BYTES],
     head_bytes: usize,
-    /// The record that has begun.
+    /// The current record.
     record: Record,
     request: Option<Request>,
-    /// What has come of the request's parameters.
+    /// The request's parameters so far.
     parameters: Vec<u8>,
-    /// Contents of a record that counts as a whole only.
+    /// The content of a record that is only processed when complete.
     control: Vec<u8>,
-    /// Bytes of records that were ignored since the last request began.
+    /// Bytes of ignored records since the last request began.
     ignored_bytes: usize,
     fault: Option<Fault>,
 }
 
-/// A record whose head is here.
+/// A record whose head is complete.
 #[derive(Debug, Clone, Copy)]
 struct Record {
     head: RecordHead,
@@ -79,7 +79,7 @@ struct Record {
     is_closed: bool,
 }
 
-/// What a record's content is for.
+/// The purpose of a record's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Purpose {
     Begin,
@@ -87,9 +87,9 @@ enum Purpose {
     Parameters,
     Body,
     Values,
-    /// A management record that we don't know, which is answered.
+    /// An unknown management record, which gets an answer.
     Unknown,
-    /// A record that says nothing to a responder, or is of a request that is over: section 3.3 has it ignored.
+    /// A record without meaning for a responder, or of a request that is over: section 3.3 has it ignored.
     Ignored,
 }
 
@@ -98,11 +98,11 @@ struct Request {
     id: u16,
     keep_connection: bool,
     stage: Stage,
-    /// Bytes of the body in records that are still to begin, where CONTENT_LENGTH says.
+    /// Bytes of the body in records that have not begun, if CONTENT_LENGTH is known.
     body_left: Option<u64>,
 }
 
-/// How far a request has come.
+/// How far a request has progressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Parameters,
@@ -126,11 +126,12 @@ impl Decoder {
         }
     }
 
-    /// Reads on. Gives how many bytes of `input` were used and what they meant; without an event all of them were used, and
-    /// each event has used at least one. `variables` is filled with [`FastCgiEvent::Head`]; its spans are relative to the parameters.
+    /// Decodes the next bytes. Returns how many bytes of `input` were used, and the event. Without an event all of them were
+    /// used; an event uses at least one. `variables` is filled with [`FastCgiEvent::Head`]; its spans are relative to the
+    /// parameters.
     ///
     /// # Errors
-    /// What the peer has done wrong; the connection can't go on, and each further call says the same.
+    /// A mistake of the peer. The connection cannot continue, and each further call returns the same error.
     pub fn next(&mut self, input: &[u8], variables: &mut Vec<Variable>) -> Result<(usize, Option<FastCgiEvent>), Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -138,32 +139,32 @@ impl Decoder {
         self.read_on(input, variables).inspect_err(|fault| self.fault = Some(*fault))
     }
 
-    /// The bytes of the parameters of the request whose [`FastCgiEvent::Head`] came last.
+    /// Returns the bytes of the parameters of the request whose [`FastCgiEvent::Head`] came last.
     pub fn take_parameters(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.parameters)
     }
 
-    /// The request that is under way. Its number is on each record of its answer.
+    /// Returns the current request's id, which each record of its answer carries.
     pub fn request_id(&self) -> Option<u16> {
         self.request.map(|request| request.id)
     }
 
-    /// A request's body has not come in full.
+    /// Whether a request's body is incomplete.
     pub fn is_body_open(&self) -> bool {
         self.request.is_some_and(|request| request.stage == Stage::Body)
     }
 
-    /// The request that is under way is here in full, and may still be aborted.
+    /// Whether the current request is complete, and may still be aborted.
     pub fn is_complete(&self) -> bool {
         self.request.is_some_and(|request| request.stage == Stage::Complete)
     }
 
-    /// Nothing of a request or of a record is here.
+    /// Whether no part of a request or a record is buffered.
     pub fn is_idle(&self) -> bool {
         self.request.is_none() && self.head_bytes == 0
     }
 
-    /// The request's end was said: what still comes of it is ignored, and the next one may begin.
+    /// Records that the request was answered: further records of it are ignored, and the next one may begin.
     pub fn note_answered(&mut self) {
         self.request = None;
         self.parameters = Vec::new();
@@ -210,7 +211,7 @@ impl Decoder {
         }
     }
 
-    /// A record without padding is over with its content, also where an event follows from it.
+    /// A record without padding ends with its content, also if the content caused an event.
     fn skip_no_padding(&mut self) {
         if self.record.padding_left == 0 {
             self.head_bytes = 0;
@@ -252,7 +253,7 @@ impl Decoder {
         Ok(Record { head, purpose, content_left, padding_left: usize::from(head.padding_bytes), is_closed: false })
     }
 
-    /// What is kept was found to be within its limit when the record began.
+    /// The size was checked against its limit when the record began.
     fn take_content(&mut self, range: Range<usize>, input: &[u8]) -> Option<FastCgiEvent> {
         match self.record.purpose {
             Purpose::Begin | Purpose::Values => self.control.extend_from_slice(&input[range]),
@@ -263,8 +264,8 @@ impl Decoder {
         None
     }
 
-    /// Section 6.2: "compare the number of bytes received on FCGI_STDIN with CONTENT_LENGTH and abort the update if the two numbers
-    /// are not equal". A record is counted when it begins, so that it does not matter in which pieces it comes.
+    /// Section 6.2: "compare the number of bytes received on FCGI_STDIN with CONTENT_LENGTH and abort the update if the two
+    /// numbers are not equal". A record is counted when it begins, so that the result does not depend on how the bytes are split.
     fn count_body(&mut self, bytes: u64) -> Result<(), Fault> {
         if let Some(left) = self.request.as_mut().and_then(|request| request.body_left.as_mut()) {
             *left = left
@@ -274,13 +275,13 @@ impl Decoder {
         Ok(())
     }
 
-    /// A record is here in full.
+    /// The current record is complete.
     fn close_record(&mut self, variables: &mut Vec<Variable>) -> Result<Option<FastCgiEvent>, Fault> {
         let head = self.record.head;
         match self.record.purpose {
             Purpose::Begin => self.begin(),
             Purpose::Abort => Ok(self.abort()),
-            // Section 3.3: a stream is ended by a record without content.
+            // Section 3.3: an empty record ends a stream.
             Purpose::Parameters if head.content_bytes == 0 => self.end_parameters(variables).map(Some),
             Purpose::Body if head.content_bytes == 0 => self.end_body().map(Some),
             Purpose::Values => {
@@ -316,7 +317,7 @@ impl Decoder {
         Ok(None)
     }
 
-    /// A request that nobody has seen yet is ended here, and one that was told of by who serves it.
+    /// Ends an aborted request here if its head was not reported yet. Otherwise the caller, which serves it, ends it.
     fn abort(&mut self) -> Option<FastCgiEvent> {
         let request = self.request.as_mut()?;
         let was = std::mem::replace(&mut request.stage, Stage::Aborted);
@@ -372,14 +373,14 @@ fn purpose_in_request(head: RecordHead, request: Request) -> Result<Purpose, Fau
     }
 }
 
-/// Reads a request's parameters, which are here in full.
+/// Parses a request's complete parameters.
 ///
-/// Values may hold any byte, line ends included: front-ends send client certificates in them.
+/// Values may contain any byte, including line ends: front ends send client certificates in them.
 fn parameters(bytes: &[u8], out: &mut Vec<Variable>) -> Result<VariableFacts, Fault> {
     collect(bytes, out, &FAULTS, |at| pair(bytes, at))
 }
 
-/// The names that FCGI_GET_VALUES asks for, of those that there are.
+/// Returns the known names that FCGI_GET_VALUES asks for.
 fn asked_values(bytes: &[u8]) -> Result<answers::Asked, Fault> {
     let mut asked = answers::Asked::default();
     let mut at = 0;
@@ -391,13 +392,13 @@ fn asked_values(bytes: &[u8]) -> Result<answers::Asked, Fault> {
     Ok(asked)
 }
 
-/// The name and the value whose lengths stand at `at` (section 3.4).
+/// Returns the name and value whose lengths start at `at` (section 3.4).
 #[inline]
 fn pair(bytes: &[u8], at: usize) -> Result<Found, Fault> {
     const BEYOND: Fault = Fault::bad_request("A parameter of the FastCGI request ends beyond the parameters.");
     let (name_bytes, at) = length(bytes, at).ok_or(BEYOND)?;
     let (value_bytes, start) = length(bytes, at).ok_or(BEYOND)?;
-    // Neither is of more than 31 bits.
+    // Each length has at most 31 bits.
     let (middle, end) = (start as u64 + name_bytes, start as u64 + name_bytes + value_bytes);
     if end > bytes.len().min(Span::REACH_BYTES) as u64 {
         return Err(BEYOND);
@@ -406,7 +407,7 @@ fn pair(bytes: &[u8], at: usize) -> Result<Found, Fault> {
     Ok(Found { name: Span::between(start, middle), value: Span::between(middle, end), next: end })
 }
 
-/// A length of one byte, or of four where the first has its highest bit set; and where it ends.
+/// Parses a length of one byte, or of four if the first has its highest bit set. Returns it and its end.
 #[inline]
 fn length(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     match *bytes.get(at..)? {

@@ -1,15 +1,16 @@
-//! What every codec answers with: a place in the bytes, a need for more of them, or a peer's mistake.
+//! Types that every codec returns: a span of the bytes, a need for more of them, or a peer's mistake.
 //!
-//! It must not know any protocol. Workers run it.
+//! Must not know any protocol. Workers run it.
 
-/// A peer's mistake: the status it is answered with and one sentence that names it.
+/// A peer's mistake: the status of the answer and a sentence that names it.
 ///
 /// The sentence is fixed text and never quotes the bytes: it goes to the log, and the bytes may be a secret header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
     pub status: u16,
     pub reason: &'static str,
-    /// The bytes are another protocol's than the socket's: the peer, or the socket, is set up wrongly, and so is each next request.
+    /// The bytes are of another protocol than the socket's: the peer or the socket is misconfigured, and so is each further
+    /// request.
     pub is_mixup: bool,
 }
 
@@ -18,20 +19,20 @@ impl Fault {
         Fault { status, reason, is_mixup: false }
     }
 
-    /// 400: the bytes are not what the protocol allows, or two readers could disagree about them.
+    /// 400: the bytes violate the protocol, or two parsers could read them differently.
     pub const fn bad_request(reason: &'static str) -> Fault {
         Fault::new(400, reason)
     }
 
-    /// 400: another protocol came than the one that is spoken here.
+    /// 400: the bytes are of another protocol than the socket's.
     pub const fn mixup(reason: &'static str) -> Fault {
         Fault { is_mixup: true, ..Fault::bad_request(reason) }
     }
 }
 
-/// Span of a buffer, in bytes, relative to the slice that was parsed.
+/// A span of a buffer, in bytes, relative to the slice that was parsed.
 ///
-/// It holds no reference, so that it may be kept next to the buffer that it speaks of, and is half as large as a slice.
+/// It holds no reference, so it can be stored next to the buffer that it refers to, and it is half the size of a slice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Span {
     pub start: u32,
@@ -39,10 +40,10 @@ pub struct Span {
 }
 
 impl Span {
-    /// Bytes of a slice that spans can speak of. Codecs look no further, whatever their limits say.
+    /// The part of a slice that spans can address, in bytes. Codecs parse no further, whatever their limits are.
     pub const REACH_BYTES: usize = u32::MAX as usize;
 
-    /// The bytes that the span names; empty when they do not lie in `bytes`.
+    /// Returns the bytes of the span; empty if they do not lie in `bytes`.
     #[inline]
     pub fn of(self, bytes: &[u8]) -> &[u8] {
         bytes.get(self.start as usize..self.end as usize).unwrap_or(&[])
@@ -59,14 +60,14 @@ impl Span {
         self.end <= self.start
     }
 
-    /// The same span as seen from a buffer that has `by` more bytes before it.
+    /// Returns the same span relative to a buffer that has `by` more bytes before it.
     #[inline]
     #[must_use]
     pub fn shifted(self, by: u32) -> Span {
         Span { start: self.start.saturating_add(by), end: self.end.saturating_add(by) }
     }
 
-    /// Codecs cut their input to [`Span::REACH_BYTES`] first, so neither number is ever cut here.
+    /// Codecs cut their input to [`Span::REACH_BYTES`] first, so neither number is ever truncated here.
     #[inline]
     pub(crate) fn between(start: usize, end: usize) -> Span {
         debug_assert!(start <= end && end <= Span::REACH_BYTES);
@@ -74,7 +75,7 @@ impl Span {
     }
 }
 
-/// What a codec has made of the bytes so far.
+/// A codec's result so far.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress<T> {
     Complete(T),

@@ -1,18 +1,19 @@
-//! What front servers say of a request in its header fields: `X-Forwarded-*`, and `Forwarded` (RFC 7239).
+//! Client, scheme and host of a request as front servers report them in header fields: `X-Forwarded-*`, and `Forwarded` (RFC
+//! 7239).
 //!
-//! Each front server writes behind what came to it, so such a list is true from its end up to the first entry that is no front server of ours:
-//! that one is the client, and what stands before it are the client's own words. It must not know sockets, nor which addresses are
-//! trusted. Workers run it, on the header fields of peers that are trusted.
+//! Each front server appends to the list that it received. Such a list is therefore trusted from its end up to the first entry
+//! that is not one of our front servers: that entry is the client, and the entries before it are the client's own claims. Must
+//! not know sockets, nor which addresses are trusted. Workers run it, on the header fields of trusted peers.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 
 use crate::http1::head::Field;
 use crate::http1::target::{is_authority, names_a_host};
 
-/// Entries of a list that are looked at, from its end. Nobody has that many front servers.
+/// Most entries of a list that are evaluated, from its end. More than any real chain of front servers.
 const HOPS_MOST: usize = 64;
 
-/// The fields that count.
+/// The fields that are evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForwardedFields {
     pub x_forwarded_for: bool,
@@ -20,24 +21,24 @@ pub struct ForwardedFields {
     pub x_forwarded_host: bool,
     pub x_forwarded_port: bool,
     pub x_forwarded_prefix: bool,
-    /// Where a request has none of the others.
+    /// Only if a request has none of the other fields.
     pub forwarded: bool,
 }
 
-/// The result: what is `None` was not said, or not so that it can be believed.
+/// The result. `None`: not given, or not trustworthy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForwardedRequest<'a> {
     pub client: Option<ForwardedNode>,
     pub is_https: Option<bool>,
     /// A host with an optional port.
     pub host: Option<&'a [u8]>,
-    /// The port that the client has asked.
+    /// The port that the client connected to.
     pub port: Option<u16>,
-    /// The part of the path that a front server has taken away: empty, or a slash and what follows it, without one at the end.
+    /// The part of the path that a front server has stripped: empty, or a slash and what follows it, without a trailing slash.
     pub prefix: Option<&'a [u8]>,
 }
 
-/// An address that a list names.
+/// An address in a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ForwardedNode {
     pub address: IpAddr,
@@ -50,8 +51,8 @@ impl ForwardedRequest<'_> {
     }
 }
 
-/// Reads the fields of a request whose peer is trusted. Of the lists whose entries have no sender (all but `X-Forwarded-For` and `Forwarded`) the
-/// last entry counts, which the peer itself has written.
+/// Evaluates the fields of a request whose peer is trusted. In the lists whose entries name no sender (all but `X-Forwarded-For`
+/// and `Forwarded`) the last entry counts, which the peer itself has written.
 pub fn forwarded_request<'a>(
     fields: &[Field],
     header_bytes: &'a [u8],
@@ -59,8 +60,8 @@ pub fn forwarded_request<'a>(
     is_trusted: &dyn Fn(IpAddr) -> bool,
 ) -> ForwardedRequest<'a> {
     let mut conventional = Conventional::default();
-    let mut way = Way::new(is_trusted);
-    let mut standard = Standard { found: ForwardedRequest::default(), way: Way::new(is_trusted) };
+    let mut chain = ProxyChain::new(is_trusted);
+    let mut standard = Standard { found: ForwardedRequest::default(), chain: ProxyChain::new(is_trusted) };
     for field in fields.iter().rev() {
         let name = field.name.of(header_bytes);
         // Most fields cost this one comparison.
@@ -70,9 +71,9 @@ pub fn forwarded_request<'a>(
         let value = field.value.of(header_bytes);
         match name.len() {
             15 if counting.x_forwarded_for && name.eq_ignore_ascii_case(b"x-forwarded-for") => {
-                conventional.has_way = true;
+                conventional.has_chain = true;
                 value.rsplit(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|entry| !entry.is_empty()).for_each(|entry| {
-                    way.pass(node(entry));
+                    chain.pass(node(entry));
                 });
             }
             17 if counting.x_forwarded_proto && name.eq_ignore_ascii_case(b"x-forwarded-proto") => {
@@ -93,31 +94,32 @@ pub fn forwarded_request<'a>(
     }
     if conventional.is_there() {
         ForwardedRequest {
-            client: way.client,
+            client: chain.client,
             is_https: conventional.proto.and_then(is_https),
             host: conventional.host.filter(|host| is_host(host)),
             port: conventional.port.and_then(port),
             prefix: conventional.prefix.and_then(prefix),
         }
     } else {
-        ForwardedRequest { client: standard.way.client, ..standard.found }
+        ForwardedRequest { client: standard.chain.client, ..standard.found }
     }
 }
 
-/// The way back from us to the client, from one front server to the one before it.
-struct Way<'f> {
+/// The chain from us back to the client, from one front server to the one before it.
+struct ProxyChain<'f> {
     client: Option<ForwardedNode>,
     is_over: bool,
     hops: usize,
     is_trusted: &'f dyn Fn(IpAddr) -> bool,
 }
 
-impl<'f> Way<'f> {
-    fn new(is_trusted: &'f dyn Fn(IpAddr) -> bool) -> Way<'f> {
-        Way { client: None, is_over: false, hops: 0, is_trusted }
+impl<'f> ProxyChain<'f> {
+    fn new(is_trusted: &'f dyn Fn(IpAddr) -> bool) -> ProxyChain<'f> {
+        ProxyChain { client: None, is_over: false, hops: 0, is_trusted }
     }
 
-    /// Goes on to the next entry. `None`: it names nobody, so that nobody vouches for those before it, and the one behind it counts.
+    /// Advances to the next entry. `None`: the entry has no address, so the entries before it are not trusted, and the one after
+    /// it counts.
     fn pass(&mut self, node: Option<ForwardedNode>) {
         if self.is_over {
             return;
@@ -133,12 +135,12 @@ impl<'f> Way<'f> {
     }
 }
 
-/// The last entries of the fields whose entries have no sender. Fields come from the last one on, so the first that comes is the one that
-/// counts, whether it can be understood or not.
+/// The last entries of the fields whose entries name no sender. Fields are read from the last one, so the first that is seen
+/// counts, whether it can be parsed or not.
 #[derive(Default)]
 struct Conventional<'a> {
     /// There is an `X-Forwarded-For`.
-    has_way: bool,
+    has_chain: bool,
     proto: Option<&'a [u8]>,
     host: Option<&'a [u8]>,
     port: Option<&'a [u8]>,
@@ -147,7 +149,7 @@ struct Conventional<'a> {
 
 impl Conventional<'_> {
     fn is_there(&self) -> bool {
-        self.has_way || [self.proto, self.host, self.port, self.prefix].iter().any(Option::is_some)
+        self.has_chain || [self.proto, self.host, self.port, self.prefix].iter().any(Option::is_some)
     }
 }
 
@@ -158,28 +160,28 @@ fn last_entry(value: &[u8]) -> &[u8] {
 /// RFC 7239: an entry has the address, the scheme and the host that one front server has seen.
 struct Standard<'a, 'f> {
     found: ForwardedRequest<'a>,
-    way: Way<'f>,
+    chain: ProxyChain<'f>,
 }
 
 impl<'a> Standard<'a, '_> {
-    /// A line that is malformed says nothing, and nobody vouches for those before it.
+    /// A malformed line is ignored, and so are the entries before it, which no trusted server vouches for.
     fn read(&mut self, value: &'a [u8]) {
-        if self.way.is_over {
+        if self.chain.is_over {
             return;
         }
         let mut elements = [Element::default(); HOPS_MOST];
         let Some(count) = read_elements(value, &mut elements) else {
-            self.way.is_over = true;
+            self.chain.is_over = true;
             return;
         };
         for element in elements[..count].iter().rev() {
-            if self.way.is_over {
+            if self.chain.is_over {
                 return;
             }
-            // Whoever has written this entry is trusted, whomever it names.
+            // The writer of this entry is trusted, whatever address the entry has.
             self.found.is_https = element.proto.and_then(is_https).or(self.found.is_https);
             self.found.host = element.host.filter(|host| is_host(host)).or(self.found.host);
-            self.way.pass(element.client.and_then(standard_node));
+            self.chain.pass(element.client.and_then(standard_node));
         }
     }
 }
@@ -191,8 +193,8 @@ struct Element<'a> {
     host: Option<&'a [u8]>,
 }
 
-/// `for=192.0.2.60;proto=http, for="[2001:db8::1]:4711"` (section 4). Returns the number of elements; `None`: it is malformed, or has more
-/// than there is place for.
+/// `for=192.0.2.60;proto=http, for="[2001:db8::1]:4711"` (section 4). Returns the number of elements; `None` if it is malformed,
+/// or has more than `elements` can hold.
 fn read_elements<'a>(value: &'a [u8], elements: &mut [Element<'a>]) -> Option<usize> {
     let (mut rest, mut count) = (value, 0);
     loop {
@@ -208,7 +210,7 @@ fn read_elements<'a>(value: &'a [u8], elements: &mut [Element<'a>]) -> Option<us
                     name if name.eq_ignore_ascii_case(b"host") => Some(&mut element.host),
                     _ => None,
                 };
-                // "Each parameter MUST NOT occur more than once per field-value", of which readers would take another one each.
+                // "Each parameter MUST NOT occur more than once per field-value": parsers would differ in which one they use.
                 if place.is_some_and(|place| place.replace(value).is_some()) {
                     return None;
                 }
@@ -229,8 +231,8 @@ fn read_elements<'a>(value: &'a [u8], elements: &mut [Element<'a>]) -> Option<us
     }
 }
 
-/// `name=value` at the start, and what follows it. A quoted value is given without its quotes; one with a backslash in it is none that could
-/// name an address, a scheme or a host.
+/// Parses `name=value` at the start. Returns both and the rest. A quoted value is returned without its quotes; one that contains
+/// a backslash cannot be an address, a scheme or a host.
 fn read_pair(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
     use crate::http1::scan::is_token_byte;
     let token = |text: &[u8]| text.iter().position(|&byte| !is_token_byte(byte)).unwrap_or(text.len());
@@ -246,18 +248,19 @@ fn read_pair(text: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
             }
         }
     }
-    // Section 4 wants colons and brackets quoted; some servers write them as they are, and mean the same.
+    // Section 4 requires quotes around colons and brackets; some servers send them without, with the same meaning.
     let end = rest.iter().position(|&byte| !is_token_byte(byte) && !matches!(byte, b':' | b'[' | b']')).unwrap_or(rest.len());
     (end > 0).then(|| (name, &rest[..end], &rest[end..]))
 }
 
-/// Section 6: an IPv6 address has brackets; `unknown` and names that begin with `_` are no addresses.
+/// Section 6: an IPv6 address has brackets; `unknown` and names that begin with `_` are not addresses.
 fn standard_node(text: &[u8]) -> Option<ForwardedNode> {
     let node = node(text)?;
     (node.address.is_ipv4() || text.starts_with(b"[")).then_some(node)
 }
 
-/// An address, with or without a port, as front servers write it: `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`, `[2001:db8::1]:4711`.
+/// Parses an address, with or without a port, in the forms of front servers: `192.0.2.1`, `192.0.2.1:4711`, `2001:db8::1`,
+/// `[2001:db8::1]:4711`.
 fn node(text: &[u8]) -> Option<ForwardedNode> {
     let text = std::str::from_utf8(text).ok()?;
     let node = |address: IpAddr, port| Some(ForwardedNode { address: address.to_canonical(), port });
@@ -293,7 +296,7 @@ fn port(text: &[u8]) -> Option<u16> {
     std::str::from_utf8(text).ok()?.parse().ok().filter(|&port| port > 0)
 }
 
-/// A path that applications put before their links: one that begins with two slashes would lead to another host.
+/// A path that applications prepend to their links. It must not begin with two slashes, which would lead to another host.
 fn prefix(text: &[u8]) -> Option<&[u8]> {
     let text = text.strip_suffix(b"/").unwrap_or(text);
     let is_good = |&byte: &u8| byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=:@".contains(&byte);

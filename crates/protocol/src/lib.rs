@@ -1,8 +1,8 @@
-//! Bytes to meaning: requests of HTTP/1.1, HTTP/2, uwsgi, SCGI and FastCGI, and WebSocket messages, read from slices.
+//! Protocol codecs: requests of HTTP/1.1, HTTP/2, uwsgi, SCGI and FastCGI, and WebSocket messages, parsed from slices.
 //!
-//! There is no I/O here, no clock and no memory of a peer beyond what a decoder's struct shows. Workers
-//! run it, on every byte that a peer sends, so nothing in it may panic and nothing may grow without a
-//! bound. It must not know sockets, applications or settings: limits are handed in by the caller.
+//! Must not know sockets, applications or settings: the caller passes limits in. There is no I/O here, no clock and no state of a
+//! peer besides a decoder's struct. Workers run it, on every byte that a peer sends, so nothing here may panic or grow without a
+//! bound.
 
 #![forbid(unsafe_code)]
 

@@ -1,75 +1,77 @@
-//! The PROXY protocol's header, versions 1 and 2 (HAProxy's `proxy-protocol.txt`): who the client is, as a balancer says that hands on bytes.
+//! The header of the PROXY protocol, versions 1 and 2 (HAProxy's `proxy-protocol.txt`), by which a TCP load balancer passes on
+//! the client's address.
 //!
-//! It must not know sockets, nor who may send such a header. Workers run it, on the first bytes of a connection that begins with one.
+//! Must not know sockets, nor which peers may send such a header. Workers run it, on the first bytes of a connection.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::fault::{Fault, Progress, Span};
 
-/// Bytes of a whole header. Version 2 could have 65,551; those that balancers send have a few hundred, with a client's certificate in them
-/// a few thousand.
+/// Most bytes of a whole header. Version 2 allows 65,551; balancers send a few hundred, and with a client's certificate a few
+/// thousand.
 pub const PROXY_HEADER_BYTES_MOST: usize = 4096;
 
-/// Bytes of a header of version 1, its CRLF included (section 2.1).
+/// Most bytes of a header of version 1, including its CRLF (section 2.1).
 const LINE_BYTES_MOST: usize = 107;
 
 const LINE_START: &[u8] = b"PROXY ";
 
-/// The first bytes of version 2 (section 2.2), which no text protocol begins with.
+/// The first bytes of version 2 (section 2.2), with which no text protocol begins.
 const SIGNATURE: &[u8; 12] = b"\r\n\r\n\0\r\nQUIT\n";
 
-/// Bytes before the addresses of version 2: the signature, version and command, family and transport, and the length of what follows.
+/// Bytes before the addresses of version 2: the signature, version and command, family and transport, and the length of the rest.
 const FIXED_BYTES: usize = 16;
 
-/// `PP2_TYPE_SSL` (section 2.2.6), and the parts within it.
+/// `PP2_TYPE_SSL` (section 2.2.6), and its nested types.
 const TYPE_SSL: u8 = 0x20;
 const SUBTYPE_SSL_VERSION: u8 = 0x21;
 const SUBTYPE_SSL_CN: u8 = 0x22;
 const SUBTYPE_SSL_CIPHER: u8 = 0x23;
 
-/// `PP2_CLIENT_SSL`, `PP2_CLIENT_CERT_CONN` and `PP2_CLIENT_CERT_SESS`: bits of the byte that `PP2_TYPE_SSL` begins with.
+/// `PP2_CLIENT_SSL`, `PP2_CLIENT_CERT_CONN` and `PP2_CLIENT_CERT_SESS`: bits of the first byte of `PP2_TYPE_SSL`.
 const CLIENT_SSL: u8 = 0x01;
 const CLIENT_CERT: u8 = 0x02 | 0x04;
 
-/// A header that is complete. Spans are relative to its first byte.
+/// A complete header. Spans are relative to its first byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyHeader {
-    /// Bytes of it.
+    /// Its length in bytes.
     pub length: usize,
     pub source: ProxySource,
     /// The client speaks TLS with the sender.
     pub tls: Option<ProxyTls>,
 }
 
-/// The client of a connection, as its PROXY header has it.
+/// The client of a connection according to its PROXY header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProxySource {
-    /// The sender itself (`LOCAL`, as for health checks), or somebody it does not know (`UNKNOWN`, `UNSPEC`): the connection's own peer counts.
+    /// The sender itself (`LOCAL`, as for health checks), or an unknown client (`UNKNOWN`, `UNSPEC`): the connection's own peer
+    /// address is used.
     Sender,
     Address(SocketAddr),
     /// A client of the sender's UNIX socket.
     Unix,
 }
 
-/// The sender's word about its client's TLS. Texts that it leaves out are empty.
+/// The sender's report of its client's TLS. Missing texts are empty.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProxyTls {
-    /// As `TLSv1.3`.
+    /// For example `TLSv1.3`.
     pub version: Span,
     pub cipher: Span,
     /// CN of the client's certificate.
     pub common_name: Span,
-    /// The client showed a certificate, on this connection or when its session began.
+    /// The client presented a certificate, on this connection or when its session began.
     pub has_certificate: bool,
-    /// And it was found good.
+    /// The certificate was verified.
     pub is_verified: bool,
 }
 
-/// Reads the header that a connection begins with.
+/// Parses the header at the start of a connection.
 ///
 /// # Errors
-/// It begins with something else, or with a header that is malformed or longer than [`PROXY_HEADER_BYTES_MOST`]. No answer is due: the sender
-/// does not expect one, and whom it speaks for is not known.
+/// The bytes are no header, or it is malformed or longer than [`PROXY_HEADER_BYTES_MOST`]. No answer is due: the sender expects
+/// none, and the client is not known.
 pub fn proxy_header(bytes: &[u8]) -> Result<Progress<ProxyHeader>, Fault> {
     let begins = |start: &[u8]| bytes.iter().zip(start).all(|(byte, wanted)| byte == wanted);
     if begins(LINE_START) {
@@ -104,7 +106,7 @@ fn read_line(bytes: &[u8]) -> Result<Progress<ProxyHeader>, Fault> {
     Ok(Progress::Complete(ProxyHeader { length: end + 1, source, tls: None }))
 }
 
-/// Source and destination of a line, of which the second has to be well-formed as well.
+/// Parses source and destination of a line; the destination must be well-formed as well.
 fn line_source<'a, Address: std::str::FromStr + Into<IpAddr>>(
     mut words: impl Iterator<Item = &'a [u8]>,
 ) -> Result<SocketAddr, Fault> {
@@ -144,18 +146,18 @@ fn read_binary(bytes: &[u8]) -> Result<Progress<ProxyHeader>, Fault> {
     }
     let Some(header) = bytes.get(..length) else { return Ok(Progress::Partial) };
     if is_local {
-        // "The receiver must accept this connection as valid and must use the real connection endpoints", whatever else it says.
+        // "The receiver must accept this connection as valid and must use the real connection endpoints", whatever the rest is.
         return Ok(Progress::Complete(ProxyHeader { length, source: ProxySource::Sender, tls: None }));
     }
     let (source, parts_start) = binary_source(header, family).ok_or(SHORT)?;
-    // What follows no address of a known family is not described anywhere.
+    // The data after addresses of an unknown family is unspecified.
     let tls = if source == ProxySource::Sender { None } else { read_parts(header, parts_start)? };
     Ok(Progress::Complete(ProxyHeader { length, source, tls }))
 }
 
 const SHORT: Fault = Fault::bad_request("The PROXY header is too short for its addresses.");
 
-/// The source, and where the addresses end. `None`: they do not fit.
+/// Returns the source, and where the addresses end. `None`: they do not fit.
 fn binary_source(header: &[u8], family: u8) -> Option<(ProxySource, usize)> {
     let addresses = header.get(FIXED_BYTES..)?;
     let port = |at: usize| Some(u16::from_be_bytes([*addresses.get(at)?, *addresses.get(at + 1)?]));
@@ -174,7 +176,7 @@ fn binary_source(header: &[u8], family: u8) -> Option<(ProxySource, usize)> {
     (addresses.len() >= bytes).then_some((source, FIXED_BYTES + bytes))
 }
 
-/// Reads the parts behind the addresses: of the types only `PP2_TYPE_SSL` means something here, the others are for others.
+/// Parses the type-length-value parts after the addresses. Only `PP2_TYPE_SSL` is used; other types are ignored.
 fn read_parts(header: &[u8], start: usize) -> Result<Option<ProxyTls>, Fault> {
     let mut at = start;
     let mut tls = None;
@@ -187,7 +189,7 @@ fn read_parts(header: &[u8], start: usize) -> Result<Option<ProxyTls>, Fault> {
     Ok(tls)
 }
 
-/// `None`: the client speaks no TLS with the sender.
+/// Returns `None` if the client does not speak TLS with the sender.
 fn read_ssl(header: &[u8], value: Span) -> Result<Option<ProxyTls>, Fault> {
     let Some((&[client, v0, v1, v2, v3], _)) = value.of(header).split_first_chunk::<5>() else {
         return Err(BROKEN_PART);
@@ -214,7 +216,7 @@ fn read_ssl(header: &[u8], value: Span) -> Result<Option<ProxyTls>, Fault> {
 
 const BROKEN_PART: Fault = Fault::bad_request("A part of the PROXY header goes beyond its end.");
 
-/// Type and value of the part at `at`, which moves behind it.
+/// Returns type and value of the part at `at`, and advances `at`.
 fn next_part(header: &[u8], at: &mut usize, end: usize) -> Result<(u8, Span), Fault> {
     let Some((&[kind, high, low], _)) = header.get(*at..end).and_then(|rest| rest.split_first_chunk::<3>()) else {
         return Err(BROKEN_PART);

@@ -1,33 +1,33 @@
-//! SCGI's request head: a netstring of variables, each a name and a value with a NUL behind them.
+//! SCGI's request head: a netstring of variables, each a name and a value that end with a NUL.
 //!
-//! Must not know sockets, nor what variables mean (`variables`). Workers run it. The body that follows a head is of CONTENT_LENGTH
-//! bytes and is not looked at here. The protocol is https://python.ca/scgi/protocol.txt, of October 2009.
+//! Must not know sockets, nor the meaning of variables (`variables`). Workers run it. The body after a head has CONTENT_LENGTH
+//! bytes and is not read here. The protocol is https://python.ca/scgi/protocol.txt, of October 2009.
 
 use crate::fault::{Fault, Progress, Span};
 use crate::variables::{Faults, Found, Variable, VariableFacts, collect};
 
-/// Digits of a netstring's length. More of them would be a length that no limit allows.
+/// Most digits of a netstring's length. With more digits the length exceeds every limit.
 pub const LENGTH_DIGITS_MOST: usize = 9;
 
-/// A head that is here in full.
+/// A complete head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScgiHead {
-    /// Bytes of the head, up to and with the netstring's comma.
+    /// Bytes of the head, including the netstring's comma.
     pub length: usize,
-    /// Where the variables stand; the spans of them and of `facts` are relative to it.
+    /// The block of variables; their spans and those of `facts` are relative to it.
     pub block: Span,
-    /// CONTENT_LENGTH is always told.
+    /// CONTENT_LENGTH is always set.
     pub facts: VariableFacts,
 }
 
-/// Reads a request's head at the start of `bytes`, of which `block_bytes_most` may be variables. `out` is cleared and filled in
-/// their order, once the head is here in full; its capacity is reused.
+/// Parses a request's head at the start of `bytes`, of which at most `block_bytes_most` may be variables. `out` is cleared and
+/// filled in their order once the head is complete; its capacity is reused.
 ///
-/// A variable that comes twice is let pass, though the protocol forbids it: front servers send a header line that their client has
+/// Duplicate variables are accepted, though the protocol forbids them: front servers pass on a header line that their client has
 /// sent twice, and the last one counts, as in `environ`.
 ///
 /// # Errors
-/// 400 for what is no netstring, a variable that is not ended or has no name, a first variable that is not CONTENT_LENGTH,
+/// 400 for anything but a netstring, a variable that is not ended or has no name, a first variable that is not CONTENT_LENGTH,
 /// and a missing `SCGI`; 431 for more bytes than `block_bytes_most` and more variables than
 /// [`VARIABLE_COUNT_MOST`](crate::variables::VARIABLE_COUNT_MOST).
 pub fn request_head(bytes: &[u8], block_bytes_most: usize, out: &mut Vec<Variable>) -> Result<Progress<ScgiHead>, Fault> {
@@ -51,13 +51,13 @@ const FAULTS: Faults = Faults {
     bad_length: Fault::bad_request("The SCGI request's CONTENT_LENGTH is not one number of bytes."),
 };
 
-/// The length before the colon, and where what is counted begins; `None` while the colon has not come.
+/// Returns the length before the colon, and where the counted bytes begin; `None` if the colon has not come.
 fn netstring_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, Fault> {
     let digits = bytes.iter().take(LENGTH_DIGITS_MOST + 1).take_while(|byte| byte.is_ascii_digit()).count();
     match bytes.get(digits) {
         _ if digits > LENGTH_DIGITS_MOST => Err(Fault::new(431, "The SCGI request's netstring has a length of too many digits.")),
         Some(b':') if digits == 0 => Err(not_a_netstring(bytes)),
-        // "Leading zeros are prohibited", and a second reader could take them for octal.
+        // "Leading zeros are prohibited", and another parser could read them as octal.
         Some(b':') if digits > 1 && bytes[0] == b'0' => {
             Err(Fault::bad_request("The SCGI request's netstring has a length with a zero before it."))
         }
@@ -70,7 +70,7 @@ fn netstring_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, Fault> {
     }
 }
 
-/// Names what came in place of a netstring, as far as its first bytes tell.
+/// Names the data that came instead of a netstring, as far as its first bytes tell.
 #[cold]
 fn not_a_netstring(start: &[u8]) -> Fault {
     match start {
@@ -90,7 +90,8 @@ fn variables(bytes: &[u8], out: &mut Vec<Variable>) -> Result<VariableFacts, Fau
         match name.of(bytes) {
             b"CONTENT_LENGTH" if value.is_empty() => return Err(FAULTS.bad_length),
             b"CONTENT_LENGTH" => {}
-            // "The first header must have the name CONTENT_LENGTH": a reader that takes the body without parsing the rest relies on it.
+            // "The first header must have the name CONTENT_LENGTH": a parser that reads the body without parsing the rest relies
+            // on it.
             _ if at == 0 => return Err(Fault::bad_request("The SCGI request's first variable is not CONTENT_LENGTH.")),
             b"SCGI" => has_version = value.of(bytes) == b"1",
             _ => {}
@@ -106,7 +107,7 @@ fn variables(bytes: &[u8], out: &mut Vec<Variable>) -> Result<VariableFacts, Fau
     Ok(facts)
 }
 
-/// The bytes from `at` up to the next NUL.
+/// Returns the bytes from `at` up to the next NUL.
 #[inline]
 fn ended(bytes: &[u8], at: usize) -> Result<Span, Fault> {
     const OPEN: Fault = Fault::bad_request("A variable of the SCGI request is not ended by a NUL.");

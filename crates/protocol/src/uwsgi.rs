@@ -1,7 +1,7 @@
-//! The uwsgi protocol's packet: a head of four bytes, then variables, each a name and a value with their lengths before them.
+//! The uwsgi protocol's packet: a head of four bytes, then variables, each a name and a value preceded by their lengths.
 //!
-//! Must not know sockets, nor what variables mean (`variables`). Workers run it. The body that follows a packet is of
-//! CONTENT_LENGTH bytes and is not looked at here.
+//! Must not know sockets, nor the meaning of variables (`variables`). Workers run it. The body after a packet has CONTENT_LENGTH
+//! bytes and is not read here.
 
 use crate::fault::{Fault, Progress, Span};
 use crate::variables::{Faults, Found, Variable, VariableFacts, collect};
@@ -12,14 +12,14 @@ pub const PACKET_HEAD_BYTES: usize = 4;
 /// The first four bytes of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketHead {
-    /// What the packet is for: 0 is a request.
+    /// The packet's type: 0 is a request.
     pub modifier1: u8,
-    /// Bytes of variables that follow.
+    /// Bytes of the variables that follow.
     pub vars_bytes: u16,
     pub modifier2: u8,
 }
 
-/// Reads a packet's head.
+/// Parses a packet's head.
 #[inline]
 pub fn packet_head(bytes: &[u8]) -> Progress<PacketHead> {
     match *bytes {
@@ -30,12 +30,12 @@ pub fn packet_head(bytes: &[u8]) -> Progress<PacketHead> {
     }
 }
 
-/// What is wrong with a packet that is none of a request. `start` are its bytes, as far as they have come.
+/// Returns the fault for a packet that is not a request. `start` are its bytes, as far as they have come.
 #[cold]
 pub fn not_a_request(start: &[u8]) -> Fault {
     match start {
         [0x16, ..] => Fault::mixup("The client speaks TLS (https://), and this socket speaks the uwsgi protocol."),
-        // No modifier of uWSGI's, and the method of a request line.
+        // Not a modifier of uWSGI, but the method of a request line.
         [first, second, third, ..] if [first, second, third].iter().all(|byte| byte.is_ascii_uppercase()) => Fault::mixup(
             "HTTP came to a socket of the uwsgi protocol: write `http-socket` in place of `socket`, or `uwsgi_pass` in place of nginx's `proxy_pass`.",
         ),
@@ -43,13 +43,13 @@ pub fn not_a_request(start: &[u8]) -> Fault {
     }
 }
 
-/// Reads one block of variables. `bytes` starts after the packet's head and is exactly `vars_bytes` long.
-/// `out` is cleared and filled in the order of the block; its capacity is reused.
+/// Parses one block of variables. `bytes` starts after the packet's head and is exactly `vars_bytes` long. `out` is cleared and
+/// filled in the order of the block; its capacity is reused.
 ///
-/// Values may hold any byte, line ends included: front-ends send client certificates in them.
+/// Values may contain any byte, including line ends: front ends send client certificates in them.
 ///
 /// # Errors
-/// 400 for a length that leads beyond the block, a variable without a name, and a CONTENT_LENGTH that comes twice or is not a
+/// 400 for a length that leads beyond the block, a variable without a name, and a CONTENT_LENGTH that occurs twice or is not a
 /// number; 431 for more than [`VARIABLE_COUNT_MOST`](crate::variables::VARIABLE_COUNT_MOST) variables.
 pub fn variables(bytes: &[u8], out: &mut Vec<Variable>) -> Result<VariableFacts, Fault> {
     collect(bytes, out, &FAULTS, |at| {
@@ -66,7 +66,7 @@ const FAULTS: Faults = Faults {
     bad_length: Fault::bad_request("The uwsgi packet's CONTENT_LENGTH is not one number of bytes."),
 };
 
-/// The bytes after a length of two bytes, little-endian, that stands at `at`.
+/// Returns the bytes after a little-endian length of two bytes at `at`.
 #[inline]
 fn counted(bytes: &[u8], at: usize) -> Result<Span, Fault> {
     const BEYOND: Fault = Fault::bad_request("A variable of the uwsgi packet ends beyond the packet.");

@@ -1,12 +1,13 @@
-//! Variables of a request, as front servers send them: CGI's names and values (RFC 3875 section 4.1) as spans of one block of bytes.
+//! Variables of a request, as front servers send them: CGI's names and values (RFC 3875 section 4.1) as spans of one block of
+//! bytes.
 //!
-//! The uwsgi protocol, SCGI and FastCGI write the same list with different lengths around it; their codecs find the spans, and
-//! what the names mean is decided here, once. Must not know how a list is written, nor sockets. Workers run it.
+//! The uwsgi protocol, SCGI and FastCGI encode the same list with different lengths; their codecs find the spans, and the names
+//! are interpreted here, once. Must not know how a list is encoded, nor sockets. Workers run it.
 
 use crate::fault::{Fault, Span};
 use crate::http1::framing::decimal;
 
-/// Variables of one request. uWSGI itself stops at about 30 (`vec-size`); a packet of 64 KiB could name 13,000.
+/// Most variables of one request. uWSGI itself stops at about 30 (`vec-size`); a packet of 64 KiB could have 13,000.
 pub const VARIABLE_COUNT_MOST: usize = 1024;
 
 /// One variable: spans relative to the bytes of the block.
@@ -17,10 +18,10 @@ pub struct Variable {
     pub value: Span,
 }
 
-/// What a block of variables says about the request as a whole. Of a variable that comes twice the last one counts, as in `environ`.
+/// Facts about the request from a block of variables. Of duplicate variables the last one counts, as in `environ`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct VariableFacts {
-    /// Bytes of the body, CONTENT_LENGTH; `None` when it is missing or empty, as nginx sends it for a request that has none.
+    /// Bytes of the body, CONTENT_LENGTH; `None` if it is missing or empty, as nginx sends it for a request without a body.
     pub content_length: Option<u64>,
     /// REQUEST_METHOD
     pub method: Option<Span>,
@@ -33,10 +34,11 @@ pub struct VariableFacts {
 }
 
 impl VariableFacts {
-    /// Looks whether the variables are those of a request of CGI.
+    /// Checks that the variables are those of a CGI request.
     ///
     /// # Errors
-    /// 400: REQUEST_METHOD is missing or empty. RFC 3875 section 4.1.12 wants it, and PEP 3333 says of it that it "can never be an empty string".
+    /// 400: REQUEST_METHOD is missing or empty. RFC 3875 section 4.1.12 requires it, and PEP 3333 says that it "can never be an
+    /// empty string".
     #[inline]
     pub(crate) fn check_method(&self) -> Result<(), Fault> {
         const NO_METHOD: Fault = Fault::bad_request(
@@ -46,7 +48,7 @@ impl VariableFacts {
     }
 }
 
-/// The faults of a list, in the words of the protocol that sent it.
+/// The faults of a list, in the terms of the protocol that sent it.
 pub(crate) struct Faults {
     pub nameless: Fault,
     pub too_many: Fault,
@@ -61,8 +63,8 @@ pub(crate) struct Found {
     pub next: usize,
 }
 
-/// Reads all of `bytes` by the steps of `find`, which is given where a variable begins. `out` is cleared and filled in the
-/// order of the block; its capacity is reused. A codec's loop is this one with its steps written into it.
+/// Parses all of `bytes` by the steps of `find`, which is called with the start of each variable. `out` is cleared and filled in
+/// the order of the block; its capacity is reused. Each codec gets its own copy of this loop, with its steps inlined.
 #[inline(always)]
 pub(crate) fn collect(
     bytes: &[u8],
@@ -83,7 +85,7 @@ pub(crate) fn collect(
             return Err(faults.too_many);
         }
         match name.of(bytes) {
-            // Two lengths could be read as either: that is refused, even where both are the same.
+            // Parsers could use either of two lengths: that is refused, even if both are the same.
             b"CONTENT_LENGTH" if has_length => return Err(faults.doubled_length),
             b"CONTENT_LENGTH" => {
                 has_length = true;
@@ -101,7 +103,7 @@ pub(crate) fn collect(
     Ok(facts)
 }
 
-/// `None` is no number; an empty text is none either, and allowed.
+/// Returns `None` for an invalid number; an empty text means no length, and is allowed.
 fn body_length(text: &[u8]) -> Option<Option<u64>> {
     if text.is_empty() { Some(None) } else { decimal(text).map(Some) }
 }

@@ -7,7 +7,7 @@ use bolide_protocol::http1::chunked::{ChunkedDecoder, ChunkedLimits, ChunkedStep
 use cases::http1_chunked::{CASES, LIMITS};
 use proptest::prelude::*;
 
-/// What a body is read as: its bytes, how much of the input it took, and whether its end was seen.
+/// The result of reading a body: its bytes, how much of the input was used, and whether its end was found.
 #[derive(Debug, PartialEq, Eq, Clone)]
 struct Read {
     body: Vec<u8>,
@@ -119,7 +119,7 @@ fn test_extensions_without_end_are_refused_however_they_are_spread() {
     assert!(fault.reason.contains("extensions are longer"), "{}", fault.reason);
 }
 
-/// A chunk's data, how its size is written, and its extension.
+/// A chunk's data, the text of its size, and its extension.
 fn chunk() -> impl Strategy<Value = (Vec<u8>, Vec<u8>)> {
     let extension = proptest::sample::select(vec!["", ";a", " ;a=b", "\t; a = \"b\""]);
     (proptest::collection::vec(any::<u8>(), 1..40), 0usize..4, any::<bool>(), extension).prop_map(

@@ -1,4 +1,4 @@
-//! FastCGI's records: the case list whole, byte by byte and with a tail, the limits, what is written, and properties.
+//! FastCGI records: the case list whole, byte by byte and with a tail, the limits, the written records, and properties.
 
 mod cases;
 
@@ -9,18 +9,18 @@ use bolide_protocol::fastcgi::{
 };
 use bolide_protocol::variables::VARIABLE_COUNT_MOST;
 use cases::fastcgi::{
-    CONNECTIONS, FastCgiCase, GET_VALUES, PARAMETER_BYTES_MOST, PARAMS, STDIN, Told, UNKNOWN, begin, cases, padded, pairs,
+    CONNECTIONS, FastCgiCase, GET_VALUES, PARAMETER_BYTES_MOST, PARAMS, STDIN, TestEvent, UNKNOWN, begin, cases, padded, pairs,
     record, record_written,
 };
 use proptest::prelude::*;
 
 const LIMITS: FastCgiLimits = FastCgiLimits { parameter_bytes: PARAMETER_BYTES_MOST, connections: CONNECTIONS };
 
-/// Feeds bytes in pieces, and serves each request in no time.
+/// Feeds bytes in pieces, and answers each request at once.
 struct Fed {
     decoder: Decoder,
     is_answered: bool,
-    told: Vec<Told>,
+    told: Vec<TestEvent>,
     fault: Option<Fault>,
 }
 
@@ -31,7 +31,7 @@ impl Fed {
 
     fn feed(&mut self, mut piece: &[u8]) {
         loop {
-            // What an earlier request has left there is not to be found again.
+            // Variables of an earlier request must not be found again.
             let mut variables = Vec::new();
             match self.decoder.next(piece, &mut variables) {
                 Ok((used, None)) => {
@@ -67,18 +67,18 @@ impl Fed {
                 assert_eq!(facts.uri.map(|span| span.of(&bytes)), last(b"REQUEST_URI"));
                 let length = last(b"CONTENT_LENGTH").filter(|text| !text.is_empty());
                 assert_eq!(facts.content_length.map(|number| number.to_string().into_bytes()).as_deref(), length);
-                self.told.push(Told::Head { variables: list, keep_connection });
+                self.told.push(TestEvent::Head { variables: list, keep_connection });
             }
             FastCgiEvent::Data(range) => {
                 assert!(!range.is_empty());
                 match self.told.last_mut() {
-                    Some(Told::Data(bytes)) => bytes.extend(&piece[range]),
-                    _ => self.told.push(Told::Data(piece[range].to_vec())),
+                    Some(TestEvent::Data(bytes)) => bytes.extend(&piece[range]),
+                    _ => self.told.push(TestEvent::Data(piece[range].to_vec())),
                 }
             }
-            FastCgiEvent::End => self.told.push(Told::End),
-            FastCgiEvent::Aborted { .. } => self.told.push(Told::Aborted),
-            FastCgiEvent::Send { answer, close } => self.told.push(Told::Send { bytes: answer.as_bytes().to_vec(), close }),
+            FastCgiEvent::End => self.told.push(TestEvent::End),
+            FastCgiEvent::Aborted { .. } => self.told.push(TestEvent::Aborted),
+            FastCgiEvent::Send { answer, close } => self.told.push(TestEvent::Send { bytes: answer.as_bytes().to_vec(), close }),
         }
         if is_over && self.is_answered {
             self.decoder.note_answered();
@@ -96,7 +96,7 @@ fn fed(bytes: &[u8], piece_bytes: usize, is_answered: bool) -> Fed {
     fed
 }
 
-fn check(case: &FastCgiCase, found: &Fed, further: &[Told]) {
+fn check(case: &FastCgiCase, found: &Fed, further: &[TestEvent]) {
     let text = case.bytes.escape_ascii();
     assert_eq!(found.told, [&case.events[..], further].concat(), "{text}");
     match (found.fault, case.refusal) {
@@ -121,20 +121,20 @@ fn test_each_connection_is_read_or_refused_as_listed_whole_and_in_pieces_of_any_
 #[test]
 fn test_what_follows_is_the_next_record_and_after_a_fault_nothing() {
     let question = record(42, 0, b"");
-    let answer = Told::Send { bytes: record_written(UNKNOWN, 0, &[42, 0, 0, 0, 0, 0, 0, 0]), close: false };
+    let answer = TestEvent::Send { bytes: record_written(UNKNOWN, 0, &[42, 0, 0, 0, 0, 0, 0, 0]), close: false };
     for case in cases() {
         let bytes = [case.bytes.as_slice(), &question].concat();
-        // Where the case ends within a record, what follows belongs to that one.
+        // If the case ends within a record, the following bytes belong to that record.
         let is_between = case.bytes.is_empty() || whole_records(&case.bytes) == case.bytes.len();
         if case.refusal.is_some() || is_between {
-            let further: &[Told] = if case.refusal.is_some() { &[] } else { std::slice::from_ref(&answer) };
+            let further: &[TestEvent] = if case.refusal.is_some() { &[] } else { std::slice::from_ref(&answer) };
             check(&case, &fed(&bytes, usize::MAX, case.is_answered), further);
             check(&case, &fed(&bytes, 1, case.is_answered), further);
         }
     }
 }
 
-/// Bytes of the whole records that `bytes` begin with.
+/// Returns the bytes of the whole records at the beginning of `bytes`.
 fn whole_records(bytes: &[u8]) -> usize {
     let mut at = 0;
     while let Some(head) = bytes.get(at..at + RECORD_HEAD_BYTES) {
@@ -166,7 +166,7 @@ fn test_parameters_as_large_as_the_limit_are_read() {
     let list = pairs(&[(b"A", &value)]);
     assert_eq!(list.len(), PARAMETER_BYTES_MOST);
     let bytes = [begin(1, 1, 0), record(PARAMS, 1, &list), record(PARAMS, 1, b"")].concat();
-    assert!(matches!(fed(&bytes, usize::MAX, true).told.as_slice(), [Told::Head { .. }]));
+    assert!(matches!(fed(&bytes, usize::MAX, true).told.as_slice(), [TestEvent::Head { .. }]));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn test_values_as_many_as_the_limit_are_understood() {
         list.extend(pairs(&[(b"X", b"")]));
     }
     let found = fed(&record(GET_VALUES, 0, &list), 5, true);
-    assert!(matches!(found.told.as_slice(), [Told::Send { close: false, .. }]), "{:?}", found.told);
+    assert!(matches!(found.told.as_slice(), [TestEvent::Send { close: false, .. }]), "{:?}", found.told);
 }
 
 #[test]
@@ -242,11 +242,11 @@ proptest! {
         for piece in bytes.chunks(piece_bytes) {
             found.feed(piece);
         }
-        let mut expected = vec![Told::Head { variables: list, keep_connection: true }];
+        let mut expected = vec![TestEvent::Head { variables: list, keep_connection: true }];
         if !body.is_empty() {
-            expected.push(Told::Data(body));
+            expected.push(TestEvent::Data(body));
         }
-        expected.push(Told::End);
+        expected.push(TestEvent::End);
         prop_assert_eq!(found.told, expected);
         prop_assert!(found.decoder.is_idle());
     }

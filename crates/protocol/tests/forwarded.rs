@@ -1,4 +1,4 @@
-//! What front servers say of a request: the case list, each field alone, long lists, and properties.
+//! Forwarded fields of front servers: the case list, each field alone, long lists, and properties.
 
 mod cases;
 
@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use bolide_protocol::forwarded::{ForwardedFields, ForwardedRequest, forwarded_request};
 use bolide_protocol::http1::head::{Field, HeadLimits, Version, header_block};
-use cases::forwarded::{CASES, Said};
+use cases::forwarded::{CASES, ForwardedFacts};
 use proptest::prelude::*;
 
 const LIMITS: HeadLimits =
@@ -48,7 +48,7 @@ fn said(found: ForwardedRequest<'_>) -> (String, Option<u16>, &'static str, Stri
     )
 }
 
-fn check(list: &[(&str, &str)], counting: ForwardedFields, expected: Said) {
+fn check(list: &[(&str, &str)], counting: ForwardedFields, expected: ForwardedFacts) {
     let (bytes, fields) = block(list);
     let found = said(forwarded_request(&fields, &bytes, counting, &is_trusted));
     let (client, client_port, scheme, host, port, prefix) = expected;
@@ -85,9 +85,9 @@ fn test_a_list_without_end_is_looked_at_up_to_its_bound() {
 }
 
 proptest! {
-    /// Whatever a client writes before what its front server adds, the front server's word stands.
+    /// Whatever a client sends, the values that its front server appends take precedence.
     #[test]
-    fn test_a_client_can_not_change_what_its_front_server_says(
+    fn test_a_client_can_not_override_its_front_server(
         words in "[ -~]{0,60}",
         lines in proptest::collection::vec("[ -~]{0,40}", 0..4),
     ) {
@@ -101,9 +101,9 @@ proptest! {
         prop_assert_eq!(found.is_https, Some(true));
     }
 
-    /// Nothing that is found is anything but what it should be.
+    /// Every value that is found is well-formed.
     #[test]
-    fn test_what_is_found_is_safe_to_use(
+    fn test_found_values_are_safe_to_use(
         name in "(X-Forwarded-(For|Proto|Host|Port|Prefix)|Forwarded)",
         value in "(for|host|proto|[=;,\"\\\\:/.\\[\\]a-f0-9 ]){0,40}",
     ) {

@@ -1,4 +1,4 @@
-//! Header blocks: the case list, the limits, and properties. `httparse` gives the second opinion.
+//! Header blocks: the case list, the limits, and properties, with `httparse` as the second opinion.
 
 mod cases;
 
@@ -125,7 +125,7 @@ fn test_fields_of_an_earlier_head_are_cleared_and_their_room_is_kept() {
     }
 }
 
-/// Names without an underscore, and none of those that mean something to the framing.
+/// Names without an underscore, and none that matters to the framing.
 fn name() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(proptest::sample::select(b"ABCxyz-!0.~".to_vec()), 1..20)
 }
@@ -140,7 +140,7 @@ fn blanks() -> impl Strategy<Value = Vec<u8>> {
     proptest::collection::vec(proptest::sample::select(b" \t".to_vec()), 0..3)
 }
 
-/// Pieces of blocks, good and bad, of which random ones are put together.
+/// Pieces of blocks, good and bad, from which random blocks are made.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
     let words: Vec<&[u8]> = vec![
         b"Host: a\r\n",
@@ -189,7 +189,7 @@ proptest! {
     }
 
     #[test]
-    fn test_whatever_is_accepted_another_reader_reads_the_same_way(pieces in proptest::collection::vec(piece(), 0..24)) {
+    fn test_another_parser_reads_accepted_input_the_same_way(pieces in proptest::collection::vec(piece(), 0..24)) {
         let mut bytes = b"Host: a\r\n".to_vec();
         bytes.extend(pieces.concat());
         bytes.extend(b"\r\n\r\n");

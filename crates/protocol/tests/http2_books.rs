@@ -1,7 +1,8 @@
-//! The books of a connection of HTTP/2, over random sequences of frames: what came and was not given back is in the hands of a stream that
-//! is open, what may be sent is what the peer has granted, and an end of all streams leaves nothing behind.
+//! Flow control of an HTTP/2 connection, over random sequences of frames: bytes that came and were not returned to a window
+//! belong to an open stream, the session never sends more than the peer has granted, and nothing is left after all streams have
+//! ended.
 //!
-//! The windows are counted here from the frames alone, as a peer counts them.
+//! The windows are computed here from the frames alone, as a peer does.
 
 mod cases;
 
@@ -29,7 +30,7 @@ const LIMITS: Http2Limits = Http2Limits {
     has_extended_connect: false,
 };
 
-/// Bytes of a frame of DATA that come before something else happens: its head, and the byte that says how much padding it has.
+/// Bytes of a DATA frame that come before another action: its head, and the pad length.
 const BEGUN_BYTES: usize = 10;
 
 #[derive(Debug, Clone)]
@@ -38,7 +39,7 @@ enum Step {
         is_complete: bool,
         announced: Option<u16>,
     },
-    /// DATA, of which a part comes before something happens here.
+    /// DATA, of which a part comes before an action of the server.
     Data {
         on: Index,
         bytes: u16,
@@ -62,7 +63,7 @@ enum Step {
     Own(Own),
 }
 
-/// What the server does by itself.
+/// The server's own actions.
 #[derive(Debug, Clone)]
 enum Own {
     Take { on: Index, bytes: u16 },
@@ -74,10 +75,10 @@ enum Own {
 
 /// A stream as its peer knows it.
 #[derive(Debug, Default)]
-struct Known {
+struct PeerStream {
     receive_window: i64,
     send_window: i64,
-    /// Bytes that were handed out and not taken.
+    /// Bytes that were handed out and not consumed.
     in_flight: i64,
 }
 
@@ -85,11 +86,11 @@ struct Known {
 struct Ends {
     session: Http2,
     parts: HeadParts,
-    /// Bytes that the peer may send, and the server.
+    /// Bytes that the peer may send, and that the server may send.
     receive_window: i64,
     send_window: i64,
     initial_send_window: i64,
-    streams: BTreeMap<u32, Known>,
+    streams: BTreeMap<u32, PeerStream>,
     next: u32,
 }
 
@@ -108,7 +109,7 @@ impl Ends {
         ends
     }
 
-    /// False: the connection has ended.
+    /// Returns false if the connection has ended.
     fn read(&mut self, mut bytes: &[u8]) -> bool {
         loop {
             let Ok((used, event)) = self.session.next(bytes, &HEAD_LIMITS, &mut self.parts) else { return false };
@@ -155,7 +156,8 @@ impl Ends {
             Step::Open { is_complete, announced } => {
                 let stream = self.next;
                 self.next += 2;
-                let known = Known { receive_window: STREAM_WINDOW.into(), send_window: self.initial_send_window, in_flight: 0 };
+                let known =
+                    PeerStream { receive_window: STREAM_WINDOW.into(), send_window: self.initial_send_window, in_flight: 0 };
                 self.streams.insert(stream, known);
                 let length = announced.map(|bytes| fields(&[("content-length", &bytes.to_string())]));
                 match is_complete {
@@ -171,7 +173,7 @@ impl Ends {
                 let bytes = usize::from(*bytes).min(16_384 - start.len() - end.len());
                 let frame = frame(DATA, flags, stream, &[&start[..], &vec![b'x'; bytes], &end].concat());
                 let length = frame.len() as i64 - 9;
-                // The peer keeps to the connection's window: beyond it the connection ends.
+                // The peer respects the connection's window: exceeding it would end the connection.
                 if length > self.receive_window {
                     return true;
                 }
@@ -242,7 +244,7 @@ impl Ends {
         true
     }
 
-    /// Between two frames.
+    /// Checks the invariants between two frames.
     fn check(&mut self) {
         for (stream, known) in &mut self.streams {
             if !self.session.is_open(*stream) {
@@ -257,12 +259,12 @@ impl Ends {
                 assert!((0..i64::from(STREAM_WINDOW / 2)).contains(&kept), "{kept} bytes of the stream {stream} are kept back");
             }
         }
-        // Less than half of the window may wait for the frame that gives it back.
+        // Less than half of the window may be held back from WINDOW_UPDATE.
         let in_flight: i64 = self.streams.values().map(|known| known.in_flight).sum();
         assert_eq!(self.session.in_flight(), in_flight);
         let kept = i64::from(CONNECTION_WINDOW) - self.receive_window - in_flight;
         assert!((0..i64::from(CONNECTION_WINDOW / 2)).contains(&kept), "{kept} bytes of the connection are kept back");
-        // And less than what the peer has left: what streams hold unread must not keep the rest from the others.
+        // And less than the rest of the peer's window: unread bytes of some streams must not block the others.
         let left = self.receive_window;
         assert!(kept == 0 || kept < left, "{kept} bytes of the connection are kept back from a peer that may send {left}");
     }
@@ -303,7 +305,7 @@ proptest! {
         let mut ends_of_connection = Ends::new();
         for step in &steps {
             if !ends_of_connection.step(step) {
-                // A connection error: nothing is read any more.
+                // A connection error: no further input is read.
                 return Ok(());
             }
             ends_of_connection.check();
@@ -325,13 +327,13 @@ proptest! {
     }
 }
 
-/// A client that sends bodies and takes them back does not come to the end of its window by that.
+/// Uploads that a client cancels do not use up the connection's window.
 #[test]
-fn uploads_that_are_taken_back_give_their_bytes_back() {
+fn cancelled_uploads_return_their_bytes_to_the_window() {
     let mut ends = Ends::new();
     for round in 0..100u32 {
         let stream = 2 * round + 1;
-        let known = Known { receive_window: STREAM_WINDOW.into(), send_window: 65_535, in_flight: 0 };
+        let known = PeerStream { receive_window: STREAM_WINDOW.into(), send_window: 65_535, in_flight: 0 };
         ends.streams.insert(stream, known);
         ends.receive_window -= 16_384;
         ends.streams.get_mut(&stream).expect("just inserted").receive_window -= 16_384;

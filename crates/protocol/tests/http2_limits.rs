@@ -1,4 +1,4 @@
-//! What a session of HTTP/2 bounds: windows, streams, and the patience with frames that serve nobody.
+//! The limits of an HTTP/2 session: windows, streams, and the flood budget.
 
 mod cases;
 
@@ -28,7 +28,7 @@ impl Connection {
         self
     }
 
-    /// The events of these bytes, each of which is used.
+    /// Returns the events of these bytes, all of which must be used.
     fn read(&mut self, mut bytes: &[u8]) -> Result<Vec<Http2Event>, Http2Error> {
         let mut events = Vec::new();
         loop {
@@ -44,8 +44,8 @@ impl Connection {
         }
     }
 
-    /// How often these bytes are taken, up to so often, before the connection ends, and with what.
-    fn endure(&mut self, most: u32, mut bytes: impl FnMut(u32) -> Vec<u8>) -> (u32, Option<ErrorCode>) {
+    /// Returns how many times, up to `most`, these bytes are accepted before the connection ends, and its error.
+    fn repeat_until_error(&mut self, most: u32, mut bytes: impl FnMut(u32) -> Vec<u8>) -> (u32, Option<ErrorCode>) {
         for count in 0..most {
             if let Err(error) = self.read(&bytes(count)) {
                 return (count, Some(error.code));
@@ -87,7 +87,7 @@ fn it_begins_with_its_settings_and_the_window_of_the_connection() {
 }
 
 #[test]
-fn frames_that_serve_nobody_end_the_connection_when_patience_does() {
+fn useless_frames_end_the_connection_when_the_budget_is_spent() {
     let setting = frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 255, 255]);
     let floods: [(&str, Vec<u8>, u32); 9] = [
         ("SETTINGS", setting, IDLE_FRAMES_MOST / 10),
@@ -103,9 +103,9 @@ fn frames_that_serve_nobody_end_the_connection_when_patience_does() {
     for (name, bytes, most) in floods {
         let mut connection = connection();
         connection.session.note_time(5);
-        // Settings of the beginning count as well.
+        // The initial settings count as well.
         connection.read(&post(1)).expect("a request");
-        let (count, code) = connection.endure(10_000, |_| bytes.clone());
+        let (count, code) = connection.repeat_until_error(10_000, |_| bytes.clone());
         assert_eq!(
             (count, code),
             (most - if most == IDLE_FRAMES_MOST { 10 } else { 1 }, Some(ErrorCode::ENHANCE_YOUR_CALM)),
@@ -117,30 +117,33 @@ fn frames_that_serve_nobody_end_the_connection_when_patience_does() {
 }
 
 #[test]
-fn who_asks_for_something_in_between_or_now_and_then_has_no_end_of_patience() {
+fn requests_and_time_refill_the_budget_without_end() {
     let ping = || frame(PING, 0, 0, &[0; 8]).repeat(20);
     let mut answered = self::connection();
     for count in 0..1000 {
-        assert_eq!(answered.endure(1, |_| [get(2 * count + 1), ping()].concat()).1, None);
+        assert_eq!(answered.repeat_until_error(1, |_| [get(2 * count + 1), ping()].concat()).1, None);
         answered.session.note_answered(2 * count + 1);
     }
     let mut idle = self::connection();
     for minute in 0..1000u64 {
         idle.session.note_time(minute * 60_000);
-        assert_eq!(idle.endure(20, |_| frame(PING, 0, 0, &[0; 8])).1, None);
+        assert_eq!(idle.repeat_until_error(20, |_| frame(PING, 0, 0, &[0; 8])).1, None);
     }
     let mut body = self::connection();
     body.read(&post(1)).expect("a request");
     for _ in 0..1000 {
-        assert_eq!(body.endure(1, |_| [data(1, 16_384), window_update(0, 1), frame(PING, 0, 0, &[0; 8])].concat()).1, None);
+        assert_eq!(
+            body.repeat_until_error(1, |_| [data(1, 16_384), window_update(0, 1), frame(PING, 0, 0, &[0; 8])].concat()).1,
+            None
+        );
         body.session.note_taken(1, 16_384);
     }
-    // A client that gives back the room of each small part of an answer.
+    // A client that returns the window of each small part of an answer.
     let mut answer = self::connection();
     answer.read(&get(1)).expect("a request");
     for _ in 0..5000 {
         answer.session.note_sent(1, 10);
-        assert_eq!(answer.endure(1, |_| [window_update(0, 10), window_update(1, 10)].concat()).1, None);
+        assert_eq!(answer.repeat_until_error(1, |_| [window_update(0, 10), window_update(1, 10)].concat()).1, None);
     }
 }
 
@@ -148,8 +151,8 @@ fn who_asks_for_something_in_between_or_now_and_then_has_no_end_of_patience() {
 #[test]
 fn rapid_resets_end_the_connection() {
     let begun_and_reset = |count: u32| [get(2 * count + 1), frame(RST_STREAM, 0, 2 * count + 1, CANCEL)].concat();
-    assert_eq!(connection().endure(10_000, begun_and_reset), (RESETS_MOST, Some(ErrorCode::ENHANCE_YOUR_CALM)));
-    // Where each second one is answered, as one of them is all that is reset.
+    assert_eq!(connection().repeat_until_error(10_000, begun_and_reset), (RESETS_MOST, Some(ErrorCode::ENHANCE_YOUR_CALM)));
+    // Answers make up for resets: every second request is answered, so only half of them are reset.
     let mut fair = connection();
     for count in 0..2000 {
         let answered = 4 * count + 1;
@@ -159,7 +162,7 @@ fn rapid_resets_end_the_connection() {
             .expect("a request that is taken back");
         fair.session.output().clear();
     }
-    // Time forgives as well.
+    // Time makes up for them as well.
     let mut slow = connection();
     for count in 0..2000u32 {
         slow.session.note_time(u64::from(count) * 100);
@@ -167,7 +170,7 @@ fn rapid_resets_end_the_connection() {
     }
 }
 
-/// CVE-2025-8671: the peer has the server reset streams by its mistakes.
+/// CVE-2025-8671: the peer's violations make the server reset streams.
 #[test]
 fn resets_that_the_server_is_made_to_do_count_as_well() {
     type Mistake = fn(u32) -> Vec<u8>;
@@ -180,7 +183,7 @@ fn resets_that_the_server_is_made_to_do_count_as_well() {
     ];
     for (name, bytes) in kinds {
         let mut connection = connection();
-        let (count, code) = connection.endure(10_000, |count| bytes(2 * count + 1));
+        let (count, code) = connection.repeat_until_error(10_000, |count| bytes(2 * count + 1));
         assert_eq!((count, code), (RESETS_MOST, Some(ErrorCode::ENHANCE_YOUR_CALM)), "{name}");
         assert_eq!(connection.session.open_streams(), 0);
     }
@@ -193,17 +196,17 @@ fn a_header_block_has_an_end() {
         let mut connection = connection();
         connection.read(&open).expect("the beginning of a head");
         assert!(connection.session.has_part_of_head());
-        connection.endure(10_000, |_| frame(CONTINUATION, 0, 1, payload))
+        connection.repeat_until_error(10_000, |_| frame(CONTINUATION, 0, 1, payload))
     };
     assert_eq!(count_of(b""), (CONTINUATIONS_MOST, Some(ErrorCode::ENHANCE_YOUR_CALM)));
     assert_eq!(count_of(&[0; 16_384]), (1, Some(ErrorCode::ENHANCE_YOUR_CALM)));
     assert_eq!(count_of(&[0; 1000]), (24, Some(ErrorCode::ENHANCE_YOUR_CALM)));
 }
 
-/// A field of the table is named again and again: a few bytes that stand for many.
+/// A HPACK bomb: a field of the table is repeated by index, so a few bytes stand for many.
 #[test]
 fn a_head_that_is_a_bomb_ends_its_connection() {
-    // A host that no table keeps: it would take the place of the field.
+    // A host that is not added to the table: it would evict the field.
     let get = &b"\x82\x86\x84\x01\x01x"[..];
     let name = fields(&[("x", &"v".repeat(4000))]);
     let big = [get, b"\x40", &name[1..]].concat();
@@ -238,7 +241,7 @@ fn a_peer_that_takes_no_answers_to_its_frames_is_left() {
 #[test]
 fn streams_beyond_the_limit_are_refused_and_their_heads_still_read() {
     let mut connection = Connection::new(Http2Limits { streams: 2, ..Http2Limits::default() });
-    // The third one puts a field into the table, which the fourth one names.
+    // The third one adds a field to the table, and the fourth one refers to it.
     let third = frame(HEADERS, END_HEADERS, 5, &[POST, b"\x40\x01x\x01y"].concat());
     let events = connection.read(&[get(1), get(3), third, data(5, 100)].concat()).expect("nothing is wrong");
     assert_eq!(events.len(), 2);
@@ -250,7 +253,7 @@ fn streams_beyond_the_limit_are_refused_and_their_heads_still_read() {
 }
 
 #[test]
-fn bytes_beyond_a_window_are_an_error_and_what_is_taken_is_given_back_by_halves() {
+fn bytes_beyond_a_window_are_an_error_and_consumed_bytes_are_returned_by_halves() {
     let limits = Http2Limits { stream_window_bytes: 65_536, connection_window_bytes: 131_072, ..Http2Limits::default() };
     let mut connection = Connection::new(limits);
     let mut given = Vec::new();
@@ -262,7 +265,7 @@ fn bytes_beyond_a_window_are_an_error_and_what_is_taken_is_given_back_by_halves(
         }
         given.append(connection.session.output());
     }
-    // Of the connection 25, of the stream 50.
+    // 25 of the connection, 50 of the stream.
     assert_eq!(given.len(), (25 + 50) * 13);
     let mut greedy = Connection::new(limits);
     greedy.read(&[post(1), post(3), post(5), post(7), data(1, 65_536)].concat()).expect("within the windows");
@@ -271,13 +274,13 @@ fn bytes_beyond_a_window_are_an_error_and_what_is_taken_is_given_back_by_halves(
         matches!(reset[..], [Http2Event::Reset { stream: 1, code: ErrorCode::FLOW_CONTROL_ERROR, is_by_peer: false }]),
         "{reset:?}"
     );
-    // What the stream held is the others' again.
+    // The bytes that the stream held are available to the others again.
     greedy.read(&[data(3, 65_536), data(5, 65_536)].concat()).expect("within the windows");
     assert_eq!(greedy.read(&data(7, 1)).expect_err("beyond the connection's").code, ErrorCode::FLOW_CONTROL_ERROR);
 }
 
 #[test]
-fn what_may_be_sent_is_the_smaller_of_two_windows() {
+fn the_smaller_of_two_windows_limits_the_bytes_to_send() {
     let mut connection = connection();
     connection.read(&[get(1), get(3)].concat()).expect("requests");
     assert_eq!((connection.session.room(1), connection.session.room(5)), (65_535, 0));
@@ -302,7 +305,7 @@ fn an_answer_before_the_end_of_its_request_stops_it() {
     assert!(connection.session.is_body_open(1));
     connection.session.note_answered(1);
     assert_eq!(*connection.session.output(), frame(RST_STREAM, 0, 1, &[0; 4]));
-    // What had left by then is dropped without a word, and its room given back to the connection.
+    // Frames that were already on their way are dropped without an error, and their bytes returned to the connection's window.
     let late = [data(1, 100_000), frame(HEADERS, WHOLE, 1, &fields(&[("x", "y")]))].concat();
     connection.session.output().clear();
     assert!(connection.read(&late).expect("it crossed the reset").is_empty());
@@ -311,7 +314,7 @@ fn an_answer_before_the_end_of_its_request_stops_it() {
 }
 
 #[test]
-fn a_connection_that_goes_away_serves_what_was_on_its_way() {
+fn a_connection_that_goes_away_serves_requests_that_were_on_their_way() {
     let mut connection = connection();
     let go_away = |last: u32| frame(GOAWAY, 0, 0, &[&last.to_be_bytes()[..], &[0; 4]].concat());
     connection.read(&get(1)).expect("a request");
@@ -348,7 +351,7 @@ fn an_upgraded_connection_has_its_first_stream() {
 }
 
 #[test]
-fn streams_are_told_apart_long_after_their_end() {
+fn states_of_streams_are_distinguished_long_after_their_end() {
     let mut connection = connection();
     for number in 0..200u32 {
         let stream = 4 * number + 1;
@@ -356,7 +359,7 @@ fn streams_are_told_apart_long_after_their_end() {
         connection.session.note_answered(stream);
         connection.session.output().clear();
     }
-    // The last ones are known to have ended; of the first ones nobody knows how.
+    // The end of recent streams is known; that of the first ones is forgotten.
     connection.read(&frame(DATA, 0, 797, b"x")).expect("a stream error");
     connection.read(&frame(DATA, 0, 1, b"x")).expect("a stream error");
     let closed = |stream| frame(RST_STREAM, 0, stream, &[0, 0, 0, 5]);

@@ -1,4 +1,4 @@
-//! The `h2` crate as a client of the session: what it sends is understood, and what the session and the encoder write it understands.
+//! The `h2` crate as a client of the session: each understands the bytes of the other.
 //!
 //! There is no runtime: its futures are polled by hand, and its connection is two buffers.
 
@@ -57,10 +57,10 @@ impl AsyncWrite for Pipe {
     }
 }
 
-/// Numbers that look random, the same each time.
-struct Chance(u64);
+/// Deterministic pseudo-random numbers.
+struct Random(u64);
 
-impl Chance {
+impl Random {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) as usize % bound.max(1)
@@ -77,7 +77,7 @@ impl Chance {
     }
 }
 
-/// A request that the server is answering: the answer says what the request was.
+/// A request that the server is answering: the answer repeats the request.
 struct Answer {
     stream: u32,
     method: String,
@@ -107,8 +107,8 @@ impl Server {
         Server { session, parts, input: Vec::new(), answers: Vec::new(), known: Vec::new() }
     }
 
-    /// Reads a piece of what the client has sent, and answers what is complete.
-    fn turn(&mut self, wires: &mut Wires, chance: &mut Chance) {
+    /// Reads a piece of the client's bytes, and answers the complete requests.
+    fn turn(&mut self, wires: &mut Wires, chance: &mut Random) {
         let count = match chance.below(4) {
             0 => 1,
             1 => chance.below(100),
@@ -137,7 +137,7 @@ impl Server {
         wires.to_client.append(self.session.output());
     }
 
-    fn take(&mut self, event: Http2Event, chance: &mut Chance) {
+    fn take(&mut self, event: Http2Event, chance: &mut Random) {
         match event {
             Http2Event::Head { stream, head, is_complete, protocol } => {
                 let RequestHead::Http { line, facts } = head.head else { panic!("a head of another protocol") };
@@ -185,8 +185,8 @@ impl Server {
     }
 }
 
-/// Writes as much of an answer as the windows let, and now and then less.
-fn write(session: &mut Http2, answer: &mut Answer, out: &mut Vec<u8>, chance: &mut Chance) {
+/// Writes as much of an answer as the windows allow, and sometimes less.
+fn write(session: &mut Http2, answer: &mut Answer, out: &mut Vec<u8>, chance: &mut Random) {
     let Answer { encoder, out: own, text, sent, stream, .. } = answer;
     if !answer.has_begun {
         answer.has_begun = true;
@@ -239,15 +239,15 @@ fn poll<Output>(future: &mut Pin<&mut (impl Future<Output = Output> + ?Sized)>) 
     future.as_mut().poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// What one request of the client's is.
+/// One request of the client.
 struct Asked {
     request: http::Request<()>,
     body: Vec<u8>,
-    /// What the server is to have understood.
+    /// The request as the server must understand it.
     said: Vec<u8>,
 }
 
-fn asked(chance: &mut Chance) -> Asked {
+fn asked(chance: &mut Random) -> Asked {
     let method = ["GET", "POST", "PUT", "HEAD", "PATCH"][chance.below(5)];
     let path = format!("/{}", chance.text(b"abcdefghi/0123-_.~%20", 40).replace('%', "%25"));
     let mut builder = http::Request::builder().method(method).uri(format!("http://example.com{path}"));
@@ -268,7 +268,7 @@ fn asked(chance: &mut Chance) -> Asked {
     let most = if chance.below(3) == 0 { 400_000 } else { 300 };
     let body = if method == "GET" || method == "HEAD" { Vec::new() } else { chance.bytes(most) };
     let request = builder.body(()).expect("a request");
-    // h2 sends the fields in the order of its map.
+    // h2 sends the fields in its map's order.
     for (name, value) in request.headers() {
         if name != "cookie" {
             said.push_str(&format!("{name}={}\n", value.to_str().expect("text")));
@@ -284,7 +284,7 @@ fn asked(chance: &mut Chance) -> Asked {
 #[test]
 fn requests_of_all_kinds_come_as_they_were_sent_and_answers_arrive_as_they_were_written() {
     for seed in 0..40 {
-        let mut chance = Chance(seed);
+        let mut chance = Random(seed);
         let wires = Rc::new(RefCell::new(Wires::default()));
         let mut server = Server::new(Http2Limits::default());
         let handshake = h2::client::Builder::new()
@@ -317,7 +317,7 @@ fn requests_of_all_kinds_come_as_they_were_sent_and_answers_arrive_as_they_were_
     }
 }
 
-/// The same request twice, so that its head comes again.
+/// Returns the same request twice, so that its head is repeated.
 fn twice(asked: Asked) -> [Asked; 2] {
     let mut again = http::Request::builder().method(asked.request.method()).uri(asked.request.uri());
     for (name, value) in asked.request.headers() {

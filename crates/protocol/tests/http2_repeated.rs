@@ -1,4 +1,5 @@
-//! A connection of HTTP/2 remembers fields and a whole header block. None of that changes what a head means: it is what a first one would be.
+//! An HTTP/2 connection remembers fields and a whole header block. Neither changes the meaning of a head: it is the same as on a
+//! new connection.
 
 mod cases;
 
@@ -10,14 +11,14 @@ use proptest::prelude::*;
 
 const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 100, lenient_targets: false };
 
-/// How far the streams of a case are moved when it comes again.
-const FURTHER: u32 = 100;
+/// The difference between the stream ids of a case and those of its repetition.
+const STREAM_OFFSET: u32 = 100;
 
-/// Bytes of the table of fields, and what each entry counts beside its own (RFC 7541 section 4.1).
+/// Bytes of the HPACK table, and the size of each entry besides its bytes (RFC 7541 section 4.1).
 const TABLE_BYTES: usize = 4096;
 const ENTRY_SURPLUS_BYTES: usize = 32;
 
-/// What became of the heads of a connection, by their streams; and whether the connection goes on.
+/// Returns the result of each head of a connection, by stream; and whether the connection continues.
 fn heads(bytes: &[u8]) -> (Vec<(u32, String)>, bool) {
     let mut session = Http2::new(Http2Limits { has_extended_connect: true, ..Http2Limits::default() });
     let (mut parts, mut used, mut told) = (HeadParts::default(), 0, Vec::new());
@@ -55,7 +56,7 @@ fn heads(bytes: &[u8]) -> (Vec<(u32, String)>, bool) {
     }
 }
 
-/// The streams that were reset in these frames, for what is no request.
+/// Returns the streams that these frames reset because their request is malformed.
 fn malformed(mut output: &[u8]) -> Vec<(u32, String)> {
     let mut streams = Vec::new();
     while let [l2, l1, l0, kind, _, stream @ ..] = output {
@@ -69,21 +70,21 @@ fn malformed(mut output: &[u8]) -> Vec<(u32, String)> {
     streams
 }
 
-/// The frames of streams, on streams that are further on; those of the connection come once.
+/// Returns the frames with higher stream ids; the connection's own frames come only once.
 fn moved(mut frames: &[u8]) -> Vec<u8> {
     let mut moved = Vec::new();
     while let [l2, l1, l0, kind, flags, s3, s2, s1, s0, rest @ ..] = frames {
         let length = u32::from_be_bytes([0, *l2, *l1, *l0]) as usize;
         let (stream, mut payload) = (u32::from_be_bytes([*s3, *s2, *s1, *s0]) & 0x7fff_ffff, rest[..length].to_vec());
-        // These name a stream in what they carry, by its number's first four bytes.
+        // These contain a stream id in the first four bytes of their payload.
         if *kind == PRIORITY_UPDATE || *kind == HEADERS && flags & HAS_PRIORITY != 0 {
-            let named = u32::from_be_bytes(*payload.first_chunk().expect("a number")) + FURTHER;
+            let named = u32::from_be_bytes(*payload.first_chunk().expect("a number")) + STREAM_OFFSET;
             payload[..4].copy_from_slice(&named.to_be_bytes());
         }
         match stream {
             0 if *kind != PRIORITY_UPDATE => {}
             0 => moved.extend(frame(*kind, *flags, 0, &payload)),
-            _ => moved.extend(frame(*kind, *flags, stream + FURTHER, &payload)),
+            _ => moved.extend(frame(*kind, *flags, stream + STREAM_OFFSET, &payload)),
         }
         frames = &rest[length..];
     }
@@ -101,7 +102,7 @@ fn each_case_that_comes_again_on_its_connection_means_the_same() {
         compared += 1;
         let again = moved(&case.bytes);
         let (all, _) = heads(&[BEGINNING, &case.bytes, &again, &moved(&again)].concat());
-        let times = |times: u32| first.iter().map(move |(stream, told)| (stream + times * FURTHER, told.clone()));
+        let times = |times: u32| first.iter().map(move |(stream, told)| (stream + times * STREAM_OFFSET, told.clone()));
         let expected: Vec<_> = times(0).chain(times(1)).chain(times(2)).collect();
         if all != expected {
             wrong.push(format!("{}: {all:#?} and not {expected:#?}", case.name));
@@ -111,23 +112,23 @@ fn each_case_that_comes_again_on_its_connection_means_the_same() {
     assert!(compared > 60, "only {compared} cases have a head");
 }
 
-/// How a field is written (RFC 7541 section 6).
+/// How a field is encoded (RFC 7541 section 6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// As a literal that no table keeps.
+enum FieldEncoding {
+    /// As a literal without indexing.
     Literal,
-    /// As a literal that becomes an entry of the table.
+    /// As a literal that is added to the table.
     Kept,
-    /// As an entry of the table, where it is one; else as one that becomes it.
+    /// As an indexed field if the table has it; else as a literal that is added.
     Known,
 }
 
-type Head = Vec<(&'static str, &'static str, Way)>;
+type Head = Vec<(&'static str, &'static str, FieldEncoding)>;
 
-/// A client's end of HPACK.
+/// A client's HPACK encoder.
 #[derive(Default)]
 struct Encoder {
-    /// The newest is the first.
+    /// The newest comes first.
     table: Vec<(&'static str, &'static str)>,
 }
 
@@ -135,11 +136,11 @@ impl Encoder {
     fn block(&mut self, head: &Head) -> Vec<u8> {
         let mut block = Vec::new();
         for &(name, value, way) in head {
-            let known = self.table.iter().position(|entry| *entry == (name, value)).filter(|_| way == Way::Known);
+            let known = self.table.iter().position(|entry| *entry == (name, value)).filter(|_| way == FieldEncoding::Known);
             match (known, way) {
-                // 62 is the newest entry. Sixty others fit into a number of one byte.
+                // 62 is the newest entry. Sixty others fit an integer of one byte.
                 (Some(place), _) if place < 60 => block.push(0x80 | (62 + place) as u8),
-                (_, Way::Literal) => block.extend(fields(&[(name, value)])),
+                (_, FieldEncoding::Literal) => block.extend(fields(&[(name, value)])),
                 _ => {
                     let literal = fields(&[(name, value)]);
                     block.push(0x40);
@@ -156,11 +157,11 @@ impl Encoder {
     }
 }
 
-fn way() -> impl Strategy<Value = Way> {
-    prop_oneof![Just(Way::Literal), Just(Way::Kept), Just(Way::Known), Just(Way::Known)]
+fn way() -> impl Strategy<Value = FieldEncoding> {
+    prop_oneof![Just(FieldEncoding::Literal), Just(FieldEncoding::Kept), Just(FieldEncoding::Known), Just(FieldEncoding::Known)]
 }
 
-/// Names that a client may not send, that HTTP/1 drops, or that mean something.
+/// Names that are forbidden, dropped by HTTP/1, or have a meaning.
 const NAMES: &[&str] = &[
     "x",
     "x-y",
@@ -188,15 +189,15 @@ const NAMES: &[&str] = &[
 const VALUES: &[&str] =
     &["a", "6.6.6.6", "b: c", "", "a\r\nx: b", "a\r\nx_y: b", " a", "x", "trailers", "u=1", "0", "100-continue", "\0"];
 
-fn field() -> impl Strategy<Value = (&'static str, &'static str, Way)> {
-    // Most are good, or nearly: a connection with nothing but malformed heads shows little.
+fn field() -> impl Strategy<Value = (&'static str, &'static str, FieldEncoding)> {
+    // Most are valid, or nearly: a connection with only malformed heads tests little.
     let usual = prop::sample::select(&["x", "x-y", "x_y", "x_forwarded_for", "cookie", "accept"][..]);
     let name = prop_oneof![3 => usual, 1 => prop::sample::select(NAMES)];
     let value = prop_oneof![3 => prop::sample::select(&["a", "b", "6.6.6.6"][..]), 1 => prop::sample::select(VALUES)];
     (name, value, way())
 }
 
-/// A GET of fields, with the ways of its pseudo-header fields.
+/// A GET with fields, and the encodings of its pseudo-header fields.
 fn head() -> impl Strategy<Value = Head> {
     (prop::collection::vec(field(), 0..6), way(), prop::bool::ANY).prop_map(|(regular, way, has_authority)| {
         let mut head = vec![(":method", "GET", way), (":scheme", "http", way), (":path", "/", way)];
@@ -208,7 +209,7 @@ fn head() -> impl Strategy<Value = Head> {
 
 proptest! {
     #[test]
-    fn a_head_means_what_it_would_as_the_first_of_its_connection(
+    fn a_head_has_the_same_meaning_as_on_a_new_connection(
         pool in prop::collection::vec(head(), 1..4),
         order in prop::collection::vec((0usize..4, prop::option::of(way())), 1..16),
     ) {
@@ -226,7 +227,7 @@ proptest! {
             expected.extend(first.into_iter().map(|(_, told)| (stream, told)));
         }
         let (all, goes_on) = heads(&bytes);
-        // A client of malformed heads alone is asked to calm down.
+        // A client that sends only malformed heads gets ENHANCE_YOUR_CALM.
         prop_assert!(goes_on || expected.iter().filter(|(_, told)| told == "malformed").count() > 5);
         prop_assert_eq!(&all[..], &expected[..all.len()]);
         prop_assert!(!goes_on || all.len() == expected.len());

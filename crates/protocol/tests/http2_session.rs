@@ -1,4 +1,4 @@
-//! A connection of HTTP/2 as events: the same whole, byte by byte, and with more behind.
+//! An HTTP/2 connection as events: the same whole, byte by byte, and with more bytes after it.
 
 mod cases;
 
@@ -10,7 +10,7 @@ use cases::http2::{BEGINNING, PING, cases, frame};
 
 const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 100, lenient_targets: false };
 
-/// What came of bytes.
+/// The result of some bytes.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Came {
     told: Vec<String>,
@@ -109,7 +109,7 @@ fn tell(event: &Http2Event, input: &[u8], parts: &HeadParts, session: &Http2, to
     }
 }
 
-/// The frames that a session sends, without the acknowledgements of settings.
+/// Returns the frames that a session sends, without the acknowledgements of settings.
 fn sent(mut output: &[u8]) -> Vec<String> {
     let mut sent = Vec::new();
     while let [l2, l1, l0, kind, flags, stream @ ..] = output {

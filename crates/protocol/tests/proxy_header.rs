@@ -1,4 +1,4 @@
-//! PROXY headers: the case list whole, byte by byte and with bytes behind.
+//! PROXY headers: the case list whole, byte by byte and with bytes after it.
 
 mod cases;
 

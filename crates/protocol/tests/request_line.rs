@@ -128,7 +128,7 @@ proptest! {
         let mut line = [&method, b" ".as_slice(), &target, b" HTTP/1.1\r\n"].concat();
         let place = place.index(line.len());
         line[place] = byte;
-        // No line may end but at its only CRLF, unless the change made an earlier one.
+        // Only the CRLF may end a line, unless the change made an earlier one.
         if let Ok(Progress::Complete(found)) = read(&line) {
             prop_assert_eq!(found.length as usize, line.len());
         }

@@ -1,4 +1,4 @@
-//! SCGI's request heads: the case list whole, byte by byte and with a body behind, the limits, and properties.
+//! SCGI request heads: the case list whole, byte by byte and with a body after it, the limits, and properties.
 
 mod cases;
 

@@ -1,4 +1,4 @@
-//! A connection's bytes as events: the same whole, in pieces of any size, and with the next request behind.
+//! A connection's bytes as events: the same whole, in pieces of any size, and followed by the next request.
 
 use bolide_protocol::fastcgi::FastCgiLimits;
 use bolide_protocol::http1::head::HeadLimits;
@@ -7,25 +7,25 @@ use bolide_protocol::session::{HeadParts, RequestHead, Session, SessionEvent};
 const LIMITS: HeadLimits =
     HeadLimits { request_line_bytes: 1 << 16, head_bytes: 1 << 16, header_count: 100, lenient_targets: false };
 
-/// What a connection was told, with the pieces of a body put together again.
+/// The events of a connection, with the pieces of a body joined again.
 #[derive(Debug, PartialEq, Eq)]
-enum Told {
+enum TestEvent {
     Head(String),
     Body(Vec<u8>),
     End,
     Aborted,
-    /// The protocol's own word, and whether it is the last.
+    /// Bytes of the protocol itself, and whether they are the last.
     Own(bool),
     Fault(u16),
 }
 
-/// A name, a session, its bytes, and what they mean.
-type Case = (&'static str, fn() -> Session, Vec<u8>, Vec<Told>);
+/// A name, a session, its bytes, and the expected events.
+type Case = (&'static str, fn() -> Session, Vec<u8>, Vec<TestEvent>);
 
 /// One list of cases for all protocols.
 fn cases() -> Vec<Case> {
-    let head = |text: &str| Told::Head(text.to_owned());
-    let body = |bytes: &[u8]| Told::Body(bytes.to_vec());
+    let head = |text: &str| TestEvent::Head(text.to_owned());
+    let body = |bytes: &[u8]| TestEvent::Body(bytes.to_vec());
     vec![
         (
             "two GETs",
@@ -37,7 +37,7 @@ fn cases() -> Vec<Case> {
             "a length, then a GET",
             Session::http1,
             b"\r\nPOST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhelloGET /b HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
-            vec![head("POST /a"), body(b"hello"), Told::End, head("GET /b")],
+            vec![head("POST /a"), body(b"hello"), TestEvent::End, head("GET /b")],
         ),
         (
             "chunks with trailers, then an empty length",
@@ -45,20 +45,20 @@ fn cases() -> Vec<Case> {
             b"PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nTrailer: 1\r\n\r\n\
               POST /b HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
                 .to_vec(),
-            vec![head("PUT /a"), body(b"hello"), Told::End, head("POST /b")],
+            vec![head("PUT /a"), body(b"hello"), TestEvent::End, head("POST /b")],
         ),
         (
             "a chunk that is none",
             Session::http1,
             b"PUT /a HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nhZ".to_vec(),
-            vec![head("PUT /a"), body(b"h"), Told::Fault(400)],
+            vec![head("PUT /a"), body(b"h"), TestEvent::Fault(400)],
         ),
-        ("no HTTP", Session::http1, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), vec![Told::Fault(400)]),
+        ("no HTTP", Session::http1, b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03".to_vec(), vec![TestEvent::Fault(400)]),
         (
             "a packet with a body",
             || Session::uwsgi(false),
             packet(&[("REQUEST_METHOD", "POST"), ("CONTENT_LENGTH", "3")], b"abc"),
-            vec![head("POST"), body(b"abc"), Told::End],
+            vec![head("POST"), body(b"abc"), TestEvent::End],
         ),
         (
             "two packets",
@@ -66,26 +66,26 @@ fn cases() -> Vec<Case> {
             [packet(&[("REQUEST_METHOD", "GET")], b""), packet(&[("PATH_INFO", "/")], b"")].concat(),
             vec![head("GET"), head("")],
         ),
-        ("a packet without variables", || Session::uwsgi(true), packet(&[], b""), vec![Told::Fault(400)]),
+        ("a packet without variables", || Session::uwsgi(true), packet(&[], b""), vec![TestEvent::Fault(400)]),
         (
             "a netstring without a method",
             || Session::scgi(false),
             b"24:CONTENT_LENGTH\x000\0SCGI\x001\0,".to_vec(),
-            vec![Told::Fault(400)],
+            vec![TestEvent::Fault(400)],
         ),
         (
             "a netstring with an empty method",
             || Session::scgi(false),
             b"40:CONTENT_LENGTH\x000\0SCGI\x001\0REQUEST_METHOD\0\0,".to_vec(),
-            vec![Told::Fault(400)],
+            vec![TestEvent::Fault(400)],
         ),
         (
             "a netstring with a body",
             || Session::scgi(false),
             b"44:CONTENT_LENGTH\x003\0SCGI\x001\0REQUEST_METHOD\0POST\0,abc".to_vec(),
-            vec![head("POST"), body(b"abc"), Told::End],
+            vec![head("POST"), body(b"abc"), TestEvent::End],
         ),
-        ("no netstring", || Session::scgi(false), b"12345x".to_vec(), vec![Told::Fault(400)]),
+        ("no netstring", || Session::scgi(false), b"12345x".to_vec(), vec![TestEvent::Fault(400)]),
         (
             "a request of FastCGI with a body in two records, and a question in between",
             fastcgi,
@@ -94,7 +94,7 @@ fn cases() -> Vec<Case> {
                 &b"\x01\x05\0\x01\0\x02\x01\0ab!\x01\x2a\0\0\0\0\0\0\x01\x05\0\x01\0\x01\0\0c\x01\x05\0\x01\0\0\0\0"[..],
             ]
             .concat(),
-            vec![head("POST"), body(b"ab"), Told::Own(false), body(b"c"), Told::End],
+            vec![head("POST"), body(b"ab"), TestEvent::Own(false), body(b"c"), TestEvent::End],
         ),
         (
             "a request of FastCGI that is aborted",
@@ -104,19 +104,19 @@ fn cases() -> Vec<Case> {
                 b"\x01\x04\0\x01\0\0\0\0\x01\x02\0\x01\0\0\0\0",
             ]
             .concat(),
-            vec![head("GET"), Told::Aborted],
+            vec![head("GET"), TestEvent::Aborted],
         ),
         (
             "a request of FastCGI without a method",
             fastcgi,
             b"\x01\x01\0\x01\0\x08\0\0\0\x01\x01\0\0\0\0\0\x01\x04\0\x01\0\0\0\0".to_vec(),
-            vec![Told::Fault(400)],
+            vec![TestEvent::Fault(400)],
         ),
         (
             "a role that is none, without keeping the connection",
             fastcgi,
             b"\x01\x01\0\x01\0\x08\0\0\0\x02\0\0\0\0\0\0".to_vec(),
-            vec![Told::Own(true)],
+            vec![TestEvent::Own(true)],
         ),
     ]
 }
@@ -134,8 +134,8 @@ fn packet(variables: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     [&[0], &(block.len() as u16).to_le_bytes()[..], &[0], &block, body].concat()
 }
 
-/// Hands the bytes in, in pieces of this size, as a connection does: what was not used comes again with more behind it.
-fn told(session: &mut Session, bytes: &[u8], piece_bytes: usize) -> Vec<Told> {
+/// Feeds the bytes in pieces of this size, as a connection does: unused bytes come again, followed by more.
+fn told(session: &mut Session, bytes: &[u8], piece_bytes: usize) -> Vec<TestEvent> {
     let (mut told, mut waiting, mut parts) = (Vec::new(), Vec::new(), HeadParts::default());
     for piece in bytes.chunks(piece_bytes) {
         waiting.extend_from_slice(piece);
@@ -143,7 +143,7 @@ fn told(session: &mut Session, bytes: &[u8], piece_bytes: usize) -> Vec<Told> {
             let (used, event) = match session.next(&waiting, &LIMITS, &mut parts) {
                 Ok(made) => made,
                 Err(fault) => {
-                    told.push(Told::Fault(fault.status));
+                    told.push(TestEvent::Fault(fault.status));
                     return told;
                 }
             };
@@ -151,7 +151,7 @@ fn told(session: &mut Session, bytes: &[u8], piece_bytes: usize) -> Vec<Told> {
             match event {
                 SessionEvent::Head(head) => {
                     let text = head.bytes.of(&waiting);
-                    told.push(Told::Head(match head.head {
+                    told.push(TestEvent::Head(match head.head {
                         RequestHead::Http { line, .. } => {
                             format!(
                                 "{} {}",
@@ -165,12 +165,12 @@ fn told(session: &mut Session, bytes: &[u8], piece_bytes: usize) -> Vec<Told> {
                     }));
                 }
                 SessionEvent::Data(range) => match told.last_mut() {
-                    Some(Told::Body(body)) => body.extend_from_slice(&waiting[range]),
-                    _ => told.push(Told::Body(waiting[range].to_vec())),
+                    Some(TestEvent::Body(body)) => body.extend_from_slice(&waiting[range]),
+                    _ => told.push(TestEvent::Body(waiting[range].to_vec())),
                 },
-                SessionEvent::End => told.push(Told::End),
-                SessionEvent::Aborted { .. } => told.push(Told::Aborted),
-                SessionEvent::Send { close, .. } => told.push(Told::Own(close)),
+                SessionEvent::End => told.push(TestEvent::End),
+                SessionEvent::Aborted { .. } => told.push(TestEvent::Aborted),
+                SessionEvent::Send { close, .. } => told.push(TestEvent::Own(close)),
                 SessionEvent::More => {}
             }
             waiting.drain(..used);

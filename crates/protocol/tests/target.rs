@@ -85,7 +85,7 @@ fn test_each_path_is_decoded_piece_by_piece_as_it_is_whole() {
                 let mut decoded = Vec::new();
                 percent_decode(part, &mut decoded).map(|changed| if changed { decoded } else { part.to_vec() })
             };
-            // A cut inside an escape makes a `%` without its digits; any other cut changes nothing.
+            // A cut inside an escape leaves a `%` without its digits; any other cut changes nothing.
             if let (Ok(left), Ok(right)) = (decode(&case.path[..end]), decode(&case.path[end..])) {
                 let inside_escape = (1..=2).any(|back| end >= back && case.path.get(end - back) == Some(&b'%'));
                 assert!(inside_escape || [left, right].concat() == expected, "{}", case.path.escape_ascii());

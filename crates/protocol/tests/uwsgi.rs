@@ -50,8 +50,8 @@ fn test_each_block_is_read_or_refused_as_listed() {
     }
 }
 
-/// The caller waits until a block is whole, so a part of one is what a wrong `vars_bytes` makes of it: it must be the variables
-/// that it ends behind, or a fault, and never a variable cut short.
+/// The caller waits until a block is complete, so a truncated block only results from a wrong `vars_bytes`. The result must be
+/// the variables before the cut, or a fault, and never a truncated variable.
 #[test]
 fn test_each_block_cut_short_is_refused_or_ends_behind_a_variable() {
     for case in CASES {
@@ -80,7 +80,7 @@ fn test_what_follows_a_block_is_taken_for_a_variable_or_refused() {
                 assert_eq!(named(&found, &one_more), [expected.variables, &[(b"Z", b"z")]].concat());
                 assert_eq!(read(&[case.bytes, b"\0"].concat()).0.map_err(|fault| fault.status), Err(400));
             }
-            // A length that led beyond the block may lead into what was added, so only other faults are sure to stay.
+            // A length beyond the block may lead into the added bytes, so only other faults are certain to remain.
             Err((_, words)) if words.contains("beyond") => {}
             Err((status, _)) => assert_eq!(outcome.map_err(|fault| fault.status), Err(status)),
         }

@@ -23,7 +23,7 @@ fn answer(offer: &[u8]) -> Result<Option<String>, Fault> {
 fn test_the_accept_key_is_that_of_the_specification() {
     // RFC 6455 section 1.3.
     assert_eq!(accept_key(b"dGhlIHNhbXBsZSBub25jZQ=="), Ok(*b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
-    // Bits that belong to no byte.
+    // Unused bits of the last character.
     assert!(accept_key(b"dGhlIHNhbXBsZSBub25jZ/==").is_ok());
 }
 

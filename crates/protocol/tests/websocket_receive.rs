@@ -1,4 +1,4 @@
-//! What clients send over a WebSocket: the case list, fragments of every kind, memory and limits.
+//! Client bytes on a WebSocket: the case list, fragments of every kind, memory and limits.
 
 mod cases;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const PLENTY: Limits = Limits { message_bytes: 1 << 20 };
 
-/// Feeds the pieces one after the other, as an event loop would: what was told, how it ended, and the receiver.
+/// Feeds the pieces one after the other, as an event loop would. Returns the events and the violation, if any.
 fn read(receiver: &mut Receiver, pieces: &[&[u8]]) -> (Vec<Event<'static>>, Option<Violation>) {
     let mut inflation = Inflation::default();
     let mut events = Vec::new();
@@ -57,7 +57,7 @@ fn check(case: &WebsocketCase, pieces: &[&[u8]]) {
             assert!(violation.reason.contains(words), "{text}: {}", violation.reason);
         }
         (None, end) => {
-            assert_eq!(receiver.is_in_progress(), end == Ending::Amid, "{text}");
+            assert_eq!(receiver.is_in_progress(), end == Ending::Within, "{text}");
             assert!(!matches!(end, Ending::Failed(_)), "{text} is accepted");
         }
         (violation, _) => panic!("{text}: {violation:?}"),
@@ -82,7 +82,7 @@ fn test_each_stream_of_frames_that_comes_byte_by_byte_is_read_as_if_whole() {
 }
 
 #[test]
-fn test_what_follows_a_message_is_told_after_it() {
+fn test_events_after_a_message_come_after_it() {
     for case in CASES {
         for byte_by_byte in [false, true] {
             let longer = [case.bytes, b"\x89\x81\x01\x01\x01\x01\x20"].concat();
@@ -98,8 +98,8 @@ fn test_what_follows_a_message_is_told_after_it() {
                 Ending::Failed((code, _)) => {
                     assert_eq!((events, violation.map(|found| found.code)), (case.events(), Some(code)), "{text}");
                 }
-                // The frame is taken for the payload or the header that is still to come.
-                Ending::Amid => {}
+                // The frame would be read as the missing payload or header.
+                Ending::Within => {}
             }
         }
     }
@@ -186,7 +186,7 @@ fn test_final_blocks_without_end_are_refused() {
     assert_eq!(violation.map(|violation| violation.code), Some(1007));
 }
 
-/// Deflate without compression, in stored blocks of up to 100 bytes, and the byte that a message ends with.
+/// Deflate in stored blocks of up to 100 bytes, and the byte that ends a message.
 fn stored(payload: &[u8]) -> Vec<u8> {
     let block = |piece: &[u8]| {
         let length = piece.len() as u16;
@@ -195,7 +195,7 @@ fn stored(payload: &[u8]) -> Vec<u8> {
     payload.chunks(100).flat_map(block).chain([0]).collect()
 }
 
-/// A frame with a mask that is made of its length.
+/// A frame whose mask is derived from its length.
 fn client_frame(first_byte: u8, payload: &[u8]) -> Vec<u8> {
     let length = payload.len();
     let mask = (length as u32).wrapping_mul(0x9e37_79b9).to_be_bytes();
@@ -230,9 +230,9 @@ fn cut<'a>(bytes: &'a [u8], places: &[proptest::sample::Index]) -> Vec<&'a [u8]>
     pieces
 }
 
-/// A message, whether it is compressed, where it is fragmented, and what is said between the fragments.
+/// A message, whether it is compressed, where it is fragmented, and the control frames between the fragments.
 #[derive(Debug, Clone)]
-struct Said {
+struct SentMessage {
     kind: MessageKind,
     payload: Vec<u8>,
     is_compressed: bool,
@@ -240,7 +240,7 @@ struct Said {
     between: Vec<u8>,
 }
 
-impl Said {
+impl SentMessage {
     fn written(&self) -> Vec<u8> {
         let opcode = if self.kind == MessageKind::Text { 1 } else { 2 };
         let payload = if self.is_compressed { stored(&self.payload) } else { self.payload.clone() };
@@ -270,14 +270,15 @@ impl Said {
     }
 }
 
-fn said() -> impl Strategy<Value = Said> {
+fn said() -> impl Strategy<Value = SentMessage> {
     let text = proptest::collection::vec(any::<char>(), 0..200)
         .prop_map(|characters| (MessageKind::Text, characters.into_iter().collect::<String>().into_bytes()));
     let binary = proptest::collection::vec(any::<u8>(), 0..600).prop_map(|payload| (MessageKind::Binary, payload));
     let places = proptest::collection::vec(any::<proptest::sample::Index>(), 0..6);
     let between = proptest::collection::vec(any::<u8>(), 0..=125);
-    (prop_oneof![text, binary], any::<bool>(), places, between)
-        .prop_map(|((kind, payload), is_compressed, places, between)| Said { kind, payload, is_compressed, places, between })
+    (prop_oneof![text, binary], any::<bool>(), places, between).prop_map(|((kind, payload), is_compressed, places, between)| {
+        SentMessage { kind, payload, is_compressed, places, between }
+    })
 }
 
 proptest! {
@@ -286,8 +287,8 @@ proptest! {
         said in proptest::collection::vec(said(), 0..6),
         places in proptest::collection::vec(any::<proptest::sample::Index>(), 0..12),
     ) {
-        let written: Vec<u8> = said.iter().flat_map(Said::written).collect();
-        let told: Vec<_> = said.iter().flat_map(Said::told).collect();
+        let written: Vec<u8> = said.iter().flat_map(SentMessage::written).collect();
+        let told: Vec<_> = said.iter().flat_map(SentMessage::told).collect();
         let mut receiver = Receiver::new(PLENTY, Some(plain_deflate()));
         prop_assert_eq!(read(&mut receiver, &cut(&written, &places)), (told, None));
         prop_assert!(!receiver.is_in_progress());
@@ -299,7 +300,7 @@ proptest! {
         damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..4),
         places in proptest::collection::vec(any::<proptest::sample::Index>(), 0..12),
     ) {
-        let mut written: Vec<u8> = said.iter().flat_map(Said::written).collect();
+        let mut written: Vec<u8> = said.iter().flat_map(SentMessage::written).collect();
         for (place, byte) in damage {
             let place = place.index(written.len());
             written[place] = byte;

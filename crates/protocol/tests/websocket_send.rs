@@ -1,4 +1,4 @@
-//! What the server sends over a WebSocket, byte by byte, and read back by `tungstenite` and `flate2`.
+//! The bytes that the server sends on a WebSocket, also read back by `tungstenite` and `flate2`.
 
 mod cases;
 
@@ -21,7 +21,7 @@ fn deflated(kind: MessageKind, payload: &[u8], deflate: &Deflate, deflation: &mu
     written(|out| send::encode_message(kind, payload, Some((deflate, deflation)), out))
 }
 
-/// The frame's header and payload, with nothing behind it.
+/// Returns the frame's header and payload, with no bytes after it.
 fn frame(bytes: &[u8]) -> (FrameHeader, &[u8]) {
     let mut cursor = Cursor::new(bytes);
     let (header, length) = FrameHeader::parse(&mut cursor).expect("a good header").expect("a whole header");
@@ -31,7 +31,7 @@ fn frame(bytes: &[u8]) -> (FrameHeader, &[u8]) {
     (header, payload)
 }
 
-/// As a client would, with a window of its own size.
+/// Inflates as a client would, with a window of its own size.
 fn inflated(compressed: &[u8], window_bits: u8, most: usize) -> Vec<u8> {
     let mut inflater = flate2::Decompress::new_with_window_bits(false, window_bits);
     let mut payload = Vec::with_capacity(most + 64);
@@ -41,7 +41,7 @@ fn inflated(compressed: &[u8], window_bits: u8, most: usize) -> Vec<u8> {
     payload
 }
 
-/// A few of the things that applications say.
+/// Typical application data.
 fn json(records: usize) -> Vec<u8> {
     let record = |number| format!("{{\"id\":{number},\"name\":\"customer {number}\",\"balance\":{}}},", number * 7919 % 1000);
     (0..records).map(record).collect::<String>().into_bytes()
@@ -96,7 +96,7 @@ fn test_messages_are_compressed_when_that_makes_them_shorter() {
     assert!(header.rsv1 && header.opcode == OpCode::Data(Data::Text));
     assert!(compressed.len() * 2 < payload.len(), "{} of {} bytes", compressed.len(), payload.len());
     assert_eq!(inflated(compressed, 15, payload.len()), payload);
-    // What has no repetition, and what is short.
+    // Data without repetition, and short data.
     let noise: Vec<u8> = (0..4096u32).map(|number| (number.wrapping_mul(number).wrapping_mul(0x9e37_79b9) >> 17) as u8).collect();
     for payload in [noise.as_slice(), &[7; send::COMPRESSED_BYTES_LEAST - 1], b""] {
         let bytes = deflated(MessageKind::Binary, payload, &deflate, &mut deflation);
@@ -110,7 +110,7 @@ fn test_each_message_is_compressed_as_if_it_were_the_first() {
     let (deflate, mut deflation) = (plain_deflate(), Deflation::default());
     let payload = json(50);
     let first = deflated(MessageKind::Text, &payload, &deflate, &mut deflation);
-    // One that was given up in its midst, and one that makes the working memory grow.
+    // A message that was given up halfway, and one that makes the working memory grow.
     let noise: Vec<u8> =
         (0..300_000u32).map(|number| (number.wrapping_mul(number).wrapping_mul(0x9e37_79b9) >> 17) as u8).collect();
     deflated(MessageKind::Binary, &noise, &deflate, &mut deflation);
@@ -121,7 +121,7 @@ fn test_each_message_is_compressed_as_if_it_were_the_first() {
 #[test]
 fn test_the_clients_window_is_enough_for_every_message() {
     let mut deflation = Deflation::default();
-    // Repetitions that only a larger window would see.
+    // Repetitions that only a larger window would find.
     let payload = json(3000).repeat(2);
     for window_bits in 9..=15 {
         let offer = format!("permessage-deflate; server_max_window_bits={window_bits}");

@@ -1,5 +1,5 @@
-//! What a walk of rules costs a request whose path none of them matches: `cargo run --release --example walk_speed -p bolide-routes`. Beside
-//! it, from the same run, what the expressions alone cost, one after the other and as one set. It runs by hand.
+//! Measures the cost of walking rules for a request whose path none of them matches: `cargo run --release --example walk_speed -p
+//! bolide-routes`. The same run prints the cost of the expressions alone, one by one and as a set. Run it by hand.
 
 use std::borrow::Cow;
 use std::hint::black_box;

@@ -1,6 +1,7 @@
-//! `basicauth`: who may pass (RFC 7617). Either one user with a password, or the entries of a file as Apache's `htpasswd` writes it.
+//! `basicauth`: HTTP Basic authentication (RFC 7617), against one user and password, or a file in the format of Apache's
+//! `htpasswd`.
 //!
-//! Workers run it. Passwords are compared in a time that does not tell how much of them was right.
+//! Must not know requests. Workers run it. Passwords are compared in constant time.
 
 use std::path::Path;
 
@@ -11,14 +12,14 @@ use crate::diagnostics::Mistakes;
 use crate::hashes::equal_in_constant_time;
 use crate::passwords::PasswordFile;
 
-/// A guard of one rule.
+/// The authentication of one rule.
 #[derive(Debug)]
 pub struct BasicAuth {
     /// The value of WWW-Authenticate.
     pub challenge: Vec<u8>,
     pub credentials: Credentials,
-    /// `basicauth-next`: wrong credentials are left to the rules that follow.
-    pub lets_others_try: bool,
+    /// `basicauth-next`: requests with wrong credentials continue with the next rule.
+    pub falls_through: bool,
 }
 
 #[derive(Debug)]
@@ -28,8 +29,8 @@ pub enum Credentials {
 }
 
 impl BasicAuth {
-    /// `realm,user:password` or `realm,FILE`. `None`: what is wrong has been said.
-    pub fn compile(argument: &str, lets_others_try: bool, folder: &Path, mistakes: &mut Mistakes<'_>) -> Option<BasicAuth> {
+    /// Compiles `realm,user:password` or `realm,FILE`. `None`: the mistake was reported.
+    pub fn compile(argument: &str, falls_through: bool, folder: &Path, mistakes: &mut Mistakes<'_>) -> Option<BasicAuth> {
         let Some((realm, who)) = argument.split_once(',').filter(|(_, who)| !who.is_empty()) else {
             mistakes.error(
                 format!("`basicauth:{argument}` names nobody"),
@@ -55,10 +56,10 @@ impl BasicAuth {
                 Credentials::File(PasswordFile::new(file))
             }
         };
-        Some(BasicAuth { challenge: format!("Basic realm=\"{realm}\"").into_bytes(), credentials, lets_others_try })
+        Some(BasicAuth { challenge: format!("Basic realm=\"{realm}\"").into_bytes(), credentials, falls_through })
     }
 
-    /// The user, if the value of an Authorization field is that of somebody who may pass.
+    /// Returns the user if the value of an Authorization field has valid credentials.
     ///
     /// # Errors
     /// The password file can't be read or used: one sentence.
@@ -74,7 +75,7 @@ impl BasicAuth {
     }
 }
 
-/// User and password of `Basic …`.
+/// Returns user and password of `Basic …`.
 fn credentials(authorization: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (scheme, encoded) = authorization.split_at_checked(6)?;
     if !scheme.eq_ignore_ascii_case(b"basic ") {

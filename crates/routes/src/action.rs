@@ -1,6 +1,7 @@
-//! Actions of rules: the table of their names, each with how its argument is read.
+//! Actions of rules: the table of their names and how their arguments are parsed. Workers run it, and the process that reads the
+//! configuration.
 //!
-//! Those that uWSGI has and Bolide has not are in [`MISSING`].
+//! Actions of uWSGI that Bolide lacks are in [`MISSING`].
 
 use std::sync::Arc;
 
@@ -12,11 +13,11 @@ use crate::template::{Groups, Template};
 
 #[derive(Debug)]
 pub enum Action {
-    /// `continue`, `last`: the application is next.
+    /// `continue`, `last`: the request goes to the application.
     Continue,
-    /// `break`: an answer with this status, or with none the end of the connection.
+    /// `break`: an answer with this status, or without one the end of the connection.
     Break(Option<(u16, String)>),
-    /// `return`, `break-with-status`: an answer that has the status as its text.
+    /// `return`, `break-with-status`: an answer with the status as its text.
     Return(u16),
     Redirect {
         permanent: bool,
@@ -55,13 +56,13 @@ pub enum Action {
     DoNotLog,
     Goto(Target),
     BasicAuth(Box<BasicAuth>),
-    /// `static`, `file`: a file is the answer.
+    /// `static`, `file`: answers with a file.
     Serve(Arc<Served>),
     /// Milliseconds.
     Harakiri(u32),
     /// `gzip`: the answer is compressed, whatever its type and size.
     Gzip,
-    /// Nothing: what it asks for always happens, or has no effect and was warned about.
+    /// No effect: the action always happens anyway, or has no effect and caused a warning.
     Nothing,
 }
 
@@ -73,16 +74,16 @@ pub enum Operator {
     Divide,
 }
 
-/// Where `goto` leads.
+/// The destination of `goto`.
 #[derive(Debug)]
 pub enum Target {
     Position(usize),
-    /// A label with variables in it: looked for when it is needed.
+    /// A label with variables: resolved when the rule runs.
     Label(Template),
 }
 
-/// What uWSGI has under this name and Bolide has not. With `Some`, a rule that does nothing would let pass what it
-/// should stop, or answer with the wrong thing, so there is no start; with `None` it is a warning.
+/// Actions of uWSGI that Bolide lacks. With `Some`, a rule without effect would admit requests that it should stop, or answer
+/// with the wrong content, so the start fails; with `None` it is a warning.
 const MISSING: &[(&[&str], Option<&str>)] = &[
     (
         &["http", "httpdumb", "httpconnect", "proxyhttp", "proxyhttpconnect", "uwsgi", "proxyuwsgi"],
@@ -119,7 +120,7 @@ const MISSING: &[(&[&str], Option<&str>)] = &[
     (&["metricdiv", "metricset"], None),
 ];
 
-/// `None`: what is wrong has been said.
+/// Compiles an action. `None`: the mistake was reported.
 pub fn compile(text: &str, groups: Groups, context: CompileContext<'_>, mistakes: &mut Mistakes<'_>) -> Option<Action> {
     let Some((name, argument)) = text.split_once(':') else {
         mistakes.error(format!("the action `{text}` has no colon"), format!("write `{text}:`"));
@@ -202,13 +203,13 @@ fn named(name: &str, argument: &str, groups: Groups, context: CompileContext<'_>
         }
         "harakiri" => Action::Harakiri(seconds(argument, mistakes)?),
         "gzip" => Action::Gzip,
-        // Answers without a length are always in chunks, and files never take a thread.
+        // Answers without a length are always chunked, and files never block a thread.
         "chunked" | "donotoffload" => Action::Nothing,
         _ => return unknown(name, context.stage, mistakes),
     })
 }
 
-/// Actions that make sense when an answer's head is complete.
+/// Whether the action is useful when an answer's head is complete.
 fn is_for_responses(name: &str) -> bool {
     matches!(
         name,
@@ -301,7 +302,7 @@ fn assignment<'a>(action: &str, argument: &'a str, mistakes: &mut Mistakes<'_>) 
     }
 }
 
-/// A field's name can be checked now unless it has variables in it.
+/// A field's name can be checked now unless it contains variables.
 fn header(argument: &str, groups: Groups, mistakes: &mut Mistakes<'_>) -> Option<Template> {
     let (name, _) = argument.split_once(':').unwrap_or(("", argument));
     if name.is_empty() || name.contains([' ', '\t']) {
@@ -311,7 +312,8 @@ fn header(argument: &str, groups: Groups, mistakes: &mut Mistakes<'_>) -> Option
     Some(Template::compile(argument, groups, mistakes))
 }
 
-/// Labels without variables are found now: one that is not there, or leads back, is an error of the configuration and not of a request.
+/// Resolves labels without variables: one that is missing, or leads backwards, is an error of the configuration rather than of a
+/// request.
 fn target(argument: &str, groups: Groups, context: CompileContext<'_>, mistakes: &mut Mistakes<'_>) -> Option<Target> {
     let label = Template::compile(argument, groups, mistakes);
     let Some(text) = label.constant() else { return Some(Target::Label(label)) };
@@ -333,7 +335,7 @@ fn target(argument: &str, groups: Groups, context: CompileContext<'_>, mistakes:
 }
 
 fn seconds(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<u32> {
-    /// A day: a limit beyond it is none.
+    /// A day: a longer limit means no limit.
     const MOST_SECONDS: u32 = 86_400;
     match argument.trim().parse::<u32>() {
         Ok(seconds) if (1..=MOST_SECONDS).contains(&seconds) => Some(seconds * 1000),
@@ -366,7 +368,7 @@ impl Action {
         }
     }
 
-    /// It fills in parts of what a regular expression matched.
+    /// Whether it inserts groups of a regular expression's match.
     pub fn needs_groups(&self) -> bool {
         match self {
             Action::Redirect { to: text, .. }

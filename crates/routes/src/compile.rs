@@ -1,6 +1,6 @@
-//! From lines of configuration to tables of rules, with everything that is wrong with them.
+//! Compiles lines of configuration into tables of rules, and reports all mistakes in them.
 //!
-//! Both the process that reads the configuration and workers run it, at their start.
+//! Must not know requests. The process that reads the configuration and workers run it, at their start.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,44 +14,44 @@ use crate::diagnostics::{CompileContext, Labels, Mistake, Mistakes, Stage};
 use crate::pattern::pattern;
 use crate::template::Groups;
 
-/// Bytes that a set of them may take.
+/// Most bytes of a set of expressions.
 const SET_BYTES: usize = 16 * 1024 * 1024;
 
-/// Expressions that are worth a set: `examples/walk_speed` has the figures.
+/// Fewest expressions that are worth a set: `examples/walk_speed` has the measurements.
 const LEAST_OF_A_SET: usize = 3;
 
 /// All rules of an instance.
 #[derive(Debug, Default)]
 pub struct Routes {
-    /// `route…`: before the application is asked.
+    /// `route…`: before the application is called.
     pub requests: Table,
     /// `response-route…`: when an answer's head is complete.
     pub responses: Table,
-    /// Where the files of `static:` and its kin lie: folders, or single files. Rules name them by their number.
+    /// The folders or single files of `static:` and the related actions. Rules refer to them by index.
     pub folders: Vec<PathBuf>,
 }
 
-/// Rules that are walked in their order.
+/// Rules in the order in which they run.
 #[derive(Debug, Default)]
 pub struct Table {
     pub(crate) rules: Vec<Rule>,
     labels: Vec<(Vec<u8>, usize)>,
-    /// For subjects that several expressions look at: all of them, so that one look tells which match.
+    /// For each subject of several expressions: a set of them all, so that one search finds all matches.
     pub(crate) sets: [Option<RegexSet>; Subject::COUNT],
 }
 
-/// One rule. Labels are rules too, so that positions are those of the configuration.
+/// One rule. Labels are rules too, so that positions match the configuration.
 #[derive(Debug)]
 pub(crate) struct Rule {
     pub condition: Condition,
     pub action: Action,
-    /// Where it stands, for the log.
+    /// Its place in the configuration, for the log.
     pub origin: String,
 }
 
 impl Routes {
-    /// Compiles rules in their order. `None` where a mistake is fatal; the others are warnings. Relative names of files are looked
-    /// for in `folder`.
+    /// Compiles rules in their order. `None` if a mistake is fatal; the other mistakes are warnings. Relative file names are
+    /// relative to `folder`.
     pub fn compile(rules: &[RouteRule], folder: &Path) -> (Option<Routes>, Vec<Mistake>) {
         let mut found = Vec::new();
         let mut routes = Routes::default();
@@ -67,7 +67,7 @@ impl Routes {
             };
             let position = table.rules.len();
             let made = compile_rule(kind, rule, CompileContext { stage, position, labels, folder }, &mut mistakes);
-            // A rule with a mistake keeps its place, so that the positions of the others are right.
+            // A rule with a mistake keeps its place, so that the positions of the others stay correct.
             let (condition, mut action) = made.unwrap_or((Condition::Never, Action::Continue));
             if let Action::Serve(served) = &mut action
                 && let Some(served) = Arc::get_mut(served)
@@ -82,7 +82,7 @@ impl Routes {
         ((!is_fatal).then_some(routes), found)
     }
 
-    /// The shortest `harakiri:` of all rules, in milliseconds.
+    /// Returns the shortest `harakiri:` of all rules, in milliseconds.
     pub fn shortest_harakiri_ms(&self) -> Option<u64> {
         let limits = self.requests.rules.iter().filter_map(|rule| match rule.action {
             Action::Harakiri(limit_ms) => Some(u64::from(limit_ms)),
@@ -101,7 +101,7 @@ impl Table {
         self.rules.is_empty()
     }
 
-    /// Makes a set of the expressions that look at the same subject.
+    /// Builds a set of the expressions that have the same subject.
     fn build_sets(&mut self) {
         for (subject, set) in self.sets.iter_mut().enumerate() {
             let mut texts = Vec::new();
@@ -117,7 +117,7 @@ impl Table {
             if texts.len() < LEAST_OF_A_SET {
                 continue;
             }
-            // Each compiled alone; a set that is too large is done without.
+            // Each expression compiles alone; a set that is too large is omitted.
             *set = RegexSetBuilder::new(&texts).unicode(false).size_limit(SET_BYTES).build().ok();
             if set.is_some() {
                 members.into_iter().enumerate().for_each(|(number, in_set)| *in_set = Some(number));
@@ -125,12 +125,12 @@ impl Table {
         }
     }
 
-    /// Where a label stands.
+    /// Returns the position of a label.
     pub(crate) fn label(&self, name: &[u8]) -> Option<usize> {
         self.labels.iter().find(|(label, _)| label == name).map(|(_, position)| *position)
     }
 
-    /// Names every variable that a rule reads.
+    /// Calls `see` with the name of every variable that a rule reads.
     pub fn variables(&self, see: &mut dyn FnMut(&[u8])) {
         for rule in &self.rules {
             rule.condition.variables(see);
@@ -139,7 +139,7 @@ impl Table {
     }
 }
 
-/// The number of a folder among those that rules name.
+/// Returns the index of a folder among those of the rules.
 fn folder_number(folders: &mut Vec<PathBuf>, folder: &Path) -> usize {
     folders.iter().position(|known| known == folder).unwrap_or_else(|| {
         folders.push(folder.to_owned());
@@ -174,7 +174,7 @@ fn owned(labels: &Labels<'_>) -> Vec<(Vec<u8>, usize)> {
     labels.iter().map(|(name, position)| (name.as_bytes().to_vec(), *position)).collect()
 }
 
-/// `response-route-if` is `if` of the answers' table; `route` alone is about the path.
+/// `response-route-if` is `if` in the table for answers; `route` alone means the path.
 fn stage_and_kind(option: &str) -> (Stage, &str) {
     let (stage, rest) = match option.strip_prefix("response-") {
         Some(rest) => (Stage::Response, rest),
@@ -183,7 +183,7 @@ fn stage_and_kind(option: &str) -> (Stage, &str) {
     (stage, rest.strip_prefix("route").unwrap_or(rest).trim_start_matches('-'))
 }
 
-/// `None`: what is wrong has been said.
+/// Compiles one rule. `None`: the mistake was reported.
 fn compile_rule(
     kind: &str,
     rule: &RouteRule,

@@ -1,4 +1,4 @@
-//! What is said of rules when they are compiled.
+//! The messages about rules from their compilation.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ fn rule(option: &str, text: &str) -> RouteRule {
     RouteRule { option: option.to_owned(), text: text.to_owned(), origin: "uwsgi.ini:1".to_owned() }
 }
 
-/// The messages about one rule, with a label `later` after it.
+/// Returns the messages about one rule, with a label `later` after it.
 fn said(option: &str, text: &str) -> Vec<(bool, String)> {
     let label = if option.starts_with("response-") { "response-route-label" } else { "route-label" };
     let (routes, mistakes) = Routes::compile(&[rule(option, text), rule(label, "later")], Path::new(""));
@@ -47,7 +47,7 @@ fn rules_of_uwsgis_manual_compile() {
 }
 
 #[test]
-fn what_is_wrong_with_a_rule_is_named() {
+fn a_mistake_in_a_rule_is_named() {
     for (option, text, message) in [
         ("route", "^/foo", "`route = ^/foo` has no action"),
         ("route", "^/foo nothing", "the action `nothing` has no colon"),
@@ -85,7 +85,7 @@ fn what_is_wrong_with_a_rule_is_named() {
 }
 
 #[test]
-fn what_has_no_effect_is_a_warning() {
+fn a_rule_without_effect_is_a_warning() {
     for (option, text, message) in [
         ("route-run", "alarm:a b", "the action `alarm` is known, but not supported yet: it has no effect"),
         ("route-run", "log:$1", "`$1` is always empty: this rule has no regular expression"),
@@ -143,7 +143,7 @@ fn a_file_lies_in_the_folder_that_its_rule_names() {
 }
 
 #[test]
-fn a_file_whose_name_lacks_its_groups_is_what_is_left_of_it() {
+fn missing_groups_are_left_out_of_a_file_name() {
     let (routes, mistakes) = Routes::compile(&[rule("route", "^/x static:/srv/$1é")], Path::new("/app"));
     assert_eq!(routes.map(|routes| routes.folders), Some(vec!["/srv/é".into()]));
     assert!(mistakes.iter().any(|mistake| mistake.message.contains("`$1` is always empty")), "{mistakes:?}");

@@ -1,7 +1,7 @@
 //! Conditions of rules: those of `route-if`, and the subjects of regular expressions.
 //!
-//! Workers run it, for each rule on a request's way. Nothing a client sends makes a condition fail: a number that is none is 0, an
-//! address that is none is in no network.
+//! Workers run it, for each rule that a request reaches. Invalid data of a client never fails: an invalid number is 0, and an
+//! invalid address is in no network.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -23,14 +23,14 @@ pub enum Condition {
     Always,
     /// A label.
     Never,
-    /// `route`, `route-uri` and their like.
+    /// `route`, `route-uri` and the related options.
     Match {
         subject: Subject,
         pattern: Pattern,
-        /// Its number in the set of its subject.
+        /// Its index in the set of its subject.
         in_set: Option<usize>,
     },
-    /// `route-if = regexp:TEXT;EXPRESSION`; the action may use its groups where `wanted`.
+    /// `route-if = regexp:TEXT;EXPRESSION`; the action may use its groups if `wanted`.
     Regexp {
         text: Template,
         pattern: Pattern,
@@ -44,7 +44,7 @@ pub enum Condition {
     Status(u16),
 }
 
-/// The variable that a rule of the form `route-… = EXPRESSION ACTION` looks at.
+/// The variable that a rule of the form `route-… = EXPRESSION ACTION` matches against.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Subject {
     Path,
@@ -128,7 +128,7 @@ pub enum FileKind {
     Executable,
 }
 
-/// The shape of a condition's argument.
+/// The syntax of a condition's argument.
 enum Shape {
     Empty,
     Regexp,
@@ -162,7 +162,7 @@ fn shape(name: &str) -> Option<Shape> {
 }
 
 impl Condition {
-    /// `name:text`. `None`: what is wrong has been said.
+    /// Compiles `name:text`. `None`: the mistake was reported.
     pub fn compile(text: &str, wanted: bool, mistakes: &mut Mistakes<'_>) -> Option<(Condition, Groups)> {
         let Some((name, text)) = text.split_once(':') else {
             mistakes
@@ -310,7 +310,7 @@ impl FileKind {
     }
 }
 
-/// As C's `strtol`: blanks, a sign, digits; what follows is not looked at, and what is no number is 0.
+/// Like C's `strtol`: blanks, a sign, digits; the rest is ignored, and text that is not a number is 0.
 pub fn number(text: &[u8]) -> i64 {
     let text = text.trim_ascii_start();
     let (negative, digits) = match text.first() {
@@ -327,7 +327,7 @@ fn parse<T: std::str::FromStr>(text: &[u8]) -> Option<T> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// An address and the bits of it that count.
+/// Returns an address and its network mask.
 fn network4(text: &[u8]) -> Option<(Ipv4Addr, u32)> {
     let (address, length) = with_length(text, 32)?;
     Some((parse(&address)?, u32::MAX.checked_shl(32 - length).unwrap_or(0)))

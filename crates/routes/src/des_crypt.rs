@@ -1,19 +1,19 @@
-//! Traditional crypt(3): 25 rounds of DES over a block of zeroes, with the password as key and a salt that changes the expansion table.
-//! `htpasswd -d` and old files of uWSGI's `basicauth` have it. It protects little (eight characters, quickly tried), so it is here for
-//! files that are there already; no kept library has it with the salt.
+//! Traditional crypt(3): 25 iterations of DES over a block of zeros, with the password as key and a salt that changes the
+//! expansion table. `htpasswd -d` and old files for uWSGI's `basicauth` use it. It is weak (eight characters, quickly tried) and
+//! only here for existing files; no maintained library has it with the salt.
 //!
-//! Pure, and it keeps nothing. Workers run it, for requests with credentials.
+//! Pure and stateless. Workers run it, for requests with credentials.
 
-/// Alphabet of salts and hashes; a character is worth its position.
+/// Alphabet of salts and hashes; a character's value is its position.
 pub const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Characters of a password that count.
+/// Significant characters of a password.
 const PASSWORD_BYTES: usize = 8;
 
-/// Times that the block is enciphered.
+/// Iterations of the cipher.
 const ITERATIONS: usize = 25;
 
-/// The hash of a password, 13 characters of which the first two are the salt. `None`: the salt is none.
+/// Returns the hash of a password, 13 characters of which the first two are the salt. `None`: the salt is invalid.
 pub fn hash(password: &[u8], salt: [u8; 2]) -> Option<String> {
     let keys = key_schedule(password);
     let expansion = salted_expansion(salt)?;
@@ -22,7 +22,7 @@ pub fn hash(password: &[u8], salt: [u8; 2]) -> Option<String> {
         block = encipher(&block, &keys, &expansion);
     }
     let mut made = String::from_utf8_lossy(&salt).into_owned();
-    // Six bits a character, the highest first; the last one has four, and two zeroes.
+    // Six bits for each character, the highest first; the last one has four, and two zeros.
     for bits in block.chunks(6) {
         let value = (0..6).fold(0, |value, index| value << 1 | usize::from(bits.get(index).copied().unwrap_or(0)));
         made.push(ALPHABET[value] as char);
@@ -91,7 +91,7 @@ const BOXES: [[u8; 64]; 8] = [
     ],
 ];
 
-/// A key of the cipher for each of its rounds. Of each character of the password seven bits count.
+/// Returns the cipher's key for each of its rounds. Seven bits of each character of the password count.
 fn key_schedule(password: &[u8]) -> [[u8; 48]; 16] {
     let mut key = [0; 64];
     for (index, byte) in password.iter().take(PASSWORD_BYTES).enumerate() {
@@ -148,7 +148,7 @@ fn encipher(block: &[u8; 64], keys: &[[u8; 48]; 16], expansion: &[u8; 48]) -> [u
     pick(&swapped, &FINAL)
 }
 
-/// The bits that a table names, in its order.
+/// Returns the bits that a table selects, in its order.
 fn pick<const COUNT: usize>(bits: &[u8], table: &[u8; COUNT]) -> [u8; COUNT] {
     table.map(|number| bits[usize::from(number) - 1])
 }

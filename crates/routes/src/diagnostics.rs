@@ -1,22 +1,22 @@
-//! The surroundings of a rule while it is compiled: the collection of mistakes, and the table in which it stands.
+//! The context of a rule while it is compiled: the collected mistakes, and the table that contains the rule.
 //!
-//! It knows no condition and no action. Both the process that reads the configuration and workers run it, at their start.
+//! Must not know conditions or actions. The process that reads the configuration and workers run it, at their start.
 
 use std::path::Path;
 
-/// Something wrong with a rule.
+/// A mistake in a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mistake {
-    /// Number of the rule in the list that was compiled.
+    /// Index of the rule in the compiled list.
     pub rule: usize,
-    /// Routing can't begin with it.
+    /// Routing can't start with it.
     pub is_fatal: bool,
     pub message: String,
     /// Advice; may be empty.
     pub advice: String,
 }
 
-/// Collects what is wrong with the rule at hand.
+/// Collects the mistakes of the current rule.
 pub struct Mistakes<'a> {
     rule: usize,
     pub(crate) stage: Stage,
@@ -41,17 +41,17 @@ impl<'a> Mistakes<'a> {
     }
 }
 
-/// Where a rule belongs.
+/// The table that a rule belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Request,
     Response,
 }
 
-/// Labels and where they stand.
+/// Labels and their positions.
 pub(crate) type Labels<'a> = Vec<(&'a str, usize)>;
 
-/// The table in which a rule is compiled, and its position there.
+/// The table in which a rule is compiled, and the rule's position there.
 #[derive(Clone, Copy)]
 pub(crate) struct CompileContext<'a> {
     pub stage: Stage,

@@ -1,6 +1,6 @@
-//! Hashes of passwords, in every form that `htpasswd` and crypt(3) have: which form one is, and whether a password is right.
+//! Password hashes in every format of `htpasswd` and crypt(3): detects the format and verifies passwords.
 //!
-//! Pure, and it keeps nothing. Workers run it, for requests with credentials; bcrypt takes tens of milliseconds, on purpose.
+//! Pure and stateless. Workers run it, for requests with credentials; bcrypt takes tens of milliseconds, on purpose.
 
 use base64::Engine as _;
 use base64::alphabet::BCRYPT;
@@ -12,13 +12,13 @@ use sha1::Sha1;
 
 use crate::des_crypt::{self, ALPHABET};
 
-/// Bytes of a password, with a NUL behind it, that bcrypt looks at.
+/// Bytes of a password, with its NUL, that bcrypt uses.
 const BCRYPT_BYTES: usize = 72;
 
-/// Powers of two that bcrypt takes for its rounds.
+/// Costs of bcrypt, which are base-2 logarithms of its rounds.
 const BCRYPT_COSTS: std::ops::RangeInclusive<u32> = 4..=31;
 
-/// bcrypt's own base64. The last character of a salt may have bits beyond its sixteen bytes, as crypt(3) lets it.
+/// bcrypt's own base64. The last character of a salt may have bits beyond its sixteen bytes, as crypt(3) allows.
 const BCRYPT_BASE64: GeneralPurpose = GeneralPurpose::new(
     &BCRYPT,
     GeneralPurposeConfig::new()
@@ -27,7 +27,7 @@ const BCRYPT_BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// The password, which has no NUL in it, is that of the hash. `None`: the hash is of no known form.
+/// Verifies a password, which must contain no NUL, against a hash. `None`: the hash has no known format.
 pub fn verify(password: &[u8], hash: &str) -> Option<bool> {
     if let Some(encoded) = hash.strip_prefix("{SHA}") {
         return Some(equal_in_constant_time(STANDARD.encode(Sha1::digest(password)).as_bytes(), encoded.as_bytes()));
@@ -46,12 +46,12 @@ pub fn verify(password: &[u8], hash: &str) -> Option<bool> {
     Some(is_right.unwrap_or(false))
 }
 
-/// Two texts are the same; the time of the answer depends on their lengths only.
+/// Whether two texts are equal; the time depends on their lengths only.
 pub fn equal_in_constant_time(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && left.iter().zip(right).fold(0, |differs, (one, other)| differs | (one ^ other)) == 0
 }
 
-/// Traditional DES: a salt of two characters and eleven more. It is what uWSGI itself knows, next to `{SHA}`.
+/// Traditional DES: a salt of two characters and eleven more. Besides `{SHA}` it is the only format that uWSGI itself supports.
 fn is_des(hash: &str) -> bool {
     hash.len() == 13 && hash.bytes().all(|byte| ALPHABET.contains(&byte))
 }
@@ -61,7 +61,7 @@ fn verify_des(password: &[u8], hash: &str) -> bool {
     des_crypt::hash(password, [first, second]).is_some_and(|made| equal_in_constant_time(made.as_bytes(), hash.as_bytes()))
 }
 
-/// `SALT$DIGEST`. `None`, here and below: it is not written so, and no password is right.
+/// `SALT$DIGEST`. `None`, here and below: the format is invalid, and no password matches.
 fn verify_md5(password: &[u8], magic: &str, rest: &str) -> Option<bool> {
     let (salt, digest) = rest.split_once('$')?;
     Some(equal_in_constant_time(md5_crypt(password, magic, salt.as_bytes()).as_bytes(), digest.as_bytes()))
@@ -88,12 +88,12 @@ fn verify_bcrypt(password: &[u8], rest: &str) -> Option<bool> {
     let salt = BCRYPT_BASE64.decode(salt).ok()?.try_into().ok()?;
     let mut key = [password, b"\0"].concat();
     key.truncate(BCRYPT_BYTES);
-    // The last of its 24 bytes was left out when the form was made, and is so ever since.
+    // The first implementation dropped the last of the 24 bytes, and the format has kept that.
     let made = BCRYPT_BASE64.encode(&bcrypt::bcrypt(cost, salt, &key)[..23]);
     Some(equal_in_constant_time(made.as_bytes(), digest.as_bytes()))
 }
 
-/// crypt(3) by MD5, and Apache's variant of it, which differs in its name only: a thousand rounds, salted.
+/// crypt(3) by MD5, and Apache's variant, which differs in its name only: a thousand salted rounds.
 fn md5_crypt(password: &[u8], magic: &str, salt: &[u8]) -> String {
     const ROUNDS: usize = 1000;
     const SALT_BYTES: usize = 8;
@@ -132,7 +132,7 @@ fn md5_crypt(password: &[u8], magic: &str, salt: &[u8]) -> String {
     encode_md5(&state)
 }
 
-// Each form has an order of its own for its bytes. They are written six bits a character, the lowest first.
+// Each format has its own byte order. Bytes are written as characters of six bits, the lowest first.
 
 fn encode_md5(digest: &[u8; 16]) -> String {
     let triples = [[0, 6, 12], [1, 7, 13], [2, 8, 14], [3, 9, 15], [4, 10, 5]];
@@ -149,7 +149,7 @@ fn encode_sha512(digest: &[u8; 64]) -> String {
     encode(digest, std::iter::successors(Some([0, 21, 42]), next).take(21), &[63], 2)
 }
 
-/// Bytes by threes, then those that are left, in so many characters.
+/// Encodes groups of three bytes, then the remaining ones, as this many characters.
 fn encode(digest: &[u8], triples: impl IntoIterator<Item = [usize; 3]>, rest: &[usize], characters: usize) -> String {
     let number = |indexes: &[usize]| indexes.iter().fold(0, |value, &index| value << 8 | usize::from(digest[index]));
     let mut made = String::new();
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn every_form_of_htpasswd_and_crypt_is_known() {
-        // Made with `openssl passwd`, `htpasswd` and crypt(3).
+        // Made by `openssl passwd`, `htpasswd` and crypt(3).
         for hash in HASHES {
             assert_eq!(verify(b"secret", hash), Some(true), "{hash}");
             assert_eq!(verify(b"Secret", hash), Some(false), "{hash}");
@@ -191,7 +191,7 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_no_hash_is_of_no_form_and_a_broken_one_is_nobodys() {
+    fn an_unknown_format_is_reported_and_a_broken_hash_matches_no_password() {
         for hash in ["secret", "$9$x$y", "", "$", "{SSHA}x", "abNANd1rDfiN!", "$2x$04$hMK6t.8maSXSDfM4n/5CtuoXFwrU63gepOcajaWu"] {
             assert_eq!(verify(b"secret", hash), None, "{hash}");
         }

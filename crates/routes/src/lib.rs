@@ -1,9 +1,9 @@
-//! uWSGI's internal routing: rules that answer, change or let pass a request before the application sees it, and change
-//! its answer before it leaves. Compiled once, then walked for each request.
+//! uWSGI's internal routing: rules that answer, change or pass on a request before the application sees it, and change its answer
+//! before it is sent. Rules are compiled once, and walked for each request.
 //!
-//! It knows no socket and no protocol: a request is whatever answers [`Values`]. The only files that it looks at are those
-//! that a rule names (`exists:`, the password file of `basicauth:`); those that a rule has served are opened by others. The process that reads the configuration compiles the rules to say
-//! what is wrong with them; workers compile them to walk them.
+//! Must not know sockets or protocols: a request is anything that implements [`Values`]. The only files that it reads are those
+//! that a rule names (`exists:`, the password file of `basicauth:`); the `files` room opens the files that a rule serves. The
+//! process that reads the configuration compiles the rules to report mistakes; workers compile them to walk them.
 
 mod access;
 mod action;

@@ -1,7 +1,7 @@
-//! Files of users and passwords, as `htpasswd` writes them: `user:hash`, one a line.
+//! Files of users and passwords in the format of `htpasswd`: `user:hash`, one for each line.
 //!
-//! Workers run it, for requests with credentials. The file is read anew when it has changed. A slow hash (bcrypt takes tens of milliseconds, on
-//! purpose) is not computed again for credentials that were right a moment ago: what is remembered of them is a digest.
+//! Workers run it, for requests with credentials. A changed file is read again. A slow hash (bcrypt takes tens of milliseconds,
+//! on purpose) is not computed again for credentials that were right a moment ago: a digest of them is cached.
 
 use std::collections::VecDeque;
 use std::fs;
@@ -13,16 +13,16 @@ use sha1::{Digest as _, Sha1};
 
 use crate::hashes::verify;
 
-/// Bytes of a password file.
+/// Most bytes of a password file.
 const FILE_BYTES: u64 = 4 * 1024 * 1024;
 
-/// Right credentials that are remembered.
+/// Most cached credentials.
 const REMEMBERED: usize = 128;
 
-/// Bytes of a password that are looked at; bcrypt itself takes no more than 72.
+/// Most bytes of a password that are compared; bcrypt itself uses only 72.
 const PASSWORD_BYTES: usize = 1024;
 
-/// A password file and what was lately found in it.
+/// A password file and its cache.
 #[derive(Debug)]
 pub struct PasswordFile {
     path: PathBuf,
@@ -31,7 +31,7 @@ pub struct PasswordFile {
 
 #[derive(Debug, Default)]
 struct LoadedFile {
-    /// Time of the last change, and length.
+    /// Modification time and length.
     stamp: Option<(SystemTime, u64)>,
     entries: Vec<(Vec<u8>, String)>,
     right: VecDeque<[u8; 20]>,
@@ -42,10 +42,10 @@ impl PasswordFile {
         PasswordFile { path, known: Mutex::new(LoadedFile::default()) }
     }
 
-    /// The file has this user with this password.
+    /// Whether the file has this user with this password.
     ///
     /// # Errors
-    /// The file can't be read, or the user's hash is of a kind that is not known.
+    /// The file can't be read, or the user's hash has no known format.
     pub fn allows(&self, user: &[u8], password: &[u8]) -> Result<bool, String> {
         let digest = digest_of(user, password);
         let hash = {

@@ -1,8 +1,8 @@
-//! An expression of a rule, with the one kind of lookahead that rules are written with: "all but", as in `^(?!/api).*$`. The library
-//! that keeps matching linear has no lookaround; one that stands at the start, or at each letter (`^((?!X).)*$`: no X anywhere), is a second
-//! expression that must not match.
+//! A rule's regular expression, with the usual kind of lookahead in rules: "all but", as in `^(?!/api).*$`. The linear-time
+//! library has no lookaround. A negative lookahead at the start, or at each character (`^((?!X).)*$`: no X anywhere), becomes a
+//! second expression that must not match.
 //!
-//! It knows no request. Both the process that reads the configuration and workers run it.
+//! Must not know requests. The process that reads the configuration and workers run it.
 
 use std::ops::Range;
 
@@ -10,10 +10,10 @@ use regex::bytes::{Captures, Regex, RegexBuilder};
 
 use crate::diagnostics::Mistakes;
 
-/// Bytes that one compiled regular expression may take.
+/// Most bytes of one compiled regular expression.
 const PATTERN_BYTES: usize = 2 * 1024 * 1024;
 
-/// A regular expression, and what must not stand at the start of a text that it matches.
+/// A regular expression, and the exception that must not match.
 #[derive(Debug)]
 pub struct Pattern {
     regex: Regex,
@@ -21,18 +21,18 @@ pub struct Pattern {
 }
 
 impl Pattern {
-    /// Both compiled by `compile`.
+    /// Both are compiled by `compile`.
     ///
     /// # Errors
-    /// Those of `compile`, for the whole text where it can't be split.
+    /// Those of `compile`, for the whole text if it can't be split.
     pub fn new<E>(text: &str, mut compile: impl FnMut(&str) -> Result<Regex, E>) -> Result<Pattern, E> {
         let nowhere = split_of_nowhere(text);
         let is_nowhere = nowhere.is_some();
         if let Some((rest, except)) = nowhere.or_else(|| split(text))
             && let (Ok(regex), Ok(except)) = (compile(&rest), compile(&except))
-            // What matches nothing at all is at the end of each text, where the lookahead does not look.
+            // An exception that matches the empty text matches at the end of each text, where the lookahead is not evaluated.
             && !(is_nowhere && except.is_match(b""))
-            // The groups of a lookahead are counted too, so the numbers of those after it would be others.
+            // The groups of a lookahead are numbered too, so the groups after it would get other numbers.
             && (except.captures_len() == 1 || regex.captures_len() == 1)
         {
             return Ok(Pattern { regex, except: Some(except) });
@@ -40,12 +40,12 @@ impl Pattern {
         Ok(Pattern { regex: compile(text)?, except: None })
     }
 
-    /// The expression itself, without the exception.
+    /// Returns the expression without the exception.
     pub fn as_str(&self) -> &str {
         self.regex.as_str()
     }
 
-    /// The number of its groups in parentheses.
+    /// Returns the number of its groups in parentheses.
     pub fn groups(&self) -> usize {
         self.regex.captures_len() - 1
     }
@@ -54,7 +54,7 @@ impl Pattern {
         self.regex.is_match(text) && !self.excepts(text)
     }
 
-    /// A text that the expression itself matches is excepted.
+    /// Whether the exception matches a text that the expression itself matches.
     pub fn excepts(&self, text: &[u8]) -> bool {
         self.except.as_ref().is_some_and(|except| except.is_match(text))
     }
@@ -64,7 +64,7 @@ impl Pattern {
     }
 }
 
-/// Compiles a regular expression as uWSGI does: it looks anywhere in the bytes, and knows no Unicode.
+/// Compiles a regular expression as uWSGI does: unanchored, on bytes, without Unicode.
 pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Pattern> {
     if let Some(at) = possessive(text) {
         let message =
@@ -87,10 +87,11 @@ pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Pattern
     }
 }
 
-/// An expression about lines of a log: one that has to match, and one that must not, as the library reads them.
+/// Translates an expression for log lines: returns the expression that must match and the one that must not, in the library's
+/// syntax.
 ///
 /// # Errors
-/// What is wrong with it, and what to do about it.
+/// The mistake, and advice.
 pub fn for_lines(text: &str) -> Result<(String, Option<String>), (String, &'static str)> {
     match Pattern::new(text, |text| Regex::new(&plain(text))) {
         Ok(Pattern { regex, except }) => Ok((regex.as_str().to_owned(), except.map(|except| except.as_str().to_owned()))),
@@ -101,15 +102,15 @@ pub fn for_lines(text: &str) -> Result<(String, Option<String>), (String, &'stat
     }
 }
 
-/// What to do where a letter has a meaning that it was not to have.
+/// Advice for a character with an unintended special meaning.
 const ESCAPE: &str = "a character that stands for itself may need a backslash";
 
-/// A text of PCRE's as the library reads it.
+/// Translates PCRE syntax into the library's.
 fn plain(text: &str) -> String {
     with_plain_braces(&with_plain_classes(text))
 }
 
-/// `^((?!NOT).)*$`, with or without `?:`, as `^(.)*$` and `(?:NOT)`.
+/// Splits `^((?!NOT).)*$`, with or without `?:`, into `^(.)*$` and `(?:NOT)`.
 fn split_of_nowhere(text: &str) -> Option<(String, String)> {
     let (open, inner) = ["((?!", "(?:(?!"].iter().find_map(|open| Some((*open, text.strip_prefix('^')?.strip_prefix(open)?)))?;
     let end = outside_groups(inner, b')')?;
@@ -117,14 +118,14 @@ fn split_of_nowhere(text: &str) -> Option<(String, String)> {
     Some((format!("^{}{times}", open.trim_end_matches("(?!")), format!("(?:{})", &inner[..end])))
 }
 
-/// To PCRE a brace that begins no count is a letter.
+/// In PCRE a brace that begins no repetition is a literal.
 fn with_plain_braces(text: &str) -> String {
     let mut made = String::with_capacity(text.len());
     let (mut in_class, mut rest) = (false, text);
     while let Some(letter) = rest.chars().next() {
         let after = &rest[letter.len_utf8()..];
         let taken = match letter {
-            // `\p{Greek}`, `\x{41}`: the braces are the escape's.
+            // `\p{Greek}`, `\x{41}`: the braces belong to the escape.
             '\\' => escape_length(rest),
             '{' if !in_class && !is_count(after) => {
                 made.push('\\');
@@ -143,7 +144,7 @@ fn with_plain_braces(text: &str) -> String {
     made
 }
 
-/// Bytes of the escape at the start of a text.
+/// Returns the bytes of the escape at the start of a text.
 fn escape_length(text: &str) -> usize {
     let mut letters = text.char_indices().skip(1);
     let Some((at, letter)) = letters.next() else { return text.len() };
@@ -152,7 +153,7 @@ fn escape_length(text: &str) -> usize {
     braces.map_or(end, |length| end + length + 2)
 }
 
-/// `3}`, `3,}` or `3,5}`.
+/// Whether the text begins with `3}`, `3,}` or `3,5}`.
 fn is_count(text: &str) -> bool {
     let Some((inner, _)) = text.split_once('}') else { return false };
     let (least, most) = inner.split_once(',').unwrap_or((inner, "0"));
@@ -160,8 +161,8 @@ fn is_count(text: &str) -> bool {
     !least.is_empty() && is_number(least) && is_number(most)
 }
 
-/// `^LITERAL(?!NOT)REST` as `^LITERAL` `REST` and `^LITERAL(?:NOT)`. The literal matches in one way only, and there is no other
-/// alternative, so the two together say the same.
+/// Splits `^LITERAL(?!NOT)REST` into `^LITERAL` `REST` and `^LITERAL(?:NOT)`. The literal matches in one way only, and there is
+/// no other alternative, so the two together are equivalent.
 fn split(text: &str) -> Option<(String, String)> {
     let after = text.strip_prefix('^')?;
     let end = after.find(|letter: char| !letter.is_ascii_alphanumeric() && !"/_-".contains(letter))?;
@@ -172,14 +173,14 @@ fn split(text: &str) -> Option<(String, String)> {
         unwanted.push(format!("(?:{})", &inner[..end]));
         rest = &inner[end + 1..];
     }
-    // Another alternative of the whole has no exception.
+    // Another alternative of the whole expression would have no exception.
     if unwanted.is_empty() || rest.starts_with(['*', '+', '?', '{']) || outside_groups(rest, b'|').is_some() {
         return None;
     }
     Some((format!("^{literal}{rest}"), format!("^{literal}(?:{})", unwanted.join("|"))))
 }
 
-/// Where a text has this byte first, outside of the groups and classes that begin in it.
+/// Returns the first position of a byte outside of the groups and classes that begin in the text.
 fn outside_groups(text: &str, wanted: u8) -> Option<usize> {
     let (mut depth, mut in_class, mut escaped) = (0usize, false, false);
     for (at, byte) in text.bytes().enumerate() {
@@ -199,7 +200,7 @@ fn outside_groups(text: &str, wanted: u8) -> Option<usize> {
     None
 }
 
-/// Features of PCRE that a search in linear time can't have: the first in the text, and what to write instead.
+/// Returns the first feature of PCRE in the text that a linear-time search can't support, and what to write instead.
 fn unsupported_by_regex(text: &str) -> Option<(String, &'static str)> {
     const MARKS: &[(&str, &str, &str)] = &[
         ("(?!", "a negative lookahead", "say it with a second rule, or with `route-if-not = regexp:${PATH_INFO};EXPRESSION`"),
@@ -229,10 +230,10 @@ fn unsupported_by_regex(text: &str) -> Option<(String, &'static str)> {
     None
 }
 
-/// To PCRE a bracket within brackets is a letter, as are `&&`, `~~` and `--`; the library would calculate with classes.
+/// In PCRE a bracket within brackets is a literal, as are `&&`, `~~` and `--`; the library has set operations on classes.
 fn with_plain_classes(text: &str) -> String {
     let mut made = String::with_capacity(text.len());
-    // While nothing is in a class, `]` is a letter.
+    // `]` is a literal as the first character of a class.
     let (mut in_class, mut is_first) = (false, false);
     let mut rest = text.chars().peekable();
     while let Some(letter) = rest.next() {
@@ -246,7 +247,7 @@ fn with_plain_classes(text: &str) -> String {
             }
             '[' if !in_class => (in_class, is_first) = (true, true),
             ']' if in_class && !was_first => in_class = false,
-            // A class by its name: `[:alpha:]`.
+            // A named class: `[:alpha:]`.
             '[' if rest.peek() == Some(&':') => {
                 made.push(letter);
                 while let Some(part) = rest.next() {
@@ -267,8 +268,8 @@ fn with_plain_classes(text: &str) -> String {
     made
 }
 
-/// Where a quantifier with a `+` after it stands outside brackets. PCRE then gives nothing back that was once matched; to the library it
-/// would be a repetition of a repetition, which matches more.
+/// Returns the position of a quantifier with a `+` after it, outside of brackets. In PCRE it is possessive and never backtracks;
+/// in the library it would be a repetition of a repetition, which matches more.
 fn possessive(text: &str) -> Option<usize> {
     let (mut in_class, mut escaped, mut before) = (false, false, b' ');
     for (at, byte) in text.bytes().enumerate() {
@@ -292,7 +293,7 @@ fn first_of<'a>(text: &str, marks: &'a [(&str, &str, &str)]) -> Option<(usize, &
     marks.iter().filter_map(|mark| text.find(mark.0).map(|at| (at, mark))).min_by_key(|(at, _)| *at)
 }
 
-/// The library draws the expression over several lines and says what is wrong in the last.
+/// The library prints the expression over several lines; the message is in the last one.
 fn last_line(text: &str) -> &str {
     text.lines().last().unwrap_or(text).trim_start_matches("error: ")
 }

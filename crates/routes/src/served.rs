@@ -1,7 +1,8 @@
-//! `static:`, `file:` and their kin: which file a rule names, and how it is to be answered.
+//! `static:`, `file:` and the related actions: which file a rule names, and how it is answered.
 //!
-//! A rule's path begins with a folder, and what a client says fills in what follows: the folder is where the file must lie, whatever was
-//! filled in. The room knows no disk but for the `-next` forms, which must know whether the file is there.
+//! A rule's path begins with a folder, and data of the client fills in the rest: the file must lie in that folder, whatever was
+//! filled in. Must not know the disk, except for the `-next` forms, which check whether the file exists. The process that reads
+//! the configuration and workers run it.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -14,20 +15,20 @@ use crate::template::{Groups, Template};
 /// A file as a rule names it.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Served {
-    /// The number of its folder among [`crate::Routes::folders`].
+    /// The index of its folder in [`crate::Routes::folders`].
     pub folder: usize,
     pub(crate) folder_path: PathBuf,
-    /// The path below the folder; empty where the rule names the file wholly.
+    /// The path below the folder; empty if the rule names a fixed file.
     pub(crate) rest: Template,
     pub form: Form,
-    /// `static-next`, `file-next`: where the file is not, the next rule has its turn.
-    pub(crate) lets_others_try: bool,
+    /// `static-next`, `file-next`: if the file does not exist, the next rule runs.
+    pub(crate) falls_through: bool,
 }
 
-/// The form in which a file is answered.
+/// How a file is answered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Form {
-    /// `static:`: as those of `static-map`.
+    /// `static:`: like the files of `static-map`.
     Static,
     /// `file:`: always the whole file, with this status, for every method.
     Page(Page),
@@ -38,26 +39,26 @@ pub struct Page {
     pub status: u16,
     pub reason: String,
     pub content_type: String,
-    /// The type is that of the file's name, where it has one that is known.
+    /// The type follows from the file's name, if its extension is known.
     pub type_by_name: bool,
 }
 
 impl Served {
-    /// `static:PATH`. `None`: what is wrong has been said.
+    /// `static:PATH`. `None`: the mistake was reported.
     pub(crate) fn compile_static(
         argument: &str,
-        lets_others_try: bool,
+        falls_through: bool,
         groups: Groups,
         context: CompileContext<'_>,
         mistakes: &mut Mistakes<'_>,
     ) -> Option<Served> {
-        Served::compile(argument, Form::Static, lets_others_try, (groups, context), mistakes)
+        Served::compile(argument, Form::Static, falls_through, (groups, context), mistakes)
     }
 
-    /// `filename=PATH,status=503 Service Unavailable,content_type=text/html,mime=1`. `None`: what is wrong has been said.
+    /// `filename=PATH,status=503 Service Unavailable,content_type=text/html,mime=1`. `None`: the mistake was reported.
     pub(crate) fn compile_page(
         argument: &str,
-        lets_others_try: bool,
+        falls_through: bool,
         groups: Groups,
         context: CompileContext<'_>,
         mistakes: &mut Mistakes<'_>,
@@ -78,7 +79,7 @@ impl Served {
                 }
                 "content_type" => page.content_type = value.to_owned(),
                 "mime" => page.type_by_name = true,
-                // An answer whose length we know has it in its head.
+                // Answers of known length always have it in their head.
                 "nocl" | "no_cl" | "no_content_length" => {}
                 other => {
                     mistakes.error(
@@ -97,13 +98,13 @@ impl Served {
             mistakes.error(format!("`file:{argument}` names no file"), "write `file:filename=PATH`");
             return None;
         };
-        Served::compile(path, Form::Page(page), lets_others_try, (groups, context), mistakes)
+        Served::compile(path, Form::Page(page), falls_through, (groups, context), mistakes)
     }
 
     fn compile(
         path: &str,
         form: Form,
-        lets_others_try: bool,
+        falls_through: bool,
         (groups, context): (Groups, CompileContext<'_>),
         mistakes: &mut Mistakes<'_>,
     ) -> Option<Served> {
@@ -127,10 +128,10 @@ impl Served {
                 "it is served as soon as it is there",
             );
         }
-        Some(Served { folder: 0, folder_path, rest, form, lets_others_try })
+        Some(Served { folder: 0, folder_path, rest, form, falls_through })
     }
 
-    /// There is such a file, for rules that leave it to others where there is none. Permission is a matter of its opening.
+    /// Whether the file exists, for rules that otherwise pass the request on. Permissions are checked when it is opened.
     pub(crate) fn is_there(&self, relative: &[u8]) -> bool {
         let relative = Path::new(OsStr::from_bytes(relative));
         let leads_on = relative.components().all(|part| matches!(part, Component::Normal(_)));
@@ -142,7 +143,7 @@ impl Served {
             }
     }
 
-    /// The path below the folder, as filled in. A slash at its start is that of the folder, twice.
+    /// Returns the filled-in path below the folder. A leading slash duplicates that of the folder.
     pub(crate) fn relative(filled: Vec<u8>) -> Vec<u8> {
         match filled.strip_prefix(b"/") {
             Some(rest) => rest.to_vec(),

@@ -1,8 +1,8 @@
-//! Reason phrases (RFC 9110 section 15, and the statuses of other standards that servers answer with).
+//! Reason phrases (RFC 9110 section 15, and statuses of other standards that servers use).
 //!
-//! Workers run it: for answers of rules, for the server's own, and for those of ASGI applications, which name no reason.
+//! Workers run it: for answers of rules, for the server's own, and for those of ASGI applications, which have no reason.
 
-/// The reason phrase of a status; `None` for one that no standard names.
+/// Returns the reason phrase of a status; `None` for a status of no standard.
 pub fn reason(status: u16) -> Option<&'static str> {
     Some(match status {
         200 => "OK",
@@ -67,7 +67,7 @@ pub fn reason(status: u16) -> Option<&'static str> {
     })
 }
 
-/// The three digits at the start of `404` or `404 Nothing here`, and what follows them.
+/// Splits `404` or `404 Nothing here` into its three digits and the rest.
 pub fn split(text: &str) -> Option<(u16, &str)> {
     let (code, rest) = text.split_at_checked(3)?;
     let number = code.parse().ok().filter(|number| (200..=599).contains(number) && !code.starts_with('+'))?;

@@ -1,7 +1,7 @@
-//! Texts with `$1` and `${VARIABLE}` in them, compiled once and filled in for each request.
+//! Texts with `$1` and `${VARIABLE}`, compiled once and expanded for each request. Workers run it.
 //!
-//! uWSGI fills in the groups first and looks for `${…}` in the outcome, so that a client can have any variable filled in by writing
-//! `${…}` into its path. Here a text is taken apart before there is a client, and what a client sends is never read as a template.
+//! uWSGI expands the groups first and searches the result for `${…}`, so a client can have any variable expanded by a `${…}` in
+//! its path. Here a text is parsed before there is a client, and a client's data is never parsed as a template.
 
 use regex::bytes::Captures;
 
@@ -15,7 +15,7 @@ enum Piece {
     Group(usize),
     Variable(Vec<u8>),
     Function(Function),
-    /// `${HTTP_$1}`, `${cookie[${NAME}]}`: what is between the braces is put together first.
+    /// `${HTTP_$1}`, `${cookie[${NAME}]}`: the text between the braces is expanded first.
     Computed(Template),
 }
 
@@ -25,14 +25,14 @@ pub struct Template {
     pieces: Vec<Piece>,
 }
 
-/// The meaning of `$1` where a text stands.
+/// The meaning of `$1` in a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Groups {
-    /// The parts of what this many pairs of parentheses matched.
+    /// Groups of an expression with this many pairs of parentheses.
     Upto(usize),
-    /// There is no regular expression: nothing can be filled in.
+    /// There is no regular expression: no group can be expanded.
     None,
-    /// It is not looked for: the text itself.
+    /// Not expanded: literal text.
     Literal,
 }
 
@@ -58,7 +58,7 @@ impl Template {
                     made.group(usize::from(digit - b'0'), groups, mistakes);
                     &after[1..]
                 }
-                // `$$` is two dollars, and the second begins nothing.
+                // `$$` is two dollars, and the second one begins nothing.
                 Some(b'$') => {
                     made.text("$$");
                     &after[1..]
@@ -122,7 +122,7 @@ impl Template {
         }
     }
 
-    /// The text, if it is the same for every request.
+    /// Returns the text, if it is the same for every request.
     pub fn constant(&self) -> Option<&[u8]> {
         match self.pieces.as_slice() {
             [] => Some(b""),
@@ -131,7 +131,7 @@ impl Template {
         }
     }
 
-    /// The text before the first thing to be filled in.
+    /// Returns the text before the first expansion.
     pub fn beginning(&self) -> &[u8] {
         match self.pieces.first() {
             Some(Piece::Text(text)) => text,
@@ -139,7 +139,7 @@ impl Template {
         }
     }
 
-    /// Takes so many bytes from its beginning, or as many as that has.
+    /// Removes this many bytes from its beginning, or as many as that has.
     pub fn cut(&mut self, bytes: usize) -> Vec<u8> {
         match self.pieces.first_mut() {
             Some(Piece::Text(text)) => text.drain(..bytes.min(text.len())).collect(),
@@ -155,7 +155,7 @@ impl Template {
         })
     }
 
-    /// Names the variables that it reads.
+    /// Calls `see` with the name of each variable that it reads.
     pub fn variables(&self, see: &mut dyn FnMut(&[u8])) {
         for piece in &self.pieces {
             match piece {
@@ -189,7 +189,7 @@ impl Template {
     }
 }
 
-/// Where the brace stands that closes what has been opened before `text`.
+/// Returns the position of the brace that closes the one before `text`.
 fn closing_brace(text: &str) -> Option<usize> {
     let mut open = 1;
     for (at, byte) in text.bytes().enumerate() {
@@ -207,7 +207,7 @@ fn closing_brace(text: &str) -> Option<usize> {
     None
 }
 
-/// A variable or function whose name was put together for this request; nothing where there is none of that name.
+/// Writes a variable or function whose name was computed for this request; nothing if the name is unknown.
 fn write_named(name: &[u8], values: &dyn Values, out: &mut Vec<u8>) {
     let function = std::str::from_utf8(name).ok().and_then(|text| text.strip_suffix(']')?.split_once('['));
     match function {

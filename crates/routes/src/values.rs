@@ -1,6 +1,6 @@
-//! Values that rules read: variables of a request by their CGI names, and `${function[key]}`.
+//! Values that rules read: a request's variables by their CGI names, and `${function[key]}`.
 //!
-//! Workers run it, for each variable that a rule names.
+//! Must not know rules. Workers run it, for each variable that a rule names.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -8,15 +8,15 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// A request, or an answer with its request, as rules see it.
+/// A request, or an answer with its request, for rules.
 pub trait Values {
-    /// A variable by its CGI name: `PATH_INFO`, `HTTP_HOST`. `None`: there is none of that name.
+    /// Returns a variable by its CGI name: `PATH_INFO`, `HTTP_HOST`. `None`: it does not exist.
     fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>>;
 
-    /// Something that only the server knows.
+    /// Returns a value that only the server has.
     fn server(&self, what: ServerValue) -> u64;
 
-    /// Does work that takes long so that it keeps nobody else waiting: a password's hash.
+    /// Runs slow work without blocking other requests, such as hashing a password.
     fn aside(&self, work: &mut dyn FnMut()) {
         work();
     }
@@ -38,7 +38,7 @@ pub enum ServerValue {
 pub enum Function {
     /// `cookie[name]`
     Cookie(Vec<u8>),
-    /// `qs[name]`: a parameter of the query, as the client wrote it.
+    /// `qs[name]`: a parameter of the query, as the client sent it.
     Query(Vec<u8>),
     /// `base64[VARIABLE]`
     Base64(Vec<u8>),
@@ -54,13 +54,13 @@ pub enum Function {
     Server(ServerValue),
 }
 
-/// Why a `${function[key]}` can't be had.
+/// Why a `${function[key]}` is not available.
 #[derive(Debug, PartialEq, Eq)]
 pub enum FunctionError {
     /// uWSGI has it, Bolide does not yet.
     NotYet,
     UnknownKey,
-    /// Not a function of uWSGI's.
+    /// Not a function of uWSGI.
     Unknown,
 }
 
@@ -87,7 +87,7 @@ impl Function {
         }
     }
 
-    /// The variable that it reads.
+    /// Returns the variable that it reads.
     pub fn variable(&self) -> Option<&[u8]> {
         match self {
             Function::Cookie(_) => Some(b"HTTP_COOKIE"),
@@ -128,7 +128,7 @@ impl Function {
 /// A random UUID (RFC 9562 section 5.4).
 fn uuid() -> String {
     let mut bytes = [0u8; 16];
-    // Linux' getrandom(2) can't fail once the system is up; a UUID of zeroes would say so.
+    // Linux' getrandom(2) can't fail once the system is up; a UUID of zeros would show it.
     if getrandom::fill(&mut bytes).is_err() {
         bytes = [0; 16];
     }
@@ -138,7 +138,7 @@ fn uuid() -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// The value of `name` in `a=1;b=2`.
+/// Returns the value of `name` in `a=1;b=2`.
 fn pair<'a>(text: &'a [u8], separator: u8, name: &[u8]) -> Option<&'a [u8]> {
     text.split(|&byte| byte == separator).find_map(|one| {
         let one = one.trim_ascii_start();

@@ -1,6 +1,7 @@
-//! A table walked for one request: the rules in their order, what they change, and how it ends.
+//! Walks a table of rules for one request: runs the rules in their order, collects their changes, and returns the verdict.
 //!
-//! Workers run it on the thread that read the request. Labels lead forward only, so a walk ends after as many steps as there are rules.
+//! Workers run it on the thread that read the request. Labels only lead forward, so a walk takes at most as many steps as there
+//! are rules.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -17,27 +18,27 @@ use crate::status;
 use crate::template::Template;
 use crate::values::{ServerValue, Values};
 
-/// Bytes that `send:` may collect for one answer.
+/// Most bytes that `send:` may collect for one answer.
 const SENT_BYTES: usize = 1024 * 1024;
 
-/// Characters that a URI can't have (RFC 3986 section 2), beside bytes beyond ASCII. A `%` stays, because REQUEST_URI has its own.
+/// Characters that a URI can't have (RFC 3986 section 2), besides non-ASCII bytes. A `%` is kept, because REQUEST_URI is encoded.
 const NO_URI: &AsciiSet =
     &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
 
-/// The end of a walk: who answers.
+/// The end of a walk: how the request is answered.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The application is asked, or its answer goes on.
+    /// The application is called, or its answer is sent.
     Serve,
-    /// The application is not asked.
+    /// The application is not called.
     Answer(Answer),
-    /// A file is the answer: which, and where below its folder.
+    /// A file is the answer: which one, and its path below its folder.
     File(Arc<Served>, Vec<u8>),
     /// `break:` without a status: the connection ends without an answer.
     Close,
 }
 
-/// An answer of a rule's own.
+/// The answer of a rule.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Answer {
     pub status: u16,
@@ -46,18 +47,18 @@ pub struct Answer {
     pub body: Vec<u8>,
     /// The connection ends after it.
     pub closes: bool,
-    /// Its body is the server's own words, which a page may replace.
+    /// Its body is the server's own text, which a page may replace.
     pub is_in_own_words: bool,
 }
 
-/// Changes that the rules of a walk ask for, whatever its verdict.
+/// Changes by the rules of a walk, whatever its verdict.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// In the order set; the last of a name counts.
+    /// In the order set; the last one of a name counts.
     pub variables: Vec<(Vec<u8>, Vec<u8>)>,
     /// Fields for the answer, as `Name: value`.
     pub added: Vec<Vec<u8>>,
-    /// Names of fields that the answer must not have.
+    /// Names of fields that are removed from the answer.
     pub removed: Vec<Vec<u8>>,
     /// `clearheaders`: the answer's fields are dropped, and this is its status.
     pub cleared: Option<(u16, String)>,
@@ -69,14 +70,14 @@ pub struct Overrides {
     pub is_compressed: bool,
     /// `harakiri`, in milliseconds.
     pub harakiri_ms: Option<u32>,
-    /// `log`, and what went wrong in rules: lines for the log.
+    /// `log`, and errors of rules: lines for the log.
     pub lines: Vec<Vec<u8>>,
     /// `send`
     pub sent: Option<Vec<u8>>,
 }
 
 impl Overrides {
-    /// The value that a rule gave a variable.
+    /// Returns the value that a rule gave a variable.
     pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
         self.variables.iter().rfind(|(set, _)| set == name).map(|(_, value)| value.as_slice())
     }
@@ -86,7 +87,7 @@ impl Overrides {
     }
 }
 
-/// The request with what the rules have changed so far.
+/// The request with the changes of the rules so far.
 struct WithOverrides<'a> {
     request: &'a dyn Values,
     overrides: &'a Overrides,
@@ -105,16 +106,16 @@ impl Values for WithOverrides<'_> {
     }
 }
 
-/// Matches of a table's sets for this request, subject by subject, as long as no rule has set the subject anew.
+/// Matches of a table's sets for this request, by subject, as long as no rule has changed the subject.
 #[derive(Default)]
 struct MatchCache {
     of: [Option<SetMatches>; Subject::COUNT],
-    /// So many variables were set when it was last looked at.
+    /// The number of variables that were set at the last check.
     variables: usize,
 }
 
 impl MatchCache {
-    /// Forgets what is said of a subject that a rule has set since.
+    /// Drops the matches of a subject that a rule has changed since.
     fn invalidate(&mut self, overrides: &Overrides) {
         for (name, _) in &overrides.variables[self.variables..] {
             if let Some(subject) = Subject::ALL.iter().find(|subject| subject.variable() == name) {
@@ -142,7 +143,7 @@ enum Step {
 }
 
 impl Table {
-    /// Walks the rules. `overrides` are added to, and are seen by the rules that follow.
+    /// Walks the rules. `overrides` collects changes, which the following rules see.
     pub fn walk(&self, request: &dyn Values, overrides: &mut Overrides) -> Verdict {
         let mut position = 0;
         let mut matched = MatchCache { variables: overrides.variables.len(), ..MatchCache::default() };
@@ -288,7 +289,7 @@ impl Rule {
             }
             Action::Serve(served) => {
                 let relative = Served::relative(fill(&served.rest, overrides));
-                if !served.lets_others_try || served.is_there(&relative) {
+                if !served.falls_through || served.is_there(&relative) {
                     return Step::End(Verdict::File(served.clone(), relative));
                 }
             }
@@ -323,7 +324,7 @@ impl Rule {
         }
         match checked {
             Ok(Some(user)) => overrides.set(b"REMOTE_USER", user),
-            Ok(None) if guard.lets_others_try && !authorization.is_empty() => {}
+            Ok(None) if guard.falls_through && !authorization.is_empty() => {}
             Ok(None) => {
                 return Step::End(Verdict::Answer(Answer {
                     fields: vec![("WWW-Authenticate", guard.challenge.clone()), ("Content-Type", b"text/plain".to_vec())],
@@ -423,7 +424,7 @@ fn fix_path_info(request: &dyn Values, overrides: &mut Overrides) {
     }
 }
 
-/// A Location that a client can't break out of: PATH_INFO is decoded, and may have anything in it.
+/// Encodes a Location so that a client can't inject into it: PATH_INFO is decoded, and may contain anything.
 fn as_uri(text: &[u8]) -> Vec<u8> {
     percent_encode(text, NO_URI).to_string().into_bytes()
 }

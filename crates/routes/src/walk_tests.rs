@@ -1,4 +1,4 @@
-//! Walks of small tables: what is changed, and how they end.
+//! Walks of small tables: their changes and their verdicts.
 
 use std::borrow::Cow;
 
@@ -46,7 +46,7 @@ fn walk(rules: &[(&str, &str)]) -> (Verdict, Overrides) {
     (verdict, overrides)
 }
 
-/// The variable `X` after a walk.
+/// Returns the variable `X` after a walk.
 fn x(rules: &[(&str, &str)]) -> Option<String> {
     let (verdict, overrides) = walk(rules);
     assert_eq!(verdict, Verdict::Serve);
@@ -94,7 +94,7 @@ fn conditions_hold_or_do_not() {
 
 #[test]
 fn texts_are_filled_in_once() {
-    // What a client sent is never read as a template, whatever it looks like.
+    // A client's data is never parsed as a template, whatever it looks like.
     assert_eq!(x(&[("route-qs", "b=(.*) addvar:X=$1")]).as_deref(), Some("${HTTP_COOKIE}"));
     assert_eq!(x(&[("route-run", "addvar:X=${QUERY_STRING}")]).as_deref(), Some("a=1&b=${HTTP_COOKIE}"));
     for (text, filled) in [
@@ -114,7 +114,7 @@ fn texts_are_filled_in_once() {
 }
 
 #[test]
-fn rules_see_what_rules_before_them_changed() {
+fn rules_see_changes_of_earlier_rules() {
     let changed =
         [("route-run", "setpathinfo:/new"), ("route", "^/new$ addvar:X=${PATH_INFO}"), ("route", "^/shop addvar:X=old")];
     assert_eq!(x(&changed).as_deref(), Some("/new"));
@@ -123,7 +123,7 @@ fn rules_see_what_rules_before_them_changed() {
 }
 
 #[test]
-fn expressions_in_a_set_see_what_rules_before_them_changed() {
+fn expressions_in_a_set_see_changes_of_earlier_rules() {
     for (changing, variable, before, after) in [
         ("setpathinfo:/b", "route", "^/shop", "^/b$"),
         ("rewrite:/b", "route", "^/shop", "^/b$"),
@@ -143,7 +143,7 @@ fn expressions_in_a_set_see_what_rules_before_them_changed() {
 }
 
 #[test]
-fn one_by_one_and_as_a_set_expressions_say_the_same() {
+fn expressions_match_the_same_one_by_one_and_as_a_set() {
     let expressions = ["^/shop", "caf", "^/SHOP", "(?i)^/SHOP", "\\s1$", "^$", "[^a]", "(x)?", "\\xc3\\xa9", "^/shop/(.)"];
     let rules: Vec<String> =
         expressions.iter().enumerate().map(|(number, text)| format!("{text} addvar:X=${{X}}{number}")).collect();
@@ -173,7 +173,7 @@ fn names_can_be_put_together() {
         ];
         assert_eq!(x(&rules).as_deref(), Some(filled), "{text}");
     }
-    // In a condition, too.
+    // Also in a condition.
     let rules = [("route-run", "addvar:PART=HOST"), ("route-if", "equal:${HTTP_${PART}};shop.example addvar:X=1")];
     assert_eq!(x(&rules).as_deref(), Some("1"));
 }

@@ -1,7 +1,7 @@
-//! A certificate with its key, read and found to belong together.
+//! A certificate with its key, parsed and verified to match.
 //!
-//! It knows no file: errors say what is wrong, and the reader of the configuration says where. The master runs it at the start, workers
-//! when they begin.
+//! Must not know files: errors say what is wrong, and the reader of the configuration adds the path. The master runs it at the
+//! start, workers at theirs.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -16,32 +16,32 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use crate::provider::provider;
 
-/// Characters of a line of PEM (RFC 7468 section 2).
+/// Characters of a PEM line (RFC 7468 section 2).
 const PEM_LINE_CHARACTERS: usize = 64;
 
-/// How an error about a key of a kind begins that this server's TLS has no signatures of.
+/// The beginning of the error about a type of key that this server's TLS can't sign with.
 pub const UNSUPPORTED_KEY: &str = "this server's TLS makes no signatures with keys of the kind ";
-/// Kinds of keys that OpenSSL makes, by their object identifiers (RFC 8410, RFC 8017).
+/// Types of keys that OpenSSL makes, by their object identifiers (RFC 8410, RFC 8017).
 const UNSIGNED_KEYS: [(&str, &str); 3] =
     [("1.3.101.113", "Ed448"), ("1.2.840.113549.1.1.10", "RSA-PSS"), ("1.2.840.10040.4.1", "DSA")];
 
-/// A certificate that can be shown.
+/// A certificate that can be sent to clients.
 #[derive(Debug)]
 pub struct LoadedCertificate {
     pub key: Arc<CertifiedKey>,
-    /// Hosts that it is shown for, in lower case.
+    /// Hosts that it is sent for, in lower case.
     pub names: Vec<String>,
-    /// Seconds since 1970 from which, and until which, it counts.
+    /// Its validity, in seconds since 1970.
     pub not_before_s: i64,
     pub not_after_s: i64,
-    /// The certificate alone, as applications are told of it.
+    /// The certificate alone, for applications.
     pub pem: Arc<str>,
 }
 
-/// Reads a certificate and its key.
+/// Parses a certificate and its key.
 ///
 /// # Errors
-/// What is wrong with them, as the end of a sentence that names the file.
+/// The mistake, as the end of a sentence that names the file.
 pub fn load(certificate: &Certificate) -> Result<LoadedCertificate, String> {
     let chain = certificates_of(&certificate.chain)?;
     let Some(first) = chain.first() else { return Err("there is no certificate in it (-----BEGIN CERTIFICATE-----)".into()) };
@@ -58,8 +58,8 @@ pub fn load(certificate: &Certificate) -> Result<LoadedCertificate, String> {
         let kind = UNSIGNED_KEYS.iter().find(|(oid, _)| public_key.algorithm.algorithm.to_id_string() == *oid);
         kind.map_or_else(|| format!("the key can't be used: {error}"), |(_, kind)| format!("{UNSUPPORTED_KEY}{kind}"))
     })?;
-    // The library would read the whole certificate once more, and takes version 3 of X.509 alone. A server's own may be of any: it is shown,
-    // and not verified, here.
+    // The library would parse the whole certificate again, and accepts only version 3 of X.509. A server's own may have any
+    // version: it is sent, not verified, here.
     if key.public_key().is_some_and(|own| own.as_ref() != public_key.raw) {
         return Err("the key belongs to another certificate; the certificate of the server comes first in its file".to_owned());
     }
@@ -68,10 +68,10 @@ pub fn load(certificate: &Certificate) -> Result<LoadedCertificate, String> {
     Ok(LoadedCertificate { key: Arc::new(key), names, not_before_s, not_after_s, pem })
 }
 
-/// Hosts that a certificate names (RFC 6125 section 6.4.4: the subject counts only where it has no alternative names).
+/// Returns the hosts that a certificate names (RFC 6125 section 6.4.4: the subject counts only if it has no alternative names).
 ///
 /// # Errors
-/// It can't be read.
+/// It can't be parsed.
 pub fn names_of(chain: &[u8]) -> Result<Vec<String>, String> {
     let chain = certificates_of(chain)?;
     let first = chain.first().ok_or("there is no certificate in it (-----BEGIN CERTIFICATE-----)")?;
@@ -79,14 +79,14 @@ pub fn names_of(chain: &[u8]) -> Result<Vec<String>, String> {
     Ok(names_of_parsed(&parsed))
 }
 
-/// Certificates of PEM.
+/// Returns the certificates of a PEM file.
 pub(crate) fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| format!("it is no PEM of certificates: {error}"))
 }
 
-/// The same certificate in PEM.
+/// Encodes a certificate as PEM.
 pub(crate) fn pem_of(certificate: &[u8]) -> String {
     let encoded = STANDARD.encode(certificate);
     let mut text = String::from("-----BEGIN CERTIFICATE-----\n");
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn mistakes_are_named() {
         let ((chain, key), (other, other_key)) = (made("one.example"), made("other.example"));
         let encrypted = b"-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
         let garbled = b"-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";

@@ -1,4 +1,4 @@
-//! Certificates of clients: verified as rustls does it, with a bound for the chain (`ssl-verify-depth`). Workers run it.
+//! Client certificates: verified by rustls, with a limit for the length of the chain (`ssl-verify-depth`). Workers run it.
 
 use std::sync::Arc;
 
@@ -13,10 +13,10 @@ use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
 use crate::certificate::certificates_of;
 use crate::provider::provider;
 
-/// The verifier for a listener's settings; `None` where it asks for no certificate.
+/// Returns the verifier for a listener's settings; `None` if it requests no certificate.
 ///
 /// # Errors
-/// What is wrong with the authorities.
+/// A mistake in the authorities.
 pub fn verifier(tls: &Tls) -> Result<Option<Arc<dyn ClientCertVerifier>>, String> {
     if tls.client_auth == ClientAuth::Off {
         return Ok(None);
@@ -35,23 +35,23 @@ pub fn verifier(tls: &Tls) -> Result<Option<Arc<dyn ClientCertVerifier>>, String
     Ok(Some(Arc::new(BoundedChains { verifier, roots, most: tls.verify_depth })))
 }
 
-/// It was refused for its version: only that of today's certificates (3) says what a key is for (RFC 5280 section 4.2.1.3).
+/// Whether a certificate was refused for its version: only version 3 says what a key may be used for (RFC 5280 section 4.2.1.3).
 pub fn is_of_old_version(fault: &CertificateError) -> bool {
     let CertificateError::Other(other) = fault else { return false };
     matches!(other.0.downcast_ref::<webpki::Error>(), Some(webpki::Error::UnsupportedCertVersion))
 }
 
-/// A verifier that takes no longer chains than it may.
+/// A verifier that limits the length of chains.
 #[derive(Debug)]
 struct BoundedChains {
     verifier: Arc<dyn ClientCertVerifier>,
     roots: Arc<RootCertStore>,
-    /// Certificates between a client's and an authority's.
+    /// Most intermediate certificates between a client's and an authority's.
     most: u32,
 }
 
 impl BoundedChains {
-    /// Looks for a way to an authority that is short enough. What makes a chain good otherwise was looked at before.
+    /// Finds a path to an authority that is short enough. The other conditions of a valid chain were checked before.
     fn check_length(&self, client: &CertificateDer<'_>, between: &[CertificateDer<'_>], now: UnixTime) -> Result<(), Error> {
         let too_long = || Error::InvalidCertificate(CertificateError::UnknownIssuer);
         let is_short = |path: &VerifiedPath<'_>| match path.intermediate_certificates().count() <= self.most as usize {

@@ -1,5 +1,5 @@
-//! A listener's settings as the library takes them. Each worker makes one for each listener that speaks TLS; the master makes one to see
-//! whether that will do.
+//! Converts a listener's settings for the TLS library. Each worker makes a configuration for each TLS listener; the master makes
+//! one to validate the settings.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::provider::{provider, with_suites};
 use crate::resolver::CertificatesByName;
 use crate::tickets::{SealedTickets, TERMS_BYTES};
 
-/// What clients call the protocols that are spoken within TLS (RFC 7301 section 6).
+/// ALPN ids of the protocols within TLS (RFC 7301 section 6).
 pub const ALPN_HTTP1: &[u8] = b"http/1.1";
 pub const ALPN_HTTP1_0: &[u8] = b"http/1.0";
 pub const ALPN_HTTP2: &[u8] = b"h2";
@@ -32,11 +32,11 @@ pub struct ListenerTls {
 }
 
 impl ListenerTls {
-    /// `protocols` are those that clients may choose, the preferred one first. Without `ticket_keys` no session is resumed. What is wrong
-    /// but can be done without is said to `complain`.
+    /// `protocols` are those that clients may choose, the preferred one first. Without `ticket_keys` no session is resumed.
+    /// `complain` receives problems that do not prevent a start.
     ///
     /// # Errors
-    /// What is wrong with the settings, and where they stand.
+    /// A mistake in the settings, and its place.
     pub fn new(
         tls: &Tls,
         protocols: &[&[u8]],
@@ -56,16 +56,16 @@ impl ListenerTls {
         let verifier = verifier(tls)?.unwrap_or_else(WebPkiClientVerifier::no_client_auth);
         let mut config = builder.with_client_cert_verifier(verifier).with_cert_resolver(Arc::clone(&certificates) as _);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
-        // The configuration's order counts where there is one.
+        // A configured order of cipher suites takes precedence over the client's.
         config.ignore_client_order = !tls.cipher_suites.is_empty();
-        // A request that is sent before the handshake's end can be sent again by anybody (RFC 8446 section 8).
+        // Early data can be replayed by an attacker (RFC 8446 section 8).
         config.max_early_data_size = 0;
-        // Sessions are in their tickets, and nowhere else.
+        // Sessions are stored in their tickets only.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         if let Some(keys) = ticket_keys.filter(|_| tls.session_lifetime_s > 0) {
             config.ticketer = Arc::new(SealedTickets { keys, lifetime_s: tls.session_lifetime_s, terms: terms_of(tls) });
-            // One for each connection that a browser opens next, as other servers send them.
+            // Two, like other servers: one for each of the connections that a browser opens next.
             config.send_tls13_tickets = 2;
         }
         config.key_log = match tls.key_log.as_deref().map(|path| (path, SecretsLog::open(path))) {
@@ -79,15 +79,15 @@ impl ListenerTls {
         Ok(ListenerTls { config: Arc::new(config), certificates, exports_certificate: tls.exports_certificate })
     }
 
-    /// What applications are told of a connection whose handshake is done.
+    /// Returns the facts for applications about a connection whose handshake is complete.
     pub fn facts(&self, state: &CommonState, server_name: Option<&str>) -> TlsFacts {
         let certificate = self.certificates.find(server_name).map(|certificate| Arc::clone(&certificate.pem));
         TlsFacts::new(state, server_name, certificate, self.exports_certificate)
     }
 }
 
-/// A digest of what the listener asks of clients. A session's ticket counts only where the same is asked: at another listener, or after a
-/// reload that asks for more, its client must show its certificate again.
+/// Returns a digest of the listener's requirements for clients. A session's ticket is only valid with the same requirements: at
+/// another listener, or after a reload that adds requirements, its client must present its certificate again.
 fn terms_of(tls: &Tls) -> [u8; TERMS_BYTES] {
     let mut context = Context::new(&SHA256);
     context.update(match tls.client_auth {

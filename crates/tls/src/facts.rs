@@ -1,4 +1,5 @@
-//! What there is to know of a connection's TLS once its handshake is done: for environ, scope and log. Workers make it once a connection.
+//! Facts about a connection's TLS once its handshake is complete: for environ, scope and log. Workers collect them once for each
+//! connection.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -16,34 +17,34 @@ pub struct TlsFacts {
     /// `TLSv1.3`, and its number on the wire: 0x0304.
     pub version: &'static str,
     pub version_number: u16,
-    /// The suite as OpenSSL names it, its number on the wire, and the bits of its key.
+    /// OpenSSL's name of the suite, its number on the wire, and the bits of its key.
     pub cipher: &'static str,
     pub cipher_number: u16,
     pub cipher_bits: u16,
-    /// The host that the client named, if it did.
+    /// The host that the client sent (SNI), if any.
     pub server_name: Option<Box<str>>,
     pub is_resumed: bool,
-    /// The certificate that the client was shown, in PEM.
+    /// The certificate that the client was sent, in PEM.
     pub certificate: Option<Arc<str>>,
-    /// The client's, which has been verified.
+    /// The client's verified certificate.
     pub client: Option<ClientFacts>,
 }
 
 #[derive(Debug)]
 pub struct ClientFacts {
-    /// As RFC 4514 writes it: `CN=alice,O=Example,C=DE`.
+    /// In the format of RFC 4514: `CN=alice,O=Example,C=DE`.
     pub subject: String,
-    /// As uWSGI writes it: `/C=DE/O=Example/CN=alice`.
+    /// In uWSGI's format: `/C=DE/O=Example/CN=alice`.
     pub subject_oneline: String,
     pub issuer: String,
     /// Hexadecimal digits.
     pub serial: String,
-    /// In PEM, the client's own first; empty unless the application is to see it (`https-export-cert`).
+    /// In PEM, the client's own first; empty unless the application gets it (`https-export-cert`).
     pub chain: Vec<String>,
 }
 
 impl TlsFacts {
-    /// Facts of a handshake that is done.
+    /// Collects the facts of a complete handshake.
     pub fn new(
         state: &CommonState,
         server_name: Option<&str>,
@@ -68,7 +69,7 @@ impl TlsFacts {
 }
 
 impl TlsFacts {
-    /// The variables of a request on this connection: as mod_ssl names them, and uWSGI with `HTTPS_`.
+    /// Returns the variables of a request on this connection, with mod_ssl's names, and uWSGI's, which begin with `HTTPS_`.
     pub fn variables(&self) -> Vec<(&'static str, Cow<'_, str>)> {
         let mut variables: Vec<(&'static str, Cow<'_, str>)> = vec![
             ("HTTPS", "on".into()),
@@ -76,7 +77,7 @@ impl TlsFacts {
             ("SSL_CIPHER", self.cipher.into()),
             ("SSL_CIPHER_USEKEYSIZE", self.cipher_bits.to_string().into()),
             ("SSL_SESSION_RESUMED", if self.is_resumed { "Resumed".into() } else { "Initial".into() }),
-            // One that is wrong has not come so far.
+            // A connection with an invalid certificate does not get this far.
             ("SSL_CLIENT_VERIFY", if self.client.is_some() { "SUCCESS".into() } else { "NONE".into() }),
         ];
         if let Some(name) = &self.server_name {
@@ -97,7 +98,7 @@ impl TlsFacts {
 }
 
 impl ClientFacts {
-    /// `None`: there is none, or one that a verifier can read and we can't.
+    /// `None`: there is no certificate, or one that the verifier can parse and we can't.
     fn new(chain: &[CertificateDer<'_>], exports_certificate: bool) -> Option<ClientFacts> {
         let (_, parsed) = X509Certificate::from_der(chain.first()?).ok()?;
         let mut serial = String::new();
@@ -105,7 +106,7 @@ impl ClientFacts {
             // Writing into a String can't fail.
             let _ = write!(serial, "{byte:02X}");
         }
-        // A number whose first bit is set begins with a byte of zeros (X.690 section 8.3), which is not part of it.
+        // A number whose first bit is set is encoded with a leading zero byte (X.690 section 8.3), which is not part of it.
         let serial = serial.strip_prefix("00").filter(|rest| !rest.is_empty()).unwrap_or(&serial).to_owned();
         Some(ClientFacts {
             subject: rfc4514(parsed.subject()),
@@ -117,7 +118,7 @@ impl ClientFacts {
     }
 }
 
-/// The name by OpenSSL and mod_ssl, and the bits of the key.
+/// Returns the name that OpenSSL and mod_ssl use, and the bits of the key.
 fn cipher_of(suite: CipherSuite) -> (&'static str, u16) {
     match suite {
         CipherSuite::TLS13_AES_256_GCM_SHA384 => ("TLS_AES_256_GCM_SHA384", 256),

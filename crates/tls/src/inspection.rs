@@ -1,6 +1,6 @@
-//! What there is to know of a certificate before anybody is shown it: names, dates, the kind of its key, and whether its chain is one.
+//! Facts about a certificate before it is used: names, dates, type of key, and whether its chain is complete.
 //!
-//! It judges nothing: the reader of the configuration says what of it is worth a word. The master runs it, at the start and at reloads.
+//! It does not judge: the reader of the configuration decides what to report. The master runs it, at the start and at reloads.
 
 use bolide_contract::tls::Certificate;
 use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
@@ -10,33 +10,33 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 use crate::certificate::{certificates_of, load};
 use crate::names::rfc4514;
 
-/// What is known of a certificate that fits its key.
+/// Facts about a certificate that matches its key.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Inspection {
-    /// Hosts and addresses that it is for.
+    /// Hosts and addresses that it is valid for.
     pub names: Vec<String>,
-    /// Seconds since 1970 from which, and until which, it counts.
+    /// Its validity, in seconds since 1970.
     pub not_before_s: i64,
     pub not_after_s: i64,
     /// `EC P-256`, `RSA 2048`.
     pub key: String,
-    /// Where its file breaks off: a certificate that the next one in it has not issued.
+    /// Where its chain is interrupted: the next certificate in the file is not its issuer.
     pub gap: Option<Gap>,
 }
 
-/// Two certificates of a chain, one behind the other, of which the second has not issued the first.
+/// Two consecutive certificates of a chain, of which the second has not issued the first.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// The first one's place in its file, from 1.
+    /// The position of the first one in its file, from 1.
     pub place: usize,
     pub issuer: String,
     pub next_subject: String,
 }
 
-/// Looks at a certificate, and whether its key is its own.
+/// Inspects a certificate, and checks that the key matches.
 ///
 /// # Errors
-/// What is wrong with them, as the end of a sentence that names the file.
+/// The mistake, as the end of a sentence that names the file.
 pub fn inspect(certificate: &Certificate) -> Result<Inspection, String> {
     let loaded = load(certificate)?;
     let chain = certificates_of(&certificate.chain)?;
@@ -77,7 +77,7 @@ fn kind_of(key: &SubjectPublicKeyInfo<'_>) -> String {
         Ok(PublicKey::RSA(key)) => format!("RSA {}", key.key_size()),
         Ok(PublicKey::EC(point)) => match point.key_size() {
             size @ (256 | 384) => format!("EC P-{size}"),
-            // 66 bytes of each coordinate (SEC 1 section 2.3.5).
+            // 66 bytes for each coordinate (SEC 1 section 2.3.5).
             528 => "EC P-521".to_owned(),
             size => format!("EC of {size} bits"),
         },

@@ -1,4 +1,4 @@
-//! The log of secrets (`tls-keylog`), in the format that Wireshark reads (`SSLKEYLOGFILE`). Workers run it where it was asked for.
+//! The log of TLS secrets (`tls-keylog`), in the format of Wireshark (`SSLKEYLOGFILE`). Workers run it if it is configured.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ pub struct SecretsLog {
 }
 
 impl SecretsLog {
-    /// Only its owner can read it: who has the secrets has the sessions.
+    /// Readable by its owner only: the secrets decrypt the sessions.
     pub fn open(path: &Path) -> io::Result<SecretsLog> {
         Ok(SecretsLog { file: OpenOptions::new().append(true).create(true).mode(0o600).open(path)? })
     }
@@ -26,7 +26,7 @@ impl KeyLog for SecretsLog {
         line.push(' ');
         push_hexadecimal(&mut line, secret);
         line.push('\n');
-        // One write: lines of several workers do not mix. A disk that is full loses lines, and no connection.
+        // One write for each line, so lines of several workers do not mix. A full disk loses lines, but no connection.
         let _ = (&self.file).write_all(line.as_bytes());
     }
 }

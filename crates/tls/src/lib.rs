@@ -1,7 +1,7 @@
-//! TLS without a socket: what certificates and keys are, what a listener's settings mean to the library, what a session's ticket is, and
-//! what an application is told of a connection.
+//! TLS without a socket: parses certificates and keys, converts a listener's settings for the library, seals session tickets, and
+//! collects facts about a connection for applications.
 //!
-//! It opens no file but the log of secrets that was asked for. The master checks by it what workers then serve by.
+//! It opens no file except the log of secrets, if configured. The master validates with it; workers serve with it.
 
 mod certificate;
 mod client_certificates;

@@ -1,12 +1,13 @@
-//! Names of subjects and issuers, as text: as RFC 4514 writes them, and as OpenSSL's older way does that uWSGI hands on.
+//! Names of subjects and issuers as text: in the format of RFC 4514, and in OpenSSL's older one-line format, which uWSGI passes
+//! on.
 //!
-//! Workers run it, once for a connection whose client has a certificate.
+//! Workers run it, once for each connection whose client has a certificate.
 
 use std::fmt::Write;
 
 use x509_parser::x509::{AttributeTypeAndValue, X509Name};
 
-/// Types that have a short name (RFC 4514 section 3, and those that OpenSSL writes).
+/// Attribute types that have a short name (RFC 4514 section 3, and OpenSSL's).
 const SHORT_NAMES: [(&str, &str); 15] = [
     ("2.5.4.3", "CN"),
     ("2.5.4.4", "SN"),
@@ -38,7 +39,7 @@ pub fn rfc4514(name: &X509Name<'_>) -> String {
     parts.join(",")
 }
 
-/// `/C=DE/O=Example/CN=alice`: `HTTPS_DN` of uWSGI. What is no printable ASCII is written as `\xC3`, as OpenSSL does.
+/// `/C=DE/O=Example/CN=alice`: `HTTPS_DN` of uWSGI. Bytes that are not printable ASCII are written as `\xC3`, as OpenSSL does.
 pub fn oneline(name: &X509Name<'_>) -> String {
     let mut text = String::new();
     for attribute in name.iter_attributes() {
@@ -58,14 +59,15 @@ pub fn oneline(name: &X509Name<'_>) -> String {
 fn attribute_text(attribute: &AttributeTypeAndValue<'_>) -> String {
     let (kind, value) = parts_of(attribute);
     let Ok(value) = String::from_utf8(value) else {
-        // Section 2.4: what has no text is written as the bytes of its encoding.
+        // Section 2.4: a value without a text form is written as the bytes of its encoding.
         let digits: String = attribute.attr_value().data.iter().map(|byte| format!("{byte:02x}")).collect();
         return format!("{kind}=#{digits}");
     };
     format!("{kind}={}", escaped(&value))
 }
 
-/// Section 2.4: the separators, a `#` or space at the start and a space at the end are escaped, and control characters by their digits.
+/// Section 2.4: the separators, a `#` or space at the start and a space at the end are escaped, and control characters as
+/// hexadecimal digits.
 fn escaped(value: &str) -> String {
     let mut text = String::with_capacity(value.len());
     let last = value.chars().count().saturating_sub(1);
@@ -83,7 +85,7 @@ fn escaped(value: &str) -> String {
     text
 }
 
-/// The type's name, and the bytes of the value: UTF-8 wherever it is a string.
+/// Returns the type's name and the bytes of the value: UTF-8 for every string type.
 fn parts_of(attribute: &AttributeTypeAndValue<'_>) -> (String, Vec<u8>) {
     let number = attribute.attr_type().to_id_string();
     let kind = SHORT_NAMES.iter().find(|(known, _)| *known == number).map_or(number, |(_, name)| (*name).to_owned());

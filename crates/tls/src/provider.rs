@@ -1,26 +1,26 @@
-//! The one choice of cryptography: aws-lc-rs, which has the hybrid key exchange X25519MLKEM768 that browsers ask for, and the quickest
-//! signatures of those that rustls knows. Every process runs it.
+//! The cryptography provider: aws-lc-rs, which has the hybrid key exchange X25519MLKEM768 that browsers prefer, and the fastest
+//! signatures of the providers for rustls. Every process runs it.
 
 use std::sync::{Arc, OnceLock};
 
 use rustls::SupportedCipherSuite;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
-/// What computes for this process.
+/// Returns the provider of this process.
 pub fn provider() -> &'static Arc<CryptoProvider> {
     static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
     PROVIDER.get_or_init(|| Arc::new(aws_lc_rs::default_provider()))
 }
 
-/// Names of the cipher suites that there are, in the library's own order of preference.
+/// Returns the names of the available cipher suites, in the library's order of preference.
 pub fn known_suites() -> Vec<String> {
     provider().cipher_suites.iter().map(name_of).collect()
 }
 
-/// The provider with these suites alone, the first one preferred.
+/// Returns the provider with only these suites, the first one preferred.
 ///
 /// # Errors
-/// A name that no suite has.
+/// An unknown name.
 pub(crate) fn with_suites(names: &[String]) -> Result<Arc<CryptoProvider>, String> {
     let all = &provider().cipher_suites;
     let find = |name: &String| {

@@ -1,4 +1,4 @@
-//! Which certificate a client is shown: by the host that it names (RFC 6066 section 3). Workers run it.
+//! Selects the certificate for a client by its host name (SNI, RFC 6066 section 3). Workers run it.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,12 +10,12 @@ use rustls::sign::CertifiedKey;
 use crate::certificate::LoadedCertificate;
 
 thread_local! {
-    /// The host that a client has just named, within the handshake that the thread goes on with.
+    /// The host name that a client has just sent, within the handshake that the thread continues.
     static NAMED: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
 
-/// The host that the client named, right after the records with its first message were processed. rustls tells it to who picks the
-/// certificate, and on its connections without buffers to nobody else. Asking forgets it.
+/// Returns the host name that the client sent, right after the records with its first message were processed, and forgets it.
+/// rustls passes it only to the certificate resolver, and on its unbuffered connections to no other code.
 pub fn take_named_host() -> Option<Box<str>> {
     NAMED.take()
 }
@@ -23,12 +23,12 @@ pub fn take_named_host() -> Option<Box<str>> {
 #[derive(Debug)]
 pub struct CertificatesByName {
     certificates: Vec<LoadedCertificate>,
-    /// Numbers of those above, by names; those of wildcards are without their star: `.example.com`.
+    /// Indices of the certificates above by name; a wildcard is stored without its star: `.example.com`.
     names: HashMap<String, usize>,
 }
 
 impl CertificatesByName {
-    /// The first certificate of a name is the one that counts. There is one at least.
+    /// The first certificate of a name takes precedence. There must be at least one.
     pub fn new(certificates: Vec<LoadedCertificate>) -> CertificatesByName {
         let mut names = HashMap::new();
         for (number, certificate) in certificates.iter().enumerate() {
@@ -40,8 +40,8 @@ impl CertificatesByName {
         CertificatesByName { certificates, names }
     }
 
-    /// The certificate for a host in lower case, as rustls hands it on: of its name, else of a wildcard for its first label (RFC 6125
-    /// section 6.4.3), else the first of all.
+    /// Returns the certificate for a host in lower case, as rustls passes it: the one with its name, else a wildcard for its
+    /// first label (RFC 6125 section 6.4.3), else the first of all.
     pub fn find(&self, host: Option<&str>) -> Option<&LoadedCertificate> {
         let of_name = |name: &str| self.names.get(name).copied();
         let number = host.and_then(|host| of_name(host).or_else(|| of_name(&host[host.find('.')?..]))).unwrap_or(0);

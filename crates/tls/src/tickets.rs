@@ -1,8 +1,9 @@
-//! Session tickets (RFC 5077, RFC 8446 section 4.6.1): sealed with keys that all workers of an instance share, so that a client resumes
-//! on any of them. Workers run it.
+//! Session tickets (RFC 5077, RFC 8446 section 4.6.1): sealed with keys that all workers of an instance share, so that a client
+//! can resume on any of them. Workers run it.
 //!
-//! A ticket is the key's name, a nonce, and the session with its time, sealed with AES-256-GCM. What a listener asks of clients is sealed
-//! along: a session of one that asks for no certificate is worth nothing at one that does, as the same keys are used for both.
+//! A ticket is the key's name, a nonce, and the session with its time, sealed with AES-256-GCM. A digest of the listener's
+//! requirements for clients is authenticated with it: listeners share the keys, so a session of a listener that requests no
+//! certificate must not be valid at one that does.
 
 use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,7 +15,7 @@ use rustls::server::ProducesTickets;
 /// Bytes of the time at which a ticket was sealed, in seconds since 1970.
 const TIME_BYTES: usize = 8;
 
-/// Bytes of a digest of what a listener asks of clients.
+/// Bytes of a digest of a listener's requirements for clients.
 pub const TERMS_BYTES: usize = 32;
 
 pub struct SealedTickets {

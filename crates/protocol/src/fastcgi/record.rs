@@ -1,20 +1,20 @@
-//! One record of FastCGI: its head of eight bytes and the numbers in it (sections 3.3 and 8 of the specification).
+//! One FastCGI record: its head of eight bytes and the numbers in it (sections 3.3 and 8 of the specification).
 //!
-//! Must not know what came before the record. Workers run it.
+//! Must not know earlier records. Workers run it.
 
 use crate::fault::Fault;
 
 /// Bytes of a record before its content.
 pub const HEAD_BYTES: usize = 8;
 
-/// Bytes of content in one record at the most: the length has two bytes. A multiple of eight keeps the records behind it
-/// aligned without padding, as section 3.3 recommends.
+/// Most bytes of content in one record: the length has two bytes. A multiple of eight keeps the following records aligned without
+/// padding, as section 3.3 recommends.
 pub const CONTENT_BYTES_MOST: usize = 65_528;
 
 /// FCGI_VERSION_1
 pub(super) const VERSION: u8 = 1;
 
-/// The types of records that a responder is sent or sends (section 8). Others are of other roles.
+/// The record types that a responder receives or sends (section 8). Others belong to other roles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Type {
     BeginRequest = 1,
@@ -28,13 +28,13 @@ pub(super) enum Type {
     Unknown = 11,
 }
 
-/// A record's head, taken apart.
+/// A parsed record head.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RecordHead {
-    /// `None` for what is sent to no responder.
+    /// `None` for a type that is not sent to responders.
     pub kind: Option<Type>,
     pub type_byte: u8,
-    /// 0 is a management record, of no request.
+    /// 0: a management record, which belongs to no request.
     pub id: u16,
     pub content_bytes: u16,
     pub padding_bytes: u8,
@@ -43,7 +43,7 @@ pub(super) struct RecordHead {
 impl RecordHead {
     pub const NONE: RecordHead = RecordHead { kind: None, type_byte: 0, id: 0, content_bytes: 0, padding_bytes: 0 };
 
-    /// `None` for another version than the one that there is.
+    /// Returns `None` for an unknown version.
     pub fn read(bytes: [u8; HEAD_BYTES]) -> Option<RecordHead> {
         let [VERSION, type_byte, id_high, id_low, content_high, content_low, padding_bytes, _] = bytes else { return None };
         let kind = match type_byte {
@@ -64,7 +64,7 @@ impl RecordHead {
     }
 }
 
-/// Names what came in place of a record, as far as its first bytes tell.
+/// Names the data that came instead of a record, as far as its first bytes tell.
 #[cold]
 pub(super) fn not_a_record(start: &[u8; HEAD_BYTES]) -> Fault {
     match start {
@@ -79,21 +79,21 @@ pub(super) fn not_a_record(start: &[u8; HEAD_BYTES]) -> Fault {
 /// The content of FCGI_BEGIN_REQUEST (section 5.1).
 pub(super) struct Begin {
     pub role: Role,
-    /// FCGI_KEEP_CONN: who answers does not close the connection.
+    /// FCGI_KEEP_CONN: the application leaves the connection open after the answer.
     pub keep_connection: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
     Responder,
-    /// An authorizer, a filter, or what no specification knows.
+    /// An authorizer, a filter, or an undefined role.
     Other,
 }
 
 impl Begin {
     pub const BYTES: usize = 8;
 
-    /// `bytes` are eight, or it is a role that nobody has.
+    /// `bytes` must be eight; otherwise the role is unknown.
     pub fn read(bytes: &[u8]) -> Begin {
         let [role_high, role_low, flags, ..] = *bytes else {
             return Begin { role: Role::Other, keep_connection: false };

@@ -1,19 +1,19 @@
-//! Fields of answers become header blocks (RFC 7541 section 6). Workers run it.
+//! Encodes the fields of answers as header blocks (RFC 7541 section 6). Must not know streams. Workers run it.
 //!
-//! The encoder keeps no table: answers are written by whoever has them, in any order, and no memory of a connection goes into it. Names that
-//! every decoder knows are one or two bytes. Values are not in Huffman code: for the head of a small answer it is a third of the encoder's
+//! The encoder keeps no table: answers are written in any order, and no state of a connection affects them. Names in the static
+//! table take one or two bytes. Values are not Huffman-coded: for the head of a small answer that is a third of the encoder's
 //! work, and saves 15 bytes.
 
 use super::static_table::index_of_name;
 
-/// Longest name that every decoder knows and answers have.
+/// Longest name of answers in the static table.
 const KNOWN_NAME_BYTES: usize = 27;
 
-/// Says that the table has no room, in front of the first field. A peer that has made its table smaller waits for it (RFC 7541 section
-/// 4.2), and to the others it says nothing new.
+/// Sets the table size to 0, in front of the first field. A peer that has reduced its table size expects this update (RFC 7541
+/// section 4.2); for other peers it changes nothing.
 const NO_TABLE: u8 = 0x20;
 
-/// Begins a header block of an answer.
+/// Begins the header block of an answer.
 pub fn begin(status: u16, out: &mut Vec<u8>) {
     out.push(NO_TABLE);
     let index = match status {
@@ -38,7 +38,7 @@ pub fn begin_trailers(out: &mut Vec<u8>) {
     out.push(NO_TABLE);
 }
 
-/// Adds a field. Its name is a token in any case.
+/// Adds a field. Its name must be a token.
 #[inline]
 pub fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
     let mut small = [0u8; KNOWN_NAME_BYTES];
@@ -69,7 +69,7 @@ pub fn field(name: &[u8], value: &[u8], out: &mut Vec<u8>) {
 #[inline]
 fn known(index: u8, value: &[u8], out: &mut Vec<u8>) {
     const SET_COOKIE: u8 = 55;
-    // Nobody on the way may keep a cookie in a table, where its bytes could be guessed one by one (RFC 7541 section 7.1.3).
+    // No intermediary may store a cookie in a table, where its bytes could be guessed one by one (RFC 7541 section 7.1.3).
     let form = if index == SET_COOKIE { 0x10 } else { 0 };
     integer(usize::from(index), 4, form, out);
     string(value, out);

@@ -1,7 +1,7 @@
-//! Which fields of a head are more to HTTP/2 than a name and a value, or less. Workers run it.
+//! Which header fields HTTP/2 handles specially, by name. Workers run it.
 //!
-//! A name is looked at once, when it comes as a literal. The table keeps what was found, so an entry that is named by its index is treated
-//! as its literal was.
+//! A name is classified once, when it comes as a literal. The table stores the class, so an indexed entry is treated like its
+//! literal.
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldKind {

@@ -1,12 +1,12 @@
 //! The Huffman code of HPACK (RFC 7541 section 5.2 and Appendix B). Workers run it.
 //!
-//! The code is a canonical one: the lengths of its words say all of it.
+//! The code is canonical: the lengths of its words define it.
 
-/// A string is no Huffman code, or does not end as one has to.
+/// The string is not valid Huffman code, or does not end correctly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BadHuffman;
 
-/// Bits of the word of each byte, and of the word that ends a string.
+/// Length in bits of each byte's code word, and of the end-of-string word.
 #[rustfmt::skip]
 const LENGTHS: [u8; 257] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -32,25 +32,26 @@ const LENGTH_MOST: usize = 30;
 
 const END_OF_STRING: u16 = 256;
 
-/// Bits that one look decides: the words of nearly all text have no more. With twelve, a look can tell two letters at once; that is a
-/// fifteenth of a request's cost while nothing else runs, and takes 20 kB of the nearest cache, which the application wants too.
-const LOOK_BITS: usize = 10;
+/// Bits of one table lookup: the words of nearly all text are no longer. With twelve bits a lookup could decode two letters at
+/// once. That saves a fifteenth of a request's cost in isolation, but takes 20 kB of the L1 cache, which the application needs
+/// too.
+const LOOKUP_BITS: usize = 10;
 
 struct Code {
-    /// Symbols by their words.
+    /// Symbols in the order of their words.
     symbols: [u16; 257],
-    /// Of each length: its first word, the place of its first symbol, and how many there are.
+    /// For each length: its first word, the index of its first symbol, and the number of words.
     first_word: [u32; LENGTH_MOST + 1],
     first_symbol: [u16; LENGTH_MOST + 1],
     count: [u16; LENGTH_MOST + 1],
-    look: [Look; 1 << LOOK_BITS],
+    lookup: [LookupEntry; 1 << LOOKUP_BITS],
 }
 
-/// What bits begin with.
+/// An entry of the lookup table.
 #[derive(Clone, Copy)]
-struct Look {
+struct LookupEntry {
     byte: u8,
-    /// Bits of its word; 0 where it is longer than what was looked at.
+    /// Length of the word; 0 if it is longer than the lookup.
     bits: u8,
 }
 
@@ -62,7 +63,7 @@ const fn code() -> Code {
         first_word: [0; LENGTH_MOST + 1],
         first_symbol: [0; LENGTH_MOST + 1],
         count: [0; LENGTH_MOST + 1],
-        look: [Look { byte: 0, bits: 0 }; 1 << LOOK_BITS],
+        lookup: [LookupEntry { byte: 0, bits: 0 }; 1 << LOOKUP_BITS],
     };
     let (mut word, mut place, mut length) = (0u32, 0usize, 1usize);
     while length <= LENGTH_MOST {
@@ -82,38 +83,38 @@ const fn code() -> Code {
         length += 1;
     }
     let mut bits = 0;
-    while bits < code.look.len() {
-        code.look[bits] = look(&code, bits as u32);
+    while bits < code.lookup.len() {
+        code.lookup[bits] = lookup(&code, bits as u32);
         bits += 1;
     }
     code
 }
 
-/// What [`LOOK_BITS`] bits begin with.
-const fn look(code: &Code, bits: u32) -> Look {
+/// Returns the entry for [`LOOKUP_BITS`] bits.
+const fn lookup(code: &Code, bits: u32) -> LookupEntry {
     let mut length = 1;
-    while length <= LOOK_BITS {
-        let place = (bits >> (LOOK_BITS - length)).wrapping_sub(code.first_word[length]);
+    while length <= LOOKUP_BITS {
+        let place = (bits >> (LOOKUP_BITS - length)).wrapping_sub(code.first_word[length]);
         if place < code.count[length] as u32 {
             let byte = code.symbols[code.first_symbol[length] as usize + place as usize] as u8;
-            return Look { byte, bits: length as u8 };
+            return LookupEntry { byte, bits: length as u8 };
         }
         length += 1;
     }
-    Look { byte: 0, bits: 0 }
+    LookupEntry { byte: 0, bits: 0 }
 }
 
-/// Appends what a string stands for.
+/// Appends the decoded string.
 ///
 /// # Errors
-/// The word that ends a string is in it, or what fills its last byte is not the beginning of that word.
+/// The string contains the end-of-string word, or its last byte is not padded with the beginning of that word.
 pub fn decode(mut text: &[u8], out: &mut Vec<u8>) -> Result<(), BadHuffman> {
     let start = out.len();
     // The shortest word has five bits.
     out.resize(start + text.len() * 8 / 5, 0);
     let space = out.get_mut(start..).unwrap_or_default();
     let mut at = 0;
-    // The next bits of the text, from the highest on, and how many of them there are. What is below them are zeros.
+    // The next bits of the text, from the highest on, and how many are valid. The bits below are zeros.
     let (mut bits, mut count) = (0u64, 0u32);
     loop {
         if let Some((next, _)) = text.split_first_chunk::<8>() {
@@ -121,7 +122,7 @@ pub fn decode(mut text: &[u8], out: &mut Vec<u8>) -> Result<(), BadHuffman> {
             let bytes = (63 - count) / 8;
             text = &text[bytes as usize..];
             count += bytes * 8;
-            // Bits beyond those that count were read too, and are read again.
+            // Bits beyond the valid ones were read too, and are read again.
             bits &= !(u64::MAX >> count);
         } else {
             while count <= 56
@@ -150,11 +151,11 @@ pub fn decode(mut text: &[u8], out: &mut Vec<u8>) -> Result<(), BadHuffman> {
     }
 }
 
-/// Fewer bits than the longest word has are left, and no more come. Returns how many bytes they are.
+/// Decodes the last bits, which are fewer than the longest word. Returns how many bytes they decode to.
 fn decode_end(mut bits: u64, mut count: u32, space: &mut [u8]) -> Result<usize, BadHuffman> {
     let mut at = 0;
     loop {
-        // What is not there is taken for the word that ends a string, of ones alone.
+        // The missing bits are read as the end-of-string word, which is all ones.
         let filled = bits | u64::MAX >> count;
         let (symbol, length) = next_word(filled);
         if length > count {
@@ -168,16 +169,16 @@ fn decode_end(mut bits: u64, mut count: u32, space: &mut [u8]) -> Result<usize, 
     }
 }
 
-/// The word that bits begin with: what it stands for, and its length.
+/// Returns the symbol of the word that the bits begin with, and its length.
 #[inline(always)]
 fn next_word(bits: u64) -> (u16, u32) {
-    let look = CODE.look[(bits >> (64 - LOOK_BITS)) as usize];
-    if look.bits > 0 { (u16::from(look.byte), u32::from(look.bits)) } else { next_long_word(bits) }
+    let lookup = CODE.lookup[(bits >> (64 - LOOKUP_BITS)) as usize];
+    if lookup.bits > 0 { (u16::from(lookup.byte), u32::from(lookup.bits)) } else { next_long_word(bits) }
 }
 
 #[cold]
 fn next_long_word(bits: u64) -> (u16, u32) {
-    for length in LOOK_BITS + 1..LENGTH_MOST {
+    for length in LOOKUP_BITS + 1..LENGTH_MOST {
         let place = ((bits >> (64 - length)) as u32).wrapping_sub(CODE.first_word[length]);
         if place < u32::from(CODE.count[length]) {
             let symbol = usize::from(CODE.first_symbol[length]) + place as usize;
@@ -207,7 +208,7 @@ mod tests {
             }
         }
         if count > 0 {
-            // The last byte is filled with ones.
+            // The last byte is padded with ones.
             out.push((bits << (8 - count)) as u8 | 0xff >> count);
         }
     }
@@ -265,7 +266,7 @@ mod tests {
         for bad in [&[0b0001_1110][..], &[0b0001_1111, 0xff], &[0xff], &[0xff; 2], &[0xff; 3], &[0xff; 4], &[0xff; 9], &[0xfe]] {
             assert_eq!(decoded(bad), Err(BadHuffman), "{bad:x?}");
         }
-        // The same behind so much text that it is read by words.
+        // The same after enough text that it is decoded by words.
         for bad in [&[0xff][..], &[0xff; 4], &[0xff; 12]] {
             assert_eq!(decoded(&[&[0b0001_1000; 3], &[0x1f; 8][..], bad].concat()), Err(BadHuffman), "{bad:x?}");
         }

@@ -1,4 +1,5 @@
-//! HPACK (RFC 7541): the compression of heads, but for the decoder, which knows what a head of HTTP/2 may be. Workers run it.
+//! HPACK (RFC 7541): the compression of header fields. The decoder is in `http2`, because it knows which fields a head of HTTP/2
+//! may have. Workers run it.
 
 pub mod encoder;
 pub mod field_kind;

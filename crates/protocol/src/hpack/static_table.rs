@@ -1,6 +1,6 @@
-//! The fields that every HPACK decoder knows (RFC 7541 Appendix A). Workers run it.
+//! The static table of HPACK (RFC 7541 Appendix A). Workers run it.
 
-/// From index 1 on.
+/// Starts with index 1.
 #[rustfmt::skip]
 pub const STATIC_TABLE: [(&str, &str); 61] = [
     (":authority", ""),
@@ -66,10 +66,11 @@ pub const STATIC_TABLE: [(&str, &str); 61] = [
     ("www-authenticate", ""),
 ];
 
-/// The index of the first field with this name, in small letters; `None` for other names and for those of requests alone.
+/// Returns the index of the first field with this name, in lower case; `None` for other names and for those that only requests
+/// have.
 #[inline]
 pub fn index_of_name(name: &[u8]) -> Option<u8> {
-    // The names of answers, by their lengths: most others have a length that none of these has, or differ early.
+    // The names of answers by length: most other names have another length, or differ early.
     let candidates: &[u8] = match name.len() {
         3 => &[21, 60],
         4 => &[33, 34, 45, 59],
@@ -92,7 +93,7 @@ pub fn index_of_name(name: &[u8]) -> Option<u8> {
     candidates.iter().copied().find(|&index| entry(usize::from(index)).is_some_and(|(known, _)| known.as_bytes() == name))
 }
 
-/// The field with this index.
+/// Returns the field with this index.
 #[inline]
 pub fn entry(index: usize) -> Option<(&'static str, &'static str)> {
     STATIC_TABLE.get(index.wrapping_sub(1)).copied()

@@ -1,18 +1,18 @@
-//! The dynamic table of a decoder (RFC 7541 section 2.3.2): fields that the peer has named before. Workers run it.
+//! The dynamic table of a decoder (RFC 7541 section 2.3.2): fields that the peer has sent before. Workers run it.
 //!
-//! An entry lies here as the line that it becomes in a head (`name: value` and a line end), so that a field that comes again is one copy.
+//! An entry is stored as the line that it becomes in a head (`name: value` and a line end), so an indexed field costs one copy.
 
 use std::collections::VecDeque;
 
 use super::field_kind::FieldKind;
 
-/// Bytes that a table has until SETTINGS say otherwise; ours don't (RFC 9113 section 6.5.2).
+/// Table size until SETTINGS change it; ours don't (RFC 9113 section 6.5.2).
 pub const TABLE_BYTES: usize = 4096;
 
-/// What an entry counts beside its bytes (RFC 7541 section 4.1).
+/// Size of an entry besides its bytes (RFC 7541 section 4.1).
 pub const ENTRY_SURPLUS_BYTES: usize = 32;
 
-/// Bytes of lines, with those of entries that are gone, beyond which the latter are taken out.
+/// The text is compacted when its bytes, with those of evicted entries, exceed this.
 const TEXT_BYTES_MOST: usize = 2 * TABLE_BYTES;
 
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub struct DynamicTable {
     /// The newest is the last.
     entries: VecDeque<Entry>,
     text: Vec<u8>,
-    /// The sizes of all entries, and what they may come to, as the peer has it.
+    /// The total size of the entries, and the limit that the peer has set.
     size: usize,
     most: usize,
 }
@@ -34,16 +34,16 @@ struct Entry {
     kind: FieldKind,
 }
 
-/// An entry as others see it.
+/// An entry as the decoder reads it.
 #[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+pub struct EntryView<'a> {
     /// `name: value` and a line end.
     pub line: &'a [u8],
     pub name_bytes: usize,
     pub kind: FieldKind,
 }
 
-impl<'a> Known<'a> {
+impl<'a> EntryView<'a> {
     #[inline]
     pub fn name(&self) -> &'a [u8] {
         self.line.get(..self.name_bytes).unwrap_or_default()
@@ -60,17 +60,17 @@ impl DynamicTable {
         DynamicTable { entries: VecDeque::new(), text: Vec::new(), size: 0, most: TABLE_BYTES }
     }
 
-    /// The entry with this number, the newest being 0.
+    /// Returns the entry with this number; the newest is 0.
     #[inline]
-    pub fn get(&self, number: usize) -> Option<Known<'_>> {
+    pub fn get(&self, number: usize) -> Option<EntryView<'_>> {
         let place = self.entries.len().checked_sub(1)?.checked_sub(number)?;
         let entry = self.entries.get(place)?;
         let start = entry.start as usize;
         let line = self.text.get(start..start + entry.line_bytes())?;
-        Some(Known { line, name_bytes: entry.name_bytes as usize, kind: entry.kind })
+        Some(EntryView { line, name_bytes: entry.name_bytes as usize, kind: entry.kind })
     }
 
-    /// Adds an entry, for which the oldest ones go; one that is larger than the table leaves it empty (RFC 7541 section 4.4).
+    /// Adds an entry and evicts the oldest ones; one that is larger than the table empties it (RFC 7541 section 4.4).
     pub fn insert(&mut self, kind: FieldKind, name: &[u8], value: &[u8]) {
         let size = name.len() + value.len() + ENTRY_SURPLUS_BYTES;
         self.evict(self.most.saturating_sub(size));
@@ -90,7 +90,7 @@ impl DynamicTable {
         self.entries.push_back(entry);
     }
 
-    /// What the peer has its table come to. False: more than it was allowed.
+    /// Sets the table size. Returns false if it exceeds the allowed one.
     pub fn resize(&mut self, most: usize) -> bool {
         if most > TABLE_BYTES {
             return false;
@@ -100,7 +100,7 @@ impl DynamicTable {
         true
     }
 
-    /// Takes the oldest entries out until the others have no more than so many bytes.
+    /// Evicts the oldest entries until the rest is at most `most`.
     fn evict(&mut self, most: usize) {
         while self.size > most
             && let Some(entry) = self.entries.pop_front()
@@ -112,7 +112,7 @@ impl DynamicTable {
         }
     }
 
-    /// Where a line of so many bytes begins.
+    /// Returns the offset for a line of this length.
     fn text_start(&mut self, bytes: usize) -> u32 {
         if self.text.len() + bytes > TEXT_BYTES_MOST {
             let gone = self.entries.front().map_or(self.text.len(), |entry| entry.start as usize);

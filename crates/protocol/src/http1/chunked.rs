@@ -1,18 +1,18 @@
-//! The chunked transfer coding (RFC 9112 section 7.1): finds a body's bytes in what a client sends, and the body's end.
+//! The chunked transfer coding (RFC 9112 section 7.1): finds a body's bytes and its end in a client's data.
 //!
-//! The decoder copies nothing and keeps nothing but numbers, however the bytes are split. It must not know sockets or
-//! what becomes of the body; the bound on the body itself is its caller's. Workers run it.
+//! The decoder copies nothing and stores only numbers, however the bytes are split. It must not know sockets or what happens to
+//! the body; the caller limits the body's size. Workers run it.
 
 use super::scan::is_token_byte;
 use super::target::hexadecimal;
 use crate::fault::{Fault, Span};
 
-/// Bounds of what a chunked body may have besides its data.
+/// Bounds of the bytes of a chunked body besides its data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChunkedLimits {
     /// Bytes of one chunk-size line, without its CRLF.
     pub size_line_bytes: usize,
-    /// Bytes of chunk extensions in the whole body: without this bound a client could send a hundred bytes for one of data, for ever.
+    /// Bytes of chunk extensions in the whole body. Without this bound a client could send a hundred bytes for each byte of data.
     pub extension_bytes: usize,
     /// Bytes of the trailer section, without its last CRLF.
     pub trailer_bytes: usize,
@@ -31,12 +31,12 @@ impl Default for ChunkedLimits {
     }
 }
 
-/// A chunked body in the course of being read.
+/// Decodes one chunked body.
 #[derive(Debug, Clone)]
 pub struct ChunkedDecoder {
     limits: ChunkedLimits,
     state: State,
-    /// Bytes of the current chunk that are still to come; while its size is read, the size so far.
+    /// Bytes that are left of the current chunk; while its size is being parsed, the size so far.
     remaining: u64,
     /// Bytes of the current chunk-size line so far.
     size_line_bytes: usize,
@@ -45,18 +45,18 @@ pub struct ChunkedDecoder {
     trailer_count: usize,
 }
 
-/// What [`ChunkedDecoder::step`] found.
+/// The result of [`ChunkedDecoder::step`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChunkedStep {
-    /// `data` of the input is body, and never empty; `used` bytes of input are consumed.
+    /// `data` of the input belongs to the body and is never empty; `used` bytes of input are consumed.
     Data { data: Span, used: usize },
     /// All of the input was consumed; more is needed.
     More { used: usize },
-    /// The body is complete; `used` bytes are consumed, the rest belongs to the next request.
+    /// The body is complete; `used` bytes are consumed, and the rest belongs to the next request.
     Done { used: usize },
 }
 
-/// What the next byte is.
+/// The expected meaning of the next byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// The first digit of a chunk's size.
@@ -75,33 +75,33 @@ enum State {
     TrailerLineFeed,
     LastLineFeed,
     Done,
-    /// A fault was found: nothing after it can be trusted, so it is all that is ever said again.
+    /// A fault was found. The bytes after it cannot be trusted, so every later call returns it.
     Failed(Fault),
 }
 
-/// What the last byte of a chunk extension was (RFC 9112 section 7.1.1): `*( BWS ";" BWS name [ BWS "=" BWS value ] )`, where a
-/// value is a token or a quoted string.
+/// The last byte of a chunk extension (RFC 9112 section 7.1.1): `*( BWS ";" BWS name [ BWS "=" BWS value ] )`, where a value is a
+/// token or a quoted string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Extension {
     /// The semicolon, or a blank after it.
     Semicolon,
     Name,
-    /// A blank behind a name: blanks stand before a semicolon or an equals sign, and at no line's end.
+    /// A blank after a name: blanks may stand before a semicolon or an equals sign, but not at the end of a line.
     NameBlank,
     /// The equals sign, or a blank after it.
     Equals,
     Value,
-    /// The opening quote, or a byte behind it.
+    /// The opening quote, or a byte after it.
     Quoted,
     /// A backslash in quotes.
     Escape,
     ClosingQuote,
-    /// A blank behind a value, or behind the size itself.
+    /// A blank after a value, or after the size itself.
     Blank,
 }
 
 impl Extension {
-    /// The state after one more byte; `None` for a byte that may not stand here.
+    /// Returns the state after one more byte; `None` if the byte is not allowed here.
     fn after(self, byte: u8) -> Option<Extension> {
         use Extension::{Blank, ClosingQuote, Equals, Escape, Name, NameBlank, Quoted, Semicolon, Value};
         Some(match (self, byte) {
@@ -128,7 +128,7 @@ impl Extension {
 }
 
 impl Default for ChunkedDecoder {
-    /// With [`ChunkedLimits::DEFAULT`].
+    /// Uses [`ChunkedLimits::DEFAULT`].
     fn default() -> ChunkedDecoder {
         ChunkedDecoder::new(ChunkedLimits::DEFAULT)
     }
@@ -147,11 +147,11 @@ impl ChunkedDecoder {
         }
     }
 
-    /// Reads on from where the last step ended. To be called again with the input after `used`, until it says `More` or `Done`.
-    /// A body that is complete says `Done` again, with nothing used.
+    /// Continues after the last step. Call it again with the input after `used`, until it returns `More` or `Done`. For a
+    /// complete body it returns `Done` again, with nothing used.
     ///
     /// # Errors
-    /// 400 for anything that is not a chunk, 431 for trailer fields beyond a limit. Every later call says the same.
+    /// 400 for anything that is not a chunk, 431 for trailer fields beyond a limit. Every later call returns the same error.
     pub fn step(&mut self, input: &[u8]) -> Result<ChunkedStep, Fault> {
         let mut used = 0;
         loop {
@@ -171,7 +171,7 @@ impl ChunkedDecoder {
     }
 
     fn take_data(&mut self, start: usize, available: usize) -> ChunkedStep {
-        // The second bound is only met by inputs of more than 4 GiB, whose data is so handed out in several steps.
+        // The second bound only applies to inputs of more than 4 GiB, whose data is returned in several steps.
         let reach = Span::REACH_BYTES.saturating_sub(start);
         let taken = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(available).min(reach);
         self.remaining -= taken as u64;
@@ -182,7 +182,7 @@ impl ChunkedDecoder {
         ChunkedStep::Data { data: Span::between(start, used), used }
     }
 
-    /// The state after one byte that is not data.
+    /// Returns the state after one byte that is not data.
     fn after(&mut self, byte: u8) -> Result<State, Fault> {
         match self.state {
             State::SizeStart | State::Size | State::Extension(_) => self.after_size_line_byte(byte),
@@ -222,7 +222,7 @@ impl ChunkedDecoder {
             }
             (State::Size, b' ' | b'\t') => self.count_extension_byte(Extension::Blank),
             (State::Size, b';') => self.count_extension_byte(Extension::Semicolon),
-            // What an extension means is nobody's business here; where it ends, readers must agree about.
+            // The meaning of an extension does not matter here, but all parsers must agree on where it ends.
             (State::Extension(extension), _) => match extension.after(byte) {
                 Some(next) => self.count_extension_byte(next),
                 None => Err(Fault::bad_request("A chunk extension is malformed.")),
@@ -239,7 +239,7 @@ impl ChunkedDecoder {
         Ok(State::Extension(next))
     }
 
-    /// Trailer fields are held to the same grammar as header fields, and dropped.
+    /// Trailer fields must follow the grammar of header fields, and are dropped.
     fn after_trailer_byte(&mut self, byte: u8) -> Result<State, Fault> {
         if self.state == State::TrailerStart {
             if byte == b'\r' {

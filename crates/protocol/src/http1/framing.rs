@@ -1,7 +1,7 @@
-//! What the header fields say about the request as a whole: where its body ends, whether the connection goes on, for whom it is.
+//! Facts about the whole request from its header fields: where its body ends, whether the connection continues, its host.
 //!
-//! Here is where request smuggling is refused: a length that two readers could take differently is a fault, never a guess.
-//! Must not know how fields are found in the bytes. Workers run it, once a head.
+//! Request smuggling is refused here: a length that two parsers could read differently is a fault, never a guess. Must not know
+//! how fields are found in the bytes. Workers run it, once for each head.
 
 pub use super::scan::decimal;
 use super::scan::{is_token_byte, without_blanks};
@@ -9,33 +9,33 @@ use super::target::{is_authority, names_a_host};
 use super::version::Version;
 use crate::fault::{Fault, Span};
 
-/// How the end of a request's body is known (RFC 9112 section 6.3). A request without both headers has no body.
+/// How the end of a request's body is determined (RFC 9112 section 6.3). A request without both headers has no body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     None,
-    /// Bytes, as Content-Length says; 0 is possible.
+    /// Bytes as given by Content-Length; may be 0.
     Length(u64),
     Chunked,
 }
 
-/// What a complete header block says.
+/// Facts of a complete header block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HeaderFacts {
-    /// Bytes of the block with the empty line at its end.
+    /// Bytes of the block including the empty line at its end.
     pub length: u32,
     pub framing: Framing,
-    /// Whether the client lets the connection go on after this request, by its version and its Connection options; `close` wins.
+    /// Whether the client keeps the connection open after this request, by its version and its Connection options; `close` wins.
     pub keep_alive: bool,
-    /// The client waits for `100 Continue` before it sends the body. False when there is no body to wait for, and
-    /// in HTTP/1.0, where RFC 9110 section 10.1.1 has the expectation ignored.
+    /// The client waits for `100 Continue` before it sends the body. False if there is no body to wait for, and in HTTP/1.0,
+    /// where RFC 9110 section 10.1.1 has the expectation ignored.
     pub expect_continue: bool,
-    /// Value of the one Host header, which may be empty in HTTP/1. `None` in HTTP/1.0 only.
+    /// Value of the only Host header, which may be empty in HTTP/1. `None` in HTTP/1.0 only.
     pub host: Option<Span>,
     /// The client asks for another protocol: an Upgrade header, and `upgrade` among the Connection options, in HTTP/1.1.
     pub upgrade: bool,
 }
 
-/// The facts of a header block while its fields come in.
+/// Collects the facts of a header block field by field.
 pub(crate) struct FieldFacts {
     version: Version,
     host: Option<Span>,
@@ -76,7 +76,7 @@ impl FieldFacts {
         }
     }
 
-    /// Takes one field in. The lengths of the names that matter differ, so most fields cost one comparison of a length.
+    /// Records one field. The lengths of the relevant names differ, so most fields cost one comparison of a length.
     #[inline]
     pub(crate) fn note(&mut self, name: &[u8], block: &[u8], value: Span) -> Result<(), Fault> {
         match name.len() {
@@ -96,7 +96,7 @@ impl FieldFacts {
         }
     }
 
-    /// The whole of it, after the last field. `length` is the block's, in bytes.
+    /// Returns the facts, after the last field. `length` is the block's, in bytes.
     pub(crate) fn settle(&self, length: u32) -> Result<HeaderFacts, Fault> {
         let framing = match (self.transfer_coding, self.content_length) {
             (Some(TransferCoding::Chunked), _) => Framing::Chunked,
@@ -113,7 +113,7 @@ impl FieldFacts {
         if self.expectation == Expectation::Unknown {
             return Err(Fault::new(417, "The request expects something other than 100-continue."));
         }
-        // In HTTP/2 the frames say it.
+        // In HTTP/2 the frames tell whether there is a body.
         let has_body = self.version == Version::Http2 || !matches!(framing, Framing::None | Framing::Length(0));
         let modern = self.version != Version::Http10;
         Ok(HeaderFacts {
@@ -133,8 +133,8 @@ impl FieldFacts {
         if !is_authority(text) {
             return Err(Fault::bad_request("The Host header is not a host with an optional port."));
         }
-        // RFC 9112 section 3.2: of a target without an authority "a client MUST send a Host header field with an empty field value". RFC 9113
-        // section 8.3.1 says of HTTP/2 that it "MUST NOT be empty".
+        // RFC 9112 section 3.2: if the target has no authority, "a client MUST send a Host header field with an empty field
+        // value". In HTTP/2 the host "MUST NOT be empty" (RFC 9113 section 8.3.1).
         let is_good_without = text.is_empty() && self.version != Version::Http2;
         if !is_good_without && !names_a_host(text) {
             return Err(Fault::bad_request("The Host header names no host."));
@@ -166,8 +166,8 @@ impl FieldFacts {
         }
     }
 
-    /// RFC 9112 section 6.3 lets a server take a list of equal lengths for one; it is refused here, as a proof of a broken
-    /// reader on the way.
+    /// RFC 9112 section 6.3 allows a server to read a list of equal lengths as one. It is refused here, because it shows a broken
+    /// parser on the path.
     fn note_content_length(&mut self, text: &[u8]) -> Result<(), Fault> {
         if self.content_length.is_some() {
             return Err(Fault::bad_request("The request has more than one Content-Length header."));
@@ -178,7 +178,7 @@ impl FieldFacts {
         let Some(length) = decimal(text) else {
             return Err(Fault::bad_request("The Content-Length header is not one number of bytes."));
         };
-        // The grammar allows zeros in front (RFC 9110 section 8.6), but some readers take such a number for an octal one.
+        // The grammar allows leading zeros (RFC 9110 section 8.6), but some parsers read such a number as octal.
         if let [b'0', _, ..] = text {
             return Err(Fault::bad_request("The Content-Length header's number begins with a zero."));
         }
@@ -188,7 +188,7 @@ impl FieldFacts {
 
     fn note_transfer_encoding(&mut self, text: &[u8]) -> Result<(), Fault> {
         if self.version == Version::Http10 {
-            // RFC 9112 section 6.1: such a message's framing is to be taken as faulty.
+            // RFC 9112 section 6.1: the framing of such a message must be treated as faulty.
             return Err(Fault::bad_request("A Transfer-Encoding header stands in an HTTP/1.0 request."));
         }
         if self.content_length.is_some() {
@@ -210,7 +210,7 @@ impl FieldFacts {
 
 const BOTH_LENGTHS: Fault = Fault::bad_request("The request has both a Content-Length and a Transfer-Encoding header.");
 
-/// The non-empty members of a comma-separated list (RFC 9110 section 5.6.1).
+/// Returns the non-empty members of a comma-separated list (RFC 9110 section 5.6.1).
 fn members(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|&byte| byte == b',').map(without_blanks).filter(|member| !member.is_empty())
 }

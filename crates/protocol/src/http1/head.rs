@@ -1,12 +1,13 @@
-//! The head of a request: its first line, and its header fields as spans of the buffer that was read.
+//! Parser of a request's head: its first line, and its header fields as spans of the read buffer.
 //!
-//! The scanner is our own and not `httparse`, for three reasons: `httparse` accepts a bare LF as the end of a line, which
-//! would need a second pass to refuse; it says "invalid header name" for five mistakes that people need told apart; and it fills
-//! an array of references that would be copied into spans. `cargo run --release --example head_speed` compares the two;
-//! tests and fuzz targets use `httparse` as the second opinion: whatever is accepted here, it must read the same way.
+//! Bolide does not use `httparse`, for three reasons: `httparse` accepts a bare LF as the end of a line, which would need a
+//! second pass to refuse; it says "invalid header name" for five mistakes that people need told apart; and it fills an array of
+//! references that would be copied into spans. `cargo run --release --example head_speed` compares the two; tests and fuzz
+//! targets use `httparse` as the second opinion: it must read every accepted head the same way.
 //!
-//! A head that comes in pieces is read from its beginning each time: less than half a nanosecond a byte, and `head_bytes`
-//! bounds it. It must not know sockets or time. Workers run it on the hot path: nothing is allocated but room in `fields`.
+//! A head that arrives in pieces is parsed from its beginning each time: that costs less than half a nanosecond a byte, and
+//! `head_bytes` bounds it. It must not know sockets or time. Workers run it on the hot path: it allocates nothing but space in
+//! `fields`.
 
 use super::framing::FieldFacts;
 pub use super::framing::{Framing, HeaderFacts};
@@ -14,7 +15,7 @@ use super::scan::{first_below, is_token_byte, token};
 pub use super::version::Version;
 use crate::fault::{Fault, Progress, Span};
 
-/// Longest method in bytes. The longest that is registered with IANA has 17 (`UPDATEREDIRECTREF`).
+/// Longest method in bytes. The longest that IANA has registered has 17 (`UPDATEREDIRECTREF`).
 pub const METHOD_BYTES_MOST: usize = 32;
 
 /// Bytes of `HTTP/1.1` and its CRLF.
@@ -26,7 +27,7 @@ pub struct RequestLine {
     pub method: Span,
     pub target: Span,
     pub version: Version,
-    /// Bytes of the line up to and with its CRLF.
+    /// Bytes of the line including its CRLF.
     pub length: u32,
 }
 
@@ -39,53 +40,53 @@ pub struct HeadLimits {
     pub head_bytes: usize,
     /// Header fields. Beyond it: 431.
     pub header_count: usize,
-    /// Takes bytes of 0x80 and above and backslashes in targets (`lenient-targets`). Without it: 400.
+    /// Accepts bytes of 0x80 and above and backslashes in targets (`lenient-targets`). Otherwise: 400.
     pub lenient_targets: bool,
 }
 
-/// One header field: spans relative to the bytes of the header block. The value has no blanks at its ends.
+/// One header field: spans relative to the bytes of the header block. The value is trimmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Field {
     pub name: Span,
     pub value: Span,
 }
 
-/// Bytes to skip before a request line: 2 for an empty line, else 0.
+/// Returns the bytes to skip before a request line: 2 for an empty line, else 0.
 ///
-/// RFC 9112 section 2.2: a server should ignore at least one empty line before the request line, since old clients send one
-/// after a body. One is skipped and no more: [`request_line`] refuses the next.
+/// RFC 9112 section 2.2: a server should ignore at least one empty line before the request line, since old clients send one after
+/// a body. Only one is skipped: [`request_line`] refuses the next.
 #[inline]
 pub fn leading_blank(bytes: &[u8]) -> usize {
     if bytes.starts_with(b"\r\n") { 2 } else { 0 }
 }
 
-/// Reads the request line: a method, one space, a target, one space, a version, CRLF.
+/// Parses the request line: a method, one space, a target, one space, a version, CRLF.
 ///
-/// The target is visible ASCII. Bytes of 0x80 and above and backslashes stand in no URI (RFC 3986), and RFC 9112 section 3.2 has such a
-/// target refused: many an application takes a target for ASCII and fails, and some readers take `\` for `/`. Old clients that
-/// send raw UTF-8 are served with [`HeadLimits::lenient_targets`].
+/// The target must be visible ASCII. Bytes of 0x80 and above and backslashes are not allowed in a URI (RFC 3986), and RFC 9112
+/// section 3.2 requires such a target to be refused: many applications expect ASCII and fail, and some parsers read `\` as `/`.
+/// [`HeadLimits::lenient_targets`] accepts old clients that send raw UTF-8.
 ///
 /// # Errors
 /// 414 for a line beyond the limit; 505 for a major version other than 1; 400 for a method beyond [`METHOD_BYTES_MOST`] and for
-/// everything else that is not as above.
+/// every other deviation.
 pub fn request_line(bytes: &[u8], limits: &HeadLimits) -> Result<Progress<RequestLine>, Fault> {
     let limit = limits.request_line_bytes.min(Span::REACH_BYTES);
     let line = &bytes[..bytes.len().min(limit)];
-    match read_request_line(line, limits.lenient_targets).map_err(|fault| misplaced(line).unwrap_or(fault))? {
+    match read_request_line(line, limits.lenient_targets).map_err(|fault| other_protocol(line).unwrap_or(fault))? {
         Progress::Partial if line.len() == limit => Err(Fault::new(414, "The request line is longer than the limit.")),
         progress => Ok(progress),
     }
 }
 
-/// Reads header fields from the bytes after the request line up to and with the empty line.
+/// Parses header fields from the bytes after the request line up to and including the empty line.
 ///
 /// `fields` is cleared and filled in the order of the fields; its capacity is reused. Fields whose names have an underscore are
-/// read, checked and counted, but left out of `fields`: in `environ` they could not be told from the same name with a dash, by
-/// which a client could forge a header that a front-end sets (nginx drops them for the same reason).
+/// parsed, checked and counted, but left out of `fields`: in `environ` they would equal the same name with a dash, so a client
+/// could forge a header that a front end sets (nginx drops them for the same reason).
 ///
 /// # Errors
 /// 431 beyond a limit; 417 for an expectation other than `100-continue`; 501 for one unknown transfer coding; 400 for everything
-/// that RFC 9112 does not allow or that two readers could take differently: see the case list of the tests.
+/// that RFC 9112 does not allow or that two parsers could read differently: see the case list of the tests.
 pub fn header_block(
     bytes: &[u8],
     version: Version,
@@ -130,7 +131,7 @@ fn read_request_line(line: &[u8], lenient_targets: bool) -> Result<Progress<Requ
     };
     match line[method_end] {
         b' ' if method_end > 0 => {}
-        // The first half of the empty line that `leading_blank` skips, once it is whole.
+        // The first half of the empty line that `leading_blank` skips once it is complete.
         b'\r' if line.len() == 1 => return Ok(Progress::Partial),
         byte => return Err(method_fault(byte, method_end)),
     }
@@ -162,15 +163,16 @@ fn read_request_line(line: &[u8], lenient_targets: bool) -> Result<Progress<Requ
     }))
 }
 
-/// Names another protocol that came in place of a request line. What it goes by stands before the byte that is wrong, so that more bytes
-/// change nothing.
+/// Names another protocol that came instead of a request line. It is recognised by the bytes before the first invalid one, so
+/// more bytes do not change the result.
 #[cold]
-fn misplaced(line: &[u8]) -> Option<Fault> {
+fn other_protocol(line: &[u8]) -> Option<Fault> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
     Some(Fault::mixup(match line {
-        // RFC 8446 section 5.1: the type of the record that a client begins with.
+        // RFC 8446 section 5.1: the type of a client's first TLS record.
         [0x16, ..] => "The client speaks TLS (https://), and this socket speaks plain HTTP.",
-        // A uwsgi packet that is a request begins so, a FastCGI record with its version, and an SCGI request with a netstring's length.
+        // A uwsgi request packet begins like this, a FastCGI record with its version, and an SCGI request with a netstring's
+        // length.
         [0, ..] => {
             "The uwsgi protocol came to an HTTP socket: nginx is to use `proxy_pass` for it, or `socket` is to be in place of `http-socket` here."
         }
@@ -216,8 +218,8 @@ fn target_fault(byte: u8, empty: bool) -> Fault {
     })
 }
 
-/// Everything but `HTTP/1.1` and CRLF, which has been looked for before. Left to right, so that a longer prefix of the
-/// same bytes never turns one fault into another.
+/// Diagnoses everything but `HTTP/1.1` and CRLF, which the caller has checked. Left to right, so that more bytes of the same
+/// input never change one fault into another.
 fn read_version(rest: &[u8]) -> Result<Progress<Version>, Fault> {
     const SHAPE: &[u8; VERSION_BYTES] = b"HTTP/d.d\r\n";
     for (&byte, &wanted) in rest.iter().zip(SHAPE) {
@@ -245,7 +247,7 @@ enum Line {
     Partial,
 }
 
-/// The line that begins at `at`.
+/// Parses the line that begins at `at`.
 #[inline]
 fn read_field(block: &[u8], at: usize) -> Result<Line, Fault> {
     let line = &block[at..];
@@ -269,7 +271,7 @@ fn read_field(block: &[u8], at: usize) -> Result<Line, Fault> {
         match (block[found], block.get(found + 1)) {
             (b'\r', Some(b'\n')) => break found,
             (b'\r', None) => return Ok(Line::Partial),
-            // A tab is allowed among the bytes of a value (RFC 9110 section 5.5).
+            // A tab is allowed in a value (RFC 9110 section 5.5).
             (b'\t', _) => stop = found + 1,
             (byte, _) => return Err(value_fault(byte)),
         }
@@ -282,7 +284,7 @@ fn read_field(block: &[u8], at: usize) -> Result<Line, Fault> {
 #[cold]
 fn name_fault(byte: u8, name_length: usize) -> Fault {
     Fault::bad_request(match (byte, name_length) {
-        // RFC 9112 section 5.2: `obs-fold` must be refused or replaced; who replaces it disagrees with who does not.
+        // RFC 9112 section 5.2: `obs-fold` must be refused or replaced; parsers that replace it disagree with those that do not.
         (b' ' | b'\t', 0) => "A header line begins with a space or a tab.",
         (b' ' | b'\t', _) => "A space or a tab stands between a header's name and its colon.",
         (b':', _) => "A header line has no name before its colon.",

@@ -1,7 +1,7 @@
 //! HTTP/1.0 and HTTP/1.1 as an origin server reads them: RFC 9110 (meaning) and RFC 9112 (bytes).
 //!
-//! The reading is strict wherever two readers of the same bytes could disagree about where a request ends or what
-//! it names: whoever stands in front of Bolide may be one of them (RFC 9112 section 11.2, request smuggling).
+//! Parsing is strict wherever two parsers of the same bytes could disagree about where a request ends or what it names: the
+//! server in front of Bolide may be the other one (RFC 9112 section 11.2, request smuggling). Workers run it.
 
 pub mod chunked;
 pub mod framing;

@@ -1,6 +1,6 @@
 //! Classes of bytes, and the search for the first byte that ends a run of ordinary ones.
 //!
-//! It must not know what the runs mean. Workers run it, on every byte of every head.
+//! Must not know the meaning of the runs. Workers run it, on every byte of every head.
 
 /// Bits of [`CLASS`].
 const TOKEN: u8 = 1;
@@ -56,7 +56,7 @@ pub(crate) fn is_token_byte(byte: u8) -> bool {
 
 /// The token at the start of a text.
 pub(super) struct Token {
-    /// Bytes before the first one that is none of a token's; `None` when the text ends before it.
+    /// Bytes before the first one that is not allowed in a token; `None` if the text ends before it.
     pub length: Option<usize>,
     pub has_underscore: bool,
 }
@@ -88,16 +88,17 @@ pub(crate) fn name_class(name: &[u8]) -> NameClass {
     NameClass { is_token, has_uppercase: any & UPPERCASE != 0 }
 }
 
-/// A byte of a registered name, `%` included: that two hexadecimal digits follow it is for the caller to check.
+/// Whether the byte may occur in a registered name, `%` included: the caller checks that two hexadecimal digits follow it.
 #[inline]
 pub(super) fn is_reg_name_byte(byte: u8) -> bool {
     CLASS[byte as usize] & REG_NAME != 0
 }
 
-/// Where the first byte below `LOWEST` (at most 0x80), or DEL, stands at or after `from`. Bytes of 0x80 and above are ordinary.
+/// Returns the position of the first byte below `LOWEST` (at most 0x80), or DEL, at or after `from`. Bytes of 0x80 and above are
+/// ordinary.
 ///
 /// Eight bytes at a time: a subtraction borrows from a byte's top bit when the byte is below the bound. A borrow can spill into
-/// the *next higher* byte only, so the lowest marked byte is always a true one, and it is the only one that is used.
+/// the *next higher* byte only, so the lowest marked byte is always correct, and only that one is used.
 #[inline]
 pub(crate) fn first_below<const LOWEST: u8>(bytes: &[u8], from: usize) -> Option<usize> {
     const ONES: u64 = u64::from_ne_bytes([0x01; 8]);
@@ -135,7 +136,7 @@ pub fn decimal(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// The text without spaces and tabs at either end: RFC 9110 section 5.6.3 `OWS`.
+/// Trims spaces and tabs at both ends: RFC 9110 section 5.6.3 `OWS`.
 #[inline]
 pub(super) fn without_blanks(mut text: &[u8]) -> &[u8] {
     while let [b' ' | b'\t', rest @ ..] = text {

@@ -1,6 +1,6 @@
-//! The request's target: which of RFC 9112's four forms it has, its parts, and the decoding of its path.
+//! The request target: which of RFC 9112's four forms it has, its parts, and the decoding of its path.
 //!
-//! Must not know routes, mounts or `environ`. Workers run it, once a request.
+//! Must not know routes, mounts or `environ`. Workers run it, once for each request.
 
 use std::net::Ipv6Addr;
 
@@ -14,9 +14,9 @@ pub enum TargetForm {
     Origin,
     /// `http://host/path?query`
     Absolute,
-    /// `host:port`, of CONNECT.
+    /// `host:port`, for CONNECT.
     Authority,
-    /// `*`, of OPTIONS.
+    /// `*`, for OPTIONS.
     Asterisk,
 }
 
@@ -24,27 +24,28 @@ pub enum TargetForm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
     pub form: TargetForm,
-    /// What PATH_INFO is decoded from. Never empty: `/` for an absolute form without a path (RFC 9110 section 4.2.3 takes the two as
-    /// equal), and `*` for the asterisk form, as uWSGI has it.
+    /// The source of PATH_INFO. Never empty: `/` for an absolute form without a path (RFC 9110 section 4.2.3 treats the two as
+    /// equal), and `*` for the asterisk form, as in uWSGI.
     pub path: Span,
-    /// What stands after the first `?`; may be empty.
+    /// The part after the first `?`; may be empty.
     pub query: Span,
     /// Whether there is a `?` at all.
     pub has_query: bool,
-    /// Of the absolute form: it takes the place of the Host header (RFC 9112 section 3.2.2). Else empty.
+    /// Of the absolute form: it replaces the Host header (RFC 9112 section 3.2.2). Otherwise empty.
     pub authority: Span,
 }
 
-/// Longest target in bytes that is looked at. Callers' limits are far below.
+/// Longest target that is parsed, in bytes. Callers' limits are far below.
 const TARGET_BYTES_MOST: usize = Span::REACH_BYTES;
 
 /// Splits a target into its parts.
 ///
-/// A `#` is a fault: RFC 9112 allows no fragment in a target, and readers that cut it name another resource than readers that keep it.
+/// A `#` is a fault: RFC 9112 allows no fragment in a target, and parsers that cut it off name another resource than parsers that
+/// keep it.
 ///
 /// # Errors
-/// 501 for CONNECT: this is an origin server, which does not implement it (RFC 9110 sections 9.1 and 9.3.6). 400 for a target
-/// of no form, or of a form that the method can't have.
+/// 501 for CONNECT, which an origin server does not implement (RFC 9110 sections 9.1 and 9.3.6). 400 for a target of no form, or
+/// of a form that the method does not allow.
 pub fn split_target(target: &[u8], method: &[u8]) -> Result<Target, Fault> {
     if target.len() > TARGET_BYTES_MOST {
         return Err(Fault::new(414, "The request's target is longer than the limit."));
@@ -60,12 +61,13 @@ pub fn split_target(target: &[u8], method: &[u8]) -> Result<Target, Fault> {
     }
 }
 
-/// Makes of a target's path what routes, files and applications see (PATH_INFO): literal `.` and `..` segments are taken out, as uWSGI's
-/// HTTP parser does, and percent escapes decoded. Returns false, and leaves `out` alone, when there is nothing to do.
+/// Turns a target's path into the path that routes, files and applications see (PATH_INFO): removes literal `.` and `..`
+/// segments, as uWSGI's HTTP parser does, and decodes percent escapes. Returns false, and leaves `out` alone, if there is nothing
+/// to do.
 ///
-/// With dot segments left in, a rule about `/admin` would not hold for `/x/../admin`, which the application takes for the same.
-/// An encoded dot (`%2e`) is no dot of a segment, nor is an empty segment removed. A `..` takes out the last segment
-/// of what has been *decoded* so far, and stays at the root when there is none (RFC 3986 section 5.2.4).
+/// With dot segments left in, a rule about `/admin` would not apply to `/x/../admin`, which the application resolves to the same
+/// path. An encoded dot (`%2e`) does not form a dot segment, and empty segments are kept. A `..` removes the last segment of the
+/// path *decoded* so far, and stays at the root if there is none (RFC 3986 section 5.2.4).
 ///
 /// # Errors
 /// Those of [`percent_decode`].
@@ -82,7 +84,7 @@ pub fn decode_path(path: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
         let is_last = segments.peek().is_none();
         let parent = if segment == b".." { memchr::memrchr(b'/', out).unwrap_or(0) } else { out.len() };
         match segment {
-            // The slash after the last segment that stays is the only thing that a last dot segment leaves.
+            // A final dot segment leaves only the slash after the last kept segment.
             b"." | b".." => {
                 out.truncate(parent);
                 if is_last {
@@ -106,12 +108,12 @@ fn has_dot_segment(path: &[u8]) -> bool {
     })
 }
 
-/// Decodes the percent escapes of a path into `out`, which is cleared first. `+` stands for itself: it means a space in
-/// forms only. Returns false, and leaves `out` alone, when there is nothing to decode, so that the caller uses the bytes as they are.
+/// Decodes the percent escapes of a path into `out`, which is cleared first. `+` is not decoded: it means a space in forms only.
+/// Returns false, and leaves `out` alone, if there is nothing to decode, so that the caller uses the bytes unchanged.
 ///
 /// # Errors
-/// 400 for a `%` without two hexadecimal digits, which readers decode in different ways; and for `%00`, because a NUL ends
-/// a string for much of what lies behind a path (file systems above all), so that a check and a use would see different paths.
+/// 400 for a `%` without two hexadecimal digits, which parsers decode in different ways; and for `%00`, because a NUL ends a
+/// string for much of the code that handles a path (file systems above all), so that a check and a use would see different paths.
 pub fn percent_decode(path: &[u8], out: &mut Vec<u8>) -> Result<bool, Fault> {
     if memchr::memchr(b'%', path).is_none() {
         return Ok(false);
@@ -144,7 +146,7 @@ fn append_decoded(text: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
 
 const BAD_ESCAPE: Fault = Fault::bad_request("The request's path has a percent sign without two hexadecimal digits.");
 
-/// The value of one hexadecimal digit.
+/// Returns the value of a hexadecimal digit.
 #[inline]
 pub(super) fn hexadecimal(digit: u8) -> Option<u8> {
     match digit {
@@ -156,10 +158,10 @@ pub(super) fn hexadecimal(digit: u8) -> Option<u8> {
 }
 
 /// Whether the text is a host with an optional port (RFC 9110 section 7.2, RFC 3986 section 3.2). The host may be empty, as in
-/// RFC 3986; whether that has a meaning is for the caller to say.
+/// RFC 3986; the caller decides whether that is allowed.
 ///
-/// Of the bracketed forms only IPv6 addresses are taken: there is no other yet that RFC 3986 provides for. A port that no peer can have is
-/// refused: readers that cut it take it for another one.
+/// Of the bracketed forms only IPv6 addresses are accepted: RFC 3986 defines no other yet. A port beyond 65535 is refused:
+/// parsers that truncate it read another port.
 pub(crate) fn is_authority(text: &[u8]) -> bool {
     let (host_is_good, port) = if let [b'[', bracketed @ ..] = text {
         let Some(close) = memchr::memchr(b']', bracketed) else { return false };
@@ -176,8 +178,8 @@ pub(crate) fn is_authority(text: &[u8]) -> bool {
         }
 }
 
-/// There is a host before the port. An empty one belongs to URIs without a host (RFC 9112 section 3.2), and those of http have one
-/// (RFC 9110 section 4.2.1).
+/// Whether there is a host before the port. An empty one is for URIs without a host (RFC 9112 section 3.2); an http URI must have
+/// one (RFC 9110 section 4.2.1).
 pub(crate) fn names_a_host(authority: &[u8]) -> bool {
     !matches!(authority, [] | [b':', ..])
 }
@@ -209,7 +211,7 @@ fn form_of(target: &[u8], method: &[u8]) -> Result<TargetForm, Fault> {
     }
 }
 
-/// Bytes of `http://` or `https://` at the start; 0 when there is neither.
+/// Returns the bytes of `http://` or `https://` at the start; 0 if there is neither.
 fn scheme_length(target: &[u8]) -> usize {
     const SCHEMES: [&[u8]; 2] = [b"http://", b"https://"];
     let begins = |scheme: &[u8]| target.get(..scheme.len()).is_some_and(|start| start.eq_ignore_ascii_case(scheme));
@@ -221,20 +223,20 @@ fn split_absolute(target: &[u8]) -> Result<Target, Fault> {
     let rest = &target[start..];
     let end = start + rest.iter().position(|byte| matches!(byte, b'/' | b'?' | b'#')).unwrap_or(rest.len());
     let authority = &target[start..end];
-    // RFC 9110 section 4.2.1: an empty host is invalid. User information (`user@host`) is refused with all else
-    // that a Host header could not say (section 4.2.4).
+    // RFC 9110 section 4.2.1: an empty host is invalid. User information (`user@host`) is refused like everything that is invalid
+    // in a Host header (section 4.2.4).
     if !names_a_host(authority) || !is_authority(authority) {
         return Err(Fault::bad_request("The host in the request's target is malformed."));
     }
     let mut split = split_path(target, end, TargetForm::Absolute, Span::between(start, end))?;
     if split.path.is_empty() {
-        // The second slash of `http://` lends its byte, so that no caller needs a special case.
+        // Reuses the second slash of `http://` as the path, so that no caller needs a special case.
         split.path = Span::between(start - 1, start);
     }
     Ok(split)
 }
 
-/// Path and query of the target from `start` on.
+/// Splits path and query of the target from `start` on.
 #[inline]
 fn split_path(target: &[u8], start: usize, form: TargetForm, authority: Span) -> Result<Target, Fault> {
     let rest = &target[start..];

@@ -3,7 +3,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Version {
     Http10,
-    /// HTTP/1.1, or a later minor version, which RFC 9110 section 2.5 has us read as the highest that we know.
+    /// HTTP/1.1, or a later minor version, which RFC 9110 section 2.5 has a server treat as the highest that it supports.
     Http11,
     Http2,
 }

@@ -1,4 +1,5 @@
-//! Frames that speak of a connection or of a stream's way, and not of requests (RFC 9113 section 6). Workers run it.
+//! Frames about a connection or a stream rather than about a request: SETTINGS, PING, GOAWAY, WINDOW_UPDATE, RST_STREAM, PRIORITY
+//! (RFC 9113 section 6). Workers run it.
 
 use super::error::{ErrorCode, Http2Error};
 use super::event::Http2Event;
@@ -9,25 +10,25 @@ use super::priority::Priority;
 use super::session::Http2;
 use super::streams::{Closing, StreamState};
 
-/// Priorities that are remembered of streams before they are opened (RFC 9218 section 7.1).
+/// Most priorities that are kept for streams that are not open yet (RFC 9218 section 7.1).
 const EARLY_PRIORITIES_MOST: usize = 16;
 
-/// What a frame of SETTINGS counts as: it may change the windows of all streams.
+/// The cost of a SETTINGS frame in the flood budget: it may change the windows of all streams.
 const SETTINGS_FRAMES: u32 = 10;
 
 impl Http2 {
     pub(super) fn settings(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
         if head.has(flag::ACK) {
-            return self.patience.spend(1).map(|()| None);
+            return self.flood_budget.spend(1).map(|()| None);
         }
-        self.patience.spend(SETTINGS_FRAMES)?;
+        self.flood_budget.spend(SETTINGS_FRAMES)?;
         let has_grown = self.apply_settings(payload)?;
         write_settings_ack(&mut self.output);
         Ok(has_grown.then_some(Http2Event::Room { stream: 0 }))
     }
 
-    /// RFC 9113 section 6.5.2. What concerns the table of our encoder has no effect: it never uses one. Returns whether a window that was
-    /// closed has opened.
+    /// RFC 9113 section 6.5.2. Settings of our encoder's table have no effect: it never uses one. Returns whether a closed window
+    /// has opened.
     pub(super) fn apply_settings(&mut self, payload: &[u8]) -> Result<bool, Http2Error> {
         let (settings, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
@@ -50,7 +51,7 @@ impl Http2 {
                 _ => {}
             }
         }
-        // RFC 9113 section 6.9.2: windows of streams that are open change by the difference, and may come below 0.
+        // RFC 9113 section 6.9.2: the windows of open streams change by the difference, and may become negative.
         let Some(window) = window else { return Ok(false) };
         let change = i64::from(window) - i64::from(self.streams.send_window);
         self.streams.send_window = window;
@@ -70,7 +71,7 @@ impl Http2 {
     }
 
     pub(super) fn ping(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         if !head.has(flag::ACK) {
             write_ping_ack(payload, &mut self.output);
         }
@@ -78,12 +79,12 @@ impl Http2 {
     }
 
     pub(super) fn peer_goes_away(&mut self, _head: FrameHead) -> Result<Option<Http2Event>, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         Ok(Some(Http2Event::Ended))
     }
 
     pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         let more = i64::from(number_31(payload).unwrap_or(0));
         if head.stream == 0 {
             if more == 0 {
@@ -117,16 +118,16 @@ impl Http2 {
             return Err(Http2Error::protocol("RST_STREAM names a stream that was not opened."));
         }
         if !self.close(head.stream, Closing::ResetByPeer) {
-            return self.patience.spend(1).map(|()| None);
+            return self.flood_budget.spend(1).map(|()| None);
         }
-        self.patience.note_reset()?;
+        self.flood_budget.note_reset()?;
         let code = ErrorCode(payload.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes)));
         Ok(Some(Http2Event::Reset { stream: head.stream, code, is_by_peer: true }))
     }
 
-    /// The priorities of RFC 7540 have no effect: RFC 9113 section 5.3 takes them back.
+    /// The priorities of RFC 7540 have no effect: RFC 9113 section 5.3 deprecates them.
     pub(super) fn old_priority(&mut self, head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         if number_31(payload) != Some(head.stream) {
             return Ok(None);
         }
@@ -138,7 +139,7 @@ impl Http2 {
 
     /// RFC 9218 section 7.1.
     pub(super) fn priority_update(&mut self, _head: FrameHead, payload: &[u8]) -> Result<Option<Http2Event>, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         let id = number_31(payload).unwrap_or(0);
         let priority = Priority::parse(payload.get(4..).unwrap_or_default());
         if id.is_multiple_of(2) {
@@ -156,14 +157,14 @@ impl Http2 {
         Ok(None)
     }
 
-    /// What was said of a stream before it was opened.
+    /// Returns the priority that was set for a stream before it was opened.
     #[inline]
     pub(super) fn take_early_priority(&mut self, id: u32) -> Option<Priority> {
         if self.early_priorities.is_empty() {
             return None;
         }
         let found = self.early_priorities.iter().find(|(known, _)| *known == id).map(|(_, priority)| *priority);
-        // Streams below it can't be opened any more.
+        // Streams below it can no longer be opened.
         self.early_priorities.retain(|(known, _)| *known > id);
         found
     }

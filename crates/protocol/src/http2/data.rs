@@ -1,4 +1,4 @@
-//! DATA and the windows of what comes (RFC 9113 sections 5.2 and 6.1). Workers run it.
+//! DATA frames and the receive windows (RFC 9113 sections 5.2 and 6.1). Workers run it.
 
 use super::error::{ErrorCode, Http2Error};
 use super::event::{Http2Event, Step};
@@ -7,7 +7,7 @@ use super::session::{FrameReading, Http2};
 use super::streams::{Closing, StreamState};
 
 impl Http2 {
-    /// The head of a frame, and where it has padding the byte that says how much.
+    /// Reads the head of a frame, and the pad length if it is padded.
     pub(super) fn begin_data(&mut self, head: FrameHead, input: &[u8]) -> Result<Step, Http2Error> {
         if head.stream == 0 {
             return Err(Http2Error::protocol("DATA names no stream."));
@@ -32,7 +32,7 @@ impl Http2 {
         self.receive_window -= i64::from(head.length);
         let place = self.streams.state(head.stream);
         if let StreamState::Open(_) = place
-            && let Some(code) = self.mistake_of(head, left)
+            && let Some(code) = self.violation_of(head, left)
         {
             self.skip(head.length, payload);
             let event = self.fault_stream(head.stream, code)?;
@@ -48,20 +48,20 @@ impl Http2 {
         }
         let is_last = head.has(flag::END_STREAM);
         if left == 0 && !is_last {
-            self.patience.spend(1)?;
+            self.flood_budget.spend(1)?;
         }
         if let Some(stream) = self.streams.get_mut(head.stream) {
             stream.receive_window -= i64::from(head.length);
             stream.announced = stream.announced.map(|announced| announced.saturating_sub(u64::from(left)));
         }
-        // Nobody else gives back what padding has taken.
+        // Padding is returned to the windows here, because no caller sees it.
         self.give_back(head.stream, head.length - left);
         self.reading = FrameReading::Data { stream: head.stream, left, padding, is_last };
         Ok(Step::Used(used))
     }
 
-    /// What is wrong with DATA on an open stream.
-    fn mistake_of(&self, head: FrameHead, bytes: u32) -> Option<ErrorCode> {
+    /// Returns the error code for a violation by DATA on an open stream.
+    fn violation_of(&self, head: FrameHead, bytes: u32) -> Option<ErrorCode> {
         let stream = self.streams.get(head.stream)?;
         if !stream.is_body_open {
             return Some(ErrorCode::STREAM_CLOSED);
@@ -73,9 +73,9 @@ impl Http2 {
         stream.announced.is_some_and(|announced| announced < u64::from(bytes)).then_some(ErrorCode::PROTOCOL_ERROR)
     }
 
-    /// DATA on a stream that is no more: it is dropped, and the peer told where it should have known.
+    /// DATA on a closed stream. It is dropped, and answered with an error if the peer should have known.
     fn late_data(&mut self, head: FrameHead, (used, payload): (usize, u32), is_mistake: bool) -> Result<Step, Http2Error> {
-        self.patience.spend(1)?;
+        self.flood_budget.spend(1)?;
         if is_mistake {
             write_reset(head.stream, ErrorCode::STREAM_CLOSED, &mut self.output);
         }
@@ -83,13 +83,13 @@ impl Http2 {
         Ok(Step::Used(used))
     }
 
-    /// Passes over a payload, whose frame is given back to the connection's window.
+    /// Skips a payload, and returns its bytes to the connection's window.
     fn skip(&mut self, length: u32, payload: u32) {
         self.give_back_to_connection(length);
         self.reading = FrameReading::Skipped(payload);
     }
 
-    /// The bytes of a frame, as far as they are here, then its padding, then the body's end where it is one.
+    /// Reads as many of a frame's bytes as have arrived, then its padding, then the body's end if the frame ends it.
     pub(super) fn data(
         &mut self,
         input: &[u8],
@@ -122,7 +122,7 @@ impl Http2 {
         Ok(event.map_or(Step::Used(0), |event| Step::Event(0, event)))
     }
 
-    /// The peer has ended a request.
+    /// The peer has ended the request's body.
     pub(super) fn end_body(&mut self, id: u32) -> Result<Option<Http2Event>, Http2Error> {
         let Some(stream) = self.streams.get_mut(id) else { return Ok(None) };
         stream.is_body_open = false;
@@ -132,24 +132,26 @@ impl Http2 {
         Ok((!stream.is_refused).then_some(Http2Event::End { stream: id }))
     }
 
-    /// Bytes of bodies that were handed out and not given back, as the connection's window knows them: those of the streams that are open.
+    /// Returns the body bytes of open streams that were handed out and not yet returned to the connection's window.
     pub fn in_flight(&self) -> i64 {
         let coming = if let FrameReading::Data { left, .. } = self.reading { left } else { 0 };
         i64::from(self.limits.connection_window_bytes) - self.receive_window - i64::from(self.due) - i64::from(coming)
     }
 
-    /// So many bytes of a request's body were used: the peer may send as many again. Of a stream that has ended, its end has given them back.
+    /// Records that `bytes` of a request's body were consumed: the peer may send as many again. The end of a stream has already
+    /// returned its bytes.
     #[inline]
     pub fn note_taken(&mut self, stream: u32, bytes: u64) {
         let Some(open) = self.streams.get_mut(stream) else { return };
         let taken = u64::from(open.in_flight).min(bytes) as u32;
         open.in_flight -= taken;
-        self.patience.note_taken(taken.into());
+        self.flood_budget.note_taken(taken.into());
         self.give_back(stream, taken);
     }
 
-    /// Windows are given back by halves: a frame for each of DATA would double what is said. Here it is half of what streams leave of the window
-    /// that hold bytes unread: by half of the whole, the last of it would be used up before anything was given back.
+    /// Windows are returned in batches: a WINDOW_UPDATE for each DATA frame would double the frames. The connection's batch is
+    /// half of what streams with unread bytes leave of the window. With half of the whole window, the rest could be used up
+    /// before anything was returned.
     pub(super) fn give_back_to_connection(&mut self, bytes: u32) {
         self.due = self.due.saturating_add(bytes);
         if self.due > 0 && i64::from(self.due) >= self.receive_window {
@@ -159,7 +161,8 @@ impl Http2 {
         }
     }
 
-    /// The same of a stream's, and of the connection's with it. A stream holds up itself alone, and goes on when half of its window was read.
+    /// Returns bytes to a stream's window and to the connection's. A stream blocks only itself, and continues when half of its
+    /// window was read.
     fn give_back(&mut self, id: u32, bytes: u32) {
         self.give_back_to_connection(bytes);
         let half = self.limits.stream_window_bytes / 2;

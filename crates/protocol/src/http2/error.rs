@@ -1,6 +1,6 @@
-//! The error codes of HTTP/2, and a connection's end by one of them. Workers run it.
+//! The error codes of HTTP/2, and connection errors. Workers run it.
 
-/// RFC 9113 section 7. A number that is none of these is kept as it came: it has no other meaning than that something went wrong.
+/// RFC 9113 section 7. An unknown number is kept unchanged: it means an unspecified error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ErrorCode(pub u32);
 
@@ -20,7 +20,7 @@ impl ErrorCode {
     pub const INADEQUATE_SECURITY: ErrorCode = ErrorCode(0xc);
     pub const HTTP_1_1_REQUIRED: ErrorCode = ErrorCode(0xd);
 
-    /// The name that RFC 9113 gives it, for logs.
+    /// Returns the name of RFC 9113, for logs.
     pub fn name(self) -> &'static str {
         const NAMES: [&str; 14] = [
             "NO_ERROR",
@@ -42,7 +42,7 @@ impl ErrorCode {
     }
 }
 
-/// A connection error (RFC 9113 section 5.4.1): the GOAWAY that says it waits to be sent, and nothing that follows is read.
+/// A connection error (RFC 9113 section 5.4.1): its GOAWAY is in the output, and no further input is read.
 ///
 /// The sentence is fixed text and never quotes the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

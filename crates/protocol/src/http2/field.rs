@@ -1,15 +1,16 @@
-//! Which names and values a field of HTTP/2 may have (RFC 9113 sections 8.2.1 and 8.2.2). It knows no head. Workers run it.
+//! Which names and values a field of HTTP/2 may have (RFC 9113 sections 8.2.1 and 8.2.2). It must not know whole heads. Workers
+//! run it.
 
 use crate::http1::scan::{first_below, name_class};
 
-/// A field that a request may have, whatever its name means. Names are of lower case.
+/// Whether a request may have the field, whatever its name means. Names must be in lower case.
 #[inline]
 pub(super) fn is_good_field(name: &[u8], value: &[u8]) -> bool {
     let class = name_class(name);
     class.is_token && !class.has_uppercase && is_value(value) && !is_of_connections(name, value)
 }
 
-/// What follows a colon and a blank in a header block that was written from fields.
+/// Whether the bytes are valid after the colon and blank of a header block that is written from fields.
 fn is_value(value: &[u8]) -> bool {
     let mut from = 0;
     while let Some(found) = first_below::<0x20>(value, from) {
@@ -21,7 +22,7 @@ fn is_value(value: &[u8]) -> bool {
     !matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t'])
 }
 
-/// A field that speaks of a connection, of which this one has many requests.
+/// Whether the field is connection-specific: here a connection carries many requests.
 fn is_of_connections(name: &[u8], value: &[u8]) -> bool {
     match name.len() {
         2 => name == b"te" && !value.eq_ignore_ascii_case(b"trailers"),

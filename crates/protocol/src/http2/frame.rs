@@ -1,26 +1,27 @@
-//! Frames (RFC 9113 section 4 and 6): their heads, and those that the protocol itself sends. Workers run it.
+//! Frames (RFC 9113 sections 4 and 6): their heads, and the frames that the protocol itself sends. Workers run it.
 
 use super::error::ErrorCode;
 use super::limits::Http2Limits;
 
-/// What a client begins with (RFC 9113 section 3.4).
+/// The client connection preface (RFC 9113 section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 pub const FRAME_HEAD_BYTES: usize = 9;
 
-/// Bytes of a frame's payload that everybody takes: no more are taken or sent here, whatever the peer would take.
+/// Most bytes of a frame's payload that every peer accepts: larger ones are neither accepted nor sent, whatever the peer's
+/// setting.
 pub const FRAME_BYTES_MOST: usize = 16_384;
 
-/// Bytes that a window may have (RFC 9113 section 6.9.1).
+/// Largest window in bytes (RFC 9113 section 6.9.1).
 pub const WINDOW_BYTES_MOST: i64 = (1 << 31) - 1;
 
-/// Bytes of a window before anybody has said otherwise.
+/// Initial window in bytes, before SETTINGS change it.
 pub const DEFAULT_WINDOW_BYTES: u32 = 65_535;
 
-/// The highest number of a stream.
+/// The highest stream id.
 pub const STREAM_MOST: u32 = (1 << 31) - 1;
 
-/// The types of frames.
+/// The frame types.
 pub mod kind {
     pub const DATA: u8 = 0x0;
     pub const HEADERS: u8 = 0x1;
@@ -43,7 +44,7 @@ pub mod flag {
     pub const PRIORITY: u8 = 0x20;
 }
 
-/// The numbers of settings (RFC 9113 section 6.5.2, RFC 8441 section 3, RFC 9218 section 2.1).
+/// The ids of settings (RFC 9113 section 6.5.2, RFC 8441 section 3, RFC 9218 section 2.1).
 pub mod setting {
     pub const ENABLE_PUSH: u16 = 0x2;
     pub const MAX_CONCURRENT_STREAMS: u16 = 0x3;
@@ -63,12 +64,12 @@ pub struct FrameHead {
 }
 
 impl FrameHead {
-    /// `None`: more bytes are needed.
+    /// Returns `None` if more bytes are needed.
     #[inline]
     pub fn read(input: &[u8]) -> Option<FrameHead> {
         let [l2, l1, l0, kind, flags, s3, s2, s1, s0, ..] = *input else { return None };
         let length = u32::from_be_bytes([0, l2, l1, l0]);
-        // The bit in front of the stream is reserved, and has no meaning.
+        // The bit in front of the stream id is reserved, and ignored.
         let stream = u32::from_be_bytes([s3, s2, s1, s0]) & STREAM_MOST;
         Some(FrameHead { length, kind, flags, stream })
     }
@@ -86,12 +87,12 @@ impl FrameHead {
     }
 }
 
-/// A number of 31 bits whose first bit is reserved.
+/// Returns a number of 31 bits whose first bit is reserved.
 pub fn number_31(bytes: &[u8]) -> Option<u32> {
     Some(u32::from_be_bytes(*bytes.first_chunk()?) & STREAM_MOST)
 }
 
-/// Writes a part of a body, at the most [`FRAME_BYTES_MOST`] bytes.
+/// Writes a part of a body, at most [`FRAME_BYTES_MOST`] bytes.
 #[inline]
 pub fn write_data(stream: u32, payload: &[u8], is_end: bool, out: &mut Vec<u8>) {
     let flags = if is_end { flag::END_STREAM } else { 0 };

@@ -1,6 +1,6 @@
-//! A head that was written from fields is checked (RFC 9113 sections 8.2 and 8.3) and becomes what HTTP/1's are to whoever serves it.
+//! Checks a head that was written from HTTP/2 fields (RFC 9113 sections 8.2 and 8.3), and returns the same facts as for HTTP/1.
 //!
-//! A header block with the bytes of the one before needs no check, but for its request line. Workers run it.
+//! A header block with the same bytes as the previous one needs no check except for its request line. Workers run it.
 
 use super::field::is_good_field;
 use super::priority::Priority;
@@ -13,16 +13,16 @@ use crate::http1::target::is_authority;
 use crate::http1::{Framing, HeaderFacts, is_token};
 use crate::session::last_block::LastBlock;
 
-/// The blocks of a connection.
+/// The remembered header blocks of a connection.
 #[derive(Debug, Default)]
 pub(super) struct HeadMemory {
     last: LastBlock,
-    /// Of the last block: lines, and what it says of priority.
+    /// Of the last block: its number of lines, and its priority.
     lines: usize,
     priority: Priority,
 }
 
-/// What the head of a request says.
+/// A request's head.
 #[derive(Debug)]
 pub(super) struct ReadHead {
     pub line: RequestLine,
@@ -33,42 +33,42 @@ pub(super) struct ReadHead {
 
 /// Why there is no request.
 #[derive(Debug)]
-pub(super) enum Unread {
+pub(super) enum HeadError {
     /// A stream error (RFC 9113 section 8.1.1).
     Malformed,
-    /// It can be answered.
+    /// It can be answered with a status.
     Refused(Fault),
 }
 
-/// What a head is read with beside its limits.
+/// Context of a head besides its limits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeadContext {
-    /// END_STREAM came with it.
+    /// The head had END_STREAM.
     pub is_complete: bool,
     pub has_extended_connect: bool,
 }
 
 impl HeadMemory {
-    /// Reads the head of a request whose fields are all there.
-    pub fn read(&mut self, mut text: HeadText<'_>, limits: &HeadLimits, context: HeadContext) -> Result<ReadHead, Unread> {
+    /// Parses the head of a request whose fields are complete.
+    pub fn read(&mut self, mut text: HeadText<'_>, limits: &HeadLimits, context: HeadContext) -> Result<ReadHead, HeadError> {
         text.finish();
         if text.is_malformed {
-            return Err(Unread::Malformed);
+            return Err(HeadError::Malformed);
         }
         if let Some(fault) = text.fault {
-            return Err(Unread::Refused(fault));
+            return Err(HeadError::Refused(fault));
         }
         let line = request_line(&text, limits, context.has_extended_connect)?;
         let block = text.bytes.get(line.length as usize..).unwrap_or_default();
         if block.len() > limits.head_bytes {
-            return Err(Unread::Refused(Fault::new(431, "The request's header fields are longer than the limit.")));
+            return Err(HeadError::Refused(Fault::new(431, "The request's header fields are longer than the limit.")));
         }
         let lines = text.fields.len();
-        // A request for another protocol is looked at field by field, and comes once.
+        // A request for another protocol is parsed field by field, and is not repeated.
         let is_plain = text.pseudo.protocol.is_none();
         let known = self.last.facts_of(block, Version::Http2).filter(|_| is_plain);
-        // Blocks of the same bytes in as many lines are of the same fields: a good block has a line end at the end of each line alone, and no
-        // name has a colon. What a block may not have was left out before.
+        // Blocks of the same bytes in the same number of lines have the same fields: a valid block has a line end only at the end
+        // of each line, and no name has a colon. Fields that a block must not contain were dropped before.
         let repeated = known.filter(|facts| facts.length as usize == block.len() && lines == self.lines);
         let (mut facts, priority) = match repeated {
             Some(facts) => (facts, self.priority),
@@ -83,8 +83,8 @@ impl HeadMemory {
         };
         match (context.is_complete, facts.framing) {
             (true, Framing::None | Framing::Length(0)) => facts.framing = Framing::None,
-            // RFC 9113 section 8.1.1: as many bytes as are announced have to come.
-            (true, _) => return Err(Unread::Malformed),
+            // RFC 9113 section 8.1.1: the body must have exactly the announced bytes.
+            (true, _) => return Err(HeadError::Malformed),
             (false, Framing::None) => facts.framing = Framing::Chunked,
             (false, _) => {}
         }
@@ -95,7 +95,7 @@ impl HeadMemory {
     }
 }
 
-/// Checks the fields behind a request's body: they are dropped. False: they are malformed.
+/// Checks the trailer fields after a request's body, which are dropped. Returns false if they are malformed.
 pub(super) fn are_trailers(mut text: HeadText<'_>) -> bool {
     text.finish();
     let pseudo = &text.pseudo;
@@ -106,11 +106,11 @@ pub(super) fn are_trailers(mut text: HeadText<'_>) -> bool {
 }
 
 /// RFC 9113 section 8.3.1.
-fn request_line(text: &HeadText<'_>, limits: &HeadLimits, has_extended_connect: bool) -> Result<RequestLine, Unread> {
+fn request_line(text: &HeadText<'_>, limits: &HeadLimits, has_extended_connect: bool) -> Result<RequestLine, HeadError> {
     let pseudo = &text.pseudo;
     let method = text.value_of(pseudo.method);
     if !is_token(method) {
-        return Err(Unread::Malformed);
+        return Err(HeadError::Malformed);
     }
     if method.len() > METHOD_BYTES_MOST {
         return Err(Fault::bad_request("The request's method is longer than any known one.").into());
@@ -119,21 +119,21 @@ fn request_line(text: &HeadText<'_>, limits: &HeadLimits, has_extended_connect: 
     if method == b"CONNECT" && pseudo.protocol.is_none() {
         // RFC 9113 section 8.5.
         if pseudo.scheme.is_some() || pseudo.path.is_some() || target.is_empty() || !is_authority(target) {
-            return Err(Unread::Malformed);
+            return Err(HeadError::Malformed);
         }
     } else {
         if pseudo.protocol.is_some() {
             // RFC 8441 section 4.
             let is_allowed = has_extended_connect && method == b"CONNECT" && pseudo.authority.is_some();
             if !is_allowed || !is_token(text.value_of(pseudo.protocol)) {
-                return Err(Unread::Malformed);
+                return Err(HeadError::Malformed);
             }
         }
         let scheme = text.value_of(pseudo.scheme);
         if pseudo.path.is_none() || !is_scheme(scheme) {
-            return Err(Unread::Malformed);
+            return Err(HeadError::Malformed);
         }
-        // RFC 9113 section 8.3.1: other schemes are for gateways, which translate them. Nothing does here.
+        // RFC 9113 section 8.3.1: other schemes are for gateways, which translate them. Bolide does not.
         if ![&b"https"[..], b"http"].iter().any(|known| scheme.eq_ignore_ascii_case(known)) {
             return Err(Fault::bad_request("The request's scheme is neither http nor https.").into());
         }
@@ -152,17 +152,17 @@ fn request_line(text: &HeadText<'_>, limits: &HeadLimits, has_extended_connect: 
     })
 }
 
-/// What `:path` holds: a path with its query, or `*` of OPTIONS.
-fn check_target(target: &[u8], method: &[u8], limits: &HeadLimits) -> Result<(), Unread> {
+/// Checks `:path`: a path with its query, or `*` for OPTIONS.
+fn check_target(target: &[u8], method: &[u8], limits: &HeadLimits) -> Result<(), HeadError> {
     let begins_well = match target {
         b"*" => method == b"OPTIONS",
         _ => target.first() == Some(&b'/'),
     };
     if !begins_well || first_below::<0x21>(target, 0).is_some() {
-        return Err(Unread::Malformed);
+        return Err(HeadError::Malformed);
     }
     if !limits.lenient_targets && (!target.is_ascii() || memchr::memchr(b'\\', target).is_some()) {
-        return Err(Unread::Refused(Fault::bad_request(
+        return Err(HeadError::Refused(Fault::bad_request(
             "The request's target has a byte beyond ASCII or a backslash, which clients must escape.",
         )));
     }
@@ -176,13 +176,13 @@ fn is_scheme(text: &[u8]) -> bool {
 }
 
 /// Checks a block's fields.
-fn check_fields(block: &[u8], fields: &[Field]) -> Result<(HeaderFacts, Priority), Unread> {
+fn check_fields(block: &[u8], fields: &[Field]) -> Result<(HeaderFacts, Priority), HeadError> {
     let mut facts = FieldFacts::new(Version::Http2);
     let mut priority = Priority::default();
     for field in fields {
         let (name, value) = (field.name.of(block), field.value.of(block));
         if !is_good_field(name, value) {
-            return Err(Unread::Malformed);
+            return Err(HeadError::Malformed);
         }
         facts.note(name, block, field.value)?;
         if name == b"priority" {
@@ -192,7 +192,7 @@ fn check_fields(block: &[u8], fields: &[Field]) -> Result<(HeaderFacts, Priority
     Ok((facts.settle(block.len() as u32)?, priority))
 }
 
-/// Appends the protocol of an extended CONNECT to the head's bytes, behind its block.
+/// Appends the protocol of an extended CONNECT to the head's bytes, after its block.
 fn append_protocol(text: &mut HeadText<'_>) -> Option<Span> {
     let span = text.pseudo.protocol?;
     let protocol = text.value_of(Some(span)).to_vec();
@@ -201,8 +201,8 @@ fn append_protocol(text: &mut HeadText<'_>) -> Option<Span> {
     Some(Span::between(start, text.bytes.len()))
 }
 
-impl From<Fault> for Unread {
-    fn from(fault: Fault) -> Unread {
-        Unread::Refused(fault)
+impl From<Fault> for HeadError {
+    fn from(fault: Fault) -> HeadError {
+        HeadError::Refused(fault)
     }
 }

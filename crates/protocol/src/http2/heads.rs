@@ -1,9 +1,10 @@
-//! HEADERS and CONTINUATION (RFC 9113 sections 6.2 and 6.10): requests begin, and bodies end with trailers. Workers run it.
+//! HEADERS and CONTINUATION (RFC 9113 sections 6.2 and 6.10): the beginnings of requests, and the trailers that end bodies.
+//! Workers run it.
 
 use super::error::{ErrorCode, Http2Error};
 use super::event::Http2Event;
 use super::frame::{FrameHead, flag, number_31, write_reset};
-use super::head::{HeadContext, Unread, are_trailers};
+use super::head::{HeadContext, HeadError, are_trailers};
 use super::limits::{BLOCK_SURPLUS_BYTES, CONTINUATIONS_MOST};
 use super::session::{Http2, OpenBlock};
 use super::streams::{Closing, StreamState};
@@ -13,7 +14,7 @@ use crate::http1::head::HeadLimits;
 use crate::response::Wire;
 use crate::session::{HeadBytes, HeadEvent, HeadParts, RequestHead};
 
-/// A header block that is complete, beside its bytes.
+/// Facts about a complete header block.
 #[derive(Debug, Clone, Copy)]
 struct BlockHead {
     stream: u32,
@@ -68,7 +69,7 @@ impl Http2 {
         self.finish_block(&bytes, BlockHead { stream, is_complete, is_self_dependent }, limits, parts)
     }
 
-    /// Streams on which no header block may come, whatever is in it.
+    /// Refuses header blocks on streams that can't have one, whatever the content.
     fn check_stream(&self, stream: u32) -> Result<(), Http2Error> {
         match self.streams.state(stream) {
             _ if stream.is_multiple_of(2) => Err(Http2Error::protocol("A client has opened a stream of an even number.")),
@@ -95,16 +96,16 @@ impl Http2 {
                 self.streams.last = stream;
                 self.streams.note_closed(stream, Closing::ResetHere);
                 write_reset(stream, ErrorCode::REFUSED_STREAM, &mut self.output);
-                self.patience.spend(2)?;
+                self.flood_budget.spend(2)?;
                 Ok(None)
             }
             StreamState::Idle => self.request(text, head, limits),
             StreamState::Open(_) => self.trailers(text, head),
-            // The peer may not know yet that nobody wants it.
-            StreamState::Closed(Closing::ResetHere) => self.patience.spend(1).map(|()| None),
+            // The peer may not know yet that the stream was reset.
+            StreamState::Closed(Closing::ResetHere) => self.flood_budget.spend(1).map(|()| None),
             _ => {
                 write_reset(stream, ErrorCode::STREAM_CLOSED, &mut self.output);
-                self.patience.spend(1).map(|()| None)
+                self.flood_budget.spend(1).map(|()| None)
             }
         }
     }
@@ -112,8 +113,8 @@ impl Http2 {
     fn request(&mut self, text: HeadText<'_>, head: BlockHead, limits: &HeadLimits) -> Result<Option<Http2Event>, Http2Error> {
         let BlockHead { stream, is_complete, is_self_dependent } = head;
         let context = HeadContext { is_complete, has_extended_connect: self.limits.has_extended_connect };
-        let read = if is_self_dependent { Err(Unread::Malformed) } else { self.memory.read(text, limits, context) };
-        if let Err(Unread::Malformed) = read {
+        let read = if is_self_dependent { Err(HeadError::Malformed) } else { self.memory.read(text, limits, context) };
+        if let Err(HeadError::Malformed) = read {
             self.streams.last = stream;
             self.streams.note_closed(stream, Closing::ResetHere);
             return self.fault_stream(stream, ErrorCode::PROTOCOL_ERROR);
@@ -123,8 +124,8 @@ impl Http2 {
         open.is_body_open = !is_complete;
         let read = match read {
             Ok(read) => read,
-            Err(Unread::Malformed) => return Ok(None),
-            Err(Unread::Refused(fault)) => {
+            Err(HeadError::Malformed) => return Ok(None),
+            Err(HeadError::Refused(fault)) => {
                 open.is_refused = true;
                 return Ok(Some(Http2Event::Refused { stream, fault }));
             }
@@ -138,14 +139,14 @@ impl Http2 {
             bytes: HeadBytes::Parts,
             body: read.facts.framing,
             wire: Wire::Http2,
-            // Each request has an exchange of its own, which remembers nothing of others.
+            // Each request has its own exchange, which remembers no other.
             is_repeated: false,
             is_remembered: false,
         };
         Ok(Some(Http2Event::Head { stream, head: event, is_complete, protocol: read.protocol }))
     }
 
-    /// RFC 9113 section 8.1: a header block behind a body ends it.
+    /// RFC 9113 section 8.1: a header block after a body ends it.
     fn trailers(&mut self, text: HeadText<'_>, head: BlockHead) -> Result<Option<Http2Event>, Http2Error> {
         if !self.is_body_open(head.stream) {
             return self.fault_stream(head.stream, ErrorCode::STREAM_CLOSED);
@@ -157,7 +158,7 @@ impl Http2 {
     }
 }
 
-/// The payload without its padding (RFC 9113 section 6.2).
+/// Returns the payload without its padding (RFC 9113 section 6.2).
 fn without_padding(head: FrameHead, payload: &[u8]) -> Result<&[u8], Http2Error> {
     if !head.has(flag::PADDED) {
         return Ok(payload);

@@ -1,18 +1,18 @@
-//! Header blocks become fields (RFC 7541 section 6). Workers run it.
+//! Decodes header blocks into fields (RFC 7541 section 6). Workers run it.
 //!
-//! What a block does to the table must be done whatever becomes of its request: a field that is too much is decoded, and dropped.
+//! The table must be updated whatever happens to the request: a field beyond a limit is decoded and dropped.
 
 use super::error::{ErrorCode, Http2Error};
 use super::text::HeadText;
 use crate::hpack::field_kind::FieldKind;
 use crate::hpack::huffman;
 use crate::hpack::static_table::{self, STATIC_TABLE};
-use crate::hpack::table::{DynamicTable, Known};
+use crate::hpack::table::{DynamicTable, EntryView};
 
-/// Bytes of an integer behind its first: four have 28 bits, which no length or index here needs.
+/// Most bytes of an integer after its first: four have 28 bits, more than any length or index needs.
 const INTEGER_BYTES_MOST: u32 = 4;
 
-/// Changes of the table's size in front of a block (RFC 7541 section 4.2): to the least that it was in between, and to what it is.
+/// Most table size updates in front of a block (RFC 7541 section 4.2): to the smallest size in between, and to the final one.
 const RESIZES_MOST: u32 = 2;
 
 #[derive(Debug)]
@@ -25,10 +25,10 @@ impl HpackDecoder {
         HpackDecoder { table: DynamicTable::new() }
     }
 
-    /// Hands each field of a block to `head`. `literal` is room for a field's text.
+    /// Passes each field of a block to `head`. `literal` is scratch space for a field's text.
     ///
     /// # Errors
-    /// The block is malformed, or far beyond what a head may have.
+    /// The block is malformed, or far beyond the limits of a head.
     pub fn decode(&mut self, block: &[u8], head: &mut HeadText<'_>, literal: &mut Vec<u8>) -> Result<(), Http2Error> {
         let mut reader = Reader { rest: block };
         let mut resizes = 0;
@@ -65,7 +65,7 @@ impl HpackDecoder {
         }
     }
 
-    /// A field whose value, and perhaps whose name, stands in the block. With a prefix of six bits it becomes an entry of the table.
+    /// Decodes a field whose value, and perhaps whose name, is in the block. With a prefix of six bits it is added to the table.
     fn literal(
         &mut self,
         reader: &mut Reader<'_>,
@@ -77,7 +77,7 @@ impl HpackDecoder {
         let index = reader.integer(prefix)?;
         let kind = match index.checked_sub(STATIC_TABLE.len() + 1) {
             Some(number) => {
-                let known: Known<'_> = self.table.get(number).ok_or(NO_ENTRY)?;
+                let known: EntryView<'_> = self.table.get(number).ok_or(NO_ENTRY)?;
                 literal.extend_from_slice(known.name());
                 known.kind
             }
@@ -101,13 +101,13 @@ impl HpackDecoder {
     }
 }
 
-/// What is left of a block.
+/// The rest of a block.
 struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl Reader<'_> {
-    /// RFC 7541 section 5.1. There is a first byte.
+    /// RFC 7541 section 5.1. The block must not be empty.
     #[inline]
     fn integer(&mut self, prefix: u32) -> Result<usize, Http2Error> {
         let (&first, rest) = self.rest.split_first().ok_or(CUT_OFF)?;
@@ -166,7 +166,7 @@ mod tests {
         digits.chunks(2).map(|pair| (pair[0] << 4 | pair[1]) as u8).collect()
     }
 
-    /// Decodes a block; gives the head, or for an answer what its fields are.
+    /// Decodes a block. Returns the head, or for an answer its fields.
     fn decoded(decoder: &mut HpackDecoder, digits: &str) -> String {
         let mut parts = HeadParts::default();
         let (mut head, literal) = HeadText::new(&mut parts, &LIMITS);

@@ -1,18 +1,18 @@
-//! The bounds of a connection, and the patience with what a peer may send without end. Workers run it.
+//! The limits of a connection, and the budget of frames and resets that bounds floods. Workers run it.
 
 use super::error::Http2Error;
 
-/// What a peer is told that it may do, and held to.
+/// Limits that the settings announce to the peer, and that are enforced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Http2Limits {
-    /// Requests of a connection that may be in work at once.
+    /// Most concurrent requests of a connection.
     pub streams: u32,
-    /// Bytes of a request's fields as RFC 9113 section 6.5.2 counts them: 32 are added to each. It is told to the peer; what is refused with
-    /// 431 are the `head_bytes` and the `header_count` of [`crate::http1::head::HeadLimits`].
+    /// Most bytes of a request's fields as RFC 9113 section 6.5.2 counts them: 32 are added to each. Announced to the peer only;
+    /// 431 follows from the `head_bytes` and the `header_count` of [`crate::http1::head::HeadLimits`].
     pub header_list_bytes: u32,
-    /// Bytes of a request's body that may be on their way before the application has taken some.
+    /// Most bytes of a request's body that the application has not consumed.
     pub stream_window_bytes: u32,
-    /// The same of all requests of a connection.
+    /// The same for all requests of a connection.
     pub connection_window_bytes: u32,
     /// WebSocket over HTTP/2 (RFC 8441) is offered.
     pub has_extended_connect: bool,
@@ -30,51 +30,55 @@ impl Default for Http2Limits {
     }
 }
 
-/// Bytes of the protocol's own frames that may wait for a peer that takes none of them.
+/// Most bytes of the protocol's own frames in the output while the peer reads none of them.
 pub const CONTROL_BYTES_MOST: usize = 64 * 1024;
 
-/// Frames of CONTINUATION in one header block.
+/// Most CONTINUATION frames in one header block.
 pub const CONTINUATIONS_MOST: u32 = 64;
 
-/// Bytes that a header block may have on the wire beyond what its fields may have: who sends more is no client that went a little too far.
+/// Bytes that a header block may have on the wire beyond the limit of its fields. A sender of more is not a client that slightly
+/// exceeds the limit.
 pub const BLOCK_SURPLUS_BYTES: usize = 16 * 1024;
 
-/// Streams in work that may be reset, by the peer or by its mistakes, before others are answered: rapid reset (CVE-2023-44487) and
-/// the resets that a server is made to do (CVE-2025-8671). A browser that leaves a page resets all that it had asked for.
+/// Most resets of active streams, by the peer or caused by its violations, that no answers make up for: rapid reset
+/// (CVE-2023-44487) and the resets that a peer makes the server send (CVE-2025-8671). A browser that leaves a page resets all of
+/// its requests.
 pub const RESETS_MOST: u32 = 200;
 
-/// Frames that may come without one that moves a request on: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA, refused streams.
+/// Most frames that may come without one that advances a request: SETTINGS, PING, PRIORITY, WINDOW_UPDATE, empty DATA, refused
+/// streams.
 pub const IDLE_FRAMES_MOST: u32 = 2000;
 
-/// What each answered request earns back of [`IDLE_FRAMES_MOST`].
+/// Frames that each answered request adds to the budget of [`IDLE_FRAMES_MOST`].
 const ANSWER_EARNS: u32 = 20;
 
-/// What each part of an answer that was sent earns back: a client may give its room back at once, on the stream and on the connection.
+/// Frames that each sent part of an answer adds: a client may return its window at once, on the stream and on the connection.
 const SENT_EARNS: u32 = 2;
 
-/// Bytes of a body, in either direction, that earn one frame back.
+/// Bytes of a body, in either direction, that add one frame.
 const BYTES_A_FRAME: u64 = 256;
 
-/// What each second earns back of [`IDLE_FRAMES_MOST`] and of [`RESETS_MOST`]: idle clients ask by PING whether the connection lives.
+/// Frames and resets that each second adds to the budgets of [`IDLE_FRAMES_MOST`] and [`RESETS_MOST`]: idle clients check by PING
+/// whether the connection is alive.
 const SECOND_EARNS: u64 = 10;
 
-/// How much a peer may still ask for that serves nobody.
+/// The budget of frames and resets without useful work that a peer has left.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct FloodBudget {
     frames_left: u32,
     resets: u32,
-    /// Bytes that have not earned a whole frame yet.
+    /// Bytes that do not make up a whole frame yet.
     bytes: u64,
-    /// When time has last earned something, in milliseconds of the caller's clock.
+    /// When time has last added to the budget, in milliseconds of the caller's clock.
     earned_ms: u64,
 }
 
-impl Patience {
-    pub(super) fn new() -> Patience {
-        Patience { frames_left: IDLE_FRAMES_MOST, resets: 0, bytes: 0, earned_ms: 0 }
+impl FloodBudget {
+    pub(super) fn new() -> FloodBudget {
+        FloodBudget { frames_left: IDLE_FRAMES_MOST, resets: 0, bytes: 0, earned_ms: 0 }
     }
 
-    /// A frame came that moves nothing on.
+    /// Charges for a frame that advances no request.
     #[inline]
     pub(super) fn spend(&mut self, frames: u32) -> Result<(), Http2Error> {
         match self.frames_left.checked_sub(frames) {
@@ -86,7 +90,7 @@ impl Patience {
         }
     }
 
-    /// A stream in work ended by a reset that the peer has sent or caused.
+    /// Charges for an active stream that ended by a reset that the peer has sent or caused.
     pub(super) fn note_reset(&mut self) -> Result<(), Http2Error> {
         self.resets += 1;
         if self.resets > RESETS_MOST {
@@ -101,14 +105,14 @@ impl Patience {
         self.earn(ANSWER_EARNS);
     }
 
-    /// So many bytes of an answer were put into frames, of each of which the peer may say that it has come.
+    /// Records that `bytes` of an answer were put into frames: the peer may acknowledge each with WINDOW_UPDATE.
     #[inline]
     pub(super) fn note_sent(&mut self, bytes: u64) {
         self.earn(SENT_EARNS);
         self.note_taken(bytes);
     }
 
-    /// So many bytes of a request's body were of use.
+    /// Records that `bytes` of a request's body were used.
     #[inline]
     pub(super) fn note_taken(&mut self, bytes: u64) {
         self.bytes = self.bytes.saturating_add(bytes);

@@ -1,7 +1,7 @@
-//! HTTP/2 as an origin server speaks it (RFC 9113, RFC 7541, RFC 8441, RFC 9218): bytes to the events of streams, and the frames that the
-//! protocol itself has to send. What answers are is [`crate::response`]'s to write.
+//! HTTP/2 as an origin server speaks it (RFC 9113, RFC 7541, RFC 8441, RFC 9218): turns bytes into the events of streams, and
+//! writes the frames that the protocol itself sends. [`crate::response`] writes the answers.
 //!
-//! It must not know sockets, applications or time. Workers run it.
+//! Must not know sockets, applications or time. Workers run it.
 
 mod control;
 mod data;

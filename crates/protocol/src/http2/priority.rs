@@ -1,11 +1,11 @@
-//! How urgent a response is to its client (RFC 9218): the field `priority` and the frame PRIORITY_UPDATE. Workers run it.
+//! The priority of a response (RFC 9218): the field `priority` and the frame PRIORITY_UPDATE. Workers run it.
 
 /// RFC 9218 section 4.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
     /// 0 is the most urgent, 7 the least.
     pub urgency: u8,
-    /// The parts of a response are of use before it is whole: responses of one urgency may take turns.
+    /// Parts of the response are useful before it is complete: responses of one urgency may be interleaved.
     pub incremental: bool,
 }
 
@@ -16,8 +16,8 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Reads a dictionary of structured fields (RFC 9651). What is malformed or unknown in it is passed over, as RFC 9218 section 4 wants
-    /// of unknown and out of range values; a client can only harm itself by it.
+    /// Parses a dictionary of structured fields (RFC 9651). Malformed or unknown members are ignored, as RFC 9218 section 4
+    /// requires for unknown and out of range values; a client can only harm itself by them.
     pub fn parse(text: &[u8]) -> Priority {
         let mut priority = Priority::default();
         for member in text.split(|&byte| byte == b',') {
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_understood_counts_and_the_rest_is_passed_over() {
+    fn known_members_are_used_and_the_rest_is_ignored() {
         for (text, urgency, incremental) in [
             ("", 3, false),
             ("u=0", 0, false),

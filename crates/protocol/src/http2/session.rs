@@ -1,6 +1,7 @@
-//! One connection of HTTP/2: which frame is whose, and what its server says to it. Workers run it.
+//! One HTTP/2 connection: dispatches its frames to streams, and keeps the output of the protocol itself. Workers run it.
 //!
-//! A frame is read when all of it is there, but for DATA, whose bytes are handed out as they come, and for frames that nobody wants.
+//! A frame is read when it is complete, except for DATA, whose bytes are handed out as they come, and for frames that are
+//! skipped.
 
 use super::error::{ErrorCode, Http2Error};
 use super::event::{Http2Event, Step};
@@ -10,57 +11,57 @@ use super::frame::{
 };
 use super::head::HeadMemory;
 use super::hpack_decoder::HpackDecoder;
-use super::limits::{CONTROL_BYTES_MOST, Http2Limits, Patience};
+use super::limits::{CONTROL_BYTES_MOST, FloodBudget, Http2Limits};
 use super::priority::Priority;
 use super::streams::{Closing, Streams};
 use crate::http1::head::HeadLimits;
 use crate::session::HeadParts;
 
-/// Bytes of room that a connection keeps for its own frames while it says none.
-const RESTING_BYTES: usize = 128;
+/// Capacity for its own frames that an idle connection keeps.
+const IDLE_CAPACITY_BYTES: usize = 128;
 
 #[derive(Debug)]
 pub struct Http2 {
     pub(super) limits: Http2Limits,
     pub(super) reading: FrameReading,
-    /// Nothing but SETTINGS may come first.
+    /// False until the first SETTINGS, which must be the first frame.
     pub(super) has_settings: bool,
     pub(super) streams: Streams,
     pub(super) decoder: HpackDecoder,
     pub(super) memory: HeadMemory,
-    /// The header block that CONTINUATION goes on with.
+    /// The header block that CONTINUATION continues.
     pub(super) block: Option<Box<OpenBlock>>,
-    pub(super) patience: Patience,
+    pub(super) flood_budget: FloodBudget,
     pub(super) output: Vec<u8>,
-    /// Bytes that may be sent on the connection.
+    /// The connection's send window.
     pub(super) send_window: i64,
-    /// Bytes that may come on the connection, and those that came and are not given back yet.
+    /// The connection's receive window, and the bytes that came and were not returned to it yet.
     pub(super) receive_window: i64,
     pub(super) due: u32,
-    /// What peers have said of streams that are not there yet.
+    /// Priorities of streams that are not open yet.
     pub(super) early_priorities: Vec<(u32, Priority)>,
     draining: Draining,
     fault: Option<Http2Error>,
 }
 
-/// Where in its bytes a connection is.
+/// The position within the connection's frames.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FrameReading {
-    /// So many bytes of the preface have come.
+    /// This many bytes of the preface have come.
     Preface(usize),
     Frames,
-    /// Within a frame of DATA, whose padding is counted as well.
+    /// Within a DATA frame, whose padding is counted as well.
     Data {
         stream: u32,
         left: u32,
         padding: u32,
         is_last: bool,
     },
-    /// Within a frame that nobody wants.
+    /// Within a skipped frame.
     Skipped(u32),
 }
 
-/// A header block of which there is only a part.
+/// An incomplete header block.
 #[derive(Debug)]
 pub(super) struct OpenBlock {
     pub stream: u32,
@@ -75,14 +76,14 @@ enum Draining {
     No,
     /// The peer was asked to open no more streams.
     Asked,
-    /// It was told which one was the last.
+    /// GOAWAY has named the last stream that is served.
     After(u32),
 }
 
 impl Http2 {
-    /// A connection whose first bytes are the client's preface. What it has to say begins with its settings.
+    /// A connection whose first bytes are the client's preface. Its output begins with our settings.
     pub fn new(limits: Http2Limits) -> Http2 {
-        // Peers hold smaller windows for this size until they have read otherwise.
+        // Peers assume a window of this size until they have read SETTINGS, so smaller ones are not possible.
         let limits = Http2Limits {
             stream_window_bytes: limits.stream_window_bytes.clamp(DEFAULT_WINDOW_BYTES, STREAM_MOST),
             connection_window_bytes: limits.connection_window_bytes.clamp(DEFAULT_WINDOW_BYTES, STREAM_MOST),
@@ -101,7 +102,7 @@ impl Http2 {
             decoder: HpackDecoder::new(),
             memory: HeadMemory::default(),
             block: None,
-            patience: Patience::new(),
+            flood_budget: FloodBudget::new(),
             output,
             send_window: i64::from(DEFAULT_WINDOW_BYTES),
             receive_window: i64::from(limits.connection_window_bytes),
@@ -113,11 +114,11 @@ impl Http2 {
         }
     }
 
-    /// A connection that was upgraded from HTTP/1.1 (RFC 7540 section 3.2): stream 1 is the request that asked for it, which is complete.
-    /// `settings` is what HTTP2-Settings holds, decoded. The client's preface still follows.
+    /// A connection that was upgraded from HTTP/1.1 (RFC 7540 section 3.2): stream 1 is the complete request that asked for the
+    /// upgrade. `settings` is the decoded HTTP2-Settings. The client's preface still follows.
     ///
     /// # Errors
-    /// The settings are malformed: nothing is upgraded.
+    /// The settings are malformed, and nothing is upgraded.
     pub fn upgraded(limits: Http2Limits, settings: &[u8]) -> Result<Http2, Http2Error> {
         let mut connection = Http2::new(limits);
         connection.apply_settings(settings)?;
@@ -125,11 +126,11 @@ impl Http2 {
         Ok(connection)
     }
 
-    /// Makes one event of the bytes; returns how many were used. It is called again with what is left, and what is added to it, until it
-    /// wants more.
+    /// Makes one event of the bytes; returns how many were used. Call it again with the rest, and with the bytes appended to it,
+    /// until it returns `More`.
     ///
     /// # Errors
-    /// A connection error: its GOAWAY waits in [`Http2::output`], and each further call says the same.
+    /// A connection error: its GOAWAY is in [`Http2::output`], and each further call returns the same error.
     pub fn next(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<(usize, Http2Event), Http2Error> {
         if let Some(fault) = self.fault {
             return Err(fault);
@@ -191,7 +192,7 @@ impl Http2 {
         }
         if !is_read(head.kind) {
             // RFC 9113 section 5.5.
-            self.patience.spend(1)?;
+            self.flood_budget.spend(1)?;
             self.reading = FrameReading::Skipped(head.length);
             return Ok(Step::Used(FRAME_HEAD_BYTES));
         }
@@ -213,7 +214,7 @@ impl Http2 {
         Ok(event.map_or(Step::Used(end), |event| Step::Event(end, event)))
     }
 
-    /// Whether this frame may come now.
+    /// Checks whether this frame may come now.
     #[inline]
     fn check_order(&mut self, head: FrameHead) -> Result<(), Http2Error> {
         if head.length as usize > FRAME_BYTES_MOST {
@@ -225,7 +226,7 @@ impl Http2 {
             }
             self.has_settings = true;
         }
-        // RFC 9113 section 4.3: nothing comes between the frames of a header block.
+        // RFC 9113 section 4.3: no other frame may come within a header block.
         match &self.block {
             Some(block) if head.kind != kind::CONTINUATION || head.stream != block.stream => {
                 Err(Http2Error::protocol("Another frame stands between those of a header block."))
@@ -235,7 +236,7 @@ impl Http2 {
         }
     }
 
-    /// The end of a stream, whichever it is: what came on it and nobody has taken is the connection's again. False: it is not open.
+    /// Closes a stream: its unread bytes are returned to the connection's window. Returns false if it is not open.
     #[inline]
     pub(super) fn close(&mut self, stream: u32, closing: Closing) -> bool {
         let Some(in_flight) = self.streams.close(stream, closing) else { return false };
@@ -245,40 +246,40 @@ impl Http2 {
         true
     }
 
-    /// Ends a stream for what the peer has done on it (RFC 9113 section 5.4.2).
+    /// Ends a stream with an error for a violation of the peer (RFC 9113 section 5.4.2).
     pub(super) fn fault_stream(&mut self, stream: u32, code: ErrorCode) -> Result<Option<Http2Event>, Http2Error> {
         write_reset(stream, code, &mut self.output);
         let was_open = self.close(stream, Closing::ResetHere);
-        self.patience.note_reset()?;
+        self.flood_budget.note_reset()?;
         Ok(was_open.then_some(Http2Event::Reset { stream, code, is_by_peer: false }))
     }
 
-    /// Frames of the protocol itself that wait to be sent, before anything else is. They are to be taken out whole.
+    /// Returns the output: the protocol's own frames, to be sent before any others. The caller must take all of it.
     #[inline]
     pub fn output(&mut self) -> &mut Vec<u8> {
         &mut self.output
     }
 
-    /// Bytes of a body that may be sent on a stream now.
+    /// Returns the bytes of a body that may be sent on a stream now.
     #[inline]
     pub fn room(&self, stream: u32) -> u64 {
         self.streams.get(stream).map_or(0, |stream| stream.send_window.min(self.send_window).max(0) as u64)
     }
 
-    /// So many bytes of a body were put into frames.
+    /// Records that `bytes` of a body were put into frames.
     #[inline]
     pub fn note_sent(&mut self, stream: u32, bytes: u64) {
-        // More than a window has is never sent, and a window has 31 bits.
+        // No more than a window is ever sent, and a window has 31 bits.
         let count = bytes.min(u64::from(STREAM_MOST)) as i64;
         self.send_window -= count;
         if let Some(stream) = self.streams.get_mut(stream) {
             stream.send_window -= count;
         }
-        self.patience.note_sent(bytes);
+        self.flood_budget.note_sent(bytes);
     }
 
-    /// An answer's END_STREAM is written. Where the request's body has not ended, the peer is told that nobody wants the rest
-    /// (RFC 9113 section 8.1).
+    /// Records that END_STREAM of an answer was written. If the request's body has not ended, the peer is told that the rest is
+    /// not needed (RFC 9113 section 8.1).
     #[inline]
     pub fn note_answered(&mut self, stream: u32) {
         let Some(open) = self.streams.get(stream) else { return };
@@ -288,18 +289,18 @@ impl Http2 {
         } else {
             self.close(stream, Closing::Complete);
         }
-        self.patience.note_answered();
+        self.flood_budget.note_answered();
     }
 
-    /// Ends a stream that can't be answered, or not to its end.
+    /// Ends a stream that can't be answered, or not completely.
     pub fn reset(&mut self, stream: u32, code: ErrorCode) {
         if self.close(stream, Closing::ResetHere) {
             write_reset(stream, code, &mut self.output);
         }
     }
 
-    /// Tells the peer to open no more streams. Not final: those that are on their way are still served (RFC 9113 section 6.8);
-    /// final: they are refused.
+    /// Tells the peer to open no more streams. Not final: streams that the peer has already opened are still served (RFC 9113
+    /// section 6.8). Final: they are refused.
     pub fn go_away(&mut self, is_final: bool) {
         let last = match (self.draining, is_final) {
             (Draining::No, false) => STREAM_MOST,
@@ -310,7 +311,7 @@ impl Http2 {
         write_go_away(last, ErrorCode::NO_ERROR, "", &mut self.output);
     }
 
-    /// The highest stream that is served, or was.
+    /// Returns the highest stream that is or was served.
     fn last_served(&self) -> u32 {
         match self.draining {
             Draining::After(last) => last.min(self.streams.last),
@@ -318,22 +319,22 @@ impl Http2 {
         }
     }
 
-    /// A new stream is not served: too many are open, or the peer was told that none is.
+    /// Whether a new stream is refused: too many are open, or the peer was told that none will be served.
     pub(super) fn refuses_streams(&self) -> bool {
         matches!(self.draining, Draining::After(_)) || self.streams.len() >= self.limits.streams as usize
     }
 
-    /// The caller's clock, before bytes are handed in: time gives back some patience with frames that serve nobody.
+    /// Sets the caller's clock, before bytes are handed in: time refills the flood budget.
     #[inline]
     pub fn note_time(&mut self, now_ms: u64) {
-        self.patience.note_time(now_ms);
+        self.flood_budget.note_time(now_ms);
     }
 
     pub fn is_open(&self, stream: u32) -> bool {
         self.streams.get(stream).is_some()
     }
 
-    /// The body of this request has not come to its end.
+    /// Whether this request's body is incomplete.
     pub fn is_body_open(&self, stream: u32) -> bool {
         self.streams.get(stream).is_some_and(|stream| stream.is_body_open)
     }
@@ -342,12 +343,12 @@ impl Http2 {
         self.streams.len()
     }
 
-    /// The peer was told to open no more streams.
+    /// Whether the peer was told to open no more streams.
     pub fn is_draining(&self) -> bool {
         self.draining != Draining::No
     }
 
-    /// A part of the preface or of a head is here, and what completes it is awaited.
+    /// Whether a part of the preface or of a head has come, and the rest is missing.
     pub fn has_part_of_head(&self) -> bool {
         self.block.is_some() || matches!(self.reading, FrameReading::Preface(_))
     }
@@ -356,10 +357,10 @@ impl Http2 {
         self.streams.get(stream).map_or(Priority::default(), |stream| stream.priority)
     }
 
-    /// Gives back the room that a connection without streams does not need: it costs nothing where there is little of it.
+    /// Frees the capacity that a connection without streams does not need. Cheap if there is little.
     pub fn rest(&mut self) {
         self.streams.rest();
-        if self.output.is_empty() && self.output.capacity() > RESTING_BYTES {
+        if self.output.is_empty() && self.output.capacity() > IDLE_CAPACITY_BYTES {
             self.output = Vec::new();
         }
         if self.early_priorities.is_empty() {
@@ -368,12 +369,13 @@ impl Http2 {
     }
 }
 
-/// Frames of other types are passed over.
+/// Frames of other types are ignored.
 fn is_read(frame_kind: u8) -> bool {
     frame_kind <= kind::CONTINUATION || frame_kind == kind::PRIORITY_UPDATE
 }
 
-/// Frames of one size only are refused before they are whole. The types that have a stream have one, the others have none.
+/// Refuses frames of a wrong size before they are complete, frames with a stream whose type has none, and frames without one
+/// whose type requires it.
 #[inline]
 fn check_size(head: FrameHead) -> Result<(), Http2Error> {
     let is_good = match head.kind {

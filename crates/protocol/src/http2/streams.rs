@@ -1,31 +1,32 @@
-//! The streams of a connection: those that are open, and how the last ones that were have closed. Workers run it.
+//! The streams of a connection: the open ones, and how recent ones were closed. Workers run it.
 
 use super::frame::DEFAULT_WINDOW_BYTES;
 use super::priority::Priority;
 
-/// Streams whose end is remembered: frames that crossed it on the wire are told from a peer's mistakes by it.
+/// Most closed streams that are remembered, to tell frames that crossed the end on the wire from violations.
 const CLOSED_MOST: usize = 32;
 
-/// Streams that a connection without any keeps room for: most have one after the other.
-const RESTING_STREAMS: usize = 4;
+/// Streams that an idle connection keeps capacity for: most open one after the other.
+const IDLE_CAPACITY_STREAMS: usize = 4;
 
-/// A request that is read, answered, or both.
+/// A request that is being read, answered, or both.
 #[derive(Debug)]
 pub(super) struct Stream {
     pub id: u32,
-    /// The peer has more to say: its END_STREAM has not come.
+    /// The peer's END_STREAM has not come.
     pub is_body_open: bool,
-    /// What comes of the body is dropped, and nobody is told.
+    /// The rest of the body is dropped without events.
     pub is_refused: bool,
-    /// Bytes that the peer may still send. Below 0 only where the window was made smaller, which is never done here.
+    /// Bytes that the peer may still send. Below 0 only after the window was reduced, which is never done here.
     pub receive_window: i64,
-    /// Bytes of the body that were handed out and not taken yet. The connection's window has them back with the stream's end at the latest.
+    /// Bytes of the body that were handed out and not consumed. They return to the connection's window at the end of the stream
+    /// at the latest.
     pub in_flight: u32,
-    /// Bytes that were taken and not given back yet.
+    /// Bytes that were consumed and not yet returned to the window.
     pub due: u32,
-    /// Bytes that may be sent; below 0 where the peer has made its windows smaller.
+    /// Bytes that may be sent; below 0 if the peer has reduced its windows.
     pub send_window: i64,
-    /// Bytes of the body that Content-Length has announced and that are still to come.
+    /// Bytes of the body that Content-Length has announced and that have not come yet.
     pub announced: Option<u64>,
     pub priority: Priority,
 }
@@ -36,35 +37,36 @@ pub(super) enum Closing {
     /// Both sides have ended it.
     Complete,
     ResetByPeer,
-    /// The peer may not have known: what comes is dropped.
+    /// The peer may not know yet: further frames are dropped.
     ResetHere,
 }
 
-/// What a stream of this number is.
+/// The state of a stream id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StreamState {
     Idle,
-    /// At this place of the table.
+    /// At this index of the table.
     Open(usize),
     Closed(Closing),
-    /// So long ago that nobody knows how.
+    /// Closed so long ago that the reason is no longer known.
     Forgotten,
-    /// It was passed over, and can't be opened any more (RFC 9113 section 5.1.1).
+    /// The id was skipped, and can no longer be opened (RFC 9113 section 5.1.1).
     Skipped,
 }
 
 #[derive(Debug)]
 pub(super) struct Streams {
-    /// By their numbers.
+    /// Ordered by id.
     open: Vec<Stream>,
-    /// The highest number that the peer has used.
+    /// The highest id that the peer has used.
     pub last: u32,
-    /// Numbers of streams of a client are odd: of each, what is above the lowest bit, and behind that two bits for how it closed.
+    /// A client's stream ids are odd, so the lowest bit is dropped: the remaining bits, followed by two bits for how the stream
+    /// closed.
     closed: [u32; CLOSED_MOST],
     closed_next: usize,
-    /// The highest number whose end is not remembered any more.
+    /// The highest id whose end is no longer remembered.
     forgotten: u32,
-    /// What peers may send and we may send on a new stream.
+    /// The initial windows of a new stream.
     pub receive_window: u32,
     pub send_window: u32,
 }
@@ -90,7 +92,7 @@ impl Streams {
         self.place(id).and_then(|place| self.open.get_mut(place))
     }
 
-    /// Bytes of bodies that were handed out and not taken, of all streams.
+    /// Returns the body bytes of all streams that were handed out and not consumed.
     pub fn in_flight(&self) -> i64 {
         self.open.iter().map(|stream| i64::from(stream.in_flight)).sum()
     }
@@ -101,14 +103,14 @@ impl Streams {
 
     #[inline]
     fn place(&self, id: u32) -> Option<usize> {
-        // The stream that was opened last is the one that most is said about.
+        // Most calls are about the stream that was opened last.
         match self.open.last() {
             Some(last) if last.id == id => Some(self.open.len() - 1),
             _ => self.open.binary_search_by_key(&id, |stream| stream.id).ok(),
         }
     }
 
-    /// `id` is not 0.
+    /// `id` must not be 0.
     #[inline]
     pub fn state(&self, id: u32) -> StreamState {
         if id > self.last || id.is_multiple_of(2) {
@@ -132,7 +134,7 @@ impl Streams {
         }
     }
 
-    /// Opens the next stream: its number is above that of each before it.
+    /// Opens the next stream: its id must be above all before it.
     pub fn open(&mut self, id: u32) -> &mut Stream {
         self.last = id;
         let place = self.open.len();
@@ -150,7 +152,7 @@ impl Streams {
         &mut self.open[place]
     }
 
-    /// Takes an open stream out; `None`: there is none. Returns the bytes that were in flight, which are the connection's again.
+    /// Removes an open stream; `None` if it is not open. Returns the bytes in flight, which return to the connection's window.
     #[must_use]
     pub fn close(&mut self, id: u32, closing: Closing) -> Option<u32> {
         let place = self.place(id)?;
@@ -159,7 +161,7 @@ impl Streams {
         Some(stream.in_flight)
     }
 
-    /// Remembers how a stream was closed, also one that was never opened.
+    /// Remembers how a stream was closed, also if it was never opened.
     pub fn note_closed(&mut self, id: u32, closing: Closing) {
         let entry = (id >> 1) << 2
             | match closing {
@@ -174,9 +176,9 @@ impl Streams {
         self.closed_next = (self.closed_next + 1) % CLOSED_MOST;
     }
 
-    /// Gives back the room of a table that is empty and had many.
+    /// Frees the capacity of an empty table that was large.
     pub fn rest(&mut self) {
-        if self.open.is_empty() && self.open.capacity() > RESTING_STREAMS {
+        if self.open.is_empty() && self.open.capacity() > IDLE_CAPACITY_STREAMS {
             self.open = Vec::new();
         }
     }
@@ -200,7 +202,7 @@ mod tests {
             ids.for_each(|id| assert_eq!(streams.close(id, Closing::Complete), Some(0)));
             streams.rest();
             assert_eq!(streams.open.capacity() > 0, is_kept);
-            assert!(streams.open.capacity() <= RESTING_STREAMS);
+            assert!(streams.open.capacity() <= IDLE_CAPACITY_STREAMS);
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The fields of a request become a head as HTTP/1 writes one: a request line and a header block. Workers run it.
+//! Writes the fields of a request as a head of HTTP/1: a request line and a header block. Workers run it.
 //!
-//! Here is what depends on the order of fields (RFC 9113 section 8.3) and on several of them (sections 8.2.3 and 8.3.1). Their bytes are
-//! checked afterwards, where they are not those of the head before.
+//! The checks that depend on the order of fields (RFC 9113 section 8.3) or on several of them (sections 8.2.3 and 8.3.1) are done
+//! here. The bytes are checked afterwards, unless they equal the previous head's.
 
 use super::error::Http2Error;
 use super::field::is_good_field;
@@ -10,17 +10,17 @@ use crate::hpack::field_kind::FieldKind;
 use crate::http1::head::{Field, HeadLimits};
 use crate::session::HeadParts;
 
-/// How often a head may exceed its limit before its connection ends: up to it the request is answered with 431.
+/// By how many times a head may exceed its limit before the connection ends. Below that the request is answered with 431.
 const SURPLUS_MOST: usize = 4;
 
-/// What a field counts beside its bytes (RFC 9113 section 6.5.2).
+/// Size of a field besides its bytes (RFC 9113 section 6.5.2).
 const FIELD_SURPLUS_BYTES: usize = 32;
 
 pub struct HeadText<'a> {
     pub bytes: &'a mut Vec<u8>,
     /// Spans relative to the header block.
     pub fields: &'a mut Vec<Field>,
-    /// Pseudo-header fields, and behind them the crumbs of cookies.
+    /// Pseudo-header fields, followed by the crumbs of cookies.
     values: &'a mut Vec<u8>,
     pub pseudo: Pseudo,
     /// Bytes of the request line, once it is written.
@@ -28,14 +28,14 @@ pub struct HeadText<'a> {
     cookies: Option<usize>,
     bytes_most: usize,
     count_most: usize,
-    /// Bytes of all fields so far, with what they count beside.
+    /// Size of all fields so far, including the surplus of each.
     decoded_bytes: usize,
-    /// The request can't be taken for one (RFC 9113 section 8.1.1).
+    /// The request is malformed (RFC 9113 section 8.1.1).
     pub is_malformed: bool,
     pub fault: Option<Fault>,
 }
 
-/// Places in the values.
+/// Positions in the values.
 #[derive(Debug, Default)]
 pub struct Pseudo {
     pub method: Option<Span>,
@@ -46,7 +46,7 @@ pub struct Pseudo {
 }
 
 impl<'a> HeadText<'a> {
-    /// A head in `parts`, and room there for what its decoder needs.
+    /// Borrows the buffers of `parts` for a head, and the decoder's scratch space.
     pub fn new(parts: &'a mut HeadParts, limits: &HeadLimits) -> (HeadText<'a>, &'a mut Vec<u8>) {
         let HeadParts { fields, bytes, scratch, .. } = parts;
         fields.clear();
@@ -72,12 +72,12 @@ impl<'a> HeadText<'a> {
         self.decoded_bytes > 0
     }
 
-    /// The bytes of a pseudo-header field; empty where there is none.
+    /// Returns the bytes of a pseudo-header field; empty if there is none.
     pub fn value_of(&self, span: Option<Span>) -> &[u8] {
         span.map_or(&[], |span| span.of(self.values))
     }
 
-    /// The field behind all others: of no regular name, and not written yet.
+    /// Adds the next field, which is not a regular one and not written as a line yet.
     #[inline]
     pub fn field(&mut self, kind: FieldKind, name: &[u8], value: &[u8]) -> Result<(), Http2Error> {
         if !self.admits(name.len() + value.len())? {
@@ -93,7 +93,7 @@ impl<'a> HeadText<'a> {
         Ok(())
     }
 
-    /// The same with a regular field's line as it stands in a head.
+    /// Adds a regular field as the line that it is in a head.
     #[inline]
     pub fn line(&mut self, line: &[u8], name_bytes: usize) -> Result<(), Http2Error> {
         if !self.admits(line.len())? {
@@ -105,7 +105,7 @@ impl<'a> HeadText<'a> {
         Ok(())
     }
 
-    /// There is room for a field of so many bytes.
+    /// Whether a field of this size fits.
     #[inline]
     fn admits(&mut self, bytes: usize) -> Result<bool, Http2Error> {
         self.decoded_bytes += bytes + FIELD_SURPLUS_BYTES;
@@ -128,7 +128,7 @@ impl<'a> HeadText<'a> {
         Ok(false)
     }
 
-    /// Writes what stands in front of regular fields.
+    /// Writes the bytes in front of regular fields.
     #[inline]
     fn begin_line(&mut self) -> usize {
         if self.line_bytes.is_none() {
@@ -152,8 +152,8 @@ impl<'a> HeadText<'a> {
         self.note_line(start, name.len());
     }
 
-    /// A field whose name has an underscore is checked and counted, and stands in no head, as HTTP/1's reader has it: in `environ` it could
-    /// not be told from one with a dash. It is left out here, before anything is remembered, so no later reader of the head can meet it.
+    /// A field whose name has an underscore is checked and counted, but left out of the head, as in HTTP/1: in `environ` it would
+    /// equal the name with a dash. It is left out before anything is remembered, so no later reader of the head sees it.
     #[cold]
     fn leave_out(&mut self, name: &[u8], value: &[u8]) {
         self.begin_line();
@@ -161,7 +161,7 @@ impl<'a> HeadText<'a> {
         self.is_malformed |= !is_good_field(name, value);
     }
 
-    /// RFC 9113 section 8.3.1: what :authority names is the host, and a Host field that names another one is a mistake.
+    /// RFC 9113 section 8.3.1: :authority is the host, and a Host field with another value is a fault.
     fn host(&mut self, value: &[u8]) {
         match self.pseudo.authority {
             None => self.write(b"host", value),
@@ -170,7 +170,7 @@ impl<'a> HeadText<'a> {
         }
     }
 
-    /// RFC 9113 section 8.2.3: crumbs of cookies are one field to whoever does not speak HTTP/2.
+    /// RFC 9113 section 8.2.3: crumbs of cookies are joined into one field outside of HTTP/2.
     fn crumb(&mut self, value: &[u8]) {
         if matches!(value, [b' ' | b'\t', ..] | [.., b' ' | b'\t']) {
             self.is_malformed = true;
@@ -195,7 +195,7 @@ impl<'a> HeadText<'a> {
                 return;
             }
         };
-        // Twice, or behind a regular field.
+        // A duplicate, or after a regular field.
         if place.is_some() || self.line_bytes.is_some() {
             self.is_malformed = true;
         } else {
@@ -222,7 +222,7 @@ impl<'a> HeadText<'a> {
         }
     }
 
-    /// Writes what is still to come of a head, and the line that ends it.
+    /// Writes the rest of a head, and the line that ends it.
     pub fn finish(&mut self) {
         let start = self.begin_line();
         if let Some(crumbs) = self.cookies {

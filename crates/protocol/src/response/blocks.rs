@@ -1,9 +1,9 @@
-//! Heads and trailer fields of answers as header blocks of HTTP/2 (RFC 9113 section 8.1). Workers run it.
+//! Heads and trailer fields of answers as HTTP/2 header blocks (RFC 9113 section 8.1). Workers run it.
 
 use super::head::ResponseHead;
 use crate::hpack::encoder;
 
-/// What stands before the value in the field that is the server's date, and behind it.
+/// The bytes before the value in the server's date line.
 const DATE_NAME: &[u8] = b"Date: ";
 
 /// Writes a head with the server's own fields.
@@ -18,8 +18,8 @@ pub(super) fn head(head: &ResponseHead, date_line: &[u8], out: &mut Vec<u8>) {
     own_fields(head, date_line, out);
 }
 
-/// The head that tells the client of an extended CONNECT that the other protocol begins (RFC 8441 section 5): 200 is what 101 is elsewhere, and
-/// the key is not answered.
+/// Writes the head that accepts an extended CONNECT (RFC 8441 section 5): its status is 200 instead of 101, and the WebSocket key
+/// is not answered.
 pub(super) fn switch(head: &ResponseHead, date_line: &[u8], out: &mut Vec<u8>) {
     let status = if head.status() == 101 { 200 } else { head.status() };
     encoder::begin(status, out);
@@ -31,7 +31,7 @@ pub(super) fn switch(head: &ResponseHead, date_line: &[u8], out: &mut Vec<u8>) {
     own_fields(head, date_line, out);
 }
 
-/// The head of an interim response. `status` begins with three digits.
+/// Returns the head of an interim response. `status` begins with three digits.
 pub(super) fn interim(status: &str, fields: &[(&[u8], &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     let number = status.get(..3).and_then(|digits| digits.parse().ok()).unwrap_or(100);
@@ -93,7 +93,7 @@ mod tests {
         head
     }
 
-    /// An encoder behind its head, and what it has written.
+    /// Returns an encoder after its head, and the bytes that it has written.
     fn begun(head: &ResponseHead, length: BodyLength) -> (ResponseEncoder, Outgoing) {
         let (mut encoder, mut out) = (ResponseEncoder::new(Wire::Http2), Outgoing::default());
         assert!(encoder.head(head, HeadTerms { length, keep_alive: true, date_line: DATE }, &mut out));
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_small_and_what_speaks_of_a_connection_is_left_out() {
+    fn names_are_lower_case_and_connection_fields_are_left_out() {
         let left_out: [(&[u8], &[u8]); 5] = [
             (b"Connection", b"close"),
             (b"Keep-Alive", b"1"),
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_stream_is_said_as_soon_as_it_is_known() {
+    fn the_end_of_the_stream_is_set_as_soon_as_it_is_known() {
         for (length, content_length, end) in [
             (BodyLength::NoBody, Some(7), StreamEnd::Due),
             (BodyLength::Known, Some(0), StreamEnd::Due),
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_and_behind_an_answer_is_a_block_too() {
+    fn interim_heads_and_trailers_are_blocks_too() {
         let (mut encoder, _) = begun(&response(200, &[]), BodyLength::Unknown);
         let interim = encoder.interim("103 Early Hints", &[(b"Link", b"~")]).expect("HTTP/2 has them");
         assert_eq!(interim, b"\x20\x08\x03103\x0f\x1e\x01~");

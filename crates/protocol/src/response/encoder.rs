@@ -1,47 +1,48 @@
-//! Head, body and end of an answer as bytes: one encoder for a connection, told anew for each answer which protocol it writes.
+//! Encodes head, body and end of answers: one encoder for each connection, which is given the protocol of each answer.
 //!
-//! It owns no buffer and copies no body: it writes what stands before, between and behind the parts of one.
+//! It owns no buffer and copies no body: it writes the bytes before, between and after the parts of a body. Workers run it.
 
 use super::blocks;
 use super::head::ResponseHead;
 use crate::fastcgi::{CONTENT_BYTES_MOST, RECORD_HEAD_BYTES, end_of_answer, frame_stdout, stdout_head};
 
-/// How the client wants to be answered.
+/// The wire format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
-    /// We are the origin server: Date, Server and the connection are ours to manage.
+    /// We are the origin server: Date, Server and connection management are ours.
     Http11,
-    /// The same, and a body without a length ends with the connection: nothing else can be said (RFC 9112 section 6.3).
+    /// Like [`Wire::Http11`], but a body without a length ends with the connection: HTTP/1.0 has no other way (RFC 9112 section
+    /// 6.3).
     Http10,
     /// Behind a front server that does all that; the end of the connection ends the body.
     Uwsgi,
-    /// The same, and the head begins with the field Status (RFC 3875 section 6.3.3), as SCGI has it.
+    /// Like [`Wire::Uwsgi`], but the head begins with the field Status (RFC 3875 section 6.3.3), as in SCGI.
     Cgi,
-    /// Records of FastCGI with this request id, the last of which ends the answer. `has_status_line`: the head is one of HTTP, and not of
-    /// CGI (`nph`).
+    /// FastCGI records with this request id, the last of which ends the answer. `has_status_line`: the head is an HTTP head, not
+    /// a CGI one (`nph`).
     FastCgi { id: u16, has_status_line: bool },
-    /// A stream of HTTP/2, whose connection makes frames of header blocks and payload. We are the origin server.
+    /// An HTTP/2 stream, whose connection makes frames of header blocks and payload. We are the origin server.
     Http2,
 }
 
-/// The part of an answer that waits to leave. On a stream of HTTP/2 these are header blocks and payload, of which its connection makes frames as
-/// the client's windows allow; elsewhere they are the connection's bytes.
+/// The pending output of an answer. On an HTTP/2 stream these are header blocks and payload, of which its connection makes frames
+/// as the client's windows allow; elsewhere they are the connection's bytes.
 #[derive(Debug, Default)]
 pub struct Outgoing {
     pub bytes: Vec<u8>,
-    /// Of a stream: bytes of the header block in front of the payload.
+    /// On a stream: bytes of the header block before the payload.
     pub head_bytes: usize,
-    /// Of a stream: bytes of the trailer fields behind the payload.
+    /// On a stream: bytes of the trailer fields after the payload.
     pub trailer_bytes: usize,
     pub end: StreamEnd,
 }
 
-/// Whether a stream ends behind the bytes.
+/// Whether a stream ends after the bytes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum StreamEnd {
     #[default]
     Open,
-    /// END_STREAM is to be sent with the last of the bytes.
+    /// END_STREAM must be sent with the last of the bytes.
     Due,
     Sent,
 }
@@ -62,21 +63,21 @@ impl Outgoing {
     }
 }
 
-/// What is known of a body when its head is written.
+/// The length of a body as known when its head is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyLength {
-    /// The head says it.
+    /// The head has it.
     Known,
     Unknown,
-    /// There is none, whatever the head says: the answer to HEAD, 204, 304.
+    /// There is no body, whatever the head says: the answer to HEAD, 204, 304.
     NoBody,
 }
 
-/// What a head is written with.
+/// Parameters of a head.
 #[derive(Debug, Clone, Copy)]
 pub struct HeadTerms<'a> {
     pub length: BodyLength,
-    /// The connection shall go on.
+    /// The connection may stay open.
     pub keep_alive: bool,
     /// The field Date with its line end.
     pub date_line: &'a [u8],
@@ -84,13 +85,14 @@ pub struct HeadTerms<'a> {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyFraming {
-    /// The body's bytes as they are.
+    /// The body's bytes without framing.
     Bare,
     /// RFC 9112 section 7.1
     Chunked,
-    /// Records of FastCGI with this request id.
+    /// FastCGI records with this request id.
     Records(u16),
-    /// Payload of a stream of HTTP/2. The body has so many bytes more, where its head has said it; after the end there are none.
+    /// Payload of an HTTP/2 stream. `left`: the bytes that the body still has, if its head has a length; after the end there are
+    /// none.
     Payload { left: Option<u64> },
 }
 
@@ -98,9 +100,9 @@ enum BodyFraming {
 pub struct ResponseEncoder {
     wire: Wire,
     framing: BodyFraming,
-    /// Bytes of the present frame that are still to come, its beginning being written.
+    /// Bytes that are left of the current frame, whose beginning was written.
     frame_left: u64,
-    /// A header block of trailer fields, which leaves in one piece.
+    /// A header block of trailer fields, which is sent in one piece.
     trailers: Vec<u8>,
 }
 
@@ -113,7 +115,7 @@ impl ResponseEncoder {
         self.wire
     }
 
-    /// Writes a head. Returns whether the connection goes on.
+    /// Writes a head. Returns whether the connection stays open.
     #[inline]
     pub fn head(&mut self, head: &ResponseHead, terms: HeadTerms<'_>, out: &mut Outgoing) -> bool {
         let is_unknown = terms.length == BodyLength::Unknown;
@@ -146,7 +148,7 @@ impl ResponseEncoder {
         keeps_alive
     }
 
-    /// A head within records, the last of which says how long the body is.
+    /// A head within FastCGI records, the last of which ends the body.
     fn recorded_head(&self, head: &ResponseHead, id: u16, out: &mut Vec<u8>) {
         let start = out.len();
         out.extend_from_slice(&[0; RECORD_HEAD_BYTES]);
@@ -155,7 +157,7 @@ impl ResponseEncoder {
         frame_stdout(id, out, start);
     }
 
-    /// A head as a header block, with the end of the stream where no body follows.
+    /// A head as a header block, with the end of the stream if no body follows.
     fn head_block(&mut self, head: &ResponseHead, terms: HeadTerms<'_>, out: &mut Outgoing) {
         let left = match terms.length {
             BodyLength::Known => head.content_length,
@@ -171,12 +173,12 @@ impl ResponseEncoder {
         }
     }
 
-    /// What an origin server says of itself is ours to add; behind a front server it is that one's.
+    /// Whether we add the fields of an origin server; behind a front server that one does.
     fn is_origin(&self) -> bool {
         matches!(self.wire, Wire::Http11 | Wire::Http10)
     }
 
-    /// What stands before the status and its reason.
+    /// Returns the bytes before the status and its reason.
     fn status_prefix(&self) -> &'static [u8] {
         match self.wire {
             Wire::Cgi | Wire::FastCgi { has_status_line: false, .. } => CGI_STATUS,
@@ -184,7 +186,7 @@ impl ResponseEncoder {
         }
     }
 
-    /// Writes the head of a switch to another protocol, whose bytes follow as they are; in HTTP/2 they are its stream's payload.
+    /// Writes the head of a switch to another protocol, whose bytes follow unframed; in HTTP/2 they are its stream's payload.
     pub fn switch(&mut self, head: &ResponseHead, date_line: &[u8], out: &mut Outgoing) {
         self.frame_left = 0;
         if self.wire == Wire::Http2 {
@@ -212,8 +214,8 @@ impl ResponseEncoder {
         }
     }
 
-    /// Writes what stands before `length` bytes of the body, where nothing of them has been written before. Returns how many of them
-    /// belong together, 0 for none: they are to be handed in, in as many pieces as may be, and told by [`ResponseEncoder::wrote`].
+    /// Writes the bytes before `length` bytes of the body, of which none was written yet. Returns how many of them belong to one
+    /// frame, 0 for none: the caller writes these in any number of pieces, and reports them to [`ResponseEncoder::wrote`].
     #[inline]
     pub fn open_frame(&mut self, length: u64, out: &mut Outgoing) -> u64 {
         match self.framing {
@@ -237,7 +239,7 @@ impl ResponseEncoder {
         }
     }
 
-    /// So many bytes of the body were written; where they complete a frame, its end follows.
+    /// Records that `bytes` of the body were written; if they complete a frame, writes its end.
     #[inline]
     pub fn wrote(&mut self, bytes: u64, out: &mut Outgoing) {
         match self.framing {
@@ -267,7 +269,7 @@ impl ResponseEncoder {
             BodyFraming::Bare => {}
             BodyFraming::Chunked => out.bytes.extend_from_slice(b"0\r\n\r\n"),
             BodyFraming::Records(id) => out.bytes.extend_from_slice(&end_of_answer(id)),
-            // A body that is shorter than its head has said has no good end.
+            // A body that is shorter than its head has said has no proper end.
             BodyFraming::Payload { left: None } => self.end_payload(out),
             BodyFraming::Payload { left: Some(_) } => {}
         }
@@ -278,17 +280,17 @@ impl ResponseEncoder {
         out.end_stream();
     }
 
-    /// A part of the body is on its way whose frame has more to come: nothing else may be said before that.
+    /// Whether a frame of the body is incomplete: nothing else may be sent before its rest.
     pub fn is_within_frame(&self) -> bool {
         self.frame_left > 0
     }
 
-    /// The end of the body is the connection's, unless its head has said how long it is.
+    /// Whether the end of the connection ends the body, because its head has no length.
     pub fn ends_with_connection(&self) -> bool {
         self.framing == BodyFraming::Bare
     }
 
-    /// Trailer fields can be said: between [`ResponseEncoder::begin_trailers`] and [`ResponseEncoder::end_trailers`].
+    /// Whether trailer fields can be sent: between [`ResponseEncoder::begin_trailers`] and [`ResponseEncoder::end_trailers`].
     pub fn has_trailers(&self) -> bool {
         match self.framing {
             BodyFraming::Chunked => true,
@@ -297,7 +299,7 @@ impl ResponseEncoder {
         }
     }
 
-    /// Ends the body where trailer fields follow (RFC 9112 section 7.1.2).
+    /// Ends the body before trailer fields (RFC 9112 section 7.1.2).
     pub fn begin_trailers(&mut self, out: &mut Outgoing) {
         match self.framing {
             BodyFraming::Chunked => out.bytes.extend_from_slice(b"0\r\n"),
@@ -331,8 +333,8 @@ impl ResponseEncoder {
         }
     }
 
-    /// What may be said before an answer (RFC 9110 section 15.2): the head of an interim response with these fields, where the client
-    /// understands it, in HTTP/2 its header block.
+    /// Returns the head of an interim response with these fields (RFC 9110 section 15.2), if the client understands it; in HTTP/2
+    /// its header block.
     pub fn interim(&self, status: &str, fields: &[(&[u8], &[u8])]) -> Option<Vec<u8>> {
         match self.wire {
             Wire::Http11 => {}
@@ -381,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn the_framing_follows_the_protocol_and_what_is_known_of_the_length() {
+    fn the_framing_follows_the_protocol_and_the_known_length() {
         let own = "HTTP/1.1 200 OK\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nServer: bolide\r\n";
         for (wire, length, keep_alive, end, keeps) in [
             (Wire::Http11, BodyLength::Known, true, "\r\n", true),
@@ -395,7 +397,7 @@ mod tests {
         }
         assert_eq!(written(Wire::Uwsgi, BodyLength::Unknown, false), ("HTTP/1.1 200 OK\r\n\r\n".to_owned(), false));
         assert_eq!(written(Wire::Cgi, BodyLength::Known, false), ("Status: 200 OK\r\n\r\n".to_owned(), false));
-        // Where the connection goes on, a length is what ends the body.
+        // If the connection stays open, the body ends by a length.
         assert_eq!(written(Wire::Uwsgi, BodyLength::Known, true), ("HTTP/1.1 200 OK\r\n\r\n".to_owned(), true));
         assert_eq!(written(Wire::Uwsgi, BodyLength::Unknown, true), ("HTTP/1.1 200 OK\r\n\r\n".to_owned(), false));
         for (has_status_line, head) in [(false, "Status: 200 OK\r\n\r\n"), (true, "HTTP/1.1 200 OK\r\n\r\n")] {
@@ -407,7 +409,7 @@ mod tests {
         }
     }
 
-    /// The contents of FastCGI's records, of which there may be any number before the last two.
+    /// Returns the contents of FastCGI records, of which there may be any number before the last two.
     fn recorded(mut wire: &[u8]) -> Vec<u8> {
         let mut content = Vec::new();
         while let [1, 6, 0, 7, high, low, 0, 0, rest @ ..] = wire {
@@ -449,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_framed_in_any_pieces_is_read_back() {
+    fn a_body_framed_in_any_pieces_is_read_back() {
         for pieces in [&[&b"hello"[..]][..], &[b"h", b"", b"ello"], &[&[b'x'; 70_000], b"y"]] {
             let mut encoder = ResponseEncoder::new(Wire::Http11);
             let terms = HeadTerms { length: BodyLength::Unknown, keep_alive: true, date_line: DATE };
@@ -459,7 +461,7 @@ mod tests {
                 let mut rest = *piece;
                 while !rest.is_empty() {
                     let frame = encoder.open_frame(rest.len() as u64, &mut wire) as usize;
-                    // In two bites: a client may be slow.
+                    // In two parts: a client may be slow.
                     for bite in [&rest[..frame / 2], &rest[frame / 2..frame]] {
                         wire.bytes.extend_from_slice(bite);
                         encoder.wrote(bite.len() as u64, &mut wire);

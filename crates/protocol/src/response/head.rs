@@ -1,47 +1,47 @@
-//! The head of an answer: its status, and its fields as spans of one buffer.
+//! The head of an answer: its status, and its fields as spans of one buffer. Workers run it.
 //!
-//! The buffer has the lines as HTTP/1 has them, because most heads leave as they were written: then they are copied once, and nobody
-//! looks for their fields. Where somebody does (a filter, a protocol with another form), the spans are found, and from then on they say
-//! what is in the head: a field that is taken out or changed leaves its bytes behind. Nothing is checked here.
+//! The buffer has the lines of HTTP/1, because most heads are sent as they were written: then they are copied once, and their
+//! fields are never searched. If a field is read (by a filter, or for a protocol with another format), the spans are found, and
+//! from then on they define the head: the bytes of a removed or changed field stay in the buffer. Nothing is validated here.
 
 use memchr::memchr;
 
 use crate::fault::Span;
 
-/// One field: its line's bytes, and where its name ends.
+/// One field: its line, and where its name ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FieldSpan {
-    /// The line with its line end.
+    /// The line including its line end.
     line: Span,
     name_bytes: u32,
 }
 
 #[derive(Debug, Default)]
 pub struct ResponseHead {
-    /// 0 before there is one.
+    /// 0 before it is set.
     status: u16,
     /// The status and its reason, a line end, and the lines of fields.
     text: Vec<u8>,
-    /// Where the status and its reason stand.
+    /// The position of the status and its reason.
     status_span: Span,
-    /// Valid where `is_indexed`.
+    /// Valid if `is_indexed`.
     fields: Vec<FieldSpan>,
     is_indexed: bool,
-    /// The spans say what is in the head, and the buffer as a whole does not.
+    /// The spans define the head, and the buffer as a whole does not.
     is_edited: bool,
     /// The value of Content-Length, if there is one.
     pub content_length: Option<u64>,
-    /// The server has said it: the application did not.
+    /// The length was set by the server, not by the application.
     pub length_is_own: bool,
-    /// Somebody has decided about these fields: the server does not add its own.
+    /// These fields were set or removed explicitly: the server does not add its own.
     pub has_date: bool,
     pub has_server: bool,
-    /// Fields, without those that the server adds by itself.
+    /// Number of fields, without those that the server adds itself.
     pub count: u32,
 }
 
 impl ResponseHead {
-    /// Makes the head an empty one again, which keeps its buffer.
+    /// Empties the head, and keeps its buffer.
     #[inline]
     pub fn clear(&mut self) {
         self.status = 0;
@@ -55,20 +55,20 @@ impl ResponseHead {
         self.count = 0;
     }
 
-    /// Lends a buffer to an empty head.
+    /// Gives an empty head a buffer.
     pub fn lend(&mut self, buffer: Vec<u8>) {
         self.text = buffer;
         self.clear();
     }
 
-    /// Takes the buffer back: what is left of the head is its status.
+    /// Takes the buffer out: only the status is left of the head.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         self.is_indexed = false;
         self.fields = Vec::new();
         std::mem::take(&mut self.text)
     }
 
-    /// Begins anew with a status. `text` is its three digits, a space and a reason.
+    /// Starts a new head with a status. `text` is its three digits, a space and a reason.
     #[inline]
     pub fn begin(&mut self, status: u16, text: &[u8]) {
         self.clear();
@@ -77,7 +77,7 @@ impl ResponseHead {
         self.end_status();
     }
 
-    /// The same with the digits of a number and a reason that may be empty.
+    /// Like [`ResponseHead::begin`], with the digits of a number and a reason that may be empty.
     pub fn begin_with(&mut self, status: u16, reason: &str) {
         self.clear();
         self.status = status;
@@ -93,8 +93,8 @@ impl ResponseHead {
         self.text.extend_from_slice(b"\r\n");
     }
 
-    /// Takes a head that is ready but for the server's own fields: the status line without the protocol's name, and `count` lines of
-    /// fields, each with its line end.
+    /// Sets a head that is complete except for the server's own fields: the status line without the protocol's name, and `count`
+    /// lines of fields, each with its line end.
     pub fn set_ready(&mut self, status: u16, parts: &[&[u8]], count: u32, content_length: Option<u64>) {
         self.clear();
         self.status = status;
@@ -111,19 +111,19 @@ impl ResponseHead {
         self.status
     }
 
-    /// The status and its reason.
+    /// Returns the status and its reason.
     pub fn status_text(&self) -> &[u8] {
         self.status_span.of(&self.text)
     }
 
-    /// Adds a field that counts as the application's.
+    /// Adds a field of the application.
     #[inline(always)]
     pub fn add(&mut self, name: &[u8], value: &[u8]) {
         self.add_own(name, value);
         self.count += 1;
     }
 
-    /// Adds a field of the server's.
+    /// Adds a field of the server.
     #[inline(always)]
     pub fn add_own(&mut self, name: &[u8], value: &[u8]) {
         let start = self.text.len();
@@ -137,31 +137,31 @@ impl ResponseHead {
         }
     }
 
-    /// Says how long the body is.
+    /// Sets the body's length.
     pub fn set_length(&mut self, length: u64) {
         self.content_length = Some(length);
         self.length_is_own = true;
         self.add_own(b"Content-Length", itoa::Buffer::new().format(length).as_bytes());
     }
 
-    /// The fields as name and value, in the order of the head.
+    /// Returns the fields as name and value, in the order of the head.
     pub fn fields(&mut self) -> impl Iterator<Item = (&[u8], &[u8])> {
         self.index();
         let text: &[u8] = &self.text;
         self.fields.iter().map(move |field| field.of(text))
     }
 
-    /// The values of all fields with this name.
+    /// Returns the values of all fields with this name.
     pub fn values(&mut self, name: &[u8]) -> impl Iterator<Item = &[u8]> {
         self.fields().filter(move |(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value)
     }
 
-    /// The value of the first field with this name.
+    /// Returns the value of the first field with this name.
     pub fn value(&mut self, name: &[u8]) -> Option<&[u8]> {
         self.values(name).next()
     }
 
-    /// Takes all fields of this name out; returns the value of the first.
+    /// Removes all fields with this name; returns the value of the first.
     pub fn remove(&mut self, name: &[u8]) -> Option<Vec<u8>> {
         let first = self.value(name)?.to_vec();
         let text: &[u8] = &self.text;
@@ -172,7 +172,7 @@ impl ResponseHead {
         Some(first)
     }
 
-    /// Changes the value of the first field with this name. False: there is none.
+    /// Changes the value of the first field with this name. Returns false if there is none.
     pub fn change(&mut self, name: &[u8], change: impl FnOnce(&mut Vec<u8>)) -> bool {
         self.index();
         let text: &[u8] = &self.text;
@@ -208,7 +208,7 @@ impl ResponseHead {
         }
     }
 
-    /// Hands each field to `each`, in the order of the head, and leaves the head alone.
+    /// Passes each field to `each`, in the order of the head.
     #[inline]
     pub(super) fn each(&self, mut each: impl FnMut(&[u8], &[u8])) {
         if self.is_indexed {
@@ -227,7 +227,7 @@ impl ResponseHead {
         }
     }
 
-    /// Finds the fields, where that was not done yet.
+    /// Finds the fields, if that was not done yet.
     fn index(&mut self) {
         if self.is_indexed {
             return;

@@ -1,6 +1,7 @@
-//! An answer on its way to bytes: its head as fields, and the encoder that writes head, body and end as a protocol wants them.
+//! Answers: the head as fields, and the encoder that writes head, body and end in the format of a protocol.
 //!
-//! It must not know sockets, applications or what may be said in an answer: whoever fills a head has checked it. Workers run it.
+//! Must not know sockets, applications or the rules for an answer's content: the code that fills a head has checked it. Workers
+//! run it.
 
 mod blocks;
 mod encoder;

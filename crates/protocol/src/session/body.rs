@@ -1,6 +1,6 @@
-//! Where a request's body ends: by its length, or by its chunks.
+//! Finds the end of a request's body: by its length, or by its chunks.
 //!
-//! It keeps none of the bytes: it says which of them are the body's. Workers run it.
+//! It stores no bytes: it returns which of them belong to the body. Workers run it.
 
 use super::event::SessionEvent;
 use crate::fault::Fault;
@@ -9,16 +9,16 @@ use crate::http1::chunked::{ChunkedDecoder, ChunkedStep};
 
 #[derive(Debug, Default)]
 pub enum BodyDecoder {
-    /// There is none, or it has ended.
+    /// There is no body, or it has ended.
     #[default]
     Closed,
-    /// Bytes that are still to come.
+    /// Bytes that have not come yet.
     Length(u64),
     Chunked(Box<ChunkedDecoder>),
 }
 
 impl BodyDecoder {
-    /// A body begins. Returns how its end is known, with none in place of an empty one.
+    /// Begins a body. Returns its framing, with `None` instead of an empty one.
     #[inline]
     pub fn begin(&mut self, framing: Framing) -> Framing {
         let framing = if framing == Framing::Length(0) { Framing::None } else { framing };
@@ -35,7 +35,7 @@ impl BodyDecoder {
         !matches!(self, BodyDecoder::Closed)
     }
 
-    /// The next part of the body, or its end. A body of a length ends with an event of its own, which uses no bytes.
+    /// Returns the next part of the body, or its end. A body with a length ends with a separate event, which uses no bytes.
     ///
     /// # Errors
     /// A malformed chunk.

@@ -1,6 +1,6 @@
-//! What the bytes of a connection may mean: a request's head, its body, its end.
+//! The events of a connection: a request's head, its body, its end.
 //!
-//! It knows no protocol's bytes. Workers run it.
+//! Must not know the bytes of any protocol. Workers run it.
 
 use std::ops::Range;
 
@@ -11,20 +11,20 @@ use crate::http1::{Framing, HeaderFacts};
 use crate::response::Wire;
 use crate::variables::{Variable, VariableFacts};
 
-/// The parts of a head that are many: filled by [`super::Session::next`], their capacity is reused.
+/// The lists of a head: filled by [`super::Session::next`], their capacity is reused.
 #[derive(Debug, Default, Clone)]
 pub struct HeadParts {
-    /// Of HTTP; spans relative to the header block.
+    /// For HTTP; spans relative to the header block.
     pub fields: Vec<Field>,
-    /// Of front servers; spans relative to the head's bytes.
+    /// For front servers' protocols; spans relative to the head's bytes.
     pub variables: Vec<Variable>,
-    /// Of HTTP/2, whose heads are compressed: the head as HTTP/1 writes one.
+    /// For HTTP/2, whose heads are compressed: the head in the format of HTTP/1.
     pub bytes: Vec<u8>,
-    /// What [`HeadParts::bytes`] are made of.
+    /// Scratch space for [`HeadParts::bytes`].
     pub scratch: Scratch,
 }
 
-/// Room for what a head of HTTP/2 is made of.
+/// Scratch space for the parts of an HTTP/2 head.
 #[derive(Debug, Default, Clone)]
 pub struct Scratch {
     pub(crate) values: Vec<u8>,
@@ -34,27 +34,27 @@ pub struct Scratch {
 /// A request's head.
 #[derive(Debug, Clone, Copy)]
 pub enum RequestHead {
-    /// Spans of the line are relative to the head's first byte, those of the facts to the header block behind the line.
+    /// Spans of the line are relative to the head's first byte, those of the facts to the header block after the line.
     Http { line: RequestLine, facts: HeaderFacts },
     Variables {
         facts: VariableFacts,
-        /// The front server and its protocol let the connection go on after this request.
+        /// The front server and its protocol keep the connection open after this request.
         keep_alive: bool,
     },
 }
 
-/// Where a head's bytes are.
+/// The location of a head's bytes.
 #[derive(Debug, Clone)]
 pub enum HeadBytes {
     /// In the input, at this range.
     Input(Range<usize>),
-    /// They came in pieces.
+    /// In an own buffer: they came in pieces.
     Own(Vec<u8>),
-    /// All of [`HeadParts::bytes`], or of where they were taken to.
+    /// All of [`HeadParts::bytes`], or of the buffer that these were moved to.
     Parts,
 }
 
-/// A head and what comes with it.
+/// A head and its context.
 #[derive(Debug, Clone)]
 pub struct HeadEvent {
     pub head: RequestHead,
@@ -62,16 +62,16 @@ pub struct HeadEvent {
     pub body: Framing,
     /// How the request is answered.
     pub wire: Wire,
-    /// The header block is that of the connection's last request, byte for byte: its fields are not given again.
+    /// The header block equals that of the connection's last request, byte for byte: its fields are not returned again.
     pub is_repeated: bool,
-    /// The header block will be known again: it is worth to keep what is made of it.
+    /// The header block is remembered: caching results for it is worthwhile.
     pub is_remembered: bool,
 }
 
-/// What the next bytes meant.
+/// The result of the next bytes.
 #[derive(Debug, Clone)]
 pub enum SessionEvent {
-    /// Nothing yet: more of them are needed.
+    /// No event yet: more bytes are needed.
     More,
     /// A request begins. Its body follows as data and an end, unless there is none.
     Head(HeadEvent),
@@ -79,15 +79,15 @@ pub enum SessionEvent {
     Data(Range<usize>),
     /// Its body is complete.
     End,
-    /// The front server does not want its answer any more. Where nothing was answered yet, these bytes end it, and the connection goes on
-    /// or not.
+    /// The front server no longer wants the answer. If nothing was answered yet, these bytes end it; `keep_alive`: the connection
+    /// continues.
     Aborted { end: Answer, keep_alive: bool },
-    /// The protocol itself has something to say, whatever becomes of requests; `close`: and nothing after it.
+    /// Bytes of the protocol itself, to be sent independently of requests; `close`: they are the last.
     Send { answer: Answer, close: bool },
 }
 
 impl HeadParts {
-    /// Takes out what is a head's, for a request that waits. What is room alone stays for the next one.
+    /// Takes out the data of a head, for a request that is queued. Scratch space stays for the next one.
     #[must_use]
     pub fn take_head(&mut self) -> HeadParts {
         let scratch = std::mem::take(&mut self.scratch);
@@ -98,7 +98,8 @@ impl HeadParts {
 }
 
 impl HeadBytes {
-    /// The head's bytes, where `input` is what the head was found in: the buffer that was read, or those of [`HeadBytes::Parts`].
+    /// Returns the head's bytes. `input` is the buffer in which the head was found: the read buffer, or that of
+    /// [`HeadBytes::Parts`].
     #[inline]
     pub fn of<'a>(&'a self, input: &'a [u8]) -> &'a [u8] {
         match self {
@@ -110,16 +111,16 @@ impl HeadBytes {
 }
 
 impl HeadEvent {
-    /// A front server's request, which no connection remembers.
+    /// A front server's request, which the connection does not remember.
     pub(super) fn of_variables(facts: VariableFacts, keep_alive: bool, bytes: HeadBytes, body: Framing, wire: Wire) -> HeadEvent {
         let head = RequestHead::Variables { facts, keep_alive };
         HeadEvent { head, bytes, body, wire, is_repeated: false, is_remembered: false }
     }
 
-    /// The same of a protocol that carries CGI's variables (RFC 3875).
+    /// The same for a protocol that carries CGI's variables (RFC 3875).
     ///
     /// # Errors
-    /// They name no method.
+    /// They contain no method.
     pub(super) fn of_cgi(
         facts: VariableFacts,
         keep_alive: bool,
@@ -133,14 +134,14 @@ impl HeadEvent {
 }
 
 impl RequestHead {
-    /// The request is one for HTTP, whatever else the client would like.
+    /// Treats the request as one for HTTP and ignores the requested upgrade.
     pub fn forget_upgrade(&mut self) {
         if let RequestHead::Http { facts, .. } = self {
             facts.upgrade = false;
         }
     }
 
-    /// The client waits for `100 Continue`, to send the body.
+    /// Whether the client waits for `100 Continue` before it sends the body.
     pub fn expects_continue(&self) -> bool {
         matches!(self, RequestHead::Http { facts, .. } if facts.expect_continue)
     }

@@ -1,6 +1,6 @@
-//! FastCGI as events: parameters, a body that its stream ends, and what the protocol itself has to say in between.
+//! FastCGI as events: parameters, a body that its stream ends, and the protocol's own records in between.
 //!
-//! Workers run it. Requests come one behind the other; the decoder refuses those that are sent beside another.
+//! Workers run it. Requests come one after the other; the decoder refuses multiplexed ones.
 
 use super::event::{HeadBytes, HeadEvent, HeadParts, SessionEvent};
 use crate::fastcgi::{Decoder, FastCgiEvent, FastCgiLimits};
@@ -11,7 +11,7 @@ use crate::response::Wire;
 #[derive(Debug)]
 pub struct FastCgi {
     pub(super) decoder: Decoder,
-    /// Answers have a head of HTTP, and not of CGI (`nph`).
+    /// Answers have an HTTP head, not a CGI one (`nph`).
     has_status_line: bool,
 }
 
@@ -26,7 +26,7 @@ impl FastCgi {
             None => SessionEvent::More,
             Some(FastCgiEvent::Head { facts, keep_connection }) => {
                 let bytes = HeadBytes::Own(self.decoder.take_parameters());
-                // Its stream ends it, also where there is nothing in it.
+                // Its stream ends the body, also an empty one.
                 let body = facts.content_length.filter(|length| *length > 0).map_or(Framing::Chunked, Framing::Length);
                 let wire = self.wire().unwrap_or(Wire::Cgi);
                 SessionEvent::Head(HeadEvent::of_cgi(facts, keep_connection, bytes, body, wire)?)
@@ -39,7 +39,7 @@ impl FastCgi {
         Ok((used, event))
     }
 
-    /// `None` while no request is under way.
+    /// Returns `None` if no request is in progress.
     pub(super) fn wire(&self) -> Option<Wire> {
         let has_status_line = self.has_status_line;
         self.decoder.request_id().map(|id| Wire::FastCgi { id, has_status_line })

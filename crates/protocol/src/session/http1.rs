@@ -1,6 +1,6 @@
-//! HTTP/1 as events: heads, and bodies by their framing. A header block that comes again is not parsed again.
+//! HTTP/1 as events: heads, and bodies by their framing. A repeated header block is not parsed again. Workers run it.
 //!
-//! Clients that keep their connection send the same fields with each request: comparing them costs a tenth of reading them.
+//! Clients that keep their connection open send the same fields with each request: comparing them costs a tenth of parsing them.
 
 use super::body::BodyDecoder;
 use super::event::{HeadBytes, HeadEvent, HeadParts, RequestHead, SessionEvent};
@@ -18,7 +18,7 @@ pub struct Http1 {
 }
 
 impl Http1 {
-    /// The next request's head, while no body is open.
+    /// Returns the next request's head, while no body is open.
     pub(super) fn head(
         &mut self,
         input: &[u8],
@@ -36,7 +36,7 @@ impl Http1 {
         let repeated = self.last.facts_of(block, line.version);
         let facts = match repeated {
             Some(facts) => {
-                // What is left there are the fields of another connection's block.
+                // The list still has the fields of another connection's block.
                 parts.fields.clear();
                 facts
             }
@@ -65,8 +65,8 @@ impl Http1 {
     }
 }
 
-/// Whether the end of a head may be in `bytes`, of which `searched` were looked at before. A bare LF counts too: it is
-/// an error, and better said at once.
+/// Whether `bytes` may contain the end of a head; `searched` of them were searched before. A bare LF counts too: it is an error,
+/// and better reported at once.
 fn has_head_end(bytes: &[u8], searched: usize) -> bool {
     let fresh = &bytes[searched.saturating_sub(3).min(bytes.len())..];
     memchr::memmem::find(fresh, b"\n\r\n").is_some() || memchr::memmem::find(fresh, b"\n\n").is_some()
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_known_again_up_to_its_bound() {
+    fn a_repeated_block_is_recognised_up_to_its_bound() {
         for (bytes, known) in [(100, true), (REMEMBERED_BYTES, true), (REMEMBERED_BYTES + 1, false), (60_000, false)] {
             let mut session = Http1::default();
             let first = head_of(&mut session, &request(bytes, "1.1"));
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_whose_blocks_differ_is_not_remembered_for_long() {
+    fn blocks_of_a_client_that_never_repeats_them_are_soon_not_remembered() {
         let mut session = Http1::default();
         let remembered = (100..120).filter(|bytes| head_of(&mut session, &request(*bytes, "1.1")).is_remembered).count();
         assert_eq!(remembered, usize::from(MEMORY_MISSES));

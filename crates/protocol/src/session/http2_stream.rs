@@ -1,7 +1,7 @@
-//! One request of HTTP/2, as its exchange sees it: its head is here already, and its body comes as the connection's session decodes it,
-//! bytes of a length that is known, or chunks.
+//! One HTTP/2 request as its exchange sees it: the head is complete, and the body arrives as the connection's session decodes it,
+//! as bytes of a known length, or as chunks.
 //!
-//! It knows no frames: [`crate::http2`] has taken them apart. Workers run it.
+//! Must not know frames: [`crate::http2`] has parsed them. Workers run it.
 
 use super::body::BodyDecoder;
 use super::event::{HeadEvent, HeadParts, SessionEvent};
@@ -9,7 +9,7 @@ use crate::fault::Fault;
 
 #[derive(Debug)]
 pub struct Http2Stream {
-    /// Until it was handed out: the head, or why there is none.
+    /// The head, or the fault instead of it; `None` once it was returned.
     pub(super) head: Option<Result<(HeadEvent, HeadParts), Fault>>,
     pub(super) body: BodyDecoder,
 }
@@ -25,7 +25,7 @@ impl Http2Stream {
         Http2Stream { head: Some(Err(fault)), body: BodyDecoder::default() }
     }
 
-    /// The head, once.
+    /// Returns the head, once.
     pub(super) fn head(&mut self, parts: &mut HeadParts) -> Result<(usize, SessionEvent), Fault> {
         let Some(request) = self.head.take() else { return Ok((0, SessionEvent::More)) };
         let (head, own) = request?;

@@ -1,12 +1,13 @@
-//! The header block that a connection remembers: one that comes again is not read again. Workers run it.
+//! The last header block of a connection: a repeated one is not parsed again. Workers run it.
 
 use crate::http1::HeaderFacts;
 use crate::http1::head::Version;
 
-/// Bytes of a header block that a connection remembers: an idle one has the block, and what was made of it, for as long as it lives.
+/// Largest header block that a connection remembers, in bytes: an idle connection keeps the block, and the values made from it,
+/// as long as it lives.
 pub(super) const REMEMBERED_BYTES: usize = 4096;
 
-/// After this many header blocks that were not the same as the one before, a connection stops to remember them.
+/// After this many header blocks that differ from the previous one, a connection stops remembering them.
 pub(super) const MEMORY_MISSES: u8 = 4;
 
 /// The header block that came last.
@@ -19,19 +20,19 @@ pub(crate) struct LastBlock {
 }
 
 impl LastBlock {
-    /// What the block says, if it begins as the last one was. It ends with an empty line, so that it is the same then.
+    /// Returns the facts of the block, if it begins like the last one. That one ends with an empty line, so the two are equal.
     #[inline]
     pub(crate) fn facts_of(&self, block: &[u8], version: Version) -> Option<HeaderFacts> {
         let (known, facts) = self.known?;
         (known == version && block.starts_with(&self.bytes)).then_some(facts)
     }
 
-    /// Remembers a block whose connection goes on, unless this client never sends the same twice.
+    /// Remembers a block if the connection stays open, unless this client never repeats a block.
     pub(crate) fn remember(&mut self, block: &[u8], version: Version, facts: HeaderFacts) {
         if self.known.take().is_some() {
             self.misses = self.misses.saturating_add(1);
         }
-        // A request to switch protocols is looked at field by field, and comes once.
+        // A request to switch protocols is parsed field by field, and is not repeated.
         if facts.keep_alive && !facts.upgrade && self.misses < MEMORY_MISSES && block.len() <= REMEMBERED_BYTES {
             self.bytes.clear();
             self.bytes.extend_from_slice(block);

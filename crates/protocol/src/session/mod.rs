@@ -1,7 +1,7 @@
-//! A connection's protocol: bytes that a peer sent become the events of its requests.
+//! A connection's protocol: turns the bytes of a peer into the events of its requests.
 //!
-//! One [`Session`] a connection. It must not know sockets, applications or time; whoever has bytes hands them in and gets back how many
-//! were used and what they meant. Answers go the other way through [`crate::response::ResponseEncoder`]. Workers run it.
+//! One [`Session`] for each connection. Must not know sockets, applications or time: the caller passes bytes in, and gets back
+//! how many were used and the event. [`crate::response::ResponseEncoder`] encodes the answers. Workers run it.
 
 mod body;
 mod event;
@@ -23,14 +23,14 @@ use http2_stream::Http2Stream;
 use scgi::Scgi;
 use uwsgi::Uwsgi;
 
-/// What a connection speaks.
+/// The protocol of a connection.
 #[derive(Debug)]
 pub enum Session {
     Http1(Http1),
     Uwsgi(Uwsgi),
     Scgi(Scgi),
     FastCgi(Box<FastCgi>),
-    /// One request of a connection that has several.
+    /// One request of a connection that multiplexes.
     Http2Stream(Box<Http2Stream>),
 }
 
@@ -44,31 +44,31 @@ impl Session {
         Session::Uwsgi(Uwsgi { is_persistent, ..Uwsgi::default() })
     }
 
-    /// `has_status_line`: answers have a head of HTTP, and not of CGI.
+    /// `has_status_line`: answers have an HTTP head, not a CGI one.
     pub fn scgi(has_status_line: bool) -> Session {
         Session::Scgi(Scgi { has_status_line, ..Scgi::default() })
     }
 
-    /// The same.
+    /// `has_status_line`: answers have an HTTP head, not a CGI one.
     pub fn fastcgi(limits: FastCgiLimits, has_status_line: bool) -> Session {
         Session::FastCgi(Box::new(FastCgi::new(limits, has_status_line)))
     }
 
-    /// A request of HTTP/2, whose body follows as the framing of its head says: its bytes, or chunks.
+    /// An HTTP/2 request. Its body follows in the framing of its head: with a length, or in chunks.
     pub fn http2_stream(head: HeadEvent, parts: HeadParts) -> Session {
         Session::Http2Stream(Box::new(Http2Stream::new(head, parts)))
     }
 
-    /// The same for one that is to be answered with a fault.
+    /// An HTTP/2 request that must be answered with a fault.
     pub fn refused_http2_stream(fault: Fault) -> Session {
         Session::Http2Stream(Box::new(Http2Stream::refused(fault)))
     }
 
-    /// Makes one event of the bytes; returns how many were used. It is called again with what is left, and what is added to it, until it
-    /// wants more.
+    /// Makes one event of the bytes; returns how many were used. Call it again with the rest, and with the bytes appended to it,
+    /// until it returns `More`.
     ///
     /// # Errors
-    /// The peer's mistake: nothing that follows on this connection can be understood.
+    /// The peer's mistake: no further bytes of this connection can be understood.
     #[inline]
     pub fn next(&mut self, input: &[u8], limits: &HeadLimits, parts: &mut HeadParts) -> Result<(usize, SessionEvent), Fault> {
         match self {
@@ -86,7 +86,7 @@ impl Session {
         }
     }
 
-    /// The body of the request in work has not come to its end.
+    /// Whether the body of the current request is incomplete.
     pub fn is_body_open(&self) -> bool {
         match self {
             Session::Http1(Http1 { body, .. }) | Session::Uwsgi(Uwsgi { body, .. }) | Session::Scgi(Scgi { body, .. }) => {
@@ -97,7 +97,7 @@ impl Session {
         }
     }
 
-    /// A part of a request that is not complete was understood, and is kept here.
+    /// Whether a part of an incomplete request was parsed, and is stored here.
     pub fn has_part_of_head(&self) -> bool {
         match self {
             Session::Http1(_) | Session::Uwsgi(_) | Session::Scgi(_) => false,
@@ -106,24 +106,24 @@ impl Session {
         }
     }
 
-    /// A head is here that waits for no more bytes.
+    /// Whether a head is available without further bytes.
     pub fn has_head(&self) -> bool {
         matches!(self, Session::Http2Stream(stream) if stream.head.is_some())
     }
 
-    /// The request in work is here in full, and its client may say that it does not want the answer any more.
+    /// Whether the current request is complete, and its client may still abort it.
     pub fn may_be_aborted(&self) -> bool {
         matches!(self, Session::FastCgi(fastcgi) if fastcgi.decoder.is_complete())
     }
 
-    /// The answer of the request in work is complete.
+    /// Records that the answer to the current request is complete.
     pub fn note_answered(&mut self) {
         if let Session::FastCgi(fastcgi) = self {
             fastcgi.decoder.note_answered();
         }
     }
 
-    /// How a request is answered whose head was not understood; `None` where nobody could tell which one is meant.
+    /// Returns the wire format for the answer to a head with a fault; `None` if the peer could not tell which request is meant.
     pub fn wire(&self) -> Option<Wire> {
         match self {
             Session::Http1(_) => Some(Wire::Http11),
@@ -134,7 +134,7 @@ impl Session {
         }
     }
 
-    /// The peer is a client of its own, and no front server: it is told when it is too slow.
+    /// Whether the peer is a client rather than a front server: a slow client gets an answer.
     pub fn is_http(&self) -> bool {
         matches!(self, Session::Http1(_) | Session::Http2Stream(_))
     }

@@ -1,4 +1,5 @@
-//! SCGI as events: a netstring of variables, and a body by its CONTENT_LENGTH. A connection has one request, and its end ends the answer.
+//! SCGI as events: a netstring of variables, and a body by its CONTENT_LENGTH. A connection has one request, and its end ends the
+//! answer.
 //!
 //! Workers run it.
 
@@ -13,12 +14,12 @@ use crate::scgi::request_head;
 #[derive(Debug, Default)]
 pub struct Scgi {
     pub(super) body: BodyDecoder,
-    /// Answers have a head of HTTP, and not of CGI (`nph`).
+    /// Answers have an HTTP head, not a CGI one (`nph`).
     pub(super) has_status_line: bool,
 }
 
 impl Scgi {
-    /// The next request's head, while no body is open.
+    /// Returns the next request's head, while no body is open.
     pub(super) fn head(
         &mut self,
         input: &[u8],

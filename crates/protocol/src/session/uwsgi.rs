@@ -1,6 +1,7 @@
-//! The uwsgi protocol as events: a packet, and a body by its CONTENT_LENGTH; where the connection is kept, one behind the other.
+//! The uwsgi protocol as events: a packet, and a body by its CONTENT_LENGTH; on a persistent connection, one after the other.
 //!
-//! Workers run it. The client of a kept connection (`puwsgi`) is told by a Content-Length where an answer ends, or by the connection's end.
+//! Workers run it. The client of a persistent connection (`puwsgi`) finds the end of an answer by its Content-Length, or by the
+//! connection's end.
 
 use super::body::BodyDecoder;
 use super::event::{HeadBytes, HeadEvent, HeadParts, SessionEvent};
@@ -18,7 +19,7 @@ pub struct Uwsgi {
 }
 
 impl Uwsgi {
-    /// The next request's head, while no body is open.
+    /// Returns the next request's head, while no body is open.
     pub(super) fn head(
         &mut self,
         input: &[u8],
@@ -38,7 +39,7 @@ impl Uwsgi {
         if block.is_empty() {
             return Err(Fault::bad_request("The uwsgi packet has no variables."));
         }
-        // Without a REQUEST_METHOD it is served, as uWSGI does.
+        // A request without REQUEST_METHOD is served, as uWSGI does.
         let facts = variables(block, &mut parts.variables)?;
         let body = self.body.begin(Framing::Length(facts.content_length.unwrap_or(0)));
         let used = bytes.end;

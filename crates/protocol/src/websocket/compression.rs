@@ -1,7 +1,7 @@
-//! The working memory of permessage-deflate (RFC 7692 section 7.2), one of each for a thread: every message begins with a
-//! decompressor or compressor that knows nothing of the one before, so any connection's message can be next.
+//! The compressors of permessage-deflate (RFC 7692 section 7.2), one pair for each thread: every message starts without the
+//! context of the previous one, so messages of all connections can share them.
 //!
-//! It must not know frames or connections. Workers run it.
+//! Must not know frames or connections. Workers run it.
 
 use std::borrow::Cow;
 
@@ -10,35 +10,35 @@ use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, 
 use super::Violation;
 use super::handshake::OWN_WINDOW_BITS_LEAST;
 
-/// What a sender takes off the end of each compressed message, and a receiver puts back (RFC 7692 sections 7.2.1 and 7.2.2): the
-/// lengths of the empty stored block that a flush ends with.
+/// The bytes that a sender removes from the end of each compressed message, and a receiver appends again (RFC 7692 sections 7.2.1
+/// and 7.2.2): the lengths of the empty stored block that a flush ends with.
 const FLUSH_TAIL: [u8; 4] = [0x00, 0x00, 0xff, 0xff];
 
-/// [`FLUSH_TAIL`], and an empty last block behind it. That one is read as what it is only at the border of two blocks, which is
-/// how a message that was cut short is told from one that is whole.
+/// [`FLUSH_TAIL`], followed by an empty final block. It is only decoded as a block if it begins at a block boundary, which
+/// distinguishes a complete message from a truncated one.
 const CLOSING_TAIL: [u8; 6] = [0x00, 0x00, 0xff, 0xff, 0x03, 0x00];
 
-/// Working memory in bytes that is kept from one message to the next. What grew beyond goes with its message.
+/// Bytes of working memory that are kept between messages. Larger buffers are freed after their message.
 const OUTPUT_KEPT_BYTES: usize = 64 * 1024;
 
-/// Smallest room in bytes that is made for inflated data at once.
+/// Smallest buffer growth for inflated data, in bytes.
 const ROOM_BYTES_LEAST: usize = 4096;
 
-/// Blocks with the final bit in one message. Section 7.2.3.4 allows them; senders write one a message, or one a fragment.
+/// Most blocks with the final bit in one message. Section 7.2.3.4 allows them; senders write one for each message or fragment.
 const FINAL_BLOCKS_MOST: u32 = 1024;
 
-/// Among zlib's levels the quickest that fits its codes to the message. Connections share a thread, and the levels above make JSON
-/// of a few kilobytes shorter by less than a tenth, for up to three times the work (`examples/websocket_speed.rs`).
+/// zlib's fastest level with dynamic codes. Connections share a thread, and higher levels make JSON of a few kilobytes less than
+/// a tenth shorter, for up to three times the work (`examples/websocket_speed.rs`).
 const LEVEL: u32 = 2;
 
-/// Sizes of windows that a compressor is made for: 9 to 15.
+/// Window sizes that a compressor can have: 9 to 15.
 const WINDOW_SIZES: usize = 7;
 
 const CORRUPT: Violation = Violation::payload("The message's compressed data is corrupt.");
 
 /// Inflates the messages of all connections of a thread.
 ///
-/// It has the largest window whatever was negotiated: that inflates what was made with any smaller one.
+/// It has the largest window, whatever was negotiated: that inflates data of any smaller one.
 #[derive(Debug, Default)]
 pub struct Inflation {
     inflater: Option<Decompress>,
@@ -46,10 +46,10 @@ pub struct Inflation {
 }
 
 impl Inflation {
-    /// The message of which `compressed` is the whole payload. Never holds more than `most` bytes and a piece of the message.
+    /// Returns the message whose whole payload is `compressed`. Never holds more than `most` bytes and a piece of the message.
     ///
     /// # Errors
-    /// 1009 when the message is longer than `most` bytes, 1007 when the data is not deflate's.
+    /// 1009 if the message is longer than `most` bytes, 1007 if the data is not valid deflate.
     pub(super) fn inflate(&mut self, compressed: &[u8], most: usize) -> Result<Cow<'_, [u8]>, Violation> {
         self.output.clear();
         let outcome = self.inflate_into_output(compressed, most);
@@ -61,7 +61,7 @@ impl Inflation {
     }
 
     fn inflate_into_output(&mut self, compressed: &[u8], most: usize) -> Result<(), Violation> {
-        // A sender writes an empty message as one byte (section 7.2.3.6), but there are those who compress nothing to nothing.
+        // A sender should write an empty message as one byte (section 7.2.3.6), but some write no bytes at all.
         if compressed.is_empty() {
             return Ok(());
         }
@@ -87,7 +87,7 @@ impl Inflation {
             }
             let has_room = output.len() < output.capacity();
             match status {
-                // Also a message whose last block has the final bit, and nothing behind it.
+                // Also a message whose last block has the final bit, with no data after it.
                 Status::StreamEnd if rest.is_empty() => return Ok(()),
                 Status::StreamEnd if in_tail || final_blocks == FINAL_BLOCKS_MOST => return Err(CORRUPT),
                 Status::StreamEnd => {
@@ -106,7 +106,7 @@ impl Inflation {
     }
 }
 
-/// Deflates the messages of all connections of a thread. A compressor is made for a size of window when one first needs it.
+/// Deflates the messages of all connections of a thread. A compressor for a window size is made when it is first needed.
 #[derive(Debug, Default)]
 pub struct Deflation {
     deflaters: [Option<Compress>; WINDOW_SIZES],
@@ -114,7 +114,7 @@ pub struct Deflation {
 }
 
 impl Deflation {
-    /// The compressed form of a payload, or `None` when it would not be the shorter one.
+    /// Returns the compressed form of a payload, or `None` if it is not shorter.
     pub(super) fn deflate(&mut self, payload: &[u8], window_bits: u8) -> Option<&[u8]> {
         let place = usize::from(window_bits.checked_sub(OWN_WINDOW_BITS_LEAST)?);
         let deflater = self
@@ -126,7 +126,7 @@ impl Deflation {
         if self.output.capacity() > OUTPUT_KEPT_BYTES {
             self.output = Vec::new();
         }
-        // Only a form that is shorter than the payload leaves room: one call does it, or the message is sent as it is.
+        // Only a result that is shorter than the payload fits: one call completes it, or the message is sent uncompressed.
         let room = payload.len() + FLUSH_TAIL.len();
         self.output.reserve_exact(room);
         let status = deflater.compress_vec(payload, &mut self.output, FlushCompress::Sync);

@@ -1,7 +1,7 @@
 //! The answers of the opening handshake: `Sec-WebSocket-Accept`, and which offer of permessage-deflate is accepted.
 //!
-//! What else makes a request a WebSocket handshake (its method, `Upgrade`, `Sec-WebSocket-Version`) is its caller's to check, and
-//! subprotocols are the application's. Workers run it, once for each connection.
+//! The caller checks the other conditions of a WebSocket handshake (method, `Upgrade`, `Sec-WebSocket-Version`), and the
+//! application chooses the subprotocol. Workers run it, once for each connection.
 
 use std::borrow::Cow;
 
@@ -10,22 +10,22 @@ use tungstenite::handshake::derive_accept_key;
 use crate::fault::Fault;
 use crate::http1::scan::is_token_byte;
 
-/// Bytes of a `Sec-WebSocket-Key`: sixteen bytes in base64, of which the last two are padding.
+/// Bytes of a `Sec-WebSocket-Key`: sixteen bytes in base64, including two characters of padding.
 const KEY_BYTES: usize = 24;
-/// Bytes of a `Sec-WebSocket-Accept`: the twenty of a SHA-1 in base64.
+/// Bytes of a `Sec-WebSocket-Accept`: the twenty bytes of a SHA-1 in base64.
 pub const ACCEPT_BYTES: usize = 28;
 
-/// Smallest and largest window of deflate, as the base-2 logarithm of its bytes (RFC 7692 section 7.1.2).
+/// Smallest and largest deflate window, as the base-2 logarithm of its bytes (RFC 7692 section 7.1.2).
 const WINDOW_BITS_LEAST: u8 = 8;
 const WINDOW_BITS_MOST: u8 = 15;
-/// The smallest one that zlib makes raw deflate with.
+/// The smallest window with which zlib writes raw deflate.
 pub(super) const OWN_WINDOW_BITS_LEAST: u8 = 9;
 
-/// The value of `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key` (RFC 6455 section 4.2.2).
+/// Returns the `Sec-WebSocket-Accept` for a `Sec-WebSocket-Key` (RFC 6455 section 4.2.2).
 ///
 /// # Errors
-/// 400 when the key is not "a base64-encoded value that, when decoded, is 16 bytes in length" (section 4.2.1). Bits of the last
-/// character that belong to no byte may be set: nothing depends on them, and there are clients that draw 24 characters by chance.
+/// 400 if the key is not "a base64-encoded value that, when decoded, is 16 bytes in length" (section 4.2.1). Unused bits of the
+/// last character may be set: nothing depends on them, and some clients choose 24 random characters.
 pub fn accept_key(key: &[u8]) -> Result<[u8; ACCEPT_BYTES], Fault> {
     let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
     let digits = key.strip_suffix(b"==").filter(|digits| key.len() == KEY_BYTES && digits.iter().all(is_base64));
@@ -34,31 +34,31 @@ pub fn accept_key(key: &[u8]) -> Result<[u8; ACCEPT_BYTES], Fault> {
         .ok_or(Fault::bad_request("Sec-WebSocket-Key is not sixteen bytes in base64."))
 }
 
-/// permessage-deflate as it was negotiated, always without context takeover in both directions.
+/// Negotiated permessage-deflate, always without context takeover in both directions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deflate {
-    /// The client's bound on our window, 9 to 15.
+    /// The client's limit for our window, 9 to 15.
     server_window_bits: Option<u8>,
-    /// The client's own bound on its window, 8 to 15.
+    /// The client's limit for its own window, 8 to 15.
     client_window_bits: Option<u8>,
 }
 
 impl Deflate {
-    /// The window that messages to the client may use, 9 to 15.
+    /// Returns the window that messages to the client may use, 9 to 15.
     pub fn server_window_bits(&self) -> u8 {
         self.server_window_bits.unwrap_or(WINDOW_BITS_MOST)
     }
 
-    /// The window that the client's messages use at the most, 8 to 15.
+    /// Returns the largest window that the client's messages use, 8 to 15.
     pub fn client_window_bits(&self) -> u8 {
         self.client_window_bits.unwrap_or(WINDOW_BITS_MOST)
     }
 
     /// Appends the value of the response's `Sec-WebSocket-Extensions`.
     ///
-    /// A bound that the client gave is said again: for the server's window RFC 7692 section 7.1.2.1 demands it, and for the client's
-    /// it allows it only where the offer has that parameter (section 7.1.2.2). An offer that names it without a value leaves it
-    /// to the server, which asks for nothing: every window is inflated with the same memory.
+    /// The client's limits are repeated: for the server's window RFC 7692 section 7.1.2.1 requires it, and for the client's it is
+    /// allowed only if the offer has that parameter (section 7.1.2.2). An offer that names it without a value leaves the value to
+    /// the server, which sets no limit: every window is inflated with the same memory.
     pub fn write_response(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"permessage-deflate; server_no_context_takeover; client_no_context_takeover");
         let bounds = [("server_max_window_bits", self.server_window_bits), ("client_max_window_bits", self.client_window_bits)];
@@ -70,12 +70,12 @@ impl Deflate {
     }
 }
 
-/// Chooses from a `Sec-WebSocket-Extensions` value: the first offer of permessage-deflate that is well formed and can be kept. Other
-/// extensions are declined by not being answered. A request with several such fields has them joined with `, `.
+/// Chooses from a `Sec-WebSocket-Extensions` value: the first offer of permessage-deflate that is well-formed and acceptable.
+/// Other extensions are declined by omission. The caller joins several such fields with `, `.
 ///
 /// # Errors
-/// 400 for what is no list of extensions: "the recipient of such malformed data MUST immediately _Fail the WebSocket Connection_"
-/// (RFC 6455 section 9.1). A parameter that RFC 7692 does not know or allow only loses its offer (section 7.1).
+/// 400 for anything but a list of extensions: "the recipient of such malformed data MUST immediately _Fail the WebSocket
+/// Connection_" (RFC 6455 section 9.1). A parameter that RFC 7692 does not define or allow only declines its offer (section 7.1).
 pub fn negotiate(offers: &[u8]) -> Result<Option<Deflate>, Fault> {
     let mut text = Text { rest: offers };
     let mut chosen = None;
@@ -96,9 +96,9 @@ pub fn negotiate(offers: &[u8]) -> Result<Option<Deflate>, Fault> {
     }
 }
 
-/// One extension with its parameters: `Some` when it is permessage-deflate as it can be kept.
+/// Parses one extension with its parameters: `Some` if it is an acceptable permessage-deflate.
 fn read_offer(text: &mut Text<'_>) -> Result<Option<Deflate>, Fault> {
-    let mut wishes = Wishes { declined: text.token()? != b"permessage-deflate", ..Wishes::default() };
+    let mut wishes = OfferParameters { declined: text.token()? != b"permessage-deflate", ..OfferParameters::default() };
     text.skip_blanks();
     while text.take(b';') {
         text.skip_blanks();
@@ -113,17 +113,17 @@ fn read_offer(text: &mut Text<'_>) -> Result<Option<Deflate>, Fault> {
 
 /// The parameters of one offer so far.
 #[derive(Default)]
-struct Wishes {
+struct OfferParameters {
     declined: bool,
     server_no_context_takeover: bool,
     client_no_context_takeover: bool,
     server_max_window_bits: Option<u8>,
-    /// The inner value is missing when the client leaves it to the server.
+    /// The inner value is missing if the client leaves it to the server.
     client_max_window_bits: Option<Option<u8>>,
 }
 
-impl Wishes {
-    /// RFC 7692 section 7.1: an offer is declined for a parameter that is unknown, or there twice, or has a bad value.
+impl OfferParameters {
+    /// RFC 7692 section 7.1: an unknown, duplicate or invalid parameter declines the offer.
     fn note(&mut self, name: &[u8], value: Option<&[u8]>) {
         let bits = value.and_then(window_bits);
         let bad_value = value.is_some() && bits.is_none();
@@ -156,7 +156,7 @@ fn malformed() -> Fault {
     Fault::bad_request("Sec-WebSocket-Extensions is not a list of extensions.")
 }
 
-/// What is left of a header's value.
+/// The unparsed rest of a header's value.
 struct Text<'value> {
     rest: &'value [u8],
 }
@@ -188,7 +188,7 @@ impl<'value> Text<'value> {
         }
         let mut value = Vec::new();
         while !self.take(b'"') {
-            // A backslash says that the next byte stands for itself; one that is no token's byte is refused either way.
+            // A backslash escapes the next byte; a byte that is not allowed in a token is refused either way.
             self.take(b'\\');
             let (&byte, rest) = self.rest.split_first().filter(|&(&byte, _)| is_token_byte(byte)).ok_or(malformed())?;
             value.push(byte);

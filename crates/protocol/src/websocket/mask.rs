@@ -1,9 +1,10 @@
-//! The masking of clients' payloads: RFC 6455 section 5.3. It must not know frames. Workers run it, on every byte that a client sends.
+//! The masking of clients' payloads: RFC 6455 section 5.3. Must not know frames. Workers run it, on every byte that a client
+//! sends.
 
-/// Bytes unmasked at once. The compiler makes vector instructions of a loop over whole words.
+/// Bytes unmasked at once. The compiler vectorises a loop over whole words.
 const WORD_BYTES: usize = size_of::<u64>();
 
-/// Masks or unmasks, which is the same. Returns the mask as the byte behind the last one of `bytes` needs it.
+/// Masks or unmasks, which is the same operation. Returns the mask rotated for the byte after the last one of `bytes`.
 #[inline]
 pub(super) fn apply(bytes: &mut [u8], mask: [u8; 4]) -> [u8; 4] {
     let [a, b, c, d] = mask;

@@ -1,16 +1,15 @@
-//! The server's half of WebSocket: RFC 6455, and permessage-deflate of RFC 7692.
+//! The server side of WebSocket: RFC 6455, and permessage-deflate of RFC 7692.
 //!
 //! * [`handshake`] makes the two answers of the opening handshake: the accept key and the extension.
-//! * [`Receiver`] makes events of a client's bytes, one for each connection. It owns nothing but numbers while no message is
-//!   in progress, keeps whatever part of a frame has come, and so never asks its caller to keep or to grow a buffer.
-//! * [`send`] writes frames behind what a caller's buffer already holds.
-//! * [`close`] knows which close codes may be on the wire.
-//! * [`Inflation`] and [`Deflation`] are the working memory of compression, one of each for a thread: no context is taken over
-//!   from one message to the next (RFC 7692 section 7.1.1), so no connection owns a compressor, and ten thousand idle ones cost
-//!   nothing.
+//! * [`Receiver`] turns a client's bytes into events, one for each connection. It has no buffers while no message is in progress.
+//!   It stores incomplete frames itself, so its caller need not keep or grow a buffer.
+//! * [`send`] appends frames to a caller's buffer.
+//! * [`close`] defines which close codes may be on the wire.
+//! * [`Inflation`] and [`Deflation`] are the compressors, one of each for each thread: messages do not share a context (RFC 7692
+//!   section 7.1.1), so no connection owns a compressor, and ten thousand idle ones cost nothing.
 //!
-//! Frame headers are read and written by `tungstenite`, deflate by `flate2` with `zlib-rs`. What a sequence of frames means is
-//! decided here. It must not know sockets, time (pings are the caller's to send and to miss) or applications. Workers run it.
+//! `tungstenite` reads and writes frame headers, `flate2` with `zlib-rs` does deflate. This module interprets sequences of
+//! frames. It must not know sockets, time (the caller sends pings and checks for pongs) or applications. Workers run it.
 
 pub mod close;
 mod compression;
@@ -25,7 +24,7 @@ pub use compression::{Deflation, Inflation};
 pub use handshake::Deflate;
 pub use receiver::{Limits, Receiver};
 
-/// What a data message is (RFC 6455 section 5.6).
+/// The type of a data message (RFC 6455 section 5.6).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum MessageKind {
     /// UTF-8.
@@ -33,20 +32,20 @@ pub enum MessageKind {
     Binary,
 }
 
-/// What a client has said. Short payloads that lay whole in the input are borrowed from it, or from the [`Inflation`].
+/// An event of a client. Short payloads that are contiguous in the input are borrowed from it, or from the [`Inflation`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Event<'input> {
-    /// All of the input was taken, and more is needed to say anything.
+    /// All of the input was used, and more is needed for an event.
     More,
-    /// A message, whole, unmasked and inflated. The payload of a text is valid UTF-8.
+    /// A complete message, unmasked and inflated. The payload of a text is valid UTF-8.
     Message {
         kind: MessageKind,
         payload: Cow<'input, [u8]>,
     },
-    /// To be answered by a pong with the same payload, of 125 bytes at the most. It may come between the frames of a message.
+    /// Must be answered by a pong with the same payload, of at most 125 bytes. It may come between the frames of a message.
     Ping(Cow<'input, [u8]>),
     Pong(Cow<'input, [u8]>),
-    /// The client will send nothing more. Without a code (which applications know as 1005) the reason is empty.
+    /// The client sends nothing more. Without a code (1005 for applications) the reason is empty.
     Close {
         code: Option<u16>,
         reason: Cow<'input, str>,
@@ -54,7 +53,7 @@ pub enum Event<'input> {
 }
 
 impl Event<'_> {
-    /// The same event with a payload of its own, to be kept after the input is gone.
+    /// Returns the same event with an owned payload, which outlives the input.
     pub fn into_owned(self) -> Event<'static> {
         match self {
             Event::More => Event::More,
@@ -66,7 +65,7 @@ impl Event<'_> {
     }
 }
 
-/// A client's mistake: the close code that the connection is failed with, and one sentence that names it.
+/// A client's violation: the close code that the connection is failed with, and a sentence that names it.
 ///
 /// The sentence is fixed text, fits a close frame and never quotes the client's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,12 +75,12 @@ pub struct Violation {
 }
 
 impl Violation {
-    /// 1002: the frames are not what the protocol allows.
+    /// 1002: the frames violate the protocol.
     pub(crate) const fn protocol(reason: &'static str) -> Violation {
         Violation { code: close::PROTOCOL_ERROR, reason }
     }
 
-    /// 1007: the frames are good, but their payload is not what they say it is.
+    /// 1007: the frames are valid, but their payload does not match its type.
     pub(crate) const fn payload(reason: &'static str) -> Violation {
         Violation { code: close::INVALID_PAYLOAD, reason }
     }

@@ -1,8 +1,8 @@
-//! What a client sends, from bytes to events: RFC 6455 sections 5 to 8, as a server reads them.
+//! Decodes a client's bytes into events: RFC 6455 sections 5 to 8, for a server.
 //!
-//! A mistake is found as early as its bytes allow: a bad header before its payload, a message beyond the limit by the length that is
-//! announced, a text that is no UTF-8 at its first bad byte, in the midst of a frame too. It must not know sockets, and
-//! what is answered is its caller's. Workers run it.
+//! A violation is found as early as possible: a bad header before its payload, a message beyond the limit by its announced
+//! length, a text that is not UTF-8 at its first bad byte, also within a frame. Must not know sockets; the caller decides on the
+//! answer. Workers run it.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -19,20 +19,20 @@ const HEADER_BYTES_MOST: usize = 14;
 /// Longest payload of a control frame (section 5.5).
 const CONTROL_BYTES_MOST: u64 = 125;
 
-/// Bytes by which a compressed message may be longer than the limit of the message it stands for: an eighth of it, and this.
-/// Stored blocks add five bytes for some thousands; a sender that flushes after every few bytes is worse than that, and not served.
+/// By how much a compressed message may exceed the limit of its inflated size: an eighth of it, and this many bytes. Stored
+/// blocks add five bytes for some thousands. A sender that flushes after every few bytes exceeds this, and is refused.
 const COMPRESSED_EXCESS_BYTES: usize = 1024;
 
 const NOT_UTF8: Violation = Violation::payload("A text message is not UTF-8.");
 
-/// Bounds of what one client may send.
+/// Limits of one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of one message, after it was inflated.
+    /// Bytes of one message, after inflation.
     pub message_bytes: usize,
 }
 
-/// The reading half of one connection.
+/// The receiving side of one connection.
 #[derive(Debug)]
 pub struct Receiver {
     limits: Limits,
@@ -43,17 +43,17 @@ pub struct Receiver {
     end: End,
 }
 
-/// Whether there is anything to read.
+/// Why nothing more is read.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Open,
-    /// After a close frame "that endpoint MUST NOT send any further data" (RFC 6455 section 5.5.1), and nobody looks at what comes.
+    /// After a close frame "that endpoint MUST NOT send any further data" (RFC 6455 section 5.5.1), and any input is ignored.
     Closed,
-    /// Nothing after a violation can be trusted, so it is all that is ever said again.
+    /// The input after a violation cannot be trusted, so every later call returns it.
     Failed(Violation),
 }
 
-/// What is kept of a frame or a message of which only a part has come.
+/// The stored part of an incomplete frame or message.
 #[derive(Debug, Default)]
 struct MessageProgress {
     frame: Option<Frame>,
@@ -62,17 +62,17 @@ struct MessageProgress {
     control: Vec<u8>,
 }
 
-/// A frame whose payload is still coming.
+/// A frame whose payload is incomplete.
 #[derive(Debug, Clone, Copy)]
 struct Frame {
     content: Content,
     is_final: bool,
-    /// Turned so that its first byte is for the next one that comes.
+    /// Rotated so that its first byte is for the next byte of payload.
     mask: [u8; 4],
     remaining: u64,
 }
 
-/// What a frame is a part of.
+/// The frame's role.
 #[derive(Debug, Clone, Copy)]
 enum Content {
     Start { kind: MessageKind, is_compressed: bool },
@@ -87,18 +87,18 @@ enum ControlKind {
     Pong,
 }
 
-/// A message whose last frame has not ended.
+/// A message whose last frame is incomplete.
 #[derive(Debug)]
 struct Message {
     kind: MessageKind,
     is_compressed: bool,
-    /// Unmasked, and compressed yet if it is.
+    /// Unmasked; still compressed if it is.
     payload: Vec<u8>,
-    /// Bytes of a plain text that are known to be UTF-8.
+    /// Bytes of an uncompressed text that were validated as UTF-8.
     valid_bytes: usize,
 }
 
-/// A control frame or a message that is complete.
+/// A complete control frame or message.
 struct Whole {
     content: WholeContent,
     body: Body,
@@ -109,7 +109,7 @@ enum WholeContent {
     Control(ControlKind),
 }
 
-/// Where a payload is.
+/// The location of a payload.
 enum Body {
     /// In the input, unmasked.
     Here(Range<usize>),
@@ -117,18 +117,18 @@ enum Body {
 }
 
 impl Receiver {
-    /// `deflate` is what the handshake has negotiated.
+    /// `deflate` is the negotiated extension.
     pub fn new(limits: Limits, deflate: Option<Deflate>) -> Receiver {
         Receiver { limits, has_deflate: deflate.is_some(), header: HeaderStart::default(), progress: None, end: End::Open }
     }
 
-    /// Takes in bytes up to the end of the next event, and says how many. To be called again with the rest of the input, until it says
-    /// [`Event::More`]: then all of it was taken, and the buffer may be used for anything else.
+    /// Consumes bytes up to the end of the next event, and returns how many. Call it again with the rest of the input until it
+    /// returns [`Event::More`]: then all of it was used, and the buffer may be reused.
     ///
-    /// Payloads are unmasked where they lie, so what was taken is not what came. After a close all input is taken and ignored.
+    /// Payloads are unmasked in place, so the consumed bytes change. After a close all input is consumed and ignored.
     ///
     /// # Errors
-    /// The violation that the connection is to be failed with. Every later call says the same.
+    /// The violation that the connection must be failed with. Every later call returns the same error.
     pub fn feed<'input>(
         &mut self,
         input: &'input mut [u8],
@@ -148,7 +148,7 @@ impl Receiver {
         read
     }
 
-    /// Whether a message or a frame has begun and not ended.
+    /// Whether a message or a frame is incomplete.
     pub fn is_in_progress(&self) -> bool {
         self.progress.is_some() || self.header.length > 0
     }
@@ -166,7 +166,7 @@ impl Receiver {
     ) -> Result<(usize, Event<'input>), Violation> {
         let (used, whole) = self.take_frames(input)?;
         let Some(Whole { content, body }) = whole else { return Ok((used, Event::More)) };
-        // A plain text that was gathered was validated as it came, to its last character.
+        // An uncompressed text that was gathered was validated as it came, to its last character.
         let is_gathered = matches!(body, Body::Gathered(_));
         let payload = match body {
             Body::Here(place) => Cow::Borrowed(&input[place]),
@@ -188,7 +188,7 @@ impl Receiver {
         Ok((used, event))
     }
 
-    /// Takes in frames until one of them ends a message or is a control frame.
+    /// Consumes frames until one of them completes a message or is a control frame.
     fn take_frames(&mut self, input: &mut [u8]) -> Result<(usize, Option<Whole>), Violation> {
         let mut used = 0;
         loop {
@@ -222,7 +222,7 @@ impl Receiver {
         }
     }
 
-    /// Judges a frame by its header.
+    /// Validates a frame by its header.
     fn admit(&self, header: &FrameHeader, length: u64) -> Result<Frame, Violation> {
         let message = self.progress.as_ref().and_then(|progress| progress.message.as_ref());
         let content = match (header.opcode, message) {
@@ -240,7 +240,7 @@ impl Receiver {
             (OpCode::Data(Data::Binary), None) => Content::Start { kind: MessageKind::Binary, is_compressed: header.rsv1 },
             (OpCode::Data(Data::Reserved(_)), None) => return Err(Violation::protocol("A frame's opcode is reserved.")),
         };
-        // RFC 7692 section 6: the first reserved bit says that a message is compressed, and stands in its first frame only.
+        // RFC 7692 section 6: the first reserved bit marks a compressed message, and is set in its first frame only.
         let may_be_compressed = self.has_deflate && matches!(content, Content::Start { .. });
         if header.rsv2 || header.rsv3 || (header.rsv1 && !may_be_compressed) {
             return Err(Violation::protocol("A reserved bit of a frame is set."));
@@ -281,7 +281,7 @@ impl MessageProgress {
         self.frame = Some(frame);
     }
 
-    /// Takes in what has come of the frame's payload.
+    /// Consumes the available bytes of the frame's payload.
     fn take(&mut self, input: &mut [u8]) -> Result<usize, Violation> {
         let Some(frame) = &mut self.frame else { return Ok(0) };
         let taken = usize::try_from(frame.remaining).unwrap_or(usize::MAX).min(input.len());
@@ -296,7 +296,7 @@ impl MessageProgress {
         Ok(taken)
     }
 
-    /// After the frame's last byte: what is complete with it.
+    /// Ends a frame after its last byte. Returns the message or control frame that it completes.
     fn end_frame(&mut self) -> Result<Option<Whole>, Violation> {
         let Some(frame) = self.frame.take() else { return Ok(None) };
         if let Content::Control(kind) = frame.content {
@@ -313,8 +313,8 @@ impl MessageProgress {
 }
 
 impl Message {
-    /// Memory grows with what has come, by doubling and no further than to the message's end where that is known: a length that
-    /// is only announced claims nothing.
+    /// Memory grows with the received bytes, by doubling, and at most to the message's end if that is known: an announced length
+    /// alone allocates nothing.
     fn append(&mut self, piece: &[u8], frame: &Frame) -> Result<(), Violation> {
         let needed = self.payload.len() + piece.len();
         if frame.is_final && needed > self.payload.capacity() {
@@ -330,7 +330,7 @@ impl Message {
         self.kind == MessageKind::Text && !self.is_compressed
     }
 
-    /// A character of which only the first bytes are there may yet become a good one.
+    /// An incomplete character at the end may still become valid.
     fn validate(&mut self) -> Result<(), Violation> {
         let new = self.payload.get(self.valid_bytes..).unwrap_or(&[]);
         match std::str::from_utf8(new) {
@@ -342,7 +342,7 @@ impl Message {
     }
 }
 
-/// The case that matters most: a frame that says all, and has come with its last byte. Nothing is copied.
+/// Fast path: the frame is a complete message, and all of its bytes are here. Nothing is copied.
 #[inline]
 fn take_at_once(frame: &Frame, input: &mut [u8]) -> Option<Whole> {
     let content = match frame.content {
@@ -364,7 +364,7 @@ fn control_kind(control: Control) -> Option<ControlKind> {
     }
 }
 
-/// RFC 6455 section 5.5.1: nothing, or a code and a reason in UTF-8.
+/// RFC 6455 section 5.5.1: empty, or a code and a reason in UTF-8.
 fn close_event(payload: Cow<'_, [u8]>) -> Result<Event<'_>, Violation> {
     let code = match *payload {
         [] => return Ok(Event::Close { code: None, reason: Cow::Borrowed("") }),
@@ -382,7 +382,7 @@ fn close_event(payload: Cow<'_, [u8]>) -> Result<Event<'_>, Violation> {
     Ok(Event::Close { code: Some(code), reason })
 }
 
-/// The header of a frame that has come in part.
+/// An incomplete frame header.
 #[derive(Debug, Default)]
 struct HeaderStart {
     bytes: [u8; HEADER_BYTES_MOST],
@@ -390,14 +390,14 @@ struct HeaderStart {
 }
 
 impl HeaderStart {
-    /// The header that ends in `input`, the length of its frame's payload, and how many bytes of the input it took. Without an end the
-    /// whole input is kept.
+    /// Returns the header that ends in `input`, the length of its frame's payload, and how many bytes of the input it used. If
+    /// the header is still incomplete, the whole input is stored.
     ///
-    /// A length that would fit a shorter form is read as it is: RFC 6455 section 5.2 asks senders for the shortest one, and no two
-    /// readers could differ about a longer one.
+    /// A length in a longer form than necessary is accepted: RFC 6455 section 5.2 requires senders to use the shortest form, but
+    /// no two parsers could read a longer one differently.
     #[inline]
     fn complete(&mut self, input: &[u8]) -> Result<Option<(usize, FrameHeader, u64)>, Violation> {
-        // The one fault that `parse` finds in bytes that are in memory.
+        // The only error that `parse` returns for bytes in memory.
         let refusal = |_| Violation::protocol("A frame's opcode is reserved.");
         if self.length == 0 {
             let mut cursor = Cursor::new(input);

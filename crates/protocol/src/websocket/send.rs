@@ -1,7 +1,7 @@
-//! What a server sends: frames, appended to what a buffer already holds. A server's frames are never masked (RFC 6455 section 5.1), and
-//! a message is always one frame.
+//! Encodes a server's frames, appended to a buffer. A server's frames are never masked (RFC 6455 section 5.1), and a message is
+//! always one frame.
 //!
-//! It must not know when or whether the bytes are sent. Workers run it.
+//! Must not know when or whether the bytes are sent. Workers run it.
 
 use tungstenite::protocol::frame::FrameHeader;
 use tungstenite::protocol::frame::coding::{Control, Data, OpCode};
@@ -14,11 +14,11 @@ pub const HEAD_BYTES_MOST: usize = 10;
 /// Longest payload of a ping or a pong in bytes (RFC 6455 section 5.5).
 pub const CONTROL_BYTES_MOST: usize = 125;
 
-/// Shortest payload in bytes that is compressed. To begin a message without a context costs microseconds however short it is, many
-/// times what else a short message costs, and below this it saves a part of a packet that is sent in any case.
+/// Shortest payload in bytes that is compressed. Starting a message without a context costs microseconds whatever its length,
+/// many times the other costs of a short message, and below this size it only shortens a packet that is sent anyway.
 pub const COMPRESSED_BYTES_LEAST: usize = 256;
 
-/// Appends a message. With permessage-deflate it is compressed when that makes it shorter. The payload of a text must be UTF-8.
+/// Appends a message. With permessage-deflate it is compressed if that makes it shorter. The payload of a text must be UTF-8.
 pub fn encode_message(kind: MessageKind, payload: &[u8], deflate: Option<(&Deflate, &mut Deflation)>, out: &mut Vec<u8>) {
     if payload.len() >= COMPRESSED_BYTES_LEAST
         && let Some((deflate, deflation)) = deflate
@@ -30,23 +30,23 @@ pub fn encode_message(kind: MessageKind, payload: &[u8], deflate: Option<(&Defla
     encode_frame(data(kind), false, payload, out);
 }
 
-/// Appends only the head of a message, whose `length` bytes of payload are sent from where they are.
+/// Appends only the head of a message, whose `length` bytes of payload are sent without a copy.
 pub fn encode_head(kind: MessageKind, length: u64, out: &mut Vec<u8>) {
     encode_header(data(kind), false, length, out);
 }
 
-/// Appends a ping. What is beyond 125 bytes of the payload is left out.
+/// Appends a ping. The payload is truncated to 125 bytes.
 pub fn encode_ping(payload: &[u8], out: &mut Vec<u8>) {
     encode_frame(OpCode::Control(Control::Ping), false, &payload[..payload.len().min(CONTROL_BYTES_MOST)], out);
 }
 
-/// Appends a pong. What is beyond 125 bytes of the payload is left out.
+/// Appends a pong. The payload is truncated to 125 bytes.
 pub fn encode_pong(payload: &[u8], out: &mut Vec<u8>) {
     encode_frame(OpCode::Control(Control::Pong), false, &payload[..payload.len().min(CONTROL_BYTES_MOST)], out);
 }
 
-/// Appends a close frame. The reason is cut to what fits. Without a code, or with one that may not be sent (as 1005, by which
-/// applications say that there is none), the frame is empty: a reason cannot stand without a code.
+/// Appends a close frame. The reason is truncated to fit. Without a code, or with one that may not be sent (such as 1005, by
+/// which applications mean none), the frame is empty: a reason requires a code.
 pub fn encode_close(code: Option<u16>, reason: &str, out: &mut Vec<u8>) {
     let mut payload = Vec::new();
     if let Some(code) = code.filter(|&code| close::may_be_sent(code)) {

@@ -1,23 +1,23 @@
-//! What a connection of FastCGI is sent, and what it means.
+//! Cases of FastCGI connections: the bytes and the expected events.
 
 use super::Refusal;
 
 pub struct FastCgiCase {
     pub bytes: Vec<u8>,
-    /// Whoever serves says of each request at once that it is answered, when its body is here or it is aborted.
+    /// The caller reports each request as answered as soon as its body is complete or it is aborted.
     pub is_answered: bool,
-    pub events: Vec<Told>,
+    pub events: Vec<TestEvent>,
     pub refusal: Option<Refusal>,
 }
 
-/// An event, with its bytes.
+/// An event with its bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Told {
+pub enum TestEvent {
     Head {
         variables: Vec<(Vec<u8>, Vec<u8>)>,
         keep_connection: bool,
     },
-    /// All that came between two other events.
+    /// All data between two other events.
     Data(Vec<u8>),
     End,
     Aborted,
@@ -27,13 +27,13 @@ pub enum Told {
     },
 }
 
-/// Bytes of parameters that the cases are read with.
+/// Most bytes of parameters in the cases.
 pub const PARAMETER_BYTES_MOST: usize = 300;
 
-/// Connections that the cases' peers are told of.
+/// The number of connections that the cases' peers get.
 pub const CONNECTIONS: u32 = 1024;
 
-/// The types of records, as section 8 of the specification numbers them.
+/// The record types, with the numbers of section 8 of the specification.
 pub const BEGIN: u8 = 1;
 pub const ABORT: u8 = 2;
 pub const END: u8 = 3;
@@ -57,7 +57,7 @@ pub fn padded(kind: u8, id: u16, content: &[u8], padding_bytes: u8) -> Vec<u8> {
     [&[1, kind, high, low, length[0], length[1], padding_bytes, 0xee], content, &vec![0xff; usize::from(padding_bytes)]].concat()
 }
 
-/// A record as we write it: what is reserved is zero.
+/// A record as we write it: reserved bytes are zero.
 pub fn record_written(kind: u8, id: u16, content: &[u8]) -> Vec<u8> {
     let mut bytes = record(kind, id, content);
     bytes[7] = 0;
@@ -69,7 +69,7 @@ pub fn begin(id: u16, role: u16, flags: u8) -> Vec<u8> {
     record(BEGIN, id, &[high, low, flags, 9, 9, 9, 9, 9])
 }
 
-/// Parameters as section 3.4 has them, with the shorter lengths where these will do.
+/// Parameters in the encoding of section 3.4, with the shorter lengths where they fit.
 pub fn pairs(list: &[(&[u8], &[u8])]) -> Vec<u8> {
     let length = |text: &[u8]| match u8::try_from(text.len()) {
         Ok(short @ ..0x80) => vec![short],
@@ -83,28 +83,28 @@ fn opened(flags: u8, list: &[(&[u8], &[u8])]) -> Vec<u8> {
     [begin(1, 1, flags), record(PARAMS, 1, &pairs(list)), record(PARAMS, 1, b"")].concat()
 }
 
-fn head(keep_connection: bool, list: &[(&[u8], &[u8])]) -> Told {
+fn head(keep_connection: bool, list: &[(&[u8], &[u8])]) -> TestEvent {
     let variables = list.iter().map(|(name, value)| (name.to_vec(), value.to_vec())).collect();
-    Told::Head { variables, keep_connection }
+    TestEvent::Head { variables, keep_connection }
 }
 
-fn data(bytes: &[u8]) -> Told {
-    Told::Data(bytes.to_vec())
+fn data(bytes: &[u8]) -> TestEvent {
+    TestEvent::Data(bytes.to_vec())
 }
 
-fn send(kind: u8, id: u16, content: &[u8], close: bool) -> Told {
-    Told::Send { bytes: record_written(kind, id, content), close }
+fn send(kind: u8, id: u16, content: &[u8], close: bool) -> TestEvent {
+    TestEvent::Send { bytes: record_written(kind, id, content), close }
 }
 
-fn ended(id: u16, status: u8, close: bool) -> Told {
+fn ended(id: u16, status: u8, close: bool) -> TestEvent {
     send(END, id, &[0, 0, 0, 0, status, 0, 0, 0], close)
 }
 
-fn read(parts: &[&[u8]], events: Vec<Told>) -> FastCgiCase {
+fn read(parts: &[&[u8]], events: Vec<TestEvent>) -> FastCgiCase {
     FastCgiCase { bytes: parts.concat(), is_answered: true, events, refusal: None }
 }
 
-fn refused(parts: &[&[u8]], events: Vec<Told>, words: &'static str) -> FastCgiCase {
+fn refused(parts: &[&[u8]], events: Vec<TestEvent>, words: &'static str) -> FastCgiCase {
     FastCgiCase { bytes: parts.concat(), is_answered: true, events, refusal: Some((400, words)) }
 }
 
@@ -135,26 +135,29 @@ fn whole_requests() -> Vec<FastCgiCase> {
     let long = vec![b'v'; 130];
     vec![
         read(&[], vec![]),
-        read(&[&opened(0, GET), &end], vec![head(false, GET), Told::End]),
-        read(&[&opened(KEEP, GET), &end], vec![head(true, GET), Told::End]),
-        // Other flags mean nothing.
-        read(&[&opened(0xfe, GET), &end], vec![head(false, GET), Told::End]),
-        read(&[&begin(1, 1, 0), &record(PARAMS, 1, b""), &end], vec![head(false, NO_LIST), Told::End]),
-        read(&[&opened(0, OF_FIVE), &record(STDIN, 1, b"hello"), &end], vec![head(false, OF_FIVE), data(b"hello"), Told::End]),
-        // Without a CONTENT_LENGTH the stream's end is the body's.
-        read(&[&opened(0, GET), &record(STDIN, 1, b"hello"), &end], vec![head(false, GET), data(b"hello"), Told::End]),
+        read(&[&opened(0, GET), &end], vec![head(false, GET), TestEvent::End]),
+        read(&[&opened(KEEP, GET), &end], vec![head(true, GET), TestEvent::End]),
+        // Other flags are ignored.
+        read(&[&opened(0xfe, GET), &end], vec![head(false, GET), TestEvent::End]),
+        read(&[&begin(1, 1, 0), &record(PARAMS, 1, b""), &end], vec![head(false, NO_LIST), TestEvent::End]),
+        read(
+            &[&opened(0, OF_FIVE), &record(STDIN, 1, b"hello"), &end],
+            vec![head(false, OF_FIVE), data(b"hello"), TestEvent::End],
+        ),
+        // Without a CONTENT_LENGTH the end of the stream ends the body.
+        read(&[&opened(0, GET), &record(STDIN, 1, b"hello"), &end], vec![head(false, GET), data(b"hello"), TestEvent::End]),
         read(
             &[&opened(0, &[(b"A", &long), (b"B", b"\0\r\n")]), &end],
-            vec![head(false, &[(b"A", &long), (b"B", b"\0\r\n")]), Told::End],
+            vec![head(false, &[(b"A", &long), (b"B", b"\0\r\n")]), TestEvent::End],
         ),
         // A short length may be written in four bytes.
         read(
             &[&begin(1, 1, 0), &record(PARAMS, 1, b"\x80\0\0\x01\x80\0\0\x02Abc"), &record(PARAMS, 1, b""), &end],
-            vec![head(false, &[(b"A", b"bc")]), Told::End],
+            vec![head(false, &[(b"A", b"bc")]), TestEvent::End],
         ),
         read(
             &[&begin(0xffff, 1, KEEP), &record(PARAMS, 0xffff, b""), &record(STDIN, 0xffff, b"")],
-            vec![head(true, NO_LIST), Told::End],
+            vec![head(true, NO_LIST), TestEvent::End],
         ),
     ]
 }
@@ -167,7 +170,7 @@ fn streams() -> Vec<FastCgiCase> {
         // Parameters in any number of records, cut anywhere, with padding.
         read(
             &[&begin(1, 1, 0), &split, &record(PARAMS, 1, b""), &record(STDIN, 1, b"hello"), &end],
-            vec![head(false, OF_FIVE), data(b"hello"), Told::End],
+            vec![head(false, OF_FIVE), data(b"hello"), TestEvent::End],
         ),
         read(
             &[
@@ -179,9 +182,9 @@ fn streams() -> Vec<FastCgiCase> {
                 &padded(STDIN, 1, b"llo", 5),
                 &padded(STDIN, 1, b"", 8),
             ],
-            vec![head(false, OF_FIVE), data(b"hello"), Told::End],
+            vec![head(false, OF_FIVE), data(b"hello"), TestEvent::End],
         ),
-        // A body that is still on its way, and parameters.
+        // An incomplete body, and incomplete parameters.
         read(&[&opened(0, OF_FIVE), &record(STDIN, 1, b"hel")], vec![head(false, OF_FIVE), data(b"hel")]),
         read(&[&opened(0, OF_FIVE), &record(STDIN, 1, b"hello")[..9]], vec![head(false, OF_FIVE), data(b"h")]),
         read(&[&begin(1, 1, 0), &record(PARAMS, 1, &list)], vec![]),
@@ -205,22 +208,22 @@ fn several_requests() -> Vec<FastCgiCase> {
     let other_values =
         [record(PARAMS, 2, &pairs(GET)), record(PARAMS, 2, b""), record(STDIN, 2, b"x"), record(STDIN, 2, b"")].concat();
     vec![
-        read(&[&one, &one], vec![head(true, GET), Told::End, head(true, GET), Told::End]),
-        // What still comes of a request that is answered says nothing any more.
-        read(&[&one, &end, &record(ABORT, 1, b""), &one], vec![head(true, GET), Told::End, head(true, GET), Told::End]),
-        // Records of a request that was never begun.
-        read(&[&other_values, &one], vec![head(true, GET), Told::End]),
-        // A second request while one is active is refused, and its records are passed over (FCGI_CANT_MPX_CONN).
+        read(&[&one, &one], vec![head(true, GET), TestEvent::End, head(true, GET), TestEvent::End]),
+        // Further records of an answered request are ignored.
+        read(&[&one, &end, &record(ABORT, 1, b""), &one], vec![head(true, GET), TestEvent::End, head(true, GET), TestEvent::End]),
+        // Records of a request that has not begun.
+        read(&[&other_values, &one], vec![head(true, GET), TestEvent::End]),
+        // A second request while one is active is refused, and its records are ignored (FCGI_CANT_MPX_CONN).
         read(
             &[&opened(0, OF_FIVE), &begin(2, 1, 0), &other_values, &record(STDIN, 1, b"hello"), &end],
-            vec![head(false, OF_FIVE), ended(2, 1, false), data(b"hello"), Told::End],
+            vec![head(false, OF_FIVE), ended(2, 1, false), data(b"hello"), TestEvent::End],
         ),
-        unanswered(read(&[&one, &begin(2, 1, KEEP)], vec![head(true, GET), Told::End, ended(2, 1, false)])),
+        unanswered(read(&[&one, &begin(2, 1, KEEP)], vec![head(true, GET), TestEvent::End, ended(2, 1, false)])),
         refused(&[&begin(1, 1, 0), &begin(1, 1, 0)], vec![], "names a request that is under way"),
-        unanswered(refused(&[&one, &one], vec![head(true, GET), Told::End], "names a request that is under way")),
-        // Authorizers and filters are other programs (FCGI_UNKNOWN_ROLE).
+        unanswered(refused(&[&one, &one], vec![head(true, GET), TestEvent::End], "names a request that is under way")),
+        // Authorizers and filters are not supported (FCGI_UNKNOWN_ROLE).
         read(&[&begin(7, 2, 0)], vec![ended(7, 3, true)]),
-        read(&[&begin(7, 3, KEEP), &one], vec![ended(7, 3, false), head(true, GET), Told::End]),
+        read(&[&begin(7, 3, KEEP), &one], vec![ended(7, 3, false), head(true, GET), TestEvent::End]),
         read(&[&begin(7, 0x101, KEEP)], vec![ended(7, 3, false)]),
     ]
 }
@@ -232,16 +235,19 @@ fn aborted() -> Vec<FastCgiCase> {
         read(&[&begin(1, 1, KEEP), &record(PARAMS, 1, &pairs(GET)), &abort], vec![ended(1, 0, false)]),
         read(
             &[&begin(1, 1, KEEP), &abort, &opened(KEEP, GET), &record(STDIN, 1, b"")],
-            vec![ended(1, 0, false), head(true, GET), Told::End],
+            vec![ended(1, 0, false), head(true, GET), TestEvent::End],
         ),
-        read(&[&opened(0, OF_FIVE), &record(STDIN, 1, b"he"), &abort], vec![head(false, OF_FIVE), data(b"he"), Told::Aborted]),
+        read(
+            &[&opened(0, OF_FIVE), &record(STDIN, 1, b"he"), &abort],
+            vec![head(false, OF_FIVE), data(b"he"), TestEvent::Aborted],
+        ),
         unanswered(read(
             &[&opened(0, OF_FIVE), &abort, &record(STDIN, 1, b"hello, and more"), &record(STDIN, 1, b""), &abort],
-            vec![head(false, OF_FIVE), Told::Aborted],
+            vec![head(false, OF_FIVE), TestEvent::Aborted],
         )),
         unanswered(read(
             &[&opened(KEEP, GET), &record(STDIN, 1, b""), &padded(ABORT, 1, b"12345", 3)],
-            vec![head(true, GET), Told::End, Told::Aborted],
+            vec![head(true, GET), TestEvent::End, TestEvent::Aborted],
         )),
         read(&[&abort, &record(ABORT, 2, b"")], vec![]),
     ]
@@ -254,19 +260,19 @@ fn managed() -> Vec<FastCgiCase> {
     vec![
         read(&[&asked(&[b"FCGI_MPXS_CONNS", b"FCGI_MAX_CONNS", b"FCGI_MAX_REQS"])], vec![told(all)]),
         read(&[&asked(&[b"FCGI_MPXS_CONNS"]), &asked(&[b"FCGI_MAX_REQS"])], vec![told(&all[2..]), told(&all[1..2])]),
-        // A name that nobody knows is not answered, and a value that comes with a name is no question less.
+        // An unknown name is not answered, and a name with a value is still a question.
         read(&[&asked(&[b"FCGI_MAX_WISHES"]), &asked(&[])], vec![told(&[]), told(&[])]),
         read(&[&padded(GET_VALUES, 0, &pairs(&[(b"FCGI_MAX_CONNS", b"7")]), 9)], vec![told(&all[..1])]),
         read(
             &[&opened(0, OF_FIVE), &asked(&[b"FCGI_MPXS_CONNS"]), &record(STDIN, 1, b"hello"), &record(STDIN, 1, b"")],
-            vec![head(false, OF_FIVE), told(&all[2..]), data(b"hello"), Told::End],
+            vec![head(false, OF_FIVE), told(&all[2..]), data(b"hello"), TestEvent::End],
         ),
         read(&[&record(42, 0, b"what?")], vec![send(UNKNOWN, 0, &[42, 0, 0, 0, 0, 0, 0, 0], false)]),
         read(&[&padded(BEGIN, 0, &[0, 1, 0, 0, 0, 0, 0, 0], 1)], vec![send(UNKNOWN, 0, &[1, 0, 0, 0, 0, 0, 0, 0], false)]),
-        // Of a request's records those that a responder has no use for.
+        // Records of a request that a responder does not use.
         read(
             &[&opened(0, GET), &record(DATA, 1, b"x"), &record(42, 1, b"y"), &record(STDOUT, 1, b"z"), &record(STDIN, 1, b"")],
-            vec![head(false, GET), Told::End],
+            vec![head(false, GET), TestEvent::End],
         ),
         read(&[&record(GET_VALUES, 3, b"\xff")], vec![]),
         refused(&[&record(GET_VALUES, 0, b"\x05")], vec![], BEYOND),
@@ -312,8 +318,16 @@ fn ill_ordered() -> Vec<FastCgiCase> {
         refused(&[&begin(1, 1, 0), &end], vec![], OUT_OF_ORDER),
         refused(&[&opened(0, GET), &record(PARAMS, 1, b"\x01\0A")], vec![head(false, GET)], OUT_OF_ORDER),
         refused(&[&opened(0, GET), &record(PARAMS, 1, b"")], vec![head(false, GET)], OUT_OF_ORDER),
-        unanswered(refused(&[&opened(0, GET), &end, &end], vec![head(false, GET), Told::End], OUT_OF_ORDER)),
-        unanswered(refused(&[&opened(0, GET), &end, &record(STDIN, 1, b"x")], vec![head(false, GET), Told::End], OUT_OF_ORDER)),
-        unanswered(refused(&[&opened(0, GET), &end, &record(PARAMS, 1, b"")], vec![head(false, GET), Told::End], OUT_OF_ORDER)),
+        unanswered(refused(&[&opened(0, GET), &end, &end], vec![head(false, GET), TestEvent::End], OUT_OF_ORDER)),
+        unanswered(refused(
+            &[&opened(0, GET), &end, &record(STDIN, 1, b"x")],
+            vec![head(false, GET), TestEvent::End],
+            OUT_OF_ORDER,
+        )),
+        unanswered(refused(
+            &[&opened(0, GET), &end, &record(PARAMS, 1, b"")],
+            vec![head(false, GET), TestEvent::End],
+            OUT_OF_ORDER,
+        )),
     ]
 }

@@ -1,10 +1,11 @@
-//! Header blocks of trusted peers, and what they say. Addresses of 10.0.0.0/8 and fd00::/8 are those of trusted front servers.
+//! Header blocks of trusted peers, and the expected results. Addresses of 10.0.0.0/8 and fd00::/8 belong to trusted front
+//! servers.
 
 /// The fields of a block, in their order.
 pub type Block = &'static [(&'static str, &'static str)];
 
 /// Client and its port, scheme, host, port, prefix.
-pub type Said = (&'static str, Option<u16>, &'static str, &'static str, Option<u16>, Option<&'static str>);
+pub type ForwardedFacts = (&'static str, Option<u16>, &'static str, &'static str, Option<u16>, Option<&'static str>);
 
 const FOR: &str = "X-Forwarded-For";
 const PROTO: &str = "X-Forwarded-Proto";
@@ -13,28 +14,28 @@ const PORT: &str = "X-Forwarded-Port";
 const PREFIX: &str = "X-Forwarded-Prefix";
 const RFC: &str = "Forwarded";
 
-const NOTHING: Said = ("", None, "", "", None, None);
+const NOTHING: ForwardedFacts = ("", None, "", "", None, None);
 
-const fn client(address: &'static str) -> Said {
+const fn client(address: &'static str) -> ForwardedFacts {
     (address, None, "", "", None, None)
 }
 
-const fn scheme(scheme: &'static str) -> Said {
+const fn scheme(scheme: &'static str) -> ForwardedFacts {
     ("", None, scheme, "", None, None)
 }
 
-const fn host(host: &'static str) -> Said {
+const fn host(host: &'static str) -> ForwardedFacts {
     ("", None, "", host, None, None)
 }
 
-const fn prefix(prefix: &'static str) -> Said {
+const fn prefix(prefix: &'static str) -> ForwardedFacts {
     ("", None, "", "", None, Some(prefix))
 }
 
-pub const CASES: &[(Block, Said)] = &[
+pub const CASES: &[(Block, ForwardedFacts)] = &[
     (&[], NOTHING),
     (&[("Host", "a"), ("X-Forwarded", "b"), ("X-Real-IP", "192.0.2.1")], NOTHING),
-    // X-Forwarded-For: true from its end up to the first that is not trusted.
+    // X-Forwarded-For: trusted from its end up to the first address that is not trusted.
     (&[(FOR, "192.0.2.1")], client("192.0.2.1")),
     (&[("x-forwarded-for", "192.0.2.1")], client("192.0.2.1")),
     (&[(FOR, "203.0.113.9, 192.0.2.1")], client("192.0.2.1")),
@@ -49,7 +50,7 @@ pub const CASES: &[(Block, Said)] = &[
     (&[(FOR, "[2001:db8::1]:4711")], ("2001:db8::1", Some(4711), "", "", None, None)),
     (&[(FOR, "::ffff:192.0.2.1")], client("192.0.2.1")),
     (&[(FOR, "192.0.2.1, fd00::7")], client("192.0.2.1")),
-    // Nobody vouches for those before one that names nobody.
+    // The entries before one without an address are not trusted.
     (&[(FOR, "unknown")], NOTHING),
     (&[(FOR, "192.0.2.1, unknown")], NOTHING),
     (&[(FOR, "192.0.2.1, unknown, 10.0.0.1")], client("10.0.0.1")),
@@ -84,7 +85,7 @@ pub const CASES: &[(Block, Said)] = &[
     (&[(PORT, "65536")], NOTHING),
     (&[(PORT, "+80")], NOTHING),
     (&[(PORT, "https")], NOTHING),
-    // The path before the path.
+    // The path prefix.
     (&[(PREFIX, "/shop")], prefix("/shop")),
     (&[(PREFIX, "/shop/eu/")], prefix("/shop/eu")),
     (&[(PREFIX, "/evil, /shop")], prefix("/shop")),
@@ -96,7 +97,7 @@ pub const CASES: &[(Block, Said)] = &[
     (&[(PREFIX, "/a?b")], NOTHING),
     (&[(PREFIX, "/\\evil")], NOTHING),
     (&[(PREFIX, "/%2f")], NOTHING),
-    // Together.
+    // All fields together.
     (
         &[(FOR, "192.0.2.1"), (PROTO, "https"), (HOST, "shop.example"), (PORT, "443"), (PREFIX, "/shop")],
         ("192.0.2.1", None, "https", "shop.example", Some(443), Some("/shop")),
@@ -127,7 +128,7 @@ pub const CASES: &[(Block, Said)] = &[
     (&[(RFC, "for=192.0.2.43 10.0.0.1")], NOTHING),
     (&[(RFC, "for=192.0.2.43;for=192.0.2.44")], NOTHING),
     (&[(RFC, "for=192.0.2.43, for=10.0.0.17"), (RFC, "junk junk")], NOTHING),
-    // Where there are both, the usual ones count.
+    // If a request has both, the X-Forwarded fields take precedence.
     (&[(FOR, "192.0.2.1"), (RFC, "for=192.0.2.43;proto=https")], client("192.0.2.1")),
     (&[(RFC, "for=192.0.2.43;proto=https"), (PROTO, "http")], scheme("http")),
 ];

@@ -11,7 +11,7 @@ pub struct BlockCase {
     pub outcome: Result<Expected, Refusal>,
 }
 
-/// What the block is read as.
+/// The expected result.
 #[derive(Clone, Copy)]
 pub struct Expected {
     pub framing: Framing,
@@ -19,11 +19,11 @@ pub struct Expected {
     pub expect_continue: bool,
     pub upgrade: bool,
     pub host: Option<&'static [u8]>,
-    /// Names and values, where they are not as plain as in most cases.
+    /// Names and values, if they are not as simple as in most cases.
     pub fields: Option<&'static [(&'static [u8], &'static [u8])]>,
 }
 
-/// Of a request to host `a` that says nothing else, in HTTP/1.1 and in HTTP/1.0.
+/// A request to host `a` with no other facts, in HTTP/1.1 and in HTTP/1.0.
 const PLAIN: Expected =
     Expected { framing: Framing::None, keep_alive: true, expect_continue: false, upgrade: false, host: Some(b"a"), fields: None };
 const PLAIN_10: Expected = Expected { keep_alive: false, host: None, ..PLAIN };
@@ -67,7 +67,7 @@ pub const CASES: &[BlockCase] = &[
     read(b"Host: a\r\nX: caf\xc3\xa9 \x80\xff\r\n\r\n", fields(&[(b"Host", b"a"), (b"X", b"caf\xc3\xa9 \x80\xff")])),
     read(b"Host: a\r\n!#$%&'*+-.^`|~0Az: b\r\n\r\n", fields(&[(b"Host", b"a"), (b"!#$%&'*+-.^`|~0Az", b"b")])),
     read(b"X: 1\r\nx: 2\r\nHost: a\r\nX: 1\r\n\r\n", fields(&[(b"X", b"1"), (b"x", b"2"), (b"Host", b"a"), (b"X", b"1")])),
-    // A name with an underscore would be taken for the one with a dash in `environ`: dropped.
+    // A name with an underscore would equal the one with a dash in `environ`: dropped.
     read(b"X_Real_IP: b\r\nHost: a\r\n_: c\r\nX-B: d\r\n\r\n", fields(&[(b"Host", b"a"), (b"X-B", b"d")])),
     read(b"Host: a\r\nContent_Length: 5\r\nTransfer_Encoding: chunked\r\n\r\n", fields(&[(b"Host", b"a")])),
     refused(b"Host : a\r\n\r\n", 400, "between a header's name and its colon"),
@@ -92,7 +92,7 @@ pub const CASES: &[BlockCase] = &[
     refused(b"Host: a\r\nX: b\x0cc\r\n\r\n", 400, "control character"),
     refused(b"Host: a\r\nX: b\x1fc\r\n\r\n", 400, "control character"),
     refused(b"Host: a\r\nX: b\x7fc\r\n\r\n", 400, "control character"),
-    // Bare CR and bare LF, wherever a line could be taken to end.
+    // Bare CR and bare LF, wherever a parser could read one as the end of a line.
     refused(b"Host: a\n\n", 400, "LF that no CR precedes"),
     refused(b"Host: a\n\r\n", 400, "LF that no CR precedes"),
     refused(b"Host: a\r\nX: b\nContent-Length: 5\r\n\r\n", 400, "LF that no CR precedes"),

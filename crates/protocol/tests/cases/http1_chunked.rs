@@ -35,7 +35,7 @@ pub const CASES: &[ChunkedCase] = &[
     read(b"A\r\n0123456789\r\n0\r\n\r\n", b"0123456789"),
     read(b"0000000000000002\r\nab\r\n000\r\n\r\n", b"ab"),
     read(b"00000000000000000002\r\nab\r\n0\r\n\r\n", b"ab"),
-    // Data is data, whatever it looks like.
+    // Data may look like anything.
     read(b"9\r\n\r\n0\r\n\r\n\r\n\r\n0\r\n\r\n", b"\r\n0\r\n\r\n\r\n"),
     read(b"1\r\n\0\r\n1\r\n\xff\r\n0\r\n\r\n", b"\0\xff"),
     // Extensions.
@@ -94,7 +94,7 @@ pub const CASES: &[ChunkedCase] = &[
     refused(b"000000000000000000002\r\nab\r\n", 400, "line is longer than the limit"),
     refused(b"1;234567890123456789x\r\n", 400, "line is longer than the limit"),
     refused(b"1;a567890123\r\nx\r\n1;a567890123\r\nx\r\n1;a5\r\nx\r\n", 400, "extensions are longer than the limit"),
-    // More data than the size says, or less.
+    // More or less data than the size says.
     refused(b"5\r\nhello!\r\n0\r\n\r\n", 400, DATA_END),
     refused(b"5\r\nhell\r\n0\r\n\r\n", 400, DATA_END),
     refused(b"5\r\nhello\n0\r\n\r\n", 400, DATA_END),

@@ -4,7 +4,7 @@ use bolide_protocol::http1::head::Version::{self, Http10, Http11};
 
 use super::Refusal;
 
-/// The bytes, and method, target and version, or the refusal.
+/// The bytes, and method, target and version, or the error.
 pub struct LineCase {
     pub bytes: &'static [u8],
     pub outcome: Result<(&'static [u8], &'static [u8], Version), Refusal>,
@@ -23,14 +23,14 @@ const STRANGE_TARGET: &str = "beyond ASCII or a backslash";
 pub const CASES: &[LineCase] = &[
     read(b"GET / HTTP/1.1\r\n", b"GET", b"/", Http11),
     read(b"GET / HTTP/1.0\r\n", b"GET", b"/", Http10),
-    // RFC 9110 section 2.5: a higher minor version is read as the highest that is known.
+    // RFC 9110 section 2.5: a higher minor version is treated as the highest supported one.
     read(b"GET / HTTP/1.2\r\n", b"GET", b"/", Http11),
     read(b"GET / HTTP/1.9\r\n", b"GET", b"/", Http11),
     read(b"POST /a/b?c=d&e=%20f HTTP/1.1\r\n", b"POST", b"/a/b?c=d&e=%20f", Http11),
     read(b"OPTIONS * HTTP/1.1\r\n", b"OPTIONS", b"*", Http11),
     read(b"GET http://example.org/ HTTP/1.1\r\n", b"GET", b"http://example.org/", Http11),
     read(b"CONNECT example.org:443 HTTP/1.1\r\n", b"CONNECT", b"example.org:443", Http11),
-    // Methods are case-sensitive tokens of any kind; whether one is known is not asked here.
+    // Methods are case-sensitive tokens of any kind; whether one is known is not checked here.
     read(b"get / HTTP/1.1\r\n", b"get", b"/", Http11),
     read(b"X-!#$%&'*+.^_`|~ / HTTP/1.1\r\n", b"X-!#$%&'*+.^_`|~", b"/", Http11),
     read(b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEF / HTTP/1.1\r\n", b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEF", b"/", Http11),

@@ -1,14 +1,14 @@
-//! Connections of HTTP/2, and what is to become of them.
+//! Cases of HTTP/2 connections: the bytes and the expected events.
 
-/// What a client begins with: the preface and empty settings.
+/// The beginning of a client's bytes: the preface and empty settings.
 pub const BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
 pub struct Case {
     pub name: &'static str,
-    /// Behind [`BEGINNING`], but for those that have one of their own.
+    /// After [`BEGINNING`], except for the cases that have their own beginning.
     pub bytes: Vec<u8>,
     pub has_own_beginning: bool,
-    /// What the session tells of, and behind that, each with `<`, the frames that it sends beside its settings and their acknowledgement.
+    /// The session's events, followed by the frames that it sends besides its settings and their acknowledgement, each with `<`.
     pub told: &'static [&'static str],
 }
 
@@ -37,7 +37,7 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&[l2, l1, l0, kind, flags, s3, s2, s1, s0], payload].concat()
 }
 
-/// Fields as literals that no table keeps.
+/// Fields as literals that are not added to the table.
 pub fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
     let mut block = Vec::new();
     for (name, value) in fields {
@@ -69,12 +69,12 @@ fn with(start: &[u8], more: &[(&str, &str)]) -> Vec<u8> {
     [start, &fields(more)].concat()
 }
 
-/// A GET with these fields behind its own.
+/// A GET with these fields after its own.
 fn get_with(more: &[(&str, &str)]) -> Vec<u8> {
     frame(HEADERS, WHOLE, 1, &with(GET, more))
 }
 
-/// A GET of these fields alone.
+/// A GET with only these fields.
 fn get_of(all: &[(&str, &str)]) -> Vec<u8> {
     frame(HEADERS, WHOLE, 1, &fields(all))
 }
@@ -173,7 +173,7 @@ fn requests(add: Add<'_>) {
     add("the table is kept by what is too much", too_much_then_indexed(), &["refused 1 431", "head 3 GET / complete x=y"]);
 }
 
-/// A head that is refused puts a field into the table, which the next one names.
+/// A refused head adds a field to the table, and the next head refers to it.
 fn too_much_then_indexed() -> Vec<u8> {
     let many = fields(&vec![("x", "y"); 101]);
     let first = frame(HEADERS, WHOLE, 1, &[GET, &many, b"\x40\x01x\x01y"].concat());
@@ -232,11 +232,11 @@ fn malformed_heads(add: Add<'_>) {
     for (name, field) in more {
         add(name, get_with(&[*field]), NOT_A_REQUEST);
     }
-    // A value that makes the bytes of a block that was taken before is not taken for it.
+    // A value that makes the block's bytes equal to those of an accepted one does not make the blocks equal.
     let good = get_with(&[("a", "b"), ("c", "d")]);
     let forged = frame(HEADERS, WHOLE, 3, &with(GET, &[("a", "b\r\nc: d")]));
     add("a forged block", [good, forged].concat(), &["head 1 GET / complete a=b c=d", "<RST_STREAM 3 PROTOCOL_ERROR"]);
-    // Nor is a name with a colon that the table has kept.
+    // Nor does a name with a colon that is in the table.
     let good = get_with(&[("x", "a: b")]);
     let kept = frame(HEADERS, WHOLE, 3, &[GET, b"\x40\x04x: a\x01b"].concat());
     let named = frame(HEADERS, WHOLE, 5, b"\x82\x86\x84\xbf\xbe");

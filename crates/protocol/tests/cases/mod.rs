@@ -1,7 +1,7 @@
-//! The case lists of all codecs: what is read how, and what is refused with which words. One list a codec, run by
-//! the tests whole, byte by byte and with trailing data, and used by the fuzz targets as their first inputs.
+//! The case lists of all codecs: the expected results, and the expected messages of refusals. One list for each codec. The tests
+//! run it whole, byte by byte and with trailing data, and the fuzz targets use it as a seed corpus.
 
-// Each user of this module looks at its own lists only.
+// Each user of this module uses only some of the lists.
 #![allow(dead_code)]
 
 pub mod fastcgi;
@@ -17,5 +17,5 @@ pub mod uwsgi;
 pub mod websocket;
 pub mod websocket_offer;
 
-/// Status and a part of the reason that must be given.
+/// Status and a part of the expected reason.
 pub type Refusal = (u16, &'static str);

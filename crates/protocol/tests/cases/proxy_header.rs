@@ -1,4 +1,4 @@
-//! Headers of the PROXY protocol: those of its text, those that balancers send, and what is none.
+//! Cases of PROXY headers: those of the specification, those that balancers send, and invalid ones.
 
 pub struct ProxyHeaderCase {
     pub bytes: Vec<u8>,
@@ -6,7 +6,7 @@ pub struct ProxyHeaderCase {
 }
 
 pub enum Outcome {
-    /// The client's address, `sender` or `unix`; and of TLS: version, cipher, CN, certificate, verified.
+    /// The client's address, `sender` or `unix`; and for TLS: version, cipher, CN, certificate, verified.
     Read(&'static str, Option<(&'static str, &'static str, &'static str, bool, bool)>),
     Partial,
     Refused(&'static str),
@@ -25,7 +25,7 @@ pub fn binary(command: u8, family: u8, rest: &[&[u8]]) -> Vec<u8> {
     [SIGNATURE, &[command, family], &(rest.len() as u16).to_be_bytes(), &rest].concat()
 }
 
-/// A part of one: its type, its length and its value.
+/// A nested part: its type, its length and its value.
 pub fn part(kind: u8, value: &[u8]) -> Vec<u8> {
     [&[kind], &(value.len() as u16).to_be_bytes()[..], value].concat()
 }
@@ -98,7 +98,7 @@ pub fn cases() -> Vec<ProxyHeaderCase> {
         case(binary(0x21, 0x21, &[&ipv6(mapped)]), Read("192.0.2.9:56324", None)),
         case(binary(0x21, 0x31, &[&[b'/'; 216]]), Read("unix", None)),
         case(binary(0x21, 0x11, &[IPV4, &more]), Read("192.0.2.1:56324", None)),
-        // A health check, which has addresses all the same, or what an address could not be.
+        // A health check, which may have addresses, or bytes that could not be an address.
         case(binary(0x20, 0x00, &[]), Read("sender", None)),
         case(binary(0x20, 0x11, &[IPV4]), Read("sender", None)),
         case(binary(0x20, 0x11, &[b"junk"]), Read("sender", None)),
@@ -119,7 +119,7 @@ pub fn cases() -> Vec<ProxyHeaderCase> {
             Read("192.0.2.1:56324", Some(("TLSv1.3", "TLS_AES_128_GCM_SHA256", "alice", true, false))),
         ),
         case(binary(0x21, 0x11, &[IPV4, &ssl(0, 0, &texts)]), Read("192.0.2.1:56324", None)),
-        // What is none.
+        // Not a header.
         case(SIGNATURE.to_vec(), Partial),
         case(binary(0x21, 0x11, &[IPV4])[..20].to_vec(), Partial),
         case(b"\r\n\r\nGET".to_vec(), Refused(NO_HEADER)),

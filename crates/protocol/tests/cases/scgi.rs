@@ -1,4 +1,4 @@
-//! Request heads of SCGI.
+//! Cases of SCGI request heads.
 
 use super::Refusal;
 
@@ -13,7 +13,7 @@ pub enum Outcome {
     Refused(Refusal),
 }
 
-/// Bytes of variables that the cases are read with.
+/// Most bytes of variables in the cases.
 pub const BLOCK_BYTES_MOST: usize = 200;
 
 const fn read(bytes: &'static [u8], content_length: u64, variables: &'static [(&'static [u8], &'static [u8])]) -> ScgiCase {
@@ -36,7 +36,7 @@ const ONE_NUMBER: &str = "not one number of bytes";
 const DIGITS: &str = "too many digits";
 
 pub const CASES: &[ScgiCase] = &[
-    // The example of the protocol's text.
+    // The example of the specification.
     read(
         b"70:CONTENT_LENGTH\x0027\0SCGI\x001\0REQUEST_METHOD\0POST\0REQUEST_URI\0/deepthought\0,",
         27,
@@ -48,7 +48,7 @@ pub const CASES: &[ScgiCase] = &[
         0,
         &[(b"CONTENT_LENGTH", b"0"), (b"SCGI", b"1"), (b"REQUEST_METHOD", b"HEAD"), (b"A", b"")],
     ),
-    // A front server sends a header that its client has sent twice, and any byte but NUL.
+    // A front server passes on a header that its client has sent twice, and any byte but NUL.
     read(
         b"37:CONTENT_LENGTH\x000\0A\0,:\0A\0\r\n\0SCGI\x001\0B\0\0,",
         0,

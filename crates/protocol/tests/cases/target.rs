@@ -96,7 +96,7 @@ pub const CASES: &[TargetCase] = &[
 
 pub struct EscapeCase {
     pub path: &'static [u8],
-    /// `None` when there is nothing to decode.
+    /// `None` if there is nothing to decode.
     pub outcome: Result<Option<&'static [u8]>, Refusal>,
 }
 
@@ -123,9 +123,9 @@ pub const ESCAPES: &[EscapeCase] = &[
     decoded(b"/%41", b"/A"),
     decoded(b"%c3%A9", b"\xc3\xa9"),
     decoded(b"/a+%2B", b"/a++"),
-    // A decoded slash is a slash to the application, as with every WSGI server; REQUEST_URI tells the two apart.
+    // A decoded slash equals a slash for the application, as in every WSGI server; REQUEST_URI distinguishes the two.
     decoded(b"/a%2Fb%2e%2e", b"/a/b.."),
-    // Once, not twice.
+    // Decoded once, not twice.
     decoded(b"/%2541", b"/%41"),
     decoded(b"/%0d%0A%01%7f%ff", b"/\r\n\x01\x7f\xff"),
     bad(b"/%", DIGITS),
@@ -140,8 +140,8 @@ pub const ESCAPES: &[EscapeCase] = &[
     bad(b"/%41%00", "encoded NUL"),
 ];
 
-/// Paths with dot segments, and near misses, as uWSGI's `http_url_decode` has them; but a path that climbs to the root by its
-/// last segment is `/` here, as in RFC 3986 section 5.2.4, and empty there.
+/// Paths with dot segments, and near misses, as in uWSGI's `http_url_decode`. One difference: a path whose last segment climbs to
+/// the root is `/` here, as in RFC 3986 section 5.2.4, and empty in uWSGI.
 pub const DOT_SEGMENTS: &[EscapeCase] = &[
     decoded(b"/.", b"/"),
     decoded(b"/./", b"/"),
@@ -163,7 +163,7 @@ pub const DOT_SEGMENTS: &[EscapeCase] = &[
     decoded(b"/a//../b", b"/a/b"),
     decoded(b"/.a/..b/.../a./b../../c", b"/.a/..b/.../a./c"),
     decoded(b"/a%20b/./%41", b"/a b/A"),
-    // What is decoded is not looked at again, but a decoded slash ends a segment that `..` takes out.
+    // The decoded path is not decoded again, but a decoded slash ends a segment that `..` removes.
     decoded(b"/a/%2e%2e/./b", b"/a/../b"),
     decoded(b"/a/.%2e/./b", b"/a/../b"),
     decoded(b"/a%2fb/../c", b"/a/c"),

@@ -1,4 +1,4 @@
-//! Blocks of variables of the uwsgi protocol.
+//! Cases of the uwsgi protocol's blocks of variables.
 
 use super::Refusal;
 
@@ -66,7 +66,7 @@ pub const CASES: &[UwsgiCase] = &[
         b"\x0e\0REQUEST_METHOD\x04\0HEAD\x0e\0REQUEST_METHOD\x03\0GET",
         Expected { variables: &[(b"REQUEST_METHOD", b"HEAD"), (b"REQUEST_METHOD", b"GET")], method: Some(b"GET"), ..NOTHING },
     ),
-    // nginx sends it for a request without a body.
+    // nginx sends this for a request without a body.
     read(b"\x0e\0CONTENT_LENGTH\0\0", Expected { variables: &[(b"CONTENT_LENGTH", b"")], ..NOTHING }),
     read(
         b"\x0e\0CONTENT_LENGTH\x14\x0018446744073709551615",

@@ -1,5 +1,5 @@
-//! What clients send over a WebSocket: RFC 6455 sections 5 to 8, RFC 7692 section 6 and 7.2. Most masks are zero, so that the
-//! payloads can be read. The limits of the receiver are [`LIMITS`].
+//! Cases of client bytes on a WebSocket: RFC 6455 sections 5 to 8, RFC 7692 sections 6 and 7.2. Most masks are zero, so that the
+//! payloads are readable. The limits of the receiver are [`LIMITS`].
 
 use std::borrow::Cow;
 
@@ -10,14 +10,14 @@ use super::Refusal;
 pub struct WebsocketCase {
     pub bytes: &'static [u8],
     pub has_deflate: bool,
-    /// What is told before the end.
-    events: &'static [Told],
+    /// The events before the end.
+    events: &'static [TestEvent],
     pub end: Ending,
 }
 
-/// An event that can stand in a constant.
+/// An event that can be a constant.
 #[derive(Debug, Clone, Copy)]
-pub enum Told {
+pub enum TestEvent {
     Text(&'static [u8]),
     Binary(&'static [u8]),
     Ping(&'static [u8]),
@@ -27,50 +27,50 @@ pub enum Told {
 
 impl WebsocketCase {
     pub fn events(&self) -> Vec<Event<'static>> {
-        let event = |told: &Told| match *told {
-            Told::Text(payload) => Event::Message { kind: MessageKind::Text, payload: Cow::Borrowed(payload) },
-            Told::Binary(payload) => Event::Message { kind: MessageKind::Binary, payload: Cow::Borrowed(payload) },
-            Told::Ping(payload) => Event::Ping(Cow::Borrowed(payload)),
-            Told::Pong(payload) => Event::Pong(Cow::Borrowed(payload)),
-            Told::Close(code, reason) => Event::Close { code, reason: Cow::Borrowed(reason) },
+        let event = |told: &TestEvent| match *told {
+            TestEvent::Text(payload) => Event::Message { kind: MessageKind::Text, payload: Cow::Borrowed(payload) },
+            TestEvent::Binary(payload) => Event::Message { kind: MessageKind::Binary, payload: Cow::Borrowed(payload) },
+            TestEvent::Ping(payload) => Event::Ping(Cow::Borrowed(payload)),
+            TestEvent::Pong(payload) => Event::Pong(Cow::Borrowed(payload)),
+            TestEvent::Close(code, reason) => Event::Close { code, reason: Cow::Borrowed(reason) },
         };
         self.events.iter().map(event).collect()
     }
 }
 
-/// How the bytes leave the connection.
+/// The state of the connection after the bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
     /// Between two messages.
     Between,
-    /// In the midst of a frame or of a message.
-    Amid,
+    /// Within a frame or a message.
+    Within,
     /// The last event was a close.
     Closed,
     Failed(Refusal),
 }
 
-/// Small enough for the cases to reach them.
+/// Small enough for the cases to reach.
 pub const LIMITS: Limits = Limits { message_bytes: 300 };
 
-/// permessage-deflate as a client asks for it that asks for nothing more.
+/// permessage-deflate for a client that sends no parameters.
 pub fn plain_deflate() -> Deflate {
     handshake::negotiate(b"permessage-deflate").ok().flatten().expect("the plainest offer is accepted")
 }
 
-const fn case(bytes: &'static [u8], events: &'static [Told], end: Ending) -> WebsocketCase {
+const fn case(bytes: &'static [u8], events: &'static [TestEvent], end: Ending) -> WebsocketCase {
     WebsocketCase { bytes, has_deflate: false, events, end }
 }
 
-const fn told(bytes: &'static [u8], events: &'static [Told]) -> WebsocketCase {
+const fn told(bytes: &'static [u8], events: &'static [TestEvent]) -> WebsocketCase {
     case(bytes, events, Ending::Between)
 }
 
-const fn amid(bytes: &'static [u8], events: &'static [Told]) -> WebsocketCase {
-    case(bytes, events, Ending::Amid)
+const fn amid(bytes: &'static [u8], events: &'static [TestEvent]) -> WebsocketCase {
+    case(bytes, events, Ending::Within)
 }
 
-const fn closed(bytes: &'static [u8], events: &'static [Told]) -> WebsocketCase {
+const fn closed(bytes: &'static [u8], events: &'static [TestEvent]) -> WebsocketCase {
     case(bytes, events, Ending::Closed)
 }
 
@@ -78,7 +78,7 @@ const fn refused(bytes: &'static [u8], code: u16, words: &'static str) -> Websoc
     case(bytes, &[], Ending::Failed((code, words)))
 }
 
-const fn refused_after(events: &'static [Told], bytes: &'static [u8], code: u16, words: &'static str) -> WebsocketCase {
+const fn refused_after(events: &'static [TestEvent], bytes: &'static [u8], code: u16, words: &'static str) -> WebsocketCase {
     case(bytes, events, Ending::Failed((code, words)))
 }
 
@@ -86,24 +86,24 @@ const fn deflated(case: WebsocketCase) -> WebsocketCase {
     WebsocketCase { has_deflate: true, ..case }
 }
 
-const fn text(payload: &'static str) -> Told {
-    Told::Text(payload.as_bytes())
+const fn text(payload: &'static str) -> TestEvent {
+    TestEvent::Text(payload.as_bytes())
 }
 
-const fn binary(payload: &'static [u8]) -> Told {
-    Told::Binary(payload)
+const fn binary(payload: &'static [u8]) -> TestEvent {
+    TestEvent::Binary(payload)
 }
 
-const fn ping(payload: &'static [u8]) -> Told {
-    Told::Ping(payload)
+const fn ping(payload: &'static [u8]) -> TestEvent {
+    TestEvent::Ping(payload)
 }
 
-const fn pong(payload: &'static [u8]) -> Told {
-    Told::Pong(payload)
+const fn pong(payload: &'static [u8]) -> TestEvent {
+    TestEvent::Pong(payload)
 }
 
-const fn close(code: Option<u16>, reason: &'static str) -> Told {
-    Told::Close(code, reason)
+const fn close(code: Option<u16>, reason: &'static str) -> TestEvent {
+    TestEvent::Close(code, reason)
 }
 
 const RESERVED_BIT: &str = "reserved bit";
@@ -119,7 +119,7 @@ const LONG_CONTROL: &str = "longer than 125";
 const DIGITS_126: &[u8; 126] = &[b'5'; 126];
 const DIGITS_300: &[u8; 300] = &[b'5'; 300];
 
-/// The parts of a constant case put together.
+/// Joins the parts of a constant case.
 const fn joined<const LENGTH: usize>(head: &[u8], payload: &[u8]) -> [u8; LENGTH] {
     let mut whole = [0; LENGTH];
     whole.split_at_mut(head.len()).0.copy_from_slice(head);
@@ -136,12 +136,12 @@ pub const CASES: &[WebsocketCase] = &[
     told(b"\x82\x83\0\0\0\0\0\xff\x80", &[binary(b"\0\xff\x80")]),
     told(b"\x81\x8b\0\0\0\0\xce\xba\xe1\xbd\xb9\xcf\x83\xce\xbc\xce\xb5", &[text("κ\u{1f79}σμε")]),
     told(b"\x81\x81\0\0\0\0a\x82\x81\0\0\0\0b\x81\x81\0\0\0\0c", &[text("a"), binary(b"b"), text("c")]),
-    // Lengths of two and eight bytes, needed or not.
+    // Lengths of two and eight bytes, necessary or not.
     told(&joined::<134>(b"\x81\xfe\0\x7e\0\0\0\0", DIGITS_126), &[text_of(DIGITS_126)]),
     told(&joined::<308>(b"\x82\xfe\x01\x2c\0\0\0\0", DIGITS_300), &[binary(DIGITS_300)]),
     told(b"\x81\xfe\0\x01\0\0\0\0a", &[text("a")]),
     told(b"\x81\xff\0\0\0\0\0\0\0\x01\0\0\0\0a", &[text("a")]),
-    // Fragments, empty ones among them, a character in two of them, and control frames between.
+    // Fragments, some of them empty, a character split between two, and control frames in between.
     told(b"\x01\x83\0\0\0\0Hel\x80\x82\0\0\0\0lo", &[text("Hello")]),
     told(b"\x02\x80\0\0\0\0\0\x80\0\0\0\0\x80\x80\0\0\0\0", &[binary(b"")]),
     told(b"\x01\x80\0\0\0\0\0\x81\0\0\0\0a\0\x80\0\0\0\0\x80\x80\0\0\0\0", &[text("a")]),
@@ -167,7 +167,7 @@ pub const CASES: &[WebsocketCase] = &[
     refused(b"\x09\x80\0\0\0\0", 1002, FRAGMENTED),
     refused(b"\x0a\x80\0\0\0\0", 1002, FRAGMENTED),
     refused(b"\x08\x80\0\0\0\0", 1002, FRAGMENTED),
-    // Close frames. What comes after one is nobody's business.
+    // Close frames. Bytes after one are ignored.
     closed(b"\x88\x80\0\0\0\0", &[close(None, "")]),
     closed(b"\x88\x82\0\0\0\0\x03\xe8", &[close(Some(1000), "")]),
     closed(b"\x88\x87\0\0\0\0\x03\xe9leave", &[close(Some(1001), "leave")]),
@@ -189,7 +189,7 @@ pub const CASES: &[WebsocketCase] = &[
     refused(b"\x88\x82\0\0\0\0\xff\xff", 1002, CODE),
     refused(b"\x88\x83\0\0\0\0\x03\xe8\xff", 1007, "reason is not UTF-8"),
     refused(b"\x88\x83\0\0\0\0\x03\xe8\xce", 1007, "reason is not UTF-8"),
-    // Headers that are none. The rest of the frame is not waited for.
+    // Invalid headers. They are refused before the rest of the frame comes.
     refused(b"\x81\x05", 1002, UNMASKED),
     refused(b"\x89\0", 1002, UNMASKED),
     refused(b"\xc1\x85\0\0\0\0", 1002, RESERVED_BIT),
@@ -207,7 +207,7 @@ pub const CASES: &[WebsocketCase] = &[
     refused_after(&[text("a")], b"\x81\x81\0\0\0\0a\x80\x80\0\0\0\0", 1002, "continues no message"),
     refused(b"\x01\x81\0\0\0\0a\x81\x81\0\0\0\0b", 1002, "before the one before has ended"),
     refused_after(&[ping(b"")], b"\x01\x80\0\0\0\0\x89\x80\0\0\0\0\x02\x80\0\0\0\0", 1002, "before the one before has ended"),
-    // Texts that are none, found at the first bad byte.
+    // Invalid texts, found at the first bad byte.
     refused(b"\x81\x81\0\0\0\0\xff", 1007, NOT_UTF8),
     refused(b"\x81\x81\0\0\0\0\xce", 1007, NOT_UTF8),
     refused(b"\x81\x83\0\0\0\0\xed\xa0\x80", 1007, NOT_UTF8),
@@ -218,7 +218,7 @@ pub const CASES: &[WebsocketCase] = &[
     refused(b"\x01\x82\0\0\0\0a\xff", 1007, NOT_UTF8),
     refused(b"\x01\x81\0\0\0\0\xce\0\x81\0\0\0\0a", 1007, NOT_UTF8),
     refused(b"\x01\x81\0\0\0\0\xce\x80\x80\0\0\0\0", 1007, NOT_UTF8),
-    // Beyond the limit, by what is announced.
+    // Beyond the limit, by the announced length.
     refused(b"\x82\xfe\x01\x2d\0\0\0\0", 1009, TOO_LONG),
     refused(b"\x81\xff\x7f\xff\xff\xff\xff\xff\xff\xff\0\0\0\0", 1009, TOO_LONG),
     refused(b"\x02\x81\0\0\0\0a\x80\xfe\x01\x2c\0\0\0\0", 1009, TOO_LONG),
@@ -228,14 +228,14 @@ pub const CASES: &[WebsocketCase] = &[
     deflated(told(b"\xc1\x8b\0\0\0\0\0\x05\0\xfa\xffHello\0", &[text("Hello")])),
     deflated(told(b"\xc1\x88\0\0\0\0\xf3\x48\xcd\xc9\xc9\x07\0\0", &[text("Hello")])),
     deflated(told(b"\xc1\x8d\0\0\0\0\xf2\x48\x05\0\0\0\xff\xff\xca\xc9\xc9\x07\0", &[text("Hello")])),
-    // A final block without the byte behind it, and two of them.
+    // A final block without the byte after it, and two of them.
     deflated(told(b"\xc1\x87\0\0\0\0\xf3\x48\xcd\xc9\xc9\x07\0", &[text("Hello")])),
     deflated(told(b"\xc1\x8f\0\0\0\0\xf3\x48\xcd\xc9\xc9\x07\0\xf3\x48\xcd\xc9\xc9\x07\0\0", &[text("HelloHello")])),
-    // Nothing, as it is to be written and as it is written by some.
+    // An empty message, in the specified form and in the form that some send.
     deflated(told(b"\xc2\x81\0\0\0\0\0", &[binary(b"")])),
     deflated(told(b"\xc2\x82\0\0\0\0\x02\0", &[binary(b"")])),
     deflated(told(b"\xc2\x80\0\0\0\0", &[binary(b"")])),
-    // No message has to be compressed, and none knows the one before.
+    // Compression is optional for each message, and no message uses the context of an earlier one.
     deflated(told(b"\x81\x85\0\0\0\0Hello\xc2\x87\0\0\0\0\xf2\x48\xcd\xc9\xc9\x07\0", &[text("Hello"), binary(b"Hello")])),
     deflated(told(b"\x41\x83\0\0\0\0\xf2\x48\xcd\x89\x81\0\0\0\0!\x80\x84\0\0\0\0\xc9\xc9\x07\0", &[ping(b"!"), text("Hello")])),
     // Section 7.2.3.2: a second message that refers to the first one.
@@ -250,9 +250,9 @@ pub const CASES: &[WebsocketCase] = &[
     deflated(refused(b"\xc1\x85\0\0\0\0Hello", 1007, CORRUPT)),
     deflated(refused(b"\xc1\x84\0\0\0\0\xf2\x48\xcd\xc9", 1007, CORRUPT)),
     deflated(refused(b"\xc1\x88\0\0\0\0\0\x05\0\xfa\xffHel", 1007, CORRUPT)),
-    // A block that would take the end of the message for its own bytes.
+    // A block that would read the end of the message as its own bytes.
     deflated(refused(b"\xc1\x8a\0\0\0\0\0\x64\0\x9b\xffHello", 1007, CORRUPT)),
-    // A block without compression that holds the byte 0xff.
+    // A stored block that contains the byte 0xff.
     deflated(refused(b"\xc1\x87\0\0\0\0\0\x01\0\xfe\xff\xff\0", 1007, NOT_UTF8)),
     // A thousand zeros in a few bytes.
     deflated(refused(b"\xc2\x8b\0\0\0\0\x62\x60\x18\x05\xa3\x60\x14\x0c\x77\0\0", 1009, TOO_LONG)),
@@ -263,6 +263,6 @@ pub const CASES: &[WebsocketCase] = &[
     deflated(refused(b"\x01\x80\0\0\0\0\xc0\x80\0\0\0\0", 1002, RESERVED_BIT)),
 ];
 
-const fn text_of(payload: &'static [u8]) -> Told {
-    Told::Text(payload)
+const fn text_of(payload: &'static [u8]) -> TestEvent {
+    TestEvent::Text(payload)
 }

@@ -4,7 +4,7 @@ use super::Refusal;
 
 pub struct OfferCase {
     pub value: &'static [u8],
-    /// What the answer says besides the two parameters that it always has; `None` when no offer is accepted.
+    /// The answer besides the two parameters that it always has; `None` if no offer is accepted.
     pub outcome: Result<Option<&'static str>, Refusal>,
 }
 
@@ -33,7 +33,7 @@ pub const CASES: &[OfferCase] = &[
     accepted(b"permessage-deflate; server_max_window_bits=\"1\\0\"", "; server_max_window_bits=10"),
     accepted(b"permessage-deflate; server_no_context_takeover; client_no_context_takeover", ""),
     accepted(b" , ,permessage-deflate,, ", ""),
-    // The first offer that can be kept.
+    // The first acceptable offer.
     accepted(b"permessage-deflate; server_max_window_bits=10, permessage-deflate", "; server_max_window_bits=10"),
     accepted(
         b"permessage-deflate; server_max_window_bits=8, permessage-deflate; server_max_window_bits=9",
@@ -81,7 +81,7 @@ pub const CASES: &[OfferCase] = &[
     malformed(b"permessage deflate"),
     malformed(b"\"permessage-deflate\""),
     malformed(b"permessage-deflate; =10"),
-    // What follows an offer that could be kept is read too.
+    // The list is parsed to its end, also after an acceptable offer.
     malformed(b"permessage-deflate, ("),
     malformed(b"permessage-deflate\0"),
     malformed(b"permessage-deflat\xe9"),
