@@ -125,7 +125,7 @@ fn without_data(told: &[Told]) -> &[Told] {
 /// The events of the whole records, each looked at by itself; nothing is refused.
 fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<Told> {
     let mut told = Vec::new();
-    let mut active: Option<(u16, bool, Vec<u8>, Heard)> = None;
+    let mut active: Option<(u16, bool, Vec<u8>, Received)> = None;
     let mut rest = sent;
     while let [1, kind, id_high, id_low, high, low, padding, _, tail @ ..] = rest {
         let (id, length) = (u16::from_be_bytes([*id_high, *id_low]), usize::from(u16::from_be_bytes([*high, *low])));
@@ -148,27 +148,27 @@ fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<Told> {
             }
             (kind, _, _) if id == 0 => send(11, 0, &[*kind, 0, 0, 0, 0, 0, 0, 0], false),
             (1, [_, _, _, ..], Some(_)) => send(3, id, &[0, 0, 0, 0, 1, 0, 0, 0], false),
-            (1, [0, 1, flags, ..], None) => active = Some((id, flags & 1 == 1, Vec::new(), Heard::Nothing)),
+            (1, [0, 1, flags, ..], None) => active = Some((id, flags & 1 == 1, Vec::new(), Received::Nothing)),
             (1, [_, _, flags, ..], None) => send(3, id, &[0, 0, 0, 0, 3, 0, 0, 0], flags & 1 == 0),
-            (2, _, Some((of, keep, _, Heard::Nothing))) if *of == id => {
+            (2, _, Some((of, keep, _, Received::Nothing))) if *of == id => {
                 send(3, id, &[0; 8], !*keep);
                 active = None;
             }
-            (2, _, Some((of, _, _, heard))) if *of == id && *heard != Heard::Abort => {
+            (2, _, Some((of, _, _, heard))) if *of == id && *heard != Received::Abort => {
                 told.push(Told::Aborted);
-                *heard = Heard::Abort;
+                *heard = Received::Abort;
                 active = active.filter(|_| !is_answered);
             }
-            (4, [], Some((of, keep, list, heard))) if *of == id && *heard != Heard::Abort => {
+            (4, [], Some((of, keep, list, heard))) if *of == id && *heard != Received::Abort => {
                 told.push(Told::Head { variables: pairs(list), keep_connection: *keep });
-                *heard = Heard::Head;
+                *heard = Received::Head;
             }
             (4, part, Some((of, _, list, _))) if *of == id => list.extend(part),
-            (5, [], Some((of, _, _, heard))) if *of == id && *heard != Heard::Abort => {
+            (5, [], Some((of, _, _, heard))) if *of == id && *heard != Received::Abort => {
                 told.push(Told::End);
                 active = active.filter(|_| !is_answered);
             }
-            (5, part, Some((of, _, _, heard))) if *of == id && *heard != Heard::Abort => match told.last_mut() {
+            (5, part, Some((of, _, _, heard))) if *of == id && *heard != Received::Abort => match told.last_mut() {
                 Some(Told::Data(bytes)) => bytes.extend(part),
                 _ => told.push(Told::Data(part.to_vec())),
             },
@@ -180,7 +180,7 @@ fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<Told> {
 
 /// How far a request has come for the plain reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heard {
+enum Received {
     Nothing,
     Head,
     Abort,

@@ -97,7 +97,7 @@ impl Desk {
 }
 
 #[test]
-fn nobody_sleeps_while_there_is_news_and_no_connection_has_two_threads() {
+fn no_leader_sleeps_while_events_are_pending_and_no_connection_has_two_threads() {
     explore(|| {
         let (desk, key) = Desk::new();
         let connection = desk.table().check_out(key).expect("it is here");
@@ -117,7 +117,7 @@ fn nobody_sleeps_while_there_is_news_and_no_connection_has_two_threads() {
 }
 
 #[test]
-fn news_of_a_connection_that_is_gone_reach_nobody_who_has_its_place() {
+fn an_event_of_a_closed_connection_does_not_reach_the_one_in_its_slot() {
     explore(|| {
         let (desk, key) = Desk::new();
         let poll = thread::spawn({

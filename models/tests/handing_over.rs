@@ -432,6 +432,6 @@ fn a_companion_that_goes_to_sleep_is_woken_by_the_next_connection_that_is_attend
 }
 
 #[test]
-fn a_companion_that_nobody_needed_is_woken_by_a_call_that_has_lasted_and_watches_the_next_one() {
+fn an_unneeded_companion_is_woken_by_a_call_that_has_lasted_and_watches_the_next_one() {
     explore(|| call_beside_a_companion_that_sleeps(false));
 }

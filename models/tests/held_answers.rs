@@ -114,7 +114,7 @@ fn an_answer_that_follows_while_the_first_ones_leave_is_not_left_behind() {
 }
 
 #[test]
-fn an_answer_is_not_left_behind_by_somebody_who_watches_for_a_moment() {
+fn an_answer_is_not_left_behind_by_a_short_watch() {
     explore(|| {
         let held = Arc::new(HeldAnswers::default());
         let line: Arc<Line> = Arc::default();

@@ -45,7 +45,7 @@ fn a_request_in_flight_is_never_seen_with_half_of_anothers_text_number_or_limit(
 }
 
 #[test]
-fn a_request_that_is_stuck_is_seen_by_who_comes_later() {
+fn a_stuck_request_is_seen_by_a_later_reader() {
     explore(|| {
         let slot = Arc::new(Slot::default());
         let writer = loom::thread::spawn({

@@ -19,8 +19,8 @@ struct Form {
 }
 
 /// Words of lines that are bad news, and of those that ask for attention.
-const BAD: [&str; 6] = ["could not be loaded", "could not start", "harakiri: ", " is killed", " was killed by ", "ERROR"];
-const DOUBTFUL: [&str; 1] = ["WARNING"];
+const RED_WORDS: [&str; 6] = ["could not be loaded", "could not start", "harakiri: ", " is killed", " was killed by ", "ERROR"];
+const YELLOW_WORDS: [&str; 1] = ["WARNING"];
 const RED: &[u8] = b"\x1b[31m";
 const YELLOW: &[u8] = b"\x1b[33m";
 const PLAIN: &[u8] = b"\x1b[0m";
@@ -90,8 +90,8 @@ fn object(line: &mut Vec<u8>, text: &[u8]) {
 /// The colour of a line of the server's own, where its words ask for one.
 fn colour(text: &str) -> Option<&'static [u8]> {
     match () {
-        () if BAD.iter().any(|words| text.contains(words)) => Some(RED),
-        () if DOUBTFUL.iter().any(|words| text.contains(words)) => Some(YELLOW),
+        () if RED_WORDS.iter().any(|words| text.contains(words)) => Some(RED),
+        () if YELLOW_WORDS.iter().any(|words| text.contains(words)) => Some(YELLOW),
         () => None,
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_news_are_red_doubts_yellow_and_the_rest_has_no_colour() {
+    fn errors_are_red_warnings_yellow_and_other_lines_have_no_colour() {
         assert_eq!(colour("the new code could not be loaded (NameError): generation 1 goes on serving"), Some(RED));
         assert_eq!(colour("WARNING: the application runs as root"), Some(YELLOW));
         assert_eq!(colour("ready: 1 worker in 80 ms"), None);

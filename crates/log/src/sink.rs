@@ -92,7 +92,7 @@ impl Sink {
         let errors = follows(fstat(io::stderr()).map_err(Into::into));
         destination.replace_by(file)?;
         if let Some(mut writer) = self.writer_in_use() {
-            writer.begin_anew();
+            writer.discard_begun();
         }
         if output {
             dup2_stdout(file)?;

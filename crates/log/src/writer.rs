@@ -37,7 +37,7 @@ impl Writer {
     }
 
     /// The destination is another one now: the rest of a compressed line is of no use there.
-    pub fn begin_anew(&mut self) {
+    pub fn discard_begun(&mut self) {
         if !self.begun.is_empty() {
             self.begun = Vec::new();
             self.lost += 1;
@@ -149,7 +149,7 @@ impl Writer {
                 Ok(0) | Err(Errno::EAGAIN | Errno::ENOSPC | Errno::EDQUOT) => return false,
                 Ok(count) => drop(self.begun.drain(..count)),
                 Err(Errno::EINTR) => {}
-                Err(_) => self.begin_anew(),
+                Err(_) => self.discard_begun(),
             }
         }
         true
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_nobody_reads_wait_and_come_whole_and_in_order() {
+    fn unread_lines_wait_and_arrive_whole_and_in_order() {
         let (mut writer, mut reader) = small_pipe();
         let lines: Vec<String> = (0..1000).map(|number| format!("{number} {}\n", "x".repeat(number % 90))).collect();
         for line in &lines {
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_a_full_disk_refuses_are_counted_to_the_last_and_the_first_after_them_begins_anew() {
+    fn lines_refused_by_a_full_disk_are_all_counted_and_the_next_one_starts_a_new_line() {
         let full = File::options().write(true).open("/dev/full").expect("opened");
         let mut writer = Writer::new(Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))), None);
         for _ in 0..1000 {
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn compressed_lines_that_nobody_reads_wait_and_those_that_are_dropped_are_told_in_a_line_like_the_others() {
+    fn unread_compressed_lines_wait_and_dropped_ones_are_reported_in_a_compressed_line() {
         let (plain, mut reader) = small_pipe();
         let gzip = Packing { form: PackedForm::Gzip, before: String::new(), after: String::new() };
         let mut writer = Writer::new(plain.destination, Some(&gzip));
@@ -371,7 +371,7 @@ mod tests {
         let mut writer = Writer::new(plain.destination, Some(&gzip));
         writer.write(b"begun\n");
         assert!(!writer.begun.is_empty());
-        writer.begin_anew();
+        writer.discard_begun();
         assert_eq!((writer.is_waiting(), writer.lost), (false, 1));
     }
 
@@ -386,7 +386,7 @@ mod tests {
         assert_eq!(writer.piece_length(&monster), 9001);
     }
     #[test]
-    fn a_socket_of_datagrams_is_given_one_line_at_a_time_also_by_who_is_started_anew() {
+    fn a_datagram_socket_gets_one_line_at_a_time_also_after_its_reader_restarts() {
         let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-log-XXXXXX")).expect("made");
         let path = folder.join("socket");
         let read = |socket: &UnixDatagram| {

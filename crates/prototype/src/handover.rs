@@ -21,7 +21,7 @@ pub fn read_boot(descriptor: RawFd) -> io::Result<Boot> {
 }
 
 /// What a worker has told of a start that failed, the next one does not repeat for this long: those of a generation fail together.
-const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(10);
+const REPEAT_AFTER: Duration = Duration::from_secs(10);
 
 /// Where the master finds why the application could not be loaded.
 pub struct FailureNote {
@@ -53,7 +53,7 @@ impl FailureNote {
         }
         let Ok(metadata) = self.file.metadata() else { return true };
         let age = metadata.modified().ok().and_then(|written| written.elapsed().ok());
-        metadata.len() == 0 || age.is_some_and(|age| age >= TOLD_AGAIN_AFTER)
+        metadata.len() == 0 || age.is_some_and(|age| age >= REPEAT_AFTER)
     }
 
     /// Leaves a line for the master.

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn few_errors_at_a_time_when_the_old_workers_answer_nothing_well_either_are_nobodys() {
+    fn few_errors_do_not_count_while_the_old_workers_fail_as_well() {
         let old = Standard { meanwhile: answers(2, 2), since_start: answers(2, 100_000) };
         for moment in [Moment::Meanwhile, Moment::AtEnd, Moment::AtLast] {
             assert_eq!(judge(answers(3, 3), &old, moment), Verdict::TooFew, "{moment:?}");

@@ -160,7 +160,7 @@ fn busyness_adds_at_once_when_too_many_wait_or_some_wait_too_long() {
 }
 
 #[test]
-fn a_burst_is_three_looks_at_which_everybody_is_at_work_and_somebody_waits() {
+fn a_burst_is_three_looks_with_all_workers_busy_and_a_connection_waiting() {
     let mut spare = regulator(Algorithm::Spare, 10, Cheaper { step: 4, ..Cheaper::default() });
     let few = workers(2, 2);
     let seen = |waiting| Seen { workers: &few, waiting, resident: 0, now_ms: 0 };

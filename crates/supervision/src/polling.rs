@@ -63,7 +63,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     #[test]
-    fn who_has_news_is_told_and_nobody_else() {
+    fn only_sources_with_events_are_returned() {
         let (quiet, _writer) = std::io::pipe().expect("made");
         let (talking, mut writer) = std::io::pipe().expect("made");
         let (ended, end) = UnixStream::pair().expect("made");

@@ -36,14 +36,14 @@ const NAMES_MOST: usize = 3;
 pub struct Watches {
     entries: Vec<Entry>,
     /// `None` where the system has none for us: then the looks at the files have to do.
-    doorbell: Option<Inotify>,
+    inotify: Option<Inotify>,
     look_ms: u64,
     /// The same for what is imported; `None` where that is not watched.
     imports: Option<Period>,
     settling: Option<Settling>,
     sources: WatchedFolders,
     /// What rings for the folders of `sources`.
-    folder_rings: Vec<WatchDescriptor>,
+    folder_watches: Vec<WatchDescriptor>,
     /// Files of `sources` that have changed, which is not told yet.
     changed_sources: Vec<PathBuf>,
     wanted_sources: WatchedSources,
@@ -80,14 +80,14 @@ struct Entry {
     /// The generations that have imported it; none for a file that the configuration names.
     importers: Vec<u32>,
     fingerprint: Fingerprint,
-    ring: Option<WatchDescriptor>,
+    watch: Option<WatchDescriptor>,
     /// It has changed, and that is not told yet.
     is_changed: bool,
 }
 
 /// Changes that ask for the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileNews {
+pub struct FileChange {
     /// The action that the configuration asks for.
     pub action: FileAction,
     /// The option, for the log.
@@ -126,15 +126,15 @@ impl Watches {
         }
         if self.entries.is_empty() && self.imports.is_none() {
             // With the doorbell all of its watches go.
-            (self.doorbell, self.settling) = (None, None);
-            self.folder_rings.clear();
+            (self.inotify, self.settling) = (None, None);
+            self.folder_watches.clear();
             return;
         }
-        if self.doorbell.is_none() {
-            self.doorbell = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
+        if self.inotify.is_none() {
+            self.inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
             self.look_ms = now_ms + LOOK_MS;
         }
-        self.hang_rings(before.into_iter().filter_map(|entry| entry.ring).collect());
+        self.renew_watches(before.into_iter().filter_map(|entry| entry.watch).collect());
     }
 
     /// A generation tells what it has imported, or what more: it is watched beside what the generations of `living` have told. A file that
@@ -178,16 +178,16 @@ impl Watches {
             }
             entry.importers.retain(|generation| living.contains(generation));
             if entry.importers.is_empty() {
-                left.extend(entry.ring);
+                left.extend(entry.watch);
             }
             !entry.importers.is_empty()
         });
-        self.hang_rings(left);
+        self.renew_watches(left);
     }
 
     /// What rings when a file changes.
     pub fn source<T>(&self, token: T) -> Option<Source<'_, T>> {
-        self.doorbell.as_ref().map(|doorbell| Source::readable(token, doorbell.as_fd()))
+        self.inotify.as_ref().map(|inotify| Source::readable(token, inotify.as_fd()))
     }
 
     /// The next time at which the files have to be looked at.
@@ -200,15 +200,15 @@ impl Watches {
 
     /// The doorbell has rung.
     pub fn ring(&mut self, now_ms: u64) {
-        let Some(doorbell) = &self.doorbell else { return };
-        let has_events = |_: &usize| doorbell.read_events().is_ok_and(|events| !events.is_empty());
+        let Some(inotify) = &self.inotify else { return };
+        let has_events = |_: &usize| inotify.read_events().is_ok_and(|events| !events.is_empty());
         if (0..READS_MOST).take_while(has_events).count() > 0 {
             self.settle(now_ms);
         }
     }
 
     /// Looks at the files if it is time, and gives what has changed and come to rest.
-    pub fn take_changes(&mut self, now_ms: u64) -> Vec<FileNews> {
+    pub fn take_changes(&mut self, now_ms: u64) -> Vec<FileChange> {
         if self.wake_ms().is_none_or(|time| now_ms < time) {
             return Vec::new();
         }
@@ -228,7 +228,7 @@ impl Watches {
             return Vec::new();
         }
         self.settling = None;
-        self.told()
+        self.settled_changes()
     }
 
     /// Compares each of these files with what was seen of it before. True if one differs.
@@ -243,7 +243,7 @@ impl Watches {
             }
         }
         if differs {
-            self.hang_rings(Vec::new());
+            self.renew_watches(Vec::new());
         }
         differs
     }
@@ -254,7 +254,7 @@ impl Watches {
         let differs = !changed.is_empty();
         self.changed_sources.extend(changed);
         if differs {
-            self.hang_rings(Vec::new());
+            self.renew_watches(Vec::new());
         }
         differs
     }
@@ -264,52 +264,52 @@ impl Watches {
         self.settling = Some(Settling { first_ms, until_ms: (now_ms + SETTLE_MS).min(first_ms + SETTLE_MOST_MS) });
     }
 
-    fn told(&mut self) -> Vec<FileNews> {
-        let mut news: Vec<FileNews> = Vec::new();
+    fn settled_changes(&mut self) -> Vec<FileChange> {
+        let mut changes: Vec<FileChange> = Vec::new();
         for entry in self.entries.iter_mut().filter(|entry| entry.is_changed) {
             entry.is_changed = false;
             let WatchedFile { path, option, action, .. } = entry.file.clone();
-            match news.iter_mut().find(|known| known.action == action) {
+            match changes.iter_mut().find(|known| known.action == action) {
                 Some(known) => known.paths.push(path),
-                None => news.push(FileNews { action, option, paths: vec![path] }),
+                None => changes.push(FileChange { action, option, paths: vec![path] }),
             }
         }
-        self.tell_sources(&mut news);
-        news
+        self.add_source_changes(&mut changes);
+        changes
     }
 
     /// Adds what has changed in folders; a file that is imported too is told once.
-    fn tell_sources(&mut self, news: &mut Vec<FileNews>) {
+    fn add_source_changes(&mut self, changes: &mut Vec<FileChange>) {
         let mut changed = std::mem::take(&mut self.changed_sources);
         changed.sort();
         changed.dedup();
-        changed.retain(|path| !news.iter().any(|known| known.action == FileAction::Reload && known.paths.contains(path)));
+        changed.retain(|path| !changes.iter().any(|known| known.action == FileAction::Reload && known.paths.contains(path)));
         if changed.is_empty() {
             return;
         }
-        match news.iter_mut().find(|known| known.action == FileAction::Reload) {
+        match changes.iter_mut().find(|known| known.action == FileAction::Reload) {
             Some(known) => known.paths.extend(changed),
-            None => news.push(FileNews { action: FileAction::Reload, option: AUTORELOAD.to_owned(), paths: changed }),
+            None => changes.push(FileChange { action: FileAction::Reload, option: AUTORELOAD.to_owned(), paths: changed }),
         }
     }
 
     /// Has the kernel ring for the files as they are now, and no more for those that were there before: another file may have come to
     /// a path.
-    fn hang_rings(&mut self, mut left: Vec<WatchDescriptor>) {
-        let Some(doorbell) = &self.doorbell else { return };
+    fn renew_watches(&mut self, mut left: Vec<WatchDescriptor>) {
+        let Some(inotify) = &self.inotify else { return };
         for entry in &mut self.entries {
-            let ring = entry.fingerprint.is_there().then(|| hang(doorbell, &entry.file.path, entry.file.subject)).flatten();
-            left.extend(std::mem::replace(&mut entry.ring, ring).filter(|old| Some(*old) != ring));
+            let watch = entry.fingerprint.is_there().then(|| add_watch(inotify, &entry.file.path, entry.file.subject)).flatten();
+            left.extend(std::mem::replace(&mut entry.watch, watch).filter(|old| Some(*old) != watch));
         }
-        let rung = self.sources.passed().iter().filter_map(|folder| hang(doorbell, folder, WatchSubject::Contents)).collect();
-        left.extend(std::mem::replace(&mut self.folder_rings, rung));
+        let rung = self.sources.passed().iter().filter_map(|folder| add_watch(inotify, folder, WatchSubject::Contents)).collect();
+        left.extend(std::mem::replace(&mut self.folder_watches, rung));
         for old in left {
-            if self.folder_rings.contains(&old) {
+            if self.folder_watches.contains(&old) {
                 continue;
             }
-            if !self.entries.iter().any(|entry| entry.ring == Some(old)) {
+            if !self.entries.iter().any(|entry| entry.watch == Some(old)) {
                 // The kernel has taken it down itself where the file is gone for good.
-                let _ = doorbell.rm_watch(old);
+                let _ = inotify.rm_watch(old);
             }
         }
     }
@@ -318,7 +318,7 @@ impl Watches {
 impl Entry {
     fn new(file: WatchedFile) -> Entry {
         let fingerprint = Fingerprint::look(&file.path, file.subject);
-        Entry { file, importers: Vec::new(), fingerprint, ring: None, is_changed: false }
+        Entry { file, importers: Vec::new(), fingerprint, watch: None, is_changed: false }
     }
 
     /// A file that the configuration names.
@@ -332,7 +332,7 @@ impl Entry {
     }
 }
 
-impl FileNews {
+impl FileChange {
     /// What has changed, for the log; the application's own files as seen from its folder.
     pub fn words(&self, folder: Option<&Path>) -> String {
         let shown = |path: &PathBuf| {
@@ -353,7 +353,7 @@ fn autoreload(path: PathBuf) -> WatchedFile {
 }
 
 /// A watch on one file. `None` where the limit of watches is reached, or it is gone by now: the looks find what happens to it.
-fn hang(doorbell: &Inotify, path: &Path, subject: WatchSubject) -> Option<WatchDescriptor> {
+fn add_watch(inotify: &Inotify, path: &Path, subject: WatchSubject) -> Option<WatchDescriptor> {
     let mut flags = AddWatchFlags::IN_ATTRIB
         | AddWatchFlags::IN_MODIFY
         | AddWatchFlags::IN_CLOSE_WRITE
@@ -362,9 +362,9 @@ fn hang(doorbell: &Inotify, path: &Path, subject: WatchSubject) -> Option<WatchD
     if subject == WatchSubject::Contents {
         flags |= AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVE;
     }
-    match doorbell.add_watch(path, flags) {
-        Ok(ring) => Some(ring),
-        Err(Errno::EINTR) => doorbell.add_watch(path, flags).ok(),
+    match inotify.add_watch(path, flags) {
+        Ok(watch) => Some(watch),
+        Err(Errno::EINTR) => inotify.add_watch(path, flags).ok(),
         Err(_) => None,
     }
 }
@@ -400,21 +400,21 @@ mod tests {
             now += SETTLE_MS / 2;
         }
         let told = watches.take_changes(now);
-        assert_eq!(told.iter().map(|news| news.action).collect::<Vec<_>>(), [FileAction::Reload]);
+        assert_eq!(told.iter().map(|changes| changes.action).collect::<Vec<_>>(), [FileAction::Reload]);
         // The last ones were seen in the same look.
         assert_eq!(watches.take_changes(now + SETTLE_MOST_MS + LOOK_MS), Vec::new());
     }
 
     #[test]
-    fn without_a_doorbell_a_look_finds_it() {
+    fn without_inotify_a_look_finds_the_change() {
         let folder = Folder::new("watching");
         let path = folder.path().join("file");
         let mut watches = watches(&[(&path, FileAction::ReloadChain)]);
-        watches.doorbell = None;
+        watches.inotify = None;
         std::fs::write(&path, "").expect("written");
         assert_eq!(watches.take_changes(LOOK_MS), Vec::new());
         let told = watches.take_changes(LOOK_MS + SETTLE_MS);
-        assert_eq!(told, [FileNews { action: FileAction::ReloadChain, option: "touch".to_owned(), paths: vec![path] }]);
+        assert_eq!(told, [FileChange { action: FileAction::ReloadChain, option: "touch".to_owned(), paths: vec![path] }]);
     }
 
     #[test]
@@ -429,7 +429,7 @@ mod tests {
         watches.take_changes(LOOK_MS);
         let told = watches.take_changes(LOOK_MS + SETTLE_MS);
         assert_eq!(
-            told.iter().map(|news| (news.action, news.paths.len())).collect::<Vec<_>>(),
+            told.iter().map(|changes| (changes.action, changes.paths.len())).collect::<Vec<_>>(),
             [(FileAction::Reload, 4), (FileAction::ReloadWorkers, 1)]
         );
         assert!(told[0].words(None).ends_with(" and 1 more have changed"), "{}", told[0].words(None));

@@ -27,10 +27,10 @@ pub struct WatchedFolders {
     folders: Vec<PathBuf>,
     patterns: Option<Gitignore>,
     excluded: Option<Gitignore>,
-    sights: HashMap<PathBuf, Fingerprint>,
+    fingerprints: HashMap<PathBuf, Fingerprint>,
     /// Folders that were passed: what comes and goes in them rings.
     passed: Vec<PathBuf>,
-    is_too_much_told: bool,
+    has_warned: bool,
 }
 
 impl WatchedFolders {
@@ -41,7 +41,7 @@ impl WatchedFolders {
         let excluded = (!wanted.excluded.is_empty()).then(|| compiled(&root, &wanted.excluded));
         let mut sources = WatchedFolders { folders: wanted.folders.clone(), patterns, excluded, ..WatchedFolders::default() };
         if sources.patterns.is_some() {
-            sources.sights = sources.found();
+            sources.fingerprints = sources.found();
         }
         sources
     }
@@ -66,18 +66,19 @@ impl WatchedFolders {
             return Vec::new();
         }
         let now = self.found();
-        let changed = now.iter().filter(|(path, fingerprint)| self.sights.get(*path) != Some(fingerprint)).map(|(path, _)| path);
-        let gone = self.sights.keys().filter(|path| !now.contains_key(*path));
+        let changed =
+            now.iter().filter(|(path, fingerprint)| self.fingerprints.get(*path) != Some(fingerprint)).map(|(path, _)| path);
+        let gone = self.fingerprints.keys().filter(|path| !now.contains_key(*path));
         let mut paths: Vec<PathBuf> = changed.chain(gone).cloned().collect();
         paths.sort();
-        self.sights = now;
+        self.fingerprints = now;
         paths
     }
 
     fn found(&mut self) -> HashMap<PathBuf, Fingerprint> {
-        let mut sights = HashMap::new();
+        let mut fingerprints = HashMap::new();
         self.passed.clear();
-        let Some((first, more)) = self.folders.split_first() else { return sights };
+        let Some((first, more)) = self.folders.split_first() else { return fingerprints };
         let mut walk = WalkBuilder::new(first);
         for folder in more {
             walk.add(folder);
@@ -85,7 +86,7 @@ impl WatchedFolders {
         walk.max_depth(Some(DEPTH_MOST)).require_git(false).filter_entry(is_of_the_application);
         for (count, entry) in walk.build().enumerate() {
             if count >= ENTRIES_MOST {
-                self.tell_too_much();
+                self.warn_of_limit();
                 break;
             }
             // What can't be read now may be readable at the next look.
@@ -95,18 +96,18 @@ impl WatchedFolders {
                 self.passed.push(entry.into_path());
             } else if self.is_wanted(entry.path()) {
                 let fingerprint = Fingerprint::look(entry.path(), WatchSubject::Touch);
-                sights.insert(entry.into_path(), fingerprint);
+                fingerprints.insert(entry.into_path(), fingerprint);
             }
         }
-        sights
+        fingerprints
     }
 
     fn is_wanted(&self, path: &Path) -> bool {
         self.patterns.as_ref().is_some_and(|patterns| matches(patterns, path, false)) && !self.excludes(path)
     }
 
-    fn tell_too_much(&mut self) {
-        if !std::mem::replace(&mut self.is_too_much_told, true) {
+    fn warn_of_limit(&mut self) {
+        if !std::mem::replace(&mut self.has_warned, true) {
             log_sink::line(&format!(
                 "reload-dir, reload-include: there are more than {ENTRIES_MOST} files and folders: those beyond are not watched; \
                  name smaller folders by reload-dir, or have .gitignore leave some out"
@@ -188,7 +189,7 @@ mod tests {
         write(folder.path(), &files);
         write(folder.path(), &[(".gitignore", "build/\n"), ("shop/.gitignore", "local.py\n")]);
         let sources = sources(folder.path(), &["*.py", "*.html"], &["generated/"]);
-        let mut found: Vec<PathBuf> = sources.sights.keys().cloned().collect();
+        let mut found: Vec<PathBuf> = sources.fingerprints.keys().cloned().collect();
         found.sort();
         assert_eq!(names(folder.path(), &found), ["app.py", "shop/page.html", "shop/views.py"]);
     }
@@ -212,7 +213,7 @@ mod tests {
         let folder = Folder::new("sources");
         write(folder.path(), &[("templates/deep/a.txt", ""), ("other/templates.txt", ""), ("other/b.txt", "")]);
         let sources = sources(folder.path(), &["/templates/**", "b.txt"], &[]);
-        let mut found: Vec<PathBuf> = sources.sights.keys().cloned().collect();
+        let mut found: Vec<PathBuf> = sources.fingerprints.keys().cloned().collect();
         found.sort();
         assert_eq!(names(folder.path(), &found), ["other/b.txt", "templates/deep/a.txt"]);
         assert!(!sources.excludes(&folder.path().join("other/b.txt")));

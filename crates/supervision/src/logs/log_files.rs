@@ -28,7 +28,7 @@ const LOOK_MS: u64 = 1_000;
 /// How logs are opened.
 const APPENDED: How = How::Append { mode: FILE_MODE };
 /// Why a log is not changed.
-const ANOTHERS: &str =
+const NOT_OURS: &str =
     "it is neither new nor of the user of uid, and others than root may write to its folder; change it by hand, or remove it";
 
 /// Files of one log that may be put aside in one second.
@@ -135,7 +135,7 @@ impl Logs {
     pub fn reopen_all(&self) -> Vec<Result<(String, NewLog), String>> {
         let reopen = |file: &LogFile| {
             file.check(self.rights())?;
-            self.anew(file).map(|new| (format!("{} is opened anew", file.path.display()), new))
+            self.open_again(file).map(|new| (format!("{} is opened anew", file.path.display()), new))
         };
         self.files.iter().map(reopen).collect()
     }
@@ -150,15 +150,15 @@ impl Logs {
         let backup = match &self.settings.backup {
             // One name can't keep several files.
             Some(backup) if file.number == 0 || self.files.len() == 1 => backup.clone(),
-            _ => file.name_of_now(self.rights()),
+            _ => file.backup_name(self.rights()),
         };
         let (shown, aside) = (file.path.display(), backup.display());
         guarded_files::rename(&file.path, &backup, self.rights())
             .map_err(|error| format!("{shown} can't be put aside as {aside}: {error}"))?;
-        Ok((format!("{shown} is put aside as {aside}"), self.anew(file)?))
+        Ok((format!("{shown} is put aside as {aside}"), self.open_again(file)?))
     }
 
-    fn anew(&self, file: &LogFile) -> Result<NewLog, String> {
+    fn open_again(&self, file: &LogFile) -> Result<NewLog, String> {
         // As the user that workers run as, as in uWSGI; what that one may not open, root does.
         let opened = guarded_files::open(&file.path, APPENDED, Rights::user_first(self.privileges.as_ref()));
         let opened = opened.and_then(|opened| {
@@ -186,7 +186,7 @@ impl LogFile {
     }
 
     /// The name for what is put aside: that of uWSGI, with a number behind it where one of this second is there.
-    fn name_of_now(&self, rights: Rights<'_>) -> PathBuf {
+    fn backup_name(&self, rights: Rights<'_>) -> PathBuf {
         let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let name = |more: String| {
             let mut name = self.path.clone().into_os_string();
@@ -220,13 +220,13 @@ fn prepared(
     if let Some(mode) = settings.mode
         && !opened.set_mode(mode)?
     {
-        log_sink::line(&format!("the log file {shown} keeps its mode: {ANOTHERS}"));
+        log_sink::line(&format!("the log file {shown} keeps its mode: {NOT_OURS}"));
     }
     if let Some(owner) = owner
         && !opened.give_to(owner)?
         && settings.are_users
     {
-        log_sink::line(&format!("the log file {shown} keeps its owner: {ANOTHERS}"));
+        log_sink::line(&format!("the log file {shown} keeps its owner: {NOT_OURS}"));
     }
     Ok(opened.file)
 }

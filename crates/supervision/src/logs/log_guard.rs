@@ -38,7 +38,7 @@ pub struct Guarded {
 
 impl Guarded {
     #[cfg(test)]
-    pub fn of_nobody(guard: Pid) -> Guarded {
+    pub fn for_test(guard: Pid) -> Guarded {
         let (report, _) = io::pipe().expect("made");
         Guarded { guard, program: guard, report }
     }

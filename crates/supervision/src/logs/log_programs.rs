@@ -126,11 +126,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_dies_at_birth_is_left_alone_for_longer_each_time_and_one_that_has_lived_is_not() {
+    fn a_program_that_fails_early_pauses_longer_each_time_and_one_that_has_lived_does_not() {
         // A pid that no process has: nothing is sent to it here.
         let pid = Pid::from_raw(i32::MAX);
         let mut programs = LogPrograms::default();
-        let running = || Guarded::of_nobody(pid);
+        let running = || Guarded::for_test(pid);
         programs.add(1, "true", running(), 0);
         assert_eq!(programs.wake_ms(5), None);
         assert!(!programs.note_end(Pid::from_raw(i32::MAX - 1), 0, 5));

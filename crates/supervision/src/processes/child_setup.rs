@@ -53,11 +53,11 @@ pub struct RawConfinement {
 
 /// Who keeps capabilities at the next exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heir {
+pub enum CapabilitiesAtExec {
     /// The program that is executed next.
-    Program,
+    Kept,
     /// Nobody but root.
-    Nobody,
+    RootOnly,
 }
 
 impl RawConfinement {
@@ -76,7 +76,7 @@ impl RawConfinement {
     ///
     /// # Errors
     /// Only root may, and the root and the folder have to be there.
-    pub fn take(&self, heir: Heir) -> io::Result<()> {
+    pub fn take(&self, at_exec: CapabilitiesAtExec) -> io::Result<()> {
         if let Some((root, folder)) = &self.root {
             // SAFETY: plain system calls on strings that were made before the fork. The working directory must not stay outside.
             unsafe {
@@ -93,7 +93,7 @@ impl RawConfinement {
         if let Some(identity) = &self.identity {
             identity.take()?;
         }
-        self.capabilities.map_or(Ok(()), |kept| keep_capabilities(kept, heir))
+        self.capabilities.map_or(Ok(()), |kept| keep_capabilities(kept, at_exec))
     }
 }
 
@@ -110,13 +110,13 @@ fn drop_bounds(kept: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn keep_capabilities(kept: u64, heir: Heir) -> io::Result<()> {
+fn keep_capabilities(kept: u64, at_exec: CapabilitiesAtExec) -> io::Result<()> {
     let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
     let sets =
         [kept as u32, (kept >> 32) as u32].map(|bits| CapabilitySets { effective: bits, permitted: bits, inheritable: bits });
     // SAFETY: the kernel reads a header and two sets of version 3, which live through the call.
     check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) } as libc::c_int)?;
-    if heir == Heir::Program {
+    if at_exec == CapabilitiesAtExec::Kept {
         for number in (0..CAPABILITIES_MOST).filter(|number| kept & (1 << number) != 0) {
             let raise = libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong;
             // SAFETY: a plain system call on numbers.

@@ -17,7 +17,7 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 
-use crate::processes::child_setup::{self, Heir, RawConfinement, check};
+use crate::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
 use crate::sockets::service_manager;
 use crate::sockets::socket_activation;
 
@@ -105,7 +105,7 @@ fn become_prototype(
         // SAFETY: a plain system call on numbers. Root alone may raise it, so it comes before the change of identity.
         check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority) })?;
     }
-    confinement.take(Heir::Program)?;
+    confinement.take(CapabilitiesAtExec::Kept)?;
     child_setup::die_with(master)?;
     // Workers inherit them.
     for (resource, most) in [(libc::RLIMIT_AS, process.address_space_bytes), (libc::RLIMIT_NPROC, process.processes_most)] {

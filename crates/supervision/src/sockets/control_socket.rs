@@ -66,7 +66,7 @@ enum ClientState {
     /// It waits for an outcome.
     Waits,
     /// The outcome that it waits for is known, and told in a moment.
-    WaitsForWord,
+    OutcomeNoted,
     /// It takes its answer, of which this is left.
     Takes(Vec<u8>),
 }
@@ -100,7 +100,7 @@ impl ControlSocket {
 
     /// The listening socket, while there is room for a client, and the clients.
     pub fn sources(&self) -> impl Iterator<Item = Source<'_, ServerToken>> {
-        let has_room = self.clients.len() < CLIENTS_MOST || self.oldest_to_give_way().is_some();
+        let has_room = self.clients.len() < CLIENTS_MOST || self.oldest_to_drop().is_some();
         let has_room = has_room && self.paused_until_ms.is_none();
         let listener = self.listener.iter().filter(move |_| has_room);
         let clients = self.clients.iter().map(|client| {
@@ -133,7 +133,7 @@ impl ControlSocket {
             }
             if self.clients.len() >= CLIENTS_MOST {
                 // Those that this turn has let in are the last of the line: what they have to say is read before it is their turn to give way.
-                let Some(oldest) = self.oldest_to_give_way() else { continue };
+                let Some(oldest) = self.oldest_to_drop() else { continue };
                 self.clients.remove(oldest);
             }
             let (id, until_ms) = (self.next_id, Some(now_ms + CLIENT_MS));
@@ -144,7 +144,7 @@ impl ControlSocket {
 
     /// Where in the list the client is that has a place for longest without having asked anything: it gives way to one that has just come. After
     /// these come those that do not take their answer. Who waits for an outcome keeps its place.
-    fn oldest_to_give_way(&self) -> Option<usize> {
+    fn oldest_to_drop(&self) -> Option<usize> {
         let is_silent = |client: &Client| matches!(client.state, ClientState::Asks(_));
         let is_slow = |client: &Client| matches!(client.state, ClientState::Takes(_));
         self.clients.iter().position(is_silent).or_else(|| self.clients.iter().position(is_slow))
@@ -156,7 +156,7 @@ impl ControlSocket {
         let question = match &mut client.state {
             ClientState::Asks(received) => read_question(&mut client.stream, received),
             // It has nothing more to say: this is its end.
-            ClientState::Waits | ClientState::WaitsForWord => Err(io::ErrorKind::UnexpectedEof.into()),
+            ClientState::Waits | ClientState::OutcomeNoted => Err(io::ErrorKind::UnexpectedEof.into()),
             ClientState::Takes(answer) => send(&mut client.stream, answer),
         };
         match question {
@@ -196,13 +196,13 @@ impl ControlSocket {
     /// An outcome is known: those who wait now wait for this one. Who comes meanwhile waits for the next.
     pub fn note_outcome(&mut self) {
         for client in self.clients.iter_mut().filter(|client| matches!(client.state, ClientState::Waits)) {
-            client.state = ClientState::WaitsForWord;
+            client.state = ClientState::OutcomeNoted;
         }
     }
 
     /// Answers those who have waited for the outcome that was noted.
     pub fn answer_noted(&mut self, answer: &Value, now_ms: u64) {
-        self.answer_all(|state| matches!(state, ClientState::WaitsForWord), answer, now_ms);
+        self.answer_all(|state| matches!(state, ClientState::OutcomeNoted), answer, now_ms);
     }
 
     fn answer_all(&mut self, which: impl Fn(&ClientState) -> bool, answer: &Value, now_ms: u64) {
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_asks_is_let_in_past_any_number_that_says_nothing_and_those_who_wait_stay() {
+    fn a_client_that_asks_is_accepted_past_any_number_of_silent_ones_and_waiting_clients_stay() {
         let folder = Folder::new("control-silent");
         let (mut channel, path) = channel(&folder);
         let connect = || UnixStream::connect(&path).expect("connected");

@@ -120,7 +120,7 @@ fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
 /// Time between two looks, in milliseconds.
 const LOOK_MS: u64 = 1000;
 /// Time between two lines about a full queue, in milliseconds.
-const TOLD_MS: u64 = 60_000;
+const REPORT_EVERY_MS: u64 = 60_000;
 
 /// The listen queues of the instance, as of the last look.
 #[derive(Debug, Default)]
@@ -129,7 +129,7 @@ pub struct QueueAlarm {
     queues: Vec<ListenQueue>,
     errors: u64,
     next_ms: u64,
-    told_ms: Option<u64>,
+    reported_ms: Option<u64>,
 }
 
 impl QueueAlarm {
@@ -167,10 +167,10 @@ impl QueueAlarm {
         let full: Vec<(&ListenQueue, String)> = full.map(|(queue, endpoint)| (queue, endpoint.bound.clone())).collect();
         self.errors += full.len() as u64;
         let (queue, bound) = full.first()?;
-        if self.told_ms.is_some_and(|told| now_ms < told.saturating_add(TOLD_MS)) {
+        if self.reported_ms.is_some_and(|told| now_ms < told.saturating_add(REPORT_EVERY_MS)) {
             return None;
         }
-        self.told_ms = Some(now_ms);
+        self.reported_ms = Some(now_ms);
         Some(format!(
             "listen queue of socket \"{bound}\" full ({}/{}): further clients are kept waiting or turned away, for there are more than the \
              workers can take; more of them (processes, threads) take more, a longer queue (listen, net.core.somaxconn) bridges a burst",
@@ -187,7 +187,7 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     #[test]
-    fn who_waits_at_a_tcp_socket_is_counted() {
+    fn connections_that_wait_at_a_tcp_socket_are_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let mut watch = QueueWatch::default();
         assert_eq!(watch.look(listener.as_fd()).length, 0);
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_at_a_local_socket_is_counted() {
+    fn connections_that_wait_at_a_local_socket_are_counted() {
         let folder = crate::testing::Folder::new("queue");
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).expect("bound");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_cut_or_anothers_is_none() {
+    fn an_answer_that_is_cut_or_about_another_socket_is_none() {
         let mut answer = Vec::new();
         for word in [44u32, 20, 0, 0, 0, 77, 0, 0, 12 | 4 << 16, 3, 9] {
             answer.extend_from_slice(&word.to_ne_bytes());

@@ -238,7 +238,7 @@ fn a_listening_descriptor_is_taken_over_and_others_are_refused() {
 }
 
 #[test]
-fn what_somebody_lays_in_the_place_of_a_new_socket_keeps_its_mode_and_its_owner() {
+fn a_file_that_replaces_a_new_socket_keeps_its_mode_and_its_owner() {
     let folder = Folder::new("laid");
     let (victim, laid) = (folder.path().join("victim"), folder.path().join("app.sock"));
     std::fs::write(&victim, "secret").expect("written");

@@ -181,10 +181,10 @@ impl StatsClient {
     fn advance(&mut self, page: &mut dyn FnMut() -> Page) -> Next {
         loop {
             let stage = match &mut self.stage {
-                Stage::Asking(request) => match hear(&self.socket, request) {
-                    Heard::All => answer_to(request, page),
-                    Heard::Part => return Next::Wait,
-                    Heard::Nothing => return Next::Close,
+                Stage::Asking(request) => match receive(&self.socket, request) {
+                    Received::All => answer_to(request, page),
+                    Received::Part => return Next::Wait,
+                    Received::Nothing => return Next::Close,
                 },
                 Stage::Answering { head, page, sent } => {
                     while *sent < head.len() + page.len() {
@@ -221,28 +221,28 @@ impl StatsClient {
 }
 
 /// How much of a request has come.
-enum Heard {
+enum Received {
     All,
     Part,
     /// The client left, or says too much.
     Nothing,
 }
 
-fn hear(socket: &OwnedFd, request: &mut Vec<u8>) -> Heard {
+fn receive(socket: &OwnedFd, request: &mut Vec<u8>) -> Received {
     let mut buffer = [0u8; 4096];
     loop {
         match recv(socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
-            Ok(0) => return Heard::Nothing,
+            Ok(0) => return Received::Nothing,
             Ok(count) => request.extend_from_slice(&buffer[..count]),
-            Err(Errno::EAGAIN) => return Heard::Part,
+            Err(Errno::EAGAIN) => return Received::Part,
             Err(Errno::EINTR) => {}
-            Err(_) => return Heard::Nothing,
+            Err(_) => return Received::Nothing,
         }
         if request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n") {
-            return Heard::All;
+            return Received::All;
         }
         if request.len() > REQUEST_BYTES {
-            return Heard::Nothing;
+            return Received::Nothing;
         }
     }
 }

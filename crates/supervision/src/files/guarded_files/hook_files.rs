@@ -41,16 +41,16 @@ impl HookFiles<'_> {
         by_descriptor: impl Fn(&OwnedFd, &FileStat) -> io::Result<()>,
     ) -> io::Result<()> {
         perform(path, Last::Followed, self.rights, |place| {
-            if place.trust != Trust::Nobody {
+            if place.trust != Trust::Others {
                 return by_path(place);
             }
-            let (opened, found) = self.open_nobodys(place)?;
+            let (opened, found) = self.open_untrusted(place)?;
             by_descriptor(&opened, &found)
         })
     }
 
     /// A folder or a file of one name.
-    fn open_nobodys(&self, place: &PathEntry) -> io::Result<(OwnedFd, FileStat)> {
+    fn open_untrusted(&self, place: &PathEntry) -> io::Result<(OwnedFd, FileStat)> {
         // What is no file and no folder is refused before it is opened: opening a device may do something.
         let check = |found: &FileStat| match (kind(found) == SFlag::S_IFDIR, self.rights.privileges()) {
             (_, None) => Ok(()),
@@ -94,7 +94,7 @@ impl Files for HookFiles<'_> {
             let pipe = openat(place.folder(), place.name(), flags, Mode::empty())?;
             match kind(&fstat(&pipe)?) {
                 SFlag::S_IFIFO => Ok(File::from(pipe)),
-                _ if place.trust != Trust::Nobody => Ok(File::from(pipe)),
+                _ if place.trust != Trust::Others => Ok(File::from(pipe)),
                 _ => Err(Untrusted::error(format!("{} is no named pipe", place.path().display()))),
             }
         })?;

@@ -307,7 +307,7 @@ fn checked(place: &PathEntry, how: How, user: Option<&Privileges>, file: File) -
     let (may_be_cut, may_change) = match place.trust {
         Trust::Root => (true, true),
         Trust::Stream => (false, false),
-        Trust::Nobody => {
+        Trust::Others => {
             check_opened(place, &found, user.uid.as_raw())?;
             (true, is_users)
         }

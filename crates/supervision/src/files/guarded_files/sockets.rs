@@ -108,7 +108,7 @@ impl SocketNode {
         }
         let Rights::RootFirst(user) = Rights::root_first(user) else { return Ok(()) };
         let owner = self.found.st_uid;
-        let is_known = owner == user.uid.as_raw() || self.trust == Trust::Nobody && owner == geteuid().as_raw();
+        let is_known = owner == user.uid.as_raw() || self.trust == Trust::Others && owner == geteuid().as_raw();
         if self.trust == Trust::Root || is_known && self.found.st_nlink == 1 {
             return Ok(());
         }

@@ -63,7 +63,7 @@ pub enum Trust {
     /// A standard stream, which a link of somebody else leads to: lines may go there, and nothing else is changed.
     Stream,
     /// Somebody else may have put it there, or may put something else there at any moment.
-    Nobody,
+    Others,
 }
 
 /// An entry of a folder, which need not be there.
@@ -200,7 +200,7 @@ pub fn walk(path: &Path, last: Last) -> io::Result<PathEntry> {
         let trust = match (folder.is_roots, leads_to_stream) {
             (true, false) => Trust::Root,
             (true, true) => Trust::Stream,
-            (false, _) => Trust::Nobody,
+            (false, _) => Trust::Others,
         };
         let is_last = left.is_empty();
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
