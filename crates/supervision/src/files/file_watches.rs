@@ -1,9 +1,9 @@
-//! The registry of files whose change is reported: `touch-*`, `fs-*`, and imported files (`py-autoreload`). It knows the action that the
-//! configuration asks for, and not what that leads to.
+//! The registry of watched files: `touch-*`, `fs-*`, and imported files (`py-autoreload`). It knows the action that the
+//! configuration asks for, and not the effect of that action.
 //!
-//! The fingerprint of a file ([`Fingerprint`]) is taken again and again and compared, so no change can be missed, whatever the file system
-//! and however the file is replaced. inotify is the doorbell alone: it says that a look is worth while now. Changes that come together are
-//! reported together, once nothing more has come for [`SETTLE_MS`]. The master runs it.
+//! Changes are detected by comparing fingerprints ([`Fingerprint`]) at intervals, so none is missed on any file system and with
+//! any way of replacing a file. inotify only triggers an early look. Changes that come together are reported together, once
+//! [`SETTLE_MS`] have passed without another one. The master runs it.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
@@ -18,56 +18,57 @@ use crate::files::watched_folders::WatchedFolders;
 use crate::logs::log_sink;
 use crate::polling::Source;
 
-/// Time between two looks at the files that nobody rings for, in milliseconds: as often as uWSGI looks.
+/// Time between two looks at the named files, in milliseconds: as often as uWSGI looks.
 const LOOK_MS: u64 = 1_000;
-/// A change is told when nothing more has changed for this long, in milliseconds.
+/// A change is reported when nothing more has changed for this long, in milliseconds.
 const SETTLE_MS: u64 = 50;
-/// And this long after the first one at the latest, in milliseconds.
+/// A change is reported this long after the first one at the latest, in milliseconds.
 const SETTLE_MOST_MS: u64 = 1_000;
-/// Reads of the doorbell in a turn: each takes a few hundred events.
+/// Reads of the inotify descriptor in a turn: each returns up to a few hundred events.
 const READS_MOST: usize = 16;
-/// The option of files that are imported.
+/// The option by which imported files are watched.
 const AUTORELOAD: &str = "py-autoreload";
 /// Files that a line of the log names.
 const NAMES_MOST: usize = 3;
 
-/// The files, and what was seen of them.
+/// The watched files, with the fingerprint of each at the last look.
 #[derive(Debug, Default)]
 pub struct Watches {
     entries: Vec<Entry>,
-    /// `None` where the system has none for us: then the looks at the files have to do.
+    /// `None` if inotify is not available: then only the looks at intervals find changes.
     inotify: Option<Inotify>,
     look_ms: u64,
-    /// The same for what is imported; `None` where that is not watched.
+    /// When imported files are looked at next; `None` if they are not watched.
     imports: Option<Period>,
     settling: Option<Settling>,
     sources: WatchedFolders,
-    /// What rings for the folders of `sources`.
+    /// The inotify watches on the folders of `sources`.
     folder_watches: Vec<WatchDescriptor>,
-    /// Files of `sources` that have changed, which is not told yet.
+    /// Files of `sources` whose change is not reported yet.
     changed_sources: Vec<PathBuf>,
     wanted_sources: WatchedSources,
-    /// Files that had changed before their generation told of them: those that change themselves at each import reload once.
+    /// Files that had changed before their generation reported them: a file that changes itself at each import causes one reload
+    /// only.
     late: HashSet<PathBuf>,
 }
 
-/// When imported files are looked at.
+/// The interval of the looks at imported files, and the time of the next one.
 #[derive(Debug, Clone, Copy)]
 struct Period {
     every_ms: u64,
     look_ms: u64,
 }
 
-/// A file that a generation has imported, or would have.
+/// A file that a generation has imported, or tried to import.
 #[derive(Debug)]
 pub struct Imported {
-    /// Its path, as the interpreter had it.
+    /// Its path, as the interpreter reported it.
     pub path: PathBuf,
-    /// Its time of modification when it was read; `None`: not known.
+    /// Its time of modification when it was read; `None` if that is not known.
     pub modified_ns: Option<i64>,
 }
 
-/// Changes that may go on.
+/// The time of the first change that is not reported yet, and the time at which it is reported.
 #[derive(Debug, Clone, Copy)]
 struct Settling {
     first_ms: u64,
@@ -77,15 +78,15 @@ struct Settling {
 #[derive(Debug)]
 struct Entry {
     file: WatchedFile,
-    /// The generations that have imported it; none for a file that the configuration names.
+    /// The generations that have imported it; empty for a file that the configuration names.
     importers: Vec<u32>,
     fingerprint: Fingerprint,
     watch: Option<WatchDescriptor>,
-    /// It has changed, and that is not told yet.
+    /// It has changed, and the change is not reported yet.
     is_changed: bool,
 }
 
-/// Changes that ask for the same.
+/// Changes that ask for the same action.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChange {
     /// The action that the configuration asks for.
@@ -97,14 +98,14 @@ pub struct FileChange {
 }
 
 impl Watches {
-    /// Looks at the files for the first time.
+    /// Takes the first fingerprints of the files.
     pub fn new(watching: &Watching, now_ms: u64) -> Watches {
         let mut watches = Watches { look_ms: now_ms + LOOK_MS, ..Watches::default() };
         watches.renew(watching, now_ms);
         watches
     }
 
-    /// Other files are to be watched from now on. What was seen of those that stay is kept.
+    /// Watches other files from now on. The fingerprints of files that stay are kept.
     pub fn renew(&mut self, watching: &Watching, now_ms: u64) {
         self.imports = watching.imports.as_ref().map(|imports| Period {
             every_ms: imports.every_ms,
@@ -125,7 +126,7 @@ impl Watches {
             (self.sources, self.wanted_sources) = (WatchedFolders::new(&watching.sources), watching.sources.clone());
         }
         if self.entries.is_empty() && self.imports.is_none() {
-            // With the doorbell all of its watches go.
+            // Dropping the inotify descriptor removes all of its watches.
             (self.inotify, self.settling) = (None, None);
             self.folder_watches.clear();
             return;
@@ -137,7 +138,7 @@ impl Watches {
         self.renew_watches(before.into_iter().filter_map(|entry| entry.watch).collect());
     }
 
-    /// A generation tells what it has imported, or what more: it is watched beside what the generations of `living` have told. A file that
+    /// Adds the files that a generation reports as imported to those that the generations of `living` have reported. A file that
     /// was changed after the generation had read it counts as changed now.
     pub fn adopt(&mut self, generation: u32, files: Vec<Imported>, living: &[u32], now_ms: u64) {
         let mut positions: HashMap<PathBuf, usize> = HashMap::new();
@@ -169,7 +170,7 @@ impl Watches {
         self.forget_importers_but(living);
     }
 
-    /// Only these generations are left: what others alone have imported is watched no more.
+    /// Stops watching the files that were imported only by generations that are not in `living`.
     pub fn forget_importers_but(&mut self, living: &[u32]) {
         let mut left = Vec::new();
         self.entries.retain_mut(|entry| {
@@ -185,7 +186,7 @@ impl Watches {
         self.renew_watches(left);
     }
 
-    /// What rings when a file changes.
+    /// The inotify descriptor, to wait on.
     pub fn source<T>(&self, token: T) -> Option<Source<'_, T>> {
         self.inotify.as_ref().map(|inotify| Source::readable(token, inotify.as_fd()))
     }
@@ -198,7 +199,7 @@ impl Watches {
         [settled, imports, named].into_iter().flatten().min()
     }
 
-    /// The doorbell has rung.
+    /// Reads the inotify events and schedules a look.
     pub fn ring(&mut self, now_ms: u64) {
         let Some(inotify) = &self.inotify else { return };
         let has_events = |_: &usize| inotify.read_events().is_ok_and(|events| !events.is_empty());
@@ -207,7 +208,7 @@ impl Watches {
         }
     }
 
-    /// Looks at the files if it is time, and gives what has changed and come to rest.
+    /// Looks at the files if it is time. Returns the changes that have settled.
     pub fn take_changes(&mut self, now_ms: u64) -> Vec<FileChange> {
         if self.wake_ms().is_none_or(|time| now_ms < time) {
             return Vec::new();
@@ -231,7 +232,7 @@ impl Watches {
         self.settled_changes()
     }
 
-    /// Compares each of these files with what was seen of it before. True if one differs.
+    /// Takes the fingerprints of these files again. Returns true if one differs from the fingerprint before.
     fn look(&mut self, which: impl Fn(&Entry) -> bool) -> bool {
         let mut differs = false;
         for entry in self.entries.iter_mut().filter(|entry| which(entry)) {
@@ -248,7 +249,7 @@ impl Watches {
         differs
     }
 
-    /// The same for what lies in folders.
+    /// Looks at the files of `sources`. Returns true if one has changed.
     fn look_at_sources(&mut self) -> bool {
         let changed = self.sources.look();
         let differs = !changed.is_empty();
@@ -278,7 +279,7 @@ impl Watches {
         changes
     }
 
-    /// Adds what has changed in folders; a file that is imported too is told once.
+    /// Adds the changes of `sources`. A file that is also imported is reported once.
     fn add_source_changes(&mut self, changes: &mut Vec<FileChange>) {
         let mut changed = std::mem::take(&mut self.changed_sources);
         changed.sort();
@@ -293,8 +294,8 @@ impl Watches {
         }
     }
 
-    /// Has the kernel ring for the files as they are now, and no more for those that were there before: another file may have come to
-    /// a path.
+    /// Puts inotify watches on the files as they are now, and removes those on files that were there before: another file may be
+    /// at the path now.
     fn renew_watches(&mut self, mut left: Vec<WatchDescriptor>) {
         let Some(inotify) = &self.inotify else { return };
         for entry in &mut self.entries {
@@ -308,7 +309,7 @@ impl Watches {
                 continue;
             }
             if !self.entries.iter().any(|entry| entry.watch == Some(old)) {
-                // The kernel has taken it down itself where the file is gone for good.
+                // The kernel has removed the watch already if the file was deleted.
                 let _ = inotify.rm_watch(old);
             }
         }
@@ -333,7 +334,7 @@ impl Entry {
 }
 
 impl FileChange {
-    /// What has changed, for the log; the application's own files as seen from its folder.
+    /// The changed files, for the log. Paths of the application's own files are relative to its folder.
     pub fn words(&self, folder: Option<&Path>) -> String {
         let shown = |path: &PathBuf| {
             let short = folder.filter(|_| self.option == AUTORELOAD).and_then(|folder| path.strip_prefix(folder).ok());
@@ -347,12 +348,13 @@ impl FileChange {
     }
 }
 
-/// What `py-autoreload` makes of a file.
+/// An imported file as `py-autoreload` watches it.
 fn autoreload(path: PathBuf) -> WatchedFile {
     WatchedFile { path, option: AUTORELOAD.to_owned(), subject: WatchSubject::Touch, action: FileAction::Reload }
 }
 
-/// A watch on one file. `None` where the limit of watches is reached, or it is gone by now: the looks find what happens to it.
+/// Adds a watch on one file. `None` if the limit of watches is reached or the file is gone: then the looks at intervals find its
+/// changes.
 fn add_watch(inotify: &Inotify, path: &Path, subject: WatchSubject) -> Option<WatchDescriptor> {
     let mut flags = AddWatchFlags::IN_ATTRIB
         | AddWatchFlags::IN_MODIFY
@@ -388,7 +390,7 @@ mod tests {
     fn changes_that_come_together_are_told_once_and_those_that_go_on_within_a_second() {
         let folder = Folder::new("watching");
         let path = folder.path().join("file");
-        // A file that is not there yet has no bell: the next look finds it.
+        // A file that does not exist yet has no inotify watch: the next look finds it.
         std::fs::write(&path, "before").expect("written");
         let mut watches = watches(&[(&path, FileAction::Reload)]);
         assert_eq!(watches.take_changes(LOOK_MS), Vec::new());
@@ -401,7 +403,7 @@ mod tests {
         }
         let told = watches.take_changes(now);
         assert_eq!(told.iter().map(|changes| changes.action).collect::<Vec<_>>(), [FileAction::Reload]);
-        // The last ones were seen in the same look.
+        // The last changes were seen in the same look.
         assert_eq!(watches.take_changes(now + SETTLE_MOST_MS + LOOK_MS), Vec::new());
     }
 

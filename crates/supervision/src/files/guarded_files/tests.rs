@@ -1,4 +1,4 @@
-//! What root does in folders of another user. Only root can make these: for anybody else there is nothing to protect.
+//! What root does in folders of another user. Only root can create these, and for other users there is nothing to protect.
 
 use std::os::unix::fs::{chown, symlink};
 
@@ -11,7 +11,7 @@ use crate::testing::Folder;
 const NOBODY: u32 = 65534;
 const WRITE: How = How::Write { mode: 0o644 };
 
-/// A folder of nobody's, and beside it a file of root's.
+/// A folder of the user `nobody`, and a file of root's beside it.
 struct Fixture {
     folder: Folder,
     user: Privileges,
@@ -61,7 +61,7 @@ fn a_link_of_the_user_leads_nowhere_the_user_could_not_go() {
     }
     assert_eq!(fixture.secret(), "secret");
     assert_eq!(std::fs::read_dir(fixture.folder.path()).expect("listed").count(), 2);
-    // A link within what the user may write is followed, as one to a release is.
+    // A link within the user's own folders is followed, such as one to a release.
     std::fs::create_dir(fixture.at("theirs/release")).expect("made");
     chown(fixture.at("theirs/release"), Some(NOBODY), Some(NOBODY)).expect("given away");
     symlink("release", fixture.at("theirs/current")).expect("linked");
