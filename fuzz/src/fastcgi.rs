@@ -1,4 +1,4 @@
-//! What a connection of FastCGI is sent. The first byte of an input says whether requests are answered as soon as they are here.
+//! The input of a FastCGI connection. The first byte says whether requests are answered as soon as they have arrived.
 
 use bolide_protocol::fastcgi::{Decoder, FastCgiEvent, FastCgiLimits};
 use bolide_protocol::variables::Variable;
@@ -42,7 +42,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
         ensure!(split == whole, "in pieces of {piece_bytes}: {split:?}, and whole: {whole:?}");
     }
     let plain = plainly_told(sent, is_answered);
-    // A plain reader knows nothing of what is refused within a record, and nothing of one that is not here in full.
+    // The plain reader does not know the refusals within a record, or records that are incomplete.
     let is_same = match whole.fault {
         Some(_) => plain.starts_with(without_data(&whole.told)),
         None => whole.told.starts_with(without_data(&plain)) && without_data(&whole.told).len() <= plain.len(),
@@ -114,7 +114,7 @@ fn note(
     Ok(())
 }
 
-/// Without the part of a body at the end: a plain reader sees it when its record is whole.
+/// Removes the part of a body at the end: the plain reader sees it only when its record is complete.
 fn without_data(told: &[Told]) -> &[Told] {
     match told {
         [before @ .., Told::Data(_)] => before,
@@ -122,7 +122,7 @@ fn without_data(told: &[Told]) -> &[Told] {
     }
 }
 
-/// The events of the whole records, each looked at by itself; nothing is refused.
+/// The events of the complete records, each read by itself; nothing is refused.
 fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<Told> {
     let mut told = Vec::new();
     let mut active: Option<(u16, bool, Vec<u8>, Received)> = None;
@@ -178,7 +178,7 @@ fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<Told> {
     told
 }
 
-/// How far a request has come for the plain reader.
+/// The state of a request in the plain reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Received {
     Nothing,
@@ -186,7 +186,7 @@ enum Received {
     Abort,
 }
 
-/// Names and values, as many as are there in full.
+/// The complete names and values.
 fn pairs(list: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found = Vec::new();
     let mut at = 0;

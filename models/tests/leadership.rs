@@ -1,5 +1,5 @@
-//! Who leads, in each order in which the leader's calls, the standby's looks and its waits at the poll, sleepers and the end can meet. In
-//! these models each call that a standby sees twice counts as blocked.
+//! Leadership, in each order in which the leader's calls, the standby's looks and its waits at the poll, sleepers and the end can
+//! interleave. In these models, each call that a standby sees twice counts as blocked.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use loom::thread;
 /// Longer than any model takes.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Turns of the others that a call lasts which a standby is to see for longer than a tick.
+/// Turns of other threads for which a call lasts, if a standby is to see it for longer than a tick.
 const LOOKS: u32 = 2;
 
-/// Something that a call of the application waits for.
+/// A condition that a call of the application waits for.
 #[derive(Default)]
 struct Gate {
     is_open: Mutex<bool>,
@@ -43,13 +43,13 @@ fn leadership() -> Leadership {
     Leadership::new(Some(Doorbell::default()))
 }
 
-/// Follows where somebody always waits for a leader.
+/// Follows while work always waits for a leader.
 fn follow(leadership: &Leadership) -> Turn {
     leadership.follow(false, &mut |_| Need::Waits)
 }
 
-/// What waits for a leader, and whether the worker has said that it waits at the poll: what `event_loop` and `lookout` do with the table,
-/// its lock and `row.waiting`.
+/// The work that waits for a leader, and the mark that the worker waits at the poll: what `event_loop` and `lookout` do with the
+/// table, its lock and `row.waiting`.
 #[derive(Default)]
 struct Desk {
     state: Mutex<DeskState>,
@@ -85,7 +85,7 @@ impl Desk {
         if state.is_work_there { Need::Came } else { Need::Nobody }
     }
 
-    /// A thread without the lead leaves something for the leader.
+    /// A thread without the lead leaves work for the leader.
     fn leave_work(&self, leadership: &Leadership) {
         let mut state = self.state();
         state.is_work_there = true;
@@ -94,7 +94,7 @@ impl Desk {
         }
     }
 
-    /// The leader is back from a call: [`Leadership::leave_call`], and what is done under the lock.
+    /// The leader is back from a call: [`Leadership::leave_call`], and the steps under the lock.
     fn come_back(&self, leadership: &Leadership, inside: u64) -> bool {
         let still_leads = leadership.leave_call(inside);
         let mut state = self.state();
@@ -105,7 +105,7 @@ impl Desk {
     }
 }
 
-/// What only the leader may touch while it is not inside a call.
+/// Data that only the leader may touch while it is not inside a call.
 #[derive(Default)]
 struct LeadCheck {
     is_taken: AtomicBool,
@@ -121,7 +121,7 @@ impl LeadCheck {
     }
 }
 
-/// A leader's calls, which return at once. False: it has lost the lead, and does not sit any more.
+/// A leader's calls, which return at once. Returns false if it has lost the lead, and has not entered again.
 fn lead(leadership: &Leadership, check: &LeadCheck, calls: u32) -> bool {
     for _ in 0..calls {
         check.leave();
@@ -214,7 +214,7 @@ fn a_sleeper_watches_when_the_standby_has_taken_the_lead() {
                 thread::spawn(move || {
                     assert_eq!(follow(&leadership), Turn::Lead);
                     if seized.fetch_add(1, SeqCst) == 0 {
-                        // The first one's call blocks as well, until somebody leads.
+                        // The call of the first one blocks as well, until another thread leads.
                         let inside = leadership.enter_call();
                         gate.pass();
                         assert!(!leadership.leave_call(inside));
@@ -254,7 +254,7 @@ fn the_end_reaches_every_thread_in_any_state() {
     });
 }
 
-/// The poll tells the standby nothing of it: the leader itself has fetched it, and left it behind.
+/// The poll reports nothing to the standby: the leader itself has fetched the event, and left it behind.
 #[test]
 fn what_a_leader_leaves_behind_when_its_next_call_blocks_is_found_by_a_standby_at_the_poll() {
     explore(|| {
