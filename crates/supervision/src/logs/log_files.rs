@@ -202,7 +202,7 @@ impl LogFile {
     }
 }
 
-/// The owner that a log file gets if it is not decided by who creates it.
+/// The owner that a log file gets if its creator does not decide it.
 fn owner<'a>(logging: &Logging, privileges: Option<&'a Privileges>) -> Option<&'a Privileges> {
     privileges.filter(|_| logging.files.are_users)
 }

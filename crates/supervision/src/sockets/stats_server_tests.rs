@@ -1,4 +1,4 @@
-//! Clients that are slow, many or impatient, on sockets of a pair of their own.
+//! Slow, numerous and impatient clients, each with a socket pair of its own.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;

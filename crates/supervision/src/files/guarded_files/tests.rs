@@ -1,4 +1,4 @@
-//! What root does in folders of another user. Only root can create these, and for other users there is nothing to protect.
+//! Operations of root in folders of another user. Only root can create these, and for other users there is nothing to protect.
 
 use std::os::unix::fs::{chown, symlink};
 
