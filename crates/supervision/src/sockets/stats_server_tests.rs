@@ -1,4 +1,4 @@
-//! Slow, numerous and impatient clients, each with a socket pair of its own.
+//! Slow, numerous and impatient clients, on real sockets.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
