@@ -1,4 +1,5 @@
-// Invariant: a connection is answered or closed whatever comes and however it is cut, each request once, and nothing of it is left.
+// Invariant: for any input, cut in any way, a connection is answered or closed, each request is called once, and nothing of it
+// remains.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| bolide_fuzz::connection::TARGET.assert_holds(input));

@@ -1,4 +1,5 @@
-// Invariant: whatever comes in place of TLS or within it, the connection ends, the server answers in records, and nothing reaches an application that was not encrypted.
+// Invariant: with any bytes instead of TLS or within it, the connection ends, the server answers in records, and no unencrypted
+// byte reaches an application.
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| bolide_fuzz::tls::TARGET.assert_holds(input));

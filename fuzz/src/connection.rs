@@ -1,5 +1,6 @@
-//! A whole connection of a worker, with the test language behind it: bytes from a client, in pieces that the input chooses, to the engine as
-//! it is, over a pair of sockets. The first byte of an input says how the client behaves ([`Client`]), the second how the rest is cut.
+//! A whole connection of a worker with the test language: the client's bytes are sent, in pieces that the input chooses, to the
+//! real engine over a socket pair. The first byte of an input selects the behaviour of the client ([`Client`]), the second how
+//! the rest is split.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -42,35 +43,36 @@ pub const TARGET: Target = Target {
     ],
 };
 
-/// Bytes of a head and of a body that the worker takes.
+/// Limits of the worker for heads and bodies, in bytes.
 const OPTIONS: [&str; 6] = ["--buffer-size", "4096", "--limit-post", "20000", "--post-buffering", "1000"];
 
-/// Bytes that the worker's socket takes at once where the client is slow.
+/// Send buffer of the worker's socket for a slow client, in bytes.
 const LITTLE_ROOM: usize = 4 * 1024;
 
-/// Bytes that a slow client takes at once.
+/// Bytes that a slow client reads at once.
 const SIP_BYTES: usize = 3_000;
 
-/// Times that a client looks for an answer that is still to come, while nothing comes.
+/// How often a client looks for a missing answer while nothing arrives.
 const LOOKS_MOST: u32 = 3;
 
-/// How much the process may grow over all inputs together, in pages of 4 KiB: a leak of a few bytes a connection is more than that soon.
+/// Limit for the growth of the process over all inputs together, in pages of 4 KiB: a leak of a few bytes a connection soon
+/// exceeds it.
 const GROWTH_MOST_PAGES: u64 = 64 * 256;
 
-/// Inputs between two looks at the size of the process.
+/// Inputs between two checks of the process size.
 const LOOK_INPUTS: u32 = 256;
 
-/// How a client behaves.
+/// The behaviour of a client.
 struct Client {
     listener: u32,
-    /// The application keeps its requests, as an asynchronous one does.
+    /// The application holds its requests, as an asynchronous one does.
     streams: bool,
     is_slow: bool,
-    /// It goes before it has taken anything.
+    /// It closes before it has read anything.
     goes: bool,
 }
 
-/// A worker that lives as long as its thread, and all that is looked at.
+/// A worker that lives as long as its thread, and its interpreter.
 struct Served<L: Language> {
     worker: Harness<L>,
     interpreter: &'static Interpreter,
@@ -79,14 +81,14 @@ struct Served<L: Language> {
 thread_local! {
     static CALLED: RefCell<Option<Served<TestLanguage>>> = const { RefCell::new(None) };
     static STREAMED: RefCell<Option<Served<TestStreams>>> = const { RefCell::new(None) };
-    /// Inputs of this thread, and the process' pages when they began.
+    /// Inputs of this thread, and the pages of the process when they began.
     static GROWTH: RefCell<(u32, u64)> = const { RefCell::new((0, 0)) };
 }
 
 fn check(input: &[u8]) -> Result<Kind, String> {
     let [first, cut, sent @ ..] = input else { return Ok(Kind::of("nothing")) };
     if sent.windows(5).any(|window| window == b"leave") {
-        // The application would ask for the worker's end.
+        // The application would end the worker.
         return Ok(Kind::of("nothing"));
     }
     let client = Client {
@@ -115,7 +117,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
         if !client.goes {
             let whole = talk(served, &client, sent, 0)?;
             ensure!(whole.1 == calls, "cut, {calls:?} were called, and whole {:?}", whole.1);
-            // What is refused may be so before its head has its end, or not at all, when the client ends before.
+            // Bytes that are refused may be refused before the end of their head, or not at all if the client closes before.
             let answers = |received: &[u8]| answers_to(&client, received, &calls);
             ensure!(
                 answers(&whole.0)? == answers(&found)?,
@@ -133,7 +135,7 @@ fn served_by<L: Language>(language: &'static L, interpreter: &'static Interprete
     Served { worker: Harness::new(language, &OPTIONS), interpreter }
 }
 
-/// What came, and the calls of the application. The error is a broken invariant.
+/// The received bytes, and the calls of the application. The error is a broken invariant.
 fn talk<L: Language>(served: &mut Served<L>, how: &Client, sent: &[u8], cut: u8) -> Result<(Vec<u8>, Vec<Vec<u8>>), String> {
     let Served { worker, interpreter } = served;
     let mut client = worker.client_of(how.listener, how.is_slow.then_some(LITTLE_ROOM));
@@ -179,7 +181,7 @@ fn talk<L: Language>(served: &mut Served<L>, how: &Client, sent: &[u8], cut: u8)
     Ok((received, interpreter.take_calls()))
 }
 
-/// Each request has one answer, in its order; behind them one refusal may stand.
+/// Each request has one answer, in order. One refusal may follow them.
 fn kind_of(how: &Client, received: &[u8], calls: &[Vec<u8>]) -> Result<Kind, String> {
     if how.goes {
         return Ok(Kind::of(("gone", calls.len().min(4))));
@@ -205,7 +207,7 @@ fn kind_of(how: &Client, received: &[u8], calls: &[Vec<u8>]) -> Result<Kind, Str
     Ok(Kind::of((how.streams, statuses, calls.len().min(4))))
 }
 
-/// The answers of the application, without what depends on the moment: the heads' fields, and what is said on the way (100 Continue).
+/// The answers of the application, without parts that depend on timing: the header fields, and interim responses (100 Continue).
 fn answers_to(how: &Client, received: &[u8], calls: &[Vec<u8>]) -> Result<Vec<Reply>, String> {
     if how.listener == UWSGI {
         let lines = received.split(|byte| *byte == b'\n').filter(|line| !line.starts_with(b"Date: "));

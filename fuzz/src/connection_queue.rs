@@ -15,7 +15,7 @@ pub const TARGET: Target = Target {
 };
 
 fn check(input: &[u8]) -> Result<Kind, String> {
-    // A queue of packets keeps their lengths, and another one is refused before it is looked at.
+    // The queue preserves the lengths of packets, and a wrong length is refused before the packet is parsed.
     let Some(packet) = input.first_chunk::<PACKET_BYTES>() else { return Ok(Kind::of("short")) };
     let Some(moved) = MovedConnection::of(packet) else { return Ok(Kind::of(("refused", packet[0], packet[3]))) };
     ensure!(moved.packet().as_ref() == Some(packet), "it is written as something else");

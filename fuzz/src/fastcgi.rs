@@ -1,4 +1,4 @@
-//! What a connection of FastCGI is sent. The first byte of an input says whether requests are answered as soon as they are here.
+//! The input of a FastCGI connection. The first byte says whether requests are answered as soon as they have arrived.
 
 use bolide_protocol::fastcgi::{Decoder, FastCgiEvent, FastCgiLimits};
 use bolide_protocol::variables::Variable;
@@ -42,7 +42,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
         ensure!(split == whole, "in pieces of {piece_bytes}: {split:?}, and whole: {whole:?}");
     }
     let plain = plainly_told(sent, is_answered);
-    // A plain reader knows nothing of what is refused within a record, and nothing of one that is not here in full.
+    // The plain reader does not know the refusals within a record, or records that are incomplete.
     let is_same = match whole.fault {
         Some(_) => plain.starts_with(without_data(&whole.told)),
         None => whole.told.starts_with(without_data(&plain)) && without_data(&whole.told).len() <= plain.len(),
@@ -114,7 +114,7 @@ fn note(
     Ok(())
 }
 
-/// Without the part of a body at the end: a plain reader sees it when its record is whole.
+/// Removes the part of a body at the end: the plain reader sees it only when its record is complete.
 fn without_data(told: &[TestEvent]) -> &[TestEvent] {
     match told {
         [before @ .., TestEvent::Data(_)] => before,
@@ -122,10 +122,10 @@ fn without_data(told: &[TestEvent]) -> &[TestEvent] {
     }
 }
 
-/// The events of the whole records, each looked at by itself; nothing is refused.
+/// The events of the complete records, each read by itself; nothing is refused.
 fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<TestEvent> {
     let mut told = Vec::new();
-    let mut active: Option<(u16, bool, Vec<u8>, Heard)> = None;
+    let mut active: Option<(u16, bool, Vec<u8>, Received)> = None;
     let mut rest = sent;
     while let [1, kind, id_high, id_low, high, low, padding, _, tail @ ..] = rest {
         let (id, length) = (u16::from_be_bytes([*id_high, *id_low]), usize::from(u16::from_be_bytes([*high, *low])));
@@ -148,27 +148,27 @@ fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<TestEvent> {
             }
             (kind, _, _) if id == 0 => send(11, 0, &[*kind, 0, 0, 0, 0, 0, 0, 0], false),
             (1, [_, _, _, ..], Some(_)) => send(3, id, &[0, 0, 0, 0, 1, 0, 0, 0], false),
-            (1, [0, 1, flags, ..], None) => active = Some((id, flags & 1 == 1, Vec::new(), Heard::Nothing)),
+            (1, [0, 1, flags, ..], None) => active = Some((id, flags & 1 == 1, Vec::new(), Received::Nothing)),
             (1, [_, _, flags, ..], None) => send(3, id, &[0, 0, 0, 0, 3, 0, 0, 0], flags & 1 == 0),
-            (2, _, Some((of, keep, _, Heard::Nothing))) if *of == id => {
+            (2, _, Some((of, keep, _, Received::Nothing))) if *of == id => {
                 send(3, id, &[0; 8], !*keep);
                 active = None;
             }
-            (2, _, Some((of, _, _, heard))) if *of == id && *heard != Heard::Abort => {
+            (2, _, Some((of, _, _, heard))) if *of == id && *heard != Received::Abort => {
                 told.push(TestEvent::Aborted);
-                *heard = Heard::Abort;
+                *heard = Received::Abort;
                 active = active.filter(|_| !is_answered);
             }
-            (4, [], Some((of, keep, list, heard))) if *of == id && *heard != Heard::Abort => {
+            (4, [], Some((of, keep, list, heard))) if *of == id && *heard != Received::Abort => {
                 told.push(TestEvent::Head { variables: pairs(list), keep_connection: *keep });
-                *heard = Heard::Head;
+                *heard = Received::Head;
             }
             (4, part, Some((of, _, list, _))) if *of == id => list.extend(part),
-            (5, [], Some((of, _, _, heard))) if *of == id && *heard != Heard::Abort => {
+            (5, [], Some((of, _, _, heard))) if *of == id && *heard != Received::Abort => {
                 told.push(TestEvent::End);
                 active = active.filter(|_| !is_answered);
             }
-            (5, part, Some((of, _, _, heard))) if *of == id && *heard != Heard::Abort => match told.last_mut() {
+            (5, part, Some((of, _, _, heard))) if *of == id && *heard != Received::Abort => match told.last_mut() {
                 Some(TestEvent::Data(bytes)) => bytes.extend(part),
                 _ => told.push(TestEvent::Data(part.to_vec())),
             },
@@ -178,15 +178,15 @@ fn plainly_told(sent: &[u8], is_answered: bool) -> Vec<TestEvent> {
     told
 }
 
-/// How far a request has come for the plain reader.
+/// The state of a request in the plain reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heard {
+enum Received {
     Nothing,
     Head,
     Abort,
 }
 
-/// Names and values, as many as are there in full.
+/// The complete names and values.
 fn pairs(list: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let mut found = Vec::new();
     let mut at = 0;

@@ -1,4 +1,4 @@
-//! What front servers say of a request, in the fields of a header block.
+//! Statements of reverse proxies about a request, in the fields of a header block.
 
 use std::net::IpAddr;
 
@@ -58,7 +58,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     }
     let of_nobody = forwarded_request(&fields, input, ForwardedFields::default(), &is_trusted);
     ensure!(of_nobody.is_empty(), "a field that does not count says something");
-    // A front server's own entry behind it all: nothing that came before it changes who the client is.
+    // A reverse proxy appends its own entry: no earlier one changes the client's address.
     let before = &input[..facts.length as usize - b"\r\n".len()];
     let appended = [before, b"X-Forwarded-For: 192.0.2.77\r\n\r\n"].concat();
     if matches!(header_block(&appended, Version::Http10, &LIMITS, &mut fields), Ok(Progress::Complete(_))) {

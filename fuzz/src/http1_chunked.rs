@@ -99,7 +99,7 @@ fn read(input: &[u8], piece_bytes: usize) -> Result<Result<Read, Fault>, String>
     Ok(Ok(found))
 }
 
-/// The body in bytes that are known to be one, read with the whole in view.
+/// The body in bytes that are known to be valid, read with the whole available.
 fn plain_body(mut bytes: &[u8]) -> Option<Vec<u8>> {
     let mut body = Vec::new();
     loop {

@@ -1,4 +1,4 @@
-//! Request heads: the request line and the header block behind it.
+//! Request heads: the request line and the header block after it.
 
 use bolide_protocol::http1::head::{
     Field, Framing, HeadLimits, HeaderFacts, RequestLine, Version, header_block, leading_blank, request_line,
@@ -45,7 +45,7 @@ const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 300, head_bytes: 600
 const EVERY_PREFIX_BYTES: usize = 256;
 const SOME_PREFIXES: usize = 32;
 
-/// What a head is read as.
+/// The result of reading a head.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Head {
     start: usize,
@@ -96,7 +96,7 @@ fn read(input: &[u8]) -> Result<Progress<Head>, Fault> {
     }
 }
 
-/// A part of a head is never complete before the whole would be, and a fault once found stays the same one.
+/// A prefix of a head is never complete before the whole would be, and a fault stays the same once it is found.
 fn check_prefixes(input: &[u8], whole: &Result<Progress<Head>, Fault>) -> Result<(), String> {
     let step = if input.len() <= EVERY_PREFIX_BYTES { 1 } else { input.len().div_ceil(SOME_PREFIXES) };
     let mut settled = false;
@@ -112,7 +112,7 @@ fn check_prefixes(input: &[u8], whole: &Result<Progress<Head>, Fault>) -> Result
     Ok(())
 }
 
-/// The line is put together from its parts, and its parts have no byte that could end them.
+/// The line consists of its parts, and no part contains a byte that could end it.
 fn check_line(input: &[u8], head: &Head) -> Result<(), String> {
     let line = &input[head.start..][..head.line.length as usize];
     let (method, target) = (head.line.method.of(line), head.line.target.of(line));
@@ -132,7 +132,7 @@ fn check_line(input: &[u8], head: &Head) -> Result<(), String> {
     Ok(())
 }
 
-/// Another reader finds the same fields, and a plain look at them the same framing.
+/// Another parser finds the same fields, and a plain reading of them gives the same framing.
 fn check_fields(input: &[u8], head: &Head) -> Result<(), String> {
     let block = &input[head.start + head.line.length as usize..];
     let mut room = [httparse::EMPTY_HEADER; 64];

@@ -1,5 +1,5 @@
-//! A connection of HTTP/2: its events are the same however its bytes are cut, its heads are those of HTTP/1, and its windows sum up: what
-//! came and was not given back is in the hands of a stream that is open, or less than half of a window.
+//! An HTTP/2 connection: its events do not depend on how its bytes are split, its heads are valid for HTTP/1, and its windows add
+//! up: bytes that were received and not given back belong to an open stream, or are less than half of a window.
 
 use std::collections::BTreeMap;
 
@@ -30,10 +30,10 @@ pub const TARGET: Target = Target {
 
 const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 200, head_bytes: 400, header_count: 10, lenient_targets: false };
 
-/// Streams of a connection: few, so that there are soon too many.
+/// Streams of a connection: few, so that the limit is soon exceeded.
 const STREAMS: u32 = 3;
 
-/// What was told of a connection. Pieces of a body are put together again.
+/// The events of a connection. Parts of a body are joined.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Head(u32, Vec<u8>, bool),
@@ -46,10 +46,11 @@ enum Told {
     Error(u32),
 }
 
-/// Nobody takes what comes of bodies.
+/// Received body bytes are not consumed.
 const LEAVES_BODIES: u8 = 0x40;
 
-/// The first byte says how the bytes are cut, the second what becomes of requests, and whether the beginning of a connection is before them.
+/// The first byte says how the bytes are split, the second what happens to requests, and whether a connection preface precedes
+/// them.
 fn check(input: &[u8]) -> Result<Kind, String> {
     let [cut, policy, rest @ ..] = input else { return Ok(Kind::of("none")) };
     let beginning = if policy & 0x80 == 0 { BEGINNING } else { b"" };
@@ -71,7 +72,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     )))
 }
 
-/// The events of a connection, and what it says of itself.
+/// The events of a connection, and the bytes that it sends.
 fn told(bytes: &[u8], piece_bytes: usize, policy: u8) -> Result<(Vec<Told>, Vec<u8>), String> {
     let limits = Http2Limits { streams: STREAMS, has_extended_connect: true, ..Http2Limits::default() };
     let (mut session, mut parts) = (Http2::new(limits), HeadParts::default());
@@ -115,7 +116,7 @@ fn told(bytes: &[u8], piece_bytes: usize, policy: u8) -> Result<(Vec<Told>, Vec<
     Ok((told, std::mem::take(session.output())))
 }
 
-/// Does with a stream what the policy says.
+/// Applies the policy to a stream.
 fn follow(session: &mut Http2, event: &Told, policy: u8) {
     match (event, policy & 3) {
         (Told::Head(stream, ..) | Told::Refused(stream, _), 1) | (Told::End(stream), 3) => session.note_answered(*stream),
@@ -126,7 +127,7 @@ fn follow(session: &mut Http2, event: &Told, policy: u8) {
     }
 }
 
-/// `fields` are those of the last head that was not repeated.
+/// `fields` are those of the last head that was not a repetition.
 fn understood(
     event: &Http2Event,
     input: &[u8],
@@ -153,7 +154,7 @@ fn understood(
     }))
 }
 
-/// Whoever reads the block as one of HTTP/1 finds the same in it.
+/// An HTTP/1 parser reads the same from the block.
 fn check_head(
     head: &HeadEvent,
     parts: &HeadParts,

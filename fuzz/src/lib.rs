@@ -1,12 +1,12 @@
-//! What must hold for every input, as functions: the libFuzzer targets in `fuzz_targets/` and the bounded runner on stable
-//! Rust (`src/bin/bounded.rs`) call the same ones.
+//! The invariants for all inputs, as functions, which both the libFuzzer targets in `fuzz_targets/` and the bounded runner on
+//! stable Rust (`src/bin/bounded.rs`) call.
 //!
-//! A new target is a module here with a `TARGET`, a row in [`TARGETS`], a file of two lines in `fuzz_targets/` whose first is the
-//! invariant, and its `[[bin]]` in Cargo.toml. A test checks that none of the four was forgotten.
+//! A new target is a module here with a `TARGET`, a row in [`TARGETS`], a file in `fuzz_targets/` that begins with the invariant
+//! and calls the module, and its `[[bin]]` in Cargo.toml. A test checks that none of the four is missing.
 //!
-//! `cargo run --release --bin bounded -- --seconds 10` runs all targets for ten seconds each. `cargo +nightly fuzz run
-//! http1_head --features libfuzzer` has coverage guide the search, and needs nightly, `cargo-fuzz` and a C++ compiler. On stable the
-//! feature builds too, but libFuzzer then gets no coverage and finds little: the bounded runner is what stable is for.
+//! `cargo run --release --bin bounded -- --seconds 10` runs all targets for ten seconds each. `cargo +nightly fuzz run http1_head
+//! --features libfuzzer` uses coverage to guide the search, and needs nightly, `cargo-fuzz` and a C++ compiler. The feature also
+//! builds on stable, but libFuzzer then gets no coverage and finds little: the bounded runner is meant for stable.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -32,7 +32,7 @@ mod variables;
 pub mod websocket;
 pub mod websocket_offer;
 
-/// All targets, in the order in which the bounded runner takes them.
+/// All targets, in the order in which the bounded runner runs them.
 pub const TARGETS: &[Target] = &[
     http1_head::TARGET,
     http1_chunked::TARGET,
@@ -57,19 +57,19 @@ pub const TARGETS: &[Target] = &[
 #[derive(Clone, Copy)]
 pub struct Target {
     pub name: &'static str,
-    /// Says what kind of outcome the input had, or which invariant it broke. An input with an outcome of a new
-    /// kind is worth to be changed further, which is all the guidance that the bounded runner has.
+    /// Returns the kind of the outcome, or the broken invariant. An input with a new kind of outcome is worth mutating further,
+    /// which is all the guidance that the bounded runner has.
     pub check: fn(&[u8]) -> Result<Kind, String>,
-    /// The inputs to begin with.
+    /// The initial inputs.
     pub seeds: fn() -> Vec<Vec<u8>>,
-    /// Pieces that a random search would be long in finding.
+    /// Pieces that a random search would take long to find.
     pub words: &'static [&'static [u8]],
 }
 
 impl Target {
     /// For libFuzzer.
     ///
-    /// # Panics
+    /// If the invariant does not hold: that is how libFuzzer detects it.
     /// When the invariant does not hold: that is how libFuzzer is told.
     pub fn assert_holds(&self, input: &[u8]) {
         if let Err(violation) = (self.check)(input) {
@@ -78,7 +78,7 @@ impl Target {
     }
 }
 
-/// What tells one kind of outcome from another, as one number.
+/// The kind of an outcome, as a hash of the facts that distinguish it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Kind(u64);
 
@@ -90,7 +90,7 @@ impl Kind {
     }
 }
 
-/// An invariant that may be broken: the message is made only when it is.
+/// Checks an invariant. The message is formatted only if it is broken.
 macro_rules! ensure {
     ($holds:expr, $($message:tt)+) => {
         if !$holds {

@@ -1,17 +1,17 @@
-//! A small mutator, the same on every machine: from the same seed it makes the same inputs in the same order.
+//! A small deterministic mutator: the same seed gives the same inputs in the same order, on every machine.
 //!
-//! It must not know what the inputs mean, nor time.
+//! It must not know the meaning of the inputs, nor the time.
 
 /// Longest input in bytes.
 pub const INPUT_BYTES_MOST: usize = 1024;
 
-/// Changes made to one input at the most.
+/// Changes made to one input, at the most.
 const CHANGES_MOST: usize = 6;
 
-/// Longest piece that one change takes out, doubles or takes over, in bytes.
+/// Longest piece that one change removes, duplicates or inserts, in bytes.
 const PIECE_BYTES_MOST: usize = 48;
 
-/// Numbers that look random: SplitMix64.
+/// Pseudorandom numbers: SplitMix64.
 #[derive(Debug, Clone)]
 pub struct Chance(u64);
 
@@ -38,7 +38,7 @@ impl Chance {
     }
 }
 
-/// Makes a new input from one of the corpus, with pieces of the others and of `words`.
+/// Makes a new input from one of the corpus, with pieces of other inputs and of `words`.
 pub fn mutated(chance: &mut Chance, corpus: &[Vec<u8>], words: &[&[u8]]) -> Vec<u8> {
     let mut input = chance.pick(corpus).cloned().unwrap_or_default();
     for _ in 0..=chance.below(CHANGES_MOST) {

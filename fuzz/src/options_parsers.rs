@@ -1,4 +1,4 @@
-//! Configuration texts: every parser, and the filling in of placeholders.
+//! Configuration texts: every parser, and the expansion of placeholders.
 
 use bolide_options::catalogue::setting::Format;
 use bolide_options::expand::{self, Endless};
@@ -45,7 +45,8 @@ const WORDS: &[&[u8]] = &[
 
 const FORMATS: [Format; 5] = [Format::Ini, Format::Yaml, Format::Json, Format::Xml, Format::Toml];
 
-/// No text breaks a parser; every line that it names is one of the text; what an ini text says is what it says when written plainly; and filling in ends.
+/// No text makes a parser panic; every reported line exists in the text; an ini text means the same when it is written plainly;
+/// and the expansion ends.
 fn check(input: &[u8]) -> Result<Kind, String> {
     let lines = u32::try_from(input.iter().filter(|&&byte| byte == b'\n' || byte == b'\r').count()).unwrap_or(u32::MAX - 2) + 2;
     let mut kinds = Vec::new();
@@ -77,9 +78,9 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     Ok(Kind::of(kinds))
 }
 
-/// An ini section, written as `key=value`, says the same again.
+/// An ini section, written as `key=value`, means the same again.
 fn plainly(section: &sources::Section) -> Result<(), String> {
-    // A key that looks like a section or a comment can't be written; it can only come of a line that begins with blanks.
+    // A key that looks like a section or a comment can't be written; it can only come from a line that begins with blanks.
     if section.pairs.iter().any(|raw| raw.key.starts_with(['[', '#', ';']) || raw.key.is_empty()) {
         return Ok(());
     }
@@ -94,7 +95,7 @@ fn plainly(section: &sources::Section) -> Result<(), String> {
     Ok(())
 }
 
-/// Filling in ends, leaves a text alone in which it knows nothing, and never leaves a known name but at the very start.
+/// The expansion ends, leaves a text without known names alone, and leaves a known name only at the very start.
 fn filled(value: &str) -> Result<(), String> {
     let unknown = expand::fill_in::<Endless>(value, b'%', &mut |_| Ok(None));
     ensure!(unknown.as_deref() == Ok(value), "`{value}` changes although nothing is known");
@@ -102,7 +103,7 @@ fn filled(value: &str) -> Result<(), String> {
     if let Ok(text) = expand::fill_in::<Endless>(value, b'%', &mut |name| Ok(expand::placeholder(name, option))) {
         ensure!(!text.get(1..).unwrap_or_default().contains("%(a)"), "`{value}` becomes `{text}`");
     }
-    // One that names itself must be found out.
+    // A placeholder that expands to itself must be detected.
     let _ = expand::fill_in::<Endless>(value, b'%', &mut |name| Ok(Some(format!("-%({name})"))));
     Ok(())
 }

@@ -39,7 +39,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
         }
     };
     ensure!((1..=PROXY_HEADER_BYTES_MOST).contains(&header.length) && header.length <= input.len(), "a length beyond the bytes");
-    // Fuzzers make small inputs, so every byte may be the last one that has come.
+    // Fuzzers make small inputs, so every prefix can be tried.
     for end in 0..header.length {
         ensure!(proxy_header(&input[..end]) == Ok(Progress::Partial), "the header is whole, or wrong, without its last bytes");
     }

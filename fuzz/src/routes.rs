@@ -1,4 +1,4 @@
-//! Rules of internal routing. An input is rules, one a line as in a configuration, an empty line, and a path.
+//! Rules of internal routing. An input consists of rules, one a line as in a configuration, an empty line, and a path.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -55,10 +55,10 @@ const WORDS: &[&[u8]] = &[
     b"\n",
 ];
 
-/// Steps of a set of rules; more only take longer.
+/// Steps of a set of rules, at the most; more only take longer.
 const RULES: usize = 24;
 
-/// Every variable has the same value, so that rules can get at it by any name.
+/// Every variable has the same value, so that rules can read it by any name.
 struct Same<'a>(&'a [u8]);
 
 impl Values for Same<'_> {
@@ -71,7 +71,8 @@ impl Values for Same<'_> {
     }
 }
 
-/// What is wrong is said; a walk ends the same each time, and the same whether expressions are matched together or one by one.
+/// Invalid rules are reported; a walk ends with the same result each time, and whether expressions are matched together or one by
+/// one.
 fn check(input: &[u8]) -> Result<Kind, String> {
     let text = String::from_utf8_lossy(input);
     let (rules, path) = text.split_once("\n\n").unwrap_or((&text, "/a/b"));
@@ -86,7 +87,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
         return Ok(Kind::of((true, first.split('`').next().unwrap_or_default().to_owned())));
     };
     let (verdict, overrides) = walk(&routes, path);
-    // What differs each time by its nature.
+    // Results that differ each time by design.
     if text.contains("time[") || text.contains("uuid") {
         return Ok(Kind::of("time"));
     }

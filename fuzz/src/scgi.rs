@@ -1,4 +1,4 @@
-//! SCGI's request heads.
+//! Request heads of SCGI.
 
 use bolide_protocol::scgi::{ScgiHead, request_head};
 use bolide_protocol::{Fault, Progress};
@@ -35,7 +35,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
             return Ok(Kind::of((fault.status, fault.reason)));
         }
     };
-    // Fuzzers make small inputs, so every byte may be the last one that has come.
+    // Fuzzers make small inputs, so every prefix can be tried.
     for end in 0..head.length {
         ensure!(read(&input[..end])? == Ok(Progress::Partial), "the head is whole, or wrong, without its last bytes");
     }
@@ -44,7 +44,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     Ok(Kind::of((head.length.min(80), facts.content_length, facts.method.is_some(), facts.uri.is_some(), facts.head_request)))
 }
 
-/// Reads a head; the outer error is a broken invariant.
+/// Reads a head. The outer error is a broken invariant.
 fn read(input: &[u8]) -> Result<Result<Progress<ScgiHead>, Fault>, String> {
     let mut found = Vec::new();
     let outcome = request_head(input, BLOCK_BYTES_MOST, &mut found);

@@ -1,4 +1,4 @@
-//! A connection as a session reads it: its events are the same however its bytes are cut.
+//! A connection as a session reads it: its events do not depend on how its bytes are split.
 
 use bolide_protocol::fastcgi::FastCgiLimits;
 use bolide_protocol::http1::head::HeadLimits;
@@ -21,12 +21,12 @@ pub const TARGET: Target = Target {
     ],
 };
 
-/// Protocols that a connection may have.
+/// Number of protocols.
 const PROTOCOLS: u8 = 4;
 
 const LIMITS: HeadLimits = HeadLimits { request_line_bytes: 4096, head_bytes: 8192, header_count: 100, lenient_targets: false };
 
-/// What was told of a connection. Pieces of a body are put together again.
+/// The events of a connection. Parts of a body are joined.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Head(Vec<u8>),
@@ -37,7 +37,7 @@ enum Told {
     Fault,
 }
 
-/// The first byte says the protocol, the second how the bytes are cut.
+/// The first byte selects the protocol, the second how the bytes are split.
 fn check(input: &[u8]) -> Result<Kind, String> {
     let [protocol, cut, bytes @ ..] = input else { return Ok(Kind::of("none")) };
     let session = || match protocol % PROTOCOLS {
@@ -49,7 +49,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     let whole = told(session(), bytes, bytes.len().max(1))?;
     let cut = usize::from(*cut).max(1);
     let pieces = told(session(), bytes, cut)?;
-    // Where a fault is certain before the end of its head, the end may be waited for: that is looked for first.
+    // A fault that is certain before the end of its head may be reported only at that end: the decoder looks for the end first.
     let still_waits = whole.split_last() == Some((&Told::Fault, &pieces[..]));
     ensure!(whole == pieces || still_waits, "in pieces of {cut} bytes it means {pieces:?}, and whole {whole:?}");
     let count = |wanted: fn(&Told) -> bool| whole.iter().filter(|told| wanted(told)).count().min(4);

@@ -1,4 +1,5 @@
-//! Targets and the decoding of their paths. An input is a method, a space and a target; without a space it is a target of GET.
+//! Request targets and the decoding of their paths. An input is a method, a space and a target; without a space it is a target of
+//! GET.
 
 use bolide_protocol::http1::target::{TargetForm, decode_path, percent_decode, split_target};
 
@@ -70,7 +71,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     Ok(Kind::of((std::mem::discriminant(&found.form), found.has_query, decoding, dots)))
 }
 
-/// What the application sees is what a plain decoder makes of the path, but for literal dot segments: of these none is left.
+/// The application sees the result of a plain decoder, except that literal dot segments are resolved.
 fn check_dot_segments(path: &[u8]) -> Result<&'static str, String> {
     let is_dot = |segment: &[u8]| matches!(segment, b"." | b"..");
     let slash = |&byte: &u8| byte == b'/';

@@ -1,5 +1,5 @@
-//! A connection to a port of HTTPS, with junk at each of its stages: in place of a handshake, within it, behind it in place of records, and
-//! within records. The first byte of an input says which ([`Stage`]), the second what is changed of the client's own records.
+//! A connection to an HTTPS port, with junk at each stage: instead of a handshake, within it, after it instead of records, and
+//! within records. The first byte of an input selects the stage ([`Stage`]), the second how the client's own records are changed.
 
 use std::cell::RefCell;
 use std::io::{Read, Write};
@@ -34,17 +34,17 @@ pub const TARGET: Target = Target {
     ],
 };
 
-/// Times that bytes are moved between client and worker, at the most: a handshake takes three.
+/// How often bytes are moved between client and worker, at the most: a handshake needs three.
 const ROUNDS_MOST: u32 = 32;
 
-/// Where the input's bytes come.
+/// The stage at which the input's bytes are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Stage {
-    /// In place of the client's first message.
+    /// Instead of the client's first message.
     First,
-    /// Behind the client's first message.
+    /// After the client's first message.
     Within,
-    /// Behind the handshake, in place of records.
+    /// After the handshake, instead of records.
     Records,
     /// Within records.
     Plain,
@@ -53,7 +53,7 @@ enum Stage {
 struct Served {
     worker: Harness<TestLanguage>,
     interpreter: &'static Interpreter,
-    /// Number of the listener.
+    /// The number of the listener.
     https: u32,
     config: Arc<ClientConfig>,
 }
@@ -65,7 +65,7 @@ thread_local! {
 fn check(input: &[u8]) -> Result<Kind, String> {
     let [first, changed, sent @ ..] = input else { return Ok(Kind::of("nothing")) };
     if sent.windows(5).any(|window| window == b"leave") {
-        // The application would ask for the worker's end.
+        // The application would end the worker.
         return Ok(Kind::of("nothing"));
     }
     let stage = [Stage::First, Stage::Within, Stage::Records, Stage::Plain][usize::from(first % 4)];
@@ -131,13 +131,13 @@ fn talk(served: &mut Served, stage: Stage, changed: u8, sent: &[u8]) -> Result<K
         ensure!(stage == Stage::First, "an answer in plain text behind a handshake");
         return Ok(Kind::of("plain text"));
     }
-    // Change of keys, alerts, handshakes, data: RFC 8446 section 5.1.
+    // Change cipher spec, alert, handshake, application data: RFC 8446 section 5.1.
     ensure!(received.first().is_none_or(|first| (0x14..=0x17).contains(first)), "what is no record was sent");
     let alert = received.get(..7).filter(|bytes| bytes[0] == 0x15).map(<[u8]>::to_vec);
     Ok(Kind::of((stage, is_whole, alert, calls.min(4), received.len().min(4))))
 }
 
-/// Leads a handshake to its end; false where the worker did not take it.
+/// Completes a handshake. Returns false if the worker did not accept it.
 fn shake_hands(
     worker: &mut Harness<TestLanguage>,
     client: &mut Client,
@@ -152,7 +152,7 @@ fn shake_hands(
         while !left.is_empty() {
             tls.read_tls(&mut left).map_err(|error| error.to_string())?;
             if tls.process_new_packets().is_err() {
-                // What the client said was changed on its way, so it can be alerted to that.
+                // The client's records were changed on their way, so an alert is a valid answer.
                 ensure!(changed != 0, "the server does not keep to TLS");
                 return Ok(false);
             }
@@ -165,7 +165,7 @@ fn shake_hands(
     Ok(false)
 }
 
-/// Sends what the library has ready, a byte of it changed.
+/// Sends the pending records of the library, with one byte changed.
 fn send_records(client: &mut Client, tls: &mut ClientConnection, changed: u8) {
     let mut records = Vec::new();
     while tls.wants_write() && tls.write_tls(&mut records).is_ok() {}

@@ -1,4 +1,4 @@
-//! uwsgi packets: the head and the block of variables behind it.
+//! uwsgi packets: the header and the block of variables after it.
 
 use bolide_protocol::Progress;
 use bolide_protocol::uwsgi::{PACKET_HEAD_BYTES, packet_head, variables};
@@ -30,8 +30,8 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     };
     let [low, high] = head.vars_bytes.to_le_bytes();
     ensure!(input.starts_with(&[head.modifier1, low, high, head.modifier2]), "the head is not made of its parts");
-    // What an input says of its length is seldom true after a change: the block is read as long as it is and, if that is another
-    // length, as long as it says.
+    // The length field is seldom correct after a mutation: the whole rest is read as a block, and also the stated length if that
+    // differs.
     let block = &input[PACKET_HEAD_BYTES..];
     let kind = check_block(block)?;
     match block.get(..usize::from(head.vars_bytes)) {

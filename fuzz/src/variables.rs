@@ -1,11 +1,12 @@
-//! What a list of variables says, found in the plainest way: the second opinion of the targets whose protocols send one.
+//! A plain reader of variable lists: the second opinion for the targets whose protocols have such a list.
 
 use bolide_protocol::Span;
 use bolide_protocol::variables::{VARIABLE_COUNT_MOST, Variable, VariableFacts};
 
 use crate::ensure;
 
-/// A list that a codec has accepted: no more than there may be, each with a name, and the facts are those of the variables.
+/// Checks a list that a codec has accepted: it is within the limit, each variable has a name, and the facts are those of the
+/// variables.
 pub fn check(block: &[u8], found: &[Variable], facts: VariableFacts) -> Result<(), String> {
     ensure!(found.len() <= VARIABLE_COUNT_MOST, "more variables than the limit");
     ensure!(found.iter().all(|variable| !variable.name.is_empty()), "a variable without a name");

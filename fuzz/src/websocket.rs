@@ -1,4 +1,4 @@
-//! What clients send over a WebSocket. The first byte of an input says whether permessage-deflate was negotiated, the rest is sent.
+//! WebSocket frames of a client. The first byte of an input says whether permessage-deflate was negotiated; the rest is sent.
 
 use std::cell::RefCell;
 use std::io::{self, Read, Write};
@@ -38,7 +38,7 @@ pub const TARGET: Target = Target {
 };
 
 thread_local! {
-    /// Never made anew, so that one input would be read differently for what another one left behind.
+    /// Shared by all inputs, so that state left behind by one input would change the result of another.
     static SHARED: RefCell<Inflation> = RefCell::default();
 }
 
@@ -119,7 +119,7 @@ fn check_event(event: &Event<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// `tungstenite`'s own reader of messages tells the same, up to what we refuse, and refuses nothing that we do not.
+/// `tungstenite`'s own reader returns the same messages, up to those that we refuse, and refuses nothing that we accept.
 fn check_second_opinion(sent: &[u8], ours: &Found) -> Result<(), String> {
     let config =
         WebSocketConfig::default().max_message_size(Some(LIMITS.message_bytes)).max_frame_size(Some(LIMITS.message_bytes));
@@ -133,7 +133,7 @@ fn check_second_opinion(sent: &[u8], ours: &Found) -> Result<(), String> {
                 payload.as_ref() == bytes.as_ref()
             }
             (Event::Close { code, reason }, Message::Close(frame)) => {
-                // For a code that it does not know it tells of the answer that it gives.
+                // For a code that it does not know, it reports the answer that it sends.
                 let known = code.is_none_or(|code| tungstenite::protocol::frame::coding::CloseCode::from(code).is_allowed());
                 let (their_code, their_reason) =
                     frame.as_ref().map(|frame| (u16::from(frame.code), frame.reason.as_str())).unzip();
@@ -153,7 +153,7 @@ fn check_second_opinion(sent: &[u8], ours: &Found) -> Result<(), String> {
     Ok(())
 }
 
-/// A connection on which all has been sent, and nobody reads the answers.
+/// A connection on which everything was sent, and whose answers are not read.
 struct Wire<'sent> {
     rest: &'sent [u8],
 }

@@ -36,7 +36,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     let plain = answer(b"permessage-deflate");
     let followed = answer(&[input, b", permessage-deflate"].concat());
     match &chosen {
-        // A quotation that is open might end in what follows, but blanks and commas may not stand in it.
+        // An open quotation might end in the following text, but must not contain blanks or commas.
         Err(fault) => {
             ensure!(fault.status == 400 && !fault.reason.is_empty(), "a fault without a status or a reason");
             ensure!(followed.as_ref() == Err(fault), "an offer behind makes good of bad");
@@ -51,7 +51,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
     Ok(Kind::of(chosen.map_err(|fault| fault.status)))
 }
 
-/// A parameter that not every answer has is one of the offer's.
+/// A parameter that is not part of every answer was part of the offer.
 fn check_bounds(offer: &[u8], value: &[u8]) -> Result<(), String> {
     let text = String::from_utf8_lossy(value).into_owned();
     for parameter in text.split("; ").skip(3) {

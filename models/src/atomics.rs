@@ -1,3 +1,3 @@
-//! In place of `crates/contract/src/atomics.rs`.
+//! Replaces `crates/contract/src/atomics.rs` in the models.
 
 pub use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

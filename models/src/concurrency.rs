@@ -1,5 +1,6 @@
-//! In place of `crates/engine/src/concurrency.rs`: locks and threads of `loom`, and a time in which every call that is looked at twice has
-//! blocked. So the lead changes hands wherever it can. No wait times out here: whoever is not woken is a deadlock, which fails the test.
+//! Replaces `crates/engine/src/concurrency.rs`: locks and threads of `loom`, and a clock with which every call that is looked at
+//! twice has blocked, so the lead changes hands wherever it can. Waits never time out here: a thread that is not woken is a
+//! deadlock, which fails the test.
 
 use std::io;
 use std::ops::Add;
@@ -10,10 +11,10 @@ pub use loom::sync::atomic::Ordering;
 use loom::sync::atomic::fence;
 pub use loom::sync::{Condvar, Mutex, MutexGuard};
 
-/// A standby that has seen nothing happen goes to sleep at once.
+/// A standby that sees no event goes to sleep at once.
 pub const IDLE_TICKS: u32 = 0;
 
-/// Microseconds, one more at each look.
+/// Microseconds, one more at each reading.
 static NOW_US: Counter = Counter::new(0);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,7 +42,7 @@ impl Add<Duration> for Instant {
     }
 }
 
-/// In place of a descriptor: whatever wakes poll(2) in the server, the bell and the news of clients, is one bell here.
+/// Replaces a descriptor. In the server, both the bell and client events wake poll(2); here, both are this bell.
 #[derive(Default)]
 pub struct Doorbell {
     is_ringing: Mutex<bool>,
@@ -49,7 +50,7 @@ pub struct Doorbell {
 }
 
 impl Doorbell {
-    /// # Errors
+    /// Never: there are no descriptors that could run out.
     /// Never: there are no descriptors to run out of.
     pub fn new() -> io::Result<Doorbell> {
         Ok(Doorbell::default())
@@ -81,13 +82,14 @@ pub fn own_thread() -> u32 {
     1
 }
 
-/// A thread that is inside a call never runs.
+/// A thread that is inside a call never uses CPU time.
 pub fn thread_cpu_us(_thread: u32) -> u64 {
     0
 }
 
-/// `loom` takes SeqCst for AcqRel, but knows fences of SeqCst: one after each such write and one before each such read order them as the
-/// language does what is SeqCst throughout (<https://docs.rs/loom/0.7/loom/#limitations-and-caveats>). What is relaxed has none.
+/// `loom` treats SeqCst as AcqRel, but supports SeqCst fences: a fence after each such write and before each such read orders
+/// them as the language does if everything is SeqCst (<https://docs.rs/loom/0.7/loom/#limitations-and-caveats>). Relaxed accesses
+/// have no fence.
 fn fence_as(order: Ordering) {
     if order == Ordering::SeqCst {
         fence(Ordering::SeqCst);

@@ -1,5 +1,6 @@
-//! Models of what threads and processes of Bolide share: the very files of the server, on atomics and locks of `loom`, which runs a test
-//! under each order in which its threads can meet (up to a bound of preemptions), and with each value that a relaxed read may give.
+//! Models of the data that threads and processes of Bolide share. They include the server's own source files, with atomics and
+//! locks of `loom`, which runs a test with each order in which its threads can interleave (up to a bound of preemptions), and
+//! with each value that a relaxed read may return.
 //!
 //! The tests are in `tests`. Nothing here is part of the server.
 
@@ -25,11 +26,11 @@ pub mod slot;
 #[path = "../../crates/engine/src/turn.rs"]
 pub mod turn;
 
-/// How often a thread of a model may be interrupted where it would go on. Two orders of events that no three interruptions can tell
-/// apart are rare, and each further one multiplies the time.
+/// How often a thread of a model may be preempted. Errors that need more than three preemptions are rare, and each further one
+/// multiplies the time.
 const PREEMPTIONS_MOST: usize = 3;
 
-/// Runs a model under each order of its threads.
+/// Runs a model with each order of its threads.
 pub fn explore(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(PREEMPTIONS_MOST);

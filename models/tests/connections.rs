@@ -1,5 +1,5 @@
-//! The connection table in the hands of several threads: one has lost the lead while it attends to a connection, another leads and polls.
-//! A `Desk` is what `event_loop` does with the table, its lock, and the bell; the table is the server's own.
+//! The connection table shared by several threads: one has lost the lead while it attends to a connection, another leads and
+//! polls. A `Desk` is what `event_loop` does with the table, its lock, and the bell; the table is the server's own.
 
 use bolide_models::connections::{ConnectionTable, Key};
 use bolide_models::explore;
@@ -7,17 +7,17 @@ use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 use loom::thread;
 
-/// A connection: which of its client's messages were taken.
+/// A connection: the number of its client's messages that were read.
 type Connection = u32;
 
 struct Desk {
     table: Mutex<ConnectionTable<Connection>>,
-    /// What the client has sent, counted.
+    /// The number of messages that the client has sent.
     sent: AtomicU32,
     is_attended: AtomicBool,
-    /// Says that the leader sleeps, or is about to: written under the lock of the table.
+    /// Whether the leader sleeps, or is about to: written under the lock of the table.
     sleeps: AtomicBool,
-    /// What the poll knows and has not told: that the bell rang, and which connections have news.
+    /// Events that the poll has not returned yet: that the bell rang, and connections with events.
     untold: Mutex<Vec<Key>>,
     told: Condvar,
 }
@@ -42,7 +42,7 @@ impl Desk {
         self.table.lock().expect("nobody panicked")
     }
 
-    /// The kernel's part: the client's bytes are there, or the bell rang.
+    /// The kernel's part: bytes of the client have arrived, or the bell rang.
     fn tell_poll(&self, key: Key) {
         self.untold.lock().expect("nobody panicked").push(key);
         self.told.notify_one();
@@ -53,7 +53,7 @@ impl Desk {
         self.tell_poll(key);
     }
 
-    /// Takes what the client has sent, and brings the connection back. Gives what it has taken by then.
+    /// Reads the client's messages, and brings the connection back. Returns the number of messages read so far.
     fn attend(&self, key: Key, mut connection: Box<Connection>) -> Connection {
         assert!(!self.is_attended.swap(true, SeqCst), "two threads attend to one connection");
         let taken = self.sent.load(SeqCst);
@@ -67,7 +67,8 @@ impl Desk {
         taken
     }
 
-    /// Leads until the connection has taken so many messages. A leader that is never told of them sleeps for ever, which `loom` reports.
+    /// Leads until the connection has read `wanted` messages. A leader that is never woken for them sleeps forever, which `loom`
+    /// reports.
     fn lead(&self, wanted: Connection) {
         loop {
             let mut table = self.table();
@@ -97,11 +98,11 @@ impl Desk {
 }
 
 #[test]
-fn nobody_sleeps_while_there_is_news_and_no_connection_has_two_threads() {
+fn no_leader_sleeps_while_events_are_pending_and_no_connection_has_two_threads() {
     explore(|| {
         let (desk, key) = Desk::new();
         let connection = desk.table().check_out(key).expect("it is here");
-        // This thread has lost the lead, and brings its connection back at some time: before the client sends, or after, or meanwhile.
+        // This thread has lost the lead, and brings its connection back before the client sends, after that, or meanwhile.
         let busy = thread::spawn({
             let desk = desk.clone();
             move || desk.attend(key, connection)
@@ -117,7 +118,7 @@ fn nobody_sleeps_while_there_is_news_and_no_connection_has_two_threads() {
 }
 
 #[test]
-fn news_of_a_connection_that_is_gone_reach_nobody_who_has_its_place() {
+fn an_event_of_a_closed_connection_does_not_reach_the_one_in_its_slot() {
     explore(|| {
         let (desk, key) = Desk::new();
         let poll = thread::spawn({

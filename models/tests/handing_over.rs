@@ -1,6 +1,6 @@
-//! Connections that go on at another worker: a leader in a call or at its poll, the companion beside it, and another worker. The table and
-//! what wakes the companion are the server's own; a `Worker` is what `event_loop`, `companion` and `moving` do with them, the lock and
-//! the poll.
+//! Connections that move to another worker: a leader in a call or at its poll, the companion beside it, and another worker. The
+//! table and the wake-up of the companion are the server's own; a `Worker` is what `event_loop`, `companion` and `moving` do with
+//! them, the lock and the poll.
 
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
@@ -12,55 +12,56 @@ use bolide_models::explore;
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 use loom::thread;
 
-/// Who serves a request that waits on a connection.
+/// How many requests of a waiting connection were served here, and by another worker.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Served {
     here: u32,
     elsewhere: u32,
 }
 
-/// What the companion hands over in a look.
+/// The connections that the companion hands over in a look.
 #[derive(Clone, Copy)]
 enum HandsOver {
-    /// Connections with a request that waits.
+    /// Connections with a waiting request.
     Waiting,
-    /// All: the worker ends.
+    /// All connections: the worker ends.
     All,
 }
 
-/// A connection as the process has it that serves it now.
+/// A connection as seen by the process that serves it now.
 struct Connection {
     may_move: bool,
 }
 
-/// The kernel's part: what came on the socket of the client, the poll of the worker, which tells each piece of news once, and the queue.
+/// The kernel's part: bytes on the client's socket, the worker's poll, which returns each event once, and the queue.
 #[derive(Default)]
 struct Kernel {
     unread: u32,
-    /// What the poll calls the connection of the client, as long as it knows it.
+    /// The poll's key of the client's connection, as long as it is registered.
     known_as: Option<Key>,
     untold: VecDeque<Key>,
     queue: Vec<Connection>,
     queue_length_most: usize,
-    /// The time for which the leader may sleep is over.
+    /// The time limit of the leader's sleep has passed.
     has_timed_out: bool,
 }
 
-/// What the lock of the table guards.
+/// The state that the lock of the table guards.
 struct State {
     table: ConnectionTable<Connection>,
     companion: Sleep,
-    /// The call that the thread is inside of, by its number; 0 is none.
+    /// The number of the call that the thread is inside of; 0 if none.
     call: u32,
-    /// A call has lasted, so that the companion is needed.
+    /// A call has lasted, so the companion is needed.
     is_needed: bool,
 }
 
-/// Whose loop the worker's thread is in.
+/// The kind of loop that the worker's thread runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Loop {
     Own,
-    /// That of an asynchronous application, where a turn says that the worker waits, and that it does not, with the table unlocked.
+    /// The loop of an asynchronous application: a turn sets and clears the mark that the worker waits without the lock of the
+    /// table.
     Applications,
 }
 
@@ -76,7 +77,7 @@ struct Worker {
 }
 
 impl Worker {
-    /// A worker with two connections that its poll knows: one that a thread attends to, and that of the client, which rests.
+    /// A worker with two connections that its poll knows: one that a thread attends to, and the client's, which is idle.
     fn new(is_in: Loop, may_move: bool, queue_length_most: usize) -> (Arc<Worker>, Key, Key) {
         let mut table = ConnectionTable::new();
         let busy = table.insert(Box::new(Connection { may_move: true }), u64::MAX);
@@ -107,7 +108,7 @@ impl Worker {
         *self.served.lock().expect("nobody panicked")
     }
 
-    /// The client asks something.
+    /// The client sends a request.
     fn send(&self) {
         let mut kernel = self.kernel();
         kernel.unread += 1;
@@ -122,12 +123,12 @@ impl Worker {
         self.told.notify_all();
     }
 
-    /// What is there to be told at once.
+    /// The events that are pending now.
     fn fetch(&self) -> Vec<Key> {
         self.kernel().untold.drain(..).collect()
     }
 
-    /// The same for a thread that waits until something is, or its time is over.
+    /// Waits until an event is pending, or the time limit has passed. Returns the events.
     fn wait_for_news(&self) -> Vec<Key> {
         let mut kernel = self.kernel();
         while kernel.untold.is_empty() && !kernel.has_timed_out {
@@ -136,15 +137,15 @@ impl Worker {
         kernel.untold.drain(..).collect()
     }
 
-    /// The leader attends to the connection of the client: it reads what is there.
+    /// The leader attends to the client's connection: it reads the pending bytes.
     fn attend(&self, key: Key, connection: Box<Connection>) {
         let read = std::mem::take(&mut self.kernel().unread);
         self.served.lock().expect("nobody panicked").here += read;
         self.state().table.check_in(key, connection, u64::MAX);
     }
 
-    /// Leads until the request of the client is served here, or its connection is in the queue. A leader whom nobody tells sleeps for ever,
-    /// which `loom` reports.
+    /// Leads until the client's request is served here, or its connection is in the queue. A leader that is not woken sleeps
+    /// forever, which `loom` reports.
     fn lead(&self, resting: Key) {
         loop {
             let mut state = self.state();
@@ -162,8 +163,8 @@ impl Worker {
         }
     }
 
-    /// The leader's poll. What came while it slept is told by the poll, and whoever leaves something in the table meanwhile rings: news of
-    /// which nobody told are a mistake, of which the server complains.
+    /// The leader's poll. It returns what arrived while the leader slept, and a thread that leaves something in the table
+    /// meanwhile rings the bell: an event without a wake-up is a mistake, which the server reports.
     fn poll<'a>(&'a self, mut state: MutexGuard<'a, State>) {
         let mut news = self.fetch();
         if news.is_empty() && !state.table.has_ready() {
@@ -184,14 +185,15 @@ impl Worker {
         }
     }
 
-    /// The moment is that of a loop of this kind.
+    /// Sets or clears the mark, if the worker runs a loop of this kind.
     fn say_whether_it_waits(&self, of: Loop, waits: bool) {
         if self.is_in == of {
             self.waiting.store(waits.into(), Relaxed);
         }
     }
 
-    /// A thread comes back from its call; it may have lost the lead meanwhile, and then tells the leader of what it leaves behind.
+    /// A thread comes back from its call. It may have lost the lead meanwhile, and then wakes the leader for what it leaves
+    /// behind.
     fn come_back(&self, key: Key, connection: Box<Connection>) {
         let mut state = self.state();
         state.table.check_in(key, connection, u64::MAX);
@@ -200,7 +202,7 @@ impl Worker {
         }
     }
 
-    /// A look of the companion.
+    /// One look of the companion.
     fn look_after_waiting(&self, hands_over: HandsOver) {
         let mut state = self.state();
         if self.waiting.load(Relaxed) == 1 || state.table.is_nobody_away() {
@@ -235,7 +237,7 @@ impl Worker {
         self.companion.bell.wait();
     }
 
-    /// A thread attends to a connection in a call of this number.
+    /// A thread attends to a connection, in the call with this number.
     fn begin_call(&self, key: Key, number: u32) -> Box<Connection> {
         let mut state = self.state();
         let connection = state.table.check_out(key).expect("it is here");
@@ -244,7 +246,7 @@ impl Worker {
         connection
     }
 
-    /// The call has lasted.
+    /// The call has lasted long enough to need the companion.
     fn end_call(&self, key: Key, connection: Box<Connection>) {
         let mut state = self.state();
         state.table.check_in(key, connection, u64::MAX);
@@ -265,7 +267,7 @@ impl Worker {
             return state.table.remove(key);
         }
         drop(kernel);
-        // A poll that has never heard of a connection tells at once what is there.
+        // A newly registered connection reports its pending bytes at once.
         let mut kernel = self.kernel();
         kernel.known_as = Some(key);
         if kernel.unread > 0 {
@@ -276,7 +278,7 @@ impl Worker {
         state.table.check_in(key, connection, u64::MAX);
     }
 
-    /// Another worker, at some time after the others.
+    /// Another worker takes a connection, after the other threads.
     fn take_from_queue(&self) {
         let mut kernel = self.kernel();
         if kernel.queue.pop().is_some() {
@@ -287,7 +289,8 @@ impl Worker {
     }
 }
 
-/// The only thread of a worker is in a call while a client asks something and the companion looks: who serves it is told, once.
+/// The only thread of a worker is in a call while a client sends a request and the companion looks. Returns where the request was
+/// served.
 fn serve_beside_a_call(is_in: Loop, may_move: bool, queue_length_most: usize, hands_over: HandsOver) -> Served {
     let (worker, busy, resting) = Worker::new(is_in, may_move, queue_length_most);
     let connection = worker.state().table.check_out(busy).expect("it is here");
@@ -352,13 +355,14 @@ fn a_request_that_comes_while_all_connections_are_handed_over_is_served_once() {
     });
 }
 
-/// The poll has forgotten the connection for a moment, with what it had to tell of it.
+/// The connection is not registered in the poll for a moment, which drops its pending events.
 #[test]
 fn a_request_that_comes_while_a_connection_finds_no_room_in_the_queue_is_told_to_the_leader() {
     explore(|| assert_eq!(serve_beside_a_call(Loop::Own, true, 0, HandsOver::All), Served { here: 1, elsewhere: 0 }));
 }
 
-/// With several threads one is away while another leads: the companion leaves the news to a leader that sleeps in the poll.
+/// With several threads, one is in a call while another leads: the companion leaves the events to a leader that sleeps in the
+/// poll.
 #[test]
 fn a_leader_in_its_poll_is_told_though_another_thread_is_in_a_call() {
     explore(|| {
@@ -379,8 +383,8 @@ fn a_leader_in_its_poll_is_told_though_another_thread_is_in_a_call() {
     });
 }
 
-/// The time limit of the leader's sleep ends while a thread that has lost the lead brings its connection back, with news, and the
-/// companion looks.
+/// The time limit of the leader's sleep passes while a thread that has lost the lead brings its connection back, with events, and
+/// the companion looks.
 #[test]
 fn a_leader_whose_sleep_is_over_finds_nothing_of_which_it_was_not_told() {
     explore(|| {
@@ -403,7 +407,7 @@ fn a_leader_whose_sleep_is_over_finds_nothing_of_which_it_was_not_told() {
     });
 }
 
-/// Two calls follow one another, of which the second lasts until the companion has looked at it.
+/// Two calls follow one another. The second one lasts until the companion has looked at it.
 fn call_beside_a_companion_that_sleeps(is_needed: bool) {
     let (worker, busy, _) = Worker::new(Loop::Own, false, 1);
     worker.state().is_needed = is_needed;
@@ -432,6 +436,6 @@ fn a_companion_that_goes_to_sleep_is_woken_by_the_next_connection_that_is_attend
 }
 
 #[test]
-fn a_companion_that_nobody_needed_is_woken_by_a_call_that_has_lasted_and_watches_the_next_one() {
+fn an_unneeded_companion_is_woken_by_a_call_that_has_lasted_and_watches_the_next_one() {
     explore(|| call_beside_a_companion_that_sleeps(false));
 }

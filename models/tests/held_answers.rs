@@ -1,5 +1,5 @@
-//! Answers that are held while somebody watches: whoever watches may stop at any moment, and somebody sends them all the same. The list
-//! of them is the server's own; a `Line` is what `multiplexer` does with it under its lock.
+//! Answers that are held while a companion watches: it may stop watching at any moment, and the answers are sent all the same.
+//! The list of them is the server's own; a `Line` is what `multiplexer` does with it under its lock.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use bolide_models::held_answers::{HeldAnswers, Holding};
 use loom::sync::Mutex;
 use loom::thread;
 
-/// A connection, with so many of its answers.
+/// A connection, with the number of its answers.
 #[derive(Default)]
 struct Line {
     answers: Mutex<Answers>,
@@ -37,7 +37,7 @@ impl Holding for Line {
 }
 
 impl Line {
-    /// An answer is complete: it is held, or leaves at once.
+    /// An answer is complete: it is held, or sent at once.
     fn answer(self: &Arc<Line>, held: &HeldAnswers) {
         let mut answers = self.answers.lock().expect("nobody panicked");
         answers.unsent += 1;
@@ -55,7 +55,7 @@ impl Line {
     }
 }
 
-/// A worker whose companion watches already, and a thread of it that stops to.
+/// A worker whose companion is watching, and a thread that stops watching.
 fn watched() -> (Arc<HeldAnswers>, Arc<Line>, thread::JoinHandle<()>) {
     let held = Arc::new(HeldAnswers::default());
     held.watch(true);
@@ -86,7 +86,7 @@ fn nothing_stays_held_where_two_threads_push_and_two_answer() {
             move || line.answer(&held)
         });
         line.answer(&held);
-        // The leader before its poll.
+        // The leader, before its poll.
         held.push();
         assert!(companion.join().is_ok() && other.join().is_ok());
         assert_eq!((line.sent(), other_line.sent()), (1, 1));
@@ -114,7 +114,7 @@ fn an_answer_that_follows_while_the_first_ones_leave_is_not_left_behind() {
 }
 
 #[test]
-fn an_answer_is_not_left_behind_by_somebody_who_watches_for_a_moment() {
+fn an_answer_is_not_left_behind_by_a_short_watch() {
     explore(|| {
         let held = Arc::new(HeldAnswers::default());
         let line: Arc<Line> = Arc::default();

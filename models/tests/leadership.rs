@@ -1,5 +1,5 @@
-//! Who leads, in each order in which the leader's calls, the standby's looks and its waits at the poll, sleepers and the end can meet. In
-//! these models each call that a standby sees twice counts as blocked.
+//! Leadership, in each order in which the leader's calls, the standby's looks and its waits at the poll, sleepers and the end can
+//! interleave. In these models, each call that a standby sees twice counts as blocked.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use loom::thread;
 /// Longer than any model takes.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// Turns of the others that a call lasts which a standby is to see for longer than a tick.
+/// Turns of other threads for which a call lasts, if a standby is to see it for longer than a tick.
 const LOOKS: u32 = 2;
 
-/// Something that a call of the application waits for.
+/// A condition that a call of the application waits for.
 #[derive(Default)]
 struct Gate {
     is_open: Mutex<bool>,
@@ -43,120 +43,120 @@ fn leadership() -> Leadership {
     Leadership::new(Some(Doorbell::default()))
 }
 
-/// Follows where somebody always waits for a leader.
+/// Follows while work always waits for a leader.
 fn follow(leadership: &Leadership) -> Turn {
     leadership.follow(false, &mut |_| Need::Waits)
 }
 
-/// What waits for a leader, and whether the worker has said that it waits at the poll: what `event_loop` and `lookout` do with the table,
-/// its lock and `row.waiting`.
+/// The work that waits for a leader, and the mark that the worker waits at the poll: what `event_loop` and `lookout` do with the
+/// table, its lock and `row.waiting`.
 #[derive(Default)]
 struct Desk {
-    papers: Mutex<Papers>,
+    state: Mutex<DeskState>,
 }
 
 #[derive(Default)]
-struct Papers {
+struct DeskState {
     is_work_there: bool,
     waits: bool,
 }
 
 impl Desk {
-    fn papers(&self) -> MutexGuard<'_, Papers> {
-        self.papers.lock().expect("nobody panicked")
+    fn state(&self) -> MutexGuard<'_, DeskState> {
+        self.state.lock().expect("nobody panicked")
     }
 
     /// The standby's wait.
     fn wait_for_need(&self, leadership: &Leadership, inside: u64) -> Need {
-        let mut papers = self.papers();
+        let mut state = self.state();
         if !leadership.is_inside(inside) {
             return Need::Nobody;
         }
-        if papers.is_work_there {
+        if state.is_work_there {
             return Need::Waits;
         }
-        papers.waits = true;
-        drop(papers);
+        state.waits = true;
+        drop(state);
         leadership.doorbell().expect("threads are several").wait();
-        let mut papers = self.papers();
+        let mut state = self.state();
         if leadership.is_inside(inside) {
-            papers.waits = false;
+            state.waits = false;
         }
-        if papers.is_work_there { Need::Came } else { Need::Nobody }
+        if state.is_work_there { Need::Came } else { Need::Nobody }
     }
 
-    /// A thread without the lead leaves something for the leader.
+    /// A thread without the lead leaves work for the leader.
     fn leave_work(&self, leadership: &Leadership) {
-        let mut papers = self.papers();
-        papers.is_work_there = true;
-        if papers.waits {
+        let mut state = self.state();
+        state.is_work_there = true;
+        if state.waits {
             leadership.doorbell().expect("threads are several").ring();
         }
     }
 
-    /// The leader is back from a call: [`Leadership::leave_call`], and what is done under the lock.
+    /// The leader is back from a call: [`Leadership::leave_call`], and the steps under the lock.
     fn come_back(&self, leadership: &Leadership, inside: u64) -> bool {
         let still_leads = leadership.leave_call(inside);
-        let mut papers = self.papers();
+        let mut state = self.state();
         if still_leads {
-            papers.waits = false;
+            state.waits = false;
         }
         still_leads
     }
 }
 
-/// What only the leader may touch while it is not inside a call.
+/// Data that only the leader may touch while it is not inside a call.
 #[derive(Default)]
-struct Throne {
+struct LeadCheck {
     is_taken: AtomicBool,
 }
 
-impl Throne {
-    fn sit(&self) {
+impl LeadCheck {
+    fn enter(&self) {
         assert!(!self.is_taken.swap(true, SeqCst), "two threads lead");
     }
 
-    fn rise(&self) {
+    fn leave(&self) {
         self.is_taken.store(false, SeqCst);
     }
 }
 
-/// A leader's calls, which return at once. False: it has lost the lead, and does not sit any more.
-fn lead(leadership: &Leadership, throne: &Throne, calls: u32) -> bool {
+/// A leader's calls, which return at once. Returns false if it has lost the lead, and has not entered again.
+fn lead(leadership: &Leadership, check: &LeadCheck, calls: u32) -> bool {
     for _ in 0..calls {
-        throne.rise();
+        check.leave();
         let inside = leadership.enter_call();
         if !leadership.leave_call(inside) {
             return false;
         }
-        throne.sit();
+        check.enter();
     }
     true
 }
 
-fn shared() -> (Arc<Leadership>, Arc<Throne>) {
-    let (leadership, throne) = (Arc::new(leadership()), Arc::new(Throne::default()));
+fn shared() -> (Arc<Leadership>, Arc<LeadCheck>) {
+    let (leadership, check) = (Arc::new(leadership()), Arc::new(LeadCheck::default()));
     leadership.take_over();
-    throne.sit();
-    (leadership, throne)
+    check.enter();
+    (leadership, check)
 }
 
 #[test]
 fn one_thread_leads_at_a_time() {
     explore(|| {
-        let (leadership, throne) = shared();
+        let (leadership, check) = shared();
         let standby = thread::spawn({
-            let (leadership, throne) = (leadership.clone(), throne.clone());
+            let (leadership, check) = (leadership.clone(), check.clone());
             move || {
                 if follow(&leadership) == Turn::Lead {
-                    throne.sit();
+                    check.enter();
                     leadership.take_over();
-                    assert!(lead(&leadership, &throne, 1), "nobody else is there to take it");
-                    throne.rise();
+                    assert!(lead(&leadership, &check, 1), "nobody else is there to take it");
+                    check.leave();
                 }
             }
         });
-        lead(&leadership, &throne, 2);
+        lead(&leadership, &check, 2);
         leadership.stop();
         assert!(standby.join().is_ok());
     });
@@ -185,17 +185,17 @@ fn the_lead_is_neither_lost_nor_doubled_when_a_call_returns_while_others_seize_i
 #[test]
 fn a_standby_that_goes_to_sleep_is_woken_by_the_call_that_blocks() {
     explore(|| {
-        let (leadership, throne) = shared();
+        let (leadership, check) = shared();
         let gate = Arc::new(Gate::default());
         let standby = thread::spawn({
-            let (leadership, throne, gate) = (leadership.clone(), throne.clone(), gate.clone());
+            let (leadership, check, gate) = (leadership.clone(), check.clone(), gate.clone());
             move || {
                 assert_eq!(follow(&leadership), Turn::Lead);
-                throne.sit();
+                check.enter();
                 gate.open();
             }
         });
-        throne.rise();
+        check.leave();
         let inside = leadership.enter_call();
         gate.pass();
         assert!(!leadership.leave_call(inside), "the lead is another's by now");
@@ -207,14 +207,14 @@ fn a_standby_that_goes_to_sleep_is_woken_by_the_call_that_blocks() {
 fn a_sleeper_watches_when_the_standby_has_taken_the_lead() {
     explore(|| {
         let (leadership, gate) = (Arc::new(leadership()), Arc::new(Gate::default()));
-        let heirs = Arc::new(AtomicU32::new(0));
+        let seized = Arc::new(AtomicU32::new(0));
         let followers: Vec<_> = (0..2)
             .map(|_| {
-                let (leadership, gate, heirs) = (leadership.clone(), gate.clone(), heirs.clone());
+                let (leadership, gate, seized) = (leadership.clone(), gate.clone(), seized.clone());
                 thread::spawn(move || {
                     assert_eq!(follow(&leadership), Turn::Lead);
-                    if heirs.fetch_add(1, SeqCst) == 0 {
-                        // The first one's call blocks as well, until somebody leads.
+                    if seized.fetch_add(1, SeqCst) == 0 {
+                        // The call of the first one blocks as well, until another thread leads.
                         let inside = leadership.enter_call();
                         gate.pass();
                         assert!(!leadership.leave_call(inside));
@@ -233,7 +233,7 @@ fn a_sleeper_watches_when_the_standby_has_taken_the_lead() {
 }
 
 #[test]
-fn the_end_finds_everybody_whatever_they_do() {
+fn the_end_reaches_every_thread_in_any_state() {
     explore(|| {
         let leadership = Arc::new(leadership());
         let followers: Vec<_> = (0..2)
@@ -254,7 +254,7 @@ fn the_end_finds_everybody_whatever_they_do() {
     });
 }
 
-/// The poll tells the standby nothing of it: the leader itself has fetched it, and left it behind.
+/// The poll reports nothing to the standby: the leader itself has fetched the event, and left it behind.
 #[test]
 fn what_a_leader_leaves_behind_when_its_next_call_blocks_is_found_by_a_standby_at_the_poll() {
     explore(|| {
@@ -271,7 +271,7 @@ fn what_a_leader_leaves_behind_when_its_next_call_blocks_is_found_by_a_standby_a
         // A call that lasts: the standby has time for two looks and goes to the poll.
         (0..LOOKS).for_each(|_| thread::yield_now());
         assert!(desk.come_back(&leadership, inside), "nobody needed another");
-        desk.papers().is_work_there = true;
+        desk.state().is_work_there = true;
         let inside = leadership.enter_call();
         gate.pass();
         assert!(!desk.come_back(&leadership, inside));
@@ -303,7 +303,7 @@ fn what_a_thread_without_the_lead_leaves_behind_is_found_while_the_leader_is_blo
 }
 
 #[test]
-fn the_end_finds_a_standby_at_the_poll_and_those_who_sleep_behind_it() {
+fn the_end_reaches_a_standby_at_the_poll_and_the_sleepers_behind_it() {
     explore(|| {
         let (leadership, desk) = (Arc::new(leadership()), Arc::new(Desk::default()));
         leadership.enter_call();

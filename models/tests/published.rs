@@ -1,4 +1,4 @@
-//! What workers read of ticket keys while the master publishes others.
+//! Reads of ticket keys by workers while the master publishes new ones.
 
 use bolide_models::explore;
 use bolide_models::published::Published;
@@ -6,7 +6,7 @@ use loom::sync::Arc;
 
 /// Enough to tell whole versions from torn ones.
 const WORDS: usize = 2;
-/// Two versions are the first that lie in one place after another was read there.
+/// The smallest number with which a place that may have been read is overwritten.
 const VERSIONS: u64 = 3;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the master and tools read of a slot while a thread writes it.
+//! Reads of a slot by the master and tools while a thread writes it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -6,7 +6,8 @@ use bolide_models::explore;
 use bolide_models::slot::{Seen, Slot};
 use loom::sync::Arc;
 
-/// Two requests that follow one another on a slot: time, limit and text of each. The texts take two words of memory, and the second is shorter.
+/// Two consecutive requests of a slot: time, limit and text of each. The texts take two words of memory, and the second one is
+/// shorter.
 const REQUESTS: [(u64, u32, &str); 2] = [(5, 0, "GET /first"), (5, 9, "PUT /next")];
 
 fn serve(slot: &Slot) {
@@ -45,7 +46,7 @@ fn a_request_in_flight_is_never_seen_with_half_of_anothers_text_number_or_limit(
 }
 
 #[test]
-fn a_request_that_is_stuck_is_seen_by_who_comes_later() {
+fn a_stuck_request_is_seen_by_a_later_reader() {
     explore(|| {
         let slot = Arc::new(Slot::default());
         let writer = loom::thread::spawn({

@@ -1,5 +1,5 @@
-//! What hooks do to files, by a path. It knows nothing of hooks. `OwnFiles` runs in every process that does hooks; who does them with other
-//! rights than the owner of a folder brings files of its own.
+//! File operations of hooks, by path. It knows nothing of hooks. `OwnFiles` serves every process that runs hooks; a process that
+//! runs them with other rights than the owner of a folder implements [`Files`] itself.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -9,7 +9,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 
-/// What becomes of a mode.
+/// A change of permission bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ModeChange {
     Set(u32),
@@ -18,7 +18,7 @@ pub enum ModeChange {
 }
 
 impl ModeChange {
-    /// The mode that comes of the one that is there.
+    /// The new mode, given the present one.
     pub fn of(self, present: u32) -> u32 {
         match self {
             ModeChange::Set(mode) => mode,
@@ -27,15 +27,15 @@ impl ModeChange {
     }
 }
 
-/// Files by their paths. Each method fails as the system call of its name does.
+/// Operations on files by path. Each method fails as the system call of its name does.
 #[expect(clippy::missing_errors_doc, reason = "the line above says it of all of them")]
 pub trait Files {
     fn make_folder(&self, path: &Path) -> io::Result<()>;
     fn remove_folder(&self, path: &Path) -> io::Result<()>;
-    /// Puts this text in place of what the file had.
+    /// Replaces the contents of the file by this text.
     fn write(&self, path: &Path, text: &str) -> io::Result<()>;
     fn append(&self, path: &Path, text: &str) -> io::Result<()>;
-    /// Writes to a pipe that somebody reads: `ENXIO` where nobody does.
+    /// Writes to a FIFO; `ENXIO` if it has no reader.
     fn write_fifo(&self, path: &Path, text: &str) -> io::Result<()>;
     fn unlink(&self, path: &Path) -> io::Result<()>;
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
@@ -43,7 +43,7 @@ pub trait Files {
     fn change_owner(&self, path: &Path, user: u32, group: u32) -> io::Result<()>;
 }
 
-/// Files as the kernel finds them for this process.
+/// Files accessed with the rights of this process.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OwnFiles;
 
@@ -87,7 +87,7 @@ impl Files for OwnFiles {
     }
 }
 
-/// Whether nobody reads a pipe that was to be written to.
+/// Whether a write to a FIFO failed because it has no reader.
 pub(crate) fn has_no_reader(error: &io::Error) -> bool {
     error.raw_os_error() == Some(Errno::ENXIO as i32)
 }

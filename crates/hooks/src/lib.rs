@@ -1,5 +1,6 @@
-//! What is done at the steps of an instance's life: the actions of hooks, in whatever process the step is. It waits where an action waits,
-//! so that a loop never calls it. The master runs it before and after its loop, the prototype before its own, workers before they serve.
+//! Hooks: the actions that run at the phases of an instance's life, in the process of each phase. It blocks while an action
+//! blocks, so an event loop must not call it. The master runs it before and after its loop, the prototype before its loop, and
+//! workers before they serve.
 
 mod files;
 
@@ -18,41 +19,41 @@ use nix::unistd::{Group, User};
 
 pub use self::files::{Files, ModeChange, OwnFiles};
 
-/// Time that a file, a folder or an address may take to be there, in milliseconds; uWSGI's.
+/// Time that a hook waits for a file, a folder or an address, in milliseconds, as in uWSGI.
 const WAIT_MOST_MS: u64 = 60_000;
-/// How often it is looked for, in milliseconds.
+/// Time between two checks meanwhile, in milliseconds.
 const WAIT_LOOK_MS: u64 = 100;
 /// Time that one attempt to connect may take.
 const CONNECT_MOST: Duration = Duration::from_millis(1000);
-/// Addresses of a name that are tried.
+/// Addresses of a host name that are tried.
 const ADDRESSES_MOST: usize = 8;
-/// Mode of a sticky folder beside its own (stat(2), S_ISVTX).
+/// The sticky bit, which is added to a folder's mode (stat(2), S_ISVTX).
 const STICKY: u32 = 0o1000;
-/// The shell that is always there.
+/// The shell that every system has.
 const SHELL: &str = "/bin/sh";
 
-/// A function of the application's language that a hook names.
+/// A function of the application's language, named by a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Function<'a> {
     pub name: &'a str,
     pub argument: Option<&'a CallArgument>,
-    /// An answer that is a number other than 0 is a failure.
+    /// A result other than 0 is a failure.
     pub counts_answer: bool,
 }
 
-/// What actions need of the process that they are done in.
+/// The parts of the process that actions need.
 pub struct Means<'a> {
     /// `binsh`.
     pub shells: &'a [PathBuf],
-    /// Variables for commands, beside the process' own.
+    /// Variables for commands, in addition to those of the process.
     pub environment: &'a [(String, String)],
-    /// How files are reached.
+    /// The file operations.
     pub files: &'a dyn Files,
-    /// Calls a function of the application's language; says why it failed.
+    /// Calls a function of the application's language. The error says why it failed.
     pub call: &'a mut dyn FnMut(&Function<'_>) -> Result<(), String>,
 }
 
-/// Why a hook failed: what it is, where it was asked for, and what went wrong.
+/// Why a hook failed: the hook, where it was configured, and the error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HookError(String);
 
@@ -64,23 +65,23 @@ impl std::fmt::Display for HookError {
 
 impl std::error::Error for HookError {}
 
-/// For phases in processes that have no language: the options room lets no function be named there.
+/// For phases in processes without a language: the crate `options` allows no functions there.
 pub fn no_functions(function: &Function<'_>) -> Result<(), String> {
     Err(format!("there is no function `{}` in this process", function.name))
 }
 
-/// Does what belongs to a step, in order, up to the first that fails.
+/// Runs the hooks of a phase in order, up to the first one that fails.
 ///
 /// # Errors
-/// That one.
+/// The error of that hook.
 pub fn run(hooks: &[Hook], phase: HookPhase, means: &mut Means<'_>) -> Result<(), HookError> {
     hooks.iter().filter(|hook| hook.phase == phase).try_for_each(|hook| run_one(hook, means))
 }
 
-/// Does one of them.
+/// Runs one hook.
 ///
 /// # Errors
-/// It fails.
+/// Its action fails.
 pub fn run_one(hook: &Hook, means: &mut Means<'_>) -> Result<(), HookError> {
     let phase = hook.phase;
     if !hook.text.is_empty() {
@@ -120,7 +121,7 @@ fn act(action: &HookAction, means: &mut Means<'_>) -> Result<(), String> {
         HookAction::Write(path, text) => at(path, files.write(path, text)),
         HookAction::Append(path, text) => at(path, files.append(path, text)),
         HookAction::WriteFifo(path, text) => match files.write_fifo(path, text) {
-            // A pipe that nobody reads is no failure, as in uWSGI.
+            // A FIFO without a reader is not a failure, as in uWSGI.
             Err(error) if files::has_no_reader(&error) => Ok(()),
             written => at(path, written),
         },
@@ -142,7 +143,7 @@ fn act(action: &HookAction, means: &mut Means<'_>) -> Result<(), String> {
     }
 }
 
-/// Runs a command to its end. Gives its status, or 128 and the number of the signal that ended it, as a shell tells it.
+/// Runs a command to its end. Returns its status, or 128 plus the number of the signal that ended it, as a shell does.
 fn exec(command: &str, means: &Means<'_>) -> io::Result<i32> {
     use std::os::unix::process::ExitStatusExt;
     let shell = means.shells.iter().find(|shell| shell.is_file()).map_or(Path::new(SHELL), PathBuf::as_path);
@@ -191,7 +192,7 @@ fn is_there(subject: WaitSubject, name: &str) -> bool {
         WaitSubject::Folder => fs::metadata(name).is_ok_and(|found| found.is_dir()),
         WaitSubject::Socket if name.contains('/') => accepts_at(name),
         WaitSubject::Socket => {
-            // An address without a host is this machine's, as that of a socket is.
+            // An address without a host is one of this machine, as for a socket.
             let address = if name.starts_with(':') { format!("127.0.0.1{name}") } else { name.to_owned() };
             let addresses = address.to_socket_addrs().into_iter().flatten().take(ADDRESSES_MOST);
             addresses.into_iter().any(|address| TcpStream::connect_timeout(&address, CONNECT_MOST).is_ok())
@@ -199,7 +200,7 @@ fn is_there(subject: WaitSubject, name: &str) -> bool {
     }
 }
 
-/// Whether a UNIX socket is listened at. A queue that is full is a listener's too (`EAGAIN`), and connecting would wait for it.
+/// Whether a UNIX socket has a listener. A full queue (`EAGAIN`) has one too, and a blocking connect would wait for room.
 fn accepts_at(path: &str) -> bool {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
     let Ok(socket) = socket(AddressFamily::Unix, SockType::Stream, flags, None) else { return false };
@@ -221,7 +222,7 @@ mod tests {
         act(&action, &mut Means { shells: &[], environment: &environment, files: &OwnFiles, call: &mut call })
     }
 
-    /// A folder of the test's own; it goes with the last of its users.
+    /// A temporary folder of the test. Dropping it removes it.
     struct Folder(PathBuf);
 
     impl Drop for Folder {
@@ -265,8 +266,8 @@ mod tests {
 
     #[test]
     fn an_address_is_there_when_it_accepts() {
-        // The socket is bound before it listens, and never closed: a port that was given up can be another program's
-        // at once, and a command that another test starts holds a copy of the socket until it has become its program.
+        // The socket is bound before it listens, and never closed: another program can get a released port at once, and a command
+        // that another test starts holds a copy of the socket until its exec.
         let socket = socket(AddressFamily::Inet, SockType::Stream, SockFlag::SOCK_CLOEXEC, None).expect("made");
         bind(socket.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).expect("bound");
         let port = getsockname::<SockaddrIn>(socket.as_raw_fd()).expect("known").port();

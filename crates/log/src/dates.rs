@@ -1,9 +1,9 @@
-//! Local times as log lines have them: by strftime(3), and the parts of a moment. It knows no line. Every process runs it.
+//! Local times in log lines: by strftime(3), and as RFC 3339. It knows no line. Every process runs it.
 
 use std::ffi::CString;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Bytes of a time that strftime(3) makes; a longer one is left out, as in uWSGI.
+/// Bytes of a time formatted by strftime(3); a longer one is left out, as in uWSGI.
 const FORMATTED_BYTES: usize = 64;
 
 /// Microseconds since 1970.
@@ -11,7 +11,7 @@ pub fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
-/// Adds a moment, in microseconds since 1970, as RFC 3339 has it: `2026-11-22T13:40:00.123456+01:00`.
+/// Appends a moment, in microseconds since 1970, in the form of RFC 3339: `2026-11-22T13:40:00.123456+01:00`.
 pub fn rfc3339(text: &mut Vec<u8>, moment_us: u64) {
     let second = (moment_us / 1_000_000) as i64;
     strftime(text, "%Y-%m-%dT%H:%M:%S", second);
@@ -22,13 +22,15 @@ pub fn rfc3339(text: &mut Vec<u8>, moment_us: u64) {
     text.insert(minutes, b':');
 }
 
-/// Adds the local time of a moment, in seconds since 1970, in a format of strftime(3). A time longer than [`FORMATTED_BYTES`] adds nothing.
+/// Appends the local time of a moment, in seconds since 1970, in a format of strftime(3). A time longer than [`FORMATTED_BYTES`]
+/// appends nothing.
 pub fn strftime(text: &mut Vec<u8>, format: &str, second: i64) {
     let Ok(format) = CString::new(format) else { return };
-    // SAFETY: `tm` is a C structure of integers and one pointer, for which all zeroes is a value.
+    // SAFETY: `tm` is a C structure of integers and one pointer, for which all zeroes is a valid value.
     let mut date: libc::tm = unsafe { std::mem::zeroed() };
     let mut formatted = [0u8; FORMATTED_BYTES];
-    // SAFETY: all pointers are to locals that live through the calls, the length is that of the buffer, and the format ends in a zero.
+    // SAFETY: all pointers are to locals that live through the calls, the length is that of the buffer, and the format is
+    // NUL-terminated.
     let length = unsafe {
         libc::localtime_r(&second, &mut date);
         libc::strftime(formatted.as_mut_ptr().cast(), formatted.len(), format.as_ptr(), &date)

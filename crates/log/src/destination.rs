@@ -1,4 +1,4 @@
-//! The destination of the log, and writes to it that do not wait. It knows no lines.
+//! The destination of a log, and non-blocking writes to it. It knows no lines. Every process runs it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -12,7 +12,7 @@ use nix::sys::socket::{MsgFlags, SockType as Type, UnixAddr, connect, getpeernam
 use nix::sys::stat::{Mode, SFlag, fstat};
 use nix::unistd::write;
 
-/// Linux' PIPE_BUF in bytes: longer writes to a pipe may be torn apart by those of other processes (pipe(7)).
+/// Linux' PIPE_BUF in bytes: longer writes to a pipe may be interleaved with those of other processes (pipe(7)).
 pub const ATOMIC_BYTES: usize = 4096;
 
 /// The log's descriptor.
@@ -20,26 +20,27 @@ pub const ATOMIC_BYTES: usize = 4096;
 pub struct Destination {
     descriptor: OwnedFd,
     mode: WriteMode,
-    /// Who takes datagrams of a socket in the file system: one who is started anew is called again.
+    /// The address of a datagram socket in the file system, to connect again after its reader was restarted.
     peer: Option<UnixAddr>,
 }
 
-/// The way of a write that does not wait.
+/// The way to write without blocking.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteMode {
-    /// A file, which always takes what it is given, or a description that is non-blocking.
+    /// A file, which always accepts writes, or a non-blocking open file description.
     Write,
-    /// A socket of datagrams: as the next one, a line at a time, which may have to be called for again by who was started anew.
+    /// A datagram socket: non-blocking by a flag of the call, one line at a time, and connected again if its reader was
+    /// restarted.
     Datagram,
-    /// A socket: non-blocking by the call, as its description is shared with whoever started us.
+    /// A stream socket: non-blocking by a flag of the call, because our parent shares its open file description.
     Send,
-    /// A pipe or terminal that we may not open anew, since another user made it: asked first, and given what fits one page.
-    /// Only here another process that writes in between can still make a write wait.
+    /// A pipe or terminal that we may not reopen, because it belongs to another user: polled first, and written at most a page at
+    /// a time. Only here can another process that writes in between still make a write block.
     Ask,
 }
 
 impl Destination {
-    /// The destination of descriptor 2 as it is now.
+    /// The destination that descriptor 2 refers to now.
     ///
     /// # Errors
     /// It is not open, or no descriptor is left.
@@ -53,7 +54,7 @@ impl Destination {
                 return Destination::of(above_standard(own)?);
             }
         }
-        // The copy is above 2 by the library's word (F_DUPFD_CLOEXEC from 3 on).
+        // The standard library duplicates to a number above 2 (F_DUPFD_CLOEXEC from 3 on).
         Destination::of(standard.as_fd().try_clone_to_owned()?)
     }
 
@@ -77,7 +78,7 @@ impl Destination {
         self.descriptor.as_fd()
     }
 
-    /// Writes the beginning of these bytes, as much as is taken at once. Never waits.
+    /// Writes as much of these bytes as is accepted at once. Never blocks.
     pub fn write(&self, bytes: &[u8]) -> Result<usize, Errno> {
         match self.mode {
             WriteMode::Write => write(&self.descriptor, bytes),
@@ -90,7 +91,7 @@ impl Destination {
                     }
                     _ => Err(error),
                 });
-                // A datagram leaves whole or not at all.
+                // A datagram is sent whole or not at all.
                 sent.map(|_| bytes.len())
             }
             WriteMode::Send => self.send(bytes),
@@ -101,24 +102,24 @@ impl Destination {
         }
     }
 
-    /// Each write is one line.
+    /// Whether each write is one line.
     pub fn takes_single_lines(&self) -> bool {
         self.mode == WriteMode::Datagram
     }
 
-    /// Has the descriptor's number lead into another file of the same kind.
+    /// Makes the descriptor's number refer to another file of the same kind.
     ///
     /// # Errors
-    /// What dup3(2) says.
+    /// The error of dup3(2).
     pub fn replace_by(&self, file: &OwnedFd) -> io::Result<()> {
-        // SAFETY: both are open, and the number is ours: whoever writes to it goes on with the new file.
+        // SAFETY: both are open, and the number is ours: threads that write to it go on with the new file.
         match unsafe { libc::dup3(file.as_raw_fd(), self.descriptor.as_raw_fd(), libc::O_CLOEXEC) } {
             -1 => Err(io::Error::last_os_error()),
             _ => Ok(()),
         }
     }
 
-    /// Waits until something may be written, or the time is over.
+    /// Waits until it accepts a write, or until the time is over.
     pub fn wait_for_room(&self, most: Duration) {
         self.has_room(PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX));
     }

@@ -1,22 +1,22 @@
-//! The ways of lines: which logs a line goes to, and what it becomes on its way. It writes nothing. Every process runs it, where the settings
-//! name loggers.
+//! The routing of lines: which logs a line goes to, and how it is encoded on its way. It writes nothing. Every process runs it,
+//! if the settings name loggers.
 //!
-//! Regular expressions are of the crate `regex`, so no line takes longer than its length.
+//! Regular expressions are those of the crate `regex`, so matching takes time linear in the length of a line.
 
 use bolide_contract::logging::{LineEncoding, LineFrame, LinePattern, LogFlow, LogFlows, LogTarget};
 use regex::bytes::Regex;
 
 use crate::{dates, json};
 
-/// The ways of messages and requests, compiled.
+/// The flows of messages and requests, compiled.
 pub struct Flows {
     pub messages: Flow,
-    /// `None`: as messages.
+    /// `None` if they are handled as messages.
     pub requests: Option<Flow>,
     frames: Vec<LineFrame>,
 }
 
-/// The way of lines of one kind.
+/// The flow of lines of one kind.
 pub struct Flow {
     drains: Vec<Pattern>,
     filters: Vec<Pattern>,
@@ -25,7 +25,7 @@ pub struct Flow {
     encoders: Vec<(Option<usize>, Encoder)>,
 }
 
-/// What a line has to be like, and what not.
+/// The expression that a line must match, and the one that it must not match.
 struct Pattern {
     matches: Regex,
     except: Option<Regex>,
@@ -47,14 +47,14 @@ enum Piece {
 }
 
 impl Flows {
-    /// Expressions that can't be compiled were refused when the configuration was read.
+    /// Compiles the flows. Invalid expressions were refused when the configuration was read.
     pub fn compile(flows: &LogFlows, targets: &[LogTarget]) -> Flows {
-        // The log itself is number 0.
+        // Number 0 is the log itself.
         let frames = std::iter::once(LineFrame::Plain).chain(targets.iter().map(|target| target.frame.clone())).collect();
         Flows { messages: Flow::compile(&flows.messages), requests: flows.requests.as_ref().map(Flow::compile), frames }
     }
 
-    /// What each log is to be given of these lines.
+    /// Calls `write` with the number of each log and the text that it gets of these lines.
     pub fn deliver(&self, flow: &Flow, lines: &[u8], mut write: impl FnMut(usize, &[u8])) {
         if let Some(log) = flow.plain_log().filter(|log| self.frames.get(*log) == Some(&LineFrame::Plain)) {
             return write(log, lines);
@@ -104,7 +104,7 @@ impl Flow {
         }
     }
 
-    /// The one log that takes all lines as they are.
+    /// The one log that gets all lines as they are.
     fn plain_log(&self) -> Option<usize> {
         let is_plain = self.drains.is_empty() && self.filters.is_empty() && self.routes.is_empty() && self.encoders.is_empty();
         self.usual.first().copied().filter(|_| is_plain && self.usual.len() == 1)
@@ -177,7 +177,7 @@ impl Encoder {
     }
 }
 
-/// A text with `${name}` in it. A name that is none says nothing, as in uWSGI.
+/// Splits a text with `${name}` in it. An unknown name is replaced by nothing, as in uWSGI.
 fn pieces(format: &str) -> Vec<Piece> {
     let (mut made, mut rest) = (Vec::new(), format);
     while let Some((before, (name, after))) =
@@ -219,7 +219,7 @@ mod tests {
         LogFlow { drains: vec![], filters: vec![], routes: vec![], usual: vec![], encoders: vec![] }
     }
 
-    /// What each log is given, as `number: text`.
+    /// The text that each log gets, as `number: text`.
     fn delivered(flow: LogFlow, frames: &[LineFrame], lines: &str) -> Vec<String> {
         let place = LogPlace::Descriptor(1);
         let targets: Vec<LogTarget> =

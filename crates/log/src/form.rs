@@ -1,4 +1,4 @@
-//! The form of messages: the time before a line, or an object of JSON around it. It writes nothing. Every process runs it.
+//! The form of messages: a time before the line, or a JSON object around it. It writes nothing. Every process runs it.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
@@ -7,25 +7,25 @@ use bolide_contract::logging::{LogDate, LogStyle, Logging};
 
 use crate::{dates, json};
 
-/// The form of a process that serves; null before it is known, when lines are for whoever has typed a command.
+/// The form of a process that serves; null before it is known, when lines are for the user at the command line.
 static FORM: AtomicPtr<Form> = AtomicPtr::new(null_mut());
 
 struct Form {
     date: LogDate,
     is_json: bool,
-    /// Lines are for eyes: the time of day is enough.
+    /// Lines are read by people: the time of day is enough.
     is_short: bool,
     is_coloured: bool,
 }
 
-/// Words of lines that are bad news, and of those that ask for attention.
-const BAD: [&str; 6] = ["could not be loaded", "could not start", "harakiri: ", " is killed", " was killed by ", "ERROR"];
-const DOUBTFUL: [&str; 1] = ["WARNING"];
+/// Words of lines that are red, and of those that are yellow.
+const RED_WORDS: [&str; 6] = ["could not be loaded", "could not start", "harakiri: ", " is killed", " was killed by ", "ERROR"];
+const YELLOW_WORDS: [&str; 1] = ["WARNING"];
 const RED: &[u8] = b"\x1b[31m";
 const YELLOW: &[u8] = b"\x1b[33m";
 const PLAIN: &[u8] = b"\x1b[0m";
 
-/// `at_terminal`: the log is one; `may_be_coloured`: colours can be shown, or are asked for.
+/// Sets the form. `at_terminal`: the log is a terminal; `may_be_coloured`: it can show colours, or they are forced.
 pub fn set(logging: &Logging, at_terminal: bool, may_be_coloured: bool) {
     let is_short = match logging.style {
         LogStyle::Short => true,
@@ -34,21 +34,21 @@ pub fn set(logging: &Logging, at_terminal: bool, may_be_coloured: bool) {
     };
     let is_coloured = is_short && may_be_coloured;
     let form = Form { date: logging.date.clone(), is_json: logging.style == LogStyle::Json, is_short, is_coloured };
-    // It is never freed: a thread may be reading it, and there is one for each reading of the configuration.
+    // Never freed: a thread may be reading it, and there is one for each reading of the configuration.
     FORM.store(Box::into_raw(Box::new(form)), Release);
 }
 
-/// Lines are for eyes, and may have colours.
+/// Whether lines are short and may be coloured.
 pub fn is_coloured() -> bool {
     form().is_some_and(|form| form.is_coloured)
 }
 
 fn form() -> Option<&'static Form> {
-    // SAFETY: null, or a form that `set` has stored and nobody frees.
+    // SAFETY: null, or a form that `set` has stored and that is never freed.
     unsafe { FORM.load(Acquire).as_ref() }
 }
 
-/// A line of the server's own.
+/// A line of the server itself.
 pub fn message(text: &str) -> Vec<u8> {
     let mut line = Vec::with_capacity(text.len() + 64);
     match form() {
@@ -70,7 +70,7 @@ pub fn message(text: &str) -> Vec<u8> {
     line
 }
 
-/// Lines of others, such as an application's, where they can't stay as they are.
+/// Reformats lines of others, such as the application's. `None` if they stay as they are.
 pub fn of_lines(lines: &[u8]) -> Option<Vec<u8>> {
     form().filter(|form| form.is_json)?;
     let mut formed = Vec::with_capacity(lines.len() * 2);
@@ -87,11 +87,11 @@ fn object(line: &mut Vec<u8>, text: &[u8]) {
     line.extend_from_slice(b"}\n");
 }
 
-/// The colour of a line of the server's own, where its words ask for one.
+/// The colour of a line of the server itself, if its words call for one.
 fn colour(text: &str) -> Option<&'static [u8]> {
     match () {
-        () if BAD.iter().any(|words| text.contains(words)) => Some(RED),
-        () if DOUBTFUL.iter().any(|words| text.contains(words)) => Some(YELLOW),
+        () if RED_WORDS.iter().any(|words| text.contains(words)) => Some(RED),
+        () if YELLOW_WORDS.iter().any(|words| text.contains(words)) => Some(YELLOW),
         () => None,
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bad_news_are_red_doubts_yellow_and_the_rest_has_no_colour() {
+    fn errors_are_red_warnings_yellow_and_other_lines_have_no_colour() {
         assert_eq!(colour("the new code could not be loaded (NameError): generation 1 goes on serving"), Some(RED));
         assert_eq!(colour("WARNING: the application runs as root"), Some(YELLOW));
         assert_eq!(colour("ready: 1 worker in 80 ms"), None);

@@ -1,8 +1,8 @@
-//! Texts as JSON has them, whatever bytes are in them. It knows no line. Every process runs it.
+//! Strings of JSON, for any bytes. It knows no line. Every process runs it.
 
 use crate::dates;
 
-/// Begins an object of JSON for a line: its time, its kind and the process. The caller adds what follows, from a comma on.
+/// Begins a JSON object for a line: its time, its type and the pid. The caller appends the rest, which begins with a comma.
 pub fn begin_object(line: &mut Vec<u8>, kind: &str) {
     let now_us = dates::now_us();
     line.extend_from_slice(b"{\"time\":\"");
@@ -10,14 +10,14 @@ pub fn begin_object(line: &mut Vec<u8>, kind: &str) {
     line.extend_from_slice(format!("\",\"type\":\"{kind}\",\"pid\":{}", std::process::id()).as_bytes());
 }
 
-/// Adds `"text"`.
+/// Appends `"text"`.
 pub fn string(line: &mut Vec<u8>, text: &[u8]) {
     line.push(b'"');
     escaped(line, text);
     line.push(b'"');
 }
 
-/// Adds a text as it stands within quotes. What is no UTF-8 becomes U+FFFD.
+/// Appends a text in the form that it has within quotes. Bytes that are not UTF-8 become U+FFFD.
 pub fn escaped(line: &mut Vec<u8>, text: &[u8]) {
     for chunk in text.utf8_chunks() {
         for character in chunk.valid().chars() {
@@ -27,7 +27,7 @@ pub fn escaped(line: &mut Vec<u8>, text: &[u8]) {
                 '\n' => line.extend_from_slice(b"\\n"),
                 '\t' => line.extend_from_slice(b"\\t"),
                 '\r' => line.extend_from_slice(b"\\r"),
-                // U+2028 and U+2029 end lines for some readers; DEL is no text for a terminal.
+                // U+2028 and U+2029 end lines for some readers; terminals may interpret DEL.
                 '\0'..='\x1f' | '\x7f'..='\u{9f}' | '\u{2028}' | '\u{2029}' => {
                     line.extend_from_slice(format!("\\u{:04x}", character as u32).as_bytes());
                 }

@@ -1,15 +1,16 @@
-//! The one writer of logs, for master, prototype and workers: their own lines, request lines, and what applications write to
-//! standard error. It writes whole lines and never waits for a reader.
+//! The log writer of master, prototype and workers: for their own lines, request lines, and what applications write to standard
+//! error. It writes whole lines and never blocks.
 //!
-//! The log is a descriptor of our own above 2, so that an application that closes descriptor 2 does not lead our lines into a
-//! client's socket, and where the kernel allows it an open file description of our own, which is non-blocking while the
-//! application's standard error stays as it was. Lines that nobody takes wait in memory, up to [`WAITING_MOST_BYTES`];
-//! further ones are dropped and counted, and the log says how many when it is read again.
+//! The log is a descriptor of our own above 2, so that an application that closes descriptor 2 does not send our lines into a
+//! client's socket. If the kernel allows it, it has an open file description of its own, which is non-blocking while the
+//! application's standard error stays as it was. Lines that are not accepted wait in memory, up to [`WAITING_MOST_BYTES`].
+//! Further ones are dropped and counted, and the log reports their number when it accepts lines again.
 //!
-//! The log itself has number 0; loggers of the settings have those behind it, and `flow` says which line goes to which.
+//! The log itself has number 0; the loggers of the settings have the numbers after it, and `flow` decides which line goes to
+//! which.
 //!
-//! Who writes calls [`write`]; who has a loop looks at [`is_waiting`] and calls [`flush`] after [`RETRY_MS`]. It knows no format:
-//! what a line says, and that no client can forge one, is the caller's business. Every process runs it.
+//! A caller writes with [`write`]. A process with an event loop checks [`is_waiting`] and calls [`flush`] after [`RETRY_MS`]. The
+//! crate knows no format: the caller decides what a line says, and that no client can forge one. Every process runs it.
 
 pub mod dates;
 mod destination;
@@ -33,22 +34,23 @@ use flow::Flows;
 use sink::Sink;
 pub use writer::WAITING_MOST_BYTES;
 
-/// After how long lines that wait are tried again by a process that has nothing else to write, in milliseconds.
+/// Time after which waiting lines are tried again by a process that has nothing else to write, in milliseconds.
 pub const RETRY_MS: u64 = 50;
 
-/// Time that the end of a process may wait for a reader of its last lines, in milliseconds.
+/// Time for which the end of a process waits until its last lines are accepted, in milliseconds.
 const FINISH_MOST_MS: u64 = 500;
 
 /// All logs, the log itself first.
 static LOGS: [Sink; LOGS_MOST] = [const { Sink::new() }; LOGS_MOST];
-/// The ways of lines; null where all go to the log.
+/// The flows; null if all lines go to the log.
 static FLOWS: AtomicPtr<Flows> = AtomicPtr::new(null_mut());
-/// A copy of standard error, where the master takes what is printed.
+/// A copy of standard error, if the master captures the output.
 static RAW: OnceLock<OwnedFd> = OnceLock::new();
-/// Lines wait for a reader, or were dropped and not told yet.
+/// Lines are waiting, or were dropped and not reported yet.
 static WAITING: AtomicBool = AtomicBool::new(false);
 
-/// Takes what descriptor 2 is now as the log. The master's call, before it starts anything and after each change of that descriptor.
+/// Makes the present descriptor 2 the log. The master calls it, before it starts anything and after each change of that
+/// descriptor.
 ///
 /// # Errors
 /// Descriptor 2 is not open, or no descriptor is left.
@@ -57,7 +59,8 @@ pub fn take_standard_error() -> io::Result<()> {
     Ok(())
 }
 
-/// Takes a log that the parent has opened: the prototype's call, whose user may not be allowed to open it. Workers inherit it by fork.
+/// Uses a log that the parent has opened. The prototype calls it, whose user may not be allowed to open it. Workers inherit the
+/// log by fork.
 ///
 /// # Errors
 /// The descriptor is not open.
@@ -66,7 +69,8 @@ pub fn inherit(descriptor: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Takes what is open as the log of a number behind 0: the call of the master, and of a prototype that has inherited it.
+/// Uses an open descriptor as the log with a number above 0. The master calls it, and a prototype that has inherited the
+/// descriptor.
 ///
 /// # Errors
 /// The descriptor is not open, or there are [`LOGS_MOST`] logs already.
@@ -76,54 +80,53 @@ pub fn take_target(number: usize, descriptor: OwnedFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Has the log of a number go on in another file, in this process.
+/// Replaces the file of the log with this number, in this process.
 ///
 /// # Errors
-/// There is no such log, or it is no file.
+/// There is no such log, or its file is of another kind.
 pub fn replace(number: usize, file: &OwnedFd) -> io::Result<()> {
     LOGS.get(number).ok_or_else(|| io::Error::other("there is no such log"))?.replace(file)
 }
 
-/// The log's descriptor, to hand it on. `None`: descriptor 2 can't be had.
+/// The log's descriptor, to pass it on. `None` if descriptor 2 is not open.
 pub fn descriptor() -> Option<BorrowedFd<'static>> {
     Some(destination()?.descriptor())
 }
 
-/// The descriptor for lines that are written past this room, by a signal handler in C: the log, or the way to the master where it takes what
-/// is printed. It is above 2.
+/// The descriptor for lines that a signal handler in C writes past this crate: the log, or the pipe to the master if that
+/// captures the output. It is above 2.
 pub fn raw_descriptor() -> Option<BorrowedFd<'static>> {
     RAW.get().map(AsFd::as_fd).or_else(descriptor)
 }
 
-/// The descriptors of the logs behind the first, to hand them on.
+/// The descriptors of the logs after the first, to pass them on.
 pub fn targets() -> Vec<RawFd> {
     LOGS[1..].iter().map_while(|sink| Some(sink.destination()?.descriptor().as_raw_fd())).collect()
 }
 
-/// The log is a terminal.
+/// Whether the log is a terminal.
 pub fn is_terminal() -> bool {
     descriptor().is_some_and(|descriptor| std::io::IsTerminal::is_terminal(&descriptor))
 }
 
-/// Lines of the log are coloured: it is a terminal that can show it, and nobody has asked for none (no-color.org), or somebody asks for
-/// colours wherever they go (force-color.org).
+/// Whether lines of the log are coloured: it is a terminal that can show colours and they are not turned off (no-color.org), or
+/// colours are forced (force-color.org).
 pub fn is_coloured() -> bool {
     let is_set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let is_dumb = std::env::var_os("TERM").is_some_and(|value| value == "dumb");
     !is_set("NO_COLOR") && (is_set("FORCE_COLOR") || is_terminal() && !is_dumb)
 }
 
-/// The same, where lines are short ones for eyes.
+/// Whether the configured form has coloured lines.
 pub fn colours_lines() -> bool {
     form::is_coloured()
 }
 
-/// Takes the form and the ways that the settings give to lines. The call of the master when it begins, and of a prototype; workers
-/// inherit it.
+/// Sets the form and the flows of the settings. The master calls it at its start, and a prototype; workers inherit them.
 pub fn configure(logging: &Logging) {
     form::set(logging, is_terminal(), is_coloured());
     if logging.takes_output() && RAW.get().is_none() {
-        // Without it such lines go to the log as they are.
+        // Without the copy such lines go to the log as they are.
         let _ = io::stderr().as_fd().try_clone_to_owned().map(|copy| RAW.set(copy));
     }
     for (sink, target) in LOGS[1..].iter().zip(&logging.targets) {
@@ -132,17 +135,17 @@ pub fn configure(logging: &Logging) {
         }
     }
     let flows = logging.flows.as_ref().map(|flows| Box::into_raw(Box::new(Flows::compile(flows, &logging.targets))));
-    // They are never freed: a thread may be writing, and there is one for each reading of the configuration.
+    // Never freed: a thread may be writing, and there is one for each reading of the configuration.
     FLOWS.store(flows.unwrap_or(null_mut()), Release);
 }
 
-/// Writes whole lines of messages, each with its line end. Never waits for the reader.
+/// Writes whole lines of messages, each with its newline. Never blocks.
 pub fn write(lines: &[u8]) {
     let formed = form::of_lines(lines);
     write_messages(formed.as_deref().unwrap_or(lines));
 }
 
-/// Writes whole lines of requests, which have their form already.
+/// Writes whole lines of requests, which are formatted already.
 pub fn write_requests(lines: &[u8]) {
     match flows() {
         None => write_to(0, lines),
@@ -150,8 +153,8 @@ pub fn write_requests(lines: &[u8]) {
     }
 }
 
-/// Writes the last line of a process that is about to abort, past its writer, which the calling thread may have locked. What is not
-/// taken at once is lost.
+/// Writes the last line of a process that is about to abort, without its writer, which the calling thread may have locked. The
+/// part that is not accepted at once is lost.
 pub fn write_last(line: &[u8]) {
     if let Some(destination) = destination() {
         let _ = destination.write(line);
@@ -168,12 +171,12 @@ pub fn framed(text: &str) -> Vec<u8> {
     form::message(text)
 }
 
-/// Lines wait for a reader: they are written with the next ones, or by [`flush`].
+/// Whether lines are waiting: they are written with the next ones, or by [`flush`].
 pub fn is_waiting() -> bool {
     WAITING.load(Relaxed)
 }
 
-/// Writes what waits, as far as it is taken. Costs a load where nothing waits.
+/// Writes waiting lines, as many as are accepted. It costs one load if none are waiting.
 pub fn flush() {
     if is_waiting() {
         let mut waiting = false;
@@ -185,7 +188,7 @@ pub fn flush() {
     }
 }
 
-/// Writes what waits at the end of a process, and waits a moment for a reader: [`FINISH_MOST_MS`].
+/// Writes waiting lines at the end of a process, and waits up to [`FINISH_MOST_MS`] until they are accepted.
 pub fn finish() {
     let end = Instant::now() + Duration::from_millis(FINISH_MOST_MS);
     while is_waiting() {
@@ -212,14 +215,14 @@ fn write_to(number: usize, lines: &[u8]) {
     }
     let Some(mut writer) = LOGS.get(number).and_then(Sink::writer) else { return };
     writer.write(lines);
-    // Another log may have lines that wait: `flush` looks at all of them.
+    // Lines of another log may be waiting: `flush` checks all logs.
     if writer.is_waiting() || number == 0 && flows().is_none() {
         WAITING.store(writer.is_waiting(), Relaxed);
     }
 }
 
 fn flows() -> Option<&'static Flows> {
-    // SAFETY: null, or flows that `configure` has stored and nobody frees.
+    // SAFETY: null, or flows that `configure` has stored and that are never freed.
     unsafe { FLOWS.load(Acquire).as_ref() }
 }
 
@@ -230,7 +233,7 @@ fn destination() -> Option<&'static Destination> {
     LOGS[0].destination()
 }
 
-/// A child begins with writers of its own: see [`Sink::forget_writer`].
+/// Gives a forked child writers of its own: see [`Sink::forget_writer`].
 fn watch_forks() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -1,15 +1,15 @@
-//! Lines that are compressed on their way out, each by itself (`log-encoder = gzip`): what reads members of gzip one behind the other reads all of them as one
+//! Compression of lines, each by itself (`log-encoder = gzip`): a reader of concatenated gzip members reads all of them as one
 //! text. It writes nothing. Every process runs it.
 
 use bolide_contract::logging::{PackedForm, Packing};
 use flate2::{Compress, Compression, FlushCompress, Status};
 
-/// The logarithm of the bytes in which a compressor looks for what it has seen: lines are short, and its memory is each process'.
+/// The logarithm of the compression window in bytes: lines are short, and each process has a window.
 const WINDOW_BITS: u8 = 12;
-/// Room that a compressed line has at first, beyond half of its own length, and gets more of where that is too little, in bytes.
+/// Initial room of a compressed line beyond half of its length, in bytes. It grows if that is too little.
 const ROOM_BYTES: usize = 64;
 
-/// What makes compressed lines for one log.
+/// The compressor of one log.
 #[derive(Debug)]
 pub struct Packer {
     compress: Compress,
@@ -26,7 +26,7 @@ impl Packer {
         Packer { compress, before: packing.before.clone().into_bytes(), after: packing.after.clone().into_bytes() }
     }
 
-    /// The line compressed, between what stands before and behind it. `None`: the compressor has refused it, which it has no reason to.
+    /// The compressed line, between `before` and `after`. `None` if the compressor fails, which is not expected.
     pub fn pack(&mut self, line: &[u8]) -> Option<Vec<u8>> {
         self.compress.reset();
         let mut record = Vec::with_capacity(self.before.len() + line.len() / 2 + ROOM_BYTES + self.after.len());

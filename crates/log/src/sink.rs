@@ -1,5 +1,5 @@
-//! One log of this process: where it goes, and the lines that wait for it. Each is a slot of a table that lives as long as the process,
-//! so that nobody who writes ever waits for who changes it. Every process runs it.
+//! One log of this process: its destination, and its waiting lines. Each is a slot of a static table, so that a thread that
+//! writes never waits for one that changes it. Every process runs it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,11 +16,11 @@ use crate::writer::Writer;
 
 /// A log.
 pub struct Sink {
-    /// Where it goes; null before that is known.
+    /// Null before it is known.
     destination: AtomicPtr<Destination>,
     /// The writer of this process; null before the first line, and in a process that was just forked.
     writer: AtomicPtr<Mutex<Writer>>,
-    /// How its lines are compressed, where they are.
+    /// How its lines are compressed, if they are.
     packing: OnceLock<Packing>,
 }
 
@@ -35,13 +35,13 @@ impl Sink {
         self.writer.store(null_mut(), Release);
     }
 
-    /// Has its lines compressed, from the first one on. Loggers stay as they were at the start.
+    /// Compresses its lines, from the first one on. Loggers stay as they were at the start.
     pub fn pack(&self, packing: &Packing) {
         self.packing.get_or_init(|| packing.clone());
     }
 
     pub fn destination(&self) -> Option<&'static Destination> {
-        // SAFETY: null, or a destination that `install` has stored and nobody frees.
+        // SAFETY: null, or a destination that `install` has stored and that is never freed.
         unsafe { self.destination.load(Acquire).as_ref() }
     }
 
@@ -52,7 +52,7 @@ impl Sink {
             found = match self.writer.compare_exchange(null_mut(), made, AcqRel, Acquire) {
                 Ok(_) => made,
                 Err(other) => {
-                    // SAFETY: it comes from `Box::into_raw` above, and nobody else has seen it.
+                    // SAFETY: it comes from `Box::into_raw` above, and was not shared.
                     drop(unsafe { Box::from_raw(made) });
                     other
                 }
@@ -62,22 +62,22 @@ impl Sink {
         Some(unsafe { &*found }.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The writer, where a line was written already.
+    /// The writer, if a line was written already.
     pub fn writer_in_use(&self) -> Option<MutexGuard<'static, Writer>> {
         if self.writer.load(Acquire).is_null() { None } else { self.writer() }
     }
 
-    /// In the child of a fork: its parent's writer may be locked by a thread that the child has not, and what waits there is the parent's
-    /// to write.
+    /// In the child of a fork: a thread that the child does not have may hold the lock of its parent's writer, and the waiting
+    /// lines are the parent's to write.
     pub fn forget_writer(&self) {
         self.writer.store(null_mut(), Release);
     }
 
-    /// Goes on in another file, or a pipe in the place of a pipe, under the same number, so that nobody who is writing notices. Standard output and standard error follow
-    /// where they are this log.
+    /// Replaces the file by another one, or the pipe by another one, under the same number, so that writing threads do not
+    /// notice. Standard output and standard error follow if they are this log.
     ///
     /// # Errors
-    /// This log is not open, or neither a file nor a pipe.
+    /// This log is not open, or is neither a file nor a pipe.
     pub fn replace(&self, file: &OwnedFd) -> io::Result<()> {
         let destination = self.destination().ok_or_else(|| io::Error::other("there is no such log"))?;
         let before = fstat(destination.descriptor())?;
@@ -92,7 +92,7 @@ impl Sink {
         let errors = follows(fstat(io::stderr()).map_err(Into::into));
         destination.replace_by(file)?;
         if let Some(mut writer) = self.writer_in_use() {
-            writer.begin_anew();
+            writer.discard_begun();
         }
         if output {
             dup2_stdout(file)?;

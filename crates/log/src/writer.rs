@@ -1,4 +1,5 @@
-//! Lines on their way to a destination that may not take them: written in atomic pieces, kept up to a bound, dropped and counted beyond it.
+//! Lines for a destination that may not accept them: written in atomic pieces, queued up to a bound, dropped and counted beyond
+//! it. It knows no logs. Every process runs it.
 
 use bolide_contract::logging::Packing;
 use nix::errno::Errno;
@@ -7,22 +8,22 @@ use crate::destination::{ATOMIC_BYTES, Destination};
 use crate::form;
 use crate::packing::Packer;
 
-/// Bytes of lines that wait for a reader, in each process; further lines are dropped.
+/// Bytes of waiting lines, in each process; further lines are dropped.
 pub const WAITING_MOST_BYTES: usize = 1024 * 1024;
 
 /// The lines of one process.
 #[derive(Debug)]
 pub struct Writer {
     destination: &'static Destination,
-    /// Lines that were not taken yet. The first may have been written in part.
+    /// Lines that were not accepted yet. The first may have been written in part.
     waiting: Vec<u8>,
-    /// Compresses each line as it leaves; what waits is as it was said.
+    /// Compresses each line when it is written; waiting lines are not compressed.
     packer: Option<Packer>,
-    /// The rest of a compressed line, of which the destination has taken the beginning.
+    /// The rest of a compressed line whose beginning was written.
     begun: Vec<u8>,
-    /// Lines that were dropped and of which the log does not know yet.
+    /// Dropped lines that the log has not reported yet.
     lost: u64,
-    /// A destination that broke has taken the beginning of a line: what comes next begins on another.
+    /// The destination failed after the beginning of a line: the next line must begin with a newline.
     is_torn: bool,
 }
 
@@ -36,19 +37,19 @@ impl Writer {
         !self.waiting.is_empty() || !self.begun.is_empty()
     }
 
-    /// The destination is another one now: the rest of a compressed line is of no use there.
-    pub fn begin_anew(&mut self) {
+    /// The destination was replaced: the rest of a compressed line is of no use there.
+    pub fn discard_begun(&mut self) {
         if !self.begun.is_empty() {
             self.begun = Vec::new();
             self.lost += 1;
         }
     }
 
-    /// Writes whole lines, or keeps what is not taken.
+    /// Writes whole lines, or queues those that are not accepted.
     pub fn write(&mut self, lines: &[u8]) {
         self.flush();
         if !self.is_waiting() && self.lost > 0 {
-            // The destination is broken still, or it would have taken the notice: these lines are lost as those before them.
+            // The destination still fails, or it would have accepted the notice: these lines are lost like those before them.
             self.lost += count_lines(lines);
             return;
         }
@@ -57,14 +58,15 @@ impl Writer {
         if rest.is_empty() {
             return;
         }
-        // A line that was begun is finished, whatever room there is: nobody else's may come into its middle for longer than needed.
+        // The rest of a line that was begun is queued whatever room there is, so that other lines can be written between its
+        // parts for as short a time as possible.
         let is_torn = begun > 0 && lines[begun - 1] != b'\n';
         let torn = if is_torn { end_of_line(rest) } else { 0 };
         self.waiting.extend_from_slice(&rest[..torn]);
         self.keep(&rest[torn..]);
     }
 
-    /// Writes what waits, as far as it is taken.
+    /// Writes waiting lines, as many as are accepted.
     pub fn flush(&mut self) {
         if !self.finish_begun() {
             return;
@@ -81,7 +83,7 @@ impl Writer {
             let notice = [line_end, &notice(lost)].concat();
             let sent = self.send(&notice);
             self.waiting.extend_from_slice(&notice[sent..]);
-            // A destination that is still broken has refused the notice as well, which is no line that anybody misses.
+            // A destination that still fails has refused the notice as well, which does not count as a lost line.
             let is_broken = self.lost > lost;
             (self.lost, self.is_torn) = if is_broken { (lost, self.is_torn) } else { (0, false) };
         }
@@ -90,7 +92,8 @@ impl Writer {
         }
     }
 
-    /// Writes pieces until one is not taken; gives how many bytes are done with. What a broken destination refuses counts as lost.
+    /// Writes pieces until one is not accepted. Returns the number of bytes that are done. Lines that a failing destination
+    /// refuses count as lost.
     fn send(&mut self, lines: &[u8]) -> usize {
         if self.packer.is_some() {
             return self.send_packed(lines);
@@ -102,7 +105,7 @@ impl Writer {
                 Ok(0) | Err(Errno::EAGAIN) => break,
                 Ok(count) => done += count,
                 Err(Errno::EINTR) => {}
-                // The reader has gone, or the disk is full. There is nowhere else to say so.
+                // The reader is gone, or the disk is full. There is no other place to report it.
                 Err(_) => {
                     self.lost += count_lines(rest);
                     self.is_torn |= done > 0 && lines[done - 1] != b'\n';
@@ -113,13 +116,13 @@ impl Writer {
         done
     }
 
-    /// [`Writer::send`] where each line is compressed as it leaves.
+    /// [`Writer::send`] for a log whose lines are compressed when they are written.
     fn send_packed(&mut self, lines: &[u8]) -> usize {
         let mut done = 0;
         while done < lines.len() && self.finish_begun() {
             let rest = &lines[done..];
             let line = &rest[..end_of_line(rest)];
-            // A packet is a line without an end.
+            // The line in a datagram has no newline.
             let text = if self.destination.takes_single_lines() { line.strip_suffix(b"\n").unwrap_or(line) } else { line };
             let Some(record) = self.packer.as_mut().and_then(|packer| packer.pack(text)) else {
                 self.lost += 1;
@@ -142,20 +145,22 @@ impl Writer {
         done
     }
 
-    /// Writes the rest of a compressed line; gives whether none is left. Without it nothing behind it can be read, so it waits for a full disk's room.
+    /// Writes the rest of a compressed line. Returns whether it is written. Without the rest no later line could be read, so a
+    /// full disk is waited for.
     fn finish_begun(&mut self) -> bool {
         while !self.begun.is_empty() {
             match self.destination.write(&self.begun) {
                 Ok(0) | Err(Errno::EAGAIN | Errno::ENOSPC | Errno::EDQUOT) => return false,
                 Ok(count) => drop(self.begun.drain(..count)),
                 Err(Errno::EINTR) => {}
-                Err(_) => self.begin_anew(),
+                Err(_) => self.discard_begun(),
             }
         }
         true
     }
 
-    /// Bytes up to the end of the last line that fits an atomic write, or of the first line if that alone is longer or may leave alone only.
+    /// Bytes up to the end of the last line that fits in an atomic write, or of the first line if that is longer or if lines are
+    /// written singly.
     fn piece_length(&self, text: &[u8]) -> usize {
         if self.destination.takes_single_lines() {
             return end_of_line(text);
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_nobody_reads_wait_and_come_whole_and_in_order() {
+    fn unread_lines_wait_and_arrive_whole_and_in_order() {
         let (mut writer, mut reader) = small_pipe();
         let lines: Vec<String> = (0..1000).map(|number| format!("{number} {}\n", "x".repeat(number % 90))).collect();
         for line in &lines {
@@ -283,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_a_full_disk_refuses_are_counted_to_the_last_and_the_first_after_them_begins_anew() {
+    fn lines_refused_by_a_full_disk_are_all_counted_and_the_next_one_starts_a_new_line() {
         let full = File::options().write(true).open("/dev/full").expect("opened");
         let mut writer = Writer::new(Box::leak(Box::new(Destination::of(full.into()).expect("a destination"))), None);
         for _ in 0..1000 {
@@ -322,7 +327,7 @@ mod tests {
         assert!(text.starts_with("\nbolide: 1 line of process ") && text.ends_with("\nnext\n"), "{text:?}");
     }
 
-    /// All that was written, of members of gzip.
+    /// The decompressed output of a gzip log.
     fn unpacked(writer: &mut Writer, reader: &mut File) -> String {
         let mut packed = Vec::new();
         loop {
@@ -339,11 +344,11 @@ mod tests {
     }
 
     #[test]
-    fn compressed_lines_that_nobody_reads_wait_and_those_that_are_dropped_are_told_in_a_line_like_the_others() {
+    fn unread_compressed_lines_wait_and_dropped_ones_are_reported_in_a_compressed_line() {
         let (plain, mut reader) = small_pipe();
         let gzip = Packing { form: PackedForm::Gzip, before: String::new(), after: String::new() };
         let mut writer = Writer::new(plain.destination, Some(&gzip));
-        // Hardly compressed, each is longer than the pipe takes at once.
+        // Hardly compressible, each is longer than the pipe accepts at once.
         let mut noise = 1u32;
         let mut digit = || {
             noise = noise.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -371,7 +376,7 @@ mod tests {
         let mut writer = Writer::new(plain.destination, Some(&gzip));
         writer.write(b"begun\n");
         assert!(!writer.begun.is_empty());
-        writer.begin_anew();
+        writer.discard_begun();
         assert_eq!((writer.is_waiting(), writer.lost), (false, 1));
     }
 
@@ -386,7 +391,7 @@ mod tests {
         assert_eq!(writer.piece_length(&monster), 9001);
     }
     #[test]
-    fn a_socket_of_datagrams_is_given_one_line_at_a_time_also_by_who_is_started_anew() {
+    fn a_datagram_socket_gets_one_line_at_a_time_also_after_its_reader_restarts() {
         let folder = nix::unistd::mkdtemp(&std::env::temp_dir().join("bolide-log-XXXXXX")).expect("made");
         let path = folder.join("socket");
         let read = |socket: &UnixDatagram| {

@@ -13,7 +13,7 @@ use bolide_hooks::{Files, Means, OwnFiles, no_functions};
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::guarded_files::{HookFiles, Rights};
 use bolide_supervision::logs::log_sink;
-use bolide_supervision::processes::child_setup::{Heir, RawConfinement};
+use bolide_supervision::processes::child_setup::{CapabilitiesAtExec, RawConfinement};
 use bolide_supervision::processes::leash::{self, Leash};
 use bolide_supervision::processes::privileges::{self, Privileges};
 use bolide_supervision::processes::signals::{EndSignals, name};
@@ -155,7 +155,7 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
         let end_of_leash = leash.end_for_group();
         let kept: Vec<i32> = log.into_iter().chain([writer.as_raw_fd(), end_of_leash]).collect();
         system::close_others(&kept);
-        let outcome = match lead_group(end_of_leash, master).and_then(|()| confinement.take(Heir::Nobody)) {
+        let outcome = match lead_group(end_of_leash, master).and_then(|()| confinement.take(CapabilitiesAtExec::RootOnly)) {
             Ok(()) => run(settings, hooks, doer.files),
             Err(error) => Err(words(error)),
         };

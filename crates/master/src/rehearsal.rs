@@ -12,7 +12,7 @@ use bolide_contract::boot::Boot;
 use bolide_contract::settings::Settings;
 use bolide_options::{CheckReport, Diagnostic, Location};
 use bolide_supervision::error::StartError;
-use bolide_supervision::processes::child_setup::{self, Heir, RawConfinement, check};
+use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
 use bolide_supervision::processes::privileges::{self, Privileges};
 use bolide_supervision::processes::system;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -104,7 +104,7 @@ fn spawn(program: &Program, settings: &Settings, privileges: Option<&Privileges>
             // A group of its own, so that what it starts ends with it.
             check(libc::setpgid(0, 0))?;
             child_setup::reset_signals(&[])?;
-            confinement.take(Heir::Program)?;
+            confinement.take(CapabilitiesAtExec::Kept)?;
             child_setup::die_with(parent)
         });
     }

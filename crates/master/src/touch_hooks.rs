@@ -8,7 +8,7 @@ use bolide_contract::hooks::Hook;
 use bolide_contract::settings::Settings;
 use bolide_hooks::{Means, OwnFiles, no_functions};
 use bolide_supervision::logs::log_sink;
-use bolide_supervision::processes::child_setup::{self, Heir, RawConfinement};
+use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement};
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::leash::{self, Leash};
 use bolide_supervision::processes::privileges::Privileges;
@@ -85,7 +85,7 @@ fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> i
     let environment = &settings.application.environment;
     // The child becomes the user before it does anything.
     let mut means = Means { shells: &settings.attendant.shells, environment, files: &OwnFiles, call: &mut call };
-    let prepared = leash::put_on(end_of_leash).and_then(|()| confinement.take(Heir::Nobody));
+    let prepared = leash::put_on(end_of_leash).and_then(|()| confinement.take(CapabilitiesAtExec::RootOnly));
     let prepared = prepared.and_then(|()| child_setup::die_with(master));
     let outcome = prepared.map_err(|error| format!("{}: {error}", hook.origin));
     let outcome = outcome.and_then(|()| bolide_hooks::run_one(hook, &mut means).map_err(|error| error.to_string()));

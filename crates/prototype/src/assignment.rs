@@ -1,4 +1,5 @@
-//! From what the master handed down to what the engine serves with. It sends and takes no order; each worker runs it once, before it serves.
+//! Builds the engine's [`Assignment`] from the master's boot message. It sends and receives no orders. Each worker runs it once,
+//! before it serves.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,18 +14,18 @@ use bolide_engine::{Assignment, ConnectionQueue, ListeningSocket, inode_of};
 
 use crate::handover::{close_on_exec, copied, set_non_blocking};
 
-/// `max-requests` is reached up to this share earlier, differently in each worker, so that they don't all leave at once.
+/// `max-requests` is reached up to this percentage earlier, differently in each worker, so that they do not all restart at once.
 const JITTER_PERCENT: u64 = 10;
 
-/// What a new child of the prototype is to be.
+/// The role of a new child of the prototype.
 pub struct ForkedAs {
     pub row: u32,
     pub kind: ChildKind,
-    /// 1 and up, among its kind.
+    /// From 1, within its kind.
     pub number: u32,
-    /// It replaces none of its generation.
+    /// It does not replace another child of its generation.
     pub is_first: bool,
-    /// A worker whose generation is not let in yet: it shows first that it can answer.
+    /// A worker whose generation was not accepted yet: it must answer a probe first.
     pub is_on_trial: bool,
 }
 
@@ -34,7 +35,7 @@ pub struct SharedMemory<'a> {
     pub ticket_keys: Option<&'a OwnedFd>,
 }
 
-/// `control` is the worker's own line to the master.
+/// `control` is the worker's own control socket to the master.
 pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, worker: &ForkedAs) -> io::Result<Assignment> {
     set_non_blocking(&control)?;
     close_on_exec(control.as_raw_fd())?;
@@ -83,7 +84,7 @@ fn listening_sockets(boot: &Boot) -> io::Result<Vec<ListeningSocket>> {
         .collect()
 }
 
-/// SERVER_NAME is the machine's name, as in uWSGI; SERVER_PORT is that of the socket.
+/// SERVER_NAME is the host name, as in uWSGI; SERVER_PORT is the port of the socket.
 fn name_and_port(listener: &Listener, bound: &str) -> (String, String) {
     let name = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_else(|| "localhost".to_owned());
     let port = match listener.address {
@@ -95,7 +96,8 @@ fn name_and_port(listener: &Listener, bound: &str) -> (String, String) {
     (name, port)
 }
 
-/// The number of requests after which a worker asks for its replacement. Deltas spread workers already, so chance adds nothing to them.
+/// The number of requests after which a worker asks for its replacement. With a delta, workers are spread already, so no jitter
+/// is added.
 fn worn_after(recycling: &Recycling, worker: u32) -> Option<u64> {
     let most = recycling.max_requests?;
     Some(match recycling.max_requests_delta {
@@ -104,9 +106,9 @@ fn worn_after(recycling: &Recycling, worker: u32) -> Option<u64> {
     })
 }
 
-/// A number of this process' own: workers are forked one after the other, so their pids differ.
+/// Subtracts a jitter that depends on the pid: workers are forked one after the other, so their pids differ.
 fn with_jitter(requests: u64) -> u64 {
-    /// Multiplier of Knuth's multiplicative hash: neighbouring pids come out far apart.
+    /// Multiplier of Knuth's multiplicative hash, which maps neighbouring pids far apart.
     const SPREAD: u64 = 2_654_435_761;
     let spread = u64::from(std::process::id()).wrapping_mul(SPREAD) % 1000;
     requests - requests * JITTER_PERCENT * spread / 100_000

@@ -1,4 +1,4 @@
-//! The workers and helpers that a prototype has forked, and whether they have ended. It knows nothing of orders.
+//! The workers and helpers that a prototype has forked, and their ends. It knows nothing of orders. The prototype runs it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use rustix::io::Errno;
 use rustix::process::{self, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
-/// The children that have not ended, as far as is known.
+/// The children that are not known to have ended.
 #[derive(Default)]
 pub struct Children {
     alive: Vec<Child>,
@@ -28,7 +28,7 @@ impl Children {
         self.alive.is_empty()
     }
 
-    /// A worker or a helper was forked.
+    /// Adds a forked worker or helper.
     pub fn add(&mut self, row: u32, pid: Pid) -> io::Result<()> {
         let descriptor = watch(pid)
             .map_err(|error| io::Error::new(error.kind(), format!("a worker can't be watched (pidfd_open): {error}")))?;
@@ -36,12 +36,12 @@ impl Children {
         Ok(())
     }
 
-    /// Forgets them all: a child has nothing to do with its siblings.
+    /// Forgets all children: a new child must not watch its siblings.
     pub fn forget(&mut self) {
         self.alive.clear();
     }
 
-    /// Takes out those that have ended.
+    /// Removes the children that have ended, and returns the reports of their ends.
     pub fn take_ended(&mut self) -> Vec<Report> {
         let mut ended = Vec::new();
         self.alive.retain(|child| match wait_status(child.pid) {
@@ -54,20 +54,20 @@ impl Children {
         ended
     }
 
-    /// What a poll has to look at to hear of the next end.
+    /// The pidfds to poll for the next end.
     pub fn waits(&self) -> Vec<PollFd<'_>> {
         self.alive.iter().map(|child| PollFd::new(child.descriptor.as_fd(), PollFlags::POLLIN)).collect()
     }
 
     pub fn kill(&self) {
         for child in &self.alive {
-            // A child that has ended in this very moment needs no signal, and its number is its own until it was waited for.
+            // A child that has just ended needs no signal, and keeps its pid until it is reaped.
             let _ = kill(child.pid, Signal::SIGKILL);
         }
     }
 }
 
-/// The raw wait status of a child that has ended. One that cannot be waited for was reaped by the application: status 0.
+/// The raw wait status of a child that has ended. A child that can't be waited for was reaped by the application: status 0.
 fn wait_status(pid: Pid) -> Option<u32> {
     let pid = process::Pid::from_raw(pid.as_raw())?;
     match waitpid(Some(pid), WaitOptions::NOHANG) {
@@ -77,7 +77,7 @@ fn wait_status(pid: Pid) -> Option<u32> {
     }
 }
 
-/// A descriptor that becomes readable when the child has ended.
+/// A pidfd, which becomes readable when the child has ended.
 fn watch(pid: Pid) -> Result<OwnedFd, Errno> {
     pidfd_open(process::Pid::from_raw(pid.as_raw()).ok_or(Errno::SRCH)?, PidfdFlags::empty())
 }

@@ -1,5 +1,5 @@
-//! What the master left for its prototype: the boot file, the descriptors that are named there, and the note for a failure. It knows
-//! no order and no application.
+//! The prototype's inheritance from the master: the boot message, the descriptors that it names, and the note for a failure. It
+//! knows no order and no application. The prototype runs it, and each new child.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use bolide_contract::boot::Boot;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
 
-/// Reads the boot file of this number.
+/// Reads the boot message from this descriptor.
 pub fn read_boot(descriptor: RawFd) -> io::Result<Boot> {
     let mut text = String::new();
     File::from(inherited(descriptor)?).read_to_string(&mut text)?;
@@ -20,10 +20,11 @@ pub fn read_boot(descriptor: RawFd) -> io::Result<Boot> {
     })
 }
 
-/// What a worker has told of a start that failed, the next one does not repeat for this long: those of a generation fail together.
-const TOLD_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// For this long a worker does not repeat the report of a failed start that another one has written: the workers of a generation
+/// fail together.
+const REPEAT_AFTER: Duration = Duration::from_secs(10);
 
-/// Where the master finds why the application could not be loaded.
+/// The file in which the master finds why the application could not be loaded.
 pub struct FailureNote {
     file: File,
 }
@@ -37,10 +38,10 @@ impl FailureNote {
         Ok(FailureNote { file: self.file.try_clone()? })
     }
 
-    /// No other worker has told why the generation does not start, or is about to: who is true here tells it. What was told
-    /// [`TOLD_AGAIN_AFTER`] ago is told again.
+    /// Whether this worker is to report why the generation does not start, because no other one has or is about to. A report
+    /// older than [`REPEAT_AFTER`] is repeated.
     pub fn is_mine_to_tell(&self) -> bool {
-        // It goes with the process, which may end before it has left its line.
+        // The kernel drops the lock with the process, which may end before it has written its line.
         let whole = libc::flock {
             l_type: libc::F_WRLCK as libc::c_short,
             l_whence: libc::SEEK_SET as libc::c_short,
@@ -53,27 +54,27 @@ impl FailureNote {
         }
         let Ok(metadata) = self.file.metadata() else { return true };
         let age = metadata.modified().ok().and_then(|written| written.elapsed().ok());
-        metadata.len() == 0 || age.is_some_and(|age| age >= TOLD_AGAIN_AFTER)
+        metadata.len() == 0 || age.is_some_and(|age| age >= REPEAT_AFTER)
     }
 
-    /// Leaves a line for the master.
+    /// Writes a line for the master.
     ///
     /// # Errors
-    /// No memory is left for it.
+    /// There is no memory for it.
     pub fn write(&self, reason: &str) -> io::Result<()> {
         self.file.set_len(0)?;
         self.file.write_all_at(reason.as_bytes(), 0)
     }
 }
 
-/// Takes over a descriptor that the master left open for us; from here on no exec hands it further.
+/// Takes ownership of a descriptor that the master has passed to us, and sets close-on-exec.
 pub fn inherited(descriptor: RawFd) -> io::Result<OwnedFd> {
     close_on_exec(descriptor)?;
-    // SAFETY: the master opened it for this process and told its number to us alone; it is open, as the call above has shown.
+    // SAFETY: the master opened it for this process and passed its number to us only; it is open, as the call above has shown.
     Ok(unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// `cap`: programs that the application executes do not inherit what came with the exec of this process.
+/// `cap`: clears the ambient set, so that programs that the application executes do not inherit our capabilities.
 pub fn keep_capabilities_from_programs() -> io::Result<()> {
     let clear = libc::PR_CAP_AMBIENT_CLEAR_ALL as libc::c_ulong;
     // SAFETY: a plain system call on numbers.
@@ -83,13 +84,13 @@ pub fn keep_capabilities_from_programs() -> io::Result<()> {
     }
 }
 
-/// A copy of a descriptor that the master left open for us and for every worker.
+/// A copy of a descriptor that the master has passed to us and every worker.
 pub fn copied(descriptor: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: the master handed this descriptor down, and it stays open in the prototype; the copy is our own.
+    // SAFETY: the master passed this descriptor to us, and it stays open in the prototype; the copy is our own.
     unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned()
 }
 
-/// No read or write of it blocks from here on.
+/// Makes its reads and writes non-blocking.
 pub fn set_non_blocking(descriptor: &OwnedFd) -> io::Result<()> {
     let flags = OFlag::from_bits_retain(fcntl(descriptor, FcntlArg::F_GETFL)?);
     fcntl(descriptor, FcntlArg::F_SETFL(flags | OFlag::O_NONBLOCK))?;

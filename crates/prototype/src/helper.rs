@@ -1,5 +1,5 @@
-//! A helper's half of its line to the master: it says that its work begins, and hears when it is to end. What the work is, the language
-//! knows. A process that was forked as a helper runs it.
+//! A helper's end of its control socket: it reports that the helper is ready, and receives the order to end. It does not know the
+//! helper's work, which is the language's. A process that was forked as a helper runs it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use crate::assignment::ForkedAs;
 use crate::handover::{close_on_exec, set_non_blocking};
 
-/// What a helper has of its instance.
+/// A helper's view of its instance.
 pub struct Helper {
     number: u32,
     control: OwnedFd,
@@ -22,7 +22,7 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// Tells the master that the helper is set up.
+    /// Reports to the master that the helper is ready.
     pub(crate) fn begin(control: OwnedFd, scoreboard: &Scoreboard, child: &ForkedAs) -> io::Result<Helper> {
         set_non_blocking(&control)?;
         close_on_exec(control.as_raw_fd())?;
@@ -39,20 +39,20 @@ impl Helper {
         Ok(Helper { number: child.number, control, is_to_end })
     }
 
-    /// Its number, from 1: its place in the settings' `helpers`.
+    /// Its number, from 1: its position in the settings' `helpers`.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// Readable when there is an order: for a helper that waits for other news beside it. [`Helper::is_to_end`] reads the order.
+    /// Readable when there is an order, for a helper that also waits for other events. [`Helper::is_to_end`] reads the order.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
     }
 
-    /// Whether it is to end: it was told to, or the master is gone. Takes the orders that have come.
+    /// Whether it must end: it was ordered to, or the master is gone. Reads the pending orders.
     ///
     /// # Errors
-    /// What `recvmsg` says.
+    /// The error of `recvmsg`.
     pub fn is_to_end(&mut self) -> io::Result<bool> {
         while !self.is_to_end {
             match message::receive::<Order>(self.control.as_fd())? {
@@ -71,10 +71,10 @@ impl Helper {
         Ok(self.is_to_end)
     }
 
-    /// Waits until it is to end, for so long at the most. Gives whether it is to end.
+    /// Waits until it must end, up to `most`. Returns whether it must end.
     ///
     /// # Errors
-    /// What `poll` and `recvmsg` say.
+    /// The error of `poll` or `recvmsg`.
     pub fn wait_for_end(&mut self, most: Option<Duration>) -> io::Result<bool> {
         let until = most.map(|most| Instant::now() + most);
         while !self.is_to_end()? {
@@ -82,7 +82,7 @@ impl Helper {
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(false);
             }
-            // A whole millisecond at the least, as the poll counts in them.
+            // At least a whole millisecond, the unit of poll(2).
             let rounded = left.map(|left| left + Duration::from_millis(1));
             let timeout = rounded.map_or(PollTimeout::NONE, |left| PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX));
             match poll(&mut [PollFd::new(self.control.as_fd(), PollFlags::POLLIN)], timeout) {

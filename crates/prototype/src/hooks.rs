@@ -1,4 +1,5 @@
-//! The steps of a prototype and of a worker at which hooks are done. What they do is the room `hooks`' business.
+//! The phases of a prototype and of a worker at which hooks run. The actions are those of the crate `hooks`. Prototypes, workers
+//! and helpers run it.
 
 use bolide_contract::hooks::HookPhase;
 use bolide_hooks::{Function, Means, OwnFiles};
@@ -7,7 +8,7 @@ use crate::application::{Application, Loading};
 use crate::assignment::ForkedAs;
 use crate::prototype::Prototype;
 
-/// Does the hooks of a step. One that fails is a reason not to serve, as an application that can't be loaded is.
+/// Runs the hooks of a phase. A failing hook prevents serving, like an application that can't be loaded.
 pub fn step<A: Application>(prototype: &Prototype, application: &mut A, phase: HookPhase) -> Loading {
     let settings = &prototype.boot().settings;
     let mut call = |function: &Function<'_>| application.call(function);
@@ -22,7 +23,7 @@ pub fn step<A: Application>(prototype: &Prototype, application: &mut A, phase: H
     }
 }
 
-/// The steps of a worker that is about to serve, in uWSGI's order.
+/// The phases of a worker that is about to serve, in uWSGI's order.
 pub fn accepting_phases(worker: &ForkedAs) -> impl Iterator<Item = HookPhase> {
     let (is_first, is_one) = (worker.is_first, worker.number == 1);
     let phases = [

@@ -1,5 +1,5 @@
-//! How a prototype or worker tells the master the files of what it has imported (`py-autoreload`): as a memory file that nobody can change any
-//! more. It knows no module; prototypes and workers run it.
+//! Reports the imported files to the master (`py-autoreload`), in a sealed memory file. It knows no module. Prototypes and
+//! workers run it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,10 +9,11 @@ use bolide_contract::message::{self, IMPORTS_BYTES, Report};
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// Sends a list of [`message::ImportedFile`], as JSON, over a line to the master. A longer one than the master takes is not sent.
+/// Sends a list of [`message::ImportedFile`], as JSON, over a control socket. A list that is longer than the master accepts is
+/// not sent.
 ///
 /// # Errors
-/// No memory, or what `sendmsg` says.
+/// There is no memory, or the error of `sendmsg`.
 pub fn report_imports(control: BorrowedFd<'_>, list: &[u8]) -> io::Result<()> {
     if list.len() > IMPORTS_BYTES {
         bolide_log::line(&format!("py-autoreload: a list of {} bytes is too long: these files are not watched", list.len()));

@@ -1,8 +1,8 @@
-//! The prototype of any language: it loads the application once, lets workers share what is loaded, and forks them on the master's
-//! orders. It never serves.
+//! The prototype of any language: it loads the application once and forks workers, which share the loaded pages, on the master's
+//! orders. It never serves requests.
 //!
-//! What is the language's own is an [`Application`]; nothing here knows which language that is, and nothing here knows HTTP. The
-//! process that the master executes runs it, and each worker that is forked from that one, up to [`Application::serve`].
+//! The language's part is an [`Application`]. The crate does not know which language that is, and knows no HTTP. The process that
+//! the master executes runs it, and each worker that is forked from it, up to [`Application::serve`].
 
 mod application;
 mod assignment;
@@ -29,15 +29,15 @@ pub use helper::Helper;
 pub use imports::report_imports;
 use prototype::Prototype;
 
-/// Lives the life of a prototype, and in each worker that of a worker. Gives the exit status of the process. `boot` is the number of
-/// the descriptor that the master named on the command line.
+/// Runs the prototype and, in each forked worker, the worker. Returns the exit status of the process. `boot` is the number of the
+/// descriptor that the master passed on the command line.
 ///
 /// # Errors
-/// What keeps this process from its work; it is to end with a status other than 0.
+/// An error that prevents this process from working; it must end with a status other than 0.
 pub fn run<A: Application>(boot: RawFd, application: &mut A) -> Result<i32, A::Error> {
     let mut prototype = Prototype::take_over(boot)?;
     let status = live(&mut prototype, application);
-    // The end of file on the line to the master says that this process has ended, and it has not: the application may take its time.
+    // Closing the control socket would tell the master that this process has ended, but the application may take time to exit.
     std::mem::forget(prototype);
     status
 }
@@ -68,7 +68,7 @@ fn live<A: Application>(prototype: &mut Prototype, application: &mut A) -> Resul
     application.freeze()?;
     prototype.report_loaded(began.elapsed())?;
     let Some(child) = prototype.wait_for_fork(application)? else {
-        // What the application does at the process' end must not outlive the master either.
+        // The exit handlers of the application must not outlive the master either.
         signals::follow_parents()?;
         return Ok(0);
     };
@@ -97,7 +97,7 @@ fn live_as_worker<A: Application>(prototype: &mut Prototype, application: &mut A
     application.serve(assignment, note)
 }
 
-/// A helper that can't load the application keeps nobody from serving, so the master is not told why: the log is.
+/// A helper that can't load the application does not prevent serving, so the reason is logged and not sent to the master.
 fn live_as_helper<A: Application>(prototype: &mut Prototype, application: &mut A, child: &ForkedAs) -> Result<i32, A::Error> {
     application.become_helper(child.number)?;
     if let Loading::Failed(reason) = load_after_fork(prototype, application)? {
@@ -108,7 +108,7 @@ fn live_as_helper<A: Application>(prototype: &mut Prototype, application: &mut A
     application.help(helper)
 }
 
-/// In a new worker or helper: its hooks, and the application where the prototype has not loaded it.
+/// In a new worker or helper: runs its hooks, and loads the application if the prototype has not.
 fn load_after_fork<A: Application>(prototype: &Prototype, application: &mut A) -> Result<Loading, A::Error> {
     let mut loading = hooks::step(prototype, application, HookPhase::PostFork);
     if prototype.boot().settings.application.lazy && loading == Loading::Loaded {
@@ -120,7 +120,7 @@ fn load_after_fork<A: Application>(prototype: &Prototype, application: &mut A) -
     Ok(loading)
 }
 
-/// Loads the application between the hooks before and after that, and tells the master what is to be watched for the next one.
+/// Loads the application between its hooks, and reports the imported files to the master.
 fn load<A: Application>(prototype: &Prototype, application: &mut A) -> Result<Loading, A::Error> {
     let hooked = hooks::step(prototype, application, HookPhase::PreApp);
     if hooked != Loading::Loaded {

@@ -1,4 +1,5 @@
-//! A prototype's loop: it carries out the master's orders and reports. What an application is, it asks of the adapter.
+//! The loop of a prototype: it executes the master's orders and reports. The application itself is the adapter's. The prototype
+//! runs it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -23,8 +24,8 @@ use crate::helper::Helper;
 use crate::imports::report_imports;
 use crate::signals;
 
-/// How long workers may finish what is in flight when the master has died, in milliseconds. All of Bolide is to be gone
-/// within two seconds.
+/// Time that workers have to finish their requests when the master has died, in milliseconds. All of Bolide must be gone within
+/// two seconds.
 const ORPHAN_MERCY_MS: u64 = 1_000;
 
 /// A prototype's view of its instance.
@@ -33,26 +34,26 @@ pub struct Prototype {
     scoreboard: OwnedFd,
     ticket_keys: Option<OwnedFd>,
     failure_note: FailureNote,
-    /// The line to the master: the prototype's, and in a worker or a helper its own.
+    /// The control socket: the prototype's, and in a worker or a helper its own.
     control: Option<OwnedFd>,
     children: Children,
-    /// Numbers of workers that were forked.
+    /// Numbers of the workers that were forked.
     numbers: BTreeSet<u32>,
-    /// Nothing is forked any more, and the last one's end is its own.
+    /// It forks no more, and ends when its last child has ended.
     is_retiring: bool,
 }
 
-/// What the wait for orders ended with.
+/// The result of waiting for orders.
 enum Wake {
     Fork(ForkedAs, OwnedFd),
-    /// Children have ended: their processes.
+    /// Children with these pids have ended.
     Ended(Vec<u32>),
     Retired,
     Orphaned,
 }
 
 impl Prototype {
-    /// Reads what the master left in the memory file of this number, and takes over the descriptors named there.
+    /// Reads the boot message from this descriptor, and takes ownership of the descriptors that it names.
     pub fn take_over(boot: RawFd) -> io::Result<Prototype> {
         let boot = read_boot(boot)?;
         if let Some(log) = boot.log {
@@ -63,7 +64,7 @@ impl Prototype {
         }
         bolide_log::configure(&boot.settings.logging);
         let control = inherited(boot.control)?;
-        // Orders are looked for also when it was a child's end that woke us: that must not block.
+        // Orders are also read after the end of a child has woken us, when there may be none: that must not block.
         set_non_blocking(&control)?;
         let scoreboard = inherited(boot.scoreboard)?;
         let ticket_keys = boot.ticket_keys.map(inherited).transpose()?;
@@ -74,8 +75,8 @@ impl Prototype {
         for listener in &boot.listeners {
             close_on_exec(listener.descriptor)?;
         }
-        // While the application is loaded nobody listens to the master: a master that dies now takes us with it (the
-        // master asked the kernel for that). It may have died before it could ask.
+        // While the application is loaded, the control socket is not read: if the master dies now, the kernel kills us as well
+        // (the master has set the death signal). It may have died before it could set it.
         if getppid().as_raw() as u32 != boot.master_pid {
             return Err(io::Error::other("the master has ended before its prototype began"));
         }
@@ -100,31 +101,31 @@ impl Prototype {
         &self.failure_note
     }
 
-    /// Tells the master that there is nothing to serve, and why.
+    /// Reports to the master that loading failed, and why.
     pub fn report_load_failed(&self, reason: &str) -> io::Result<()> {
         self.failure_note.write(reason)?;
         self.report(&Report::LoadFailed)
     }
 
-    /// Tells the master that another prototype is to fork the workers: this one has what they can't share.
+    /// Reports to the master that another prototype must fork the workers, because this one has resources that they can't share.
     pub fn report_unshared(&self) -> io::Result<()> {
         self.report(&Report::Unshared)
     }
 
-    /// Tells the master that workers may be ordered.
+    /// Reports to the master that workers can be ordered.
     pub fn report_loaded(&self, took: Duration) -> io::Result<()> {
-        // From here on the end of file on the control socket is looked after, so that workers get their time to finish. A prototype
-        // that was stopped meanwhile (SIGSTOP) is woken for it.
+        // From here on the end of the control socket is noticed, so that workers get their time to finish. A prototype that was
+        // stopped meanwhile (SIGSTOP) is woken for it.
         nix::sys::prctl::set_pdeathsig(Signal::SIGCONT)?;
         self.report(&Report::Loaded { milliseconds: u32::try_from(took.as_millis()).unwrap_or(u32::MAX) })
     }
 
-    /// Tells the master the files of what was imported.
+    /// Reports the imported files to the master.
     pub fn report_imports(&self, list: &[u8]) -> io::Result<()> {
         self.control.as_ref().map_or(Ok(()), |control| report_imports(control.as_fd(), list))
     }
 
-    /// Carries out orders until the end. Returns what it is to be in each new child, and `None` in the prototype when it is done.
+    /// Executes orders until the end. Returns its role in each new child, and `None` in the prototype when it is done.
     pub fn wait_for_fork<A: Application>(&mut self, application: &mut A) -> Result<Option<ForkedAs>, A::Error> {
         loop {
             match application.aside(|| self.wait_for_order())? {
@@ -143,14 +144,14 @@ impl Prototype {
         }
     }
 
-    /// What a worker serves with, and its way to say that it can't.
+    /// The assignment of a worker, and the note to report that it can't serve.
     pub fn assignment(&mut self, worker: &ForkedAs) -> io::Result<(Assignment, FailureNote)> {
         let control = self.take_control()?;
         let memory = SharedMemory { scoreboard: &self.scoreboard, ticket_keys: self.ticket_keys.as_ref() };
         Ok((assignment(&self.boot, &memory, control, worker)?, self.failure_note.try_clone()?))
     }
 
-    /// A helper's way to be told to end.
+    /// The helper's end of its control socket.
     pub fn helper(&mut self, child: &ForkedAs) -> io::Result<Helper> {
         let scoreboard = Scoreboard::attach(&self.scoreboard, self.boot.scoreboard_rows, self.boot.scoreboard_slots)?;
         Helper::begin(self.take_control()?, &scoreboard, child)
@@ -160,7 +161,7 @@ impl Prototype {
         self.control.take().ok_or_else(|| io::Error::other("a process begins its work once only"))
     }
 
-    /// Waits for an order that the language must have a hand in; ends of children are reported on the way.
+    /// Waits for an order that involves the language. Meanwhile it reports the ends of children.
     fn wait_for_order(&mut self) -> io::Result<Wake> {
         loop {
             let mut ended = Vec::new();
@@ -198,7 +199,7 @@ impl Prototype {
         }
     }
 
-    /// Sleeps until an order or a child's end is there, or the time is over. The control socket stays readable until read.
+    /// Waits until an order arrives, a child ends, or the time is over. The control socket stays readable until it is read.
     fn sleep(&self, most: Option<Duration>) -> io::Result<()> {
         let mut waits = self.children.waits();
         if let (Some(control), None) = (&self.control, most) {
@@ -211,10 +212,10 @@ impl Prototype {
         }
     }
 
-    /// Gives the child back in the child itself.
+    /// Forks. Returns the child's role in the child itself.
     fn fork<A: Application>(&mut self, application: &mut A, new: ForkedAs, control: OwnedFd) -> io::Result<Option<ForkedAs>> {
         let prototype = getpid().as_raw();
-        // A signal to the whole group that comes before the child has set its own is kept for it.
+        // A signal to the whole group stays pending until the child has its own handlers.
         signals::block_group(true)?;
         let forked = application.fork();
         if !matches!(forked, Ok(ForkResult::Child)) {
@@ -222,7 +223,7 @@ impl Prototype {
         }
         match forked {
             Ok(ForkResult::Child) => {
-                // It has nothing to do with its siblings, nor with the prototype's line to the master.
+                // It must not watch its siblings, or use the prototype's control socket.
                 self.children.forget();
                 let control = self.control.insert(control);
                 signals::in_worker(control.as_fd(), new.row, prototype)?;
@@ -243,7 +244,7 @@ impl Prototype {
         Ok(None)
     }
 
-    /// The master is gone: workers know it too and drain; whoever has not ended in time is killed.
+    /// The master is gone: workers notice it as well and drain. Those that have not ended in time are killed.
     fn end_orphaned(&mut self) {
         bolide_log::line(&format!("the master is gone; its workers have {ORPHAN_MERCY_MS} ms to finish"));
         let end = Instant::now() + Duration::from_millis(ORPHAN_MERCY_MS);
@@ -260,7 +261,7 @@ impl Prototype {
     fn report(&self, report: &Report) -> io::Result<()> {
         let Some(control) = &self.control else { return Ok(()) };
         match message::send(control.as_fd(), report, None) {
-            // A master that is gone is learnt from the end of file, in one place.
+            // The end of the master is detected in one place, by the end of file.
             Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Ok(()),
             result => result,
         }

@@ -1,14 +1,15 @@
-//! What signals do in a prototype and in its workers.
+//! Signal handling of a prototype and its workers.
 //!
-//! A signal to every process of an instance (systemd's `KillMode=control-group`, a `kill` of the group, a stray `pkill`) must lead to
-//! exactly what the master makes of it: so here [`GROUP_SIGNALS`] do nothing, but that SIGTERM has a worker ask the master for its
-//! replacement. They are caught, not ignored: programs that the application starts have them as usual, and so have its forks.
-//! What an application sets for itself stands.
+//! A signal to every process of an instance (systemd's `KillMode=control-group`, a `kill` of the group, a stray `pkill`) must
+//! have exactly the effect that the master gives it. So [`GROUP_SIGNALS`] do nothing here, except that SIGTERM makes a worker ask
+//! the master for its replacement. They are caught, not ignored: programs that the application starts have the default actions,
+//! and so have its forks. Handlers that an application sets itself stay.
 //!
-//! And nothing outlives master and prototype: the kernel tells a worker of its parent's death by [`orphan_signal`], and a worker that
-//! has neither left is killed by its own timer after [`ORPHAN_KILL_MS`], whatever its threads are doing. No interpreter is needed for that.
+//! No worker outlives both master and prototype: the kernel signals the death of a worker's parent by [`orphan_signal`], and a
+//! worker that has neither left is killed by its own timer after [`ORPHAN_KILL_MS`], whatever its threads are doing. This needs
+//! no interpreter.
 //!
-//! The handlers make async-signal-safe calls only (signal-safety(7)). Prototypes and workers run this.
+//! The handlers make async-signal-safe calls only (signal-safety(7)). Prototypes and workers run it.
 
 use std::io;
 use std::mem::{MaybeUninit, zeroed};
@@ -19,30 +20,31 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering:
 use bolide_contract::message::{GROUP_SIGNALS, Report, orphan_signal, packet};
 use libc::c_int;
 
-/// How long a worker lives that has lost master and prototype, in milliseconds. All of Bolide is to be gone within two seconds.
+/// Time after which a worker without master and prototype is killed, in milliseconds. All of Bolide must be gone within two
+/// seconds.
 pub const ORPHAN_KILL_MS: i64 = 1_000;
 
-/// Signals of the group that a terminal sends too. They stay blocked where somebody debugs the application there.
+/// Signals of the group that a terminal sends too. They stay blocked if the application is debugged at a terminal.
 const TERMINAL_SIGNALS: [c_int; 2] = [libc::SIGINT, libc::SIGHUP];
 static AT_TERMINAL: AtomicBool = AtomicBool::new(false);
 
-/// The process that set its signals here: not one that the application has forked.
+/// The process that has set its signals here, in contrast to processes that the application has forked.
 static OWNER: AtomicI32 = AtomicI32::new(0);
-/// The worker's end of its order socket, and its row; -1 in a prototype.
+/// The worker's end of its control socket, and its row; -1 in a prototype.
 static CONTROL: AtomicI32 = AtomicI32::new(-1);
 static ROW: AtomicU32 = AtomicU32::new(0);
-/// Who may be a worker's parent.
+/// The processes that may be a worker's parent.
 static MASTER: AtomicI32 = AtomicI32::new(0);
 static PROTOTYPE: AtomicI32 = AtomicI32::new(0);
-/// The timer that kills an orphan: a `timer_t`, of which the C library makes a number, 0 among them.
+/// The timer that kills an orphan: a `timer_t`, which the C library may define as any number, including 0.
 static TIMER: AtomicUsize = AtomicUsize::new(NO_TIMER);
 const NO_TIMER: usize = usize::MAX;
 
-/// Takes the group's signals from their default effect. The prototype's call, before it loads the application; they were blocked by
-/// whoever executed it, so that none came too early.
+/// Replaces the default actions of the group's signals. The prototype calls it before it loads the application. The signals were
+/// blocked before its exec, so none arrives too early.
 ///
 /// # Errors
-/// What `sigaction` says.
+/// The error of `sigaction`.
 pub fn in_prototype(master: i32, at_terminal: bool) -> io::Result<()> {
     AT_TERMINAL.store(at_terminal, Relaxed);
     OWNER.store(nix::unistd::getpid().as_raw(), Relaxed);
@@ -53,20 +55,21 @@ pub fn in_prototype(master: i32, at_terminal: bool) -> io::Result<()> {
     block_group(false)
 }
 
-/// Blocks the group's signals, or lets them through again: around a fork, as long as the child is nobody's yet.
+/// Blocks or unblocks the group's signals: around a fork, until the child has set its identity here.
 ///
 /// # Errors
-/// What `pthread_sigmask` says.
+/// The error of `pthread_sigmask`.
 pub fn block_group(block: bool) -> io::Result<()> {
     let stays_blocked = |signal: &c_int| AT_TERMINAL.load(Relaxed) && TERMINAL_SIGNALS.contains(signal);
     let signals = GROUP_SIGNALS.into_iter().filter(|signal| block || !stays_blocked(signal));
     mask(if block { libc::SIG_BLOCK } else { libc::SIG_UNBLOCK }, signals)
 }
 
-/// The same for a worker that was just forked. From here on it asks for its replacement at SIGTERM, and does not outlive its parents.
+/// Sets the signals of a worker that was just forked. From here on it asks for its replacement at SIGTERM, and does not outlive
+/// its parents.
 ///
 /// # Errors
-/// What `timer_create`, `sigaction` and `prctl` say.
+/// The error of `timer_create`, `sigaction` or `prctl`.
 pub fn in_worker(control: BorrowedFd<'_>, row: u32, prototype: i32) -> io::Result<()> {
     CONTROL.store(control.as_raw_fd(), Relaxed);
     ROW.store(row, Relaxed);
@@ -76,11 +79,11 @@ pub fn in_worker(control: BorrowedFd<'_>, row: u32, prototype: i32) -> io::Resul
     block_group(false)
 }
 
-/// From here on this process does not outlive its parents, whatever keeps it. A worker is born so; a prototype that has nothing more to
-/// do, and whose interpreter may take its time to end, calls it then.
+/// From here on this process does not outlive its parents, whatever it is doing. A worker calls it at its start. A prototype
+/// calls it when it is done, because its interpreter may take time to exit.
 ///
 /// # Errors
-/// What `timer_create`, `sigaction` and `prctl` say.
+/// The error of `timer_create`, `sigaction` or `prctl`.
 pub fn follow_parents() -> io::Result<()> {
     TIMER.store(killing_timer()? as usize, Relaxed);
     catch(orphan_signal(), on_orphan_signal)?;
@@ -89,7 +92,7 @@ pub fn follow_parents() -> io::Result<()> {
     if unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, orphan_signal() as libc::c_ulong, 0, 0, 0) } < 0 {
         return Err(io::Error::last_os_error());
     }
-    // A parent that died before the kernel was asked is told by nobody.
+    // If a parent died before the kernel was asked, no signal comes.
     end_soon_if_orphaned();
     Ok(())
 }
@@ -97,8 +100,9 @@ pub fn follow_parents() -> io::Result<()> {
 extern "C" fn on_group_signal(signal: c_int) {
     keep_errno(|| {
         if !is_owner() {
-            // A child of the application: as if nothing had been set. The signal comes again when this handler returns.
-            // SAFETY: both calls take numbers; the default effect runs no code of ours.
+            // A child of the application: act as if no handler had been set. The signal is raised again and delivered when this
+            // handler returns.
+            // SAFETY: both calls take numbers; the default action runs no code of ours.
             unsafe {
                 libc::signal(signal, libc::SIG_DFL);
                 libc::raise(signal);
@@ -111,16 +115,16 @@ extern "C" fn on_group_signal(signal: c_int) {
     });
 }
 
-/// Asks the master for another worker in the place of this one, which serves on until that does. In a prototype, and in a process that
-/// the application has forked, it does nothing. Async-signal-safe.
+/// Asks the master for a worker to replace this one, which goes on serving until then. In a prototype, and in a process that the
+/// application has forked, it does nothing. Async-signal-safe.
 pub fn ask_for_replacement() {
     let control = CONTROL.load(Relaxed);
     if control < 0 || !is_owner() {
         return;
     }
     let report = packet(&Report::Worn { row: ROW.load(Relaxed), pid: OWNER.load(Relaxed) as u32 });
-    // A master that takes nothing has other worries; it can be asked again.
-    // SAFETY: the bytes are ours for the call, which does not wait and raises no SIGPIPE.
+    // If the master does not read, the report is dropped; it can be sent again.
+    // SAFETY: the bytes are ours for the call, which does not block and raises no SIGPIPE.
     unsafe { libc::send(control, report.as_ptr().cast(), report.len(), libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) };
 }
 
@@ -129,7 +133,7 @@ extern "C" fn on_orphan_signal(_: c_int) {
 }
 
 fn end_soon_if_orphaned() {
-    // SAFETY: the call takes nothing and can't fail.
+    // SAFETY: the call takes no arguments and can't fail.
     let parent = unsafe { libc::getppid() };
     let timer = TIMER.load(Relaxed);
     if !is_owner() || timer == NO_TIMER || parent == MASTER.load(Relaxed) || parent == PROTOTYPE.load(Relaxed) {
@@ -139,18 +143,18 @@ fn end_soon_if_orphaned() {
         it_interval: libc::timespec { tv_sec: 0, tv_nsec: 0 },
         it_value: libc::timespec { tv_sec: ORPHAN_KILL_MS / 1000, tv_nsec: ORPHAN_KILL_MS % 1000 * 1_000_000 },
     };
-    // SAFETY: the timer was made by this process (its owner) and is never deleted; the time is ours for the call.
+    // SAFETY: this process (its owner) created the timer, which is never deleted; the time is ours for the call.
     unsafe { libc::timer_settime(timer as libc::timer_t, 0, &raw const once, null_mut()) };
 }
 
 fn is_owner() -> bool {
-    // SAFETY: the call takes nothing and can't fail.
+    // SAFETY: the call takes no arguments and can't fail.
     unsafe { libc::getpid() == OWNER.load(Relaxed) }
 }
 
-/// A handler leaves `errno` as it was: the code that it interrupts may be about to read it.
+/// Restores `errno` after a handler: the interrupted code may be about to read it.
 fn keep_errno(body: impl FnOnce()) {
-    // SAFETY: the C library gives a place of the calling thread's own.
+    // SAFETY: the C library returns a pointer that belongs to the calling thread.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: as above; it is valid for as long as the thread lives.
     let before = unsafe { *place };
@@ -163,7 +167,7 @@ fn catch(signal: c_int, handler: extern "C" fn(c_int)) -> io::Result<()> {
     // SAFETY: all zeroes is a valid `sigaction`: no handler, no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = handler as *const () as usize;
-    // Calls of the application that a signal interrupts go on.
+    // System calls of the application that a signal interrupts are restarted.
     action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
     // SAFETY: the handler is a function of the right type that makes async-signal-safe calls only.
     if unsafe { libc::sigaction(signal, &raw const action, null_mut()) } < 0 {
@@ -173,7 +177,7 @@ fn catch(signal: c_int, handler: extern "C" fn(c_int)) -> io::Result<()> {
 }
 
 fn mask(how: c_int, signals: impl IntoIterator<Item = c_int>) -> io::Result<()> {
-    // SAFETY: an empty set is made before it is used; the numbers are those of signals.
+    // SAFETY: the set is initialized before it is used; the numbers are signals.
     let error = unsafe {
         let mut set = MaybeUninit::<libc::sigset_t>::uninit();
         libc::sigemptyset(set.as_mut_ptr());
@@ -185,14 +189,14 @@ fn mask(how: c_int, signals: impl IntoIterator<Item = c_int>) -> io::Result<()> 
     if error == 0 { Ok(()) } else { Err(io::Error::from_raw_os_error(error)) }
 }
 
-/// A timer whose end is SIGKILL. Made ahead: `timer_create` is not async-signal-safe, `timer_settime` is.
+/// A timer that sends SIGKILL. Created ahead: `timer_settime` is async-signal-safe, `timer_create` is not.
 fn killing_timer() -> io::Result<libc::timer_t> {
     // SAFETY: all zeroes is a valid `sigevent`, whose fields are set below.
     let mut event: libc::sigevent = unsafe { zeroed() };
     event.sigev_notify = libc::SIGEV_SIGNAL;
     event.sigev_signo = libc::SIGKILL;
     let mut timer: libc::timer_t = null_mut();
-    // SAFETY: both places are ours for the call.
+    // SAFETY: both pointers are to locals that live through the call.
     if unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &raw mut event, &raw mut timer) } < 0 {
         return Err(io::Error::last_os_error());
     }

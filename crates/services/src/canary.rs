@@ -1,55 +1,56 @@
-//! `reload-canary`: whether one worker of new code fails more often than the workers of the old code do, by what both have answered.
-//! It knows no process and no clock.
+//! `reload-canary`: compares the error rate of one worker with new code with that of the workers with old code. It knows no
+//! process and no clock.
 
-/// Errors of the canary below which nothing is worse: one can be anybody's.
+/// Errors that a canary needs to be judged worse: a single one can happen to any worker.
 const ERRORS_LEAST: u64 = 2;
-/// Answers from which on something can be said: of the canary, and of the workers that it is held against.
+/// Answers that are needed for a comparison, of the canary and of the old workers.
 const ANSWERS_LEAST: u64 = 10;
-/// The canary is worse where so many errors would come by chance less often than this, were it as good as the old workers.
+/// The canary is worse if a canary as good as the old workers would have this many errors with a lower probability than this.
 const CHANCE_AT_END: f64 = 0.02;
-/// The same before its time is over. Whoever looks often finds something by chance, so it must be beyond doubt.
+/// The same limit before the end of its time. Repeated tests find something by chance, so it is much stricter.
 const CHANCE_MEANWHILE: f64 = 0.001;
-/// The same for a canary that has answered nothing well in twice its time, where the old workers make errors too.
+/// The same limit for a canary without a single good answer in twice its time, if the old workers have errors too.
 const CHANCE_AT_LAST: f64 = 0.1;
-/// Terms of a sum that are added up at the most; those that follow are next to nothing.
+/// Terms that are summed at the most; those that follow are negligible.
 const TERMS_MOST: u64 = 10_000;
-/// A term that is smaller than this part of the sum changes nothing any more.
+/// A term that is smaller than this share of the sum no longer matters.
 const PART_LEAST: f64 = 1e-9;
-/// Factorials from here on are approximated: to ten digits and better.
+/// Factorials from here on are approximated, to ten digits or better.
 const SMALL_MOST: u64 = 32;
 
-/// What workers have answered, and how much of it was an error: 500 and above, broken off, or never answered because the worker was killed.
+/// The answers of workers, and how many of them were errors: status 500 and above, broken off, or never sent because the worker
+/// was killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Answers {
     pub requests: u64,
     pub errors: u64,
 }
 
-/// What the canary is held against.
+/// The answers of the old workers, to compare with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standard {
-    /// What the old workers have answered since the canary serves.
+    /// Since the canary serves.
     pub meanwhile: Answers,
-    /// And since they were started.
+    /// Since they were started.
     pub since_start: Answers,
 }
 
-/// When the numbers are looked at.
+/// When the canary is judged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     Meanwhile,
     AtEnd,
-    /// At the end of the further time that a doubtful one has had.
+    /// At the end of the additional time of a doubtful canary.
     AtLast,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Worse,
-    /// At the end: every answer was an error, of too few to say that it is the code. It is to be watched as long again.
+    /// At the end: every answer was an error, but there were too few to blame the code. It is watched for the same time again.
     Doubtful,
     AsGood,
-    /// There is nothing to judge by.
+    /// There are too few answers to judge.
     TooFew,
 }
 
@@ -58,7 +59,7 @@ impl Answers {
         Answers { requests: self.requests + more.requests, errors: self.errors + more.errors }
     }
 
-    /// What has come since there were so many.
+    /// The answers since an earlier count.
     pub fn since(self, before: Answers) -> Answers {
         Answers { requests: self.requests.saturating_sub(before.requests), errors: self.errors.saturating_sub(before.errors) }
     }
@@ -67,15 +68,15 @@ impl Answers {
         self.requests > 0 && self.errors == self.requests
     }
 
-    /// Counters are read one after the other, while workers go on: an error may be seen before its request.
+    /// Counters are read one after the other while workers go on, so an error may be counted before its request.
     fn consistent(self) -> Answers {
         Answers { requests: self.requests.max(self.errors), ..self }
     }
 }
 
 impl Standard {
-    /// What workers do at the same time says most: the same clients, the same database. Where that is next to nothing, all that they have
-    /// answered counts.
+    /// The answers of the same time are the best comparison: the same clients, the same database. If there are too few of them,
+    /// all answers since the start count.
     fn answers(&self) -> (Answers, bool) {
         let is_meanwhile = self.meanwhile.requests >= ANSWERS_LEAST;
         (if is_meanwhile { self.meanwhile } else { self.since_start }, is_meanwhile)
@@ -86,7 +87,7 @@ impl Standard {
 pub fn judge(canary: Answers, old: &Standard, moment: Moment) -> Verdict {
     let (canary, meanwhile, old) = (canary.consistent(), old.meanwhile.consistent(), old.answers().0.consistent());
     if canary.requests < ANSWERS_LEAST && canary.has_only_errors() && meanwhile.has_only_errors() {
-        // Nobody answers well at present: what the old code did before says nothing about this.
+        // No worker answers well at present, so earlier answers of the old code say nothing about this canary.
         return Verdict::TooFew;
     }
     let limit = match moment {
@@ -120,13 +121,13 @@ pub fn in_words(canary: Answers, old: &Standard) -> String {
     format!("{errors} of {requests} {answers} {were}, the old workers' {} of {}{since}", old.errors, old.requests)
 }
 
-/// Whether a larger part of the canary's answers are errors. Not where the old workers have answered nothing.
+/// Whether the canary's error rate is higher. False if the old workers have not answered anything.
 fn fails_more_often(canary: Answers, old: Answers) -> bool {
     u128::from(canary.errors) * u128::from(old.requests) > u128::from(old.errors) * u128::from(canary.requests)
 }
 
-/// The probability that the canary has so many of all errors, or more, where each answer is as likely to be one (Fisher's exact test,
-/// one-sided).
+/// The probability that the canary has this many of all errors, or more, if each answer is equally likely to be one (Fisher's
+/// exact test, one-sided).
 fn chance(canary: Answers, old: Answers) -> f64 {
     if !fails_more_often(canary, old) {
         return 1.0;
@@ -148,7 +149,7 @@ fn chance(canary: Answers, old: Answers) -> f64 {
     sum.min(1.0)
 }
 
-/// The logarithm of the number of ways to choose so many of all.
+/// The logarithm of the binomial coefficient.
 fn ln_choose(all: u64, chosen: u64) -> f64 {
     ln_factorial(all) - ln_factorial(chosen) - ln_factorial(all - chosen)
 }
@@ -183,18 +184,18 @@ mod tests {
             ((12, 40), (0, 160), AtEnd, Worse),
             ((12, 40), (0, 160), Meanwhile, Worse),
             ((0, 40), (0, 160), AtEnd, AsGood),
-            // Errors that the old code has too: the database is away, a client asks for what has never worked.
+            // Errors that the old code has too: the database is down, or a client asks for something that never worked.
             ((12, 40), (48, 160), AtEnd, AsGood),
             ((40, 40), (160, 160), AtEnd, AsGood),
             ((5, 40), (16, 160), AtEnd, AsGood),
             ((1, 40), (16, 160), AtEnd, AsGood),
-            // Ten times as many.
+            // Ten times as many errors.
             ((200, 1000), (20, 1000), Meanwhile, Worse),
             ((2_000, 100_000), (3_000, 1_000_000), Meanwhile, Worse),
-            // A tenth more, of very many.
+            // A tenth more, out of very many.
             ((11_000, 1_000_000), (10_000, 1_000_000), Meanwhile, Worse),
             ((110, 10_000), (100, 10_000), AtEnd, AsGood),
-            // One error beside good answers is never enough.
+            // One error is never enough if there are good answers.
             ((1, 2), (0, 100_000), AtEnd, TooFew),
             ((1, 2), (0, 100_000), AtLast, TooFew),
             ((1, 40), (0, 100_000), AtLast, AsGood),
@@ -202,7 +203,7 @@ mod tests {
             ((3, 40), (0, 160), AtEnd, Worse),
             ((3, 40), (0, 160), Meanwhile, AsGood),
             ((3, 3), (0, 10), AtEnd, Worse),
-            // Where not one answer was good it is watched once more, and must have one then.
+            // A canary without a single good answer is watched once more, and must have one by then.
             ((1, 1), (0, 100_000), Meanwhile, TooFew),
             ((1, 1), (0, 100_000), AtEnd, Doubtful),
             ((1, 1), (0, 100_000), AtLast, Worse),
@@ -211,19 +212,19 @@ mod tests {
             ((2, 2), (0, 4), AtEnd, Doubtful),
             ((2, 2), (0, 4), AtLast, Worse),
             ((2, 3), (0, 4), AtLast, TooFew),
-            // Unless the old code's errors explain it, or it has answered nothing well either.
+            // Unless the old code's errors explain it, or the old workers have no good answer either.
             ((1, 1), (1, 100), AtLast, Worse),
             ((1, 1), (20, 100), AtEnd, Doubtful),
             ((1, 1), (20, 100), AtLast, TooFew),
             ((3, 3), (20, 100), AtLast, Worse),
             ((1, 1), (0, 0), AtEnd, TooFew),
             ((3, 3), (3, 3), AtEnd, TooFew),
-            // Nothing to judge, or nothing to hold it against.
+            // Nothing to judge, or nothing to compare with.
             ((0, 0), (0, 160), AtEnd, TooFew),
             ((0, 9), (0, 160), AtEnd, TooFew),
             ((12, 40), (0, 0), AtEnd, TooFew),
             ((0, 0), (0, 0), AtEnd, TooFew),
-            // An error that was read before its request.
+            // An error that was counted before its request.
             ((12, 3), (0, 160), AtEnd, Worse),
         ] {
             let found = judge(answers(canary.0, canary.1), &against(old.0, old.1), moment);
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn few_errors_at_a_time_when_the_old_workers_answer_nothing_well_either_are_nobodys() {
+    fn few_errors_do_not_count_while_the_old_workers_fail_as_well() {
         let old = Standard { meanwhile: answers(2, 2), since_start: answers(2, 100_000) };
         for moment in [Moment::Meanwhile, Moment::AtEnd, Moment::AtLast] {
             assert_eq!(judge(answers(3, 3), &old, moment), Verdict::TooFew, "{moment:?}");
@@ -251,13 +252,13 @@ mod tests {
 
     #[test]
     fn the_chance_is_that_of_fishers_test() {
-        // By counting: of 9 answers 3 are errors, and all 3 are the canary's in one of C(9,3) ways.
+        // By counting: of 9 answers 3 are errors, and in one of C(9,3) ways all 3 are the canary's.
         let close = |found: f64, wanted: f64| assert!((found / wanted - 1.0).abs() < 1e-6, "{found} is not {wanted}");
         close(chance(answers(3, 3), answers(0, 6)), 1.0 / 84.0);
         close(chance(answers(2, 40), answers(0, 160)), 40.0 * 39.0 / (200.0 * 199.0));
         // Two terms: C(3,2) C(7,2) and C(3,3) C(7,1) of the C(10,4) ways.
         close(chance(answers(2, 4), answers(1, 6)), (3.0 * 21.0 + 7.0) / 210.0);
-        // The approximation goes on where the sum ends.
+        // The approximation continues the sum.
         close(ln_factorial(32), (2..=32).map(|factor| f64::from(factor).ln()).sum());
     }
 

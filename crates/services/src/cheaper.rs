@@ -1,30 +1,30 @@
-//! How many workers there should be: uWSGI's algorithms for `cheaper`, each a function of what the scoreboard and the sockets say once
-//! a second, and the sign of a burst, which is looked for more often. They know no process and no clock.
+//! How many workers there should be: uWSGI's algorithms for `cheaper`, each a function of the numbers of the scoreboard and the
+//! sockets, evaluated once a second, and the detection of bursts, which runs more often. It knows no process and no clock.
 
 use bolide_contract::elastic::{Algorithm, Cheaper};
 
-/// Looks in a row at which everybody is at work while a connection waits: that many are a burst, one alone is chance.
+/// Looks in a row at which all workers are busy while a connection waits: this many are a burst, a single one is chance.
 const BURST_LOOKS: u32 = 3;
-/// `busyness`: turns in a row between both limits after which the wait for a removal begins anew.
+/// `busyness`: turns in a row between both limits after which the wait for a removal starts over.
 const TOLERATED_TURNS: u32 = 3;
 
-/// The load of a worker that serves or soon will.
+/// The load of a worker that serves or is about to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WorkerLoad {
     pub number: u32,
-    /// A request of it is in flight.
+    /// It has a request in flight.
     pub is_busy: bool,
-    /// Time that its requests have taken since its start, in milliseconds.
+    /// Total time of its requests since its start, in milliseconds.
     pub busy_ms: u64,
 }
 
-/// What is known at a turn.
+/// The input of a turn.
 #[derive(Debug, Clone, Copy)]
 pub struct Seen<'a> {
     pub workers: &'a [WorkerLoad],
-    /// Connections that nobody has accepted yet.
+    /// Connections that are not accepted yet.
     pub waiting: u32,
-    /// Memory of all workers, in bytes; 0 where no limit asks for it.
+    /// Memory of all workers, in bytes; 0 if no limit needs it.
     pub resident: u64,
     pub now_ms: u64,
 }
@@ -39,7 +39,7 @@ impl Seen<'_> {
     }
 }
 
-/// What is to happen: so many workers more, or fewer; and what the log is to say of it.
+/// The number of workers to add (or, if negative, to remove), and the log line about it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Decision {
     pub change: i32,
@@ -60,10 +60,10 @@ impl Decision {
     }
 }
 
-/// An algorithm, with what it remembers between two turns.
+/// An algorithm, with its memory between two turns.
 type Decide = fn(&mut Memory, &Rules, &Seen<'_>) -> Decision;
 
-/// The table of algorithms: the word of `cheaper-algo`, and who decides.
+/// The table of algorithms: the value of `cheaper-algo`, and its function.
 const ALGORITHMS: [(Algorithm, Decide); 5] = [
     (Algorithm::Spare, spare),
     (Algorithm::Spare2, spare2),
@@ -78,18 +78,18 @@ struct Rules {
     cheaper: Cheaper,
     /// `processes`.
     most: u32,
-    /// False: whoever is there stays or goes, nobody comes.
+    /// If false, workers may be removed but not added.
     may_add: bool,
 }
 
 impl Rules {
-    /// How many may be added to those that are there, of so many wanted.
+    /// How many of the wanted workers may be added.
     fn addable(&self, seen: &Seen<'_>, wanted: u32) -> u32 {
         if self.may_add { wanted.min(self.most.saturating_sub(seen.active())) } else { 0 }
     }
 }
 
-/// What the algorithms remember.
+/// State of the algorithms between turns.
 #[derive(Debug, Default)]
 struct Memory {
     overloaded_turns: u32,
@@ -97,21 +97,21 @@ struct Memory {
     busyness: BusynessMemory,
 }
 
-/// What `busyness` remembers. Times are in milliseconds.
+/// State of `busyness`. Times are in milliseconds.
 #[derive(Debug, Default)]
 struct BusynessMemory {
     began: bool,
     checked_ms: u64,
     may_remove_ms: u64,
     removed_ms: Option<u64>,
-    /// Grows when removals were too early.
+    /// Grows when a removal was too early.
     multiplier: u64,
     last_was_removal: bool,
     tolerated_turns: u32,
-    /// Workers that were added because of connections that waited.
+    /// Workers that were added because connections waited.
     emergencies: u32,
     waiting_since_ms: Option<u64>,
-    /// Of each worker: number, busy time at the last check, looks at which it was busy since.
+    /// Of each worker: number, busy time at the last check, looks since then at which it was busy.
     before: Vec<(u32, u64, u32)>,
 }
 
@@ -129,7 +129,7 @@ impl Regulator {
         Regulator { rules, memory: Memory::default(), burst_looks: 0 }
     }
 
-    /// The turn of a second.
+    /// Evaluates the algorithm; called once a second.
     pub fn turn(&mut self, seen: &Seen<'_>) -> Decision {
         let Cheaper { resident_soft, resident_hard, algorithm, .. } = self.rules.cheaper;
         let is_beyond = |limit: Option<u64>| limit.is_some_and(|limit| seen.resident >= limit);
@@ -141,7 +141,7 @@ impl Regulator {
         decide.map_or_else(Decision::stay, |decide| decide(&mut self.memory, &self.rules, seen))
     }
 
-    /// A look between two turns: whether everybody is at work while connections wait. Gives how many workers to add.
+    /// A look between two turns: checks whether all workers are busy while connections wait. Returns how many workers to add.
     pub fn look_for_burst(&mut self, is_everybody_at_work: bool, seen: &Seen<'_>) -> Decision {
         if !is_everybody_at_work || seen.waiting == 0 || self.rules.cheaper.algorithm == Algorithm::Manual {
             self.burst_looks = 0;
@@ -158,19 +158,19 @@ impl Regulator {
         Decision::add(count, "all workers are at work, and connections wait".to_owned())
     }
 
-    /// Looks of long ago tell nothing of a burst.
+    /// Earlier looks say nothing about a burst any more.
     pub fn forget_burst(&mut self) {
         self.burst_looks = 0;
     }
 
-    /// A burst may be under way: the next look should come soon.
+    /// Whether a burst may be under way: then the next look should come soon.
     pub fn suspects_burst(&self) -> bool {
         self.burst_looks > 0
     }
 }
 
-/// `spare`: one worker should be free. After `cheaper-overload` turns without one, `cheaper-step` are added; every so many turns
-/// with more than one, one goes.
+/// `spare`: one worker should be free. After `cheaper-overload` turns without a free one, `cheaper-step` are added; after the
+/// same number of turns with more than one, one is removed.
 fn spare(memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     let overload = rules.cheaper.overload;
     if seen.free() == 0 {
@@ -196,8 +196,8 @@ fn spare(memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     Decision::stay()
 }
 
-/// `spare2`: `cheaper` workers should be free. What lacks is added at once, `cheaper-step` at the most; after `cheaper-idle` seconds
-/// with more, one goes.
+/// `spare2`: `cheaper` workers should be free. Missing ones are added at once, `cheaper-step` at the most; after `cheaper-idle`
+/// seconds with more, one is removed.
 fn spare2(memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     let Cheaper { least, step, idle_s, .. } = rules.cheaper;
     let free = seen.free();
@@ -218,7 +218,8 @@ fn spare2(memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     Decision::remove(format!("{free} workers are free for {idle_s} s"))
 }
 
-/// `backlog`: beyond `cheaper-overload` connections that wait, `cheaper-step` workers are added; below that, one goes.
+/// `backlog`: with more than `cheaper-overload` waiting connections, `cheaper-step` workers are added; with fewer, one is
+/// removed.
 fn backlog(_memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     let overload = rules.cheaper.overload;
     let waits = || format!("{} connections wait", seen.waiting);
@@ -231,7 +232,7 @@ fn backlog(_memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     Decision::stay()
 }
 
-/// `busyness`: the workers' time with requests should be between two shares.
+/// `busyness`: the share of time that workers spend with requests should stay between two limits.
 fn busyness(memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     let state = &mut memory.busyness;
     let cheaper = &rules.cheaper;
@@ -260,7 +261,7 @@ fn busyness(memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
 }
 
 impl BusynessMemory {
-    /// No worker goes before `cheaper-overload` times the multiplier.
+    /// No worker is removed before `cheaper-overload` times the multiplier.
     fn postpone(&mut self, cheaper: &Cheaper, now_ms: u64) {
         let multiplier = if self.emergencies > 0 { u64::from(cheaper.busyness.backlog_multiplier) } else { self.multiplier };
         self.may_remove_ms = now_ms.saturating_add(u64::from(cheaper.overload.max(1)) * 1000 * multiplier);
@@ -280,14 +281,14 @@ impl BusynessMemory {
             .iter()
             .map(|worker| {
                 let known = old.iter().find(|(number, busy_ms, _)| *number == worker.number && *busy_ms <= worker.busy_ms);
-                // A worker that is new has been busy since its start, and no longer.
+                // A new worker has been busy since its start at the longest.
                 let (busy_ms, looks) = known.map_or((0, 0), |(_, busy_ms, looks)| (*busy_ms, *looks));
                 (worker.number, busy_ms, looks + u32::from(worker.is_busy))
             })
             .collect();
     }
 
-    /// Too many connections wait, or one does so for too long.
+    /// Too many connections wait, or one waits for too long.
     fn emergency(&mut self, rules: &Rules, seen: &Seen<'_>) -> Option<Decision> {
         let busyness = &rules.cheaper.busyness;
         if seen.waiting == 0 {
@@ -310,12 +311,12 @@ impl BusynessMemory {
         Some(Decision::add(count, format!("{} connections wait{why}", seen.waiting)))
     }
 
-    /// The share of the last turn that workers were busy for, on average; the next turn counts from here.
+    /// The average share of the last turn for which workers were busy. The next turn counts from here.
     fn average_percent(&mut self, seen: &Seen<'_>, turn_ms: u64) -> u64 {
         let mut total = 0;
         for (worker, (_, before_ms, looks)) in seen.workers.iter().zip(&mut self.before) {
             let busy_ms = worker.busy_ms.saturating_sub(*before_ms);
-            // One whose requests take longer than a turn has ended none in it.
+            // If its requests take longer than a turn, none has ended in it.
             total += if busy_ms == 0 && *looks > 0 { 100 } else { (busy_ms * 100 / turn_ms).min(100) };
             (*before_ms, *looks) = (worker.busy_ms, 0);
         }

@@ -1,10 +1,10 @@
-//! The algorithms, turn by turn, against what uWSGI's manual and source say of them.
+//! The algorithms, turn by turn, compared with uWSGI's manual and source.
 
 use bolide_contract::elastic::{Algorithm, Busyness, Cheaper};
 
 use super::*;
 
-/// So many workers, of which so many are busy.
+/// `count` workers, of which `busy` are busy.
 fn workers(count: u32, busy: u32) -> Vec<WorkerLoad> {
     (1..=count).map(|number| WorkerLoad { number, is_busy: number <= busy, busy_ms: 0 }).collect()
 }
@@ -13,7 +13,7 @@ fn regulator(algorithm: Algorithm, most: u32, cheaper: Cheaper) -> Regulator {
     Regulator::new(&Cheaper { algorithm, ..cheaper }, most)
 }
 
-/// The change of each turn, for (workers, busy, waiting) a turn.
+/// The change of each turn, given as (workers, busy, waiting).
 fn changes(regulator: &mut Regulator, turns: &[(u32, u32, u32)]) -> Vec<i32> {
     let turn = |(second, &(count, busy, waiting)): (usize, &(u32, u32, u32))| {
         let workers = workers(count, busy);
@@ -28,7 +28,7 @@ fn spare_adds_after_cheaper_overload_turns_in_which_all_were_busy() {
     let cheaper = Cheaper { least: 2, step: 3, overload: 3, ..Cheaper::default() };
     let mut spare = regulator(Algorithm::Spare, 10, cheaper.clone());
     assert_eq!(changes(&mut spare, &[(2, 2, 0); 5]), [0, 0, 0, 3, 0]);
-    // Never more than there may be.
+    // Never more than the maximum.
     let mut spare = regulator(Algorithm::Spare, 3, cheaper);
     assert_eq!(changes(&mut spare, &[(2, 2, 0); 4]), [0, 0, 0, 1]);
 }
@@ -38,13 +38,13 @@ fn spare_takes_one_away_each_cheaper_overload_turns_while_several_are_free() {
     let cheaper = Cheaper { least: 2, overload: 3, ..Cheaper::default() };
     let mut spare = regulator(Algorithm::Spare, 10, cheaper.clone());
     assert_eq!(changes(&mut spare, &[(7, 1, 0); 7]), [0, 0, -1, 0, 0, -1, 0]);
-    // One that is free is the spare one.
+    // A single free worker is the spare one.
     let mut spare = regulator(Algorithm::Spare, 10, cheaper.clone());
     assert_eq!(changes(&mut spare, &[(7, 6, 0); 6]), [0; 6]);
-    // Not below the least.
+    // Not below the minimum.
     let mut spare = regulator(Algorithm::Spare, 10, cheaper.clone());
     assert_eq!(changes(&mut spare, &[(2, 0, 0); 9]), [0; 9]);
-    // A spike in between begins the count anew.
+    // A spike in between restarts the count.
     let mut spare = regulator(Algorithm::Spare, 10, cheaper);
     assert_eq!(changes(&mut spare, &[(7, 1, 0), (7, 1, 0), (7, 7, 0), (7, 1, 0), (7, 1, 0), (7, 1, 0)]), [0, 0, 0, 0, 0, -1]);
 }
@@ -85,7 +85,7 @@ fn memory_forbids_more_workers_and_takes_some_away() {
     assert_eq!([change(2, 2, 200), change(1, 1, 200)], [-1, 0]);
 }
 
-/// Turns of `busyness`, a second each, in which each worker works for so many milliseconds.
+/// Turns of `busyness`, one a second, in which each worker is busy for some milliseconds.
 struct Busy {
     regulator: Regulator,
     now_ms: u64,
@@ -125,14 +125,14 @@ fn busy_settings() -> Cheaper {
 fn busyness_adds_above_its_upper_limit_at_the_end_of_a_turn() {
     let mut busy = Busy::new(busy_settings());
     assert_eq!(busy.seconds(4, 2, 510), [0, 2, 0, 2]);
-    // Between both limits all stays.
+    // Between the limits nothing changes.
     assert_eq!(busy.seconds(8, 4, 400), [0; 8]);
 }
 
 #[test]
 fn busyness_takes_one_away_below_its_lower_limit_after_the_multiplier() {
     let mut busy = Busy::new(busy_settings());
-    // The first 2 × 2 s nobody goes, nor within 2 × 2 s of a removal.
+    // No worker is removed in the first 2 × 2 s, or within 2 × 2 s of a removal.
     assert_eq!(busy.seconds(8, 4, 100), [0, 0, 0, -1, 0, 0, 0, -1]);
 }
 
@@ -160,7 +160,7 @@ fn busyness_adds_at_once_when_too_many_wait_or_some_wait_too_long() {
 }
 
 #[test]
-fn a_burst_is_three_looks_at_which_everybody_is_at_work_and_somebody_waits() {
+fn a_burst_is_three_looks_with_all_workers_busy_and_a_connection_waiting() {
     let mut spare = regulator(Algorithm::Spare, 10, Cheaper { step: 4, ..Cheaper::default() });
     let few = workers(2, 2);
     let seen = |waiting| Seen { workers: &few, waiting, resident: 0, now_ms: 0 };

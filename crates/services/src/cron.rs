@@ -1,11 +1,12 @@
-//! When a job of `cron` is due: uWSGI's five numbers against a minute of local time. It knows no clock; whoever has one asks.
+//! When a job of `cron` is due: uWSGI's five numbers compared with a minute of local time. It knows no clock: the caller passes
+//! the time.
 //!
-//! Local time means what the clock on the wall shows. A time that is skipped in spring does not come, and a job for it is not due on
-//! that day; one that comes twice in autumn is due twice.
+//! Local time is the time of a wall clock. A time that is skipped in spring does not occur, and a job for it is not due on that
+//! day. A time that occurs twice in autumn makes the job due twice.
 
 use bolide_contract::attendant::Schedule;
 
-/// A minute as the clock on the wall shows it.
+/// A minute of a wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalMinute {
     pub minute: i32,
@@ -18,7 +19,8 @@ pub struct LocalMinute {
     pub weekday: i32,
 }
 
-/// A job of this schedule is due in this minute. Where both a day of the month and one of the week are given, either will do, as with crontab(5).
+/// Whether a job with this schedule is due in this minute. If both a day of the month and one of the week are given, either
+/// matches, as in crontab(5).
 pub fn is_due(schedule: Schedule, now: LocalMinute) -> bool {
     let weekday = if schedule.weekday == 7 { 0 } else { schedule.weekday };
     let (on_day, on_weekday) = (matches(schedule.day, now.day), matches(weekday, now.weekday));
@@ -27,7 +29,7 @@ pub fn is_due(schedule: Schedule, now: LocalMinute) -> bool {
     is_day && matches(schedule.minute, now.minute) && matches(schedule.hour, now.hour) && matches(schedule.month, now.month)
 }
 
-/// A number is itself; -N is every one that N divides.
+/// A number matches itself; -N matches every multiple of N.
 fn matches(asked: i32, value: i32) -> bool {
     if asked < 0 { value % asked == 0 } else { value == asked }
 }
@@ -36,7 +38,7 @@ fn matches(asked: i32, value: i32) -> bool {
 mod tests {
     use super::*;
 
-    /// Minute, hour, day, month, weekday of the schedule; the same of the time; due.
+    /// Minute, hour, day, month and weekday of the schedule; the same of the time; whether the job is due.
     type Case = ([i32; 5], [i32; 5], bool);
 
     #[rustfmt::skip]
@@ -52,26 +54,26 @@ mod tests {
         ([-5, -1, -1, -1, -1],  [56, 9, 1, 1, 1],    false),
         ([0, -6, -1, -1, -1],   [0, 18, 1, 1, 1],    true),
         ([0, -6, -1, -1, -1],   [0, 19, 1, 1, 1],    false),
-        // Days and months are counted from 1, so -2 is the even ones.
+        // Days and months are counted from 1, so -2 matches the even ones.
         ([0, 0, -2, -1, -1],    [0, 0, 2, 1, 1],     true),
         ([0, 0, -2, -1, -1],    [0, 0, 1, 1, 1],     false),
         ([0, 0, 1, -3, -1],     [0, 0, 1, 6, 1],     true),
         ([0, 0, 1, -3, -1],     [0, 0, 1, 7, 1],     false),
-        // Sunday by both of its numbers, and what divides 0 of a Sunday.
+        // Sunday by both of its numbers, and an interval on a Sunday, which is 0.
         ([0, 0, -1, -1, 0],     [0, 0, 9, 1, 0],     true),
         ([0, 0, -1, -1, 7],     [0, 0, 9, 1, 0],     true),
         ([0, 0, -1, -1, 7],     [0, 0, 9, 1, 6],     false),
         ([0, 0, -1, -1, -2],    [0, 0, 9, 1, 0],     true),
         ([0, 0, -1, -1, -2],    [0, 0, 9, 1, 3],     false),
-        // A day of the month and one of the week: either.
+        // A day of the month and one of the week: either matches.
         ([0, 0, 13, -1, 5],     [0, 0, 13, 1, 1],    true),
         ([0, 0, 13, -1, 5],     [0, 0, 14, 1, 5],    true),
         ([0, 0, 13, -1, 5],     [0, 0, 14, 1, 1],    false),
-        // One of them by an interval: both.
+        // One of them as an interval: both must match.
         ([0, 0, 13, -1, -1],    [0, 0, 14, 1, 1],    false),
         ([0, 0, -7, -1, 5],     [0, 0, 14, 1, 5],    true),
         ([0, 0, -7, -1, 5],     [0, 0, 13, 1, 5],    false),
-        // What no calendar has never comes.
+        // A date that does not exist is never due.
         ([0, 0, 0, -1, -1],     [0, 0, 1, 1, 1],     false),
         ([60, -1, -1, -1, -1],  [59, 1, 1, 1, 1],    false),
     ];

@@ -1,24 +1,25 @@
-//! JSON as uWSGI writes its statistics: each value on a line of its own behind tabs, or everything in one line. It knows no meaning.
+//! JSON in the form of uWSGI's statistics: each value on its own line, indented by tabs, or everything on one line. It knows no
+//! meaning.
 
 use std::fmt::Write;
 
-/// A text of JSON that grows.
+/// A JSON text under construction.
 #[derive(Debug)]
 pub struct JsonText {
     text: String,
     is_minified: bool,
     depth: usize,
-    /// Nothing stands in the object or list that is open.
+    /// The open object or list is still empty.
     is_empty: bool,
 }
 
 impl JsonText {
-    /// Begins with an open object.
+    /// Starts with an open object.
     pub fn new(is_minified: bool) -> JsonText {
         JsonText { text: "{".to_owned(), is_minified, depth: 1, is_empty: true }
     }
 
-    /// Ends the object that the text began with.
+    /// Closes the object that the text started with.
     pub fn finish(mut self) -> String {
         self.close('}');
         self.text
@@ -35,7 +36,7 @@ impl JsonText {
         self.quote(value);
     }
 
-    /// A text in the list that is open.
+    /// A text in the open list.
     pub fn item(&mut self, value: &str) {
         self.begin_value();
         self.quote(value);
@@ -46,13 +47,13 @@ impl JsonText {
         self.nest('[', ']', fill);
     }
 
-    /// An object of the one that is open.
+    /// An object in the open object.
     pub fn object(&mut self, key: &str, fill: impl FnOnce(&mut JsonText)) {
         self.key(key);
         self.nest('{', '}', fill);
     }
 
-    /// An object of the list that is open.
+    /// An object in the open list.
     pub fn entry(&mut self, fill: impl FnOnce(&mut JsonText)) {
         self.begin_value();
         self.nest('{', '}', fill);
@@ -93,7 +94,7 @@ impl JsonText {
         }
     }
 
-    /// RFC 8259 section 7: quotes, backslashes and control characters are escaped, whoever they come from.
+    /// RFC 8259 section 7: quotes, backslashes and control characters are escaped, in all texts.
     fn quote(&mut self, value: &str) {
         self.text.push('"');
         for character in value.chars() {

@@ -1,5 +1,5 @@
-//! What an instance does beside serving and supervising, as far as it is a question with an answer: what the numbers say, whose time has come,
-//! how many workers there should be. Each file is one such service, a function of what it is given. No I/O, no clock, no process.
+//! The decisions of an instance beyond serving and supervising: statistics, due jobs, the number of workers, limits. Each file is
+//! one service, a pure function of its input: no I/O, no clock, no process.
 
 pub mod canary;
 pub mod cheaper;

@@ -1,16 +1,16 @@
-//! Memory of a process as the kernel tells it, and whether it is more than a worker may have. It reads no file: texts of /proc and of a
-//! cgroup are given to it.
+//! The memory of a process by the kernel's numbers, and whether it exceeds a worker's limits. It reads no file: the texts of
+//! /proc and of a cgroup are passed in.
 
 use bolide_contract::recycling::MemoryLimits;
 
-/// Memory of a process in bytes. What has not been measured is `None`.
+/// Memory of a process in bytes. Values that were not measured are `None`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Usage {
     pub address_space: u64,
     pub resident: u64,
-    /// Resident and shared with nobody.
+    /// Resident and not shared.
     pub unique: Option<u64>,
-    /// Resident, what is shared divided by the number of those that share it.
+    /// Resident, with shared memory divided by the number of processes that share it.
     pub proportional: Option<u64>,
 }
 
@@ -23,7 +23,7 @@ impl Usage {
         Some(Usage { address_space: bytes(address_space), resident: bytes(resident), ..Usage::default() })
     }
 
-    /// Adds what the text of /proc/PID/smaps_rollup tells.
+    /// Adds the values of the text of /proc/PID/smaps_rollup.
     pub fn add_smaps(&mut self, text: &str) {
         let kibibytes = |name: &str| -> Option<u64> {
             let line = text.lines().find(|line| line.strip_prefix(name).is_some_and(|rest| rest.starts_with(':')))?;
@@ -36,7 +36,7 @@ impl Usage {
     }
 }
 
-/// A limit that is exceeded.
+/// An exceeded limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Excess {
     /// The option that sets the limit.
@@ -47,7 +47,7 @@ pub struct Excess {
     pub is_evil: bool,
 }
 
-/// The limit that a process has reached, if any; one that kills comes first.
+/// The limit that a process has reached, if any. Limits that kill are checked first.
 pub fn excess(limits: &MemoryLimits, usage: &Usage) -> Option<Excess> {
     let (resident, address_space) = (Some(usage.resident), Some(usage.address_space));
     let all = [
@@ -64,7 +64,7 @@ pub fn excess(limits: &MemoryLimits, usage: &Usage) -> Option<Excess> {
     })
 }
 
-/// What a cgroup of version 2 says of its memory: the texts of its files, as far as there are any.
+/// The texts of the memory files of a version 2 cgroup; empty if a file is missing.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CgroupTexts<'a> {
     pub pressure: &'a str,
@@ -73,16 +73,17 @@ pub struct CgroupTexts<'a> {
     pub max: &'a str,
 }
 
-/// Why a cgroup's processes are short of memory, in words; `None` if they are not. Those of `percent` wait for so much of the time.
+/// Why a cgroup's processes are short of memory, as a text; `None` if they are not. They are if they waited for memory for
+/// `percent` % of the time.
 pub fn pressure(texts: &CgroupTexts<'_>, percent: u32) -> Option<String> {
-    // `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`; "some" is: at least one task waited.
+    // `some avg10=0.00 avg60=0.00 avg300=0.00 total=0`; "some" means that at least one task waited.
     let some = texts.pressure.lines().find_map(|line| line.strip_prefix("some "));
     let waited = some.and_then(|line| line.split_whitespace().find_map(|word| word.strip_prefix("avg10=")));
     let waited: f64 = waited.and_then(|text| text.parse().ok()).unwrap_or(0.0);
     if waited >= f64::from(percent) {
         return Some(format!("processes of the cgroup waited for memory for {waited} % of the last 10 s"));
     }
-    // A limit that is not set is the word `max`.
+    // A limit that is not set reads `max`.
     let bytes = |text: &str| text.trim().parse::<u64>().ok();
     let current = bytes(texts.current)?;
     let beyond = |limit: u64, name: &str, share: &str| {
@@ -132,7 +133,7 @@ mod tests {
             (MemoryLimits { evil_address_space: Some(900), ..none.clone() }, Some(("evil-reload-on-as", true))),
             (MemoryLimits { address_space: Some(899), ..none.clone() }, Some(("reload-on-as", false))),
             (MemoryLimits { unique: Some(40), ..none.clone() }, Some(("reload-on-uss", false))),
-            // What was not measured exceeds nothing.
+            // A value that was not measured exceeds no limit.
             (MemoryLimits { proportional: Some(1), ..none }, None),
         ] {
             let excess = excess(&limits, &usage);

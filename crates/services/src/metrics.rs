@@ -1,21 +1,21 @@
-//! The numbers of a snapshot one by one, under the names of uWSGI's metrics: what its pushers send. It knows no socket.
+//! The numbers of a snapshot as single metrics with uWSGI's names, for its pushers. It knows no socket.
 
 use bolide_contract::scoreboard::Work;
 
 use crate::statistics::{Snapshot, WorkerFacts};
 
-/// What a value means. The numbers are uWSGI's.
+/// The kind of a metric. The numbers are uWSGI's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MetricKind {
-    /// It grows.
+    /// It only grows.
     Counter = 0,
     /// It goes up and down.
     Gauge = 1,
-    /// Of something that begins anew with each process.
+    /// A counter that starts over with each process.
     Absolute = 2,
 }
 
-/// A number with its name.
+/// A named number.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Metric {
     pub name: String,
@@ -23,7 +23,7 @@ pub struct Metric {
     pub value: u64,
 }
 
-/// All of them, in uWSGI's order.
+/// All metrics, in uWSGI's order.
 pub fn of(snapshot: &Snapshot) -> Vec<Metric> {
     use MetricKind::{Absolute, Counter, Gauge};
     let mut metrics = Vec::new();

@@ -1,4 +1,4 @@
-//! The numbers of an instance at one moment, and what uWSGI's statistics say of them. The master takes the snapshot; each view of it is a
+//! A snapshot of an instance's numbers, and uWSGI's statistics of it. The master takes the snapshot; each view of it is a
 //! function. It knows no process and no socket.
 
 use bolide_contract::attendant::Schedule;
@@ -15,7 +15,7 @@ pub struct Snapshot {
     pub uid: u32,
     pub gid: u32,
     pub cwd: String,
-    /// Looks that found a listen queue full.
+    /// Looks that found an accept queue full.
     pub queue_errors: u64,
     pub daemons: Vec<DaemonFacts>,
     pub sockets: Vec<SocketFacts>,
@@ -25,7 +25,7 @@ pub struct Snapshot {
     pub jobs: Vec<JobFacts>,
 }
 
-/// The reloads that somebody has asked for, and that have ended.
+/// The requested reloads that have ended.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ReloadFacts {
     pub done: u64,
@@ -33,17 +33,17 @@ pub struct ReloadFacts {
     pub last: Option<LastReload>,
 }
 
-/// The last of them.
+/// The last reload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LastReload {
     /// Seconds since 1970.
     pub at_s: u64,
-    /// Why it has failed; `None`: it has not.
+    /// Why it failed; `None` if it succeeded.
     pub failure: Option<String>,
 }
 
 impl ReloadFacts {
-    /// A reload has ended; it has failed where a reason is given.
+    /// Notes the end of a reload, with the reason if it failed.
     pub fn note(&mut self, at_s: u64, failure: Option<String>) {
         match failure {
             None => self.done += 1,
@@ -64,19 +64,19 @@ impl LastReload {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct DaemonFacts {
     pub command: String,
-    /// 0: it does not run.
+    /// 0 if it does not run.
     pub pid: u32,
-    /// How often it was started again.
+    /// How often it was restarted.
     pub respawns: u64,
 }
 
-/// A command that the clock starts.
+/// A command with a schedule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JobFacts {
     pub schedule: Schedule,
     pub command: String,
     pub is_unique: bool,
-    /// Its process that was started last, and when, in seconds since 1970; `None` where none runs.
+    /// Its last process, with its start in seconds since 1970; `None` if none runs.
     pub running: Option<(u32, u64)>,
 }
 
@@ -85,25 +85,25 @@ pub struct JobFacts {
 pub struct SocketFacts {
     /// As bound: `127.0.0.1:8000`.
     pub name: String,
-    /// uWSGI's word for it.
+    /// uWSGI's word for the protocol.
     pub protocol: String,
-    /// Connections that nobody has accepted yet; 0 where the kernel does not tell.
+    /// Connections in the accept queue; 0 if the kernel does not report it.
     pub queue: u32,
-    /// How many of them may be.
+    /// The capacity of the queue.
     pub queue_most: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ApplicationFacts {
-    /// The path of its mount; empty for the one that is mounted nowhere.
+    /// The path of its mount; empty for an application without one.
     pub mount: String,
 }
 
-/// A worker by its number, whatever processes have been it so far.
+/// A worker by its number, over all processes that had it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct WorkerFacts {
     pub number: u32,
-    /// 0: there is no such process at present.
+    /// 0 if there is no such process at present.
     pub pid: u32,
     pub is_accepting: bool,
     pub is_paused: bool,
@@ -112,10 +112,10 @@ pub struct WorkerFacts {
     pub harakiri_count: u64,
     pub resident_bytes: u64,
     pub address_space_bytes: u64,
-    /// Seconds since 1970; 0: never.
+    /// Seconds since 1970; 0 if never.
     pub last_spawn_s: u64,
     pub spawn_count: u64,
-    /// Mean time of an answer, of which the last one is a half, in microseconds.
+    /// Moving average of the response time, in which the last request counts one half, in microseconds.
     pub average_us: u64,
     /// Time that the application took to load, in seconds.
     pub load_s: u64,
@@ -126,7 +126,7 @@ pub struct WorkerFacts {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CoreFacts {
     pub work: Work,
-    /// Requests that an asynchronous application has in its hands.
+    /// Requests that an asynchronous application is working on.
     pub ongoing: u64,
     pub in_flight: Option<RequestFacts>,
 }
@@ -136,7 +136,7 @@ pub struct CoreFacts {
 pub struct RequestFacts {
     /// Seconds since 1970.
     pub began_s: u64,
-    /// `GET /path?query`, as long as it was kept.
+    /// `GET /path?query`, as far as it was stored.
     pub line: String,
 }
 
@@ -148,14 +148,14 @@ pub struct Form {
 }
 
 impl Snapshot {
-    /// Connections that wait at the fullest socket.
+    /// Connections in the fullest accept queue.
     pub fn queue(&self) -> u32 {
         self.sockets.iter().map(|socket| socket.queue).max().unwrap_or(0)
     }
 }
 
 impl WorkerFacts {
-    /// All that its threads have done.
+    /// The total of its threads.
     pub fn work(&self) -> Work {
         let mut sum = Work::default();
         for core in &self.cores {
@@ -168,7 +168,7 @@ impl WorkerFacts {
         self.cores.iter().any(|core| core.in_request() > 0)
     }
 
-    /// uWSGI's word for what it does.
+    /// uWSGI's word for its state.
     pub fn status(&self) -> &'static str {
         match self {
             WorkerFacts { pid: 0, .. } => "cheap",
@@ -180,7 +180,7 @@ impl WorkerFacts {
 }
 
 impl CoreFacts {
-    /// Requests that it serves: one at the most, but for an asynchronous application.
+    /// Requests that it is serving: one at the most, except for an asynchronous application.
     pub fn in_request(&self) -> u64 {
         self.ongoing.max(u64::from(self.in_flight.is_some()))
     }
@@ -232,7 +232,7 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
     text
 }
 
-/// Keys of our own: uWSGI does not tell.
+/// Keys that uWSGI does not have.
 fn write_reloads(json: &mut JsonText, reloads: &ReloadFacts) {
     json.number("reloads", reloads.done);
     json.number("failed_reloads", reloads.failed);
@@ -299,7 +299,7 @@ fn write_worker(json: &mut JsonText, worker: &WorkerFacts, applications: &[Appli
                 entry.number("id", number);
                 entry.number("modifier1", 0);
                 match unlisted {
-                    // Applications beyond those that are counted by themselves are in the numbers of the last.
+                    // The last application also has the numbers of those that are not counted separately.
                     1.. if is_last => entry.text("mountpoint", &format!("{} and {unlisted} more", application.mount)),
                     _ => entry.text("mountpoint", &application.mount),
                 }
@@ -341,8 +341,8 @@ fn write_core(json: &mut JsonText, number: u32, core: &CoreFacts) {
     });
 }
 
-/// What is kept of a request's variables: those of its first line. One that is no request line (an event loop that does not turn) is told
-/// as the request's address.
+/// The stored variables of a request: those of its first line. A text that is not a request line (about a blocked event loop) is
+/// reported as the URI.
 fn variables_of(request: &RequestFacts) -> Vec<String> {
     let Some((method, target)) = request.line.split_once(' ').filter(|(_, target)| target.starts_with(['/', '*'])) else {
         return vec![format!("REQUEST_URI={}", request.line)];
@@ -356,7 +356,7 @@ fn variables_of(request: &RequestFacts) -> Vec<String> {
     ]
 }
 
-/// A path without its escapes; what is no escape stays.
+/// Decodes the escapes of a path; invalid escapes stay.
 fn decoded(path: &str) -> String {
     let mut bytes = Vec::with_capacity(path.len());
     let mut rest = path.as_bytes();

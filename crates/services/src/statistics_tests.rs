@@ -1,10 +1,10 @@
-//! What the views say of a snapshot that was made by hand.
+//! The views of a snapshot that is made by hand.
 
 use bolide_contract::scoreboard::WorkOfApplication;
 
 use super::*;
 
-/// Two workers: one that serves a request with its second thread, and one that has no process at present.
+/// Two workers: one that serves a request on its second thread, and one without a process.
 pub fn snapshot() -> Snapshot {
     let mut work = Work { requests: 8, sent_bytes: 6595, busy_us: 1288, static_requests: 1, ..Work::default() };
     work.applications[0] = WorkOfApplication { requests: 7, exceptions: 1 };

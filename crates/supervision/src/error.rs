@@ -1,11 +1,11 @@
-//! The error of a start: why an instance does not start, or a generation can't be. Pure data.
+//! The error of a failed start: why an instance does not start, or why a generation can't be made. Pure data.
 
 use std::fmt;
 
 /// Exit status of a start that failed before an application could be loaded.
 pub const EXIT_START_FAILED: i32 = 1;
 
-/// Why a start failed, for people.
+/// Why a start failed, as a message for the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StartError {
     message: String,
@@ -18,7 +18,7 @@ impl StartError {
         StartError { message: message.into(), status: EXIT_START_FAILED }
     }
 
-    /// Somebody has told the instance to stop before it served, which is no failure.
+    /// The instance was told to stop before it served, which is not a failure.
     pub fn told_to_stop(message: impl Into<String>) -> StartError {
         StartError { message: message.into(), status: 0 }
     }

@@ -1,4 +1,4 @@
-//! Help for tests of this crate and of those that use it: a folder that goes with its test, and the settings of a small instance.
+//! Helpers for tests of this crate and of those that use it: a temporary folder, and the settings of a small instance.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use bolide_contract::settings::{
 };
 use bolide_contract::tls::Http2;
 
-/// A folder of the test's own, by a name that no run has had.
+/// A folder of the test's own, with a unique name. Dropping it removes it.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
@@ -17,7 +17,7 @@ impl Folder {
     /// Makes the folder.
     pub fn new(name: &str) -> Folder {
         let path = nix::unistd::mkdtemp(&std::env::temp_dir().join(format!("bolide-{name}-XXXXXX"))).expect("a temporary folder");
-        // Some tests have another user at work in it.
+        // Some tests have another user work in it.
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).expect("set");
         Folder(path)
     }
@@ -34,7 +34,7 @@ impl Drop for Folder {
     }
 }
 
-/// One worker, and one free port of 127.0.0.1.
+/// One worker, and any free port of 127.0.0.1.
 pub fn settings() -> Settings {
     let address = Address::Tcp { host: "127.0.0.1".to_owned(), port: 0 };
     let origin = "test".to_owned();

@@ -5,12 +5,12 @@ pub fn workers_in_words(count: u32) -> String {
     counted(u64::from(count), "worker")
 }
 
-/// `1 request`, `0 requests`: of nouns that take an `s`.
+/// `1 request`, `0 requests`: for nouns with a plural in `s`.
 pub fn counted(count: u64, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// A request's first line as a log may carry it: a peer wrote it, and must not be able to write lines of ours.
+/// Text of a peer, such as a request line, with control characters escaped, so that it can't forge log lines.
 pub fn printable(text: &str) -> String {
     text.chars()
         .flat_map(

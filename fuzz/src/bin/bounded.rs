@@ -1,8 +1,8 @@
 //! Runs every fuzz target for a bounded time on stable Rust: `bounded --seconds 10`.
 //!
-//! There is no coverage to guide it: an input is kept, and changed further, when its outcome is of a kind not seen before. For each target
-//! it prints how many inputs it tried. A broken invariant, a panic or an endless loop ends it with status 1 and prints the input as
-//! hexadecimal digits, which `--target NAME --input DIGITS` tries again.
+//! There is no coverage to guide it: an input is kept, and mutated further, if its outcome is of a new kind. For each target it
+//! prints how many inputs it tried. A broken invariant, a panic or an endless loop ends it with status 1. It then prints the
+//! input in hexadecimal digits, which `--target NAME --input DIGITS` tries again.
 
 use std::collections::HashSet;
 use std::panic::catch_unwind;
@@ -22,13 +22,13 @@ const USAGE: &str = "usage: bounded [--seconds N] [--seed N] [--target NAME [--i
     --target   run this target only
     --input    try this input only, given as hexadecimal digits";
 
-/// Inputs that are kept to be changed further; beyond it a new one takes the place of an old one.
+/// Inputs that are kept for mutation; beyond that a new one replaces an old one.
 const CORPUS_MOST: usize = 4096;
 
 /// Inputs tried between two looks at the clock.
 const BATCH: u64 = 64;
 
-/// An input that takes longer than this never ends, whatever else the machine does.
+/// An input that takes longer than this counts as endless, however slow the machine is.
 const STUCK_SECONDS: u64 = 60;
 
 struct Plan {
@@ -38,7 +38,7 @@ struct Plan {
     input: Option<Vec<u8>>,
 }
 
-/// What the watching thread sees of the trying one.
+/// The state that the watching thread reads from the trying one.
 #[derive(Default)]
 struct Watched {
     input: Mutex<Vec<u8>>,
@@ -111,13 +111,13 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
 }
 
-/// Tries inputs on another thread, so that an endless loop is seen too.
+/// Tries inputs on another thread, so that an endless loop is detected too.
 fn watch(target: &'static Target, length: Duration, seed: u64) -> Result<Tally, Violation> {
     let watched = Arc::new(Watched::default());
     let (sender, receiver) = channel();
     let trying = Arc::clone(&watched);
     thread::spawn(move || {
-        // Nobody listens any more only after an endless loop was reported.
+        // The receiver is gone only after an endless loop was reported.
         let _ = sender.send(try_inputs(target, length, seed, &trying));
     });
     let mut tried_before = u64::MAX;

@@ -7,7 +7,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::attendant::Attendant;
 use bolide_contract::scoreboard::now_ms;
-use bolide_supervision::processes::child_setup::{Heir, RawConfinement};
+use bolide_supervision::processes::child_setup::{CapabilitiesAtExec, RawConfinement};
 use bolide_supervision::processes::exit_report::Cause;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::process_attributes;
@@ -85,7 +85,7 @@ pub fn run(plan: Instructions, channel: OwnedFd) -> ! {
     // A group of its own: a terminal's ^C reaches the master only. It fails where the group is ours already.
     let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
     process_attributes::set_name(&plan.process_name);
-    if let Err(error) = plan.root.take(Heir::Nobody) {
+    if let Err(error) = plan.root.take(CapabilitiesAtExec::RootOnly) {
         // Without its root it starts nothing; the master says that it has ended.
         system::leave(error.raw_os_error().unwrap_or(1));
     }

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use bolide_contract::confinement::Confinement;
-use bolide_supervision::processes::child_setup::{self, Heir, RawConfinement, check};
+use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
 use bolide_supervision::processes::leash::{self, Leash};
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::sockets::service_manager;
@@ -93,7 +93,7 @@ impl Surroundings {
             // SAFETY: a plain system call. The session's number is the group's, by which the whole of the program is told to end.
             check(unsafe { libc::setsid() })?;
             end_of_leash.map_or(Ok(()), leash::put_on)?;
-            confinement.take(Heir::Nobody)?;
+            confinement.take(CapabilitiesAtExec::RootOnly)?;
             if let Some(folder) = &folder {
                 // SAFETY: a plain system call, on a text that was made before the fork. It comes after the change of the user, who gets into no
                 // folder that it could not enter itself.

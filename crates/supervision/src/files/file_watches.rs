@@ -1,9 +1,9 @@
-//! The registry of files whose change is reported: `touch-*`, `fs-*`, and imported files (`py-autoreload`). It knows the action that the
-//! configuration asks for, and not what that leads to.
+//! The registry of watched files: `touch-*`, `fs-*`, and imported files (`py-autoreload`). It knows the action that the
+//! configuration asks for, and not the effect of that action.
 //!
-//! The fingerprint of a file ([`Fingerprint`]) is taken again and again and compared, so no change can be missed, whatever the file system
-//! and however the file is replaced. inotify is the doorbell alone: it says that a look is worth while now. Changes that come together are
-//! reported together, once nothing more has come for [`SETTLE_MS`]. The master runs it.
+//! Changes are detected by comparing fingerprints ([`Fingerprint`]) at intervals, so none is missed on any file system and with
+//! any way of replacing a file. inotify only triggers an early look. Changes that come together are reported together, once
+//! [`SETTLE_MS`] have passed without another one. The master runs it.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::AsFd;
@@ -18,56 +18,57 @@ use crate::files::watched_folders::WatchedFolders;
 use crate::logs::log_sink;
 use crate::polling::Source;
 
-/// Time between two looks at the files that nobody rings for, in milliseconds: as often as uWSGI looks.
+/// Time between two looks at the named files, in milliseconds: as often as uWSGI looks.
 const LOOK_MS: u64 = 1_000;
-/// A change is told when nothing more has changed for this long, in milliseconds.
+/// A change is reported when nothing more has changed for this long, in milliseconds.
 const SETTLE_MS: u64 = 50;
-/// And this long after the first one at the latest, in milliseconds.
+/// A change is reported this long after the first one at the latest, in milliseconds.
 const SETTLE_MOST_MS: u64 = 1_000;
-/// Reads of the doorbell in a turn: each takes a few hundred events.
+/// Reads of the inotify descriptor in a turn: each returns up to a few hundred events.
 const READS_MOST: usize = 16;
-/// The option of files that are imported.
+/// The option by which imported files are watched.
 const AUTORELOAD: &str = "py-autoreload";
 /// Files that a line of the log names.
 const NAMES_MOST: usize = 3;
 
-/// The files, and what was seen of them.
+/// The watched files, with the fingerprint of each at the last look.
 #[derive(Debug, Default)]
 pub struct Watches {
     entries: Vec<Entry>,
-    /// `None` where the system has none for us: then the looks at the files have to do.
-    doorbell: Option<Inotify>,
+    /// `None` if inotify is not available: then only the looks at intervals find changes.
+    inotify: Option<Inotify>,
     look_ms: u64,
-    /// The same for what is imported; `None` where that is not watched.
+    /// When imported files are looked at next; `None` if they are not watched.
     imports: Option<Period>,
     settling: Option<Settling>,
     sources: WatchedFolders,
-    /// What rings for the folders of `sources`.
-    folder_rings: Vec<WatchDescriptor>,
-    /// Files of `sources` that have changed, which is not told yet.
+    /// The inotify watches on the folders of `sources`.
+    folder_watches: Vec<WatchDescriptor>,
+    /// Files of `sources` whose change is not reported yet.
     changed_sources: Vec<PathBuf>,
     wanted_sources: WatchedSources,
-    /// Files that had changed before their generation told of them: those that change themselves at each import reload once.
+    /// Files that had changed before their generation reported them: a file that changes itself at each import causes one reload
+    /// only.
     late: HashSet<PathBuf>,
 }
 
-/// When imported files are looked at.
+/// The interval of the looks at imported files, and the time of the next one.
 #[derive(Debug, Clone, Copy)]
 struct Period {
     every_ms: u64,
     look_ms: u64,
 }
 
-/// A file that a generation has imported, or would have.
+/// A file that a generation has imported, or tried to import.
 #[derive(Debug)]
 pub struct Imported {
-    /// Its path, as the interpreter had it.
+    /// Its path, as the interpreter reported it.
     pub path: PathBuf,
-    /// Its time of modification when it was read; `None`: not known.
+    /// Its time of modification when it was read; `None` if that is not known.
     pub modified_ns: Option<i64>,
 }
 
-/// Changes that may go on.
+/// The time of the first change that is not reported yet, and the time at which it is reported.
 #[derive(Debug, Clone, Copy)]
 struct Settling {
     first_ms: u64,
@@ -77,17 +78,17 @@ struct Settling {
 #[derive(Debug)]
 struct Entry {
     file: WatchedFile,
-    /// The generations that have imported it; none for a file that the configuration names.
+    /// The generations that have imported it; empty for a file that the configuration names.
     importers: Vec<u32>,
     fingerprint: Fingerprint,
-    ring: Option<WatchDescriptor>,
-    /// It has changed, and that is not told yet.
+    watch: Option<WatchDescriptor>,
+    /// It has changed, and the change is not reported yet.
     is_changed: bool,
 }
 
-/// Changes that ask for the same.
+/// Changes that ask for the same action.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FileNews {
+pub struct FileChange {
     /// The action that the configuration asks for.
     pub action: FileAction,
     /// The option, for the log.
@@ -97,14 +98,14 @@ pub struct FileNews {
 }
 
 impl Watches {
-    /// Looks at the files for the first time.
+    /// Takes the first fingerprints of the files.
     pub fn new(watching: &Watching, now_ms: u64) -> Watches {
         let mut watches = Watches { look_ms: now_ms + LOOK_MS, ..Watches::default() };
         watches.renew(watching, now_ms);
         watches
     }
 
-    /// Other files are to be watched from now on. What was seen of those that stay is kept.
+    /// Watches other files from now on. The fingerprints of files that stay are kept.
     pub fn renew(&mut self, watching: &Watching, now_ms: u64) {
         self.imports = watching.imports.as_ref().map(|imports| Period {
             every_ms: imports.every_ms,
@@ -125,19 +126,19 @@ impl Watches {
             (self.sources, self.wanted_sources) = (WatchedFolders::new(&watching.sources), watching.sources.clone());
         }
         if self.entries.is_empty() && self.imports.is_none() {
-            // With the doorbell all of its watches go.
-            (self.doorbell, self.settling) = (None, None);
-            self.folder_rings.clear();
+            // Dropping the inotify descriptor removes all of its watches.
+            (self.inotify, self.settling) = (None, None);
+            self.folder_watches.clear();
             return;
         }
-        if self.doorbell.is_none() {
-            self.doorbell = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
+        if self.inotify.is_none() {
+            self.inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).ok();
             self.look_ms = now_ms + LOOK_MS;
         }
-        self.hang_rings(before.into_iter().filter_map(|entry| entry.ring).collect());
+        self.renew_watches(before.into_iter().filter_map(|entry| entry.watch).collect());
     }
 
-    /// A generation tells what it has imported, or what more: it is watched beside what the generations of `living` have told. A file that
+    /// Adds the files that a generation reports as imported to those that the generations of `living` have reported. A file that
     /// was changed after the generation had read it counts as changed now.
     pub fn adopt(&mut self, generation: u32, files: Vec<Imported>, living: &[u32], now_ms: u64) {
         let mut positions: HashMap<PathBuf, usize> = HashMap::new();
@@ -169,7 +170,7 @@ impl Watches {
         self.forget_importers_but(living);
     }
 
-    /// Only these generations are left: what others alone have imported is watched no more.
+    /// Stops watching the files that were imported only by generations that are not in `living`.
     pub fn forget_importers_but(&mut self, living: &[u32]) {
         let mut left = Vec::new();
         self.entries.retain_mut(|entry| {
@@ -178,16 +179,16 @@ impl Watches {
             }
             entry.importers.retain(|generation| living.contains(generation));
             if entry.importers.is_empty() {
-                left.extend(entry.ring);
+                left.extend(entry.watch);
             }
             !entry.importers.is_empty()
         });
-        self.hang_rings(left);
+        self.renew_watches(left);
     }
 
-    /// What rings when a file changes.
+    /// The inotify descriptor, to wait on.
     pub fn source<T>(&self, token: T) -> Option<Source<'_, T>> {
-        self.doorbell.as_ref().map(|doorbell| Source::readable(token, doorbell.as_fd()))
+        self.inotify.as_ref().map(|inotify| Source::readable(token, inotify.as_fd()))
     }
 
     /// The next time at which the files have to be looked at.
@@ -198,17 +199,17 @@ impl Watches {
         [settled, imports, named].into_iter().flatten().min()
     }
 
-    /// The doorbell has rung.
+    /// Reads the inotify events and schedules a look.
     pub fn ring(&mut self, now_ms: u64) {
-        let Some(doorbell) = &self.doorbell else { return };
-        let has_events = |_: &usize| doorbell.read_events().is_ok_and(|events| !events.is_empty());
+        let Some(inotify) = &self.inotify else { return };
+        let has_events = |_: &usize| inotify.read_events().is_ok_and(|events| !events.is_empty());
         if (0..READS_MOST).take_while(has_events).count() > 0 {
             self.settle(now_ms);
         }
     }
 
-    /// Looks at the files if it is time, and gives what has changed and come to rest.
-    pub fn take_changes(&mut self, now_ms: u64) -> Vec<FileNews> {
+    /// Looks at the files if it is time. Returns the changes that have settled.
+    pub fn take_changes(&mut self, now_ms: u64) -> Vec<FileChange> {
         if self.wake_ms().is_none_or(|time| now_ms < time) {
             return Vec::new();
         }
@@ -228,10 +229,10 @@ impl Watches {
             return Vec::new();
         }
         self.settling = None;
-        self.told()
+        self.settled_changes()
     }
 
-    /// Compares each of these files with what was seen of it before. True if one differs.
+    /// Takes the fingerprints of these files again. Returns true if one differs from the fingerprint before.
     fn look(&mut self, which: impl Fn(&Entry) -> bool) -> bool {
         let mut differs = false;
         for entry in self.entries.iter_mut().filter(|entry| which(entry)) {
@@ -243,18 +244,18 @@ impl Watches {
             }
         }
         if differs {
-            self.hang_rings(Vec::new());
+            self.renew_watches(Vec::new());
         }
         differs
     }
 
-    /// The same for what lies in folders.
+    /// Looks at the files of `sources`. Returns true if one has changed.
     fn look_at_sources(&mut self) -> bool {
         let changed = self.sources.look();
         let differs = !changed.is_empty();
         self.changed_sources.extend(changed);
         if differs {
-            self.hang_rings(Vec::new());
+            self.renew_watches(Vec::new());
         }
         differs
     }
@@ -264,52 +265,52 @@ impl Watches {
         self.settling = Some(Settling { first_ms, until_ms: (now_ms + SETTLE_MS).min(first_ms + SETTLE_MOST_MS) });
     }
 
-    fn told(&mut self) -> Vec<FileNews> {
-        let mut news: Vec<FileNews> = Vec::new();
+    fn settled_changes(&mut self) -> Vec<FileChange> {
+        let mut changes: Vec<FileChange> = Vec::new();
         for entry in self.entries.iter_mut().filter(|entry| entry.is_changed) {
             entry.is_changed = false;
             let WatchedFile { path, option, action, .. } = entry.file.clone();
-            match news.iter_mut().find(|known| known.action == action) {
+            match changes.iter_mut().find(|known| known.action == action) {
                 Some(known) => known.paths.push(path),
-                None => news.push(FileNews { action, option, paths: vec![path] }),
+                None => changes.push(FileChange { action, option, paths: vec![path] }),
             }
         }
-        self.tell_sources(&mut news);
-        news
+        self.add_source_changes(&mut changes);
+        changes
     }
 
-    /// Adds what has changed in folders; a file that is imported too is told once.
-    fn tell_sources(&mut self, news: &mut Vec<FileNews>) {
+    /// Adds the changes of `sources`. A file that is also imported is reported once.
+    fn add_source_changes(&mut self, changes: &mut Vec<FileChange>) {
         let mut changed = std::mem::take(&mut self.changed_sources);
         changed.sort();
         changed.dedup();
-        changed.retain(|path| !news.iter().any(|known| known.action == FileAction::Reload && known.paths.contains(path)));
+        changed.retain(|path| !changes.iter().any(|known| known.action == FileAction::Reload && known.paths.contains(path)));
         if changed.is_empty() {
             return;
         }
-        match news.iter_mut().find(|known| known.action == FileAction::Reload) {
+        match changes.iter_mut().find(|known| known.action == FileAction::Reload) {
             Some(known) => known.paths.extend(changed),
-            None => news.push(FileNews { action: FileAction::Reload, option: AUTORELOAD.to_owned(), paths: changed }),
+            None => changes.push(FileChange { action: FileAction::Reload, option: AUTORELOAD.to_owned(), paths: changed }),
         }
     }
 
-    /// Has the kernel ring for the files as they are now, and no more for those that were there before: another file may have come to
-    /// a path.
-    fn hang_rings(&mut self, mut left: Vec<WatchDescriptor>) {
-        let Some(doorbell) = &self.doorbell else { return };
+    /// Puts inotify watches on the files as they are now, and removes those on files that were there before: another file may be
+    /// at the path now.
+    fn renew_watches(&mut self, mut left: Vec<WatchDescriptor>) {
+        let Some(inotify) = &self.inotify else { return };
         for entry in &mut self.entries {
-            let ring = entry.fingerprint.is_there().then(|| hang(doorbell, &entry.file.path, entry.file.subject)).flatten();
-            left.extend(std::mem::replace(&mut entry.ring, ring).filter(|old| Some(*old) != ring));
+            let watch = entry.fingerprint.is_there().then(|| add_watch(inotify, &entry.file.path, entry.file.subject)).flatten();
+            left.extend(std::mem::replace(&mut entry.watch, watch).filter(|old| Some(*old) != watch));
         }
-        let rung = self.sources.passed().iter().filter_map(|folder| hang(doorbell, folder, WatchSubject::Contents)).collect();
-        left.extend(std::mem::replace(&mut self.folder_rings, rung));
+        let rung = self.sources.passed().iter().filter_map(|folder| add_watch(inotify, folder, WatchSubject::Contents)).collect();
+        left.extend(std::mem::replace(&mut self.folder_watches, rung));
         for old in left {
-            if self.folder_rings.contains(&old) {
+            if self.folder_watches.contains(&old) {
                 continue;
             }
-            if !self.entries.iter().any(|entry| entry.ring == Some(old)) {
-                // The kernel has taken it down itself where the file is gone for good.
-                let _ = doorbell.rm_watch(old);
+            if !self.entries.iter().any(|entry| entry.watch == Some(old)) {
+                // The kernel has removed the watch already if the file was deleted.
+                let _ = inotify.rm_watch(old);
             }
         }
     }
@@ -318,7 +319,7 @@ impl Watches {
 impl Entry {
     fn new(file: WatchedFile) -> Entry {
         let fingerprint = Fingerprint::look(&file.path, file.subject);
-        Entry { file, importers: Vec::new(), fingerprint, ring: None, is_changed: false }
+        Entry { file, importers: Vec::new(), fingerprint, watch: None, is_changed: false }
     }
 
     /// A file that the configuration names.
@@ -332,8 +333,8 @@ impl Entry {
     }
 }
 
-impl FileNews {
-    /// What has changed, for the log; the application's own files as seen from its folder.
+impl FileChange {
+    /// The changed files, for the log. Paths of the application's own files are relative to its folder.
     pub fn words(&self, folder: Option<&Path>) -> String {
         let shown = |path: &PathBuf| {
             let short = folder.filter(|_| self.option == AUTORELOAD).and_then(|folder| path.strip_prefix(folder).ok());
@@ -347,13 +348,14 @@ impl FileNews {
     }
 }
 
-/// What `py-autoreload` makes of a file.
+/// An imported file as `py-autoreload` watches it.
 fn autoreload(path: PathBuf) -> WatchedFile {
     WatchedFile { path, option: AUTORELOAD.to_owned(), subject: WatchSubject::Touch, action: FileAction::Reload }
 }
 
-/// A watch on one file. `None` where the limit of watches is reached, or it is gone by now: the looks find what happens to it.
-fn hang(doorbell: &Inotify, path: &Path, subject: WatchSubject) -> Option<WatchDescriptor> {
+/// Adds a watch on one file. `None` if the limit of watches is reached or the file is gone: then the looks at intervals find its
+/// changes.
+fn add_watch(inotify: &Inotify, path: &Path, subject: WatchSubject) -> Option<WatchDescriptor> {
     let mut flags = AddWatchFlags::IN_ATTRIB
         | AddWatchFlags::IN_MODIFY
         | AddWatchFlags::IN_CLOSE_WRITE
@@ -362,9 +364,9 @@ fn hang(doorbell: &Inotify, path: &Path, subject: WatchSubject) -> Option<WatchD
     if subject == WatchSubject::Contents {
         flags |= AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVE;
     }
-    match doorbell.add_watch(path, flags) {
-        Ok(ring) => Some(ring),
-        Err(Errno::EINTR) => doorbell.add_watch(path, flags).ok(),
+    match inotify.add_watch(path, flags) {
+        Ok(watch) => Some(watch),
+        Err(Errno::EINTR) => inotify.add_watch(path, flags).ok(),
         Err(_) => None,
     }
 }
@@ -388,7 +390,7 @@ mod tests {
     fn changes_that_come_together_are_told_once_and_those_that_go_on_within_a_second() {
         let folder = Folder::new("watching");
         let path = folder.path().join("file");
-        // A file that is not there yet has no bell: the next look finds it.
+        // A file that does not exist yet has no inotify watch: the next look finds it.
         std::fs::write(&path, "before").expect("written");
         let mut watches = watches(&[(&path, FileAction::Reload)]);
         assert_eq!(watches.take_changes(LOOK_MS), Vec::new());
@@ -400,21 +402,21 @@ mod tests {
             now += SETTLE_MS / 2;
         }
         let told = watches.take_changes(now);
-        assert_eq!(told.iter().map(|news| news.action).collect::<Vec<_>>(), [FileAction::Reload]);
-        // The last ones were seen in the same look.
+        assert_eq!(told.iter().map(|changes| changes.action).collect::<Vec<_>>(), [FileAction::Reload]);
+        // The last changes were seen in the same look.
         assert_eq!(watches.take_changes(now + SETTLE_MOST_MS + LOOK_MS), Vec::new());
     }
 
     #[test]
-    fn without_a_doorbell_a_look_finds_it() {
+    fn without_inotify_a_look_finds_the_change() {
         let folder = Folder::new("watching");
         let path = folder.path().join("file");
         let mut watches = watches(&[(&path, FileAction::ReloadChain)]);
-        watches.doorbell = None;
+        watches.inotify = None;
         std::fs::write(&path, "").expect("written");
         assert_eq!(watches.take_changes(LOOK_MS), Vec::new());
         let told = watches.take_changes(LOOK_MS + SETTLE_MS);
-        assert_eq!(told, [FileNews { action: FileAction::ReloadChain, option: "touch".to_owned(), paths: vec![path] }]);
+        assert_eq!(told, [FileChange { action: FileAction::ReloadChain, option: "touch".to_owned(), paths: vec![path] }]);
     }
 
     #[test]
@@ -429,7 +431,7 @@ mod tests {
         watches.take_changes(LOOK_MS);
         let told = watches.take_changes(LOOK_MS + SETTLE_MS);
         assert_eq!(
-            told.iter().map(|news| (news.action, news.paths.len())).collect::<Vec<_>>(),
+            told.iter().map(|changes| (changes.action, changes.paths.len())).collect::<Vec<_>>(),
             [(FileAction::Reload, 4), (FileAction::ReloadWorkers, 1)]
         );
         assert!(told[0].words(None).ends_with(" and 1 more have changed"), "{}", told[0].words(None));

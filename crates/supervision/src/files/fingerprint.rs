@@ -1,5 +1,6 @@
-//! What can be seen of a file: enough to tell that it is not what it was. Two looks are compared, never a time with the clock, so a
-//! time that lies in the future, or goes back, means nothing of its own. It follows links, and watches nothing. The master runs it.
+//! The fingerprint of a file: device, inode, length and time of modification, enough to see that it has changed. Two fingerprints
+//! are compared with each other and never with the clock, so times in the future and clocks that go back do no harm. It follows
+//! links, and watches nothing. The master runs it.
 
 use std::fs::Metadata;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,22 +9,22 @@ use std::path::Path;
 
 use bolide_contract::watching::WatchSubject;
 
-/// Files of a folder that are looked at, at the most.
+/// Files of a folder that count, at the most.
 pub const FOLDER_FILES_MOST: usize = 10_000;
 
 /// One look at a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fingerprint {
-    /// It is not there, or can't be reached.
+    /// It does not exist, or can't be reached.
     Missing,
-    /// What `touch-*` count: the file itself, its length and time of modification, in nanoseconds.
+    /// What `touch-*` compare: the file itself, its length and its time of modification in nanoseconds.
     Touched { device: u64, inode: u64, bytes: u64, modified_ns: i128 },
-    /// What `fs-*` count, in one number.
+    /// What `fs-*` compare, as one hash.
     Contents(u64),
 }
 
 impl Fingerprint {
-    /// Looks at a file, or at a folder and the files in it.
+    /// Takes the fingerprint of a file, or of a folder and the files in it.
     pub fn look(path: &Path, subject: WatchSubject) -> Fingerprint {
         let Ok(metadata) = std::fs::metadata(path) else { return Fingerprint::Missing };
         match subject {
@@ -40,7 +41,7 @@ impl Fingerprint {
         }
     }
 
-    /// The time of modification, where that is what counts.
+    /// The time of modification, if the fingerprint has one.
     pub fn modified_ns(self) -> Option<i128> {
         match self {
             Fingerprint::Touched { modified_ns, .. } => Some(modified_ns),
@@ -53,7 +54,7 @@ impl Fingerprint {
     }
 }
 
-/// The files of a folder in one number, whatever order they are told in.
+/// The files of a folder as one hash that does not depend on their order.
 fn entries(folder: &Path) -> u64 {
     let Ok(listing) = std::fs::read_dir(folder) else { return 0 };
     let known = listing.take(FOLDER_FILES_MOST).flatten();

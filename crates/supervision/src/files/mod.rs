@@ -1,4 +1,4 @@
-//! Files by a path of the configuration, pidfiles, and files that are watched for changes.
+//! Files at paths of the configuration, pidfiles, and files that are watched for changes.
 
 pub mod file_watches;
 mod fingerprint;

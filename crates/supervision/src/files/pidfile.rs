@@ -1,5 +1,5 @@
-//! Pidfiles: written at the start, or when workers serve for the first time, locked for the life of the master, and removed at the end
-//! where that is asked for. The master runs it.
+//! Pidfiles: written at the start, or when workers serve for the first time, locked for the life of the master, and removed at
+//! the end if the configuration says so. The master runs it.
 
 use std::io::{Read, Write};
 use std::os::fd::RawFd;
@@ -16,15 +16,15 @@ use crate::files::guarded_files::{self, How, OpenedFile, Rights};
 use crate::logs::log_sink;
 use crate::processes::privileges::Privileges;
 
-/// Mode of a pidfile, whatever `umask` says: who may write to it could name another process.
+/// Mode of a pidfile, whatever `umask` says: a user with write access could make it name another process.
 const FILE_MODE: u32 = 0o644;
-/// Bytes of a pidfile that are read: more than a number has.
+/// Bytes of a pidfile that are read: more than any pid has.
 pub const MOST_BYTES: u64 = 64;
 
-/// Writes those that do not wait for workers.
+/// Writes the pidfiles that do not wait for workers.
 ///
 /// # Errors
-/// One can't be written, or is that of an instance that runs.
+/// One can't be written, or belongs to a running instance.
 pub fn write_at_start(settings: &Settings, privileges: Option<&Privileges>) -> Result<(), StartError> {
     if let Some(path) = &settings.lifecycle.pidfile {
         write(path, Rights::root_first(privileges))?;
@@ -35,7 +35,7 @@ pub fn write_at_start(settings: &Settings, privileges: Option<&Privileges>) -> R
     Ok(())
 }
 
-/// Writes those that wait until workers serve. One that can't be written is told, and the instance serves on.
+/// Writes the pidfiles that wait until workers serve. A failure is logged, and the instance goes on.
 pub fn write_when_ready(settings: &Settings, privileges: Option<&Privileges>) {
     for pidfile in settings.control.pidfiles.iter().filter(|pidfile| pidfile.when_ready) {
         if let Err(error) = write_as(pidfile, privileges) {
@@ -44,7 +44,7 @@ pub fn write_when_ready(settings: &Settings, privileges: Option<&Privileges>) {
     }
 }
 
-/// Writes those of an instance whose place we have taken: their locks are ours already.
+/// Writes the pidfiles of the instance that this master has taken over, whose locks it holds already.
 pub fn write_as_successor(settings: &Settings, privileges: Option<&Privileges>) {
     for path in all(settings) {
         if let Err(error) = overwrite(path, rights(settings, path, privileges)) {
@@ -53,14 +53,14 @@ pub fn write_as_successor(settings: &Settings, privileges: Option<&Privileges>) 
     }
 }
 
-/// The letter `P`: writes each anew that has our pid no more. Its lock stays with the file that the start has written.
+/// The FIFO command `P`: rewrites each pidfile that no longer has our pid. The lock stays on the file that the start has written.
 pub fn write_again(settings: &Settings, privileges: Option<&Privileges>) {
     for path in all(settings) {
         let rights = rights(settings, path, privileges);
         if is_ours(path, rights) {
             continue;
         }
-        // Where it is the file still that the start has locked, another lock of it would be refused.
+        // If it is still the file that the start has locked, a second lock would be refused.
         let written = match open_here(path, rights).is_empty() {
             true => write(path, rights),
             false => overwrite(path, rights).map_err(|error| trouble(path, &error)),
@@ -75,13 +75,13 @@ fn is_ours(path: &Path, rights: Rights<'_>) -> bool {
     guarded_files::read_text(path, MOST_BYTES, rights).is_ok_and(|text| text.trim() == Pid::this().to_string())
 }
 
-/// Those of `pidfile2` and `safe-pidfile2` are the user's, the others the master's.
+/// The pidfiles of `pidfile2` and `safe-pidfile2` are written with the user's rights, the rest with the master's.
 fn rights<'a>(settings: &Settings, path: &Path, privileges: Option<&'a Privileges>) -> Rights<'a> {
     let is_users = settings.control.pidfiles.iter().any(|pidfile| pidfile.is_users && pidfile.path == path);
     if is_users { Rights::user(privileges) } else { Rights::root_first(privileges) }
 }
 
-/// Writes our pid over another; at no moment is the file empty for whoever reads it.
+/// Overwrites a pidfile with our pid. A reader never sees an empty file.
 fn overwrite(path: &Path, rights: Rights<'_>) -> std::io::Result<()> {
     let mut opened = guarded_files::open(path, How::Write { mode: FILE_MODE }, rights)?;
     let text = format!("{}\n", Pid::this());
@@ -94,7 +94,7 @@ pub fn descriptors(settings: &Settings, privileges: Option<&Privileges>) -> Vec<
     all(settings).flat_map(|path| open_here(path, rights(settings, path, privileges))).collect()
 }
 
-/// Descriptors of this process that lead to a file, by whatever path it was opened (`/var/run` is a link to `/run`).
+/// Descriptors of this process that refer to the file, by whatever path it was opened (`/var/run` is a link to `/run`).
 fn open_here(path: &Path, rights: Rights<'_>) -> Vec<RawFd> {
     match guarded_files::look(path, rights) {
         Ok(found) if guarded_files::is_regular(&found) => guarded_files::descriptors_of(&found),
@@ -102,7 +102,7 @@ fn open_here(path: &Path, rights: Rights<'_>) -> Vec<RawFd> {
     }
 }
 
-/// `vacuum`, and a start that fails: removes each that has our pid in it.
+/// `vacuum`, and a failed start: removes each pidfile that has our pid in it.
 pub fn remove_all(settings: &Settings, privileges: Option<&Privileges>) {
     for path in all(settings) {
         if let Err(error) = remove(path, rights(settings, path, privileges)) {
@@ -112,7 +112,7 @@ pub fn remove_all(settings: &Settings, privileges: Option<&Privileges>) {
 }
 
 fn remove(path: &Path, rights: Rights<'_>) -> std::io::Result<()> {
-    // What can't be read is not ours.
+    // A file that can't be read is not ours.
     let Ok(mut opened) = guarded_files::open(path, How::Read, rights) else { return Ok(()) };
     let mut text = String::new();
     let read = (&mut opened.file).take(MOST_BYTES).read_to_string(&mut text);
@@ -122,7 +122,7 @@ fn remove(path: &Path, rights: Rights<'_>) -> std::io::Result<()> {
     opened.known(path, rights)?.remove()
 }
 
-/// Every pidfile of an instance.
+/// All pidfiles of an instance.
 pub fn all(settings: &Settings) -> impl Iterator<Item = &Path> {
     let further = settings.control.pidfiles.iter().map(|pidfile| pidfile.path.as_path());
     settings.lifecycle.pidfile.as_deref().into_iter().chain(further)
@@ -133,12 +133,12 @@ fn write_as(pidfile: &PidFile, privileges: Option<&Privileges>) -> Result<(), St
     write(&pidfile.path, rights)
 }
 
-/// Writes a pidfile and keeps it locked for the life of this process: a lock tells a living owner from a number that is left over
-/// and may be another program's by now.
+/// Writes a pidfile and keeps it locked for the life of this process: the lock distinguishes a living owner from a stale pid,
+/// which may belong to another program by now.
 fn write(path: &Path, rights: Rights<'_>) -> Result<(), StartError> {
     let trouble = |error: std::io::Error| trouble(path, &error);
     let mut opened = guarded_files::open(path, How::Write { mode: FILE_MODE }, rights).map_err(trouble)?;
-    // /dev/null and its like are everybody's, and can't be cut.
+    // /dev/null and similar are shared, and can't be truncated.
     if opened.file.metadata().map_err(trouble)?.is_file() {
         lock(&mut opened, path)?;
         opened.cut(0).map_err(trouble)?;
@@ -154,11 +154,11 @@ fn trouble(path: &Path, error: &std::io::Error) -> StartError {
 fn lock(opened: &mut OpenedFile, path: &Path) -> Result<(), StartError> {
     let Ok(handle) = opened.file.try_clone() else { return Ok(()) };
     match Flock::lock(handle, FlockArg::LockExclusiveNonblock) {
-        // The lock ends with the process.
+        // The lock lasts until the process ends.
         Ok(lock) => std::mem::forget(lock),
         Err((_, Errno::EWOULDBLOCK)) => {
             let mut owner = String::new();
-            // A pidfile whose owner has not written it yet names nobody.
+            // The pidfile is still empty if its owner has not written it yet.
             let _ = (&mut opened.file).take(MOST_BYTES).read_to_string(&mut owner);
             return Err(StartError::new(format!(
                 "the pidfile {} is that of an instance that runs (pid {}); stop it first, or choose another file",
@@ -166,7 +166,7 @@ fn lock(opened: &mut OpenedFile, path: &Path) -> Result<(), StartError> {
                 owner.trim()
             )));
         }
-        // A file system without locks: it is written all the same.
+        // A file system without locks: the pidfile is written all the same.
         Err(_) => {}
     }
     Ok(())

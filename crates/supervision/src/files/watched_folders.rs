@@ -1,6 +1,6 @@
-//! Files below folders that are watched whether they are imported or not (`reload-dir`, `reload-include`), and what is watched in no case
-//! (`reload-exclude`). What Git ignores is left out as Git does it. It finds files and compares looks at them; `file_watches` asks for a look
-//! and reports a change. The master runs it.
+//! Files below folders that are watched even if they are not imported (`reload-dir`, `reload-include`), and files that are never
+//! watched (`reload-exclude`). Files that Git ignores are left out by Git's rules. It finds files and compares their
+//! fingerprints; `file_watches` schedules the looks and reports changes. The master runs it.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -12,41 +12,41 @@ use ignore::{DirEntry, WalkBuilder};
 use crate::files::fingerprint::Fingerprint;
 use crate::logs::log_sink;
 
-/// Files and folders that a look passes, at the most: the master does nothing else meanwhile.
+/// Files and folders that a look visits, at the most: the master does nothing else meanwhile.
 const ENTRIES_MOST: usize = 20_000;
-/// Folders below each other, at the most.
+/// Depth of nested folders, at the most.
 const DEPTH_MOST: usize = 32;
-/// A folder with this file in it is a virtual environment.
+/// A folder that contains this file is a virtual environment.
 const ENVIRONMENT_MARK: &str = "pyvenv.cfg";
-/// Folders of libraries and of compiled code that not everybody has Git ignore.
+/// Folders of libraries and of compiled code, which are left out even if Git does not ignore them.
 const NEVER: [&str; 2] = ["__pycache__", "node_modules"];
 
-/// The files, and what was seen of each.
+/// The files, with the fingerprint of each at the last look.
 #[derive(Debug, Default)]
 pub struct WatchedFolders {
     folders: Vec<PathBuf>,
     patterns: Option<Gitignore>,
     excluded: Option<Gitignore>,
-    sights: HashMap<PathBuf, Fingerprint>,
-    /// Folders that were passed: what comes and goes in them rings.
+    fingerprints: HashMap<PathBuf, Fingerprint>,
+    /// Folders that were visited: inotify watches them for new and removed entries.
     passed: Vec<PathBuf>,
-    is_too_much_told: bool,
+    has_warned: bool,
 }
 
 impl WatchedFolders {
-    /// Looks for the first time. A pattern that is none is told and left out.
+    /// Takes the first fingerprints. An invalid pattern is logged and left out.
     pub fn new(wanted: &WatchedSources) -> WatchedFolders {
         let root = wanted.folders.first().cloned().unwrap_or_default();
         let patterns = (!wanted.patterns.is_empty()).then(|| compiled(&root, &wanted.patterns));
         let excluded = (!wanted.excluded.is_empty()).then(|| compiled(&root, &wanted.excluded));
         let mut sources = WatchedFolders { folders: wanted.folders.clone(), patterns, excluded, ..WatchedFolders::default() };
         if sources.patterns.is_some() {
-            sources.sights = sources.found();
+            sources.fingerprints = sources.found();
         }
         sources
     }
 
-    /// Nothing of this file counts, even where it is imported.
+    /// Whether the file is excluded, even if it is imported.
     pub fn excludes(&self, path: &Path) -> bool {
         self.excluded.as_ref().is_some_and(|excluded| matches(excluded, path, false))
     }
@@ -55,29 +55,30 @@ impl WatchedFolders {
         self.patterns.is_none()
     }
 
-    /// Folders in which a change is worth a look.
+    /// Folders to watch with inotify.
     pub fn passed(&self) -> &[PathBuf] {
         &self.passed
     }
 
-    /// Gives the files that are other ones than at the last look, new ones and those that are gone.
+    /// Returns the files that have changed, appeared or disappeared since the last look.
     pub fn look(&mut self) -> Vec<PathBuf> {
         if self.is_empty() {
             return Vec::new();
         }
         let now = self.found();
-        let changed = now.iter().filter(|(path, fingerprint)| self.sights.get(*path) != Some(fingerprint)).map(|(path, _)| path);
-        let gone = self.sights.keys().filter(|path| !now.contains_key(*path));
+        let changed =
+            now.iter().filter(|(path, fingerprint)| self.fingerprints.get(*path) != Some(fingerprint)).map(|(path, _)| path);
+        let gone = self.fingerprints.keys().filter(|path| !now.contains_key(*path));
         let mut paths: Vec<PathBuf> = changed.chain(gone).cloned().collect();
         paths.sort();
-        self.sights = now;
+        self.fingerprints = now;
         paths
     }
 
     fn found(&mut self) -> HashMap<PathBuf, Fingerprint> {
-        let mut sights = HashMap::new();
+        let mut fingerprints = HashMap::new();
         self.passed.clear();
-        let Some((first, more)) = self.folders.split_first() else { return sights };
+        let Some((first, more)) = self.folders.split_first() else { return fingerprints };
         let mut walk = WalkBuilder::new(first);
         for folder in more {
             walk.add(folder);
@@ -85,28 +86,28 @@ impl WatchedFolders {
         walk.max_depth(Some(DEPTH_MOST)).require_git(false).filter_entry(is_of_the_application);
         for (count, entry) in walk.build().enumerate() {
             if count >= ENTRIES_MOST {
-                self.tell_too_much();
+                self.warn_of_limit();
                 break;
             }
-            // What can't be read now may be readable at the next look.
+            // An entry that can't be read now may be readable at the next look.
             let Ok(entry) = entry else { continue };
             let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
             if is_folder {
                 self.passed.push(entry.into_path());
             } else if self.is_wanted(entry.path()) {
                 let fingerprint = Fingerprint::look(entry.path(), WatchSubject::Touch);
-                sights.insert(entry.into_path(), fingerprint);
+                fingerprints.insert(entry.into_path(), fingerprint);
             }
         }
-        sights
+        fingerprints
     }
 
     fn is_wanted(&self, path: &Path) -> bool {
         self.patterns.as_ref().is_some_and(|patterns| matches(patterns, path, false)) && !self.excludes(path)
     }
 
-    fn tell_too_much(&mut self) {
-        if !std::mem::replace(&mut self.is_too_much_told, true) {
+    fn warn_of_limit(&mut self) {
+        if !std::mem::replace(&mut self.has_warned, true) {
             log_sink::line(&format!(
                 "reload-dir, reload-include: there are more than {ENTRIES_MOST} files and folders: those beyond are not watched; \
                  name smaller folders by reload-dir, or have .gitignore leave some out"
@@ -115,7 +116,7 @@ impl WatchedFolders {
     }
 }
 
-/// Patterns as Git reads them, from this folder.
+/// Compiles patterns as Git reads them, relative to this folder.
 fn compiled(root: &Path, patterns: &[String]) -> Gitignore {
     let mut builder = GitignoreBuilder::new(root);
     for pattern in patterns {
@@ -126,9 +127,9 @@ fn compiled(root: &Path, patterns: &[String]) -> Gitignore {
     builder.build().unwrap_or_else(|_| Gitignore::empty())
 }
 
-/// The path itself matches, or a folder above it does.
+/// Whether the path itself or a folder above it matches.
 fn matches(patterns: &Gitignore, path: &Path, is_folder: bool) -> bool {
-    // Patterns know nothing of what lies outside of their folder, but for names.
+    // Outside of their folder, patterns match by file name only.
     let is_below = patterns.path().is_absolute() && path.starts_with(patterns.path());
     let name = path.file_name().map(Path::new);
     match is_below {
@@ -140,7 +141,7 @@ fn matches(patterns: &Gitignore, path: &Path, is_folder: bool) -> bool {
 fn is_of_the_application(entry: &DirEntry) -> bool {
     let is_folder = entry.file_type().is_some_and(|kind| kind.is_dir());
     let is_never = entry.file_name().to_str().is_some_and(|name| NEVER.contains(&name));
-    // A folder that is named by hand is meant.
+    // A folder that the configuration names is always included.
     entry.depth() == 0 || !is_folder || !is_never && !entry.path().join(ENVIRONMENT_MARK).exists()
 }
 
@@ -188,7 +189,7 @@ mod tests {
         write(folder.path(), &files);
         write(folder.path(), &[(".gitignore", "build/\n"), ("shop/.gitignore", "local.py\n")]);
         let sources = sources(folder.path(), &["*.py", "*.html"], &["generated/"]);
-        let mut found: Vec<PathBuf> = sources.sights.keys().cloned().collect();
+        let mut found: Vec<PathBuf> = sources.fingerprints.keys().cloned().collect();
         found.sort();
         assert_eq!(names(folder.path(), &found), ["app.py", "shop/page.html", "shop/views.py"]);
     }
@@ -212,7 +213,7 @@ mod tests {
         let folder = Folder::new("sources");
         write(folder.path(), &[("templates/deep/a.txt", ""), ("other/templates.txt", ""), ("other/b.txt", "")]);
         let sources = sources(folder.path(), &["/templates/**", "b.txt"], &[]);
-        let mut found: Vec<PathBuf> = sources.sights.keys().cloned().collect();
+        let mut found: Vec<PathBuf> = sources.fingerprints.keys().cloned().collect();
         found.sort();
         assert_eq!(names(folder.path(), &found), ["other/b.txt", "templates/deep/a.txt"]);
         assert!(!sources.excludes(&folder.path().join("other/b.txt")));

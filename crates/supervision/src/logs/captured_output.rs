@@ -1,5 +1,6 @@
-//! What applications and their programs print, where it can't go to a log as it is: the master reads it from a pipe and sends it the way of
-//! messages. It knows no rule about lines: that is the room `log`. The master runs it, with loggers or JSON alone.
+//! Captured output: the standard output and standard error of applications and their programs, if they can't go to a log as they
+//! are. The master reads them from a pipe and logs each line as a message. It knows no rule about lines: the crate `log` does.
+//! The master runs it, only with loggers or JSON.
 
 use std::io::{self, Read};
 use std::os::fd::AsFd;
@@ -8,21 +9,21 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use crate::polling::Source;
 
-/// Bytes that are read in a turn: who prints without end does not keep the master from its work.
+/// Bytes that are read in a turn: a program that prints without end does not keep the master from its work.
 const TURN_BYTES: usize = 256 * 1024;
-/// Bytes of a line; one that is longer is cut.
+/// Bytes of a line; a longer one is cut.
 const LINE_BYTES: usize = 64 * 1024;
 
 /// The reader of the pipe.
 #[derive(Debug)]
 pub struct CapturedOutput {
     reader: io::PipeReader,
-    /// A line whose end has not come.
+    /// The beginning of a line whose end has not arrived.
     rest: Vec<u8>,
 }
 
 impl CapturedOutput {
-    /// Lays a pipe over standard output and standard error of this process, and of all that it starts.
+    /// Replaces standard output and standard error of this process, and of all that it starts, by a pipe.
     ///
     /// # Errors
     /// No descriptor is left.
@@ -40,7 +41,7 @@ impl CapturedOutput {
         Source::readable(token, self.reader.as_fd())
     }
 
-    /// Takes what was printed, as much as a turn has time for.
+    /// Reads the output, up to a bound per turn.
     pub fn read(&mut self) {
         let mut taken = [0; 16 * 1024];
         for _ in 0..TURN_BYTES / taken.len() {
@@ -54,7 +55,7 @@ impl CapturedOutput {
         }
     }
 
-    /// Takes what is left, at the end.
+    /// Reads the rest at the end.
     pub fn finish(&mut self) {
         self.read();
         if !self.rest.is_empty() {

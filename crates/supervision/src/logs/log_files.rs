@@ -1,7 +1,8 @@
-//! The files and sockets that lines go to: opened once with the master's rights, and handed to prototypes and workers as descriptors. When a
-//! file is put aside or was moved away, the master opens the new one and hands that on, so that users who could not open it go on writing.
+//! The files and sockets of the logs: opened once with the master's rights, and passed to prototypes and workers as descriptors.
+//! When a file is rotated or was moved away, the master opens the new one and passes that on, so that users without permission to
+//! open it can go on writing.
 //!
-//! It writes no line of its own to them and knows no rule about lines: that is the room `log`. The master runs it.
+//! It writes no line of its own to them and knows no rule about lines: the crate `log` does. The master runs it.
 
 use std::fs::File;
 use std::io;
@@ -20,21 +21,21 @@ use crate::logs::log_programs::{self, LogPrograms, NewLog, Started};
 use crate::logs::log_sink;
 use crate::processes::privileges::Privileges;
 
-/// Mode of a log file that did not exist, as uWSGI makes it.
+/// Mode of a new log file, as in uWSGI.
 const FILE_MODE: u32 = 0o640;
 /// Time between two looks at the lengths of files that have a limit, in milliseconds: as often as uWSGI looks.
 const LOOK_MS: u64 = 1_000;
 
 /// How logs are opened.
 const APPENDED: How = How::Append { mode: FILE_MODE };
-/// Why a log is not changed.
-const ANOTHERS: &str =
+/// Why the owner or mode of a log is not changed.
+const NOT_OURS: &str =
     "it is neither new nor of the user of uid, and others than root may write to its folder; change it by hand, or remove it";
 
-/// Files of one log that may be put aside in one second.
+/// Files of one log that may be rotated in one second.
 const SAME_SECOND_MOST: u32 = 100;
 
-/// The logs of a start, opened.
+/// The opened logs of a start.
 #[derive(Debug)]
 pub struct OpenedLogs {
     /// The file of `logto`.
@@ -45,7 +46,7 @@ pub struct OpenedLogs {
     pub programs: LogPrograms,
 }
 
-/// The files among them, which can be put aside.
+/// The log files that can be rotated.
 #[derive(Debug, Default)]
 pub struct Logs {
     files: Vec<LogFile>,
@@ -56,15 +57,15 @@ pub struct Logs {
 
 #[derive(Debug)]
 struct LogFile {
-    /// Its number in the room `log`.
+    /// Its number in the crate `log`.
     number: u32,
     path: PathBuf,
 }
 
-/// Opens all logs, before anything is started.
+/// Opens all logs. The first step of a start.
 ///
 /// # Errors
-/// One can't be opened, with the option's name and what to do.
+/// One can't be opened. The message names the option and says what to do.
 pub fn open_all(logging: &Logging, privileges: Option<&Privileges>) -> Result<OpenedLogs, StartError> {
     let log = logging.file.as_deref().map(|path| open_log(path, logging, privileges));
     let mut programs = LogPrograms::default();
@@ -87,7 +88,7 @@ pub fn open_log(path: &Path, logging: &Logging, privileges: Option<&Privileges>)
     let opened = guarded_files::open(path, APPENDED, Rights::root_first(privileges));
     let made = opened.and_then(|opened| {
         let file = prepared(path, opened, &logging.files, owner(logging, privileges), logging.files.truncate)?;
-        // It becomes standard output, which applications expect to wait for its reader.
+        // It becomes standard output, which applications expect to be blocking.
         guarded_files::set_blocking(&file)?;
         Ok(file)
     });
@@ -106,17 +107,18 @@ impl Logs {
         Logs { files, settings: logging.files.clone(), privileges: privileges.cloned(), looked_ms: 0 }
     }
 
-    /// Takes what a reload has changed of the rules; the files stay.
+    /// Adopts the rules of a reload; the open files stay.
     pub fn renew(&mut self, logging: &Logging) {
         self.settings = logging.files.clone();
     }
 
-    /// When the lengths of files are to be looked at, in monotonic milliseconds.
+    /// When the lengths of files are checked next, in monotonic milliseconds.
     pub fn wake_ms(&self) -> Option<u64> {
         self.settings.most_bytes.filter(|_| !self.files.is_empty()).map(|_| self.looked_ms + LOOK_MS)
     }
 
-    /// Puts aside each file that has grown beyond its limit. Gives what was done or went wrong, for the log, and what takes their place.
+    /// Rotates each file that has grown beyond its limit. Returns the message or error of each for the log, and the files that
+    /// replace them.
     pub fn look(&mut self, now_ms: u64) -> Vec<Result<(String, NewLog), String>> {
         let Some(most_bytes) = self.settings.most_bytes.filter(|_| now_ms >= self.looked_ms + LOOK_MS) else { return Vec::new() };
         self.looked_ms = now_ms;
@@ -126,16 +128,16 @@ impl Logs {
         self.files.iter().filter(|file| length(file) > most_bytes).map(|file| self.rotate(file)).collect()
     }
 
-    /// Puts all files aside.
+    /// Rotates all files.
     pub fn rotate_all(&self) -> Vec<Result<(String, NewLog), String>> {
         self.files.iter().map(|file| self.rotate(file)).collect()
     }
 
-    /// Opens all files anew.
+    /// Reopens all files.
     pub fn reopen_all(&self) -> Vec<Result<(String, NewLog), String>> {
         let reopen = |file: &LogFile| {
             file.check(self.rights())?;
-            self.anew(file).map(|new| (format!("{} is opened anew", file.path.display()), new))
+            self.open_again(file).map(|new| (format!("{} is opened anew", file.path.display()), new))
         };
         self.files.iter().map(reopen).collect()
     }
@@ -148,18 +150,18 @@ impl Logs {
     fn rotate(&self, file: &LogFile) -> Result<(String, NewLog), String> {
         file.check(self.rights())?;
         let backup = match &self.settings.backup {
-            // One name can't keep several files.
+            // Several files can't be kept under one name.
             Some(backup) if file.number == 0 || self.files.len() == 1 => backup.clone(),
-            _ => file.name_of_now(self.rights()),
+            _ => file.backup_name(self.rights()),
         };
         let (shown, aside) = (file.path.display(), backup.display());
         guarded_files::rename(&file.path, &backup, self.rights())
             .map_err(|error| format!("{shown} can't be put aside as {aside}: {error}"))?;
-        Ok((format!("{shown} is put aside as {aside}"), self.anew(file)?))
+        Ok((format!("{shown} is put aside as {aside}"), self.open_again(file)?))
     }
 
-    fn anew(&self, file: &LogFile) -> Result<NewLog, String> {
-        // As the user that workers run as, as in uWSGI; what that one may not open, root does.
+    fn open_again(&self, file: &LogFile) -> Result<NewLog, String> {
+        // Opened as the user of the workers, as in uWSGI, and as root if that user may not open it.
         let opened = guarded_files::open(&file.path, APPENDED, Rights::user_first(self.privileges.as_ref()));
         let opened = opened.and_then(|opened| {
             let is_users = self.settings.are_users || file.number > 0 && opened.is_new;
@@ -176,7 +178,7 @@ impl Logs {
 }
 
 impl LogFile {
-    /// Devices and pipes stay where they are: `/dev/null` is everybody's.
+    /// Devices and pipes are not rotated: `/dev/null` is shared.
     fn check(&self, rights: Rights<'_>) -> Result<(), String> {
         let is_other = guarded_files::look(&self.path, rights).is_ok_and(|found| !guarded_files::is_regular(&found));
         if is_other || self.path.starts_with("/dev") {
@@ -185,8 +187,8 @@ impl LogFile {
         Ok(())
     }
 
-    /// The name for what is put aside: that of uWSGI, with a number behind it where one of this second is there.
-    fn name_of_now(&self, rights: Rights<'_>) -> PathBuf {
+    /// The name of the rotated file: uWSGI's, with a number appended if a file of this second exists.
+    fn backup_name(&self, rights: Rights<'_>) -> PathBuf {
         let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
         let name = |more: String| {
             let mut name = self.path.clone().into_os_string();
@@ -200,12 +202,12 @@ impl LogFile {
     }
 }
 
-/// Whose files are to be, where that is not said by who makes them.
+/// The owner that a log file gets if its creator does not decide it.
 fn owner<'a>(logging: &Logging, privileges: Option<&'a Privileges>) -> Option<&'a Privileges> {
     privileges.filter(|_| logging.files.are_users)
 }
 
-/// Gives a log what the settings say. What is another's is left as it is: somebody may have moved it there.
+/// Applies the settings to an opened log. A file of another user is left as it is: it may have been moved there.
 fn prepared(
     path: &Path,
     opened: OpenedFile,
@@ -220,18 +222,18 @@ fn prepared(
     if let Some(mode) = settings.mode
         && !opened.set_mode(mode)?
     {
-        log_sink::line(&format!("the log file {shown} keeps its mode: {ANOTHERS}"));
+        log_sink::line(&format!("the log file {shown} keeps its mode: {NOT_OURS}"));
     }
     if let Some(owner) = owner
         && !opened.give_to(owner)?
         && settings.are_users
     {
-        log_sink::line(&format!("the log file {shown} keeps its owner: {ANOTHERS}"));
+        log_sink::line(&format!("the log file {shown} keeps its owner: {NOT_OURS}"));
     }
     Ok(opened.file)
 }
 
-/// A log that was opened, and the program behind it.
+/// An opened log: a descriptor, or a program with its pipe.
 enum Opened<'a> {
     Descriptor(OwnedFd),
     Program(&'a str, Started),
@@ -241,7 +243,7 @@ fn open_target<'a>(target: &'a LogTarget, logging: &Logging, privileges: Option<
     let failed =
         |what: String, error: &dyn std::fmt::Display, advice: &str| StartError::new(format!("{what}: {error}; {advice}"));
     let opened = match &target.place {
-        // As the user, as in uWSGI; what root has to make is given to that user.
+        // Opened as the user, as in uWSGI; a file that root has to create is given to that user.
         LogPlace::File(path) => guarded_files::open(path, APPENDED, Rights::user_first(privileges))
             .and_then(|opened| {
                 let owner = privileges.filter(|_| logging.files.are_users || opened.is_new);
@@ -336,7 +338,7 @@ mod tests {
         assert!(logs.look(3 * LOOK_MS).is_empty());
     }
 
-    /// Only root can become another user: for anybody else there is nothing to protect.
+    /// Only root can become another user, and for other users there is nothing to protect.
     #[test]
     fn a_link_that_the_applications_user_has_laid_is_followed_with_that_users_rights_alone() {
         use nix::unistd::{Gid, Uid, chown, geteuid};
@@ -360,7 +362,7 @@ mod tests {
             |path: &Path| std::fs::metadata(path).map(|found| std::os::unix::fs::MetadataExt::uid(&found)).expect("there");
         assert_eq!(owner(&secret), 0);
         std::fs::remove_file(&path).expect("removed");
-        // What the user may not open is opened all the same.
+        // A file that the user may not open is opened as root.
         std::fs::create_dir(&closed).expect("made");
         for path in [path, closed.join("app.log")] {
             assert!(matches!(logs(&path).reopen_all().as_slice(), [Ok(_)]));

@@ -1,6 +1,6 @@
-//! The guard of a program that reads lines: a child of the master, without exec, that starts the program and waits for its end. When the master
-//! is gone the program has the last lines to read, and some seconds for that from the moment when nobody can write any more; then it goes.
-//! The guard reads no line and writes none. It runs in a process of its own.
+//! The guard of a log program: a child of the master, without exec, that starts the program and waits for its end. When the
+//! master is gone and the last writer has closed the pipe, the program has some seconds to read the last lines; then the guard
+//! ends it. The guard reads and writes no line. It runs in a process of its own.
 
 use std::io::{self, PipeReader, PipeWriter, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,44 +17,44 @@ use crate::processes::leash::{self, Leash};
 use crate::processes::process_attributes;
 use crate::processes::system;
 
-/// Time that a program has to end when nobody is left who could write to it, in milliseconds.
+/// Time that a program has to end when the pipe has no writer left, in milliseconds.
 const READING_MOST_MS: u64 = 5000;
 /// Time that it has after SIGTERM, in milliseconds.
 const ENDING_MOST_MS: u64 = 1000;
 /// The longest wait in one piece, in milliseconds.
 const WAIT_MOST_MS: u64 = 60_000;
-/// What the kernel sends the guard at the master's end: it wakes it, and says nothing by itself.
+/// The signal that the kernel sends the guard when the master ends. It only wakes the guard.
 const WAKE: Signal = Signal::SIGUSR2;
 
-/// A program that has a guard.
+/// A log program and its guard.
 #[derive(Debug)]
 pub struct Guarded {
     /// The master's child.
     pub guard: Pid,
     pub program: Pid,
-    /// How the program has ended, once the guard has.
+    /// The wait status of the program, which the guard writes when it ends.
     report: PipeReader,
 }
 
 impl Guarded {
     #[cfg(test)]
-    pub fn of_nobody(guard: Pid) -> Guarded {
+    pub fn for_test(guard: Pid) -> Guarded {
         let (report, _) = io::pipe().expect("made");
         Guarded { guard, program: guard, report }
     }
 
-    /// The wait status of the program, where the guard has ended with this one.
+    /// The wait status of the program, given that of its guard.
     pub fn status_of_program(mut self, of_guard: i32) -> i32 {
         let mut status = [0; 4];
-        // A guard that was killed took its program with it.
+        // If the guard was killed, its program was killed with it.
         self.report.read_exact(&mut status).map_or(of_guard, |()| i32::from_ne_bytes(status))
     }
 }
 
-/// Starts the program of a command, with these lines as its standard input.
+/// Starts the program of a command, with `lines` as its standard input.
 ///
 /// # Errors
-/// There is no process or descriptor to be had, or the program can't be executed.
+/// No process or descriptor is available, or the program can't be executed.
 pub fn start(command: Command, lines: PipeReader) -> io::Result<Guarded> {
     let (mut report, writer) = io::pipe()?;
     let master = Pid::this();
@@ -64,7 +64,7 @@ pub fn start(command: Command, lines: PipeReader) -> io::Result<Guarded> {
         system::leave(i32::from(std::panic::catch_unwind(guarded).is_err()));
     };
     drop((lines, writer, command));
-    // It says at once how the start went.
+    // The guard reports the outcome of the start at once.
     let mut said = [0; 8];
     let outcome = report.read_exact(&mut said).and_then(|()| {
         let [a, b, c, d, e, f, g, h] = said;
@@ -91,7 +91,7 @@ fn guard(command: Command, lines: PipeReader, mut writer: PipeWriter, master: Pi
     };
     let mut said = error.to_ne_bytes().to_vec();
     said.extend(program.to_ne_bytes());
-    // A master that hears nothing is gone.
+    // The write fails only if the master is gone.
     let _ = writer.write_all(&said);
     let Ok((program, signals, _leash)) = begun else { return };
     let status = wait_for(program, &signals, &lines, master);
@@ -99,7 +99,8 @@ fn guard(command: Command, lines: PipeReader, mut writer: PipeWriter, master: Pi
 }
 
 fn begin(mut command: Command, lines: &PipeReader, master: Pid) -> io::Result<(Pid, SignalFd, Leash)> {
-    // A group of its own: a terminal's ^C is for the server, whose last lines the program is to have. It fails where the group is ours already.
+    // A process group of its own: ^C at a terminal is for the server, whose last lines the program must receive. The call fails
+    // if the group is ours already.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     process_attributes::set_name("bolide log program");
     sigprocmask(SigmaskHow::SIG_BLOCK, Some(&SigSet::all()), None)?;
@@ -119,14 +120,14 @@ fn begin(mut command: Command, lines: &PipeReader, master: Pid) -> io::Result<(P
         command.pre_exec(move || leash::put_on(end_of_leash));
     }
     let program = Pid::from_raw(command.spawn()?.id() as i32);
-    // What the program does not keep open is not kept open by us: a reader of the master's output would wait for it.
+    // Only the program keeps these descriptors open: a reader of the master's output would wait for the guard as well.
     for number in 0..=libc::STDERR_FILENO {
         let _ = nix::unistd::close(number);
     }
     Ok((program, signals, leash))
 }
 
-/// Waits for the end of the program, and brings it about where it does not come. Gives the program's status.
+/// Waits for the end of the program, and ends it if it takes too long. Returns the program's wait status.
 fn wait_for(program: Pid, signals: &SignalFd, lines: &PipeReader, master: Pid) -> i32 {
     let mut kill_ms = None;
     let mut number = libc::SIGTERM;
@@ -147,10 +148,10 @@ fn wait_for(program: Pid, signals: &SignalFd, lines: &PipeReader, master: Pid) -
         let wait_ms = kill_ms.map_or(WAIT_MOST_MS, |kill_ms| kill_ms.saturating_sub(now_ms()) + 4);
         let mut poll_fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         if is_orphan && kill_ms.is_none() {
-            // The end of the last who may write is told without being asked for (poll(2), POLLHUP).
+            // poll(2) reports POLLHUP, the end of the last writer, even if no event is asked for.
             poll_fds.push(PollFd::new(lines.as_fd(), PollFlags::empty()));
         }
-        // An interrupted wait is a turn without news.
+        // An interrupted wait counts as a turn without an event.
         let _ = poll(&mut poll_fds, PollTimeout::from(wait_ms.min(WAIT_MOST_MS) as u16));
     }
 }

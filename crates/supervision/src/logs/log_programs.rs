@@ -1,5 +1,6 @@
-//! Programs that read lines (`logger = pipe:COMMAND`): each is started with the master's logs, and again when it ends, at once or, where it
-//! died at birth, after a pause that grows. Lines that come meanwhile are dropped and counted by who writes them. The master runs it.
+//! Programs that read log lines (`logger = pipe:COMMAND`): each is started with the master's logs, and restarted when it ends: at
+//! once, or after a growing pause if it failed early. The writers drop and count the lines that come meanwhile. The master runs
+//! it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,53 +17,54 @@ use crate::processes::exit_report::Cause;
 use crate::processes::privileges::Privileges;
 use crate::text::duration;
 
-/// A program that was started, and the end of the pipe to it.
+/// A started program, and our end of the pipe to it.
 #[derive(Debug)]
 pub struct Started {
     /// The program and its guard.
     pub guarded: Guarded,
-    /// The writing end of the pipe, which never blocks.
+    /// The write end of the pipe, which is non-blocking.
     pub input: OwnedFd,
 }
 
-/// What takes the place of a log: a file, or the pipe to a program.
+/// The replacement of a log: a file, or the pipe to a program.
 #[derive(Debug)]
 pub struct NewLog {
     /// The log's number in the crate `log`.
     pub number: u32,
-    /// The file, or the writing end of the pipe.
+    /// The file, or the write end of the pipe.
     pub file: OwnedFd,
 }
 
 /// A program that reads the lines of one log.
 #[derive(Debug)]
 pub struct LogProgram {
-    /// The log's number in the room `log`.
+    /// The log's number in the crate `log`.
     number: u32,
     command: String,
-    /// `None`: it has ended.
+    /// `None` if it has ended.
     running: Option<Guarded>,
     born_ms: u64,
     backoff: Backoff,
-    /// How it ended, for the line about its next start: before that, the line might have nobody who reads it.
+    /// How it ended, for the line about its next start: an earlier line might have no reader.
     end: String,
 }
 
-/// All of them.
+/// All log programs.
 #[derive(Debug, Default)]
 pub struct LogPrograms(Vec<LogProgram>);
 
-/// Starts a program that reads lines. It ends by itself when the last of us has gone, or its guard has it end; what it can't take is dropped and counted.
+/// Starts a program that reads log lines. It ends when the last writer of its pipe is gone, or when its guard ends it. Lines that
+/// it does not read in time are dropped and counted.
 ///
 /// # Errors
-/// No process or descriptor is to be had, or its user can't be taken.
+/// No process or descriptor is available, or its user can't be assumed.
 pub fn start(command: &str, privileges: Option<&Privileges>) -> io::Result<Started> {
     let mut shell = Command::new("/bin/sh");
     shell.arg("-c").arg(command);
     if let Some(privileges) = privileges {
         shell.uid(privileges.uid.as_raw()).gid(privileges.gid.as_raw());
     }
-    // SAFETY: the function makes async-signal-safe calls only, and touches nothing that was there before the fork.
+    // SAFETY: the function makes async-signal-safe calls only, and touches nothing that existed before the fork.
     unsafe {
         shell.pre_exec(|| child_setup::reset_signals(&[]));
     }
@@ -72,13 +74,13 @@ pub fn start(command: &str, privileges: Option<&Privileges>) -> io::Result<Start
 }
 
 impl LogPrograms {
-    /// Takes note of a program that was just started.
+    /// Adds a program that was just started.
     pub fn add(&mut self, number: u32, command: &str, running: Guarded, now_ms: u64) {
         let (command, end) = (command.to_owned(), String::new());
         self.0.push(LogProgram { number, command, running: Some(running), born_ms: now_ms, backoff: Backoff::default(), end });
     }
 
-    /// Notes the end of a child of the master. False where it was none of these.
+    /// Notes the end of a child of the master. Returns false if it was none of these programs.
     pub fn note_end(&mut self, pid: Pid, status: i32, now_ms: u64) -> bool {
         let is_of = |program: &&mut LogProgram| program.running.as_ref().is_some_and(|running| running.guard == pid);
         let Some(program) = self.0.iter_mut().find(is_of) else { return false };
@@ -94,14 +96,15 @@ impl LogPrograms {
         true
     }
 
-    /// Starts again what has ended, where its pause is over. Gives what was done, for the log, and the pipes that take the place of the old.
+    /// Restarts the programs that have ended and whose pause is over. Returns the message or error of each for the log, and the
+    /// pipes that replace the old ones.
     pub fn start_due(&mut self, privileges: Option<&Privileges>, now_ms: u64) -> Vec<Result<(String, NewLog), String>> {
         let due = |program: &&mut LogProgram| program.running.is_none() && program.backoff.over(now_ms);
         let start = |program: &mut LogProgram| program.start(privileges, now_ms);
         self.0.iter_mut().filter(due).map(start).collect()
     }
 
-    /// When one of them is to be started again.
+    /// When the next program is due to be restarted.
     pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
         let ended = self.0.iter().filter(|program| program.running.is_none());
         ended.map(|program| program.backoff.wake_ms(now_ms).unwrap_or(now_ms)).min()
@@ -126,11 +129,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_that_dies_at_birth_is_left_alone_for_longer_each_time_and_one_that_has_lived_is_not() {
-        // A pid that no process has: nothing is sent to it here.
+    fn a_program_that_fails_early_pauses_longer_each_time_and_one_that_has_lived_does_not() {
+        // A pid that no process has: no signal is sent to it here.
         let pid = Pid::from_raw(i32::MAX);
         let mut programs = LogPrograms::default();
-        let running = || Guarded::of_nobody(pid);
+        let running = || Guarded::for_test(pid);
         programs.add(1, "true", running(), 0);
         assert_eq!(programs.wake_ms(5), None);
         assert!(!programs.note_end(Pid::from_raw(i32::MAX - 1), 0, 5));

@@ -1,4 +1,4 @@
-//! Where log lines go: files, sockets and programs that the supervising process opens and hands to its children.
+//! Where log lines go: files, sockets and programs that the supervising process opens and passes to its children.
 
 pub mod captured_output;
 pub mod log_files;

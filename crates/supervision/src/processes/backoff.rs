@@ -1,18 +1,18 @@
-//! Delays of restarts and of ends: a pause that grows before a child that died at birth is tried again (100 ms, doubled each time, to
-//! 10 s), and lifetimes of workers that vary, so that workers of one age do not end together. It knows no clock and no process: times
-//! are given to it. The master runs it.
+//! Restart delays and lifetimes: a backoff before a child that failed early is started again (100 ms, doubled each time, up to 10
+//! s), and lifetimes of workers with jitter, so that workers of the same age do not end together. It knows no clock and no
+//! process: times are passed in. The master runs it.
 
 use bolide_contract::recycling::Recycling;
 
-/// The first pause after a death at birth.
+/// The first pause after an early failure.
 pub const PAUSE_FIRST_MS: u64 = 100;
-/// The longest.
+/// The longest pause.
 pub const PAUSE_MOST_MS: u64 = 10_000;
-/// A worker that ends before its first request, and before it has served for this time, died at birth. One that was killed by what
-/// it served did not: a request that crashes workers must not take their place from all others.
+/// A worker failed early if it ended before its first request and before it had served for this time. A worker that was killed by
+/// a request did not: such requests must not delay the workers that serve the others.
 pub const BIRTH_MS: u64 = 1000;
 
-/// The pauses of one worker number, or of prototypes.
+/// The backoff of one worker number, or of prototypes.
 #[derive(Debug, Clone, Default)]
 pub struct Backoff {
     pause_ms: u64,
@@ -20,25 +20,25 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// Notes a death at birth; gives the pause that follows it, in milliseconds.
+    /// Notes an early failure. Returns the pause that follows it, in milliseconds.
     pub fn died_at_birth(&mut self, now_ms: u64) -> u64 {
         self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_FIRST_MS, PAUSE_MOST_MS);
         self.until_ms = now_ms + self.pause_ms;
         self.pause_ms
     }
 
-    /// Notes that one lived: the next pause is the first again.
+    /// Notes that a child has lived: the next pause is the first one again.
     pub fn lived(&mut self) {
         self.pause_ms = 0;
         self.until_ms = 0;
     }
 
-    /// Waits until then, without a longer pause next time.
+    /// Waits until `until_ms`, without a longer pause next time.
     pub fn hold(&mut self, until_ms: u64) {
         self.until_ms = self.until_ms.max(until_ms);
     }
 
-    /// The pause is over, or there was none.
+    /// Whether the pause is over, or there was none.
     pub fn over(&self, now_ms: u64) -> bool {
         now_ms >= self.until_ms
     }
@@ -49,20 +49,20 @@ impl Backoff {
     }
 }
 
-/// A lifetime is cut by up to this share of it, in thousandths, so that workers of one age do not end together.
+/// A lifetime is shortened by up to this share of it, in thousandths, so that workers of the same age do not end together.
 const JITTER_THOUSANDTHS: u64 = 100;
 
-/// Numbers without any claim to be secret: for jitter only.
+/// Pseudorandom numbers for jitter only: they are not secure.
 #[derive(Debug)]
 pub struct Jitter(u64);
 
 impl Jitter {
-    /// Numbers that follow from this seed.
+    /// A sequence that follows from this seed.
     pub fn new(seed: u64) -> Jitter {
         Jitter(seed | 1)
     }
 
-    /// The lifetime of the worker of this number. Deltas spread workers already, so chance adds nothing to them.
+    /// The lifetime of the worker with this number. With a delta, workers are spread already, so no jitter is added.
     pub fn lifetime_ms(&mut self, recycling: &Recycling, worker: u32) -> Option<u64> {
         let most_ms = recycling.max_lifetime_ms?;
         Some(match recycling.max_lifetime_delta_ms {

@@ -1,5 +1,6 @@
-//! What a child does between fork and exec, for every program that we start: signals as they were at birth, another identity, the end
-//! with its parent, and what it gives up (a root, capabilities). Async-signal-safe calls only, no allocation, no lock. The child runs it.
+//! Setup of a child between fork and exec, for every program that we start: default signals, another identity, death with its
+//! parent, and the things that it gives up (the root directory, capabilities). It makes async-signal-safe calls only: no
+//! allocation, no lock. The child runs it.
 
 use std::ffi::CString;
 use std::io;
@@ -13,7 +14,7 @@ use crate::processes::privileges::Privileges;
 /// The highest signal number of Linux.
 const SIGNAL_MOST: i32 = 64;
 
-/// User and groups as the calls take them: filled before the fork.
+/// User and groups in the form that the system calls need, filled before the fork.
 #[derive(Debug, Clone)]
 pub struct RawIdentity {
     user: libc::uid_t,
@@ -28,10 +29,10 @@ impl RawIdentity {
         RawIdentity { user: privileges.uid.as_raw(), group: privileges.gid.as_raw(), groups }
     }
 
-    /// Becomes this user, for good.
+    /// Assumes this identity, for good.
     ///
     /// # Errors
-    /// Only root may.
+    /// Only root may change its identity.
     pub fn take(&self) -> io::Result<()> {
         // SAFETY: plain system calls on numbers, and on a vector that was filled before the fork.
         unsafe {
@@ -42,29 +43,29 @@ impl RawIdentity {
     }
 }
 
-/// What a program of the application's gives up, as the calls take it: filled before the fork.
+/// The confinement of one of the application's programs, in the form that the system calls need, filled before the fork.
 #[derive(Debug, Clone)]
 pub struct RawConfinement {
-    /// A root, and a folder within it.
+    /// The new root, and the working directory within it.
     root: Option<(CString, CString)>,
     identity: Option<RawIdentity>,
     capabilities: Option<u64>,
 }
 
-/// Who keeps capabilities at the next exec.
+/// Whether capabilities are kept at the next exec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Heir {
-    /// The program that is executed next.
-    Program,
-    /// Nobody but root.
-    Nobody,
+pub enum CapabilitiesAtExec {
+    /// The executed program keeps them.
+    Kept,
+    /// Only a program that runs as root keeps them.
+    RootOnly,
 }
 
 impl RawConfinement {
-    /// What the settings say. `folder` is entered where the root is another one.
+    /// The confinement of the settings. `folder` is the working directory within another root.
     ///
     /// # Errors
-    /// A path with a zero byte.
+    /// A path contains a NUL byte.
     pub fn of(confinement: &Confinement, folder: Option<&Path>, privileges: Option<&Privileges>) -> io::Result<RawConfinement> {
         let raw = |path: &Path| Ok::<CString, io::Error>(CString::new(path.as_os_str().as_bytes())?);
         let folder = folder.unwrap_or(Path::new("/"));
@@ -72,11 +73,11 @@ impl RawConfinement {
         Ok(RawConfinement { root, identity: privileges.map(RawIdentity::of), capabilities: confinement.capabilities })
     }
 
-    /// Gives it all up, for good.
+    /// Applies the confinement, for good.
     ///
     /// # Errors
-    /// Only root may, and the root and the folder have to be there.
-    pub fn take(&self, heir: Heir) -> io::Result<()> {
+    /// The process is not root, or the root or the folder does not exist.
+    pub fn take(&self, at_exec: CapabilitiesAtExec) -> io::Result<()> {
         if let Some((root, folder)) = &self.root {
             // SAFETY: plain system calls on strings that were made before the fork. The working directory must not stay outside.
             unsafe {
@@ -87,17 +88,17 @@ impl RawConfinement {
         }
         if let Some(kept) = self.capabilities {
             drop_bounds(kept)?;
-            // SAFETY: a plain system call on numbers. The change of user would take them all; an exec takes this back.
+            // SAFETY: a plain system call on numbers. The change of user would drop all capabilities; an exec resets the flag.
             check(unsafe { libc::prctl(libc::PR_SET_KEEPCAPS, 1 as libc::c_ulong, 0, 0, 0) })?;
         }
         if let Some(identity) = &self.identity {
             identity.take()?;
         }
-        self.capabilities.map_or(Ok(()), |kept| keep_capabilities(kept, heir))
+        self.capabilities.map_or(Ok(()), |kept| keep_capabilities(kept, at_exec))
     }
 }
 
-/// Capabilities that are not kept can't be had again, whatever is executed.
+/// Drops the other capabilities from the bounding set: no program that is executed can regain them.
 fn drop_bounds(kept: u64) -> io::Result<()> {
     for number in (0..CAPABILITIES_MOST).filter(|number| kept & (1 << number) == 0) {
         // SAFETY: a plain system call on numbers.
@@ -110,13 +111,13 @@ fn drop_bounds(kept: u64) -> io::Result<()> {
     Ok(())
 }
 
-fn keep_capabilities(kept: u64, heir: Heir) -> io::Result<()> {
+fn keep_capabilities(kept: u64, at_exec: CapabilitiesAtExec) -> io::Result<()> {
     let header = CapabilityHeader { version: CAPABILITY_VERSION, pid: 0 };
     let sets =
         [kept as u32, (kept >> 32) as u32].map(|bits| CapabilitySets { effective: bits, permitted: bits, inheritable: bits });
     // SAFETY: the kernel reads a header and two sets of version 3, which live through the call.
     check(unsafe { libc::syscall(libc::SYS_capset, &raw const header, sets.as_ptr()) } as libc::c_int)?;
-    if heir == Heir::Program {
+    if at_exec == CapabilitiesAtExec::Kept {
         for number in (0..CAPABILITIES_MOST).filter(|number| kept & (1 << number) != 0) {
             let raise = libc::PR_CAP_AMBIENT_RAISE as libc::c_ulong;
             // SAFETY: a plain system call on numbers.
@@ -126,7 +127,7 @@ fn keep_capabilities(kept: u64, heir: Heir) -> io::Result<()> {
     Ok(())
 }
 
-/// What capset(2) takes: its version 3, of 64 bits.
+/// The header of capset(2), in its version 3 with 64 bits.
 #[repr(C)]
 struct CapabilityHeader {
     version: u32,
@@ -141,18 +142,18 @@ struct CapabilitySets {
 }
 
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
-/// Numbers of capabilities are below this.
+/// Capability numbers are below this.
 const CAPABILITIES_MOST: u32 = 64;
 
-/// Gives every signal its default meaning, and blocks these and no others.
+/// Resets every signal to its default action, and blocks exactly the given ones.
 ///
 /// # Errors
-/// What the calls say.
+/// The error of the system call.
 pub fn reset_signals(blocked_signals: &[i32]) -> io::Result<()> {
     // SAFETY: the default dispositions run no code of ours; the set is ours and filled before it is used.
     unsafe {
         for signal in 1..=SIGNAL_MOST {
-            // The C library keeps some numbers for itself and refuses them, as the kernel does SIGKILL: nothing to undo there.
+            // The C library reserves some numbers and refuses them, as the kernel refuses SIGKILL: they have no handler.
             libc::signal(signal, libc::SIG_DFL);
         }
         let mut blocked: libc::sigset_t = std::mem::zeroed();
@@ -164,7 +165,8 @@ pub fn reset_signals(blocked_signals: &[i32]) -> io::Result<()> {
     }
 }
 
-/// Has the kernel kill this process with its parent, whose pid this was before the fork. Changes of identity undo it, so it comes after them.
+/// Asks the kernel to kill this process with its parent, which had this pid before the fork. Changes of identity reset this, so
+/// they must come first.
 ///
 /// # Errors
 /// The parent is gone already.
@@ -179,10 +181,10 @@ pub fn die_with(parent: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// The error of a call that tells it by a negative answer.
+/// Turns the negative result of a system call into its error.
 ///
 /// # Errors
-/// The call's.
+/// The error of the call.
 pub fn check(answer: libc::c_int) -> io::Result<()> {
     if answer < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,4 +1,5 @@
-//! What the master itself gives up at its start, for good, and what has to be there for a jail (`chroot`). The master runs it.
+//! The privileges that the master itself gives up at its start, for good, and the checks of a jail (`chroot`). The master runs
+//! it.
 
 use std::fs::File;
 use std::os::unix::fs::OpenOptionsExt;
@@ -14,7 +15,7 @@ use crate::error::StartError;
 use crate::processes::child_setup::RawIdentity;
 use crate::processes::privileges;
 
-/// `immediate-uid`, `immediate-gid`: becomes that user. False where nobody else is asked for, or it is us already.
+/// `immediate-uid`, `immediate-gid`: assumes that identity. Returns false if no other one is asked for, or it is ours already.
 ///
 /// # Errors
 /// An unknown name, root, or a change that only root may make.
@@ -25,10 +26,10 @@ pub fn take_immediate_identity(confinement: &Confinement) -> Result<bool, StartE
     Ok(true)
 }
 
-/// What is to be given up can be, and the jail is one.
+/// Checks that the process can give up what the settings ask for, and that the jail exists.
 ///
 /// # Errors
-/// We are not root, or the folder of `chroot` is none.
+/// The process is not root, or the folder of `chroot` does not exist.
 pub fn check(confinement: &Confinement) -> Result<(), StartError> {
     let asked = [
         ("chroot", confinement.root.is_some()),
@@ -41,10 +42,10 @@ pub fn check(confinement: &Confinement) -> Result<(), StartError> {
     confinement.root.as_deref().map_or(Ok(()), |root| open_root(root).map(drop))
 }
 
-/// Leaves the name spaces of the system. Sockets stay where they were bound.
+/// Leaves the namespaces of the system. Sockets stay where they were bound.
 ///
 /// # Errors
-/// They can't be left.
+/// The error of unshare(2) or mount(2).
 pub fn leave_namespaces(confinement: &Confinement) -> Result<(), StartError> {
     let flags = confinement.namespaces.iter().fold(CloneFlags::empty(), |flags, namespace| flags | flag(*namespace));
     if flags.is_empty() {
@@ -53,7 +54,7 @@ pub fn leave_namespaces(confinement: &Confinement) -> Result<(), StartError> {
     let trouble = |error: nix::Error| StartError::new(format!("unshare: the name spaces can't be had: {error}"));
     unshare(flags).map_err(trouble)?;
     if flags.contains(CloneFlags::CLONE_NEWNS) {
-        // What is mounted within stays within, also where the system shares its mounts.
+        // Mounts made inside stay inside, even if the system shares its mounts.
         let nothing: Option<&Path> = None;
         mount(nothing, "/", nothing, MsFlags::MS_REC | MsFlags::MS_SLAVE, nothing).map_err(trouble)?;
     }
@@ -69,11 +70,11 @@ fn flag(namespace: Namespace) -> CloneFlags {
     }
 }
 
-/// A Python and the folder of its package as they are called within a jail: by their paths there, or by what is left of them without
-/// that of the jail. A package of another place is left to the jail's Python to find.
+/// The paths of a Python and of the folder of its package within a jail: as they are, or without the jail's own path before them.
+/// A package elsewhere is left for the jail's Python to find.
 ///
 /// # Errors
-/// The jail lacks the Python, or the folder of `chdir`.
+/// The jail does not contain the Python, or the folder of `chdir`.
 pub fn python_within(
     root: &Path,
     chdir: Option<&Path>,
@@ -96,7 +97,7 @@ pub fn python_within(
     Ok((executable, package_folder))
 }
 
-/// A path of the system as it is within a root; one that does not lie there is taken as one that does.
+/// A path of the system relative to a root. A path outside of the root is returned as it is.
 fn stripped(root: &Path, path: &Path) -> PathBuf {
     path.strip_prefix(root).map_or_else(|_| path.to_owned(), |rest| Path::new("/").join(rest))
 }
@@ -108,7 +109,7 @@ fn open_root(root: &Path) -> Result<File, StartError> {
     })
 }
 
-/// Something lies at this path within the root, its links followed as they lead there.
+/// Whether a file exists at this path within the root, with links resolved inside it.
 fn is_there(root: &File, path: &Path) -> bool {
     let how = OpenHow::new().flags(OFlag::O_PATH | OFlag::O_CLOEXEC).resolve(ResolveFlag::RESOLVE_IN_ROOT);
     openat2(root, path, how).is_ok()

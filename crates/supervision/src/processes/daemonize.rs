@@ -1,6 +1,6 @@
-//! `daemonize`: the instance goes on in a session of its own, and the command that was typed waits until workers serve, or the start has
-//! failed: then it shows why, and ends with that status. It knows no other option. The process of the command line runs it before it is a
-//! master; what is left of that process in the foreground runs `wait_for_start`.
+//! `daemonize`: the instance goes on in a session of its own, and its parent, the command that was typed, waits until workers
+//! serve or the start has failed. Then the parent shows the outcome and ends with its status. It knows no other option. The
+//! process of the command line runs it before it becomes a master; the parent in the foreground runs `wait_for_start`.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -22,53 +22,53 @@ use crate::logs::log_files;
 use crate::logs::log_sink;
 use crate::processes::privileges::{self, Privileges};
 
-/// Bytes of the log that the terminal shows of a start, its last ones.
+/// Bytes of the log, counted from its end, that the terminal shows of a start.
 const SHOWN_MOST_BYTES: u64 = 64 * 1024;
-/// Characters of a reason, of four bytes at the most; and bytes of what the background says of its start.
+/// Characters of a reason, each of four bytes at the most, and bytes of the whole report.
 const WHY_MOST_CHARACTERS: usize = 800;
 const OUTCOME_MOST_BYTES: u64 = 4096;
-/// Exit status where the background ended without a word.
+/// Exit status if the background process ended without a report.
 const EXIT_LOST: i32 = 1;
 
-/// The two processes that a command becomes.
+/// The two processes after the fork.
 #[derive(Debug)]
 pub enum Side {
-    /// The command that was typed: it ends with this status.
+    /// The command that was typed, which ends with this status.
     Foreground {
         /// The exit status.
         status: i32,
     },
-    /// The process that is to be the master.
+    /// The process that becomes the master.
     Background(Starter),
 }
 
-/// The way to the command that waits in the foreground.
+/// The pipe to the `daemonize` parent, which waits in the foreground.
 #[derive(Debug)]
 pub struct Starter(File);
 
 impl Starter {
-    /// Workers serve: the command ends with status 0.
+    /// Reports that workers serve: the command ends with status 0.
     pub fn ready(self) {
         self.tell(0, "");
     }
 
-    /// The start has failed: the command shows why, and ends with this status. One that was told to stop before it served (status 0)
-    /// is no success of the command that was to start it.
+    /// Reports a failed start: the command shows the reason, and ends with this status. For the command, an instance that was
+    /// told to stop before it served (status 0) is a failure as well.
     pub fn failed(self, status: i32, why: &str) {
         self.tell(if status == 0 { EXIT_START_FAILED } else { status }, why);
     }
 
     fn tell(mut self, status: i32, why: &str) {
         let why: String = why.chars().take(WHY_MOST_CHARACTERS).collect();
-        // A command that has been killed waits for nothing any more. The pipe has room for what is said once.
+        // The write fails if the command was killed. The pipe has room for the one report.
         let _ = self.0.write_all(format!("{status}\n{why}").as_bytes());
     }
 }
 
-/// Makes the process that goes on in the background. Gives which of the two the caller is.
+/// Forks the process that goes on in the background. Returns which of the two processes the caller is.
 ///
 /// # Errors
-/// There can be no further process.
+/// No further process can be created.
 pub fn detach(background: &Background, settings: &Settings, warnings: &[String]) -> Result<Side, StartError> {
     let trouble = |error: Errno| StartError::new(format!("the background (daemonize) can't be had: {error}"));
     let nowhere = File::options().read(true).write(true).open("/dev/null");
@@ -91,7 +91,7 @@ pub fn detach(background: &Background, settings: &Settings, warnings: &[String])
             let starter = Starter(writer.into());
             let left = leave_terminal(background, privileges, &nowhere);
             if let Err(error) = left {
-                // The command in the foreground shows it: this process ends without a line of its own.
+                // The command in the foreground shows the error, so this process ends without a line of its own.
                 starter.failed(EXIT_START_FAILED, &format!("not started: {error}"));
                 return Ok(Side::Foreground { status: EXIT_START_FAILED });
             }
@@ -100,7 +100,7 @@ pub fn detach(background: &Background, settings: &Settings, warnings: &[String])
     }
 }
 
-/// From here on all that is written goes to the log.
+/// Leaves the terminal: from here on all output goes to the log.
 fn leave_terminal(background: &Background, privileges: Option<&Privileges>, nowhere: &File) -> Result<(), StartError> {
     let trouble = |error: Errno| StartError::new(format!("the terminal can't be left: {error}"));
     setsid().map_err(trouble)?;
@@ -110,7 +110,7 @@ fn leave_terminal(background: &Background, privileges: Option<&Privileges>, nowh
     Ok(())
 }
 
-/// Waits for the outcome of the start, shows it, and gives the exit status. Ctrl-C meanwhile stops what is being started.
+/// Waits for the outcome of the start and shows it. Returns the exit status. Ctrl-C stops the instance that is being started.
 fn wait_for_start(shown: &ShownLog<'_>, child: Pid, reader: &OwnedFd, warnings: &[String]) -> i32 {
     let outcome = read_outcome(child, reader);
     let log = shown.background.log.display();
@@ -158,17 +158,17 @@ fn read_outcome(child: Pid, reader: &OwnedFd) -> String {
         }
         let came = signals.as_ref().ok().and_then(|signals| signals.read_signal().ok().flatten());
         if came.is_some() {
-            // What it says of its end is waited for: the process group of the terminal does not reach it.
+            // The instance is in another process group than the terminal's, so it is signalled here; its report is still awaited.
             let _ = kill(child, Signal::SIGTERM);
         }
     }
     let mut said = String::new();
-    // What can't be read is no outcome.
+    // An outcome that can't be read counts as none.
     let _ = reader.try_clone().map(|reader| File::from(reader).take(OUTCOME_MOST_BYTES).read_to_string(&mut said));
     said
 }
 
-/// The log of a start, as the command in the foreground shows it.
+/// The part of the log that belongs to a start, as the command in the foreground shows it.
 struct ShownLog<'a> {
     background: &'a Background,
     privileges: Option<&'a Privileges>,
@@ -177,7 +177,8 @@ struct ShownLog<'a> {
 }
 
 impl ShownLog<'_> {
-    /// Writes what the log has got since the start; false where nothing can be shown: it is no file that can be read, or nothing came.
+    /// Prints the log lines since the start. Returns false if there is nothing to show: the log is not a readable file, or has no
+    /// new lines.
     fn show(&self) -> bool {
         let opened = guarded_files::open(&self.background.log, How::Read, Rights::root_first(self.privileges));
         let Ok(mut log) = opened.map(|opened| opened.file) else { return false };

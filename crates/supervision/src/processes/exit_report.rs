@@ -1,5 +1,5 @@
-//! The log's line about the end of a process: its cause, from the raw wait status, and the requests that it took with it.
-//! It knows no process. The master and its attendant run it.
+//! The log line about the end of a process: its cause, from the raw wait status, and the requests that were in flight. It knows
+//! no process. The master and its attendant run it.
 
 use bolide_contract::scoreboard::InFlight;
 
@@ -21,9 +21,9 @@ pub enum Cause {
         /// Whether the kernel has written a core file.
         core_dumped: bool,
     },
-    /// Its prototype could not fork it: the errno.
+    /// Its prototype could not fork it, with this errno.
     NotForked(i32),
-    /// It is gone, and whoever could have told how is gone too.
+    /// It is gone, and so is the process that could have reported its status.
     Unknown,
 }
 
@@ -52,7 +52,7 @@ impl Cause {
         }
     }
 
-    /// The same of a process that was told to end by a signal, where it was: an end that was ordered is no fault.
+    /// Like [`Cause::words`], for a process that may have been told to end by signal `told`: an ordered end is not a failure.
     pub fn words_after(&self, told: Option<i32>) -> String {
         match (self, told) {
             (Cause::Exited(0), Some(_)) => "ended".to_owned(),

@@ -1,28 +1,30 @@
-//! The leash of a process group: the kernel kills the group when the process that holds the leash is gone, however that one ended. The
-//! master has the groups of hooks on one, the attendant those of daemons and of commands. It starts and waits for nothing.
+//! The leash of a process group: the kernel kills the group when the process that holds the leash is gone, however that one
+//! ended. The master holds the leashes of groups of hooks, the attendant those of daemons and commands. It starts no process and
+//! does not wait.
 //!
-//! It is a pipe that nobody writes to. Its writing end is the holder's alone. Its reading end is inherited by the group, and asks for a
-//! signal to the group when the pipe changes (fcntl(2): F_SETOWN, F_SETSIG, O_ASYNC), which it does once: when the writing end is closed.
-//! So it needs no process that watches, and a shell's children, of which PR_SET_PDEATHSIG knows nothing, are on it as the shell is.
+//! A leash is a pipe that is never written to. Only the holder has the write end. The group inherits the read end, which is set
+//! to signal the group on an event (fcntl(2): F_SETOWN, F_SETSIG, O_ASYNC); the only event is that the write end is closed. So no
+//! watching process is needed, and the children of a shell, which PR_SET_PDEATHSIG does not cover, are on the leash as the shell
+//! is.
 
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsRawFd, RawFd};
 
 use crate::processes::child_setup::check;
 
-/// fcntl(2) of Linux: the signal in the place of SIGIO. The libc crate has no name for it on each of its targets.
+/// fcntl(2) of Linux: the signal to send instead of SIGIO. The libc crate does not define it on each of its targets.
 const F_SETSIG: libc::c_int = 10;
 
-/// The holder's end. Dropped, it kills the group.
+/// The holder's end. Dropping it kills the group.
 #[derive(Debug)]
 pub struct Leash {
-    /// The same open file as the group's: what is changed here holds for it there.
+    /// It shares the open file description with the group's end: changes of its flags apply there as well.
     reader: PipeReader,
     _writer: PipeWriter,
 }
 
 impl Leash {
-    /// A leash that no group is on yet. Neither end is inherited by what is executed before [`put_on`].
+    /// A leash without a group. Neither end is inherited by an exec before [`put_on`].
     ///
     /// # Errors
     /// No descriptor is left.
@@ -31,25 +33,25 @@ impl Leash {
         Ok(Leash { reader, _writer: writer })
     }
 
-    /// The end for the group, to be handed to [`put_on`] in its first process.
+    /// The end for the group, to be passed to [`put_on`] in its first process.
     pub fn end_for_group(&self) -> RawFd {
         self.reader.as_raw_fd()
     }
 
-    /// What is left of the group may live on.
+    /// Releases the group: its remaining processes live on.
     pub fn let_go(self) {
-        // SAFETY: a plain system call on numbers: no signal is asked for any more.
+        // SAFETY: a plain system call on numbers: it turns the signal off.
         let _ = unsafe { libc::fcntl(self.reader.as_raw_fd(), libc::F_SETFL, 0) };
     }
 }
 
-/// Puts the group of the calling process, which leads it, on a leash. It has to come before a change of identity, which may take
-/// the right to signal the group. Async-signal-safe: it may be called between fork and exec.
+/// Puts the group of the calling process, which must be its leader, on a leash. It must come before a change of identity, which
+/// may take away the right to signal the group. Async-signal-safe: it may be called between fork and exec.
 ///
 /// # Errors
-/// What fcntl(2) says.
+/// The error of fcntl(2).
 pub fn put_on(end_for_group: RawFd) -> io::Result<()> {
-    // SAFETY: plain system calls on numbers. Without FD_CLOEXEC the end stays open in what is executed.
+    // SAFETY: plain system calls on numbers. Without FD_CLOEXEC the executed program keeps the end open.
     unsafe {
         check(libc::fcntl(end_for_group, libc::F_SETOWN, -libc::getpid()))?;
         check(libc::fcntl(end_for_group, F_SETSIG, libc::SIGKILL))?;

@@ -1,5 +1,5 @@
-//! The memory of workers and of the cgroup, measured in a rhythm. `bolide_services::memory` decides what is too much, and
-//! the caller what follows. The master runs it.
+//! Measures the memory of workers and of the cgroup at intervals. `bolide_services::memory` compares it with the limits, and the
+//! caller acts on the result. The master runs it.
 
 use std::path::{Path, PathBuf};
 
@@ -11,33 +11,34 @@ use crate::logs::log_sink;
 
 /// Time between two looks, in milliseconds.
 pub const LOOK_MS: u64 = 1000;
-/// Time after a worker was replaced for want of memory before another is, in milliseconds: `memory.pressure` tells of the last 10 s.
+/// Time after a worker was replaced for lack of memory before another one is, in milliseconds: `memory.pressure` covers the last
+/// 10 s.
 const PRESSURE_PAUSE_MS: u64 = 10_000;
 /// Where cgroups of version 2 are mounted.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
-/// The watch over the memory of workers.
+/// Watches the memory of workers.
 #[derive(Debug)]
 pub struct MemoryWatch {
     limits: MemoryLimits,
     pressure: Option<PressureWatch>,
     next_ms: u64,
-    /// The worker whose shared memory was measured last; they take turns, because that takes the kernel long.
+    /// The worker whose shared memory was measured last. Workers take turns, because this measurement takes the kernel long.
     measured: u64,
     /// The last worker that was over its limit from its start.
     fat_birth: u64,
-    /// A limit that workers exceed from their start was told of.
+    /// The warning about a limit that workers exceed from their start was logged.
     is_told: bool,
 }
 
-/// What one look has found.
+/// The result of one look.
 #[derive(Debug)]
 pub struct Look {
-    /// The memory of each worker that was measured, by the number of the child.
+    /// The memory of each measured worker, by the number of the child.
     pub usages: Vec<(u64, Usage)>,
     /// The workers over a limit, with the limit.
     pub too_fat: Vec<(u64, Excess)>,
-    /// Why a worker should make room.
+    /// Why a worker should be replaced to free memory.
     pub shortage: Option<String>,
 }
 
@@ -50,7 +51,7 @@ struct PressureWatch {
 }
 
 impl MemoryWatch {
-    /// `None`: there is nothing to watch.
+    /// `None` if there is nothing to watch.
     pub fn new(recycling: &Recycling) -> Option<MemoryWatch> {
         let pressure = recycling.pressure_percent.and_then(PressureWatch::new);
         let limits = recycling.memory.clone();
@@ -58,12 +59,12 @@ impl MemoryWatch {
         is_needed.then_some(MemoryWatch { limits, pressure, next_ms: 0, measured: 0, fat_birth: 0, is_told: false })
     }
 
-    /// When to look again.
+    /// When to measure next.
     pub fn wake_ms(&self) -> u64 {
         self.next_ms
     }
 
-    /// Measures the workers given as (child, pid), and looks whether the cgroup is short of memory, if it is time.
+    /// If it is time, measures the workers, given as (child, pid), and checks whether the cgroup is short of memory.
     pub fn look(&mut self, workers: &[(u64, Pid)], now_ms: u64) -> Option<Look> {
         if now_ms < self.next_ms {
             return None;
@@ -77,7 +78,8 @@ impl MemoryWatch {
         Some(Look { usages, too_fat, shortage })
     }
 
-    /// Notes a worker that is over its limit from its start. True: it is the second one, and nobody was told yet that the limit is too low.
+    /// Notes a worker that is over its limit from its start. Returns true for the second one, if the warning that the limit is
+    /// too low was not logged yet.
     pub fn note_fat_birth(&mut self, id: u64) -> bool {
         let before = std::mem::replace(&mut self.fat_birth, id);
         let is_news = before != 0 && before != id && !self.is_told;
@@ -85,19 +87,19 @@ impl MemoryWatch {
         is_news
     }
 
-    /// Whether the log has the warning that a limit is too low for workers at their start.
+    /// Whether the warning that a limit is too low for workers at their start was logged.
     pub fn has_told_of_fat_births(&self) -> bool {
         self.is_told
     }
 
-    /// A worker was replaced for want of memory: the numbers need time to follow.
+    /// A worker was replaced for lack of memory: the numbers need time to follow.
     pub fn pause_pressure(&mut self, now_ms: u64) {
         if let Some(pressure) = &mut self.pressure {
             pressure.paused_until_ms = now_ms + PRESSURE_PAUSE_MS;
         }
     }
 
-    /// The worker whose turn it is to be measured in full.
+    /// The worker whose shared memory is measured next.
     fn next_measured(&mut self, workers: &[(u64, Pid)]) -> Option<u64> {
         if self.limits.unique.is_none() && self.limits.proportional.is_none() {
             return None;
@@ -110,7 +112,7 @@ impl MemoryWatch {
 }
 
 impl PressureWatch {
-    /// `None`, with a line in the log, where the kernel tells nothing of it.
+    /// `None`, with a log line, if the kernel does not report memory pressure.
     fn new(percent: u32) -> Option<PressureWatch> {
         let folder = own_cgroup();
         let found = folder.filter(|folder| folder.join("memory.pressure").exists() || folder.join("memory.current").exists());
@@ -122,19 +124,19 @@ impl PressureWatch {
         Some(PressureWatch { folder: found?, percent, paused_until_ms: 0 })
     }
 
-    /// Why a worker should make room now.
+    /// Why a worker should be replaced to free memory now.
     fn look(&self, now_ms: u64) -> Option<String> {
         if now_ms < self.paused_until_ms {
             return None;
         }
-        // A file that is not there says nothing: the root of all cgroups has no limits, an old kernel no pressure.
+        // A missing file counts as empty: the root cgroup has no limits, an old kernel no pressure.
         let [pressure, current, high, max] = ["memory.pressure", "memory.current", "memory.high", "memory.max"]
             .map(|name| std::fs::read_to_string(self.folder.join(name)).unwrap_or_default());
         memory::pressure(&CgroupTexts { pressure: &pressure, current: &current, high: &high, max: &max }, self.percent)
     }
 }
 
-/// What the kernel says of a process; with `in_full` also what it shares with others. `None`: it is gone.
+/// The memory of a process by the kernel's numbers; with `in_full` also its shared memory. `None` if it is gone.
 pub fn usage_of(pid: Pid, in_full: bool) -> Option<Usage> {
     let page_bytes = sysconf(SysconfVar::PAGE_SIZE).ok().flatten().and_then(|bytes| u64::try_from(bytes).ok()).unwrap_or(4096);
     let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
@@ -145,7 +147,7 @@ pub fn usage_of(pid: Pid, in_full: bool) -> Option<Usage> {
     Some(usage)
 }
 
-/// The folder of the cgroup that we are in; tests name another.
+/// The folder of our own cgroup; tests set another one.
 fn own_cgroup() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("BOLIDE_TEST_CGROUP") {
         return Some(PathBuf::from(folder));
@@ -164,7 +166,7 @@ mod tests {
 
     #[test]
     fn the_memory_of_a_process_can_be_read() {
-        // One that has nothing to do when it has answered: other tests take memory of ours while it is read.
+        // An idle process: other tests change our own memory while it is read.
         let mut process = Command::new("cat").stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("started");
         process.stdin.as_mut().expect("piped").write_all(b"x").expect("written");
         process.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("answered");

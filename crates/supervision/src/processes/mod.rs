@@ -1,4 +1,4 @@
-//! Child processes from fork to exit status, and what the calling process changes of itself.
+//! Child processes from fork to exit status, and changes that the calling process makes to itself.
 
 pub mod backoff;
 pub mod child_setup;

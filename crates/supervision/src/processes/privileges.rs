@@ -1,6 +1,6 @@
-//! User and groups of prototypes and workers: the names of the configuration become numbers here, before any fork,
-//! because looking names up is not allowed between fork and exec. It changes no identity itself: `child_setup` does,
-//! in the child, and `confinement` that of the master. The master runs it, at the start.
+//! User and groups of prototypes and workers: it resolves the names of the configuration to numbers before any fork, because
+//! names can't be looked up between fork and exec. It changes no identity: `child_setup` does so in the child, and `confinement`
+//! for the master. The master runs it, at the start.
 
 use std::ffi::CString;
 
@@ -10,7 +10,7 @@ use nix::unistd::{Gid, Group, Uid, User, getegid, geteuid, getgrouplist, getgrou
 
 use crate::error::StartError;
 
-/// The identity that a prototype takes on, in numbers.
+/// The identity that a prototype assumes, in numbers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Privileges {
     /// The user.
@@ -21,7 +21,7 @@ pub struct Privileges {
     pub groups: Vec<Gid>,
 }
 
-/// Resolves `uid` and `gid`. `None` when the prototype runs as the master does.
+/// Resolves `uid` and `gid`. `None` if the prototype keeps the master's identity.
 ///
 /// # Errors
 /// An unknown name, or a change that only root may make.
@@ -29,7 +29,7 @@ pub fn resolve(identity: &Identity) -> Result<Option<Privileges>, StartError> {
     resolve_named(identity, OF_APPLICATION)
 }
 
-/// `immediate-uid`, `immediate-gid`, in numbers. `None` where nobody else is asked for, or it is us already.
+/// Resolves `immediate-uid` and `immediate-gid`. `None` if no other identity is asked for, or it is ours already.
 ///
 /// # Errors
 /// An unknown name, root, or a change that only root may make.
@@ -50,7 +50,7 @@ pub fn resolve_immediate(confinement: &Confinement) -> Result<Option<Privileges>
     Ok(Some(privileges))
 }
 
-/// The options that an identity was asked for by.
+/// The options that name an identity, for error messages.
 #[derive(Debug, Clone, Copy)]
 struct Options {
     user: &'static str,
@@ -91,7 +91,7 @@ fn resolve_named(identity: &Identity, options: Options) -> Result<Option<Privile
     Ok(Some(Privileges { uid, gid, groups }))
 }
 
-/// The identity of a daemon that has a user or a group of its own; what it does not say is the application's.
+/// The identity of a daemon with a user or a group of its own. Missing parts are the application's.
 ///
 /// # Errors
 /// As [`resolve`].
@@ -105,7 +105,7 @@ pub fn of_daemon(user: Option<&str>, group: Option<&str>, common: Option<&Privil
     })
 }
 
-/// The warning where the application is about to run as root; `None` where it is not.
+/// The warning if the application is about to run as root; `None` if it is not.
 pub fn warning(privileges: Option<&Privileges>) -> Option<&'static str> {
     let runs_as = privileges.map_or_else(geteuid, |privileges| privileges.uid);
     runs_as.is_root().then_some("WARNING: the application runs as root: set uid (and gid) to an ordinary user")
@@ -122,7 +122,7 @@ pub fn owner(text: &str) -> Result<(Option<Uid>, Option<Gid>), StartError> {
     Ok((uid, gid))
 }
 
-/// A user and, if the system knows it, its record: a number need not have one.
+/// A user with its record, if the system has one: a numeric uid need not have any.
 struct Found {
     uid: Uid,
     record: Option<User>,
@@ -157,7 +157,7 @@ fn groups_of(user: &str, gid: Gid) -> Result<Vec<Gid>, StartError> {
     getgrouplist(&name, gid).map_err(|error| trouble(error.to_string()))
 }
 
-/// Only root may become somebody else; naming oneself is no change.
+/// Only root may change its identity; naming the present one is no change.
 fn unprivileged(user: Option<Found>, group: Option<Gid>, options: Options) -> Result<(), StartError> {
     if let Some(Found { uid, record }) = user
         && uid != geteuid()

@@ -1,6 +1,7 @@
-//! Attributes that the calling process changes of itself: its name in `ps` and `top` (`auto-procname`, `procname` and related options), and
-//! its limit on the size of files (`ulimit -f`, RLIMIT_FSIZE). That limit counts for shared memory too, since that is a file without a
-//! name. The application keeps the limit as it is. Every process of Bolide names itself by this; the master raises the limit at its start.
+//! Attributes that the calling process changes of itself: its name in `ps` and `top` (`auto-procname`, `procname` and related
+//! options), and its file size limit (`ulimit -f`, RLIMIT_FSIZE). That limit applies to shared memory too, which is a file
+//! without a name. The application keeps the limit as it was. Every process of Bolide sets its name with this; the master raises
+//! the limit at its start.
 
 use std::ffi::CString;
 use std::io;
@@ -8,7 +9,7 @@ use std::io;
 use bolide_contract::settings::Naming;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// The master's name, or `None` where it keeps the one it was started with.
+/// The master's name, or `None` if it keeps its original one.
 pub fn name_of_master(naming: &Naming) -> Option<String> {
     naming.auto.then(|| {
         let name = naming.master.as_deref().or(naming.name.as_deref()).unwrap_or("bolide master");
@@ -16,7 +17,7 @@ pub fn name_of_master(naming: &Naming) -> Option<String> {
     })
 }
 
-/// The name of a helper that the master has forked. It always has one: its command line would be the master's.
+/// The name of a helper that the master has forked. It always gets one: otherwise its command line would be the master's.
 pub fn name_of_helper(naming: &Naming, role: &str) -> String {
     match naming.auto {
         true => format!("{}{}{}", naming.prefix, naming.name.clone().unwrap_or_else(|| format!("bolide {role}")), naming.suffix),
@@ -24,9 +25,9 @@ pub fn name_of_helper(naming: &Naming, role: &str) -> String {
     }
 }
 
-/// Names this process: the short name, and the command line where it is long enough to hold the text.
+/// Names this process: the short name, and the command line if it is long enough to hold the text.
 ///
-/// A name that can't be set is no reason to fail: it is for people only, so the errors are dropped.
+/// Errors are dropped: the name is only for people.
 pub fn set_name(name: &str) {
     let Ok(text) = CString::new(name) else { return };
     // The kernel keeps 15 bytes of it (prctl(2), PR_SET_NAME).
@@ -34,7 +35,7 @@ pub fn set_name(name: &str) {
     write_command_line(name.as_bytes());
 }
 
-/// Writes over the memory of the command line, which the kernel shows in /proc/PID/cmdline.
+/// Overwrites the memory of the command line, which the kernel shows in /proc/PID/cmdline.
 fn write_command_line(name: &[u8]) {
     let Some((start, end)) = command_line_memory() else { return };
     let room = end.saturating_sub(start);
@@ -42,8 +43,8 @@ fn write_command_line(name: &[u8]) {
         return;
     }
     let shown = &name[..name.len().min(room - 1)];
-    // SAFETY: the kernel says that the command line of this process lies there (proc(5), arg_start and arg_end); it is our
-    // stack's upper end, writable, and nobody reads it as code or as Rust data.
+    // SAFETY: the kernel says that the command line of this process is there (proc(5), arg_start and arg_end); it is the upper
+    // end of our stack, writable, and never read as code or as Rust data.
     unsafe {
         let place = start as *mut u8;
         std::ptr::copy_nonoverlapping(shown.as_ptr(), place, shown.len());
@@ -51,7 +52,8 @@ fn write_command_line(name: &[u8]) {
     }
 }
 
-/// Fields 48 and 49 of /proc/self/stat. The second field, the name, may have spaces: counting starts behind its bracket.
+/// Fields 48 and 49 of /proc/self/stat. The second field, the name, may contain spaces: fields are counted from after its
+/// bracket.
 fn command_line_memory() -> Option<(usize, usize)> {
     let text = std::fs::read_to_string("/proc/self/stat").ok()?;
     let (_, after) = text.rsplit_once(')')?;
@@ -61,17 +63,17 @@ fn command_line_memory() -> Option<(usize, usize)> {
     (start != 0).then_some((start, end))
 }
 
-/// Makes something that needs a file of so many bytes, with a limit that allows it where we may raise that.
+/// Runs `make`, which needs a file of `bytes` bytes, with a limit that allows it if we may raise the limit.
 ///
 /// # Errors
-/// What the making says; `None` where the limit is below and may not be raised.
+/// The error of `make`. `Ok(None)` if the limit is too low and may not be raised.
 pub fn with_file_size<T>(bytes: u64, make: impl FnOnce() -> io::Result<T>) -> io::Result<Option<T>> {
     let before = getrlimit(Resource::Fsize);
     if before.current.is_none_or(|limit| limit >= bytes) {
         return make().map(Some);
     }
     let raised = Rlimit { current: Some(bytes), maximum: before.maximum.map(|most| most.max(bytes)) };
-    // Beyond the hard limit only root may go.
+    // Only root may exceed the hard limit.
     if setrlimit(Resource::Fsize, raised).is_err() {
         return Ok(None);
     }
@@ -80,7 +82,7 @@ pub fn with_file_size<T>(bytes: u64, make: impl FnOnce() -> io::Result<T>) -> io
     made.map(Some)
 }
 
-/// What is to be said where it could not be raised.
+/// The error if the limit could not be raised.
 pub fn file_size_too_small(bytes: u64) -> io::Error {
     let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
     io::Error::other(format!(

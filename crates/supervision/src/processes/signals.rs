@@ -1,4 +1,5 @@
-//! Signals as events of a loop: they are blocked and read from a descriptor. It knows no meaning of a signal: its callers have the table. The master runs it.
+//! Signals as events of a loop: they are blocked and read from a descriptor (signalfd(2)). It does not know the meaning of a
+//! signal: its callers do. The master runs it.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -23,11 +24,11 @@ pub fn name(number: i32) -> String {
 pub struct Signals(SignalFd);
 
 impl Signals {
-    /// Blocks all signals that can be, except for these, and opens the descriptor. Called before anything is started: no signal is lost
-    /// from then on.
+    /// Blocks all signals that can be blocked, except for `left_alone`, and opens the descriptor. Called before anything is
+    /// started, so that no signal is lost from then on.
     ///
     /// # Errors
-    /// No descriptor left.
+    /// No descriptor is left.
     pub fn take_all_but(left_alone: &[Signal]) -> Result<Signals, StartError> {
         let mut set = SigSet::all();
         for signal in left_alone {
@@ -39,7 +40,7 @@ impl Signals {
         SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Signals).map_err(trouble)
     }
 
-    /// The number of the next signal, if one is pending. Never waits.
+    /// The number of the next pending signal, if any. Never blocks.
     pub fn next(&self) -> Option<i32> {
         loop {
             match self.0.read_signal() {
@@ -55,19 +56,19 @@ impl Signals {
     }
 }
 
-/// Signals that a wait outside of the loop takes. Others stay for the loop.
+/// Signals that a wait outside of the loop reads. Other signals stay pending for the loop.
 #[derive(Debug)]
 pub struct EndSignals {
     descriptor: SignalFd,
-    /// The mask of before.
+    /// The signal mask to restore.
     before: SigSet,
 }
 
 impl EndSignals {
-    /// Blocks these until this is dropped, and opens the descriptor.
+    /// Blocks these signals until the value is dropped, and opens the descriptor.
     ///
     /// # Errors
-    /// No descriptor left.
+    /// No descriptor is left.
     pub fn take(set: &SigSet) -> nix::Result<EndSignals> {
         let descriptor = SignalFd::with_flags(set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
         let mut before = SigSet::empty();
@@ -75,7 +76,7 @@ impl EndSignals {
         Ok(EndSignals { descriptor, before })
     }
 
-    /// The number of the next one, if one is pending. Never waits.
+    /// The number of the next pending signal, if any. Never blocks.
     pub fn next(&self) -> Option<i32> {
         self.descriptor.read_signal().ok().flatten().map(|information| information.ssi_signo as i32)
     }
@@ -83,7 +84,7 @@ impl EndSignals {
 
 impl Drop for EndSignals {
     fn drop(&mut self) {
-        // It takes what it gave.
+        // It fails only for an invalid mask, and this one came from the kernel.
         let _ = sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.before), None);
     }
 }

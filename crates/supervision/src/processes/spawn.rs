@@ -1,5 +1,5 @@
-//! The exec of a prototype, with all that a child does between fork and exec.
-//! It decides nothing. The master runs it, except for [`become_prototype`], which runs in the child between fork and exec.
+//! Spawns a prototype: fork, the setup of the child, and exec. It makes no decisions. The master runs it, except for
+//! [`become_prototype`], which runs in the child between fork and exec.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -17,31 +17,31 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::Pid;
 
-use crate::processes::child_setup::{self, Heir, RawConfinement, check};
+use crate::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement, check};
 use crate::sockets::service_manager;
 use crate::sockets::socket_activation;
 
-/// Everything that the exec of a prototype takes.
+/// Everything that is needed to execute a prototype.
 #[derive(Debug)]
 pub struct Launch<'a> {
     /// The program.
     pub executable: &'a Path,
     /// Its arguments, before the number of the boot descriptor.
     pub arguments: &'a [OsString],
-    /// What the prototype reads from that descriptor.
+    /// The boot message, which the prototype reads from that descriptor.
     pub boot: &'a Boot,
-    /// Descriptors that the prototype inherits under their own numbers: those that `boot` names.
+    /// Descriptors that the prototype inherits under their own numbers, which `boot` names.
     pub inherited: Vec<RawFd>,
-    /// What it gives up.
+    /// Its confinement.
     pub confinement: RawConfinement,
-    /// It stays in our process group and has our standard input: somebody at a terminal debugs it.
+    /// It stays in our process group and has our standard input, because it is debugged at a terminal.
     pub at_terminal: bool,
 }
 
-/// Executes a prototype. The master's call.
+/// Executes a prototype. The master calls it.
 ///
 /// # Errors
-/// The program can't be executed, or the child can't take on its identity.
+/// The program can't be executed, or the child can't assume its identity.
 pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     let boot = sealed_memory(&serde_json::to_vec(launch.boot)?)?;
     let mut inherited = launch.inherited.clone();
@@ -52,7 +52,7 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     let process = launch.boot.settings.lifecycle.process;
     let mut command = Command::new(launch.executable);
     command.args(launch.arguments).arg(boot.as_raw_fd().to_string());
-    // `env` is set here and not only inside Python: PYTHONHASHSEED and its kin are read when an interpreter starts.
+    // `env` is set here and not only inside Python: PYTHONHASHSEED and related variables are read when an interpreter starts.
     let environment = &launch.boot.settings.application.environment;
     for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES).chain([succession::VARIABLE]) {
         command.env_remove(variable);
@@ -65,16 +65,17 @@ pub fn prototype(launch: &Launch<'_>) -> io::Result<Pid> {
     } else {
         Stdio::null()
     });
-    // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but the vectors that were filled before the fork.
+    // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but the vectors that were filled before the
+    // fork.
     unsafe {
         command.pre_exec(move || become_prototype(&inherited, &confinement, master, at_terminal, process));
     }
     let child = command.spawn()?;
-    // The child is waited for by the supervisor's own reaping: dropping the handle neither waits nor kills.
+    // The supervisor reaps the child itself: dropping the handle neither waits nor kills.
     Ok(Pid::from_raw(child.id() as i32))
 }
 
-/// A memory file with these bytes, which nobody can change any more, at its beginning.
+/// A sealed memory file with these bytes, positioned at its beginning.
 fn sealed_memory(bytes: &[u8]) -> io::Result<OwnedFd> {
     let memory = memfd_create(c"bolide-boot", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     let mut file = File::from(memory);
@@ -93,21 +94,21 @@ fn become_prototype(
     at_terminal: bool,
     process: Process,
 ) -> io::Result<()> {
-    // A group of its own: a terminal's ^C reaches the master only, which stops its children in order.
-    // Only one in the terminal's own group may read from it, so one that is debugged there stays.
+    // A process group of its own: ^C at a terminal reaches only the master, which stops its children in order. Only the
+    // terminal's own group may read from it, so a process that is debugged there stays in that group.
     if !at_terminal {
         // SAFETY: a plain system call on numbers.
         check(unsafe { libc::setpgid(0, 0) })?;
     }
-    // A signal to the whole instance waits until the prototype has its handlers.
+    // A signal to the whole instance stays pending until the prototype has its handlers.
     child_setup::reset_signals(&GROUP_SIGNALS)?;
     if let Some(priority) = process.priority {
-        // SAFETY: a plain system call on numbers. Root alone may raise it, so it comes before the change of identity.
+        // SAFETY: a plain system call on numbers. Only root may raise the priority, so it comes before the change of identity.
         check(unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, priority) })?;
     }
-    confinement.take(Heir::Program)?;
+    confinement.take(CapabilitiesAtExec::Kept)?;
     child_setup::die_with(master)?;
-    // Workers inherit them.
+    // Workers inherit these limits.
     for (resource, most) in [(libc::RLIMIT_AS, process.address_space_bytes), (libc::RLIMIT_NPROC, process.processes_most)] {
         let Some(most) = most else { continue };
         let limit = libc::rlimit { rlim_cur: most, rlim_max: most };

@@ -1,4 +1,5 @@
-//! The few system calls that no safe interface offers. It decides nothing. The master, its attendant and guards of log programs run it.
+//! The few system calls without a safe interface. It makes no decisions. The master, its attendant and the guards of log programs
+//! run it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -9,12 +10,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use rustix::process::{self, PidfdFlags, WaitOptions, pidfd_open, waitpid};
 
-/// Takes over a descriptor that somebody else opened, and keeps it from programs that we execute. The master's call.
+/// Takes ownership of a descriptor that another process opened, and sets close-on-exec. The master calls it.
 ///
 /// # Errors
-/// No such descriptor is open.
+/// The descriptor is not open.
 pub fn adopt(descriptor: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: asking for the flags of a number is harmless, open or not.
+    // SAFETY: reading the flags of a number is harmless, open or not.
     if descriptor < 0 || unsafe { libc::fcntl(descriptor, libc::F_GETFD) } < 0 {
         return Err(io::Error::from_raw_os_error(libc::EBADF));
     }
@@ -24,96 +25,96 @@ pub fn adopt(descriptor: RawFd) -> io::Result<OwnedFd> {
     Ok(owned)
 }
 
-/// Lets so many connections of TCP Fast Open wait at a listening socket (RFC 7413). The master's call.
+/// Sets the queue length of TCP Fast Open for a listening socket (RFC 7413). The master calls it.
 ///
 /// # Errors
-/// What setsockopt(2) says.
+/// The error of setsockopt(2).
 pub fn set_fast_open(socket: &OwnedFd, queue: u32) -> io::Result<()> {
     let queue = queue as libc::c_int;
     let length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the pointer is that of a number that lives through the call, of the length that is said.
+    // SAFETY: the pointer is to an integer that lives through the call, and the length is that of the integer.
     let answer =
         unsafe { libc::setsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_FASTOPEN, (&raw const queue).cast(), length) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A copy of a descriptor that somebody else opened, above the standard ones and kept from programs that we execute. The master's call.
+/// Duplicates a descriptor that another process opened, above the standard ones and with close-on-exec. The master calls it.
 ///
 /// # Errors
-/// No such descriptor is open.
+/// The descriptor is not open.
 pub fn copy_of(descriptor: RawFd) -> io::Result<OwnedFd> {
-    // SAFETY: copying a number is harmless, open or not.
+    // SAFETY: duplicating a number is harmless, open or not.
     match unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) } {
         -1 => Err(io::Error::last_os_error()),
         number => adopt(number),
     }
 }
 
-/// Sets the supplementary groups of this thread. That of the C library sets those of all threads.
+/// Sets the supplementary groups of this thread. The C library's setgroups(3) sets those of all threads.
 ///
 /// # Errors
-/// What setgroups(2) says.
+/// The error of setgroups(2).
 pub fn set_groups_of_thread(groups: &[nix::unistd::Gid]) -> io::Result<()> {
     let groups: Vec<libc::gid_t> = groups.iter().map(|group| group.as_raw()).collect();
-    // SAFETY: the kernel reads as many numbers as are said, from memory that lives through the call.
+    // SAFETY: the kernel reads the stated number of gids, from memory that lives through the call.
     let answer = unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Sends a signal to one thread of a process. The master's call.
+/// Sends a signal to one thread of a process. The master calls it.
 ///
 /// # Errors
-/// There is no such thread in that process.
+/// The process has no such thread.
 pub fn signal_thread(process: Pid, thread: u32, signal: i32) -> io::Result<()> {
     // SAFETY: numbers only; the kernel checks that the thread belongs to the process.
     let answer = unsafe { libc::syscall(libc::SYS_tgkill, process.as_raw(), thread as libc::pid_t, signal) };
     if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A change of a living child by a signal: it was stopped, or goes on.
+/// A stop or continuation of a living child by a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
-    /// By this signal; it goes on at SIGCONT.
+    /// Stopped by this signal, until SIGCONT.
     Stopped(i32),
-    /// It goes on.
+    /// Continued.
     Continued,
 }
 
-/// The next child that was stopped or goes on, if there is one; never waits. Looked for and taken in one call: what
-/// happens in between can't be taken for it. The master's call.
+/// The next child that was stopped or continued, if there is one. Never blocks. It is found and consumed in one call, so that no
+/// event in between is mistaken for it. The master calls it.
 pub fn next_pause() -> Option<(Pid, Pause)> {
     let (pid, code, status) = wait_for_any(libc::WSTOPPED | libc::WCONTINUED)?;
     Some((pid, if code == libc::CLD_CONTINUED { Pause::Continued } else { Pause::Stopped(status) }))
 }
 
-/// The next child that has ended, if there is one; never waits. It keeps its pid, and its process group's number, until
-/// [`take_status`]. The master's call.
+/// The next child that has ended, if there is one. Never blocks. The child keeps its pid, and its process group's number, until
+/// [`take_status`]. The master calls it.
 pub fn next_end() -> Option<Pid> {
     wait_for_any(libc::WEXITED | libc::WNOWAIT).map(|(pid, _, _)| pid)
 }
 
-/// The pid of a child with news of this kind, and what the kernel says of it: a code and a status.
+/// The pid of a child with an event of this kind, and the code and status that the kernel reports.
 fn wait_for_any(which: i32) -> Option<(Pid, i32, i32)> {
-    // SAFETY: all zeroes is a valid place for the answer.
+    // SAFETY: all zeroes is a valid value for the result.
     let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
     // SAFETY: `found` is ours and lives through the call.
     if unsafe { libc::waitid(libc::P_ALL, 0, &raw mut found, which | libc::WNOHANG) } != 0 {
         return None;
     }
-    // SAFETY: waitid fills these fields of the answer, or leaves zeroes where no child has news.
+    // SAFETY: waitid fills these fields, or leaves them zero if no child has an event.
     let (pid, status) = unsafe { (found.si_pid(), found.si_status()) };
     (pid > 0).then(|| (Pid::from_raw(pid), found.si_code, status))
 }
 
-/// Takes the end of a child, as a raw wait status; 0 where there is nothing to take. `nix` would lose the status of a child that a
-/// real-time signal ended. The master's call.
+/// Reaps a child and returns its raw wait status; 0 if there is none to reap. `nix` would lose the status of a child that was
+/// ended by a real-time signal. The master calls it.
 pub fn take_status(child: Pid) -> i32 {
     let child = process::Pid::from_raw(child.as_raw());
     let taken = child.and_then(|child| waitpid(Some(child), WaitOptions::NOHANG).ok().flatten());
     taken.map_or(0, |(_, status)| status.as_raw())
 }
 
-/// A descriptor of a process, which names it still when its number is another's. The master's call.
+/// A pidfd of a process, which keeps referring to it when its pid is reused. The master calls it.
 ///
 /// # Errors
 /// There is no such process, or no descriptor is left.
@@ -122,10 +123,10 @@ pub fn process_descriptor(process: Pid) -> io::Result<OwnedFd> {
     Ok(pidfd_open(process, PidfdFlags::empty())?)
 }
 
-/// Sends a signal to the process of a descriptor; 0 asks whether there is one. The master's call.
+/// Sends a signal to the process of a pidfd; signal 0 checks whether it exists. The master calls it.
 ///
 /// # Errors
-/// `ESRCH` when it is gone; others as `kill` has them.
+/// `ESRCH` if it is gone; otherwise as for kill(2).
 pub fn signal_process(process: &OwnedFd, signal: i32) -> nix::Result<()> {
     // SAFETY: numbers only, and no information beyond the signal itself.
     let answer = unsafe {
@@ -134,23 +135,23 @@ pub fn signal_process(process: &OwnedFd, signal: i32) -> nix::Result<()> {
     nix::errno::Errno::result(answer).map(drop)
 }
 
-/// Sends a signal of any number to a process group, or to the process of this number where it leads none. The attendant's call.
+/// Sends a signal of any number to a process group, or to the process with this pid if it leads none. The attendant calls it.
 pub fn signal_group(leader: Pid, signal: i32) {
     // SAFETY: numbers only.
     unsafe {
         if libc::kill(-leader.as_raw(), signal) != 0 {
-            // It may have ended meanwhile, which is what most signals are to bring about.
+            // It may have ended meanwhile, which is the purpose of most signals.
             libc::kill(leader.as_raw(), signal);
         }
     }
 }
 
-/// Forks this process, without exec. `None` in the child. The master's call, to make its attendant.
+/// Forks this process, without exec. `None` in the child. The master calls it to create its attendant.
 ///
 /// # Errors
-/// What fork(2) says.
+/// The error of fork(2).
 pub fn fork() -> io::Result<Option<Pid>> {
-    // SAFETY: the master has one thread, so no lock is held by another and memory is whole in the child.
+    // SAFETY: the master has one thread, so no other thread holds a lock and memory is consistent in the child.
     match unsafe { libc::fork() } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
@@ -158,38 +159,39 @@ pub fn fork() -> io::Result<Option<Pid>> {
     }
 }
 
-/// Closes what the master had open: its sockets, its locks. The standard descriptors stay, for programs that outlive us. The call of a
-/// child that was forked without exec.
+/// Closes the descriptors of the master: its sockets, its locks. The standard descriptors stay open, for programs that outlive
+/// us. A child that was forked without exec calls it.
 pub fn close_others(kept: &[RawFd]) {
     let Ok(listing) = std::fs::read_dir("/proc/self/fd") else { return };
     let numbers: Vec<RawFd> = listing.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
     for number in numbers.into_iter().filter(|number| *number > 2 && !kept.contains(number)) {
-        // The descriptor of the listing itself is among them, and is closed by now.
+        // The descriptor of the listing itself is in the list, and is closed by now.
         let _ = nix::unistd::close(number);
     }
 }
 
-/// Waits for the end of a child that ends now, so many milliseconds at the most. The master's call, before and after its loop.
+/// Waits for a child that is about to end, for `most_ms` milliseconds at the most, and reaps it. The master calls it, before and
+/// after its loop.
 pub fn wait_for(child: Pid, most_ms: u64) {
     if let Ok(handle) = process_descriptor(child) {
         let mut poll_fds = [PollFd::new(handle.as_fd(), PollFlags::POLLIN)];
-        // One that does not end is left to whoever inherits it. An interrupted wait leaves a zombie at the worst.
+        // A child that does not end is reaped by the process that inherits it. An interrupted wait at worst leaves a zombie.
         let _ = poll(&mut poll_fds, PollTimeout::from(most_ms.min(u64::from(u16::MAX)) as u16));
     }
     let _ = take_status(child);
 }
 
-/// Ends this process at once: no destructor and no exit handler of what was inherited runs. The attendant's last call.
+/// Ends this process at once, without running inherited destructors or exit handlers. The last call of the attendant.
 pub fn leave(status: i32) -> ! {
     // SAFETY: it takes a number and does not return.
     unsafe { libc::_exit(status) }
 }
 
-/// The minute of local time in which these seconds since 1970 lie. The attendant's call.
+/// The minute of local time that contains this second since 1970. The attendant calls it.
 pub fn local_minute(seconds: i64) -> Option<LocalMinute> {
-    // SAFETY: all zeroes is a valid place for the answer.
+    // SAFETY: all zeroes is a valid value for the result.
     let mut time: libc::tm = unsafe { std::mem::zeroed() };
-    // SAFETY: both places are ours and live through the call.
+    // SAFETY: both pointers are to locals that live through the call.
     let found = unsafe { libc::localtime_r(&raw const seconds, &raw mut time) };
     (!found.is_null()).then_some(LocalMinute {
         minute: time.tm_min,
@@ -200,13 +202,13 @@ pub fn local_minute(seconds: i64) -> Option<LocalMinute> {
     })
 }
 
-/// Gives SIGCHLD its default meaning: where it is ignored (a parent may hand that down), the kernel throws wait statuses away.
-/// The master's call, before it starts anything.
+/// Resets SIGCHLD to its default action: if it is ignored (which a parent may pass on), the kernel discards wait statuses. The
+/// master calls it, before it starts anything.
 ///
 /// # Errors
-/// What `signal` says.
+/// The error of signal(2).
 pub fn default_child_signal() -> io::Result<()> {
-    // SAFETY: the default disposition runs no code of ours.
+    // SAFETY: the default action runs no code of ours.
     let before = unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     if before == libc::SIG_ERR { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

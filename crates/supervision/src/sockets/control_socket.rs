@@ -1,9 +1,9 @@
-//! The socket at which a running master is asked things: a question is one line of JSON, and so is its answer. It knows who may ask, and
-//! no question: its caller answers. The master runs it.
+//! The control socket of a running master: a question is one line of JSON, and so is its answer. It knows which peers may ask,
+//! and no question: its caller answers. The master runs it.
 //!
-//! The name is in the abstract space unless `control-socket` says otherwise: so nothing is left behind by a master that is killed, and no
-//! folder has to be there. Everybody can connect to such a name; whoever is neither root nor our own user is turned away, and so is who comes
-//! from another container that shares our network.
+//! The name is in the abstract namespace unless `control-socket` says otherwise: a master that is killed leaves nothing behind,
+//! and no folder has to exist. Any process can connect to such a name. Peers that are neither root nor our own user are rejected,
+//! and so are peers from another container that shares our network namespace.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -23,22 +23,22 @@ use crate::logs::log_sink;
 use crate::polling::{ServerToken, Source};
 use crate::processes::privileges::Privileges;
 
-/// Connections at the same time; for further ones the oldest that has asked nothing gives way.
+/// Connections at the same time. A further one replaces the oldest that has not asked anything.
 const CLIENTS_MOST: usize = 16;
-/// Connections that one turn accepts.
+/// Connections accepted in a turn.
 const ACCEPTED_TURN_MOST: usize = 8;
 /// Bytes of a question.
 const QUESTION_BYTES: usize = 4096;
-/// Time that a client has for its question, and for taking the answer, in milliseconds.
+/// Time that a client has to send its question, and to read the answer, in milliseconds.
 const CLIENT_MS: u64 = 5000;
-/// Time for which nobody is let in when there is no descriptor for a client, in milliseconds.
+/// Time for which no client is accepted after descriptors ran out, in milliseconds.
 const EXHAUSTED_MS: u64 = 1000;
-/// Connections that wait in the kernel to be accepted.
+/// Length of the kernel's accept queue.
 const BACKLOG: i32 = 128;
 /// Mode of a socket file.
 const FILE_MODE: u32 = 0o600;
 
-/// The listening socket, and who is connected.
+/// The listening socket and its clients.
 #[derive(Debug, Default)]
 pub struct ControlSocket {
     listener: Option<UnixListener>,
@@ -46,7 +46,7 @@ pub struct ControlSocket {
     file: Option<KnownFile>,
     clients: Vec<Client>,
     next_id: u64,
-    /// Until when nobody is let in.
+    /// Until when no client is accepted.
     paused_until_ms: Option<u64>,
 }
 
@@ -55,27 +55,27 @@ struct Client {
     id: u64,
     stream: UnixStream,
     state: ClientState,
-    /// When patience with it ends.
+    /// Its deadline.
     until_ms: Option<u64>,
 }
 
 #[derive(Debug)]
 enum ClientState {
-    /// It writes its question, of which this has come.
+    /// Sends its question, of which this part has arrived.
     Asks(Vec<u8>),
-    /// It waits for an outcome.
+    /// Waits for an outcome.
     Waits,
-    /// The outcome that it waits for is known, and told in a moment.
-    WaitsForWord,
-    /// It takes its answer, of which this is left.
+    /// The outcome that it waits for is known, and is sent in a moment.
+    OutcomeNoted,
+    /// Reads its answer, of which this part is left.
     Takes(Vec<u8>),
 }
 
 impl ControlSocket {
-    /// Opens the socket. A name that can't be had is told, and is no reason not to serve; a file that was asked for is one.
+    /// Opens the socket. Failing to bind the abstract name is logged only; failing to create a configured file is an error.
     ///
     /// # Errors
-    /// The socket file can't be made.
+    /// The socket file can't be created.
     pub fn open(channel: &Channel, privileges: Option<&Privileges>) -> Result<ControlSocket, StartError> {
         let (listener, file) = match channel {
             Channel::Off => (None, None),
@@ -98,9 +98,9 @@ impl ControlSocket {
         Ok(ControlSocket { listener, file, clients: Vec::new(), next_id: 1, paused_until_ms: None })
     }
 
-    /// The listening socket, while there is room for a client, and the clients.
+    /// The listening socket, if there is room for a client, and the clients.
     pub fn sources(&self) -> impl Iterator<Item = Source<'_, ServerToken>> {
-        let has_room = self.clients.len() < CLIENTS_MOST || self.oldest_to_give_way().is_some();
+        let has_room = self.clients.len() < CLIENTS_MOST || self.oldest_to_drop().is_some();
         let has_room = has_room && self.paused_until_ms.is_none();
         let listener = self.listener.iter().filter(move |_| has_room);
         let clients = self.clients.iter().map(|client| {
@@ -110,19 +110,19 @@ impl ControlSocket {
         listener.map(|listener| Source::readable(ServerToken::Listener, listener.as_fd())).chain(clients)
     }
 
-    /// When the next time limit of a client passes.
+    /// The next deadline of a client.
     pub fn wake_ms(&self) -> Option<u64> {
         self.clients.iter().filter_map(|client| client.until_ms).chain(self.paused_until_ms).min()
     }
 
-    /// Lets in who waits at the socket.
+    /// Accepts pending connections.
     pub fn accept(&mut self, now_ms: u64) {
         let Some(listener) = &self.listener else { return };
         for _ in 0..ACCEPTED_TURN_MOST {
             let stream = match listener.accept() {
                 Ok((stream, _)) => stream,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // No descriptor is left, or no memory: the poll would tell of this client without end.
+                // No descriptor or memory is left: poll(2) would report this client forever.
                 Err(_) => {
                     self.paused_until_ms = Some(now_ms + EXHAUSTED_MS);
                     return;
@@ -132,8 +132,9 @@ impl ControlSocket {
                 continue;
             }
             if self.clients.len() >= CLIENTS_MOST {
-                // Those that this turn has let in are the last of the line: what they have to say is read before it is their turn to give way.
-                let Some(oldest) = self.oldest_to_give_way() else { continue };
+                // The clients that this turn has accepted are last in the list: their questions are read before they can be
+                // replaced.
+                let Some(oldest) = self.oldest_to_drop() else { continue };
                 self.clients.remove(oldest);
             }
             let (id, until_ms) = (self.next_id, Some(now_ms + CLIENT_MS));
@@ -142,21 +143,21 @@ impl ControlSocket {
         }
     }
 
-    /// Where in the list the client is that has a place for longest without having asked anything: it gives way to one that has just come. After
-    /// these come those that do not take their answer. Who waits for an outcome keeps its place.
-    fn oldest_to_give_way(&self) -> Option<usize> {
+    /// The position of the client to drop for a new one: the oldest that has not asked anything, and else the oldest that does
+    /// not read its answer. Clients that wait for an outcome are kept.
+    fn oldest_to_drop(&self) -> Option<usize> {
         let is_silent = |client: &Client| matches!(client.state, ClientState::Asks(_));
         let is_slow = |client: &Client| matches!(client.state, ClientState::Takes(_));
         self.clients.iter().position(is_silent).or_else(|| self.clients.iter().position(is_slow))
     }
 
-    /// News of a client: its whole question, if that has come.
+    /// Handles an event of a client. Returns its question, if it is complete.
     pub fn take(&mut self, id: u64) -> Option<Value> {
         let client = self.clients.iter_mut().find(|client| client.id == id)?;
         let question = match &mut client.state {
             ClientState::Asks(received) => read_question(&mut client.stream, received),
-            // It has nothing more to say: this is its end.
-            ClientState::Waits | ClientState::WaitsForWord => Err(io::ErrorKind::UnexpectedEof.into()),
+            // It has nothing more to send, so this is its end.
+            ClientState::Waits | ClientState::OutcomeNoted => Err(io::ErrorKind::UnexpectedEof.into()),
             ClientState::Takes(answer) => send(&mut client.stream, answer),
         };
         match question {
@@ -168,14 +169,14 @@ impl ControlSocket {
         }
     }
 
-    /// The client waits for an outcome, for as long as it likes.
+    /// The client waits for an outcome, without a deadline.
     pub fn keep_waiting(&mut self, id: u64) {
         if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
             (client.state, client.until_ms) = (ClientState::Waits, None);
         }
     }
 
-    /// Answers a client; one that has its answer gets no other.
+    /// Answers a client. A client gets one answer only.
     pub fn answer(&mut self, id: u64, answer: &Value, now_ms: u64) {
         let is_open = |client: &&mut Client| client.id == id && !matches!(client.state, ClientState::Takes(_));
         let Some(client) = self.clients.iter_mut().find(is_open) else { return };
@@ -188,21 +189,21 @@ impl ControlSocket {
         }
     }
 
-    /// Answers all who wait for an outcome.
+    /// Answers all clients that wait for an outcome.
     pub fn answer_waiting(&mut self, answer: &Value, now_ms: u64) {
         self.answer_all(|state| matches!(state, ClientState::Waits), answer, now_ms);
     }
 
-    /// An outcome is known: those who wait now wait for this one. Who comes meanwhile waits for the next.
+    /// An outcome is known: the clients that wait now get this one. Clients that come later wait for the next.
     pub fn note_outcome(&mut self) {
         for client in self.clients.iter_mut().filter(|client| matches!(client.state, ClientState::Waits)) {
-            client.state = ClientState::WaitsForWord;
+            client.state = ClientState::OutcomeNoted;
         }
     }
 
-    /// Answers those who have waited for the outcome that was noted.
+    /// Answers the clients that have waited for the noted outcome.
     pub fn answer_noted(&mut self, answer: &Value, now_ms: u64) {
-        self.answer_all(|state| matches!(state, ClientState::WaitsForWord), answer, now_ms);
+        self.answer_all(|state| matches!(state, ClientState::OutcomeNoted), answer, now_ms);
     }
 
     fn answer_all(&mut self, which: impl Fn(&ClientState) -> bool, answer: &Value, now_ms: u64) {
@@ -212,13 +213,13 @@ impl ControlSocket {
         }
     }
 
-    /// Lets go of clients that take too long, and lets others in again.
+    /// Drops clients whose deadline has passed, and resumes accepting.
     pub fn drop_late(&mut self, now_ms: u64) {
         self.paused_until_ms = self.paused_until_ms.filter(|until| now_ms < *until);
         self.clients.retain(|client| client.until_ms.is_none_or(|until| now_ms < until));
     }
 
-    /// The socket's file goes with the instance.
+    /// Removes the socket's file at the end of the instance.
     pub fn remove_file(&self) {
         let Some(file) = &self.file else { return };
         if let Err(error) = file.remove() {
@@ -226,7 +227,7 @@ impl ControlSocket {
         }
     }
 
-    /// Nobody is let in any more, and the file is another's.
+    /// Stops accepting. The file now belongs to another master.
     pub fn close(&mut self) {
         (self.listener, self.file) = (None, None);
     }
@@ -249,7 +250,7 @@ fn bind_name() -> io::Result<UnixListener> {
     Err(last)
 }
 
-/// A socket file that nobody listens at goes; a file of another kind, or one that is listened at, stays.
+/// Binds a socket file. A stale file without a listener is removed; a file of another kind, or with a listener, stays.
 fn bind_file(path: &Path, privileges: Option<&Privileges>) -> io::Result<(UnixListener, KnownFile)> {
     let taken = |kind, words: &str| Err(io::Error::new(kind, words));
     let new_socket = || {
@@ -259,7 +260,7 @@ fn bind_file(path: &Path, privileges: Option<&Privileges>) -> io::Result<(UnixLi
     match SocketNode::find(path, privileges) {
         Ok(node) => {
             let probe = new_socket()?;
-            // At an upgrade the master before us has it, which has started us.
+            // At an upgrade, the listener is the previous master, which has started us.
             let listens = match guarded_files::connect_at(&probe, path, privileges) {
                 Ok(()) => getsockopt(&probe, sockopt::PeerCredentials).map_or(true, |peer| peer.pid() != Pid::parent().as_raw()),
                 Err(error) => error.raw_os_error() == Some(libc::EAGAIN),
@@ -286,17 +287,18 @@ fn bind_file(path: &Path, privileges: Option<&Privileges>) -> io::Result<(UnixLi
     Ok((UnixListener::from(listener), made))
 }
 
-/// Root and our own user may ask, but not from another container (a namespace of pids) that shares our network and so sees our name.
+/// Root and our own user may ask, but not from another container (a PID namespace) that shares our network namespace and so sees
+/// our name.
 fn may_ask(stream: &UnixStream) -> bool {
     let Ok(peer) = getsockopt(stream, sockopt::PeerCredentials) else { return false };
     let is_known = peer.uid() == 0 || peer.uid() == geteuid().as_raw();
     let space = |process: &str| std::fs::read_link(format!("/proc/{process}/ns/pid")).ok();
     let theirs = space(&peer.pid().to_string());
-    // Root's can't be read by others; without /proc nobody's can.
+    // Only root can read root's link, and without /proc no process can read any.
     is_known && peer.pid() > 0 && (theirs.is_none() || theirs == space("self"))
 }
 
-/// Reads on; gives the question when its line is whole.
+/// Reads on. Returns the question when its line is complete.
 fn read_question(stream: &mut UnixStream, received: &mut Vec<u8>) -> io::Result<Option<Value>> {
     let mut bytes = [0; QUESTION_BYTES];
     match stream.read(&mut bytes[received.len()..]) {
@@ -314,7 +316,7 @@ fn read_question(stream: &mut UnixStream, received: &mut Vec<u8>) -> io::Result<
     }
 }
 
-/// Sends what the client takes; one that has all of it is let go of, by an error.
+/// Sends as much as the client's socket accepts. A client that has all of its answer is dropped, by an error.
 fn send(stream: &mut UnixStream, answer: &mut Vec<u8>) -> io::Result<Option<Value>> {
     match stream.write(answer) {
         Ok(count) => {
@@ -378,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_asks_is_let_in_past_any_number_that_says_nothing_and_those_who_wait_stay() {
+    fn a_client_that_asks_is_accepted_past_any_number_of_silent_ones_and_waiting_clients_stay() {
         let folder = Folder::new("control-silent");
         let (mut channel, path) = channel(&folder);
         let connect = || UnixStream::connect(&path).expect("connected");

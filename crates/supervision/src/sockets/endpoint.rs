@@ -1,4 +1,4 @@
-//! Where a socket listens: how it is called, and the file that goes with it. It opens nothing. The master runs it.
+//! The endpoint of a listening socket: its name in the log, and its file. It opens nothing. The master runs it.
 
 use std::net::SocketAddr;
 
@@ -6,40 +6,41 @@ use bolide_contract::settings::{Address, Protocol};
 
 use crate::files::guarded_files::KnownFile;
 
-/// Where a socket listens; it outlives the socket, for the log and for `vacuum`.
+/// The endpoint of a listening socket. It outlives the socket, for the log and for `vacuum`.
 #[derive(Debug, Clone)]
 pub struct Endpoint {
     /// The protocol that is spoken there.
     pub protocol: Protocol,
-    /// It is spoken within TLS.
+    /// Within TLS.
     pub is_tls: bool,
     /// As bound: `127.0.0.1:8080`, `/run/app.sock`, `@name`.
     pub bound: String,
-    /// As the configuration has it: by this it is found again at a reload.
+    /// As in the configuration, by which a reload finds it again.
     pub asked: Address,
     /// The kind of its address.
     pub address: Bound,
-    /// The file of a UNIX socket that was bound by us.
+    /// The file of a UNIX socket that we have bound.
     pub file: Option<KnownFile>,
-    /// Bound by us, not handed down.
+    /// Bound by us, not inherited.
     pub is_ours: bool,
 }
 
-/// The address of a listening socket, as far as it is one of IP.
+/// The bound address of a listening socket, if it is an IP address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Bound {
-    /// An address of IPv4 or IPv6, with the port that was bound.
+    /// An IPv4 or IPv6 address, with the bound port.
     Tcp(SocketAddr),
     /// A UNIX socket, by path or by name.
     Local,
 }
 
 impl Endpoint {
-    /// The place as something to open: `https://127.0.0.1:8443`, `uwsgi://127.0.0.1:3031`. That of a UNIX socket is no URL: `uwsgi unix:/run/app.sock`.
+    /// The address for a client: `https://127.0.0.1:8443`, `uwsgi://127.0.0.1:3031`. For a UNIX socket it is not a URL: `uwsgi
+    /// unix:/run/app.sock`.
     pub fn to_open(&self) -> String {
         let scheme = self.protocol_word();
         match self.address {
-            // Every address is no address to open: the loopback one is among them.
+            // A client can't connect to the wildcard address; the loopback address is one that it includes.
             Bound::Tcp(SocketAddr::V4(address)) if address.ip().is_unspecified() => {
                 format!("{scheme}://127.0.0.1:{}", address.port())
             }
@@ -51,7 +52,7 @@ impl Endpoint {
         }
     }
 
-    /// uWSGI's word for what is spoken there.
+    /// uWSGI's word for the protocol.
     pub fn protocol_word(&self) -> &'static str {
         match (self.protocol, self.is_tls) {
             (Protocol::Http, true) => "https",
@@ -61,7 +62,7 @@ impl Endpoint {
         }
     }
 
-    /// Removes the file of a UNIX socket, where it is still the one that was bound.
+    /// Removes the file of a UNIX socket, if it is still the one that was bound.
     pub fn remove_file(&self) {
         let Some(file) = &self.file else { return };
         if let Err(error) = file.remove() {
@@ -69,12 +70,12 @@ impl Endpoint {
         }
     }
 
-    /// A browser can open it.
+    /// Whether a browser can open it.
     pub fn is_web(&self) -> bool {
         self.protocol == Protocol::Http && self.address != Bound::Local
     }
 
-    /// It takes connections at every address of this machine.
+    /// Whether it listens at all addresses of this machine.
     pub fn is_everywhere(&self) -> bool {
         matches!(self.address, Bound::Tcp(address) if address.ip().is_unspecified())
     }

@@ -1,5 +1,6 @@
-//! How many connections wait at a listening socket, as the kernel tells, and a look at all queues each second, as uWSGI has it: one that
-//! is full is counted, and told once a minute. It decides nothing and waits for nothing. The master runs it.
+//! The number of connections in the accept queue of a listening socket, as the kernel reports it, and a check of all queues each
+//! second, as in uWSGI: a full queue is counted, and logged once a minute. It makes no decisions and does not wait. The master
+//! runs it.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -9,23 +10,23 @@ use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType
 
 use crate::sockets::listeners::Listeners;
 
-/// A queue of connections that nobody has accepted yet.
+/// An accept queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ListenQueue {
-    /// Connections that wait.
+    /// Connections in it.
     pub length: u32,
-    /// How many may wait; 0 where the kernel does not tell.
+    /// Its capacity; 0 if the kernel does not report it.
     pub most: u32,
 }
 
 impl ListenQueue {
-    /// Whether no further connection finds room.
+    /// Whether there is no room for another connection.
     pub fn is_full(self) -> bool {
         self.length > 0 && self.length >= self.most
     }
 }
 
-/// Asks the kernel; for sockets of a path or a name by a socket of its own, which is opened when it is first needed.
+/// Reads queues from the kernel. For UNIX sockets it needs a netlink socket, which is opened at the first use.
 #[derive(Debug, Default)]
 pub struct QueueWatch {
     diagnosis: Option<OwnedFd>,
@@ -35,7 +36,7 @@ pub struct QueueWatch {
 const ANSWER_BYTES: usize = 1024;
 
 impl QueueWatch {
-    /// The queue of a listening socket. One that the kernel does not tell of is empty, as in uWSGI.
+    /// The queue of a listening socket. One that the kernel does not report counts as empty, as in uWSGI.
     pub fn look(&mut self, listener: BorrowedFd<'_>) -> ListenQueue {
         let name = nix::sys::socket::getsockname::<nix::sys::socket::SockaddrStorage>(listener.as_raw_fd());
         let found = match name.ok().and_then(|name| name.family()) {
@@ -46,7 +47,7 @@ impl QueueWatch {
         found.unwrap_or_default()
     }
 
-    /// By sock_diag(7): `UNIX_DIAG_RQLEN` of a listening socket is how many wait, and how many may.
+    /// By sock_diag(7): `UNIX_DIAG_RQLEN` of a listening socket is the length of its queue, and the capacity.
     fn of_local(&mut self, listener: BorrowedFd<'_>) -> Option<ListenQueue> {
         let inode = u32::try_from(nix::sys::stat::fstat(listener).ok()?.st_ino).ok()?;
         if self.diagnosis.is_none() {
@@ -56,7 +57,7 @@ impl QueueWatch {
         let diagnosis = self.diagnosis.as_ref()?.as_raw_fd();
         send(diagnosis, &question(inode), MsgFlags::MSG_DONTWAIT).ok()?;
         let mut answer = [0u8; ANSWER_BYTES];
-        // The kernel answers within the call that asks.
+        // The kernel answers within the call that sends the request.
         let length = recv(diagnosis, &mut answer, MsgFlags::MSG_DONTWAIT).ok()?;
         queue_of_answer(answer.get(..length)?, inode)
     }
@@ -80,12 +81,12 @@ fn question(inode: u32) -> [u8; 40] {
     packet
 }
 
-/// The attribute `UNIX_DIAG_RQLEN` of an answer, if it is about this socket.
+/// The attribute `UNIX_DIAG_RQLEN` of an answer, if it is about the socket with this inode.
 fn queue_of_answer(answer: &[u8], inode: u32) -> Option<ListenQueue> {
     const QUEUES: u16 = 4;
     let long = |from: usize| Some(u32::from_ne_bytes(answer.get(from..from + 4)?.try_into().ok()?));
     let short = |from: usize| Some(u16::from_ne_bytes(answer.get(from..from + 2)?.try_into().ok()?));
-    // Behind the header of the message stands `struct unix_diag_msg`, of 16 bytes.
+    // The header of the message is followed by `struct unix_diag_msg`, of 16 bytes.
     if short(4)? != 20 || long(20)? != inode {
         return None;
     }
@@ -95,22 +96,23 @@ fn queue_of_answer(answer: &[u8], inode: u32) -> Option<ListenQueue> {
         if short(place + 2)? == QUEUES {
             return Some(ListenQueue { length: long(place + 4)?, most: long(place + 8)? });
         }
-        // Attributes begin at multiples of four bytes; one without a length would be the same again.
+        // Attributes begin at multiples of four bytes; a length of 0 would not advance.
         place += length.max(4).next_multiple_of(4);
     }
 }
 
-/// By tcp(7): of a listening socket `TCP_INFO` says how many wait where others have what is not acknowledged, and how many may.
+/// By tcp(7): for a listening socket, `TCP_INFO` reports the length of the queue in the field of unacknowledged segments, and the
+/// capacity in the one of selective acknowledgements.
 fn of_tcp(listener: BorrowedFd<'_>) -> Option<ListenQueue> {
     let info = tcp_info(listener).ok()?;
     Some(ListenQueue { length: info.tcpi_unacked, most: info.tcpi_sacked })
 }
 
 fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
-    // SAFETY: a structure of numbers, for which all zeroes is a value.
+    // SAFETY: a structure of integers, for which all zeroes is a valid value.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
-    // SAFETY: both places are ours and live through the call; the kernel writes `length` bytes at the most.
+    // SAFETY: both pointers are to locals that live through the call; the kernel writes `length` bytes at the most.
     let answer = unsafe {
         libc::getsockopt(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut info).cast(), &raw mut length)
     };
@@ -120,25 +122,25 @@ fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<libc::tcp_info> {
 /// Time between two looks, in milliseconds.
 const LOOK_MS: u64 = 1000;
 /// Time between two lines about a full queue, in milliseconds.
-const TOLD_MS: u64 = 60_000;
+const REPORT_EVERY_MS: u64 = 60_000;
 
-/// The listen queues of the instance, as of the last look.
+/// The accept queues of the instance at the last look.
 #[derive(Debug, Default)]
 pub struct QueueAlarm {
     watch: QueueWatch,
     queues: Vec<ListenQueue>,
     errors: u64,
     next_ms: u64,
-    told_ms: Option<u64>,
+    reported_ms: Option<u64>,
 }
 
 impl QueueAlarm {
-    /// Those of all sockets, in the order of the settings.
+    /// The queues of all sockets, in the order of the settings.
     pub fn queues(&self) -> &[ListenQueue] {
         &self.queues
     }
 
-    /// How often one was full when it was looked at.
+    /// How many looks found a queue full.
     pub fn errors(&self) -> u64 {
         self.errors
     }
@@ -148,7 +150,7 @@ impl QueueAlarm {
         self.next_ms
     }
 
-    /// Looks without counting: somebody asks.
+    /// Looks without counting, to answer a question.
     pub fn refresh(&mut self, listeners: &Listeners) {
         let sockets = listeners.sockets();
         self.queues = (0..listeners.endpoints().len())
@@ -156,7 +158,7 @@ impl QueueAlarm {
             .collect();
     }
 
-    /// Looks if it is time. Gives the line to write, if there is one.
+    /// Looks if it is time. Returns the line to log, if any.
     pub fn look(&mut self, listeners: &Listeners, now_ms: u64) -> Option<String> {
         if now_ms < self.next_ms {
             return None;
@@ -167,10 +169,10 @@ impl QueueAlarm {
         let full: Vec<(&ListenQueue, String)> = full.map(|(queue, endpoint)| (queue, endpoint.bound.clone())).collect();
         self.errors += full.len() as u64;
         let (queue, bound) = full.first()?;
-        if self.told_ms.is_some_and(|told| now_ms < told.saturating_add(TOLD_MS)) {
+        if self.reported_ms.is_some_and(|told| now_ms < told.saturating_add(REPORT_EVERY_MS)) {
             return None;
         }
-        self.told_ms = Some(now_ms);
+        self.reported_ms = Some(now_ms);
         Some(format!(
             "listen queue of socket \"{bound}\" full ({}/{}): further clients are kept waiting or turned away, for there are more than the \
              workers can take; more of them (processes, threads) take more, a longer queue (listen, net.core.somaxconn) bridges a burst",
@@ -187,13 +189,13 @@ mod tests {
     use std::os::unix::net::{UnixListener, UnixStream};
 
     #[test]
-    fn who_waits_at_a_tcp_socket_is_counted() {
+    fn connections_that_wait_at_a_tcp_socket_are_counted() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("bound");
         let mut watch = QueueWatch::default();
         assert_eq!(watch.look(listener.as_fd()).length, 0);
         let address = listener.local_addr().expect("named");
         let _waiting = [TcpStream::connect(address), TcpStream::connect(address)].map(|stream| stream.expect("connected"));
-        // A client is connected when it is answered, and in the queue when its own acknowledgement has come.
+        // A client is connected once it has an answer, and in the queue once its own acknowledgement has arrived.
         let queue = loop {
             let queue = watch.look(listener.as_fd());
             assert!(queue.length <= 2);
@@ -208,19 +210,19 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_at_a_local_socket_is_counted() {
+    fn connections_that_wait_at_a_local_socket_are_counted() {
         let folder = crate::testing::Folder::new("queue");
         let path = folder.path().join("socket");
         let listener = UnixListener::bind(&path).expect("bound");
         let _waiting = [UnixStream::connect(&path), UnixStream::connect(&path)].map(|stream| stream.expect("connected"));
         let mut watch = QueueWatch::default();
         let queue = watch.look(listener.as_fd());
-        // A kernel without unix_diag tells nothing.
+        // A kernel without unix_diag reports nothing.
         assert!(queue.length == 2 && queue.most >= 2 || queue == ListenQueue::default(), "{queue:?}");
     }
 
     #[test]
-    fn an_answer_that_is_cut_or_anothers_is_none() {
+    fn an_answer_that_is_cut_or_about_another_socket_is_none() {
         let mut answer = Vec::new();
         for word in [44u32, 20, 0, 0, 0, 77, 0, 0, 12 | 4 << 16, 3, 9] {
             answer.extend_from_slice(&word.to_ne_bytes());
@@ -243,7 +245,7 @@ mod tests {
         assert_eq!(alarm.look(&listeners, 5_000), None);
         let address = listeners.endpoints()[0].bound.clone();
         let _waiting = [TcpStream::connect(&address), TcpStream::connect(&address)].map(|stream| stream.expect("connected"));
-        // A client is connected when it is answered, and in the queue when its own acknowledgement has come.
+        // A client is connected once it has an answer, and in the queue once its own acknowledgement has arrived.
         while alarm.queues().iter().all(|queue| queue.length < 2) {
             alarm.refresh(&listeners);
         }

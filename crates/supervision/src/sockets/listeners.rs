@@ -1,10 +1,10 @@
-//! The listening sockets: bound by the master, and inherited by every prototype. A reload keeps those that stay, binds those that
-//! are new and ends those that are no longer wanted. It knows no protocol. The master runs it, at the start and at each reload, and
-//! at the end for `vacuum`.
+//! The listening sockets: bound by the master, and inherited by every prototype. A reload keeps those that stay, binds new ones
+//! and closes those that are no longer wanted. It knows no protocol. The master runs it, at the start, at each reload, and at the
+//! end for `vacuum`.
 //!
-//! `[::]:80` takes IPv4 connections too, unless the system says otherwise (net.ipv6.bindv6only), as under uWSGI, which
-//! leaves IPV6_V6ONLY alone. nginx sets it since 1.3.4, so that `:80` and `[::]:80` can stand side by side; where a
-//! configuration has both, it is set here as well, since without it the second bind could only fail.
+//! `[::]:80` accepts IPv4 connections too, unless the system says otherwise (net.ipv6.bindv6only), as under uWSGI, which leaves
+//! IPV6_V6ONLY alone. nginx sets it since 1.3.4, so that `:80` and `[::]:80` can be used together. If a configuration has both,
+//! it is set here as well, since without it the second bind could only fail.
 
 use std::fs::File;
 use std::io;
@@ -34,32 +34,32 @@ use crate::processes::privileges::{self, Privileges};
 use crate::sockets::endpoint::Bound;
 pub use crate::sockets::endpoint::Endpoint;
 
-/// Bytes that a UNIX socket's path may have: `sun_path` holds 108 with the closing NUL (unix(7)).
+/// Bytes of a UNIX socket's path, at the most: `sun_path` holds 108 with the terminating NUL (unix(7)).
 const PATH_BYTES_MOST: usize = 107;
 
-/// Connections that the end of listening takes from the kernel's queues at the most; the rest is reset.
+/// Connections that are taken from the accept queues when listening ends, at the most; the rest is reset.
 const WAITING_MOST: usize = 4096;
 
-/// Time that a start waits for an address in use, in milliseconds: what is left of an instance whose master was killed has gone
-/// by then. A supervisor that starts the next one at once need not try twice.
+/// Time that a start waits for an address in use, in milliseconds: the rest of an instance whose master was killed is gone by
+/// then, so a supervisor that restarts it at once succeeds at the first attempt.
 pub const ADDRESS_WAIT_MS: u64 = 2_500;
-/// Time between two tries meanwhile, in milliseconds.
+/// Time between two attempts to bind, in milliseconds.
 const ADDRESS_LOOK_MS: u64 = 50;
 
 /// The listening sockets of an instance, in the order of its settings.
 #[derive(Debug, Default)]
 pub struct Listeners {
-    /// Shared with the list of the next generation, for those that stay.
+    /// Sockets that stay are shared with the list of the next generation.
     sockets: Vec<Rc<OwnedFd>>,
     endpoints: Vec<Endpoint>,
 }
 
 impl Listeners {
-    /// Binds them all, but for those that the master before us has handed over, which are not ours before [`Listeners::own`]. When one fails,
-    /// the files of those before it are removed.
+    /// Binds them all, except for those that the previous master has handed over, which are not ours before [`Listeners::own`].
+    /// If one fails, the files of those before it are removed.
     ///
     /// # Errors
-    /// An address that can't be had. The message says where it was asked for and what to do.
+    /// An address that can't be bound. The message says where it was asked for and what to do.
     pub fn bind(
         wanted: &[Listener],
         mut handed: Vec<(Address, OwnedFd)>,
@@ -107,19 +107,19 @@ impl Listeners {
         self.sockets.iter().map(move |socket| Source::readable(token, socket.as_fd()))
     }
 
-    /// The sockets, in the same order; none when listening has ended.
+    /// The sockets, in the same order; none after listening has ended.
     pub fn sockets(&self) -> &[Rc<OwnedFd>] {
         &self.sockets
     }
 
-    /// Where they listen, in the same order; they outlive the sockets.
+    /// The endpoints, in the same order. They outlive the sockets.
     pub fn endpoints(&self) -> &[Endpoint] {
         &self.endpoints
     }
 
-    /// Ends listening, for all processes that share the sockets: new clients are refused at once, and the addresses are free. Gives
-    /// the connections that waited to be accepted, each with the number of its socket, so that nobody is lost who came before.
-    /// A socket that was handed to us is its owner's, who may go on with it: only our copy is closed.
+    /// Stops listening, for all processes that share the sockets: new clients are refused at once, and the addresses are free.
+    /// Returns the connections of the accept queues, each with the number of its socket, so that no earlier client is lost. A
+    /// socket that we inherited belongs to its owner, which may go on using it: only our copy is closed.
     pub fn end(&mut self) -> Vec<(u32, OwnedFd)> {
         self.end_where(|_| true)
     }
@@ -136,18 +136,18 @@ impl Listeners {
             {
                 waiting.push((number, connection));
             }
-            // A worker that was orphaned may have shut it before.
+            // An orphaned worker may have shut it down before.
             let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
         }
         waiting
     }
 
-    /// Removes the files of UNIX sockets, where they are still the ones that were bound.
+    /// Removes the files of UNIX sockets, if they are still the ones that were bound.
     pub fn remove_files(&self) {
         self.remove_files_but(&Listeners::default());
     }
 
-    /// The same, but for those that another list has too.
+    /// Like [`Listeners::remove_files`], except for the files of another list.
     pub fn remove_files_but(&self, kept: &Listeners) {
         let is_kept = |file: &KnownFile| kept.endpoints.iter().any(|other| other.file.as_ref() == Some(file));
         let ours = self.endpoints.iter().filter(|endpoint| !endpoint.file.as_ref().is_some_and(is_kept));
@@ -155,10 +155,10 @@ impl Listeners {
     }
 }
 
-/// Why an address can't be had, for people.
+/// Why an address can't be bound, as a message for the user.
 #[derive(Debug)]
 enum Refusal {
-    /// Somebody has it, who may be about to leave.
+    /// In use by a process that may be about to exit.
     InUse(String),
     Other(String),
 }
@@ -169,7 +169,7 @@ impl From<String> for Refusal {
     }
 }
 
-/// Binds one socket; an address that is in use may become free meanwhile.
+/// Binds one socket. An address in use is tried again until `until`.
 pub fn bind_when_free(
     listener: &Listener,
     all: &[Listener],
@@ -206,10 +206,10 @@ fn bind_one(listener: &Listener, all: &[Listener], owner: Option<&Privileges>) -
     Ok((descriptor, endpoint))
 }
 
-/// Where a socket listens that is another master's still.
+/// The endpoint of a socket that the previous master still owns.
 ///
 /// # Errors
-/// It is no socket.
+/// The descriptor is not a socket.
 pub fn taken_over(socket: &OwnedFd, listener: &Listener) -> Result<Endpoint, String> {
     endpoint_of(socket, listener, None).map(|endpoint| Endpoint { is_ours: false, ..endpoint })
 }
@@ -235,9 +235,9 @@ fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Res
     let descriptor = new_socket(family)?;
     let set = |answer: nix::Result<()>| answer.map_err(|error| format!("{address}: the socket can't be set up: {error}"));
     tune(&descriptor, listener, family).map_err(|error| format!("{address}: {error}"))?;
-    // A restart binds again at once, though connections of the last run still fade out.
+    // A restart can bind at once, even if connections of the last run are in TIME_WAIT.
     set(setsockopt(&descriptor, ReuseAddr, &true))?;
-    // Linux hands it on to every accepted socket. Without it the second small write of an answer can wait 40 ms.
+    // Accepted sockets inherit it on Linux. Without it the second small write of an answer can be delayed by 40 ms.
     set(setsockopt(&descriptor, TcpNoDelay, &true))?;
     let beside_ipv4 = address.ip().is_unspecified() && all.iter().any(|other| is_every_ipv4(&other.address, address.port()));
     if address.is_ipv6() && beside_ipv4 {
@@ -248,7 +248,7 @@ fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Res
     Ok(descriptor)
 }
 
-/// Tells the kernel what is to hold for the socket, and for what it accepts.
+/// Sets the socket options, which apply to accepted sockets too.
 fn tune(socket: &OwnedFd, listener: &Listener, family: AddressFamily) -> Result<(), String> {
     let tuning = &listener.tuning;
     let said = |option: &'static str| move |error: Errno| format!("the system refuses `{option}`: {error}");
@@ -267,7 +267,7 @@ fn tune(socket: &OwnedFd, listener: &Listener, family: AddressFamily) -> Result<
     if tuning.reuse_port {
         setsockopt(socket, ReusePort, &true).map_err(said("reuse-port"))?;
     }
-    // The option of IPv4 counts for IPv6 too (ip(7), ipv6(7)).
+    // The IPv4 option applies to IPv6 too (ip(7), ipv6(7)).
     if tuning.free_bind {
         setsockopt(socket, IpFreebind, &true).map_err(said("freebind"))?;
     }
@@ -282,7 +282,7 @@ fn is_every_ipv4(address: &Address, wanted: u16) -> bool {
     matches!(address, Address::Tcp { host, port } if *port == wanted && (host.is_empty() || host == "0.0.0.0" || host == "*"))
 }
 
-/// `172.*` is the address of the first interface whose address begins so, as in uWSGI.
+/// `172.*` is the address of the first interface whose address begins with `172.`, as in uWSGI.
 fn address_beginning(beginning: &str) -> Option<IpAddr> {
     nix::ifaddrs::getifaddrs()
         .ok()?
@@ -291,7 +291,7 @@ fn address_beginning(beginning: &str) -> Option<IpAddr> {
         .find(|address| address.is_ipv4() && address.to_string().starts_with(beginning))
 }
 
-/// A name with several addresses is bound at one, IPv4 first, as uWSGI does.
+/// Resolves a host. A name with several addresses is bound at one, IPv4 first, as in uWSGI.
 pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     let bare = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
     if bare.is_empty() || bare == "*" {
@@ -351,7 +351,7 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
             Ok(file)
         })
         .inspect_err(|_| {
-            // The start fails with the first error; a file left behind would only be replaced at the next one.
+            // The start fails with the first error; a file left behind would only be replaced at the next start.
             if let Ok(node) = SocketNode::find(path, owner) {
                 node.known(path, owner).remove().unwrap_or_default();
             }
@@ -359,8 +359,8 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
     Ok((descriptor, file))
 }
 
-/// Gives the file its mode and its owner, before anybody can connect: this one file, whatever others who may write to its folder lay in its place
-/// meanwhile. `known` is the file that was made, where that was before.
+/// Sets the mode and owner of this file, before any client can connect. The descriptor keeps referring to it, even if another
+/// user with write access to the folder replaces it. `known` is the file's identity, if it was created before.
 fn apply_ownership(
     path: &Path,
     listener: &Listener,
@@ -390,7 +390,7 @@ fn apply_ownership(
     Ok(file)
 }
 
-/// A socket file is in the way: it is removed if nobody listens at it, and only then.
+/// Removes a socket file without a listener that is in the way, and no other file.
 fn remove_stale(path: &Path, owner: Option<&Privileges>) -> Result<(), Refusal> {
     let shown = path.display();
     let node = match SocketNode::find(path, owner) {
@@ -408,7 +408,7 @@ fn remove_stale(path: &Path, owner: Option<&Privileges>) -> Result<(), Refusal> 
             node.known(path, owner).remove().map_err(|error| format!("{shown} is left over and can't be removed: {error}").into())
         }
         Some(Errno::ENOENT) => Ok(()),
-        // Somebody listens, with a full queue.
+        // It has a listener, with a full queue.
         Some(Errno::EAGAIN) => Err(in_use(path)),
         _ => Err(Refusal::Other(format!(
             "{shown} exists, and whether somebody listens at it can't be found out ({error}); remove it if nobody does"
@@ -423,7 +423,7 @@ fn in_use(path: &Path) -> Refusal {
     ))
 }
 
-/// The name is taken as it is, without the NUL that uWSGI adds at its end: so `socat`, Python and other servers' clients find it.
+/// Binds an abstract name as it is, without the NUL that uWSGI appends: so `socat`, Python and clients of other servers find it.
 fn bind_abstract(name: &str, listener: &Listener) -> Result<OwnedFd, Refusal> {
     let address = UnixAddr::new_abstract(name.as_bytes())
         .map_err(|_| format!("@{name}: the name of a socket may have {PATH_BYTES_MOST} bytes"))?;
@@ -442,7 +442,7 @@ fn bind_abstract(name: &str, listener: &Listener) -> Result<OwnedFd, Refusal> {
 
 fn take_descriptor(number: i32) -> Result<OwnedFd, String> {
     if (0..=2).contains(&number) {
-        // These stay what they are for the processes that we start: a copy is served.
+        // They remain the standard descriptors of the processes that we start: a copy is served.
         let standard = match number {
             0 => fcntl(io::stdin(), FcntlArg::F_DUPFD_CLOEXEC(3)),
             1 => fcntl(io::stdout(), FcntlArg::F_DUPFD_CLOEXEC(3)),
@@ -472,19 +472,19 @@ fn new_socket(family: AddressFamily) -> Result<OwnedFd, String> {
     })
 }
 
-/// 0 is as many as the kernel allows (net.core.somaxconn), and so is a number that its C library's SOMAXCONN does not cover.
+/// A backlog of 0 is the kernel's maximum (net.core.somaxconn), and so is a number above the C library's SOMAXCONN.
 fn start_listening(descriptor: &OwnedFd, backlog: u32) -> nix::Result<()> {
     let asked = i32::try_from(backlog).ok().filter(|number| *number > 0).and_then(|number| Backlog::new(number).ok());
     listen(descriptor, asked.unwrap_or(Backlog::MAXALLOWABLE))
 }
 
-/// The kernel's limit for waiting connections, if it tells.
+/// The kernel's limit for the backlog, if it can be read.
 pub fn backlog_limit() -> Option<u32> {
     let text = io::read_to_string(File::open("/proc/sys/net/core/somaxconn").ok()?).ok()?;
     text.trim().parse().ok()
 }
 
-/// The address, where it is one of IPv4 or IPv6.
+/// The address, if it is IPv4 or IPv6.
 pub fn to_std(name: &SockaddrStorage) -> Option<SocketAddr> {
     let four = name.as_sockaddr_in().map(|address| SocketAddr::from((address.ip(), address.port())));
     four.or_else(|| name.as_sockaddr_in6().map(|address| SocketAddr::from((address.ip(), address.port()))))

@@ -1,5 +1,5 @@
-//! Listening sockets that change hands: what becomes of them at a reload that brings another configuration, and at an upgrade, where another
-//! master has them. The master runs it.
+//! Listening sockets at a reload with another configuration, and at an upgrade, where another master takes them over. The master
+//! runs it.
 
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
@@ -12,11 +12,11 @@ use crate::files::guarded_files::SocketNode;
 use crate::processes::privileges::Privileges;
 
 impl Listeners {
-    /// The sockets of another configuration: those of this list, and of one that was to follow it, stay where the address is the same,
-    /// the others are bound. Nothing waits here, and nothing has changed where it fails.
+    /// The sockets of another configuration. Sockets of this list and of `pending`, the list that was to follow it, are kept if
+    /// their address stays; the rest is bound. It never waits, and a failure changes nothing.
     ///
     /// # Errors
-    /// As of [`Listeners::bind`].
+    /// As for [`Listeners::bind`].
     pub fn renewed(
         &self,
         pending: Option<&Listeners>,
@@ -52,7 +52,7 @@ impl Listeners {
         Ok(renewed)
     }
 
-    /// Lets go of the sockets that another list has too: what is left is nobody else's.
+    /// Removes the sockets that another list has too: the ones that remain are not shared.
     pub fn forget(&mut self, others: &Listeners) {
         let is_shared: Vec<bool> = self.sockets.iter().map(|socket| others.has(socket)).collect();
         let mut shared = is_shared.iter();
@@ -61,17 +61,17 @@ impl Listeners {
         self.endpoints.retain(|_| !shared.next().copied().unwrap_or_default());
     }
 
-    /// Ends listening at the sockets that another list does not have. Gives the connections that waited there, as [`Listeners::end`].
+    /// Stops listening at the sockets that another list does not have. Returns their queued connections, as [`Listeners::end`].
     pub fn end_all_but(&mut self, kept: &Listeners) -> Vec<(u32, OwnedFd)> {
         self.end_where(|socket| !kept.has(socket))
     }
 
-    /// Gives sockets that stay the backlog, mode and owner that the configuration has by now. Gives what could not be done.
+    /// Applies a changed backlog, mode and owner to sockets that stay. Returns the failures.
     pub fn adjust(&self, before: &[Listener], wanted: &[Listener], owner: Option<&Privileges>) -> Vec<String> {
         let mut troubles = Vec::new();
         for ((socket, endpoint), listener) in self.sockets.iter().zip(&self.endpoints).zip(wanted) {
             let Some(old) = before.iter().find(|old| old.address == listener.address) else { continue };
-            // listen(2) again changes the length of the queue alone.
+            // Another listen(2) changes only the length of the queue.
             if old.backlog != listener.backlog
                 && endpoint.is_ours
                 && let Err(error) = start_listening(socket, listener.backlog)
@@ -88,26 +88,26 @@ impl Listeners {
         troubles
     }
 
-    /// The places of the sockets that another list does not have.
+    /// The endpoints of the sockets that another list does not have.
     pub fn endpoints_beside(&self, others: &Listeners) -> impl Iterator<Item = &Endpoint> {
         self.sockets.iter().zip(&self.endpoints).filter(|(socket, _)| !others.has(socket)).map(|(_, endpoint)| endpoint)
     }
 
-    /// Another master has the sockets from here on: what we do with our copies changes nothing for it.
+    /// Another master owns the sockets from now on: operations on our copies do not affect it.
     pub fn hand_over(&mut self) {
         for endpoint in &mut self.endpoints {
             (endpoint.is_ours, endpoint.file) = (false, None);
         }
     }
 
-    /// The sockets that were handed over are ours, with their files.
+    /// Takes ownership of the sockets that were handed over, with their files.
     pub fn own(&mut self, owner: Option<&Privileges>) {
         self.endpoints.iter_mut().filter(|endpoint| !endpoint.is_ours).for_each(|endpoint| endpoint.own(owner));
     }
 }
 
 impl Endpoint {
-    /// Of a socket that was another master's until now, with its file. One that was handed down is its owner's still.
+    /// Takes ownership from the previous master, with the socket's file. An inherited socket still belongs to its owner.
     pub fn own(&mut self, owner: Option<&Privileges>) {
         self.is_ours = !matches!(self.asked, Address::Descriptor(_) | Address::Passed(_));
         if let Address::Unix(path) = &self.asked {

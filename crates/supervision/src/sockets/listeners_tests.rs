@@ -93,7 +93,7 @@ fn every_address_is_shown_as_one_that_opens() {
 
 #[test]
 fn ipv6_stands_beside_ipv4_on_one_port() {
-    // Bound, it keeps the port from others, and without listening it leaves it to ours.
+    // A bound socket keeps the port from other programs, and without listening it leaves the port to ours.
     let probe = new_socket(AddressFamily::Inet).expect("made");
     setsockopt(&probe, ReuseAddr, &true).expect("set");
     bind(probe.as_raw_fd(), &SockaddrIn::new(0, 0, 0, 0, 0)).expect("bound");
@@ -141,7 +141,7 @@ fn vacuum_leaves_the_socket_of_another_program() {
     let path = folder.path().join("app.sock");
     let listeners = Listeners::bind(&[listener(Address::Unix(path.clone()))], Vec::new(), None).expect("bound");
     std::fs::remove_file(&path).expect("removed");
-    // Keep the inode of ours busy, so that the other's is another one.
+    // Keep the inode of ours in use, so that the other file gets another one.
     let _other = UnixListener::bind(&path).expect("another program binds there");
     listeners.remove_files();
     assert!(path.exists());
@@ -151,8 +151,8 @@ fn vacuum_leaves_the_socket_of_another_program() {
 fn a_stale_unix_socket_is_replaced_and_a_used_one_is_not() {
     let folder = Folder::new("stale");
     let path = folder.path().join("app.sock");
-    // At a socket that does not listen nobody answers, as at the file of a listener that has died. That it is dead could not be relied
-    // on if it were closed here: a program that another test starts holds a copy of it until it runs.
+    // A socket that does not listen refuses connections, as the file of a dead listener does. Closing a listener here would not
+    // be reliable: a program that another test starts holds a copy of it until its exec.
     let dead = new_socket(AddressFamily::Unix).expect("made");
     bind(dead.as_raw_fd(), &UnixAddr::new(&path).expect("short")).expect("bound");
     let living = Listeners::bind(&[listener(Address::Unix(path.clone()))], Vec::new(), None).expect("replaced");
@@ -193,7 +193,7 @@ fn a_failed_start_leaves_no_socket_file() {
 #[test]
 fn the_owner_is_the_identity_unless_chown_socket_says_otherwise() {
     if !nix::unistd::geteuid().is_root() {
-        // Only root can give files away: an ordinary user is told so.
+        // Only root can give files away: an ordinary user gets an error.
         let mut wanted = listener(Address::Unix(Folder::new("owner").path().join("app.sock")));
         wanted.owner = Some("root".to_owned());
         Listeners::bind(&[wanted], Vec::new(), None).expect_err("refused");
@@ -238,7 +238,7 @@ fn a_listening_descriptor_is_taken_over_and_others_are_refused() {
 }
 
 #[test]
-fn what_somebody_lays_in_the_place_of_a_new_socket_keeps_its_mode_and_its_owner() {
+fn a_file_that_replaces_a_new_socket_keeps_its_mode_and_its_owner() {
     let folder = Folder::new("laid");
     let (victim, laid) = (folder.path().join("victim"), folder.path().join("app.sock"));
     std::fs::write(&victim, "secret").expect("written");

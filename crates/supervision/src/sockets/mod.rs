@@ -1,4 +1,4 @@
-//! Sockets of a supervising process: those that it listens at, and those by which it is asked, tells its numbers, or is replaced.
+//! Sockets of a supervising process: for listening, for control and statistics, and for upgrades.
 
 pub mod control_socket;
 pub mod endpoint;

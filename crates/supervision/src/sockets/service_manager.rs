@@ -1,7 +1,6 @@
-//! Telling the service manager how the instance does, by datagrams to the socket that `NOTIFY_SOCKET` names, as sd_notify(3) has
-//! it: READY=1 when workers serve, RELOADING=1 while a new generation forms, STOPPING=1 at the end.
-//! Without that variable nothing is opened and nothing sent. Prototypes and workers do not have it: the master alone speaks for the
-//! service. The master runs it.
+//! Notifies the service manager by datagrams to the socket in `NOTIFY_SOCKET`, as in sd_notify(3): READY=1 when workers serve,
+//! RELOADING=1 while a new generation forms, STOPPING=1 at the end. Without that variable nothing is opened or sent. Prototypes
+//! and workers do not have the variable: only the master notifies. The master runs it.
 
 use std::ffi::OsString;
 use std::os::linux::net::SocketAddrExt;
@@ -14,31 +13,31 @@ use nix::time::{ClockId, clock_gettime};
 use crate::logs::log_sink;
 use crate::text::printable;
 
-/// The variable with the manager's socket, and those of the watchdog: how often it must hear of us, and of whom. No child has them.
+/// The variable with the manager's socket, and the one with the interval of the watchdog. Children have neither.
 const VARIABLE: &str = "NOTIFY_SOCKET";
 const WATCHDOG: &str = "WATCHDOG_USEC";
-/// The variable with the pid that the watchdog wants to hear of.
+/// The variable with the pid from which the watchdog expects messages.
 pub const WATCHDOG_PID: &str = "WATCHDOG_PID";
 /// All of these variables, to be removed from the environment of children.
 pub const VARIABLES: [&str; 3] = [VARIABLE, WATCHDOG, WATCHDOG_PID];
-/// Time that a service manager that does not read may hold the master up for one message, in milliseconds.
+/// Time that a service manager that does not read may block the master for one message, in milliseconds.
 const SEND_MS: u64 = 500;
-/// Bytes of a status: a manager takes 4 KiB for all of a message.
+/// Bytes of a status: a manager accepts 4 KiB for a whole message.
 const STATUS_BYTES: usize = 2048;
 
-/// The way to the service manager, if there is one.
+/// The connection to the service manager, if there is one.
 #[derive(Debug)]
 pub struct Notifier {
     way: Option<(UnixDatagram, SocketAddr)>,
-    /// It was told that a reload goes on, and not of its end.
+    /// RELOADING=1 was sent, and READY=1 was not sent since.
     is_reloading: bool,
-    /// The manager ends a service that it does not hear of in time (`WatchdogSec=`).
+    /// The manager ends a service that does not send WATCHDOG=1 in time (`WatchdogSec=`).
     watchdog: Option<Watchdog>,
-    /// Another master speaks for the service: the manager believes its main process alone.
+    /// Another master notifies for the service: the manager accepts messages of its main process only.
     is_silent: bool,
 }
 
-/// Twice in the time that the manager waits it is told that the master's loop turns (sd_watchdog_enabled(3)).
+/// WATCHDOG=1 is sent twice in the manager's interval, as long as the master's loop runs (sd_watchdog_enabled(3)).
 #[derive(Debug)]
 struct Watchdog {
     every_ms: u64,
@@ -56,7 +55,7 @@ impl Notifier {
         notifier
     }
 
-    /// The notifier of a value of `NOTIFY_SOCKET`. One that can't be used is told, and does not stop a start.
+    /// The notifier for a value of `NOTIFY_SOCKET`. An unusable value is logged, and does not prevent the start.
     pub fn new(socket: Option<OsString>) -> Notifier {
         let Some(socket) = socket.filter(|socket| !socket.is_empty()) else { return Notifier::mute() };
         match open(&socket) {
@@ -72,14 +71,14 @@ impl Notifier {
         Notifier { way: None, is_reloading: false, watchdog: None, is_silent: false }
     }
 
-    /// Workers serve: after the start, and after a reload, however it went.
+    /// Workers serve: after the start, and after a reload, whatever its outcome.
     pub fn ready(&mut self, status: &str) {
         self.is_reloading = false;
         self.send(|| format!("READY=1\nSTATUS={}\n", one_line(status)));
     }
 
-    /// A reload has failed, perhaps before its begin was told. One that waits for its end hears of both: it would wait for ever for a READY=1
-    /// that follows no RELOADING=1, and for one that does not come.
+    /// A reload has failed, perhaps before RELOADING=1 was sent. Both messages are sent then: a manager would wait forever for a
+    /// READY=1 that does not come, or that does not follow a RELOADING=1.
     pub fn not_reloaded(&mut self, status: &str) {
         if !self.is_reloading {
             self.reloading(status);
@@ -87,7 +86,7 @@ impl Notifier {
         self.ready(status);
     }
 
-    /// A new generation forms. The time is that of the manager's own clock, for `Type=notify-reload` (systemd.service(5)).
+    /// A new generation forms. The time is that of CLOCK_MONOTONIC, for `Type=notify-reload` (systemd.service(5)).
     pub fn reloading(&mut self, status: &str) {
         self.is_reloading = true;
         self.send(|| {
@@ -96,53 +95,54 @@ impl Notifier {
         });
     }
 
-    /// The instance ends, and may take this long (`reload-mercy`): its manager waits for that, where `TimeoutStopSec=` would not.
+    /// The instance ends, and may take this long (`reload-mercy`): the manager waits for that, even beyond `TimeoutStopSec=`.
     pub fn stopping(&self, most_ms: u64) {
         let microseconds = most_ms.saturating_mul(1000);
         self.send(|| format!("STOPPING=1\nSTATUS=stopping\nEXTEND_TIMEOUT_USEC={microseconds}\n"));
     }
 
-    /// The first generation is given this long (`load-timeout`): its manager waits for that, where `TimeoutStartSec=` would not.
+    /// The first generation may take this long (`load-timeout`): the manager waits for that, even beyond `TimeoutStartSec=`.
     pub fn starting(&self, most_ms: u64) {
         let microseconds = most_ms.saturating_mul(1000);
         self.send(|| format!("STATUS=the application is loaded\nEXTEND_TIMEOUT_USEC={microseconds}\n"));
     }
 
-    /// The reload that goes on may take this long yet (`reload-canary`): its manager waits for that, where `TimeoutStartSec=` would not.
+    /// The reload in progress may take this much longer (`reload-canary`): the manager waits for that, even beyond
+    /// `TimeoutStartSec=`.
     pub fn extend(&self, most_ms: u64) {
         self.send(|| format!("EXTEND_TIMEOUT_USEC={}\n", most_ms.saturating_mul(1000)));
     }
 
-    /// What goes on, for whoever looks at the service.
+    /// Sends a status for people who look at the service.
     pub fn status(&self, words: &str) {
         self.send(|| format!("STATUS={}\n", one_line(words)));
     }
 
-    /// When the watchdog is to hear of us next.
+    /// When the next message to the watchdog is due.
     pub fn wake_ms(&self) -> Option<u64> {
         self.watchdog.as_ref().map(|watchdog| watchdog.next_ms)
     }
 
-    /// Tells the watchdog, if it is time, that the loop turns.
+    /// Sends a message to the watchdog, if it is time.
     pub fn feed_watchdog(&mut self, now_ms: u64) {
         let Some(watchdog) = self.watchdog.as_mut().filter(|watchdog| now_ms >= watchdog.next_ms) else { return };
         watchdog.next_ms = now_ms + watchdog.every_ms;
         self.send(|| "WATCHDOG=1\n".to_owned());
     }
 
-    /// Another process is the instance's master from here on, and speaks for it.
+    /// Another process is the instance's master from now on, and notifies for it.
     pub fn give_place(&mut self, pid: i32) {
         self.send(|| format!("MAINPID={pid}\nREADY=1\nSTATUS=upgraded, the new master serves\n"));
         self.is_silent = true;
         self.watchdog = None;
     }
 
-    /// Another process speaks for the instance still.
+    /// Another process still notifies for the instance.
     pub fn be_silent(&mut self) {
         self.is_silent = true;
     }
 
-    /// The service manager knows this process as that of the service.
+    /// This process is the service's main process now.
     pub fn speak(&mut self) {
         self.is_silent = false;
     }
@@ -158,7 +158,8 @@ impl Notifier {
     }
 }
 
-/// A status with words of an application or a client in it: a line of its own would be an order to the manager, and it drops what is too long.
+/// A status on one line and of bounded length. It may contain text of an application or a client: a further line would be an
+/// assignment to the manager, which also drops messages that are too long.
 fn one_line(status: &str) -> String {
     let mut line = printable(status);
     let is_whole = |end: &usize| line.is_char_boundary(*end);
@@ -166,7 +167,7 @@ fn one_line(status: &str) -> String {
     line
 }
 
-/// The watchdog wants to hear of this very process (`WATCHDOG_PID`).
+/// Whether the watchdog expects messages of this very process (`WATCHDOG_PID`).
 pub fn watches_this_process() -> bool {
     std::env::var(WATCHDOG_PID).is_ok_and(|pid| pid == std::process::id().to_string())
 }

@@ -1,6 +1,6 @@
-//! Listening sockets that whoever started us has opened already (`LISTEN_FDS`, sd_listen_fds(3)): where the configuration names the same
-//! address itself, the socket that is there is served with what the configuration says of it, because a second one could not be bound.
-//! It opens and closes nothing. The master runs it, before the listeners are bound.
+//! Listening sockets that our parent has opened already (`LISTEN_FDS`, sd_listen_fds(3)). If the configuration names the address
+//! of such a socket, that socket is served with the configured options, because a second one could not be bound. It opens and
+//! closes nothing. The master runs it, before the listeners are bound.
 
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
@@ -11,10 +11,10 @@ use nix::sys::socket::{SockaddrStorage, getsockname};
 
 use crate::sockets::listeners;
 
-/// The variables by which sockets are handed over. They are for the master alone: no prototype and no worker has them.
+/// The variables of socket activation. Only the master has them: prototypes and workers do not.
 pub const VARIABLES: [&str; 3] = ["LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"];
 
-/// Where a socket listens.
+/// The address at which a socket listens.
 #[derive(Debug, PartialEq)]
 enum Name {
     Tcp(SocketAddr),
@@ -22,8 +22,8 @@ enum Name {
     Abstract(Vec<u8>),
 }
 
-/// Lets listeners that the configuration names take the sockets that are there; a socket that none of them names stays a listener of
-/// its own.
+/// Assigns the passed sockets to the configured listeners with the same address. A socket that matches none of them becomes a
+/// listener of its own.
 pub fn merge(wanted: Vec<Listener>) -> Vec<Listener> {
     let (passed, mut named): (Vec<Listener>, Vec<Listener>) =
         wanted.into_iter().partition(|listener| matches!(listener.address, Address::Passed(_)));
@@ -37,14 +37,14 @@ pub fn merge(wanted: Vec<Listener>) -> Vec<Listener> {
     named
 }
 
-/// Whether an address of the configuration is that of an open socket.
+/// Whether an address of the configuration is the address of an open socket.
 fn is_at(address: &Address, descriptor: RawFd) -> bool {
     if let Address::Descriptor(number) = address {
         return *number == descriptor;
     }
     let Some(found) = name_of(descriptor) else { return false };
     match address {
-        // Port 0 asks for any free one: it is never that of a socket which is there.
+        // Port 0 asks for any free port, so it never matches an existing socket.
         Address::Tcp { port: 0, .. } | Address::Descriptor(_) | Address::Passed(_) => false,
         Address::Tcp { host, port } => listeners::resolve(host, *port).is_ok_and(|asked| found == Name::Tcp(asked)),
         Address::Unix(path) => found == Name::Path(path.clone()),

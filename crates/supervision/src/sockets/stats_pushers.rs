@@ -1,5 +1,5 @@
-//! `stats-push`: the numbers are sent again and again, to a file or as datagrams. Nothing here waits: what a socket does not take at once
-//! is dropped, as with every datagram. It knows nothing of the numbers. The master runs it.
+//! `stats-push`: sends the statistics at intervals, to a file or as datagrams. It never waits: datagrams that a socket does not
+//! accept at once are dropped. It knows nothing of the numbers. The master runs it.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -18,12 +18,12 @@ use crate::logs::log_sink;
 use crate::processes::privileges::Privileges;
 use crate::sockets::listeners::resolve;
 
-/// Datagrams of a push.
+/// Datagrams of a push, at the most.
 const DATAGRAMS_MOST: usize = 4096;
-/// Mode of a file that is made.
+/// Mode of a new file.
 const FILE_MODE: u32 = 0o640;
 
-/// All places to which the numbers are sent.
+/// All targets of pushes.
 #[derive(Debug, Default)]
 pub struct Pushers {
     places: Vec<PushTarget>,
@@ -34,9 +34,9 @@ struct PushTarget {
     settings: Pusher,
     socket: Option<DatagramSocket>,
     next_ms: u64,
-    /// The counters of the last push: statsd is told by how much they have grown.
+    /// The counters at the last push: statsd gets increments.
     last: HashMap<String, u64>,
-    /// The log has its line about what is wrong, until it is right again.
+    /// The current failure was logged.
     is_told: bool,
 }
 
@@ -47,10 +47,10 @@ enum DatagramSocket {
 }
 
 impl Pushers {
-    /// Makes the sockets, and looks up the names of hosts.
+    /// Creates the sockets, and resolves the names of hosts.
     ///
     /// # Errors
-    /// A place that can't be reached.
+    /// A target that can't be reached.
     pub fn open(settings: &[Pusher], owner: Option<&Privileges>) -> Result<Pushers, StartError> {
         let place = |pusher: &Pusher| {
             let socket = match &pusher.kind {
@@ -75,13 +75,13 @@ impl Pushers {
         self.places.iter().any(|place| now_ms >= place.next_ms)
     }
 
-    /// Sends what is due.
+    /// Sends the pushes that are due.
     pub fn push(&mut self, page: &str, metrics: &[Metric], owner: Option<&Privileges>, now_ms: u64) {
         for place in self.places.iter_mut().filter(|place| now_ms >= place.next_ms) {
             place.next_ms = now_ms + place.settings.every_ms;
             match place.push(page, metrics, owner) {
                 Ok(()) => place.is_told = false,
-                // Once, and not at each push.
+                // Logged once, and not at each push.
                 Err(_) if place.is_told => {}
                 Err(error) => {
                     place.is_told = true;
@@ -113,7 +113,7 @@ impl PushTarget {
             match sent {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                // Nobody listens there at present: the kernel tells of an earlier datagram.
+                // No process listens there now: the error belongs to an earlier datagram.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -122,7 +122,7 @@ impl PushTarget {
     }
 }
 
-/// Name, value and type as statsd has them. Its counters are told by how much they have grown; uWSGI tells the sum each time, which statsd adds up.
+/// Name, value and type for statsd. Its counters are increments; uWSGI sends the total each time, which statsd adds up.
 fn statsd_values<'a>(metrics: &'a [Metric], last: &mut HashMap<String, u64>) -> Vec<(&'a str, u64, char)> {
     let value = |metric: &'a Metric| match metric.kind {
         MetricKind::Counter => {
@@ -134,7 +134,7 @@ fn statsd_values<'a>(metrics: &'a [Metric], last: &mut HashMap<String, u64>) -> 
     metrics.iter().map(value).collect()
 }
 
-/// Neither a link is followed, which somebody else may have laid, nor is a pipe waited for.
+/// Appends to a file. It follows no link, which another user may have made, and does not wait for the reader of a FIFO.
 fn append(path: &Path, text: &str, owner: Option<&Privileges>) -> io::Result<()> {
     let trouble = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     let mut opened =

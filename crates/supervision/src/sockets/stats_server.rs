@@ -1,5 +1,6 @@
-//! The address of `stats`: whoever connects is given the statistics, and the connection ends. Nothing here waits: a client takes what its
-//! socket takes at once, and the rest when it has room, within a time. It knows nothing of the numbers. The master runs it.
+//! The server at the address of `stats`: it sends the statistics to each client that connects, and closes the connection. It
+//! never waits: it sends as much as the client's socket accepts at once, and the rest when there is room, within a time limit. It
+//! knows nothing of the numbers. The master runs it.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,32 +22,33 @@ use crate::polling::{ServerToken, Source};
 use crate::processes::privileges::Privileges;
 use crate::sockets::listeners::{ADDRESS_WAIT_MS, Endpoint, bind_when_free, taken_over};
 
-/// Clients that are served at the same time; a further one takes the place of the oldest.
+/// Clients at the same time; a further one replaces the oldest.
 const CLIENTS_MOST: usize = 64;
-/// Clients that are accepted in a turn: a flood of them does not keep the workers waiting for their master.
+/// Clients accepted in a turn: a flood of them must not keep the master from its workers.
 const ACCEPTED_TURN_MOST: usize = 16;
-/// Time that a client may take to ask and to be answered, in milliseconds.
+/// Time for the request and the answer of a client, in milliseconds.
 const CLIENT_MS: u64 = 4000;
 /// Bytes of a request.
 const REQUEST_BYTES: usize = 8192;
-/// Bytes that a client may still send when it has its answer: closing before they are read could take the answer back.
+/// Bytes that a client may still send after its answer: closing with unread bytes would reset the connection and could discard
+/// the answer.
 const LEFTOVER_BYTES: usize = 64 * 1024;
-/// Time for which no client is accepted when there is no descriptor for one, in milliseconds.
+/// Time for which no client is accepted after descriptors ran out, in milliseconds.
 const EXHAUSTED_MS: u64 = 1000;
 
-/// The text that clients of a turn share.
+/// The page, shared by the clients of a turn.
 pub type Page = Rc<str>;
 
-/// The listening socket, and who is being served.
+/// The listening socket and its clients.
 #[derive(Debug)]
 pub struct StatsServer {
-    /// `None`: another master has it.
+    /// `None` if another master has it.
     socket: Option<OwnedFd>,
     endpoint: Endpoint,
     is_http: bool,
     clients: VecDeque<StatsClient>,
     next_id: u64,
-    /// Until when nobody is accepted.
+    /// Until when no client is accepted.
     paused_until_ms: Option<u64>,
 }
 
@@ -60,15 +62,15 @@ struct StatsClient {
 
 #[derive(Debug)]
 enum Stage {
-    /// Its request is coming.
+    /// Its request is arriving.
     Asking(Vec<u8>),
-    /// It has so many bytes of its answer.
+    /// `sent` bytes of the answer were sent.
     Answering { head: String, page: Page, sent: usize },
-    /// It has all of it; so many bytes that nobody wants came since.
+    /// The whole answer was sent; `swallowed` bytes were read and discarded since.
     Leaving { swallowed: usize },
 }
 
-/// What becomes of a client.
+/// Whether a client stays.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
     Wait,
@@ -76,34 +78,34 @@ enum Next {
 }
 
 impl StatsServer {
-    /// A server at this socket, which listens already.
+    /// A server for this socket, which listens already.
     pub fn new(settings: &StatisticsServer, socket: OwnedFd, endpoint: Endpoint) -> StatsServer {
         let is_http = settings.is_http;
         StatsServer { socket: Some(socket), endpoint, is_http, clients: VecDeque::new(), next_id: 0, paused_until_ms: None }
     }
 
-    /// Where it listens.
+    /// The endpoint at which it listens.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// The same, to take its file over.
+    /// The endpoint, to take ownership of its file.
     pub fn endpoint_mut(&mut self) -> &mut Endpoint {
         &mut self.endpoint
     }
 
-    /// The socket, for the master that is to take our place.
+    /// The socket, for the master that takes over.
     pub fn handed_socket(&self) -> Option<HandedSocket> {
         let descriptor = self.socket.as_ref()?.as_raw_fd();
         Some(HandedSocket { address: self.endpoint.asked.clone(), descriptor })
     }
 
-    /// Another master has the address from here on; who is connected is answered.
+    /// Another master owns the address from now on. Connected clients still get their answer.
     pub fn give_place(&mut self) {
         (self.socket, self.endpoint.file) = (None, None);
     }
 
-    /// `accepts` says whether somebody is let in.
+    /// The descriptors to wait on. `accepts` says whether new clients are accepted.
     pub fn sources(&self, accepts: bool) -> impl Iterator<Item = Source<'_, ServerToken>> {
         let listener = self.socket.as_ref().filter(|_| accepts && self.paused_until_ms.is_none());
         let listener = listener.map(|socket| Source::readable(ServerToken::Listener, socket.as_fd()));
@@ -117,23 +119,23 @@ impl StatsServer {
         listener.into_iter().chain(clients)
     }
 
-    /// When somebody's time is over.
+    /// The next deadline of a client.
     pub fn wake_ms(&self) -> Option<u64> {
         self.clients.iter().map(|client| client.deadline_ms).chain(self.paused_until_ms).min()
     }
 
-    /// Ends clients whose time is over.
+    /// Drops clients whose deadline has passed.
     pub fn look_after_time(&mut self, now_ms: u64) {
         self.clients.retain(|client| now_ms < client.deadline_ms);
         self.paused_until_ms = self.paused_until_ms.filter(|until| now_ms < *until);
     }
 
-    /// Does what news of a descriptor ask for. `page` makes the answer.
+    /// Handles an event of a descriptor. `page` makes the answer.
     pub fn take_news(&mut self, token: ServerToken, page: &mut dyn FnMut() -> Page, now_ms: u64) {
         match token {
             ServerToken::Listener => self.accept(page, now_ms),
             ServerToken::Client(id) => {
-                // It may have given its place to another in this very turn.
+                // A new client may have replaced it in this very turn.
                 let Some(place) = self.clients.iter().position(|client| client.id == id) else { return };
                 if self.clients[place].advance(page) == Next::Close {
                     self.clients.remove(place);
@@ -149,13 +151,13 @@ impl StatsServer {
             let socket = match accepted {
                 Ok(descriptor) => crate::processes::system::adopt(descriptor),
                 Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
-                    // The oldest makes room; where there is none, the poll would tell of this one without end.
+                    // The oldest client makes room. If there is none, poll(2) would report the new one forever.
                     if self.clients.pop_front().is_none() {
                         self.paused_until_ms = Some(now_ms + EXHAUSTED_MS);
                     }
                     return;
                 }
-                // Nobody is left, or this one has gone already.
+                // No client is left, or this one has closed already.
                 Err(_) => return,
             };
             let Ok(socket) = socket else { return };
@@ -177,14 +179,14 @@ impl StatsServer {
 }
 
 impl StatsClient {
-    /// Goes as far as it goes without waiting.
+    /// Advances as far as possible without waiting.
     fn advance(&mut self, page: &mut dyn FnMut() -> Page) -> Next {
         loop {
             let stage = match &mut self.stage {
-                Stage::Asking(request) => match hear(&self.socket, request) {
-                    Heard::All => answer_to(request, page),
-                    Heard::Part => return Next::Wait,
-                    Heard::Nothing => return Next::Close,
+                Stage::Asking(request) => match receive(&self.socket, request) {
+                    Received::All => answer_to(request, page),
+                    Received::Part => return Next::Wait,
+                    Received::Nothing => return Next::Close,
                 },
                 Stage::Answering { head, page, sent } => {
                     while *sent < head.len() + page.len() {
@@ -221,33 +223,34 @@ impl StatsClient {
 }
 
 /// How much of a request has come.
-enum Heard {
+enum Received {
     All,
     Part,
-    /// The client left, or says too much.
+    /// The client has closed, or its request is too long.
     Nothing,
 }
 
-fn hear(socket: &OwnedFd, request: &mut Vec<u8>) -> Heard {
+fn receive(socket: &OwnedFd, request: &mut Vec<u8>) -> Received {
     let mut buffer = [0u8; 4096];
     loop {
         match recv(socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT) {
-            Ok(0) => return Heard::Nothing,
+            Ok(0) => return Received::Nothing,
             Ok(count) => request.extend_from_slice(&buffer[..count]),
-            Err(Errno::EAGAIN) => return Heard::Part,
+            Err(Errno::EAGAIN) => return Received::Part,
             Err(Errno::EINTR) => {}
-            Err(_) => return Heard::Nothing,
+            Err(_) => return Received::Nothing,
         }
         if request.windows(4).any(|end| end == b"\r\n\r\n") || request.windows(2).any(|end| end == b"\n\n") {
-            return Heard::All;
+            return Received::All;
         }
         if request.len() > REQUEST_BYTES {
-            return Heard::Nothing;
+            return Received::Nothing;
         }
     }
 }
 
-/// Every path is this page, as in uWSGI; the fields are its own, and the length, so that a page that was cut is known as such.
+/// Every path returns this page, as in uWSGI. The header fields are uWSGI's, plus the length, so that a client can recognize a
+/// truncated page.
 fn answer_to(request: &[u8], page: &mut dyn FnMut() -> Page) -> Stage {
     let page = page();
     let head = format!(
@@ -259,29 +262,29 @@ fn answer_to(request: &[u8], page: &mut dyn FnMut() -> Page) -> Stage {
     Stage::Answering { head, page, sent: 0 }
 }
 
-/// The line of the log when it listens.
+/// The log line when it listens.
 pub fn announce(server: &StatsServer) {
     let form = if server.is_http { ", by HTTP" } else { "" };
     log_sink::line(&format!("statistics at {}{form}", server.endpoint.bound));
 }
 
-/// Connections that the kernel keeps waiting there.
+/// Length of the kernel's accept queue.
 const BACKLOG: u32 = 100;
 
-/// Binds it.
+/// Binds the address.
 ///
 /// # Errors
-/// An address that can't be had.
+/// An address that can't be bound.
 pub fn bind(server: &StatisticsServer, owner: Option<&Privileges>) -> Result<(OwnedFd, Endpoint), StartError> {
     let until = Instant::now() + Duration::from_millis(ADDRESS_WAIT_MS);
     let listener = listener(server);
     bind_when_free(&listener, &[], owner, until).map_err(|message| trouble(&listener, &message))
 }
 
-/// Takes the socket that the master before us has handed over, which is not ours yet.
+/// Takes the socket that the previous master has handed over, which is not ours yet.
 ///
 /// # Errors
-/// It is none.
+/// The descriptor is not a socket.
 pub fn take(server: &StatisticsServer, socket: OwnedFd) -> Result<(OwnedFd, Endpoint), StartError> {
     let listener = listener(server);
     let endpoint = taken_over(&socket, &listener).map_err(|message| trouble(&listener, &message))?;

@@ -1,4 +1,4 @@
-//! Clients that are slow, many or impatient, on sockets of a pair of their own.
+//! Slow, numerous and impatient clients, on real sockets.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -8,7 +8,7 @@ use bolide_contract::settings::Address;
 use super::*;
 use crate::polling;
 
-/// More than a socket takes at once.
+/// More than a socket accepts at once.
 const LONG_BYTES: usize = 8 * 1024 * 1024;
 
 fn server(is_http: bool) -> StatsServer {
@@ -25,7 +25,7 @@ fn client(server: &StatsServer) -> UnixStream {
     UnixStream::connect_addr(&address).expect("connected")
 }
 
-/// A turn of the master's loop, as far as it concerns the server.
+/// The server's part of a turn of the master's loop.
 fn turn(server: &mut StatsServer, page: &Page, now_ms: u64) {
     let sources: Vec<Source<'_, ServerToken>> = server.sources(true).collect();
     let news = polling::wait(&sources, 10).expect("waited");

@@ -1,5 +1,5 @@
-//! The keys of TLS session tickets: where they are made, and when they are renewed. What they seal is the workers' business; no TLS is
-//! spoken here. The master runs it, for instances with a listener that speaks TLS.
+//! The keys of TLS session tickets: it creates and renews them. Workers use them; it speaks no TLS. The master runs it, for
+//! instances with a TLS listener.
 
 use std::io;
 
@@ -8,13 +8,13 @@ use bolide_contract::ticket_keys::{NAME_BYTES, SECRET_BYTES, TicketKey, TicketKe
 
 use crate::logs::log_sink;
 
-/// Time after which another key seals, in milliseconds: who finds a key out can read no more than twice as much of what was sent to
-/// clients of TLS 1.2.
+/// Time after which another key encrypts tickets, in milliseconds: a stolen key decrypts the TLS 1.2 traffic of twice this time
+/// at the most.
 const PERIOD_MS: u64 = 12 * 3600 * 1000;
-/// Pause before a renewal that failed is tried again, in milliseconds.
+/// Pause before a failed renewal is tried again, in milliseconds.
 const RETRY_MS: u64 = 60_000;
 
-/// The keys, and when the next one is taken into use.
+/// The keys, and the time of the next rotation.
 #[derive(Debug)]
 pub struct TicketKeyRenewal {
     ring: TicketKeyring,
@@ -23,22 +23,22 @@ pub struct TicketKeyRenewal {
 }
 
 impl TicketKeyRenewal {
-    /// The keys of an instance. `None` where no session can be resumed.
+    /// The keys of an instance. `None` if no session can be resumed.
     ///
     /// # Errors
-    /// No memory, or no random bytes.
+    /// No memory or no random bytes are available.
     pub fn create(settings: &Settings, now_ms: u64) -> io::Result<Option<TicketKeyRenewal>> {
         let lifetimes = settings.listeners.iter().filter_map(|listener| listener.tls.as_ref());
         let Some(lifetime_s) = lifetimes.map(|tls| tls.session_lifetime_s).max().filter(|seconds| *seconds > 0) else {
             return Ok(None);
         };
-        // A ticket opens with the key before the present one: so a period is not shorter than a session may live.
+        // A ticket can also be decrypted with the previous key, so a period must not be shorter than the lifetime of a session.
         let period_ms = PERIOD_MS.max(u64::from(lifetime_s) * 1000);
         let ring = TicketKeyring::create([fresh_key()?, fresh_key()?, fresh_key()?])?;
         Ok(Some(TicketKeyRenewal { ring, period_ms, due_ms: now_ms + period_ms }))
     }
 
-    /// Takes the next key into use when it is time.
+    /// Rotates the keys if it is time.
     pub fn rotate_if_due(&mut self, now_ms: u64) {
         if now_ms < self.due_ms {
             return;
@@ -55,7 +55,7 @@ impl TicketKeyRenewal {
         }
     }
 
-    /// When the keys are to be renewed next.
+    /// When the next rotation is due.
     pub fn wake_ms(&self) -> u64 {
         self.due_ms
     }

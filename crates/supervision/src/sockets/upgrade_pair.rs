@@ -1,6 +1,6 @@
-//! Two masters at an upgrade, as each sees the other at its end of a pair of sockets: the successor, which is to take this one's place, and
-//! the predecessor, which has handed its sockets over. What only one master of an instance can have (pidfiles, files of sockets, the address
-//! of `stats`, daemons) is the successor's when its workers serve. The master runs it.
+//! The connection of two masters at an upgrade, a socket pair, as each side sees the other: the successor, which takes over, and
+//! the predecessor, which has handed over its sockets. The resources that only one master of an instance can have (pidfiles,
+//! files of sockets, the address of `stats`, daemons) belong to the successor once its workers serve. The master runs it.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,66 +13,66 @@ use nix::unistd::Pid;
 use crate::polling::Source;
 use crate::processes::system;
 
-/// Bytes of what a successor says of its failure.
+/// Bytes of a successor's failure message.
 const WHY_MOST_BYTES: usize = 2000;
-/// Parts that are read of it in a turn: a program that writes without end keeps nobody waiting.
+/// Reads of it in a turn: a program that writes without end must not block the master.
 const READS_A_TURN: usize = 8;
 
-/// The master that is to take our place, or has done so.
+/// The master that takes over from us, or has done so.
 #[derive(Debug)]
 pub struct Successor {
     /// Its pid.
     pub pid: Pid,
-    /// Names it still when its number is another's.
+    /// Its pidfd, which keeps referring to it when its pid is reused.
     pub process: OwnedFd,
-    /// `None`: it has closed its end.
+    /// `None` if it has closed its end.
     pub channel: Option<UnixStream>,
-    /// How far it is.
+    /// Its stage.
     pub stage: SuccessorStage,
 }
 
-/// How far a successor is.
+/// The stage of a successor.
 #[derive(Debug)]
 pub enum SuccessorStage {
     /// It does not serve yet.
     Starting {
-        /// When patience with it ends.
+        /// Its deadline.
         until_ms: u64,
-        /// What it has said of its failure.
+        /// The beginning of its failure message.
         why: Vec<u8>,
-        /// A reload was asked for meanwhile, a brutal one or not.
+        /// A reload was asked for meanwhile; true for a brutal one.
         reload_waits: Option<bool>,
     },
-    /// It serves, and we end.
+    /// It serves, and we are stopping.
     InPlace {
         /// It was told that our daemons have ended.
         knows_that_daemons_are_gone: bool,
     },
 }
 
-/// News of the successor.
+/// An event of the successor.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SuccessorNews {
-    /// There is none.
+    /// No event.
     Nothing,
     /// Its workers serve.
     Serves,
-    /// It has closed its end: it has ended, or is of no use.
+    /// It has closed its end: it has exited, or failed.
     Gone,
 }
 
 impl Successor {
-    /// Its end of the pair, to wait on; `None` when that is closed.
+    /// Its end of the pair, to wait on; `None` if it is closed.
     pub fn source<T>(&self, token: T) -> Option<Source<'_, T>> {
         Some(Source::readable(token, self.channel.as_ref()?.as_fd()))
     }
 
-    /// Whether it serves in our place.
+    /// Whether it has taken over.
     pub fn is_in_place(&self) -> bool {
         matches!(self.stage, SuccessorStage::InPlace { .. })
     }
 
-    /// When patience with it ends.
+    /// Its deadline.
     pub fn wake_ms(&self) -> Option<u64> {
         match self.stage {
             SuccessorStage::Starting { until_ms, .. } => Some(until_ms),
@@ -80,7 +80,7 @@ impl Successor {
         }
     }
 
-    /// Takes what it says, all that has come.
+    /// Reads all of its pending messages.
     pub fn take_news(&mut self) -> SuccessorNews {
         let mut bytes = [0; 512];
         for _ in 0..READS_A_TURN {
@@ -104,26 +104,26 @@ impl Successor {
         SuccessorNews::Nothing
     }
 
-    /// What it has said of its failure.
+    /// Its failure message.
     pub fn why(&self) -> Option<String> {
         let SuccessorStage::Starting { why, .. } = &self.stage else { return None };
         let (first, words) = why.split_first()?;
         (Step::of(*first) == Some(Step::Failed)).then(|| String::from_utf8_lossy(words).into_owned())
     }
 
-    /// Tells it of a step.
+    /// Sends it a step.
     pub fn tell(&mut self, step: Step) {
-        // One that has ended has nothing to hear; the pair has room for the few bytes that are ever sent.
+        // The write fails if it has exited. The socket has room for the few bytes that are ever sent.
         let _ = self.channel.as_mut().map(|channel| channel.write_all(&[step.byte()]));
     }
 }
 
-/// The place of the master before us.
+/// The previous master, from which this process takes over.
 #[derive(Debug)]
 pub struct Predecessor {
     channel: UnixStream,
     stage: PredecessorStage,
-    /// Locks of pidfiles, which are ours as long as they are open.
+    /// The locks of the pidfiles, which are ours as long as they are open.
     _locks: Vec<OwnedFd>,
 }
 
@@ -131,13 +131,13 @@ pub struct Predecessor {
 enum PredecessorStage {
     /// Our workers do not serve yet.
     Awaited,
-    /// They serve, and the master before us knows.
+    /// They serve, and the previous master was told.
     Ours,
     /// It is gone.
     Alone,
 }
 
-/// What the master before us has handed over.
+/// Everything that the previous master has handed over.
 #[derive(Debug)]
 pub struct Inheritance {
     /// The other end of the pair.
@@ -148,51 +148,51 @@ pub struct Inheritance {
     pub statistics: Option<(Address, OwnedFd)>,
 }
 
-/// News of the master before us.
+/// An event of the previous master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PredecessorNews {
-    /// It speaks to nobody any more.
+    /// It has given up its place, and no longer notifies the service manager.
     Given,
     /// Its daemons have ended.
     DaemonsGone,
-    /// It has ended before our workers served.
+    /// It has exited before our workers served.
     Lost,
 }
 
-/// What was handed to this process, if it takes another one's place.
+/// The handover message, if this process takes over from another master.
 fn handed() -> Option<Succession> {
     let text = std::env::var(VARIABLE).ok()?;
     let handed: Succession = serde_json::from_str(&text).ok()?;
     (handed.master_pid == nix::unistd::getppid().as_raw().cast_unsigned()).then_some(handed)
 }
 
-/// The pid of the master whose place this process is to take.
+/// The pid of the master from which this process takes over.
 pub fn predecessor() -> Option<u32> {
     handed().map(|handed| handed.master_pid)
 }
 
-/// The way to say to the master before us, if there is one, why this process does not come to serve.
+/// Reports a failed start to the previous master, if there is one.
 #[derive(Debug)]
 pub struct LastWord(Option<UnixStream>);
 
 impl LastWord {
-    /// The pair that the environment names; without one nothing is said.
+    /// The pair that the environment names; without one nothing is sent.
     pub fn of_environment() -> LastWord {
         LastWord(handed().and_then(|handed| system::copy_of(handed.channel).ok()).map(UnixStream::from))
     }
 
-    /// Says why this process does not come to serve, cut to 2000 bytes.
+    /// Sends the reason of the failure, cut to 2000 bytes.
     pub fn say(self, why: &str) {
         let Some(mut channel) = self.0 else { return };
         let mut said = vec![Step::Failed.byte()];
         said.extend(why.bytes().take(WHY_MOST_BYTES - 1));
-        // One that has ended has nothing to hear.
+        // The write fails if it has exited.
         let _ = channel.write_all(&said);
     }
 }
 
 impl Inheritance {
-    /// What was handed to this process, if it takes another one's place.
+    /// The handed-over resources, if this process takes over from another master.
     pub fn of_environment() -> Option<Inheritance> {
         let handed = handed()?;
         let take = |descriptor: i32| system::adopt(descriptor).ok();
@@ -209,24 +209,24 @@ impl Inheritance {
 }
 
 impl Predecessor {
-    /// Our workers do not serve yet: the instance is the other master's.
+    /// Whether our workers do not serve yet: then the instance still belongs to the previous master.
     pub fn is_awaited(&self) -> bool {
         self.stage == PredecessorStage::Awaited
     }
 
-    /// Its end of the pair, to wait on; `None` when that is closed.
+    /// Its end of the pair, to wait on; `None` if it is closed.
     pub fn source<T>(&self, token: T) -> Option<Source<'_, T>> {
         (self.stage != PredecessorStage::Alone).then(|| Source::readable(token, self.channel.as_fd()))
     }
 
-    /// Our workers serve: the master before us ends.
+    /// Our workers serve: tells the previous master to stop.
     pub fn take(&mut self) {
         self.stage = PredecessorStage::Ours;
-        // One that has ended meanwhile has nothing to hear.
+        // The write fails if it has exited meanwhile.
         let _ = self.channel.write_all(&[Step::Serves.byte()]);
     }
 
-    /// Takes what the master before us says. Its end says all of it.
+    /// Reads the messages of the previous master. The end of the stream implies all of them.
     pub fn take_news(&mut self) -> Vec<PredecessorNews> {
         let mut bytes = [0; 16];
         match self.channel.read(&mut bytes) {

@@ -1,6 +1,6 @@
-//! What root's hooks do to files. Other than a file that the master makes for itself, a file of root's that lies in a folder of others may be
-//! given away here, and may get another mode: whoever wrote the configuration has named just this file. The master runs it, in the children
-//! that do its hooks.
+//! File operations for the hooks that root runs. Unlike for the master's own files, a file of root's in a folder of another user
+//! may be given away and may get another mode here: the author of the configuration has named this very file. The children of the
+//! master that run its hooks use it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -15,25 +15,25 @@ use nix::unistd::{Gid, Uid, UnlinkatFlags, fchown, fchownat, unlinkat};
 use super::walk::{Last, PathEntry, Trust, Untrusted, check_opened, check_owner, kind};
 use super::{How, Rights, open, perform, rename, set_blocking};
 
-/// Modes of what is made, before the mask of the process.
+/// Modes of new folders and files, before the umask.
 const FOLDER_MODE: Mode = Mode::from_bits_truncate(0o777);
 const FILE_MODE: u32 = 0o666;
 
-/// Files as hooks of the master reach them.
+/// The files of the master's hooks.
 #[derive(Debug, Clone, Copy)]
 pub struct HookFiles<'a> {
-    /// The rights with which the files are opened and made.
+    /// The rights with which files are opened and created.
     pub rights: Rights<'a>,
 }
 
 impl HookFiles<'_> {
-    /// Does something to an entry of a folder itself.
+    /// Acts on a directory entry itself, without following a link.
     fn at<T>(&self, path: &Path, act: impl Fn(&PathEntry) -> io::Result<T>) -> io::Result<T> {
         perform(path, Last::Itself, self.rights, act)
     }
 
-    /// Does something to the file that a path leads to: by the path, where nobody else could put another file there, and by the descriptor
-    /// of the file that was looked at where somebody could.
+    /// Changes the file that a path leads to: by its path if only root could replace it, and else by the descriptor of the file
+    /// that was checked.
     fn change(
         &self,
         path: &Path,
@@ -41,17 +41,17 @@ impl HookFiles<'_> {
         by_descriptor: impl Fn(&OwnedFd, &FileStat) -> io::Result<()>,
     ) -> io::Result<()> {
         perform(path, Last::Followed, self.rights, |place| {
-            if place.trust != Trust::Nobody {
+            if place.trust != Trust::Others {
                 return by_path(place);
             }
-            let (opened, found) = self.open_nobodys(place)?;
+            let (opened, found) = self.open_untrusted(place)?;
             by_descriptor(&opened, &found)
         })
     }
 
-    /// A folder or a file of one name.
-    fn open_nobodys(&self, place: &PathEntry) -> io::Result<(OwnedFd, FileStat)> {
-        // What is no file and no folder is refused before it is opened: opening a device may do something.
+    /// Opens a folder or a file with one name, in a folder that others may write to.
+    fn open_untrusted(&self, place: &PathEntry) -> io::Result<(OwnedFd, FileStat)> {
+        // Other kinds of files are refused before they are opened: opening a device may have side effects.
         let check = |found: &FileStat| match (kind(found) == SFlag::S_IFDIR, self.rights.privileges()) {
             (_, None) => Ok(()),
             (true, Some(user)) => check_owner(place, found, user.uid.as_raw()),
@@ -94,7 +94,7 @@ impl Files for HookFiles<'_> {
             let pipe = openat(place.folder(), place.name(), flags, Mode::empty())?;
             match kind(&fstat(&pipe)?) {
                 SFlag::S_IFIFO => Ok(File::from(pipe)),
-                _ if place.trust != Trust::Nobody => Ok(File::from(pipe)),
+                _ if place.trust != Trust::Others => Ok(File::from(pipe)),
                 _ => Err(Untrusted::error(format!("{} is no named pipe", place.path().display()))),
             }
         })?;
@@ -131,7 +131,7 @@ impl Files for HookFiles<'_> {
     }
 }
 
-/// The file was opened so that it waits for nobody; a pipe that is full may be waited for.
+/// The file was opened non-blocking. The write itself may block on a full pipe.
 fn write_all(mut file: File, text: &str) -> io::Result<()> {
     set_blocking(&file)?;
     file.write_all(text.as_bytes())

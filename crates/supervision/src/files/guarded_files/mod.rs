@@ -1,10 +1,11 @@
-//! Files in folders that others may write to: everything that master and attendant open, make, rename, give away or remove by a path of the
-//! configuration goes through here. It knows paths and whose rights count, and nothing of what is in the files.
+//! Files in folders that others may write to: everything that master and attendant open, create, rename, give away or remove by a
+//! path of the configuration goes through here. It knows paths and whose rights count, and nothing of the contents.
 //!
-//! The master stays root while the application runs as `uid`, whose user may lay links, FIFOs and hard links in its own folders and replace
-//! these at any moment. So root goes from `/` one component after the other (`walk`), follows links that root has laid alone, and takes
-//! elsewhere only a regular file that has one name. Where that is refused, the same is done with the rights of that user, as the kernel sees
-//! them: a link to a release still works, and leads nowhere the user could not go. The master and the attendant run it.
+//! The master stays root while the application runs as `uid`, whose user may place links, FIFOs and hard links in its own folders
+//! and replace these at any moment. So root walks from `/` one component after the other (`walk`), follows only links made by
+//! root, and elsewhere accepts only a regular file with one name. If that is refused, the operation is tried again with the
+//! rights of that user, which the kernel checks: a link to a release still works, and leads nowhere the user could not go. The
+//! master and the attendant run it.
 
 mod hook_files;
 mod sockets;
@@ -26,34 +27,34 @@ use self::walk::{Last, PathEntry, Trust, Untrusted, check_opened, is_of_proc, ki
 use crate::processes::privileges::Privileges;
 use crate::processes::system::set_groups_of_thread;
 
-/// How often a file is looked for that somebody makes and removes meanwhile.
+/// How often an open is tried again for a file that is created and removed meanwhile.
 const TRIES_MOST: usize = 8;
 
 /// Whose rights count, and in which order they are tried.
 #[derive(Debug, Clone, Copy)]
 pub enum Rights<'a> {
-    /// Ours: there is no other user to protect ourselves from.
+    /// Our own: there is no other user to protect ourselves from.
     Own,
-    /// Root's, and the user's where root keeps away.
+    /// Root's, and the user's if root refuses for safety.
     RootFirst(&'a Privileges),
-    /// The user's, and root's where these do not suffice.
+    /// The user's, and root's if these do not suffice.
     UserFirst(&'a Privileges),
     /// The user's alone.
     User(&'a Privileges),
 }
 
 impl Rights<'_> {
-    /// Root's rights first; our own where `user` is none or ourselves.
+    /// Root's rights first; our own if `user` is `None` or ourselves.
     pub fn root_first(user: Option<&Privileges>) -> Rights<'_> {
         other(user).map_or(Rights::Own, Rights::RootFirst)
     }
 
-    /// The user's rights first; our own where `user` is none or ourselves.
+    /// The user's rights first; our own if `user` is `None` or ourselves.
     pub fn user_first(user: Option<&Privileges>) -> Rights<'_> {
         other(user).map_or(Rights::Own, Rights::UserFirst)
     }
 
-    /// The user's rights alone; our own where `user` is none or we are not root.
+    /// The user's rights alone; our own if `user` is `None` or we are not root.
     pub fn user(user: Option<&Privileges>) -> Rights<'_> {
         user.filter(|_| geteuid().is_root()).map_or(Rights::Own, Rights::User)
     }
@@ -71,20 +72,20 @@ impl Rights<'_> {
     }
 }
 
-/// The user that we protect ourselves from: none where we are not root, or the application is root too.
+/// The user that we protect ourselves from. `None` if we are not root, or if the application is root as well.
 fn other(user: Option<&Privileges>) -> Option<&Privileges> {
     user.filter(|user| geteuid().is_root() && !user.uid.is_root())
 }
 
-/// Does something with files as the user would: with its uid, its gid and all of its groups, and none of root's. It changes what this thread
-/// may do with files alone, and the master has one thread.
+/// Acts on files with the rights of the user: its uid, its gid and all of its groups, and none of root's. Only the file system
+/// identity of this thread changes, and the master has one thread.
 fn as_user<T>(user: &Privileges, act: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
     struct Restore(Vec<Gid>);
     impl Drop for Restore {
         fn drop(&mut self) {
             setfsuid(geteuid());
             setfsgid(getegid());
-            // Who could take them away can take them back.
+            // A thread that could drop its groups can restore them.
             let _ = set_groups_of_thread(&self.0);
         }
     }
@@ -93,7 +94,7 @@ fn as_user<T>(user: &Privileges, act: impl FnOnce() -> io::Result<T>) -> io::Res
     let _restore = Restore(before);
     setfsgid(user.gid);
     setfsuid(user.uid);
-    // setfsuid(2) tells of no failure: a number that none has changes nothing, and gives the present one.
+    // setfsuid(2) reports no failure. A call with an invalid uid changes nothing and returns the present one.
     if setfsuid(nix::unistd::Uid::from_raw(u32::MAX)) != user.uid || setfsgid(Gid::from_raw(u32::MAX)) != user.gid {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
@@ -115,7 +116,7 @@ fn in_turn<T>(rights: Rights<'_>, plain: impl Fn() -> io::Result<T>, strict: imp
         Rights::Own => plain(),
         Rights::User(user) => as_user(user, plain),
         Rights::RootFirst(user) => match strict() {
-            // A file system of the network may refuse root what it grants the user.
+            // A network file system may deny root what it grants the user.
             Err(first) if Untrusted::is(&first) || may_not(&first) => {
                 as_user(user, plain).map_err(|error| joined(&first, &error, user))
             }
@@ -131,7 +132,7 @@ fn in_turn<T>(rights: Rights<'_>, plain: impl Fn() -> io::Result<T>, strict: imp
     }
 }
 
-/// What root would not do, and why the user could not do it either.
+/// Joins the reason of root's refusal and the error of the user's attempt.
 fn joined(refusal: &io::Error, error: &io::Error, user: &Privileges) -> io::Error {
     io::Error::new(error.kind(), format!("{refusal} (with the rights of the user {} alone: {error})", user.uid))
 }
@@ -141,29 +142,29 @@ fn joined(refusal: &io::Error, error: &io::Error, user: &Privileges) -> io::Erro
 pub enum How {
     /// Only a regular file.
     Read,
-    /// Made with this mode where it is not there; nothing is cut.
+    /// Created with this mode if it does not exist; not truncated.
     Write {
-        /// Permission bits of a file that is made.
+        /// Permission bits of a new file.
         mode: u32,
     },
-    /// To write alone, and to cut: files of the kernel can be opened for nothing else.
+    /// Write-only and truncated: some files of the kernel can be opened in no other way.
     Replace {
-        /// Permission bits of a file that is made.
+        /// Permission bits of a new file.
         mode: u32,
     },
-    /// The same, for lines at its end; a link to a standard stream leads there from any folder.
+    /// Write-only, to append lines; a link to a standard stream is followed from any folder.
     Append {
-        /// Permission bits of a file that is made.
+        /// Permission bits of a new file.
         mode: u32,
     },
-    /// Lines at the end of a file that is no link, whoever has laid it.
+    /// To append lines, without following a link, whether root or another user made it.
     AppendNoLink {
-        /// Permission bits of a file that is made.
+        /// Permission bits of a new file.
         mode: u32,
     },
-    /// A file that is no link, whoever has laid it.
+    /// To write, without following a link, whether root or another user made it.
     WriteNoLink {
-        /// Permission bits of a file that is made.
+        /// Permission bits of a new file.
         mode: u32,
     },
 }
@@ -176,7 +177,8 @@ impl How {
             How::Replace { .. } => OFlag::O_WRONLY,
             How::Append { .. } | How::AppendNoLink { .. } => OFlag::O_WRONLY | OFlag::O_APPEND,
         };
-        // A FIFO that nobody reads is an error and no wait, and so is a file whose lease is another's (fcntl(2), F_SETLEASE).
+        // Opening a FIFO without a reader fails instead of waiting, and so does a file with a lease of another process (fcntl(2),
+        // F_SETLEASE).
         access | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC
     }
 
@@ -200,33 +202,33 @@ impl How {
     }
 }
 
-/// A file that was opened.
+/// An open file.
 #[derive(Debug)]
 pub struct OpenedFile {
     /// The open file.
     pub file: File,
-    /// It was not there before.
+    /// It did not exist before.
     pub is_new: bool,
-    /// Ours to cut.
+    /// It may be truncated.
     pub may_be_cut: bool,
-    /// Ours to give away or to give another mode: we have made it, it is the user's already, or only root could have put it there.
+    /// Its owner and its mode may be changed: we have created it, it is the user's already, or only root could have put it there.
     pub may_change: bool,
 }
 
 impl OpenedFile {
-    /// Cuts a regular file.
+    /// Truncates a regular file to this length.
     ///
     /// # Errors
-    /// What ftruncate(2) says.
+    /// The error of ftruncate(2).
     pub fn cut(&self, bytes: u64) -> io::Result<()> {
-        // /dev/null and its like can't be cut.
+        // /dev/null and similar can't be truncated.
         if self.may_be_cut && self.file.metadata()?.is_file() { self.file.set_len(bytes) } else { Ok(()) }
     }
 
-    /// Sets the mode; false where the file is not ours to change.
+    /// Sets the mode. Returns false if the mode of the file may not be changed.
     ///
     /// # Errors
-    /// What fchmod(2) says.
+    /// The error of fchmod(2).
     pub fn set_mode(&self, mode: u32) -> io::Result<bool> {
         if self.may_change {
             self.file.set_permissions(Permissions::from_mode(mode))?;
@@ -234,10 +236,10 @@ impl OpenedFile {
         Ok(self.may_change)
     }
 
-    /// Gives the file to a user; false where it is not ours to give away, and not the user's.
+    /// Gives the file to a user. Returns false if it may not be given away and is not the user's.
     ///
     /// # Errors
-    /// What fchown(2) says.
+    /// The error of fchown(2).
     pub fn give_to(&self, user: &Privileges) -> io::Result<bool> {
         if self.may_change {
             fchown(&self.file, Some(user.uid), Some(user.gid))?;
@@ -245,19 +247,19 @@ impl OpenedFile {
         Ok(self.may_change || self.file.metadata()?.uid() == user.uid.as_raw())
     }
 
-    /// The file's identity, by which it is found again under its path.
+    /// The file's identity, to recognize it under its path later.
     ///
     /// # Errors
-    /// What fstat(2) says.
+    /// The error of fstat(2).
     pub fn known(&self, path: &Path, rights: Rights<'_>) -> io::Result<KnownFile> {
         Ok(KnownFile::of(path, rights, &fstat(&self.file)?))
     }
 }
 
-/// Opens a file. It waits for nobody.
+/// Opens a file. Never blocks.
 ///
 /// # Errors
-/// What open(2) says, or a refusal with what to do.
+/// The error of open(2), or a refusal that says what to do.
 pub fn open(path: &Path, how: How, rights: Rights<'_>) -> io::Result<OpenedFile> {
     perform(path, how.last(), rights, |place| open_in(place, how, rights))
 }
@@ -276,7 +278,7 @@ fn open_in(place: &PathEntry, how: How, rights: Rights<'_>) -> io::Result<Opened
             }
         }
         let opened = match openat(place.folder(), place.name(), flags, Mode::empty()) {
-            // A link to a file that is not there yet.
+            // A dangling link: its target is created.
             Err(Errno::ENOENT) if no_link.is_empty() && how.mode().is_some() => {
                 openat(place.folder(), place.name(), flags | OFlag::O_CREAT, how.mode().unwrap_or(Mode::empty()))
             }
@@ -294,7 +296,7 @@ fn open_in(place: &PathEntry, how: How, rights: Rights<'_>) -> io::Result<Opened
     Err(error.into())
 }
 
-/// Looks at what was opened: between any look before and the opening it could have been replaced.
+/// Checks the opened file itself: it could have been replaced between any earlier check and the open.
 fn checked(place: &PathEntry, how: How, user: Option<&Privileges>, file: File) -> io::Result<OpenedFile> {
     let found = fstat(&file)?;
     let is_regular = kind(&found) == SFlag::S_IFREG;
@@ -307,12 +309,12 @@ fn checked(place: &PathEntry, how: How, user: Option<&Privileges>, file: File) -
     let (may_be_cut, may_change) = match place.trust {
         Trust::Root => (true, true),
         Trust::Stream => (false, false),
-        Trust::Nobody => {
+        Trust::Others => {
             check_opened(place, &found, user.uid.as_raw())?;
             (true, is_users)
         }
         Trust::Kernel => {
-            // What the user may reach in `/proc/self` is ours, and a memory file without a name is our own.
+            // Files that the user reaches in `/proc/self` are ours, and so is a memory file without a name.
             if is_of_proc(&file) || is_regular && found.st_nlink == 0 {
                 return Err(io::Error::from(io::ErrorKind::PermissionDenied));
             }
@@ -322,20 +324,20 @@ fn checked(place: &PathEntry, how: How, user: Option<&Privileges>, file: File) -
     Ok(OpenedFile { file, is_new: false, may_be_cut, may_change })
 }
 
-/// Reads a small regular file, and not more of it than so many bytes.
+/// Reads up to `most_bytes` of a small regular file.
 ///
 /// # Errors
-/// It can't be opened or read, or is no text.
+/// It can't be opened or read, or is not UTF-8.
 pub fn read_text(path: &Path, most_bytes: u64, rights: Rights<'_>) -> io::Result<String> {
     let mut text = String::new();
     open(path, How::Read, rights)?.file.take(most_bytes).read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// What is at a path, links followed.
+/// The status of the file at a path, links followed.
 ///
 /// # Errors
-/// Nothing is there, or it can't be seen.
+/// The file does not exist, or its status can't be read.
 pub fn look(path: &Path, rights: Rights<'_>) -> io::Result<FileStat> {
     perform(path, Last::Followed, rights, |place| match place.link_flag().is_empty() {
         true => Ok(fstatat(place.folder(), place.name(), AtFlags::empty())?),
@@ -348,18 +350,18 @@ pub fn is_regular(found: &FileStat) -> bool {
     kind(found) == SFlag::S_IFREG
 }
 
-/// Whether no file of any kind has this name; what can't be seen may be there.
+/// Whether no file of any kind has this name. If its status can't be read, it may exist.
 pub fn is_missing(path: &Path, rights: Rights<'_>) -> bool {
     perform(path, Last::Itself, rights, PathEntry::look).is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
 }
 
-/// A file at a path, known again by device and inode: another program's is never removed.
+/// A file at a path, identified by device and inode, so that the file of another program is never removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownFile {
-    /// The path by which it was made.
+    /// The path at which it was created.
     pub path: PathBuf,
     user: Option<Privileges>,
-    /// Only the user's rights count.
+    /// Only the rights of the user count.
     is_users: bool,
     identity: (u64, u64),
 }
@@ -382,10 +384,10 @@ impl KnownFile {
         if self.is_users { Rights::user(self.user.as_ref()) } else { Rights::root_first(self.user.as_ref()) }
     }
 
-    /// Removes it, where it is still that file.
+    /// Removes the file, if it is still the same one.
     ///
     /// # Errors
-    /// What unlink(2) says.
+    /// The error of unlink(2).
     pub fn remove(&self) -> io::Result<()> {
         let removed = perform(&self.path, Last::Itself, self.rights(), |place| {
             let found = place.look()?;
@@ -401,10 +403,10 @@ impl KnownFile {
     }
 }
 
-/// Puts a file aside under another name: in a folder of others only a regular one that has no other name.
+/// Renames a file. In a folder of others, only a regular file that has no other name.
 ///
 /// # Errors
-/// What rename(2) says, or a refusal.
+/// The error of rename(2), or a refusal.
 pub fn rename(from: &Path, to: &Path, rights: Rights<'_>) -> io::Result<()> {
     let plain = || std::fs::rename(from, to);
     let strict = || {
@@ -415,7 +417,7 @@ pub fn rename(from: &Path, to: &Path, rights: Rights<'_>) -> io::Result<()> {
         }
         renameat(source.folder(), source.name(), target.folder(), target.name())?;
         let came = target.look()?;
-        // What was laid in its place at that moment does not stay where others can't write.
+        // A file that replaced it at that moment must not stay in a folder that only root may write to.
         if target.trust == Trust::Root && (came.st_dev, came.st_ino) != (found.st_dev, found.st_ino) {
             unlinkat(target.folder(), target.name(), UnlinkatFlags::NoRemoveDir)?;
             return Err(Untrusted::error(format!(
@@ -428,10 +430,11 @@ pub fn rename(from: &Path, to: &Path, rights: Rights<'_>) -> io::Result<()> {
     in_turn(rights, plain, strict)
 }
 
-/// Makes a FIFO and opens it for both; one that was left behind goes first, a file of another kind stays.
+/// Creates a FIFO and opens it for reading and writing. A FIFO that was left behind is removed first; a file of another kind
+/// stays.
 ///
 /// # Errors
-/// What mkfifo(3) says, or that there is another file.
+/// The error of mkfifo(3), or another file is in the way.
 pub fn make_fifo(path: &Path, mode: u32, rights: Rights<'_>) -> io::Result<(File, KnownFile)> {
     let taken = |words: &str| Err(io::Error::new(io::ErrorKind::AlreadyExists, words));
     perform(path, Last::Itself, rights, |place| {
@@ -451,10 +454,10 @@ pub fn make_fifo(path: &Path, mode: u32, rights: Rights<'_>) -> io::Result<(File
     })
 }
 
-/// Makes a folder this process' own. The kernel looks at the rights to search it once more when it is entered.
+/// Changes the working directory. The kernel checks the search permission once more when the folder is entered.
 ///
 /// # Errors
-/// What chdir(2) says, or a refusal.
+/// The error of chdir(2), or a refusal.
 pub fn enter(path: &Path, rights: Rights<'_>) -> io::Result<()> {
     perform(path, Last::Followed, rights, |place| {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC | place.link_flag();
@@ -462,10 +465,10 @@ pub fn enter(path: &Path, rights: Rights<'_>) -> io::Result<()> {
     })
 }
 
-/// Opens a FIFO to write letters to it: what else lies there is left as it is.
+/// Opens a FIFO to write commands to it. A file of another kind is left as it is.
 ///
 /// # Errors
-/// What open(2) says; it is no FIFO, or nobody reads it (`ENXIO`).
+/// The error of open(2); the file is not a FIFO, or has no reader (`ENXIO`).
 pub fn open_fifo(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let file = File::from(openat(nix::fcntl::AT_FDCWD, path, flags, Mode::empty())?);
@@ -475,7 +478,7 @@ pub fn open_fifo(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Descriptors of this process that lead to a file.
+/// Descriptors of this process that refer to a file.
 pub fn descriptors_of(found: &FileStat) -> Vec<i32> {
     let Ok(open) = std::fs::read_dir("/proc/self/fd") else { return Vec::new() };
     let leads_there = |number: &i32| {
@@ -486,10 +489,10 @@ pub fn descriptors_of(found: &FileStat) -> Vec<i32> {
     numbers.filter(leads_there).collect()
 }
 
-/// Lets reads and writes of a file wait, or not.
+/// Makes reads and writes of a file blocking.
 ///
 /// # Errors
-/// What fcntl(2) says.
+/// The error of fcntl(2).
 pub fn set_blocking(file: &File) -> io::Result<()> {
     use nix::fcntl::{FcntlArg, fcntl};
     let flags = OFlag::from_bits_retain(fcntl(file, FcntlArg::F_GETFL)?);

@@ -1,4 +1,4 @@
-//! Files of UNIX sockets in folders that others may write to: binding and finding them. It listens nowhere. The master runs it.
+//! Files of UNIX sockets in folders that others may write to: it binds and finds them. It does not listen. The master runs it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,20 +15,20 @@ use super::walk::{Last, PathEntry, Trust, Untrusted, kind, walk};
 use super::{KnownFile, Rights, as_user, joined, perform};
 use crate::processes::privileges::Privileges;
 
-/// Binds a socket: in a folder of root's alone with our own rights, elsewhere with those of the user, and where these do not suffice with
-/// our own, through no link.
+/// Binds a socket. In a folder that only root may write to it uses our own rights. Elsewhere it uses the rights of the user, and
+/// if these do not suffice our own, without following a link.
 ///
 /// # Errors
-/// A refusal, or what the kernel says.
+/// A refusal, or the error of bind(2).
 pub fn bind_at(socket: &OwnedFd, path: &Path, user: Option<&Privileges>) -> io::Result<()> {
     let bind = |path: &Path| Ok(bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?);
     at(path, user, bind, |place| bind(&place.address()))
 }
 
-/// Connects a socket, with rights as [`bind_at`] has them.
+/// Connects a socket, with the same rights as [`bind_at`].
 ///
 /// # Errors
-/// A refusal, or what the kernel says.
+/// A refusal, or the error of connect(2).
 pub fn connect_at(socket: &OwnedFd, path: &Path, user: Option<&Privileges>) -> io::Result<()> {
     let connect = |path: &Path| Ok(connect(socket.as_raw_fd(), &UnixAddr::new(path)?)?);
     let through_no_link = |place: &PathEntry| {
@@ -56,7 +56,7 @@ fn at<T>(
     }
 }
 
-/// The file of a socket, held so that it is this one file whatever is laid in its place.
+/// The file of a socket. The descriptor keeps referring to this file if another one replaces it at the path.
 #[derive(Debug)]
 pub struct SocketNode {
     descriptor: OwnedFd,
@@ -69,36 +69,36 @@ impl SocketNode {
     /// Finds the file of a socket.
     ///
     /// # Errors
-    /// There is none, or it is another file; it can't be reached.
+    /// It does not exist, is a file of another kind, or can't be reached.
     pub fn find(path: &Path, user: Option<&Privileges>) -> io::Result<SocketNode> {
         perform(path, Last::Itself, Rights::root_first(user), node_in)
     }
 
-    /// The file of the bound socket, with its identity: it can be removed later by `user`'s rights or root's.
+    /// The identity of the bound socket's file, to remove it later with the rights of `user` or root.
     pub fn known(&self, path: &Path, user: Option<&Privileges>) -> KnownFile {
         KnownFile::of(path, Rights::root_first(user), &self.found)
     }
 
-    /// Gives it a mode.
+    /// Sets its mode.
     ///
     /// # Errors
-    /// What chmod(2) says.
+    /// The error of chmod(2).
     pub fn set_mode(&self, mode: u32) -> io::Result<()> {
-        // A descriptor that is only a place takes no mode by itself, but by its name.
+        // fchmod(2) does not work on an `O_PATH` descriptor; chmod(2) on its name in `/proc` does.
         let name = format!("/proc/self/fd/{}", self.descriptor.as_raw_fd());
         std::fs::set_permissions(name, std::fs::Permissions::from_mode(mode))
     }
 
-    /// Gives it away.
+    /// Changes its owner.
     ///
     /// # Errors
-    /// What chown(2) says.
+    /// The error of chown(2).
     pub fn set_owner(&self, uid: Option<Uid>, gid: Option<Gid>) -> io::Result<()> {
         Ok(fchownat(&self.descriptor, "", uid, gid, AtFlags::AT_EMPTY_PATH)?)
     }
 
-    /// Whether it is ours to change: where others may write, what is known to be ours, what is the user's already, or what root has made
-    /// there and nothing else leads to.
+    /// Whether we may change it. In a folder that others may write to: if it is the file in `known`, if it is the user's already,
+    /// or if root has created it there and it has no other name.
     ///
     /// # Errors
     /// A refusal.
@@ -108,7 +108,7 @@ impl SocketNode {
         }
         let Rights::RootFirst(user) = Rights::root_first(user) else { return Ok(()) };
         let owner = self.found.st_uid;
-        let is_known = owner == user.uid.as_raw() || self.trust == Trust::Nobody && owner == geteuid().as_raw();
+        let is_known = owner == user.uid.as_raw() || self.trust == Trust::Others && owner == geteuid().as_raw();
         if self.trust == Trust::Root || is_known && self.found.st_nlink == 1 {
             return Ok(());
         }

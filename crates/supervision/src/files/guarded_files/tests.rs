@@ -1,4 +1,4 @@
-//! What root does in folders of another user. Only root can make these: for anybody else there is nothing to protect.
+//! Operations of root in folders of another user. Only root can create these, and for other users there is nothing to protect.
 
 use std::os::unix::fs::{chown, symlink};
 
@@ -11,14 +11,14 @@ use crate::testing::Folder;
 const NOBODY: u32 = 65534;
 const WRITE: How = How::Write { mode: 0o644 };
 
-/// A folder of nobody's, and beside it a file of root's.
-struct Ground {
+/// A folder of the user `nobody`, and a file of root's beside it.
+struct Fixture {
     folder: Folder,
     user: Privileges,
 }
 
-impl Ground {
-    fn new() -> Option<Ground> {
+impl Fixture {
+    fn new() -> Option<Fixture> {
         if !geteuid().is_root() {
             return None;
         }
@@ -28,7 +28,7 @@ impl Ground {
         std::fs::write(folder.path().join("secret"), "secret").expect("written");
         std::fs::set_permissions(folder.path().join("secret"), Permissions::from_mode(0o660)).expect("set");
         let gid = Gid::from_raw(NOBODY);
-        Some(Ground { folder, user: Privileges { uid: Uid::from_raw(NOBODY), gid, groups: vec![gid] } })
+        Some(Fixture { folder, user: Privileges { uid: Uid::from_raw(NOBODY), gid, groups: vec![gid] } })
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -46,37 +46,37 @@ impl Ground {
 
 #[test]
 fn a_link_of_the_user_leads_nowhere_the_user_could_not_go() {
-    let Some(ground) = Ground::new() else { return };
-    let path = ground.at("theirs/file");
-    symlink(ground.at("secret"), &path).expect("linked");
-    symlink(ground.folder.path(), ground.at("theirs/folder")).expect("linked");
-    for rights in ground.rights() {
-        for path in [&path, &ground.at("theirs/folder/secret"), &ground.at("theirs/folder/new")] {
+    let Some(fixture) = Fixture::new() else { return };
+    let path = fixture.at("theirs/file");
+    symlink(fixture.at("secret"), &path).expect("linked");
+    symlink(fixture.folder.path(), fixture.at("theirs/folder")).expect("linked");
+    for rights in fixture.rights() {
+        for path in [&path, &fixture.at("theirs/folder/secret"), &fixture.at("theirs/folder/new")] {
             assert!(open(path, WRITE, rights).is_err(), "{path:?} {rights:?}");
             assert!(open(path, How::Append { mode: 0o644 }, rights).is_err(), "{path:?} {rights:?}");
             assert!(open(path, How::Read, rights).is_err(), "{path:?} {rights:?}");
         }
-        assert!(make_fifo(&ground.at("theirs/folder/fifo"), 0o600, rights).is_err());
-        assert!(rename(&ground.at("theirs/folder/secret"), &ground.at("theirs/old"), rights).is_err());
+        assert!(make_fifo(&fixture.at("theirs/folder/fifo"), 0o600, rights).is_err());
+        assert!(rename(&fixture.at("theirs/folder/secret"), &fixture.at("theirs/old"), rights).is_err());
     }
-    assert_eq!(ground.secret(), "secret");
-    assert_eq!(std::fs::read_dir(ground.folder.path()).expect("listed").count(), 2);
-    // A link within what the user may write is followed, as one to a release is.
-    std::fs::create_dir(ground.at("theirs/release")).expect("made");
-    chown(ground.at("theirs/release"), Some(NOBODY), Some(NOBODY)).expect("given away");
-    symlink("release", ground.at("theirs/current")).expect("linked");
-    assert!(open(&ground.at("theirs/current/new"), WRITE, Rights::RootFirst(&ground.user)).is_ok());
-    assert!(ground.at("theirs/release/new").exists());
+    assert_eq!(fixture.secret(), "secret");
+    assert_eq!(std::fs::read_dir(fixture.folder.path()).expect("listed").count(), 2);
+    // A link within the user's own folders is followed, such as one to a release.
+    std::fs::create_dir(fixture.at("theirs/release")).expect("made");
+    chown(fixture.at("theirs/release"), Some(NOBODY), Some(NOBODY)).expect("given away");
+    symlink("release", fixture.at("theirs/current")).expect("linked");
+    assert!(open(&fixture.at("theirs/current/new"), WRITE, Rights::RootFirst(&fixture.user)).is_ok());
+    assert!(fixture.at("theirs/release/new").exists());
 }
 
 #[test]
 fn a_link_of_roots_is_followed_and_devices_are_opened() {
-    let Some(ground) = Ground::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     for device in ["/dev/null", "/dev/../dev/null"] {
-        assert!(open(Path::new(device), WRITE, Rights::RootFirst(&ground.user)).is_ok(), "{device}");
+        assert!(open(Path::new(device), WRITE, Rights::RootFirst(&fixture.user)).is_ok(), "{device}");
     }
-    symlink("/dev/null", ground.at("theirs/null")).expect("linked");
-    let opened = open(&ground.at("theirs/null"), How::Append { mode: 0o640 }, Rights::RootFirst(&ground.user)).expect("opened");
+    symlink("/dev/null", fixture.at("theirs/null")).expect("linked");
+    let opened = open(&fixture.at("theirs/null"), How::Append { mode: 0o640 }, Rights::RootFirst(&fixture.user)).expect("opened");
     assert!(!opened.may_change && !opened.may_be_cut);
     let found = walk(Path::new("/proc/self/fd/0"), Last::Followed).expect("found");
     assert_eq!((found.trust, found.link_flag()), (Trust::Root, OFlag::empty()));
@@ -85,49 +85,49 @@ fn a_link_of_roots_is_followed_and_devices_are_opened() {
 
 #[test]
 fn a_file_with_two_names_or_of_another_kind_is_refused() {
-    let Some(ground) = Ground::new() else { return };
-    let (linked, pipe) = (ground.at("theirs/linked"), ground.at("theirs/pipe"));
-    std::fs::hard_link(ground.at("secret"), &linked).expect("linked");
+    let Some(fixture) = Fixture::new() else { return };
+    let (linked, pipe) = (fixture.at("theirs/linked"), fixture.at("theirs/pipe"));
+    std::fs::hard_link(fixture.at("secret"), &linked).expect("linked");
     mkfifo(&pipe, Mode::S_IRWXU).expect("made");
     chown(&pipe, Some(NOBODY), Some(NOBODY)).expect("given away");
-    for rights in ground.rights() {
+    for rights in fixture.rights() {
         for path in [&linked, &pipe] {
             assert!(open(path, WRITE, rights).is_err(), "{path:?} {rights:?}");
             assert!(read_text(path, 9, rights).is_err(), "{path:?} {rights:?}");
         }
     }
-    assert_eq!(ground.secret(), "secret");
+    assert_eq!(fixture.secret(), "secret");
     assert!(read_text(&pipe, 9, Rights::Own).is_err());
 }
 
 #[test]
 fn what_root_finds_in_a_folder_of_the_user_is_not_given_away() {
-    let Some(ground) = Ground::new() else { return };
-    let path = ground.at("theirs/file");
-    let made = open(&path, WRITE, Rights::RootFirst(&ground.user)).expect("made");
+    let Some(fixture) = Fixture::new() else { return };
+    let path = fixture.at("theirs/file");
+    let made = open(&path, WRITE, Rights::RootFirst(&fixture.user)).expect("made");
     assert!(made.is_new && made.may_change);
-    let found = open(&path, WRITE, Rights::RootFirst(&ground.user)).expect("opened");
-    assert!(!found.is_new && !found.give_to(&ground.user).expect("looked"));
-    assert!(made.give_to(&ground.user).expect("given"));
-    let found = open(&path, WRITE, Rights::RootFirst(&ground.user)).expect("opened");
+    let found = open(&path, WRITE, Rights::RootFirst(&fixture.user)).expect("opened");
+    assert!(!found.is_new && !found.give_to(&fixture.user).expect("looked"));
+    assert!(made.give_to(&fixture.user).expect("given"));
+    let found = open(&path, WRITE, Rights::RootFirst(&fixture.user)).expect("opened");
     assert!(found.may_change);
 }
 
 #[test]
 fn the_rights_of_the_user_are_without_the_groups_of_root() {
-    let Some(ground) = Ground::new() else { return };
+    let Some(fixture) = Fixture::new() else { return };
     let before = getgroups().expect("asked");
-    let seen = as_user(&ground.user, || Ok(getgroups()?)).expect("asked");
-    assert_eq!((seen, getgroups().expect("asked")), (ground.user.groups.clone(), before));
-    assert!(open(&ground.at("secret"), WRITE, Rights::User(&ground.user)).is_err());
+    let seen = as_user(&fixture.user, || Ok(getgroups()?)).expect("asked");
+    assert_eq!((seen, getgroups().expect("asked")), (fixture.user.groups.clone(), before));
+    assert!(open(&fixture.at("secret"), WRITE, Rights::User(&fixture.user)).is_err());
 }
 
 #[test]
 fn only_the_known_file_is_removed() {
-    let Some(ground) = Ground::new() else { return };
-    let path = ground.at("theirs/file");
-    let made = open(&path, WRITE, Rights::RootFirst(&ground.user)).expect("made");
-    let known = made.known(&path, Rights::RootFirst(&ground.user)).expect("known");
+    let Some(fixture) = Fixture::new() else { return };
+    let path = fixture.at("theirs/file");
+    let made = open(&path, WRITE, Rights::RootFirst(&fixture.user)).expect("made");
+    let known = made.known(&path, Rights::RootFirst(&fixture.user)).expect("known");
     std::fs::remove_file(&path).expect("removed");
     std::fs::write(&path, "another").expect("written");
     known.remove().expect("left alone");

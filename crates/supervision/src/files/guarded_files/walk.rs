@@ -1,5 +1,5 @@
-//! The way to a file for root: one component after the other from `/`, so that no link is followed that somebody else than root has laid.
-//! It opens no file but folders, and changes nothing. The master and the attendant run it.
+//! The path walk for root: one component after the other from `/`, so that only links made by root are followed. It opens nothing
+//! but folders, and changes nothing. The master and the attendant run it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -13,16 +13,18 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::geteuid;
 
-/// Links that a path may lead through, as many as the kernel follows (path_resolution(7)).
+/// Links that a path may contain: as many as the kernel follows (path_resolution(7)).
 const LINKS_MOST: usize = 40;
-/// Write bits of group and others. Those of an access control list stand in the group's (acl(5)).
+/// Write bits of group and others. Those of an access control list appear in the group's bits (acl(5)).
 const OTHERS_MAY_WRITE: u32 = 0o022;
-/// The inode of `/proc` itself: its links are texts. Those below lead to what a process has open, whatever their text is.
+/// The inode of `/proc` itself, whose links are texts. The links below lead to files that a process has open, whatever their text
+/// says.
 const PROC_ROOT_INODE: u64 = 1;
-/// What a link may lead to from any folder: the log's own descriptors, which all processes of the instance have, and nowhere.
+/// Targets that a link in any folder may have: the log's own descriptors, which all processes of the instance have, and
+/// /dev/null.
 const STANDARD_STREAMS: [&str; 5] = ["/dev/stdout", "/dev/stderr", "/dev/null", "/proc/self/fd/1", "/proc/self/fd/2"];
 
-/// Why root keeps away from a file.
+/// Why root refuses to use a file.
 #[derive(Debug)]
 pub struct Untrusted(String);
 
@@ -44,7 +46,7 @@ impl Untrusted {
     }
 }
 
-/// Whether the last component of a path may be a link that leads further.
+/// Whether the last component of a path may be a link that is followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Last {
     Itself,
@@ -53,32 +55,32 @@ pub enum Last {
     FollowedToStream,
 }
 
-/// What may be trusted of an entry of a folder.
+/// How far an entry of a folder can be trusted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Trust {
-    /// The kernel looks at the rights: links are followed.
+    /// The kernel checks the rights, and links are followed.
     Kernel,
-    /// Nobody but root could have put it there.
+    /// Only root could have put it there.
     Root,
-    /// A standard stream, which a link of somebody else leads to: lines may go there, and nothing else is changed.
+    /// A standard stream that a link of another user leads to: lines may be written to it, and nothing else is changed.
     Stream,
-    /// Somebody else may have put it there, or may put something else there at any moment.
-    Nobody,
+    /// Another user may have put it there, or may replace it at any moment.
+    Others,
 }
 
-/// An entry of a folder, which need not be there.
+/// An entry of a folder, which need not exist.
 #[derive(Debug)]
 pub struct PathEntry {
     folder: Option<OwnedFd>,
     name: OsString,
     pub trust: Trust,
-    /// A link of `/proc` to something open: only opening it leads there.
+    /// A link of `/proc` to an open file, which is reached only by opening the link.
     is_open_file: bool,
     path: PathBuf,
 }
 
 impl PathEntry {
-    /// The path as it is, for the kernel to find the way.
+    /// The path as it is, which the kernel resolves.
     pub fn plain(path: &Path) -> PathEntry {
         let (name, path) = (path.as_os_str().to_owned(), path.to_owned());
         PathEntry { folder: None, name, trust: Trust::Kernel, is_open_file: false, path }
@@ -96,20 +98,20 @@ impl PathEntry {
         &self.path
     }
 
-    /// What openat(2) is told about a link in this place.
+    /// The flag for openat(2) that decides whether a link is followed here.
     pub fn link_flag(&self) -> OFlag {
         if self.trust == Trust::Kernel || self.is_open_file { OFlag::empty() } else { OFlag::O_NOFOLLOW }
     }
 
-    /// What is there; of a link, the link itself.
+    /// The status of the entry; of a link, that of the link itself.
     ///
     /// # Errors
-    /// What fstatat(2) says.
+    /// The error of fstatat(2).
     pub fn look(&self) -> io::Result<FileStat> {
         Ok(fstatat(self.folder(), self.name(), AtFlags::AT_SYMLINK_NOFOLLOW)?)
     }
 
-    /// A path to this place that no link is in, for calls that take no folder.
+    /// A path to this entry without a link in it, for calls that do not accept a folder descriptor.
     pub fn address(&self) -> PathBuf {
         match &self.folder {
             Some(folder) => Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(&self.name),
@@ -122,19 +124,19 @@ pub fn kind(found: &FileStat) -> SFlag {
     SFlag::from_bits_truncate(found.st_mode) & SFlag::S_IFMT
 }
 
-/// Whether a descriptor leads to a file of `/proc`: writing to one changes a process.
+/// Whether a descriptor refers to a file of `/proc`: writing to one may change a process.
 pub fn is_of_proc(descriptor: impl AsFd) -> bool {
     fstatfs(descriptor).is_ok_and(|system| system.filesystem_type() == PROC_SUPER_MAGIC)
 }
 
-/// A folder on the way.
+/// A folder on the path.
 struct WalkedFolder {
     descriptor: OwnedFd,
     inode: u64,
     path: PathBuf,
-    /// Only root may write to it, and to all before it.
+    /// Only root may write to it, and to all folders before it.
     is_roots: bool,
-    /// The same, but that everybody may make what is not there: what is root's there stays (`/tmp`; the sticky bit, unlink(2)).
+    /// Like `is_roots`, but every user may create new entries, and entries of root's stay (`/tmp`; the sticky bit, unlink(2)).
     is_sticky: bool,
 }
 
@@ -155,7 +157,7 @@ impl WalkedFolder {
     fn below(&self, name: &OsStr, descriptor: OwnedFd, found: &FileStat) -> WalkedFolder {
         let is_ours = is_ours(found);
         let stays = self.is_roots || self.is_sticky && is_ours;
-        // Folders of `/proc` may seem to be another's in a name space of users, and are the kernel's.
+        // In a user namespace, folders of `/proc` may appear to belong to another user. They are the kernel's.
         let is_roots = stays && (only_root_writes(found) || is_of_proc(&descriptor));
         let is_sticky = stays && !is_roots && is_ours && found.st_mode & Mode::S_ISVTX.bits() != 0;
         WalkedFolder { descriptor, inode: found.st_ino, path: self.path.join(name), is_roots, is_sticky }
@@ -166,13 +168,13 @@ impl WalkedFolder {
         Ok(PathEntry { folder: Some(self.descriptor.try_clone()?), name, trust, is_open_file, path })
     }
 
-    /// Its links lead to what a process has open.
+    /// Its links lead to files that a process has open.
     fn has_open_files(&self) -> bool {
         self.inode != PROC_ROOT_INODE && is_of_proc(&self.descriptor)
     }
 }
 
-/// Owned by root or ourselves, and nobody else may write to it. In a sticky folder everybody may make what is not there.
+/// Owned by root or ourselves, and not writable for others. In a sticky folder every user may create new entries.
 fn only_root_writes(found: &FileStat) -> bool {
     is_ours(found) && found.st_mode & OTHERS_MAY_WRITE == 0
 }
@@ -181,10 +183,10 @@ fn is_ours(found: &FileStat) -> bool {
     found.st_uid == 0 || found.st_uid == geteuid().as_raw()
 }
 
-/// Finds the place that a path names. A link in a folder that only root may write to is root's, and is followed; any other is a refusal.
+/// Resolves a path to its last entry. A link in a folder that only root may write to is followed; any other link is refused.
 ///
 /// # Errors
-/// A refusal, or what the kernel says of a component before the last.
+/// A refusal, or the error of the kernel for a component before the last.
 pub fn walk(path: &Path, last: Last) -> io::Result<PathEntry> {
     let mut left = Vec::new();
     push_components(&std::path::absolute(path)?, &mut left);
@@ -192,7 +194,7 @@ pub fn walk(path: &Path, last: Last) -> io::Result<PathEntry> {
     let (mut links, mut leads_to_stream) = (0, false);
     while let Some(name) = left.pop() {
         if name == ".." {
-            // That of the root is the root.
+            // The parent of the root is the root.
             folders.truncate(folders.len().saturating_sub(1).max(1));
             continue;
         }
@@ -200,7 +202,7 @@ pub fn walk(path: &Path, last: Last) -> io::Result<PathEntry> {
         let trust = match (folder.is_roots, leads_to_stream) {
             (true, false) => Trust::Root,
             (true, true) => Trust::Stream,
-            (false, _) => Trust::Nobody,
+            (false, _) => Trust::Others,
         };
         let is_last = left.is_empty();
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -223,7 +225,7 @@ pub fn walk(path: &Path, last: Last) -> io::Result<PathEntry> {
                     }
                     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
                     let descriptor = openat(&folder.descriptor, name.as_os_str(), flags, Mode::empty())?;
-                    // Who may write to the folders before it is not known.
+                    // It is not known which users may write to the folders before it.
                     let (inode, path) = (fstat(&descriptor)?.st_ino, folder.path.join(&name));
                     folders.push(WalkedFolder { descriptor, inode, path, is_roots: false, is_sticky: false });
                     continue;
@@ -253,7 +255,7 @@ pub fn walk(path: &Path, last: Last) -> io::Result<PathEntry> {
     Err(Errno::EISDIR.into())
 }
 
-/// The components of a path, the first one on top.
+/// The components of a path, with the first one on top.
 fn push_components(path: &Path, left: &mut Vec<OsString>) {
     for component in path.components().rev() {
         match component {
@@ -274,8 +276,8 @@ fn laid_link(folder: &WalkedFolder, name: &OsStr) -> io::Error {
     ))
 }
 
-/// Looks at a file that was opened in a place where anybody may have put it: a regular one, that has no other name, and in a sticky
-/// folder none of a third user.
+/// Checks a file that was opened in a folder that others may write to: it must be regular and have no other name, and in a sticky
+/// folder it must not belong to a third user.
 ///
 /// # Errors
 /// A refusal.
@@ -297,7 +299,7 @@ pub fn check_opened(place: &PathEntry, found: &FileStat, user: u32) -> io::Resul
     if is_sticky { check_owner_in(place, &folder, found, user) } else { Ok(()) }
 }
 
-/// Looks at the owner of a file in a place where anybody may have put it: nobody has put one of a third user there.
+/// Checks the owner of a file in a folder that others may write to: it must not belong to a third user.
 ///
 /// # Errors
 /// A refusal.
