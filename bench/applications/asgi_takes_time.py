@@ -1,4 +1,6 @@
-"""Like takes_time.py, with `asyncio.sleep`: the event loop serves other requests in the meantime. Runs in the servers' workers."""
+"""Like takes_time.py, with `asyncio.sleep`: the event loop serves other requests in the meantime. Runs in the servers'
+workers.
+"""
 
 import asyncio
 

@@ -151,7 +151,9 @@ def _start(session, scenario, cells, running):
 
 
 def _ask(session, scenario, running, schedules):
-    """Returns [(cell, its client's report)]: one client for each, all at the same time. A server that fails meanwhile is stopped."""
+    """Returns [(cell, its client's report)]: one client for each, all at the same time. A server that fails meanwhile
+    is stopped.
+    """
     told, clients = [], {}
     with ExitStack() as at_end:
         for number, (cell, server) in enumerate(running.items()):

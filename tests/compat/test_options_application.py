@@ -1,4 +1,4 @@
-"""The options of the application do what uWSGI's manual says: where it is, what it sees, and where it is mounted."""
+"""Application options do what uWSGI's manual says: where the application is found, its environment, and where it is mounted."""
 
 import json
 import os
@@ -156,7 +156,7 @@ def test_catch_exceptions_shows_what_is_raised_while_the_answer_is_made(serve):
     answer = server.get("/early")
     assert answer.status == 500
     assert "RuntimeError: no database" in answer.text
-    # What has been sent can't be taken back: the client sees that the answer is not whole.
+    # Sent data can't be revoked: the client sees that the answer is incomplete.
     with pytest.raises(Closed):
         server.get("/late")
 

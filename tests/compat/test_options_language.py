@@ -1,4 +1,4 @@
-"""The options that are about the configuration itself do what uWSGI's manual says, in a server that starts."""
+"""Options of the configuration language do what uWSGI's manual says, in a server that starts."""
 
 import socket
 

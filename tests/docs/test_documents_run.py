@@ -1,4 +1,4 @@
-"""The documentation is true: each command that a page shows is run, each configuration checked by the program that it is for."""
+"""The documentation is correct: each command of a page is run, and each configuration is checked by its program."""
 
 import re
 import subprocess
@@ -9,17 +9,17 @@ import pytest
 from checking import check, configurations, is_configuration
 from session import Session, missing
 
-#: Words with which commands begin. A block that has one must say that it is commands, or nobody would run it.
+#: First words of commands. A block with one of them must be marked as commands, or it would not be run.
 COMMAND = re.compile(
     r"^(\$ )?(bolide|pip|python3?|curl|kill|systemctl|docker|kubectl|make|apt(-get)?|npm|cargo|useradd|gunicorn|uvicorn|uwsgi) "
 )
-#: Languages that are shown alone: output, logs, pictures of a screen.
+#: Languages of blocks that are only shown: output, logs, screen contents.
 SHOWN = ("", "text", "diff", "javascript", "html", "http", "css", "dockerfile", "jinja", "xml", "json")
 
 
 @pytest.fixture(scope="module")
 def words():
-    """The commands of `bolide`: whatever else stands there is something to serve."""
+    """Returns the subcommands of `bolide`: any other argument is something to serve."""
     helped = subprocess.run([sys.executable, "-m", "bolide", "--help"], capture_output=True, text=True, check=True).stdout
     found = set(re.findall(r"^  ([a-z][a-z-]+)\b.*  \S", helped, re.MULTILINE))
     assert {"check", "reload", "init"} <= found
@@ -65,7 +65,7 @@ def test_what_is_not_run_says_why_and_what_is_run_says_that_it_is(page):
 
 
 def test_a_page_that_is_wrong_is_noticed(tmp_path, words):
-    """What the tests above stand on: a command that fails, output that does not come, and an option that is none."""
+    """Checks the test helpers themselves: a failing command, missing output, and an unknown option."""
     session = Session(tmp_path, words)
     try:
         session.type("echo one two", ["one … two".replace(" …", "")], 0, "here")

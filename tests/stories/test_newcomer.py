@@ -1,4 +1,6 @@
-"""The first hour of people who come from Flask, FastAPI, Django, uvicorn and gunicorn: what they type, and what they see."""
+"""The first hour of people who come from Flask, FastAPI, Django, uvicorn and gunicorn: the commands they type, and the output
+they see.
+"""
 
 import re
 import threading
