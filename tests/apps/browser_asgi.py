@@ -1,4 +1,4 @@
-"""A page for the browser's tests: it speaks by WebSockets, an EventSource and fetch, and shows what came of them."""
+"""A page for the browser's tests: it uses WebSockets, an EventSource and fetch, and shows the results."""
 
 import asyncio
 import contextlib
@@ -92,11 +92,11 @@ Promise.all([talk, leave, listen, upload, stream]).then(() => { document.title =
 </html>
 """
 
-#: What the page has read up to now, by what it was sent: the next is sent only then.
+#: The parts that the page has read so far: each is sent only after the previous one was read.
 read = {"events": 0, "parts": 0}
 news = None
 
-#: How WebSockets ended.
+#: Close codes of WebSockets.
 ends = []
 
 

@@ -1,4 +1,4 @@
-"""Pages of frameworks leave in one piece with their length; what a framework streams is left as it comes."""
+"""Pages of frameworks leave in one piece with their length; streamed responses are passed on as they come."""
 
 import pytest
 from support import uwsgi

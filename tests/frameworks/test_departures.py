@@ -1,4 +1,4 @@
-"""Clients that leave a stream: whatever a framework makes of that, it is one line in the log and no traceback."""
+"""Clients that abandon a stream: whatever a framework does, it is one line in the log and no traceback."""
 
 import re
 import signal
@@ -103,7 +103,7 @@ def leave(server, path, way="reset"):
     assert client.read_head().status == 200
     next(client.read_chunks())
     getattr(client, way)()
-    # The request's own line comes when all of it is over.
+    # The request's own line comes when everything is over.
     server.wait_for_log(f"GET {path} => generated")
 
 

@@ -1,4 +1,4 @@
-"""WebSockets of WSGI applications over https: what their libraries take of a connection are plain bytes."""
+"""WebSockets of WSGI applications over https: their libraries read and write plain bytes."""
 
 import json
 import threading
@@ -115,7 +115,7 @@ def test_all_that_was_said_arrives_also_when_the_call_has_ended_and_the_worker_e
     shop.server.wait_for_log("^heard b'hello'$")
     if path == "/last":
         shop.server.send_signal(15)
-    # With the end of TLS behind it, else reading raises.
+    # Followed by close_notify, or else reading raises.
     assert client.read_to_end() == b"x" * KEPT_BYTES
     assert "Traceback" not in shop.server.log
 
