@@ -1,4 +1,4 @@
-"""What `make conformance` makes of the Autobahn suite's findings: nothing that failed or is missing passes."""
+"""The evaluation of the Autobahn suite's findings by `make conformance`: failed or missing cases never pass."""
 
 import pytest
 from autobahn.table import GROUPS, Agent, Suite, judge, table

@@ -1,4 +1,4 @@
-"""Packets of the uwsgi protocol one behind the other on one connection (`puwsgi-socket`)."""
+"""Several uwsgi packets one after the other on one connection (`puwsgi-socket`)."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def packet(method="GET", target="/", body=b""):
 
 
 def read_answer(client, method="GET"):
-    """An answer whose Content-Length says where it ends."""
+    """Returns a response whose Content-Length determines its end."""
     return client.read_response(method)
 
 

@@ -1,4 +1,4 @@
-"""What the module `uwsgi` does with the request that is being served: beside uWSGI's documentation, on the real program."""
+"""Functions of the module `uwsgi` for the current request: compared with uWSGI's documentation, on the real program."""
 
 import re
 import signal
@@ -367,7 +367,7 @@ def test_at_a_reload_a_websocket_is_told_and_its_client_is_welcome_again(threads
     websocket.send(CLOSE, close_payload(code))
     assert websocket.client.is_closed()
     wait_until(lambda: any("unable to receive" in note for note in shop.notes()), "the view has returned")
-    # One that comes in the moment in which the worker still leaves its sockets is let in by it, and told once more.
+    # A connection that arrives while the worker still leaves its sockets is accepted by it, and gets one more message.
     closed_with = [1012]
 
     def is_welcome():
