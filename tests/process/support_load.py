@@ -1,7 +1,7 @@
-"""Clients that keep a server under load and count what is lost, on kept-alive connections and on fresh ones.
+"""Clients that keep a server under load and count lost requests, on keep-alive connections and on new ones.
 
-A request is lost when it was sent and its whole answer did not come. A connection that the server closes after it has
-announced so (`Connection: close`) loses nothing; one that it closes in silence under a request does.
+A request is lost if it was sent and its whole response did not come. A connection that the server closes after announcing it
+(`Connection: close`) loses nothing; one that it closes without notice during a request does.
 """
 
 import collections
@@ -13,14 +13,14 @@ from support.waiting import PATIENCE_SECONDS
 
 
 class Load:
-    """Threads that ask for a path again and again, some on kept-alive connections, some on a fresh one each time."""
+    """Threads that request a path repeatedly, some on keep-alive connections, some on a new one each time."""
 
     def __init__(self, address, kept_alive=3, fresh=2, target="/"):
         self.address = address
         self.target = target
-        #: How often each body came.
+        #: Number of times that each body came.
         self.bodies = collections.Counter()
-        #: What was lost: (seconds since the start, reason).
+        #: Lost requests: (seconds since the start, reason).
         self.losses = []
         self.answers = 0
         self._news = threading.Condition()
@@ -44,13 +44,13 @@ class Load:
             thread.join(PATIENCE_SECONDS)
 
     def wait(self, condition, what):
-        """Wait until a condition over this load holds."""
+        """Waits until a condition on this load holds."""
         with self._news:
             came = self._news.wait_for(condition, PATIENCE_SECONDS)
             assert came, f"waited in vain for {what}: {self.answers} answers, {self.bodies}, lost: {self.losses[:5]}"
 
     def wait_for_more(self, count=50):
-        """Wait until so many more answers have come."""
+        """Waits until this many more responses have come."""
         wanted = self.answers + count
         self.wait(lambda: self.answers >= wanted, f"{count} more answers")
 

@@ -1,4 +1,4 @@
-"""What an instance gives up for good: root in the master itself, files outside a folder, capabilities, name spaces."""
+"""Privileges that an instance drops permanently: root in the master itself, files outside a folder, capabilities, namespaces."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from support_users import NOBODY, may, python_for_everybody
 
 SERVE = ("--http-socket", "127.0.0.1:0", "--module", "probe")
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root has something to give up")
-#: What the tests of name spaces, and those that make a jail, do before or within them.
+#: Preparation of the tests of namespaces and jails.
 mounts_only = pytest.mark.skipif(
     not may("unshare", "--mount", "--ipc", "--uts", "--net", "sh", "-c", "mount -t tmpfs none /mnt && hostname tried"),
     reason="no name spaces may be made here, or nothing mounted in one (unshare --mount)",
@@ -103,7 +103,7 @@ def test_what_can_not_be_given_up_ends_the_start(options, words, fail):
 
 # A jail.
 
-#: Tells what the application sees, and takes part in what the tests look at.
+#: Reports what the application sees, and provides the data that the tests check.
 JAILED = """
 import json
 import os
@@ -117,7 +117,7 @@ def application(environ, start_response):
         return [str(len(environ["wsgi.input"].read())).encode()]
     return [json.dumps([sorted(os.listdir("/")), os.getcwd(), os.getuid(), __file__]).encode()]
 """
-#: Mounts what a Python needs into the jail, where nobody else sees it.
+#: Mounts the files that a Python needs into the jail, in a mount namespace that no other process sees.
 MOUNT = """
 set -e
 jail=$1; shift
@@ -135,7 +135,7 @@ exec "$@"
 
 @pytest.fixture
 def jail(open_folder):
-    """A folder with an application and a Python of its own."""
+    """A folder with an application and a Python."""
     jail = open_folder / "jail"
     for name in ("app", "tmp", "run"):
         (jail / name).mkdir(parents=True)
@@ -147,7 +147,7 @@ def jail(open_folder):
 
 
 def into(jail):
-    """The command of an instance that sees the jail with the system's libraries in it."""
+    """Returns the command of an instance in a jail that contains the system's libraries."""
     python = jail / "everybody" / "bin" / "python"
     return ["unshare", "--mount", "sh", "-c", MOUNT, "sh", str(jail), str(python), "-m", "bolide"]
 
@@ -172,7 +172,7 @@ def test_the_application_sees_nothing_but_its_jail_and_a_reload_reads_the_config
     assert (jail / "run" / "steps").read_text() == "root\n"
     assert (tmp_path / "steps").read_text() == "outside\n"
     assert (jail / "tmp" / "steps").read_text() == "begin\n"
-    # What was written to a file for it, as bodies beyond the memory's part are.
+    # Data that was written to a file for it, like the part of a body that exceeds the memory limit.
     assert instance.get("/body", method="POST", body=b"x" * 3_000_000).text == "3000000"
 
     (jail / "app" / "other.py").write_text(JAILED)
@@ -212,7 +212,7 @@ def test_a_jail_that_can_not_be_had_ends_the_start(options, words, fail, jail):
 
 @pytest.mark.parametrize("option", [("--chroot", "/"), ("--cap", "kill"), ("--unshare", "ipc")])
 def test_an_ordinary_user_can_not_give_up_what_only_root_has(option, fail):
-    # Root becomes an ordinary user when everything is imported, because that user may not be allowed to read it.
+    # Root becomes an ordinary user after all imports, because that user may not be allowed to read the modules.
     become = f"os.setgroups([]); os.setgid({NOBODY.pw_gid}); os.setuid({NOBODY.pw_uid}); " if os.getuid() == 0 else ""
     done = subprocess.run(
         [sys.executable, "-c", f"import os, bolide; {become}bolide.main()", *SERVE, *option],
@@ -223,11 +223,11 @@ def test_an_ordinary_user_can_not_give_up_what_only_root_has(option, fail):
     assert f"{option[0][2:]} needs root" in done.stdout.decode().splitlines()[-1]
 
 
-# Capabilities and name spaces.
+# Capabilities and namespaces.
 
 
 def capabilities(status):
-    """The sets of a process, from the text of its status."""
+    """Returns the capability sets of a process, from the text of its status."""
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if line.startswith("Cap"))
     return {name: int(value, 16) for name, value in lines.items()}
 

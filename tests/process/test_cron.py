@@ -1,4 +1,4 @@
-"""Commands that the clock starts. A job that is due every minute runs at the start, so no test waits for a minute."""
+"""Cron jobs. A job that is due every minute runs at startup, so no test waits for a minute."""
 
 import signal
 from pathlib import Path

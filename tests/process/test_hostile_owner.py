@@ -1,4 +1,6 @@
-"""The application's user owns the folders of pidfile, logs, FIFO and sockets: root is led to no other file, and hangs never."""
+"""The application's user owns the folders of pidfile, logs, FIFO and sockets: root is not tricked into using another file, and
+never hangs.
+"""
 
 import os
 import signal
@@ -24,7 +26,7 @@ def ground(open_folder):
 
 @pytest.fixture
 def begin(start, ground):
-    """Starts an instance whose application runs as nobody."""
+    """Starts an instance whose application runs as the user `nobody`."""
 
     def begin(*options, ready=True, groups=None, **more):
         identity, command = identity_options(ground.folder)
@@ -45,7 +47,7 @@ def write(path, letters):
 
 
 def status(instance):
-    """What `bolide status` says: the master answers."""
+    """Returns the output of `bolide status`: the master answers."""
     command = [*program(), "status", str(instance.pid)]
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=instance.folder, timeout=60).stdout
 
@@ -87,7 +89,7 @@ def test_a_start_is_not_led_elsewhere_by_what_lies_in_the_place_of_a_file(option
         instance.send_signal(signal.SIGTERM)
     instance.wait_for_exit()
     ground.is_untouched()
-    # What is the user's alone is tried as the user, who gets the kernel's own words.
+    # Private files of the user are opened as the user, who gets the kernel's own error message.
     if "not started" in instance.log and laid != "FIFO" and option != "pidfile2":
         assert f"{path} is a link" in instance.log
 

@@ -1,4 +1,6 @@
-"""What root reads for the application's user: a link gives it no key of others, and what is no file hangs nothing."""
+"""Files that root reads for the application's user: a link gives the user no access to keys of others, and special files do not
+hang the master.
+"""
 
 import os
 import shutil
@@ -63,7 +65,7 @@ def certificates(ground, authority):
     return Certificates(ground, authority)
 
 
-#: Another site's pair in the place of the user's own: by links to its files, and by its folder.
+#: Another site's pair instead of the user's own: with links to its files, and to its folder.
 LAID = {
     "links": "ln -sf $OUTSIDE/other.pem app.pem; ln -sf $OUTSIDE/other.key app.key",
     "a key alone": "cp $OUTSIDE/other.pem app.pem; ln -sf $OUTSIDE/other.key app.key",

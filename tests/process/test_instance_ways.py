@@ -1,4 +1,4 @@
-"""Each command reaches the instance by each name that it has: configuration, pidfile, pid, fifo and control socket."""
+"""Each command reaches the instance by each of its names: configuration, pidfile, pid, fifo and control socket."""
 
 import re
 
@@ -12,7 +12,7 @@ from support_versions import write
 
 @pytest.fixture(params=["app.ini", "shop.pid", "pid", "fifo", "control.sock"])
 def instance_and_name(request, upgradable, tmp_path):
-    """An instance with three workers, and what it is called."""
+    """An instance with three workers, and its names."""
     name = request.param
     channel = f"control-socket = {tmp_path}/control.sock" if name == "control.sock" else ""
     (tmp_path / "app.ini").write_text(
@@ -28,7 +28,7 @@ def test_workers_are_taken_away_and_added(instance_and_name, call):
     wait_until(lambda: len(instance.workers()) == 1, "the end of two workers")
     assert call("workers", "+1", name)[0] == DONE
     wait_until(lambda: len(instance.workers()) == 2, "one worker more")
-    # There are never more than `processes`: one comes, and who can be answered is told of the others.
+    # There are never more than `processes`: one is started, and clients that get a response are notified of the others.
     status, said = call("workers", "+5", name)
     assert status == (DONE if name == "fifo" else REFUSED), said
     wait_until(lambda: len(instance.workers()) == 3, "the third worker")

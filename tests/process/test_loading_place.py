@@ -1,4 +1,4 @@
-"""Where the application is loaded, what workers can't have of it, and what is said of that."""
+"""Which process loads the application, its effects that workers cannot inherit, and the messages about that."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-#: A thread of the application's own, started while it is imported, and what it has counted so far.
+#: An application thread, started at import, and its counter.
 TICKING = """\
 import os, threading, time
 loaded_in, ticks = os.getpid(), 0
@@ -24,7 +24,7 @@ def application(environ, start_response):
 
 
 def ticks_go_on(instance):
-    """Whether two answers show that the thread of the application has run between them."""
+    """Returns whether two responses show that the application thread has run between them."""
     first = int(instance.body().split()[2])
     instance.wait_for(lambda: int(instance.body().split()[2]) > first, "the application's thread to go on")
 

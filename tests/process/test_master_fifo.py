@@ -1,4 +1,4 @@
-"""`master-fifo`: letters that are written to a named pipe."""
+"""`master-fifo`: commands as single letters, written to a named pipe."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from support_instance import START_FAILED
 
 
 def write(path, letters):
-    """As `echo letters > path`, which fails here where nobody reads."""
+    """Like `echo letters > path`, which fails here if there is no reader."""
     pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     try:
         os.write(pipe, f"{letters}\n".encode())
@@ -55,7 +55,7 @@ def test_a_digit_chooses_the_pipe_that_takes_letters(start, tmp_path):
     assert not first.exists()
     write(second, "r")
     instance.wait_for_generation(2)
-    # There is no ninth one: as in uWSGI it is the first then.
+    # There is no ninth one: as in uWSGI, the first one is used then.
     write(second, "9")
     wait_until(first.exists, "the first pipe")
     write(first, "q")

@@ -1,4 +1,6 @@
-"""`reload-canary`: one worker of the new code serves beside the old ones first; what works worse than they do is rolled back."""
+"""`reload-canary`: one worker of the new code serves beside the old ones first; if it performs worse, the reload is
+rolled back.
+"""
 
 import os
 import re
@@ -17,7 +19,7 @@ SHORT = ("--reload-canary", "1")
 
 BEGIN_ASGI = "await send({'type': 'http.response.start', 'status': 200, 'headers': []})"
 
-#: What every third request of a new version comes to, each an error.
+#: The response to every third request of a new version, an error.
 FAULTS = {
     "503": (WSGI, "if call % 3 == 2: start_response('503 No', [('Content-Length', '0')]); return [b'']"),
     "raise": (WSGI, "if call % 3 == 2: raise RuntimeError('no database')"),
@@ -46,7 +48,7 @@ def test_code_that_fails_more_often_than_the_old_code_is_rolled_back(fault, star
         )
         wait_until_generation_is_gone(instance, 2)
         assert sorted(instance.workers()) == before
-        # It has served, and what comes after it is the old code's.
+        # It has served, and later requests go to the old code.
         assert load.bodies["second!"] > 0
         seen = load.bodies["second!"]
         load.wait_for_more()
@@ -188,7 +190,7 @@ def test_settings_and_sockets_of_what_is_rolled_back_go_with_it(start, tmp_path,
     wait_until_generation_is_gone(instance, 2)
     wait_until(lambda: port_is_free(port), "the socket to be closed")
     assert len(instance.workers()) == 2
-    # The next one is judged anew.
+    # The next one is judged from zero.
     configure("processes = 3", "http-socket = 127.0.0.1:0", "reload-canary = 1")
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_generation(3)

@@ -1,4 +1,6 @@
-"""SIGHUP reads the configuration again: what can change does, the rest is named, and what is wrong leaves all as it was."""
+"""SIGHUP reads the configuration again: changeable options take effect, the log names the others, and an invalid configuration
+changes nothing.
+"""
 
 import os
 import signal
@@ -109,7 +111,7 @@ def test_who_waits_at_a_socket_that_is_removed_is_served_before_it_is_closed(con
     second = free_port()
     instance = configured("", f"{LISTEN}http-socket = 127.0.0.1:{second}\n")
     gate = tmp_path / "gate"
-    # The only worker is busy: whoever comes now waits in the kernel's queue.
+    # The only worker is busy: new connections wait in the kernel's queue.
     busy = instance.connect()
     busy.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
@@ -138,7 +140,7 @@ def test_a_generation_that_fails_leaves_the_settings_and_closes_what_was_bound_f
     wait_until(lambda: len(instance.prototypes()) == 1, "the end of the generation that failed")
     assert len(instance.workers()) == 2
     assert instance.body().isdigit()
-    # The note of a generation that has formed is closed just after it says that it is ready.
+    # The status pipe of a generation is closed just after it reports readiness.
     wait_until(lambda: len(descriptors_of(instance.pid)) <= before, "no more descriptors than before")
     # The settings that stay are those of the start, also for a worker that is replaced now.
     instance.rewrite("processes = 3\n")
@@ -202,8 +204,8 @@ def test_with_stop_first_the_new_configuration_counts_too(configured, free_port)
 
 
 def test_a_worker_that_may_load_for_longer_than_before_is_waited_for_asleep(configured, tmp_path):
-    """The limit that was in force before is over then: a timer that stays due would turn the master's loop without end."""
-    # Beyond what the first start needs on a busy machine.
+    """The previous limit has expired by then: a timer that stays due would wake the master's loop endlessly."""
+    # Longer than the first start needs on a busy machine.
     instance = configured("load-timeout = 10\n")
     (tmp_path / "hanging.py").write_text("import time\nprint('hanging', flush=True)\ntime.sleep(300)\n")
     instance.rewrite("load-timeout = 600\nlazy-apps = true\nimport = hanging\n")

@@ -1,4 +1,4 @@
-"""A service manager such as systemd: it is told how the service does, and hands over sockets that it has opened."""
+"""Service managers such as systemd: the server reports its state, and receives sockets that the manager has opened."""
 
 import json
 import os
@@ -23,7 +23,7 @@ class Manager:
         self.environment = {"NOTIFY_SOCKET": place.replace("\0", "@", 1)}
 
     def hears(self):
-        """The next message, as a dictionary."""
+        """Returns the next message as a dictionary."""
         return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
 
     def hears_nothing(self):
@@ -50,14 +50,14 @@ def test_the_manager_hears_of_readiness_reload_and_stop(manager, start):
     assert instance.stop() == 0
     stopping = manager.hears()
     assert stopping["STOPPING"] == "1"
-    # The mercy of requests, and of interpreters that end: longer than a manager may be told to wait.
+    # The mercy of requests, and of ending interpreters: longer than the default timeout of a service manager.
     assert int(stopping["EXTEND_TIMEOUT_USEC"]) > 60_000_000
 
 
 def test_the_watchdog_hears_of_the_master_again_and_again(manager, start):
     environment = {**manager.environment, "WATCHDOG_USEC": "200000"}
     start("--master", environment=environment)
-    # How many of them come before the start is over depends on the machine.
+    # How many of them come before startup is over depends on the machine.
     heard, fed, ready = [], {"WATCHDOG": "1"}, {"READY": "1", "STATUS": "1 worker of generation 1"}
     while heard.count(fed) < 5 or ready not in heard:
         heard.append(manager.hears())
@@ -124,7 +124,9 @@ def write_configuration(tmp_path, *lines):
 
 
 def hears_of_a_failed_reload(manager, why):
-    """What `systemctl reload` waits for with `Type=notify-reload`: the begin, with a time after it was asked, and the end."""
+    """The messages that `systemctl reload` waits for with `Type=notify-reload`: the begin, with a later timestamp than the
+    request, and the end.
+    """
     reloading, over = manager.hears(), manager.hears()
     assert reloading["RELOADING"] == "1"
     assert int(reloading["MONOTONIC_USEC"]) > 0
@@ -161,7 +163,7 @@ def test_the_manager_waits_for_a_canary_and_hears_that_it_was_rolled_back(manage
     instance.send_signal(signal.SIGHUP)
     assert manager.hears()["RELOADING"] == "1"
     assert manager.hears()["STATUS"].endswith("of generation 2 serves beside those of generation 1 for 5 min")
-    # Longer than a manager may be told to wait for a reload.
+    # Longer than the default timeout of a service manager for a reload.
     assert manager.hears() == {"EXTEND_TIMEOUT_USEC": "360000000"}
     canary = int(instance.wait_for_log(r"^bolide: canary: worker 1 \(pid (\d+)\)")[1])
     os.kill(canary, signal.SIGKILL)

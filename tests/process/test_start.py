@@ -1,4 +1,4 @@
-"""How an instance starts: what it says, in which order, and how a start that fails says why."""
+"""The start of an instance: its messages, their order, and the reasons of failed starts."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def test_no_configuration_serves_at_port_8000_with_one_worker(start):
         instance.wait_for_log("^bolide: open http://127.0.0.1:8000$")
         assert len(instance.workers()) == 1
     else:
-        # Somebody else has the port, as another run of these tests may: that it is asked for is seen from the complaint.
+        # Another program uses the port, such as another run of these tests: the error shows that it was requested.
         assert instance.wait_for_exit() == START_FAILED
         assert "port 8000 of 127.0.0.1 is in use" in instance.lines[-1]
 
@@ -211,7 +211,7 @@ def test_a_start_that_fails_leaves_no_process_and_no_socket_file(start, tmp_path
 
 
 def make_virtualenv(folder):
-    """An environment without any package; gives the folder of its packages."""
+    """An environment without any package. Returns the folder of its packages."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     return packages
@@ -227,7 +227,7 @@ def test_a_virtualenv_that_is_none_ends_the_start_and_says_how_to_make_one(fail,
 
 
 def test_a_virtualenv_of_another_python_is_told_to_install_bolide(fail, tmp_path):
-    # What a Python of another version does when it looks for a native module that was not built for it.
+    # The situation of a Python of another version that looks for a native module that was not built for it.
     packages = make_virtualenv(tmp_path / "other")
     (packages / "sitecustomize.py").write_text("import sys\nsys.modules['bolide._native'] = None\n")
     status, lines = fail(*SERVE, "--module", "probe", "--virtualenv", "other")

@@ -1,4 +1,4 @@
-"""The address of `stats`: what it says is true, whoever asks, however badly."""
+"""The address of `stats`: correct content for every client, however badly it behaves."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ MEBIBYTE = 1024 * 1024
 
 
 def address_of(instance):
-    """Where the start says that the statistics are."""
+    """Returns the address of the statistics from the startup messages."""
     found = instance.wait_for_log(r"^bolide: statistics at (\S+?)(?:, by HTTP)?$")[1]
     host, colon, port = found.rpartition(":")
     return (host, int(port)) if colon else found
@@ -27,7 +27,7 @@ def address_of(instance):
 
 @pytest.fixture
 def serve(start):
-    """Starts an instance with statistics; gives it, and their address."""
+    """Starts an instance with statistics. Returns it, and their address."""
 
     def serve(*arguments, stats="127.0.0.1:0", **options):
         instance = start("--stats", stats, *arguments, **options)
@@ -199,7 +199,7 @@ def test_an_address_that_can_not_be_had_is_an_error_that_says_where_it_was_asked
 def test_a_thousand_clients_that_stall_hinder_nobody_and_delay_no_fork(serve):
     instance, address = serve("--stats-http", alarms=True)
     with contextlib.ExitStack() as stack:
-        # Some say nothing, some half of a request, some what is none, and some do not read.
+        # Some send nothing, some half of a request, some garbage, and some do not read.
         said = [b"", b"GET / HTT", b"\x00\xff" * 1500, b"GET / HTTP/1.0\r\n\r\n"]
         for number in range(1000):
             client = stack.enter_context(connect(address))

@@ -1,4 +1,4 @@
-"""The page of an exception in development: for whoever sits at this machine, and for nobody else."""
+"""The page of an exception in development: it is shown to clients on this machine only."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_a_browser_is_shown_the_traceback_and_nothing_of_it_is_markup(develop):
     assert (answer.status, answer.get("content-type")) == (500, "text/html; charset=utf-8")
     assert "<h1>ValueError: &lt;script&gt;alert(1)&lt;/script&gt; zero</h1>" in answer.text
     assert "<script" not in answer.text
-    # The line that failed is marked, and nothing is fetched from elsewhere.
+    # The failing line is marked, and nothing is loaded from other hosts.
     assert "<span class=here><i>2</i>    raise ValueError(&quot;&lt;script&gt;" in answer.text
     assert "prefers-color-scheme: dark" in answer.text
     assert "src=" not in answer.text

@@ -1,13 +1,13 @@
-"""Clients beside requests that are stuck: `harakiri` ends the worker of each, and nobody else loses a request by it."""
+"""Clients beside stuck requests: `harakiri` kills the worker of each, and no other client loses a request."""
 
 from support_load import Load
 
-#: Clients that ask for short views all the time.
+#: Clients that request short views all the time.
 CLIENTS = 12
-#: How often requests come that never end, and how many at a time: the workers that are left go on.
+#: Rounds of endless requests, and their number at a time: the remaining workers keep serving.
 TIMES = 3
 AT_ONCE = 2
-#: Seconds that a request may take: far beyond what a short view takes on a busy machine.
+#: Time limit of a request in seconds: far beyond the duration of a short view on a busy machine.
 LIMIT = ("--harakiri", "2")
 
 

@@ -1,4 +1,4 @@
-"""What root's Python imports and what an upgrade executes gives the application's user nothing of root's."""
+"""Modules that root's Python imports and programs that an upgrade executes give the application's user no root privileges."""
 
 import os
 import shutil
@@ -11,14 +11,14 @@ from support_users import NOBODY, python_for_everybody
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root has rights to give away")
 
-#: What the start says.
+#: The message at startup.
 RUN_BY_ROOT = r"^bolide: WARNING: the user `nobody` \(uid\) may .*{}.*, which root runs at a start"
 READ_AS_USER = r"^bolide: reload: the user `nobody` \(uid\) may .*: it is read as that user"
 
 
 @pytest.fixture
 def place(start, open_folder):
-    """A Python of root's, and a folder of nobody's."""
+    """A Python of root, and a folder of the user `nobody`."""
     python = python_for_everybody(open_folder)
     if python is None:
         pytest.skip("no Python here may be run by another user")
@@ -42,7 +42,7 @@ class Place:
         return self.start_instance(*line, module=None, socket=None, master=False, command=command, **options)
 
     def ask(self, letter):
-        """As nobody would."""
+        """As the user `nobody`."""
         pipe = os.open(self.fifo, os.O_WRONLY | os.O_NONBLOCK)
         os.write(pipe, letter)
         os.close(pipe)
