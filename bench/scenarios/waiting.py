@@ -1,7 +1,7 @@
 """How long requests wait for a worker: arrivals at a fixed rate, views of a given duration, compared with one ideal queue.
 
-Runs in the suite's own process. Views sleep, so many servers are measured at the same time on few CPUs: their influence on each
-other is included in what the limit program, which is one of them, adds to the ideal.
+Runs in the suite's own process. Views sleep, therefore many servers are measured at the same time on few CPUs: their influence
+on each other is included in what the limit program, which is one of them, adds to the ideal.
 """
 
 import dataclasses

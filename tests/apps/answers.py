@@ -270,7 +270,7 @@ def at_changed_mind_too_late(environ, start_response):
 
 
 def temporary(size):
-    file = tempfile.TemporaryFile()  # noqa: SIM115 (whoever sends it closes it)
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (the sender closes it)
     for start in range(0, size, len(LARGE)):
         file.write(LARGE[: size - start])
     file.seek(0)

@@ -446,7 +446,7 @@ def block_the_loop(seconds):
 
 
 def file_of(data):
-    file = tempfile.NamedTemporaryFile()  # noqa: SIM115 (whoever asks for it closes it)
+    file = tempfile.NamedTemporaryFile()  # noqa: SIM115 (the caller closes it)
     file.write(data)
     file.flush()
     return file

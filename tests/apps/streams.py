@@ -112,7 +112,7 @@ def application(environ, start_response):
     total = int(query.split("&")[0] or 0) * len(MEGABYTE)
     environ["wsgi.input"].read()
     if name == "file":
-        file = tempfile.TemporaryFile()  # noqa: SIM115 (whoever sends it closes it)
+        file = tempfile.TemporaryFile()  # noqa: SIM115 (the sender closes it)
         for _ in range(total // len(MEGABYTE)):
             file.write(MEGABYTE)
         file.seek(0)

@@ -1,7 +1,7 @@
 """Runs the Autobahn suite's fuzzing client against real workers, and keeps what it found as a table.
 
-``scripts/conformance`` makes the environments and calls this; no test of ``make test`` does. The suite is a program of
-Python 2.7, so it is a process of its own and tells what it found by files.
+``scripts/conformance`` creates the environments and runs this; ``make test`` does not. The suite needs Python 2.7, so it runs as
+a separate process and reports its findings in files.
 """
 
 import argparse

@@ -1,6 +1,6 @@
 """Runs h2spec against real workers, and keeps what it found as a table.
 
-``scripts/h2spec`` calls this with the program; of ``make test`` it is a part where the program is there
+``scripts/h2spec`` runs this with the program; ``make test`` includes it if the program is installed
 (``tests/conformance/test_http2_h2spec.py``).
 """
 
