@@ -167,7 +167,7 @@ def timed(action):
     return {"problem": None, "milliseconds": (time.monotonic() - began) * 1000}
 
 
-def ask_anew(kind, port, path):
+def ask_on_new_connection(kind, port, path):
     one = kind(port, path)
     try:
         one.ask()
@@ -178,7 +178,7 @@ def ask_anew(kind, port, path):
 def probe(held, kind, port, path):
     return {
         "still_open": count_open(held),
-        "new_connection": timed(lambda: ask_anew(kind, port, path)),
+        "new_connection": timed(lambda: ask_on_new_connection(kind, port, path)),
         "old_connection": timed(held[0].ask) if held else None,
     }
 

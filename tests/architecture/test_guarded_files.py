@@ -92,6 +92,6 @@ def test_hooks_reach_files_only_by_the_means_of_their_process():
     assert found == []
 
 
-def test_what_is_allowed_is_there():
+def test_the_allowed_lines_exist():
     text = {name: path.read_text() for name, path in sources()}
     assert [part for name, parts in ALLOWED.items() for part in parts if part not in text.get(name, "")] == []

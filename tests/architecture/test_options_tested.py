@@ -9,7 +9,7 @@ REFERENCE = ROOT / "docs" / "reference" / "options.md"
 #: Folders whose tests start the program.
 FOLDERS = ("compat", "conformance", "frameworks", "process")
 #: Tests that list options without starting a server with them.
-LISTS = {"test_foreign_flags.py", "test_schema.py"}
+LISTS = {"test_other_servers_flags.py", "test_schema.py"}
 
 
 def supported():

@@ -149,7 +149,7 @@ def test_workers_that_have_ended_are_forgotten_by_prometheus(launch):
     assert server.get("/").text == "counted"
 
 
-def test_hooks_that_nobody_calls_are_told_with_their_lines(tmp_path):
+def test_hooks_that_are_not_called_are_reported_with_their_lines(tmp_path):
     (tmp_path / "app.py").write_text(APPLICATION)
     text = "workers = 2\n\ndef worker_abort(worker):\n    pass\n\nssl_context = lambda conf, default: default()\nworker = 3\n"
     (tmp_path / "gunicorn.conf.py").write_text(text)

@@ -108,7 +108,7 @@ def shop(serve):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_what_is_written_passes_the_check_starts_and_serves(file, shop):
+def test_the_generated_configuration_passes_the_check_starts_and_serves(file, shop):
     text, expected, answer = FILES[file]
     server, name = shop(file, text)
     status, said, _ = run(server.folder, "init", "--from", name)

@@ -146,7 +146,7 @@ def test_catch_exceptions_shows_the_traceback_to_the_client(serve):
     assert "no database" not in started(serve, "module = shop", {"shop.py": fails}).get().text
 
 
-def test_catch_exceptions_shows_what_is_raised_while_the_answer_is_made(serve):
+def test_catch_exceptions_shows_exceptions_during_the_iteration(serve):
     streams = (
         "def application(environ, start_response):\n    start_response('200 OK', [('Content-Length', '7')])\n"
         "    if environ['PATH_INFO'] == '/late':\n        yield b'some'\n"
@@ -218,7 +218,7 @@ def test_the_servers_own_packages_are_not_on_the_path_of_a_virtualenv(serve):
 
 
 @pytest.mark.parametrize("named", ["app", "app.py", "site.wsgi", "package.wsgi"])
-def test_what_is_named_alone_is_served_by_its_usual_name(named, serve):
+def test_a_file_or_module_without_a_callable_is_served_by_a_default_name(named, serve):
     factory = says("made", "made") + "def create_app():\n    return made\n"
     files = {"app.py": says("app", "app"), "site.wsgi": says("site"), "package/__init__.py": "", "package/wsgi.py": factory}
     server = started(serve, "", files, arguments=[named, "--http", "127.0.0.1:0"])

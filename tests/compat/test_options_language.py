@@ -20,7 +20,7 @@ def prepared(serve, configuration, **files):
     return server
 
 
-def test_conditions_on_the_name_of_the_machine_choose_what_is_read(serve):
+def test_conditions_on_the_host_name_select_options(serve):
     configuration = f"""
         if-hostname-match = ^{HOST}$
         env = A=here

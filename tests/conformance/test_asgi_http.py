@@ -89,7 +89,7 @@ def test_the_reason_is_that_of_the_status(server, status, reason):
     assert (response.status, response.reason) == (status, reason)
 
 
-def test_a_status_that_nobody_knows_is_sent(server):
+def test_an_unknown_status_is_sent(server):
     assert server.get("/status?299").status == 299
 
 
@@ -416,7 +416,7 @@ def test_work_after_the_response_does_not_hold_up_the_next_request_of_the_connec
     server.wait_for_log("^worked work2$")
 
 
-def test_work_that_fails_after_the_response_is_logged_and_hurts_nobody(server):
+def test_background_work_that_fails_is_logged_and_affects_no_other_request(server):
     with server.connect() as client:
         assert client.request(target="/background_fails").body == b"answered"
         assert_fine(client)
@@ -465,7 +465,7 @@ def test_an_application_gives_the_body_that_its_answer_has_not_to_its_end(server
     assert not [line for line in server.lines if "left" in line and name in line]
 
 
-def test_parts_that_go_to_nobody_let_other_tasks_run(server):
+def test_parts_to_a_disconnected_client_let_other_tasks_run(server):
     name = f"silent-{next(numbers)}"
     with server.connect() as client:
         assert client.request("HEAD", f"/parts_without_a_pause?{name}").status == 200

@@ -128,7 +128,7 @@ def test_a_task_that_a_request_leaves_lives_on(server):
     assert wait_until(lambda: told(server, "/told?left"), "the task's end") == "done"
 
 
-def test_the_clients_end_cancels_no_task_and_is_told_to_who_asks(server):
+def test_a_disconnect_cancels_no_task_and_is_returned_by_receive(server):
     # "http.disconnect: Sent to the application if receive is called after a response has been sent or after the HTTP connection
     # has been closed."
     client = server.connect()

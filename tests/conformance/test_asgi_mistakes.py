@@ -50,7 +50,7 @@ def test_a_wrong_message_is_an_exception_at_the_line_that_sent_it(server, number
 
 
 @pytest.mark.parametrize("number", range(len(MISTAKES)), ids=list(MISTAKES))
-def test_a_wrong_message_that_nobody_catches_is_a_500_and_a_traceback(server, number):
+def test_an_uncaught_wrong_message_is_a_500_and_a_traceback(server, number):
     _, kind, words = list(MISTAKES.values())[number]
     with server.connect() as client:
         pid = client.request(target="/pid").body
@@ -140,7 +140,7 @@ def test_callables_kept_beyond_their_request_reach_no_other_client(server):
         assert_fine(client)
 
 
-def test_a_send_that_nobody_awaits_is_said(server):
+def test_a_send_that_is_not_awaited_is_reported(server):
     with server.connect() as client:
         assert client.request(target="/never_awaited").body == b"fine"
         assert_fine(client)

@@ -66,14 +66,14 @@ def test_a_stop_closes_with_1001_at_once_and_ends_with_status_0(server, tmp_path
     assert received(ast.literal_eval(notes.read_text()))[-1]["code"] == GOING_AWAY
 
 
-def test_a_stop_does_not_wait_for_ever_for_a_client_that_does_not_answer_the_close_frame(usual):
+def test_a_stop_has_a_timeout_for_clients_that_do_not_answer_the_close_frame(usual):
     deaf = Scripted(usual, ("accept",), ("receive_all",)).open()
     assert usual.stop() == 0
     assert deaf.read_close()[0] == GOING_AWAY
     assert deaf.client.is_closed()
 
 
-def test_a_stop_does_not_wait_for_ever_for_a_client_that_takes_nothing(usual):
+def test_a_stop_has_a_timeout_for_clients_that_read_nothing(usual):
     slow = Scripted(usual, ("accept",), ("say_for_ever", 100_000), ("receive_all",), client=usual.connect(receive_bytes=4096))
     slow.open()
     slow.wait_for(lambda events: len(events) == 2, "it says")

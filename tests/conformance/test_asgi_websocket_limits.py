@@ -263,7 +263,7 @@ def test_what_an_application_does_not_receive_stays_with_the_client(usual):
     assert [len(message["bytes"]) for message in messages] == [50_000] * -(-sent // len(wire))
 
 
-def test_tiny_messages_that_nobody_receives_cost_bounded_memory_too(usual):
+def test_unreceived_tiny_messages_use_bounded_memory_too(usual):
     worker = usual.worker()
     socket = Scripted(usual, ("accept",), ("wait", "tiny")).open()
     socket.wait_for(lambda events: ("waits", "tiny") in events, "it waits")

@@ -58,7 +58,7 @@ def test_answers_are_the_same_when_they_are_decoded(server, target, coding):
     assert len(response.body) < len(expected) / 2
 
 
-def test_the_length_of_what_is_small_is_told(server):
+def test_small_answers_have_a_content_length(server):
     response = ask(server, "/text")
     assert int(response.get("content-length")) == len(response.body) < len(TEXT)
     assert ask(server, "/parts").chunks
@@ -89,7 +89,7 @@ def test_the_client_chooses(server, accept, coding):
 @pytest.mark.parametrize(
     "target", ["/short", "/image", "/untyped", "/partial", "/text?Content-Encoding=x", "/text?Content-MD5=x"]
 )
-def test_what_is_not_worth_it_or_not_allowed_is_left_alone(server, target):
+def test_answers_not_worth_or_not_allowed_to_compress_are_unchanged(server, target):
     response, plain = ask(server, target), ask(server, target, "identity")
     assert response.get("vary") is None
     assert [pair for pair in response.headers if pair[0] != "date"] == [pair for pair in plain.headers if pair[0] != "date"]
@@ -106,7 +106,7 @@ def test_answers_without_a_body_are_untouched(server):
     assert (response.get("content-encoding"), response.get("vary"), response.body) == (None, None, b"")
 
 
-def test_what_is_not_modified_has_the_fields_of_what_would_be_sent(server):
+def test_a_304_has_the_fields_of_the_200(server):
     """RFC 9110 section 15.4.5: Vary and ETag are those of the answer 200."""
     response = ask(server, "/unchanged?ETag=%22x%22")
     assert (response.get("content-encoding"), response.get("vary"), response.get("etag")) == (None, "Accept-Encoding", 'W/"x"')

@@ -123,7 +123,7 @@ def test_the_right_most_address_that_is_not_trusted_is_the_client(trusting, valu
 
 
 @pytest.mark.parametrize("value", ["unknown", "192.0.2.1, <script>", "localhost", "", ",", "192.0.2.999"])
-def test_what_is_no_address_leaves_the_peer(trusting, value):
+def test_an_invalid_address_leaves_the_peer(trusting, value):
     assert seen(trusting, [("X-Forwarded-For", value)]).address == "127.0.0.1"
 
 

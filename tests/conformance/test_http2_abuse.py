@@ -184,7 +184,7 @@ def test_data_frames_that_carry_nothing(both, bounded, padding):
     assert code in (*CALMED, http2.FLOW_CONTROL_ERROR, http2.STREAM_CLOSED)
 
 
-def test_pings_whose_answers_nobody_reads(both, bounded):
+def test_pings_with_unread_answers(both, bounded):
     # Without a reader, responses have to wait: first in the client's socket, and then not at all.
     connection = both.connect("plain", receive_bytes=4096)
     connection.client.socket.settimeout(3)
@@ -192,7 +192,7 @@ def test_pings_whose_answers_nobody_reads(both, bounded):
         flooded(connection, lambda number: frame(PING, 0, 0, struct.pack(">Q", number)))
 
 
-def test_answers_that_nobody_reads(both, bounded):
+def test_unread_answers(both, bounded):
     connection = both.connect("plain", {INITIAL_WINDOW_SIZE: (1 << 31) - 1}, receive_bytes=4096)
     connection.open_window(0, 1 << 30)
     connection.client.socket.settimeout(3)

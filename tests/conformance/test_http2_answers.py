@@ -87,7 +87,7 @@ def test_a_large_file_comes_whole_beside_others(connection):
     assert {answer.body for answer in small} == {b"0123456789"}
 
 
-def test_what_is_no_file_is_the_applications(connection):
+def test_paths_without_a_file_go_to_the_application(connection):
     assert connection.request(target="/files/nothing").body == b"/files/nothing"
     assert connection.request(target="/files/a.txt").status == 200
 
@@ -108,7 +108,7 @@ def test_routes_answer_and_rewrite(connection):
     assert (routed.body, connection.request(target="/path/y").get("x-routed")) == (b"/path/x", "yes")
 
 
-def test_an_answer_is_compressed_for_who_takes_it(connection):
+def test_an_answer_is_compressed_for_clients_that_accept_it(connection):
     answer = connection.request(target="/text", headers=[("accept-encoding", "gzip")])
     assert (answer.get("content-encoding"), gzip.decompress(answer.body)) == ("gzip", TEXT)
     assert connection.request(target="/text").body == TEXT

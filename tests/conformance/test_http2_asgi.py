@@ -256,7 +256,7 @@ def test_an_answer_that_does_not_wait_for_the_body_ends_the_stream_and_says_that
     assert connection.request(target="/fine").body == b"fine"
 
 
-def test_a_body_that_nobody_reads_stays_with_the_client_and_holds_up_no_other_stream(connection, server):
+def test_an_unread_body_stays_with_the_client_and_blocks_no_other_stream(connection, server):
     name = f"unread-{next(numbers)}"
     held = connection.begin("POST", f"/slow_reader?{name}", ends=False)
     while min(connection.send_windows[held.stream], connection.send_windows[0]) > 0:
@@ -272,7 +272,7 @@ def test_a_body_that_nobody_reads_stays_with_the_client_and_holds_up_no_other_st
     assert connection.finish(held).status == 200
 
 
-def test_bodies_that_nobody_reads_leave_the_rest_of_the_window_to_another_upload(connection, server):
+def test_unread_bodies_leave_the_rest_of_the_window_to_another_upload(connection, server):
     connection.read_settings()
     name = f"unread-{next(numbers)}"
     held = [connection.begin("POST", f"/slow_reader?{name}", ends=False) for _ in range(3)]

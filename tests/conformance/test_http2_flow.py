@@ -140,7 +140,7 @@ def worker_of(both):
 
 
 @pytest.mark.parametrize("kind", ["parts", "file"])
-def test_readers_that_stop_cost_bounded_memory_and_hold_up_nobody(both, way, kind):
+def test_stopped_readers_use_bounded_memory_and_block_no_other_client(both, way, kind):
     target = f"{both.parts}?50" if kind == "parts" else "/files/large.bin"
     worker = worker_of(both)
     assert both.connect(way).request(target="/fine").body == b"fine"

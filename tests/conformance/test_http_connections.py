@@ -99,7 +99,7 @@ def test_requests_pipelined_behind_a_post_are_served(echo, chunked):
     assert [body_of(response) for response in responses] == ["abc", "", "abc", "abc", ""]
 
 
-def test_what_is_pipelined_behind_a_close_is_not_served(echo):
+def test_requests_pipelined_after_a_close_are_not_served(echo):
     with echo.connect() as client:
         client.send(get(b"/last", b"Connection: close\r\n") + get(b"/never"))
         assert target_of(client.read_response()) == "/last"

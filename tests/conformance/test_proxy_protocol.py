@@ -97,7 +97,7 @@ def test_a_unix_socket_has_its_headers_too(server):
 
 
 @pytest.mark.parametrize("name", NONE)
-def test_what_is_no_header_ends_the_connection_without_an_answer(serve, name):
+def test_an_invalid_header_ends_the_connection_without_an_answer(serve, name):
     server = serve(APPLICATIONS["wsgi"] + "\nenable-proxy-protocol = true")
     with server.connect() as connection:
         connection.send(NONE[name])

@@ -207,7 +207,7 @@ def authorization(text):
     return [("Authorization", "Basic " + base64.b64encode(text.encode()).decode())]
 
 
-def test_basicauth_lets_pass_who_has_the_password(address):
+def test_basicauth_accepts_clients_with_the_password(address):
     environ = json.loads(ask(address, "/staff", authorization("ann:secret")).body)["environ"]
     assert environ["REMOTE_USER"] == "ann"
     for wrong in ("ann:Secret", "ann:", "bob:secret", ":", "ann"):
@@ -364,7 +364,7 @@ def test_harakiri_of_a_route_limits_its_requests_only(serve):
     server.wait_for_log(r"harakiri: worker 1 .* serves GET /short.*the limit is 1 s")
 
 
-def test_what_is_wrong_with_a_rule_is_said_at_the_start(serve):
+def test_errors_in_rules_are_reported_at_the_start(serve):
     server = serve.prepare(
         "wsgi-file = {apps}/echo.py\nroute = ^/.*(?!a) log:x\nroute-run = cache:key=x\n"
         "route-run = goto:nowhere\nroute-run = alarm:a b"
@@ -495,7 +495,7 @@ def test_response_routes_change_fields_and_status(serve):
     assert "/quiet" not in server.log
 
 
-def test_rules_on_the_user_and_on_who_asks_see_them_before_the_call_and_at_the_answer(serve):
+def test_rules_on_user_and_client_apply_before_the_call_and_at_the_answer(serve):
     rules = r"""
         wsgi-file = {apps}/echo.py
         route-remote-user = ^guest$ return:403

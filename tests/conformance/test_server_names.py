@@ -90,7 +90,7 @@ def test_a_trusted_front_servers_host_counts(server):
     assert ask(server, "inner", fields="X-Forwarded-Host: shop.example\r\n", source="127.0.0.2").status == 421
 
 
-def test_an_old_request_without_a_host_is_for_nobody(server):
+def test_an_http_1_0_request_without_a_host_matches_no_name(server):
     assert ask(server, None, "GET / HTTP/1.0").status == 421
     assert ask(server, "shop.example", "GET / HTTP/1.0").status == 200
 

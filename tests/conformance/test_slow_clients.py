@@ -32,7 +32,7 @@ def worker_of(server):
     return int(server.get("/pid").body)
 
 
-def test_a_head_that_comes_byte_by_byte_holds_up_nobody(server):
+def test_a_head_that_comes_byte_by_byte_blocks_no_other_client(server):
     client = server.connect()
     data = b"GET /fine HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for place in range(len(data) - 1):
@@ -75,7 +75,7 @@ def cpu_ns(pid):
 
 
 @pytest.mark.parametrize("size", [30, 20_000])
-def test_a_body_that_trickles_holds_up_nobody(server, size):
+def test_a_body_that_trickles_blocks_no_other_client(server, size):
     client = server.connect()
     client.send(f"POST /fine HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode())
     for _ in range(30):
@@ -86,7 +86,7 @@ def test_a_body_that_trickles_holds_up_nobody(server, size):
 
 
 @pytest.mark.parametrize(("kind", "megabytes"), [("large_parts", 200), ("small_parts", 50), ("one_part", 64), ("file", 64)])
-def test_a_reader_that_stops_holds_up_nobody_and_memory_stays_bounded(server, kind, megabytes):
+def test_a_stopped_reader_blocks_no_other_client_and_memory_stays_bounded(server, kind, megabytes):
     worker = worker_of(server)
     before = int(server.get("/given").body)
     memory = processes.resident_bytes(worker)
@@ -112,7 +112,7 @@ def test_a_reader_that_stops_holds_up_nobody_and_memory_stays_bounded(server, ki
     assert client.request(target="/fine").body == b"fine"
 
 
-def test_many_readers_that_stop_hold_up_nobody(server):
+def test_many_stopped_readers_block_no_other_client(server):
     clients = [server.connect(receive_bytes=65536) for _ in range(40)]
     for client in clients:
         client.send(b"GET /large_parts?20 HTTP/1.1\r\nHost: localhost\r\n\r\n")

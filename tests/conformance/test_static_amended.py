@@ -72,7 +72,7 @@ def test_text_is_compressed_by_type(server, place, name, coding):
     assert (response.get("content-length") is not None) == (name == "small.css")
 
 
-def test_what_is_not_worth_it_is_sent_as_it_is(server):
+def test_files_not_worth_compressing_are_sent_unchanged(server):
     for name in ("tiny.css", "picture.png", "none.css"):
         response = ask(server, f"/s/{name}")
         assert (response.get("content-encoding"), response.get("vary"), response.body) == (None, None, FILES[name]), name
@@ -82,7 +82,7 @@ def test_what_is_not_worth_it_is_sent_as_it_is(server):
     assert (identity.get("content-encoding"), identity.get("vary"), identity.body) == (None, "Accept-Encoding", TEXT)
 
 
-def test_what_is_compressed_already_is_not_compressed_again(server):
+def test_compressed_files_are_not_compressed_again(server):
     response = ask(server, "/s/ready.css", "gzip")
     assert (response.get("content-encoding"), response.body) == ("gzip", FILES["ready.css.gz"])
     assert response.all("vary") == ["Accept-Encoding"]
@@ -212,7 +212,7 @@ def test_nothing_is_changed_unless_it_is_asked_for(serve):
         assert response.get("content-length") == str(len(FILES[name]))
 
 
-def test_what_is_sent_comes_while_the_rest_is_compressed(server):
+def test_data_is_sent_while_the_rest_is_compressed(server):
     """A large file is not compressed as a whole before its first byte leaves."""
     path = server.folder / "files" / "huge.css"
     path.write_bytes(TEXT * 20)

@@ -62,7 +62,7 @@ def test_a_file_that_grows_is_sent_to_its_announced_length_or_not_to_its_end(ser
     assert_same(server.get("/s/large.bin").body, pattern(LARGE) + b"more")
 
 
-def test_a_file_that_is_written_anew_in_place_is_never_a_mixture(server):
+def test_a_file_that_is_rewritten_in_place_is_never_a_mixture(server):
     client = begin(server)
     with open(file_of(server), "r+b") as file:
         file.seek(LARGE - MEGABYTE)
@@ -183,7 +183,7 @@ def worker_of(server):
 # Readers.
 
 
-def test_readers_that_stop_hold_up_nobody_and_take_no_memory(server):
+def test_stopped_readers_block_no_other_client_and_use_no_memory(server):
     worker = worker_of(server)
     server.get("/s/large.bin", method="HEAD")
     memory = processes.resident_bytes(worker)

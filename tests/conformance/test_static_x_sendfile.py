@@ -127,7 +127,7 @@ def test_an_answer_to_post_may_be_a_file_whatever_its_conditions(server, words):
     assert (response.status, response.body) == (200, b"the report")
 
 
-def test_compressed_forms_are_sent_to_who_takes_them(server, words):
+def test_compressed_forms_are_sent_to_clients_that_accept_them(server, words):
     response = ask(server, words, "site.css", [("Accept-Encoding", "gzip")], header=["Vary: Cookie"])
     assert (response.body, response.all("content-encoding")) == (b"compressed", ["gzip"])
     assert sorted(response.all("vary")) == ["Accept-Encoding", "Cookie"]
@@ -138,7 +138,7 @@ def test_names_with_a_dot_are_the_applications_choice(server, words):
 
 
 @pytest.mark.parametrize("name", ["missing.txt", "../outside.txt", "out.txt", "shut.txt", "", "a/../report.txt", "report.txt/"])
-def test_what_is_no_file_of_the_folder_is_404_and_told_in_the_log(server, words, name):
+def test_a_name_without_a_file_in_the_folder_is_404_and_logged(server, words, name):
     before = server.log.count(words[0])
     response = ask(server, words, name, header=["Content-Disposition: attachment"])
     assert (response.status, response.get(words[0].lower()), response.get("content-disposition")) == (404, None, None)

@@ -66,7 +66,7 @@ def test_no_more_requests_run_at_once_than_there_are_threads(serve):
 
 @pytest.mark.parametrize("how", ["wait", "spin"])
 @pytest.mark.parametrize("threads", ["2", "4", "auto"])
-def test_a_blocked_application_holds_up_nobody(serve, how, threads):
+def test_a_blocked_call_delays_no_other_request(serve, how, threads):
     server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
     kept = [server.connect() for _ in range(5)]
     for client in kept:
@@ -127,7 +127,7 @@ CHANGES_MOST = 15
 
 @pytest.mark.parametrize("how", ["rest", "work"])
 @pytest.mark.parametrize("threads", ["4", "auto"])
-def test_requests_of_a_client_who_is_alone_stay_on_a_thread(serve, threads, how):
+def test_requests_of_a_single_client_stay_on_a_thread(serve, threads, how):
     server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
     client = server.connect()
     names = [client.request(target=f"/{how}").text for _ in range(50)]
@@ -136,7 +136,7 @@ def test_requests_of_a_client_who_is_alone_stay_on_a_thread(serve, threads, how)
 
 
 @pytest.mark.parametrize("threads", ["2", "4", "auto"])
-def test_a_client_who_comes_during_a_call_is_served_beside_it_whatever_was_before(serve, threads):
+def test_a_client_that_connects_during_a_call_is_served_in_parallel(serve, threads):
     server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
     clients = [server.connect() for _ in range(2)]
     for number in range(20):

@@ -247,7 +247,7 @@ def test_http2_passes_large_bodies_both_ways(serve, listen, authority, tmp_path)
     assert (told["environ"]["SERVER_PROTOCOL"], told["environ"]["HTTPS"]) == ("HTTP/2.0", "on")
 
 
-def test_who_chooses_http2_must_speak_it(echo, authority):
+def test_a_client_that_negotiates_http2_must_speak_it(echo, authority):
     with connect(echo, context_of(authority, alpn=("h2",))) as client:
         client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         # RFC 9113 section 3.4: GOAWAY with PROTOCOL_ERROR, after our own settings.

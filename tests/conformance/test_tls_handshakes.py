@@ -96,7 +96,7 @@ def test_a_chain_is_sent_whole(serve, authority, tmp_path):
         assert client.request().status == 200
 
 
-def test_protocols_are_chosen_by_what_is_spoken(serve, authority, credentials):
+def test_alpn_chooses_among_the_enabled_protocols(serve, authority, credentials):
     server = serve("wsgi-file = {apps}/echo.py\nhttp2 = off", listen=https(credentials))
     for offered, chosen in ((("h2", "http/1.1"), "http/1.1"), (("http/1.1",), "http/1.1"), ((), None)):
         with TlsClient(address_of(server), context_of(authority, alpn=offered)) as client:

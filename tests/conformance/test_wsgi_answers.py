@@ -99,7 +99,7 @@ def test_a_file_wrapper_that_an_answer_gives_as_a_part_is_sent(server, kind):
     assert client.request(target="/list").body == TEXT
 
 
-def test_a_slow_client_of_a_file_that_is_a_part_holds_up_nobody(server):
+def test_a_slow_client_of_a_partial_file_blocks_no_other_client(server):
     slow = server.connect(receive_bytes=4096)
     slow.send(b"GET /file_in_parts?file HTTP/1.1\r\nHost: a\r\n\r\n")
     assert slow.read_head().status == 200
@@ -259,7 +259,7 @@ def test_a_real_file_goes_by_sendfile(server):
         ("file_iterated", 200, b"ONE TWO THREE"),
     ],
 )
-def test_file_wrapper_sends_what_is_wrapped(server, path, status, body):
+def test_file_wrapper_sends_the_wrapped_file(server, path, status, body):
     client = server.connect()
     response = client.request(target=f"/{path}")
     assert (response.status, response.body) == (status, body)

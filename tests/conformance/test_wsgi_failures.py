@@ -99,7 +99,7 @@ def test_a_head_that_breaks_the_rules_is_a_500_and_a_clear_log_line(server, numb
 
 
 @pytest.mark.parametrize("number", range(len(BAD_HEADS)), ids=bad_head_name)
-def test_an_application_may_catch_its_bad_head_and_answer_anew(server, number):
+def test_an_application_may_catch_its_bad_head_and_answer_again(server, number):
     client = server.connect()
     response = client.request(target=f"/bad_head_caught?{number}")
     assert (response.status, response.reason, response.body) == (500, "Caught", b"caught")

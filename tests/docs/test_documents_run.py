@@ -55,7 +55,7 @@ def test_the_configurations_of_a_page_are_right(page, tmp_path):
 
 
 @pytest.mark.parametrize("page", pages.names())
-def test_what_is_not_run_says_why_and_what_is_run_says_that_it_is(page):
+def test_blocks_that_are_not_run_say_why_and_commands_are_marked(page):
     for step in pages.steps(page):
         if step.not_run:
             assert len(step.not_run) > 8, f"{step.place}: say why it is not run"
@@ -88,7 +88,7 @@ def test_a_page_that_is_wrong_is_noticed(tmp_path, words):
             check(step, folder)
 
 
-def test_what_is_shown_is_compared_in_order_and_without_digits():
+def test_shown_output_is_compared_in_order_and_without_digits():
     assert missing(["a 12", "…", "c"], "a 7\nb\nc\n") is None
     assert missing(["c", "a"], "a\nb\nc\n") == "a"
     assert missing(["worker … serves"], "worker 1 (pid 7) serves\n") is None

@@ -43,7 +43,7 @@ def test_pages_quote_what_was_measured():
     assert quoted >= 5
 
 
-def test_the_ideal_serves_whoever_came_first_by_whoever_is_free_first():
+def test_the_ideal_serves_requests_in_order_with_the_first_free_server():
     requests = [(0, 100), (0, 40), (10, 100), (20, 50), (500, 70)]
     assert queueing.ideal(requests, 2) == [100, 40, 130, 130, 70]
     assert queueing.ideal(requests, 1) == [100, 140, 230, 270, 70]

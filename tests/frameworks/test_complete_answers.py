@@ -59,7 +59,7 @@ def application(environ, start_response):
 
 
 @pytest.mark.parametrize("path", ["plain", "template", "stream", "file"])
-def test_a_django_response_leaves_before_what_is_done_when_its_request_has_finished(serve, path):
+def test_a_django_response_leaves_before_request_finished_handlers_run(serve, path):
     server = serve.prepare("env = AFTERWARDS_FOLDER={folder}\npythonpath = {apps}\nwsgi-file = {folder}/finished.py")
     (server.folder / "finished.py").write_text(FINISHED)
     server.start()

@@ -150,7 +150,7 @@ def test_the_user_of_the_units_is_made_once(system, package):
     assert line.endswith(":/var/lib/bolide:/usr/sbin/nologin")
 
 
-def test_what_is_changed_in_etc_outlives_another_installation_and_purge_leaves_nothing(package, tmp_path_factory, system):
+def test_changed_files_in_etc_survive_a_reinstallation_and_purge_removes_everything(package, tmp_path_factory, system):
     (system / "etc/bolide/shop.ini").write_text("[uwsgi]\n")
     (system / "etc/logrotate.d/bolide").write_text("# ours\n")
     dpkg(system, "--force-confold", "--install", package)

@@ -32,7 +32,7 @@ class Instance(Server):
 
     def prototypes(self):
         """Returns the pids of living prototypes, oldest first."""
-        return sorted(child for child in children_of(self.pid) if not is_attendant(child))
+        return sorted(child for child in children_of(self.pid) if not is_daemon_helper(child))
 
     def prototype(self):
         (only,) = self.prototypes()
@@ -69,7 +69,7 @@ class Instance(Server):
         wait_until(lambda: not self.processes(), lambda: f"the end of {self.processes()}; the log:\n{self.log}")
 
 
-def is_attendant(pid):
+def is_daemon_helper(pid):
     """Returns whether this child of the master supervises daemons, and is not a prototype."""
     try:
         return command_line_of(pid).startswith("bolide attendant")

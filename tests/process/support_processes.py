@@ -58,7 +58,7 @@ def tcp_table():
     return [line.split() for line in lines]
 
 
-def wakes_hardly_ever(pid, seconds=2):
+def sleeps_mostly(pid, seconds=2):
     """Returns whether a process sleeps for most of these seconds. With a timer that stays due it wakes hundreds of times per
     second.
     """

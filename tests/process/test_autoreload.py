@@ -121,7 +121,7 @@ def test_a_module_that_fails_is_mended_in_a_file_that_only_it_had_imported(start
     assert "bolide: py-autoreload: shop/tax.py has changed" in instance.lines
 
 
-def test_what_is_changed_while_it_is_imported_is_loaded_again(start, package, tmp_path):
+def test_a_file_that_changes_during_its_import_is_loaded_again(start, package, tmp_path):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     waits = f"open({str(gate)!r}).close()\n"

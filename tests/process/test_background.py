@@ -150,7 +150,7 @@ def test_pidfiles_are_written_and_removed_with_the_instance(start, tmp_path):
     assert not any(file.exists() for file in files)
 
 
-def test_nobody_else_may_write_to_a_pidfile_whatever_umask_says(start, tmp_path):
+def test_only_its_owner_may_write_to_a_pidfile_whatever_umask_says(start, tmp_path):
     start("--umask", "000", "--pidfile", tmp_path / "app.pid")
     assert (tmp_path / "app.pid").stat().st_mode & 0o777 == 0o644
 

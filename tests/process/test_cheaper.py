@@ -7,7 +7,7 @@ import threading
 import pytest
 from support.waiting import wait_until
 from support_load import Load
-from support_processes import wakes_hardly_ever
+from support_processes import sleeps_mostly
 
 MOST = 4
 #: The number changes quickly, for tests.
@@ -270,7 +270,7 @@ def test_an_instance_without_workers_wakes_hardly_ever(start):
     instance = start("--processes", "2", "--idle", "1", "--cheaper", "1")
     wait_until(lambda: not instance.workers(), "the end of all workers")
 
-    wait_until(lambda: wakes_hardly_ever(instance.pid), "two seconds in which it sleeps")
+    wait_until(lambda: sleeps_mostly(instance.pid), "two seconds in which it sleeps")
 
 
 def test_a_request_that_takes_longer_than_idle_is_no_idle_time(start):

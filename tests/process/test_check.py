@@ -63,7 +63,7 @@ def application(folder, before=""):
         ("touch-reload", "/nowhere/touched", "there is no file /nowhere/touched"),
     ],
 )
-def test_what_is_odd_is_found_in_every_format(form, key, value, words, check, tmp_path):
+def test_odd_values_are_found_in_every_format(form, key, value, words, check, tmp_path):
     (tmp_path / f"shop.{form}").write_text(FORMATS[form].format(key=key, value=value))
     status, said, _ = check(f"shop.{form}")
     assert status == CLEAN

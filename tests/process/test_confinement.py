@@ -270,7 +270,7 @@ def test_an_instance_has_name_spaces_of_its_own_and_its_sockets_are_the_systems(
 
 @root_only
 @mounts_only
-def test_an_upgrade_keeps_the_name_spaces_and_is_refused_where_nobody_would_reach_the_new_master(start):
+def test_an_upgrade_keeps_the_namespaces_and_is_refused_if_the_new_master_were_unreachable(start):
     instance = start("--unshare", "fs,uts")
     before = os.readlink(f"/proc/{instance.pid}/ns/uts")
     instance.send_signal(signal.SIGRTMIN + 2)

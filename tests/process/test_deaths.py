@@ -113,7 +113,7 @@ def test_a_prototype_that_dies_under_load_loses_nothing_and_a_new_generation_tak
     instance.wait_for_text("its workers serve on; a new generation is started")
 
 
-def test_a_worker_whose_prototype_is_dead_is_heard_of_by_the_master(start):
+def test_the_master_notices_the_death_of_a_worker_whose_prototype_is_dead(start):
     instance = start("--processes", "2", alarms=True)
     prototype = instance.prototype()
     worker = instance.workers()[0]

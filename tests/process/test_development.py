@@ -198,7 +198,7 @@ WATCHED = {
 
 
 @pytest.mark.parametrize(("options", "file", "counts"), WATCHED.values(), ids=WATCHED)
-def test_what_is_watched_beside_what_is_imported_is_chosen(options, file, counts, develop, package, tmp_path):
+def test_watched_files_besides_imports_can_be_chosen(options, file, counts, develop, package, tmp_path):
     (tmp_path / ".gitignore").write_text("/ignored/\n")
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     if not (tmp_path / file).exists():
@@ -214,7 +214,7 @@ def test_what_is_watched_beside_what_is_imported_is_chosen(options, file, counts
     assert said == (f"{file} has" if counts else "shop/__init__.py has")
 
 
-def test_what_is_new_in_a_folder_is_seen(develop, tmp_path):
+def test_new_files_in_a_folder_are_detected(develop, tmp_path):
     instance = develop("--reload-include", "*.html")
     with instance.looks_away():
         (tmp_path / "new").mkdir()

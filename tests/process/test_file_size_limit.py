@@ -52,7 +52,7 @@ def test_a_limit_that_nothing_fits_in_is_named_with_the_number_that_is_needed(st
     assert re.search(r"files may have 1 KiB \(ulimit -f, RLIMIT_FSIZE, LimitFSIZE\), and \d+ KiB are needed", instance.lines[-1])
 
 
-def test_a_log_file_that_is_as_large_as_it_may_be_stops_nobody(start, tmp_path):
+def test_a_log_file_at_its_size_limit_blocks_no_request(start, tmp_path):
     (tmp_path / "limits.py").write_text(APPLICATION)
     size = 64 * 1024
     log = tmp_path / "requests"

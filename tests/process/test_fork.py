@@ -64,7 +64,7 @@ def test_signals_are_what_python_applications_expect(lazy, start):
     assert int(status_field(facts["pid"], "SigIgn"), 16) & (1 << (signal.SIGPIPE - 1))
 
 
-def test_what_is_loaded_is_frozen_before_the_fork(start):
+def test_loaded_objects_are_frozen_before_the_fork(start):
     (facts,) = facts_of_workers(start(), 1)
     assert facts["frozen"] > 1000
 

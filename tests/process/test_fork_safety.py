@@ -120,7 +120,7 @@ def test_an_application_that_opens_nothing_stays_loaded_once(interface, shop, la
     assert findings(instance) == []
 
 
-def test_each_generation_is_looked_at_anew(shop, lazily):
+def test_each_generation_is_inspected_again(shop, lazily):
     shop()
     instance = lazily()
     shop(TICKER)

@@ -57,7 +57,7 @@ def shop(request, start, tmp_path):
 
 @pytest.mark.parametrize("path", ["return", "generator"])
 @pytest.mark.filterwarnings("ignore")
-def test_a_child_that_comes_back_from_a_view_ends_and_answers_nobody(shop, path):
+def test_a_child_that_returns_from_a_view_ends_without_an_answer(shop, path):
     worker = shop.worker()
     for _ in range(5):
         assert shop.get(f"/{path}").text.split()[-1] == str(worker)

@@ -162,7 +162,7 @@ def test_keywords_are_words_of_the_command_line(keywords, expected):
         ({"threads": object()}, TypeError, "an option is a text"),
     ],
 )
-def test_what_is_no_keyword_or_no_value_is_refused_before_anything_starts(keywords, error, part):
+def test_an_invalid_keyword_or_value_is_refused_before_anything_starts(keywords, error, part):
     with pytest.raises(error, match=part):
         words(**keywords)
 

@@ -60,7 +60,7 @@ def test_a_reload_of_the_whole_group_loses_no_request(options, start, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2], ids=["SIGUSR1", "SIGUSR2"])
-def test_a_question_to_the_whole_group_costs_nobody(number, start):
+def test_a_status_signal_to_the_whole_group_disturbs_no_process(number, start):
     instance = start("--processes", "2")
     before = instance.processes()
     send_to_all(instance, number, master_last=True)

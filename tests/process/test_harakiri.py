@@ -131,7 +131,7 @@ def test_a_worker_that_does_not_end_within_harakiri_graceful_timeout_is_killed(s
     wait_until(lambda: len(instance.workers()) == 2, "the replacement")
 
 
-def test_harakiri_spares_a_request_behind_which_nobody_waits(start, tmp_path):
+def test_harakiri_spares_a_request_without_others_queued_behind_it(start, tmp_path):
     instance = start(*LIMIT, "--harakiri-queue-threshold", "3")
     assert instance.body("/sleep/2.5") == str(instance.worker())
     gate = tmp_path / "gate"

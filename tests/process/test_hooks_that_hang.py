@@ -79,7 +79,7 @@ def test_a_signal_that_comes_twice_does_what_it_does_once(start, hanging, step):
 
 @pytest.mark.parametrize("step", ["asap", "as-root", "master-start"])
 @pytest.mark.parametrize("action", ["write:{pipe} text", "append:{pipe} text", "wait_for_file:{absent}"])
-def test_an_action_that_waits_for_ever_does_not_make_the_master_deaf(start, tmp_path, step, action):
+def test_an_endless_action_does_not_block_signals_of_the_master(start, tmp_path, step, action):
     os.mkfifo(tmp_path / "pipe")
     action = action.format(pipe=tmp_path / "pipe", absent=tmp_path / "absent")
     instance = start(f"--hook-{step}", action, ready=False)

@@ -102,7 +102,7 @@ def test_without_waiting_the_command_ends_at_once(configured, call, tmp_path):
     instance.wait_for_generation(2)
 
 
-def test_a_stop_at_once_cuts_off_what_is_in_flight(start, call, tmp_path):
+def test_an_immediate_stop_aborts_requests_in_flight(start, call, tmp_path):
     instance = start()
     gate = tmp_path / "gate"
     client = instance.connect()

@@ -100,7 +100,7 @@ def test_a_port_without_a_host_is_at_every_address(start):
     assert f" 00000000:{int(said[1]):04X} " in table
 
 
-def test_a_descriptor_that_whoever_starts_bolide_has_opened(start):
+def test_a_descriptor_that_the_parent_process_has_opened(start):
     with socket.create_server(("127.0.0.1", 0)) as inherited:
         number = inherited.fileno()
         instance = start(socket=f"fd://{number}", kept=[number])

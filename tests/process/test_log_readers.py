@@ -14,7 +14,7 @@ FILLING_REQUESTS = 60
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
-def test_a_log_that_nobody_reads_stops_no_request(threads, start):
+def test_a_log_without_a_reader_blocks_no_request(threads, start):
     instance = start("--threads", threads, logging=True)
     client = instance.connect()
     instance.leave_log()
@@ -40,7 +40,7 @@ def test_lines_that_wait_are_written_when_the_reader_is_back_though_nothing_else
     assert "are lost" not in instance.log
 
 
-def test_a_log_that_nobody_reads_does_not_stop_the_master(start):
+def test_a_log_without_a_reader_does_not_block_the_master(start):
     instance = start("--processes", "2", logging=True)
     before = set(instance.workers())
     client = instance.connect()

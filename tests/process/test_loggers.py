@@ -269,7 +269,7 @@ def test_a_program_that_ends_at_once_is_left_alone_for_longer_each_time(says, tm
     assert instance.stop() == 0
 
 
-def test_a_logger_that_nobody_reads_stops_no_request_and_lines_are_counted(says, tmp_path):
+def test_a_logger_without_a_reader_blocks_no_request_and_lost_lines_are_counted(says, tmp_path):
     path = tmp_path / "fifo"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDWR | os.O_NONBLOCK)
@@ -387,7 +387,7 @@ def test_compressed_lines_are_read_as_one_text_also_while_they_are_written_and_a
     assert all(line.startswith("shop|") for line in read(messages).splitlines())
 
 
-def test_a_packet_is_one_compressed_line_with_what_is_named_behind_around_it(says):
+def test_a_packet_is_one_compressed_line_with_the_given_prefix_and_suffix(says):
     # uWSGI's own example.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.bind(("127.0.0.1", 0))
@@ -426,7 +426,7 @@ def test_one_logger_compresses_and_another_does_not(says, tmp_path):
     wait_until(lambda: streamed() == ["line /?one\n", "line /?two\n"], streamed)
 
 
-def test_a_reload_opens_the_log_anew_where_that_is_asked_for(says, tmp_path):
+def test_a_reload_reopens_the_log_if_configured(says, tmp_path):
     log = tmp_path / "log"
     instance = says(f"logto = {log}", "log-reopen = true", where=log)
     log.rename(tmp_path / "moved")

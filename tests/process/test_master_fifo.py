@@ -62,7 +62,7 @@ def test_a_digit_chooses_the_pipe_that_takes_letters(start, tmp_path):
     assert instance.wait_for_exit() == 0
 
 
-def test_a_pipe_that_was_deleted_is_made_anew(start, tmp_path):
+def test_a_deleted_pipe_is_recreated(start, tmp_path):
     fifo = tmp_path / "fifo"
     instance = start("--master-fifo", fifo)
     fifo.unlink()
@@ -117,7 +117,7 @@ def test_a_control_socket_that_cannot_be_had_leaves_nothing_else_behind(fail, tm
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["overwritten", "removed"])
-def test_the_letter_p_writes_a_pidfile_anew_that_has_our_pid_no_more(gone, start, tmp_path):
+def test_the_letter_p_rewrites_a_pidfile_that_no_longer_contains_our_pid(gone, start, tmp_path):
     fifo, pidfile = tmp_path / "fifo", tmp_path / "pid"
     instance = start("--master-fifo", fifo, "--pidfile", pidfile)
     if gone:

@@ -133,7 +133,7 @@ def test_what_wraps_an_application_comes_first(serve):
     assert instance.body() == '"hello"'
 
 
-def test_of_a_dash_application_that_nobody_has_named_the_server_is_served(serve):
+def test_the_server_of_an_unnamed_dash_application_is_served(serve):
     instance = serve("app", {"app.py": DASH, "dash.py": DASH_LIBRARY})
     assert instance.body() == "hello"
     instance.wait_for_log("serving the Flask application `app.server` of app.py")

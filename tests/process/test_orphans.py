@@ -156,7 +156,7 @@ def test_kill_9_of_a_master_whose_prototype_is_stopped_leaves_no_process(start, 
     kill_master(instance, instance.port)
 
 
-def test_nobody_is_left_though_the_reader_of_the_log_has_gone_before_the_master(start, tmp_path):
+def test_no_process_is_left_if_the_reader_of_the_log_ends_before_the_master(start, tmp_path):
     instance = start("--processes", "2")
     client = instance.connect()
     client.send(f"GET /wait?{tmp_path / 'never'} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

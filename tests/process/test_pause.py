@@ -256,7 +256,7 @@ def test_a_worker_that_dies_in_a_pause_is_replaced_by_a_paused_one(kind, start, 
 
 @pytest.mark.parametrize("options", [(), ("--reload-order", "stop-first")], ids=["start first", "stop first"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_reload_ends_the_pause_and_loses_nobody_who_waited(kind, options, pausable):
+def test_a_reload_ends_the_pause_and_loses_no_queued_request(kind, options, pausable):
     paused = pausable(kind, options=options)
     with paused.with_two_who_wait():
         paused.instance.reload(2)
@@ -287,7 +287,7 @@ def test_a_chain_reload_ends_the_pause(pausable):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stop_in_a_pause_answers_who_waits_and_ends(kind, pausable):
+def test_a_stop_in_a_pause_answers_queued_requests_and_ends(kind, pausable):
     paused = pausable(kind)
     with paused.with_two_who_wait():
         paused.turn()
@@ -324,7 +324,7 @@ def test_a_connection_wakes_no_instance_that_sleeps_in_a_pause(start, call, tmp_
         assert client.read_response().text == "/waits"
 
 
-def test_an_upgrade_ends_the_pause_and_loses_nobody_who_waited(upgradable, call, tmp_path):
+def test_an_upgrade_ends_the_pause_and_loses_no_queued_request(upgradable, call, tmp_path):
     paused = Pausable(upgradable, call, tmp_path)
     with paused.with_two_who_wait():
         status, said = call("upgrade", "--wait", paused.instance.pid)

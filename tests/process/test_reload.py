@@ -114,7 +114,7 @@ def test_an_application_that_does_not_load_leaves_the_old_generation_serving(laz
     assert set(load.bodies) == {"sound", "mended"}
 
 
-def test_a_reload_whose_workers_die_at_birth_is_given_up(start, tmp_path):
+def test_a_reload_whose_workers_fail_early_is_given_up(start, tmp_path):
     write(tmp_path, "sound")
     instance = start(module="shop", alarms=True)
     write(tmp_path, "dying", before="import os\nos.register_at_fork(after_in_child=lambda: os._exit(9))\n")
@@ -148,7 +148,7 @@ def write_gated(folder):
 
 
 @pytest.mark.parametrize("asker", ASKERS)
-def test_who_has_asked_for_the_new_generation_is_named_where_another_is_given_up_for_it(asker, start, tmp_path):
+def test_the_log_names_the_requester_of_a_reload_that_replaces_a_pending_one(asker, start, tmp_path):
     ask, name = ASKERS[asker]
     (tmp_path / "reload.txt").touch()
     gate = write_gated(tmp_path)
@@ -162,7 +162,7 @@ def test_who_has_asked_for_the_new_generation_is_named_where_another_is_given_up
     instance.wait_for_generation(3)
 
 
-def test_a_sighup_during_a_reload_begins_it_anew(start, tmp_path):
+def test_a_sighup_during_a_reload_restarts_it(start, tmp_path):
     gate = write_gated(tmp_path)
     instance = start(module="shop")
     gate.unlink()
@@ -211,7 +211,7 @@ def test_code_that_hangs_while_it_loads_does_not_keep_mended_code_out(hang, star
     assert set(load.bodies) == {"sound", "mended-at-last"}
 
 
-def test_a_first_start_that_hangs_begins_anew_at_sighup(start, tmp_path):
+def test_a_sighup_restarts_a_hanging_first_start(start, tmp_path):
     write(tmp_path, "hanging", before=HANGS["load"][0])
     instance = start(module="shop", ready=False)
     instance.wait_for_log("^hanging$")

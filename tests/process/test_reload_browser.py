@@ -62,7 +62,7 @@ def test_an_open_page_refreshes_itself_when_code_changes_fails_and_is_mended(app
     assert ".bolide" not in instance.log
 
 
-def test_who_asks_is_told_what_is_there_and_later_whether_it_is_another(start, package):
+def test_a_poll_returns_the_current_version_and_later_whether_it_has_changed(start, package):
     (package / "__init__.py").write_text(WSGI)
     instance = start("--reload", "--reload-browser", module="shop", master=False)
 

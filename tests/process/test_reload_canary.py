@@ -105,7 +105,7 @@ def test_errors_that_the_old_code_makes_as_well_let_the_new_code_in(start, tmp_p
     instance.wait_for_log(r"^bolide: canary: [1-9]\d* of \d+ answers were errors, .*: generation 2 is let in$")
 
 
-def test_a_canary_that_nobody_asks_passes_and_the_log_says_so(start, tmp_path):
+def test_a_canary_without_requests_passes_and_the_log_says_so(start, tmp_path):
     write(tmp_path, "first")
     instance = start(*SHORT, module="shop")
     write(tmp_path, "second!")
@@ -171,7 +171,7 @@ def test_a_stop_while_a_canary_serves_ends_all_and_the_reload_has_failed(start, 
     assert (status, "it is being stopped" in said) == (REFUSED, True), said
 
 
-def test_settings_and_sockets_of_what_is_rolled_back_go_with_it(start, tmp_path, free_port):
+def test_a_rollback_reverts_settings_and_sockets(start, tmp_path, free_port):
     write(tmp_path, "first")
 
     def configure(*lines):
@@ -197,7 +197,7 @@ def test_settings_and_sockets_of_what_is_rolled_back_go_with_it(start, tmp_path,
     assert len(instance.workers()) == 3
 
 
-def test_a_reload_that_nobody_has_asked_for_has_no_canary_and_neither_has_the_start(start, tmp_path):
+def test_automatic_reloads_and_the_start_have_no_canary(start, tmp_path):
     write(tmp_path, "first")
     instance = start("--processes", "2", *LONG, module="shop", alarms=True)
     os.kill(instance.prototype(), signal.SIGKILL)

@@ -108,7 +108,7 @@ def test_a_canary_that_has_answered_nothing_well_is_watched_once_more_and_rolled
     assert instance.body() == "first"
 
 
-def test_a_canary_whose_first_request_alone_has_failed_is_let_in(start, tmp_path):
+def test_a_canary_with_a_single_failed_request_passes(start, tmp_path):
     write(tmp_path, "first")
     instance = start("--processes", "2", *BRIEF, module="shop", alarms=True)
     assert instance.body() == "first"

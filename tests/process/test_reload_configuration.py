@@ -12,7 +12,7 @@ from support.client import Client
 from support.waiting import wait_until
 from support_instance import APPLICATIONS, port_is_free
 from support_load import Load
-from support_processes import descriptors_of, wakes_hardly_ever
+from support_processes import descriptors_of, sleeps_mostly
 
 PROBE = """\
 pythonpath = {probes}
@@ -107,7 +107,7 @@ def test_a_socket_that_stays_is_the_same_and_one_that_is_added_serves(configured
     instance.wait_for_log(rf"^bolide: listening at http://127\.0\.0\.1:{second}$")
 
 
-def test_who_waits_at_a_socket_that_is_removed_is_served_before_it_is_closed(configured, tmp_path, free_port):
+def test_connections_queued_on_a_removed_socket_are_served_before_it_closes(configured, tmp_path, free_port):
     second = free_port()
     instance = configured("", f"{LISTEN}http-socket = 127.0.0.1:{second}\n")
     gate = tmp_path / "gate"
@@ -213,5 +213,5 @@ def test_a_worker_that_may_load_for_longer_than_before_is_waited_for_asleep(conf
     instance.wait_for_log("^hanging$")
     hangs_since = time.monotonic()
     wait_until(lambda: time.monotonic() > hangs_since + 11, "the end of the old limit")
-    wait_until(lambda: wakes_hardly_ever(instance.pid), "two seconds in which it sleeps")
+    wait_until(lambda: sleeps_mostly(instance.pid), "two seconds in which it sleeps")
     assert "load-timeout" not in instance.log.split("hanging", 1)[1]

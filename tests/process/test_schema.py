@@ -140,7 +140,7 @@ def test_a_configuration_that_is_right_passes(validator):
         ("env", {"A": "1"}),
     ],
 )
-def test_what_is_misspelt_or_no_value_of_an_option_does_not_pass(key, value, validator):
+def test_misspelt_options_and_invalid_values_do_not_pass(key, value, validator):
     assert faults(validator, {"uwsgi": {**SHOP, key: value}}) != []
 
 
@@ -166,7 +166,7 @@ def check(path):
     return subprocess.run(command, cwd=path.parent, env=environment, **streams).stdout
 
 
-def test_what_is_not_supported_is_marked_with_what_to_use_instead(validator):
+def test_unsupported_options_are_marked_with_their_replacement(validator):
     options = validator.schema["definitions"]["options"]["properties"]
     assert "planned" in options["spooler"]["deprecationMessage"]
     assert "deprecated" not in options["harakiri"]

@@ -292,7 +292,7 @@ def test_sockets_for_another_process_are_left_alone(start):
         assert len(instance.places()) == 1
 
 
-def test_what_is_handed_over_that_is_no_listening_socket_ends_the_start(start):
+def test_an_inherited_descriptor_that_is_no_listening_socket_fails_the_start(start):
     with socket.socket() as plain:
         instance = start(ready=False, **activated(plain))
         assert instance.wait_for_exit() == 1

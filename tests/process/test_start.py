@@ -258,7 +258,7 @@ def test_a_pidfile_that_is_a_device_holds_up_no_instance(start):
         assert instance.body() == str(instance.worker())
 
 
-def test_a_pidfile_that_was_left_behind_is_taken_over_whoever_has_its_number_now(start, tmp_path):
+def test_a_stale_pidfile_is_taken_over_even_if_its_pid_is_in_use(start, tmp_path):
     (tmp_path / "pid").write_text(f"{os.getpid()} and more\n")
     instance = start("--pidfile", tmp_path / "pid")
     assert (tmp_path / "pid").read_text() == f"{instance.pid}\n"

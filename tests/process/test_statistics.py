@@ -144,7 +144,7 @@ def test_memory_and_processes_are_those_that_the_kernel_tells(serve):
         assert abs(worker["last_spawn"] - time.time()) < 6000
 
 
-def test_who_waits_at_a_socket_is_told_and_a_full_queue_is_a_line_in_the_log(serve, tmp_path):
+def test_queued_connections_are_counted_and_a_full_queue_is_logged(serve, tmp_path):
     instance, address = serve("--listen", "2")
     gate = tmp_path / "gate"
     with contextlib.ExitStack() as stack:
@@ -196,7 +196,7 @@ def test_an_address_that_can_not_be_had_is_an_error_that_says_where_it_was_asked
     assert re.search(r"not started: uwsgi.ini:4: stats: \S+stats exists and is not a socket", lines[-1]), lines
 
 
-def test_a_thousand_clients_that_stall_hinder_nobody_and_delay_no_fork(serve):
+def test_a_thousand_stalled_clients_block_no_other_client_and_delay_no_fork(serve):
     instance, address = serve("--stats-http", alarms=True)
     with contextlib.ExitStack() as stack:
         # Some send nothing, some half of a request, some garbage, and some do not read.

@@ -199,7 +199,7 @@ def is_refused(address):
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_stop_answers_those_who_wait_to_be_accepted(processes, start, tmp_path):
+def test_a_stop_answers_connections_that_wait_to_be_accepted(processes, start, tmp_path):
     instance = start("--processes", processes)
     held = [hold(instance, tmp_path, f"gate-{number}") for number in range(int(processes))]
     # Every worker is busy: these are in the kernel's queue, with their requests.
@@ -215,7 +215,7 @@ def test_a_stop_answers_those_who_wait_to_be_accepted(processes, start, tmp_path
     assert instance.wait_for_exit() == 0
 
 
-def test_a_stop_under_a_burst_of_new_clients_resets_nobody_who_was_let_in(start):
+def test_a_stop_under_a_burst_of_new_clients_resets_no_accepted_connection(start):
     instance = start("--processes", "2")
     clients = [instance.connect() for _ in range(100)]
     for client in clients:

@@ -86,7 +86,7 @@ def test_an_exception_before_the_first_part_of_a_stream_is_shown_and_after_it_th
     instance.wait_for_log(r"^ValueError: .* too late$")
 
 
-def test_whoever_may_be_a_stranger_is_told_nothing(develop, tmp_path):
+def test_remote_clients_see_no_details(develop, tmp_path):
     instance = develop(socket="0.0.0.0:0")
     for headers in ((), BROWSER):
         answer = instance.get("/", headers)
@@ -109,7 +109,7 @@ def test_a_stranger_is_told_nothing_of_code_that_does_not_load_either(start, tmp
     assert (answer.status, answer.text) == (500, "Internal Server Error\n")
 
 
-def test_without_development_nobody_is_shown_anything(start, tmp_path):
+def test_without_development_no_client_sees_details(start, tmp_path):
     (tmp_path / "shop.py").write_text(WSGI)
     answer = start(module="shop", master=False).get("/", BROWSER)
     assert answer.status == 500

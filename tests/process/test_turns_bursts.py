@@ -57,7 +57,7 @@ def test_a_burst_is_served_by_all_event_loops_alike_when_its_views_block_them(ho
 
 
 @pytest.mark.parametrize("application", ["wsgi", "asgi"])
-def test_requests_that_come_while_all_workers_are_at_work_wait_for_whoever_is_free_first(hold, application):
+def test_requests_while_all_workers_are_busy_wait_for_the_first_free_one(hold, application):
     held = hold("processes = 4", application=application)
     names = [f"call-{number:02}" for number in range(12)]
     requests = {}

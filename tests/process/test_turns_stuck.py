@@ -23,9 +23,9 @@ def lose_only_the_stuck(start, **clients):
     assert load.losses == []
 
 
-def test_nobody_loses_a_request_beside_stuck_ones_when_each_has_a_connection_of_its_own(start):
+def test_stuck_requests_lose_no_other_request_on_new_connections(start):
     lose_only_the_stuck(start, kept_alive=0, fresh=CLIENTS)
 
 
-def test_nobody_loses_a_request_beside_stuck_ones_on_kept_connections(start):
+def test_stuck_requests_lose_no_other_request_on_kept_connections(start):
     lose_only_the_stuck(start, kept_alive=CLIENTS, fresh=0)

@@ -174,7 +174,7 @@ def test_the_python_that_root_runs_is_told_of(site):
     )
 
 
-def test_an_upgrade_is_not_ordered_by_the_user_who_may_write_what_it_reads(site):
+def test_an_upgrade_is_refused_if_the_user_of_uid_can_write_to_the_fifo(site):
     instance = site.start()
     site.ask(b"f")
     instance.wait_for_log(r"^bolide: master-fifo .*: no upgrade: the user of uid can write to this pipe")

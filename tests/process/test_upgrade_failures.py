@@ -92,7 +92,7 @@ def test_a_new_master_that_does_not_come_to_serve_changes_nothing(failure, has_p
     assert load.losses == []
 
 
-def test_an_upgrade_that_can_not_begin_is_refused_at_once_and_who_waits_for_another_is_not_told(upgradable, call, tmp_path):
+def test_a_second_upgrade_is_refused_at_once_and_does_not_affect_the_first(upgradable, call, tmp_path):
     instance = upgradable()
     (tmp_path / "hold").touch()
     write(tmp_path, "new", before=HELD.format(path=str(tmp_path / "hold")))

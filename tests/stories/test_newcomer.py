@@ -241,7 +241,7 @@ def test_port_and_web_concurrency_count_where_there_is_no_configuration(desk, fr
 # Development.
 
 
-def test_reload_serves_what_was_written_and_says_what_is_broken(desk, browse):
+def test_reload_serves_new_code_and_reports_errors(desk, browse):
     desk.write("app.py", FLASK)
     shown = desk.type("bolide", "app:app", "--reload", *ANY_PORT)
     browser = browse(shown)

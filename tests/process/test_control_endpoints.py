@@ -35,7 +35,7 @@ def test_workers_are_taken_away_and_added(instance_and_name, call):
     instance.wait_for_log(r"no worker is added: there are never more than 3 workers \(processes\)$")
 
 
-def test_logs_are_opened_anew_and_put_aside(instance_and_name, call, tmp_path):
+def test_logs_are_reopened_and_rotated(instance_and_name, call, tmp_path):
     _, name = instance_and_name
     log, moved = tmp_path / "log", tmp_path / "moved"
     log.rename(moved)
@@ -71,7 +71,7 @@ def test_an_upgrade_is_ordered_and_the_name_is_the_new_masters_from_then_on(inst
     assert not (tmp_path / "control.sock").exists()
 
 
-def test_logs_that_can_not_be_opened_anew_are_no_success(start, call, tmp_path):
+def test_logs_that_cannot_be_reopened_are_an_error(start, call, tmp_path):
     instance = start()
     for command in ("log-reopen", "log-rotate"):
         assert call(command, instance.pid) == (

@@ -111,7 +111,7 @@ def test_a_failed_import_is_told_without_the_servers_own_frames(fail, tmp_path):
     assert [os.path.basename(file) for file in files] == ["shop.py", "models.py", "parts.py"]
 
 
-def test_a_warning_about_who_imports_names_the_module_that_does(start, tmp_path):
+def test_a_warning_about_an_import_names_the_importing_module(start, tmp_path):
     (tmp_path / "old.py").write_text("import warnings\nwarnings.warn('old is old', stacklevel=2)\n")
     (tmp_path / "shop.py").write_text(
         "import warnings\n"
