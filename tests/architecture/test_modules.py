@@ -173,7 +173,7 @@ def crates():
     return {name: modules_of(sources) for name, sources in made.items()}
 
 
-def test_one_name_is_one_type_and_no_file_knows_itself_by_way_of_others():
+def test_type_names_are_unique_and_files_have_no_cycles():
     found = set()
     everything = crates()
     assert len(everything) >= 9

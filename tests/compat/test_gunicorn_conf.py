@@ -160,7 +160,7 @@ def test_hooks_that_are_not_called_are_reported_with_their_lines(tmp_path):
     assert "did you mean `workers`?" in said
 
 
-def test_hooks_of_a_file_that_an_ini_names_are_called_and_the_others_told(serve):
+def test_hooks_of_a_file_that_an_ini_names_are_called_or_reported(serve):
     server = serve.prepare("chdir = {folder}\nmodule = app:app\ngunicorn-hooks = {folder}/hooks.py")
     (server.folder / "app.py").write_text(APPLICATION)
     lines = "def post_fork(server, worker):\n    server.log.info('here is %s', worker.pid)\n\ndef on_exit(server):\n    pass\n"
@@ -202,7 +202,7 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path):
     assert "can't read" in log
 
 
-def test_a_file_that_lies_there_is_told_of_and_not_read(serve):
+def test_an_unnamed_file_is_reported_and_not_read(serve):
     server = serve.prepare(arguments=["--http-socket", "127.0.0.1:0", "app:app"])
     (server.folder / "app.py").write_text(APPLICATION)
     (server.folder / "gunicorn.conf.py").write_text("raise RuntimeError('read')\n")

@@ -189,7 +189,7 @@ def test_a_module_and_a_file_that_both_fail_end_the_start_with_the_modules_reaso
     server.wait_for_text("there is no file")
 
 
-def test_a_callable_after_a_colon_counts_where_nothing_else_is_there(serve):
+def test_a_callable_after_a_colon_is_used_if_there_is_no_other(serve):
     server = started(serve, "wsgi-file = shop.py\ncallable: app", {"shop.py": says("app", "app")})
     assert server.get().text == "app"
     assert re.search(r"uwsgi\.ini:4: warning: `callable: app` is read as `callable = app`", server.log)

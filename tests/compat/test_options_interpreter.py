@@ -65,7 +65,7 @@ def test_import_comes_before_the_application(what, serve):
     assert server.get().text == ("by the file" if "lib" in what else "by the module")
 
 
-def test_an_import_that_fails_is_told_and_the_others_count(serve):
+def test_a_failing_import_is_reported_and_the_others_take_effect(serve):
     server = started(
         serve,
         "wsgi-file = app.py\nshared-import = broken\nimport = patch",
@@ -180,7 +180,7 @@ def test_pecan_loads_what_the_library_makes_of_a_configuration(serve):
     assert started(serve, "pecan = config.py\npythonpath = {folder}", files).get().text == "app = {}"
 
 
-def test_the_kernel_is_told_what_the_configuration_says_of_sockets(serve):
+def test_socket_options_of_the_configuration_are_set(serve):
     switches = "so-keepalive = true\nreuse-port = true\nfreebind = true\n"
     sizes = "socket-sndbuf = 65536\nsocket-rcvbuf = 32768\ntcp-fast-open = 16\n"
     server = started(serve, f"wsgi-file = app.py\n{switches}{sizes}socket = {{folder}}/app.sock", {"app.py": SOCKETS})

@@ -194,7 +194,7 @@ BESIDE = (
 )
 
 
-def test_daemons_and_crons_are_told_as_uwsgi_tells_them(uwsgi, bolide, tmp_path):
+def test_daemons_and_crons_are_reported_as_by_uwsgi(uwsgi, bolide, tmp_path):
     # uWSGI counts the starts, but always reports 0.
     respawns = {"uwsgi": [0, 0, 0], "bolide": [0, 0, 1]}
 

@@ -52,7 +52,7 @@ def test_the_application_sees_the_code_and_the_reason_with_which_a_page_closes(s
     assert sorted(code for code, _ in shown["ends"]) == [4002, 4100]
 
 
-def test_a_page_hears_each_event_at_once_and_comes_back_when_the_stream_has_ended(shown):
+def test_a_page_receives_each_event_at_once_and_reconnects_when_the_stream_has_ended(shown):
     assert shown["events"] == "1 2 3 4 5"
     assert shown["log"].count("GET /numbers") >= 2
 
@@ -67,7 +67,7 @@ def test_a_page_has_nothing_to_complain_of(shown):
     assert "Traceback" not in shown["log"]
 
 
-def test_a_page_is_told_of_a_reload_and_reconnects_to_the_next_generation(serve, browser):
+def test_a_page_is_notified_of_a_reload_and_reconnects_to_the_next_generation(serve, browser):
     site = serve(CONFIGURATION)
     browser.get(f"{site.url}/empty")
     browser.execute_script(

@@ -52,7 +52,7 @@ def test_an_application_of_any_shape_is_served(serve_application, application, t
 
 
 @pytest.mark.parametrize("application", ["Double", "echo", "lifespan", "flask", "partial"])
-def test_the_interface_is_told_from_the_application(serve, application):
+def test_the_interface_is_detected_from_the_application(serve, application):
     server = serve(f"pythonpath = {{apps}}\nmodule = asgiref_asgi:{application}")
     assert server.get("/hello/ann").status == 200
 

@@ -88,7 +88,7 @@ def test_behind_uwsgi_pass_a_websocket_is_refused_with_its_response(front):
     assert refusal.value.response.status_code == 401
 
 
-def test_behind_uwsgi_pass_the_application_hears_that_a_websockets_client_has_gone(front):
+def test_behind_uwsgi_pass_the_application_notices_a_websocket_disconnect(front):
     with client_of(front) as client:
         client.get("/notes")
         with connect(f"ws://127.0.0.1:{front.port}/echo") as line:

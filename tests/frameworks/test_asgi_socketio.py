@@ -59,7 +59,7 @@ async def heard(client):
     return await asyncio.wait_for(client.heard.get(), TIMEOUT_SECONDS)
 
 
-def test_socket_io_acknowledges_what_it_is_told(site, transports):
+def test_socket_io_acknowledges_events(site, transports):
     async def talk():
         async with visitor(site, transports, headers={"X-Agent": "test"}) as client:
             for data in ("text", {"a": [1, None]}, b"\x00\xff" * 1000, "\u20ac" * 30_000):
@@ -147,7 +147,7 @@ def test_socket_io_stays_connected_by_its_pings(site, transports):
     asyncio.run(asyncio.wait_for(talk(), TIMEOUT_SECONDS))
 
 
-def test_socket_io_hears_that_a_client_has_gone(site, transports):
+def test_socket_io_notices_a_disconnect(site, transports):
     def left():
         return httpx.get(f"{site.url}/other", verify=False, trust_env=False).text.count("left")
 

@@ -165,7 +165,7 @@ def test_starlettes_sockets_choose_subprotocols_and_give_headers(site):
         assert line.recv(TIMEOUT_SECONDS) == "kept"
 
 
-def test_a_socket_of_starlette_hears_the_code_of_its_clients_end(site, client):
+def test_a_socket_of_starlette_gets_the_close_code_of_its_client(site, client):
     with connect(f"ws://127.0.0.1:{site.port}/echo") as line:
         line.close(4321, "enough")
     wait_until(lambda: "left with 4321" in notes(client), lambda: notes(client))
@@ -223,7 +223,7 @@ def test_a_socket_of_starlette_ends_with_the_worker(serve):
     server.wait_for_text("the site closes")
 
 
-def test_a_socket_of_starlette_is_told_of_a_reload(serve):
+def test_a_socket_of_starlette_is_closed_with_service_restart_at_a_reload(serve):
     server = serve("pythonpath = {apps}\nasgi = starlette_asgi:app")
     with connect(f"ws://127.0.0.1:{server.port}/echo") as line:
         line.send("kept")

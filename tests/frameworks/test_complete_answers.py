@@ -94,7 +94,7 @@ def test_a_django_response_without_a_body_has_none(django, path, status, length)
     assert client.request(target="/plain").body == TEXT
 
 
-def test_a_django_response_with_a_wrong_length_is_told_of(django):
+def test_a_django_response_with_a_wrong_length_is_logged(django):
     with django.connect() as client:
         assert client.request(target="/too_many").body == TEXT[:5]
         assert client.request(target="/plain").body == TEXT

@@ -125,7 +125,7 @@ def test_a_client_that_leaves_is_no_line_where_write_errors_are_ignored(shop):
 
 
 @pytest.mark.parametrize(("name", "how"), [("plain", "whole"), ("group", "left")])
-def test_a_mistake_of_the_application_is_told_all_the_same(shop, name, how):
+def test_an_error_of_the_application_is_logged_all_the_same(shop, name, how):
     server = shop(name)
     if how == "left":
         leave(server, "/mistake")

@@ -98,7 +98,7 @@ def test_messages_of_any_size_go_both_ways_at_once(shop):
 
 
 @pytest.mark.parametrize("goes", ["with a word", "without a word"])
-def test_a_view_hears_that_its_client_has_left(shop, goes):
+def test_a_view_is_notified_of_the_disconnect(shop, goes):
     socket = WebSocket(connect(shop), "/echo").open()
     socket.send_text("hello")
     assert socket.read_message() == "hello"

@@ -42,7 +42,7 @@ def asked_by_pip(before):
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
-def test_pip_is_told_at_once_that_a_free_threaded_python_is_not_supported():
+def test_pip_refuses_a_free_threaded_python_at_once():
     done = asked_by_pip("import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1")
     assert done.returncode == 1
     assert re.fullmatch(r"error: Python 3\.\d+t \(.*\) is free-threaded, which Bolide does not support yet: .*GIL\n", done.stderr)
@@ -50,7 +50,7 @@ def test_pip_is_told_at_once_that_a_free_threaded_python_is_not_supported():
     assert re.fullmatch(r"error: Bolide runs on CPython, and .* is pypy: .*\n", done.stderr)
 
 
-def test_pip_is_told_nothing_where_the_python_is_supported():
+def test_pip_prints_no_message_if_the_python_is_supported():
     done = asked_by_pip("")
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -89,7 +89,7 @@ PROTOTYPE = (
 FREE_THREADED = "import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1"
 
 
-def test_a_free_threaded_python_is_told_that_it_is_not_supported(imported):
+def test_a_free_threaded_python_is_refused_at_import(imported):
     version = "{}.{}".format(*sys.version_info)
     said = imported("_native.cpython-311-x86_64-linux-gnu.txt", FREE_THREADED)
     assert said.startswith(f"bolide.unsupported.Unsupported: Python {version}t ("), said

@@ -72,7 +72,7 @@ def test_odd_values_are_found_in_every_format(form, key, value, words, check, tm
     assert said.startswith(f"shop.{form}:")
 
 
-def test_an_unclosed_section_header_is_told_before_what_follows_from_it(check, tmp_path):
+def test_an_unclosed_section_header_is_reported_before_its_consequences(check, tmp_path):
     (tmp_path / "shop.ini").write_text("[uwsgi\nmodule = shop:app\nhttp = 127.0.0.1:8000\n")
     status, said, _ = check("shop.ini")
     assert status == FAILED

@@ -43,7 +43,7 @@ def everybody(open_folder):
     ],
     ids=["user", "numbers", "group"],
 )
-def test_the_master_itself_gives_root_up_before_it_makes_anything(options, user, group, start, open_folder, everybody):
+def test_the_master_itself_drops_root_before_it_creates_anything(options, user, group, start, open_folder, everybody):
     shared = open_folder / "shared"
     shared.mkdir()
     os.chmod(shared, 0o777)
@@ -67,7 +67,7 @@ def test_the_master_itself_gives_root_up_before_it_makes_anything(options, user,
 
 
 @root_only
-def test_a_configuration_that_no_reload_could_read_is_told_at_the_start(start, open_folder, everybody):
+def test_a_configuration_that_no_reload_could_read_is_reported_at_the_start(start, open_folder, everybody):
     configuration = open_folder / "secret.ini"
     configuration.write_text(
         f"[uwsgi]\nhttp-socket = 127.0.0.1:0\nchdir = {open_folder}\nmodule = probe\nimmediate-uid = nobody\n"
@@ -250,7 +250,7 @@ def test_the_application_keeps_the_capabilities_that_are_named_and_no_others(use
 
 @root_only
 @mounts_only
-def test_an_instance_has_name_spaces_of_its_own_and_its_sockets_are_the_systems(start, tmp_path):
+def test_an_instance_has_private_namespaces_and_its_sockets_are_the_systems(start, tmp_path):
     hooks = ("--hook-as-root", "exec:hostname jailed", "--hook-as-root", f"exec:mount -t tmpfs none {tmp_path / 'mounted'}")
     (tmp_path / "mounted").mkdir()
     before = os.uname().nodename

@@ -88,7 +88,7 @@ def test_a_job_that_can_not_be_is_refused_at_the_start(refuse, option, value, wo
     refuse(option, value, words)
 
 
-def test_a_time_that_never_comes_is_told_of(fail, tmp_path):
+def test_a_time_that_never_comes_is_reported(fail, tmp_path):
     configuration = tmp_path / "uwsgi.ini"
     configuration.write_text("[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = probe\ncron = 61 -1 -1 -1 -1 x\n")
     _, lines = fail("check", configuration)

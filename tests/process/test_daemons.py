@@ -93,7 +93,7 @@ def test_a_daemon_that_dies_is_started_again_and_one_that_dies_at_birth_after_a_
     assert instance.stop() == 0
 
 
-def test_a_daemon_that_somebody_else_kills_was_killed(start, daemon):
+def test_a_daemon_that_another_process_kills_is_logged_as_killed(start, daemon):
     script, pids = daemon()
     instance = start("--attach-daemon", f"exec {script}", alarms=True)
     pid = first_pid(pids)
@@ -101,7 +101,7 @@ def test_a_daemon_that_somebody_else_kills_was_killed(start, daemon):
     instance.wait_for_log(rf"^bolide: daemon daemon \(pid {pid}\) was killed by SIGTERM; it is started again in 1 s")
 
 
-def test_a_daemon_that_ends_by_itself_when_told_to_has_its_status_in_the_log(start, daemon):
+def test_a_daemon_that_ends_on_request_has_its_status_in_the_log(start, daemon):
     script, pids = daemon(before="trap 'exit 3' TERM", after="while :; do sleep 0.05; done")
     instance = start("--attach-daemon", f"exec {script}", alarms=True)
     pid = first_pid(pids)
@@ -208,7 +208,7 @@ def test_a_smart_daemon_outlives_the_instance_and_is_found_by_the_next(start, da
     assert is_alive(written(pids)[1])
 
 
-def test_a_smart_daemon_that_goes_to_the_background_is_told_of_a_stop_where_that_is_asked_for(start, daemon, tmp_path):
+def test_a_smart_daemon_in_the_background_gets_a_signal_at_a_stop_if_configured(start, daemon, tmp_path):
     pidfile = tmp_path / "smart.pid"
     script, pids = daemon()
     background = tmp_path / "background"

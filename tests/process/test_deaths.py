@@ -168,7 +168,7 @@ def test_a_prototype_that_was_stopped_is_replaced_and_so_are_its_workers(start):
     wait_until(lambda: len(instance.workers()) == 2 and len(instance.processes()) == 4, "a prototype and two workers")
 
 
-def test_a_prototype_that_was_stopped_and_goes_on_is_let_be(start):
+def test_a_prototype_that_was_stopped_and_continues_is_kept(start):
     instance = start("--processes", "1", alarms=True)
     old = instance.prototype()
     os.kill(old, signal.SIGSTOP)

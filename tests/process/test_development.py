@@ -166,7 +166,7 @@ def test_a_start_that_fails_waits_for_the_change_that_mends_it(application, deve
     assert instance.body() == "young"
 
 
-def test_a_lifespan_that_fails_at_the_start_waits_for_a_change_and_is_told_once(develop, package):
+def test_a_lifespan_that_fails_at_the_start_waits_for_a_change_and_is_logged_once(develop, package):
     (package / "__init__.py").write_text(FAILING_LIFESPAN)
     instance = develop()
     instance.wait_for_text("the application's lifespan startup failed: no database")

@@ -263,7 +263,7 @@ def test_where_a_server_of_a_test_listens_is_settled(keyword):
         bolide.testing.serve(flask_shop, **{keyword: "1"})
 
 
-def test_a_keyword_that_is_none_is_refused_before_the_test_begins():
+def test_an_unknown_keyword_is_refused_before_the_test_begins():
     with pytest.raises(TypeError, match="did you mean harakiri"):
         bolide.testing.serve(flask_shop, harakri=1)
 

@@ -120,7 +120,7 @@ def test_a_key_of_the_user_behind_a_link_of_the_user_is_read(begin, ground, cert
     assert begin(*certificates.options).stop() == 0
 
 
-def test_a_fifo_in_the_place_of_a_file_of_mime_types_hangs_no_reload(begin, ground):
+def test_a_fifo_instead_of_a_file_of_mime_types_hangs_no_reload(begin, ground):
     ground.act("echo 'text/x-own own' >types")
     instance = begin("--mimefile", ground.theirs / "types", "--static-map", f"/s={ground.theirs}")
     ground.act("rm types; mkfifo types")

@@ -129,7 +129,7 @@ def test_umask_is_that_of_everything_that_is_made(mask, file_mode, socket_mode, 
 
 
 @pytest.mark.parametrize("mask", ["22", "rwx", "0999", "7777"])
-def test_a_umask_that_is_none_ends_the_start(mask, fail):
+def test_an_invalid_umask_fails_the_start(mask, fail):
     status, lines = fail(*SERVE, "--umask", mask)
     assert status == START_FAILED
     assert f"`umask = {mask}` is no mask of a mode" in lines[-1]

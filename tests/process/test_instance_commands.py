@@ -216,7 +216,7 @@ def test_junk_silence_and_a_crowd_at_the_control_socket_hold_nothing_up(start, c
     assert "no worker is added" not in instance.whole_log()
 
 
-def test_silent_clients_at_the_control_socket_give_way_to_one_that_asks(start, call):
+def test_silent_clients_of_the_control_socket_do_not_block_an_active_one(start, call):
     instance = start()
     crowd = []
     for _ in range(80):

@@ -292,7 +292,7 @@ def test_a_logger_without_a_reader_blocks_no_request_and_lost_lines_are_counted(
         os.close(reader)
 
 
-def test_a_file_beyond_its_limit_is_put_aside_and_every_process_goes_on_in_the_new_one(says, tmp_path):
+def test_a_file_beyond_its_limit_is_rotated_and_every_process_writes_to_the_new_one(says, tmp_path):
     log = tmp_path / "log"
     instance = says(f"logto = {log}", "log-maxsize = 5000", f"log-backupname = {tmp_path}/old", "processes = 2", where=log)
     ask(instance, "y" * 900, count=6)
@@ -312,7 +312,7 @@ def test_a_file_beyond_its_limit_is_put_aside_and_every_process_goes_on_in_the_n
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may change its root folder")
-def test_a_worker_that_can_not_open_the_file_goes_on_in_the_one_that_the_master_opens(says, tmp_path):
+def test_a_worker_that_cannot_open_the_file_uses_the_descriptor_of_the_master(says, tmp_path):
     log, requests, touched = tmp_path / "log", tmp_path / "requests", tmp_path / "touched"
     touched.write_text("")
     (tmp_path / "jail").mkdir()

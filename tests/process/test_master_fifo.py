@@ -35,7 +35,7 @@ def test_letters_reload_tell_the_state_and_stop(start, tmp_path):
     assert not fifo.exists(), "a writer would wait for ever for a reader"
 
 
-def test_the_same_letter_many_times_is_one_wish(start, tmp_path):
+def test_the_same_letter_many_times_counts_once(start, tmp_path):
     fifo = tmp_path / "fifo"
     instance = start("--master-fifo", fifo)
     write(fifo, "r" * 40)
@@ -106,7 +106,7 @@ def test_the_pipe_and_the_sockets_of_a_start_that_fails_are_removed(fail, tmp_pa
     assert [file.name for file in files if file.exists()] == []
 
 
-def test_a_control_socket_that_cannot_be_had_leaves_nothing_else_behind(fail, tmp_path):
+def test_a_control_socket_that_cannot_be_bound_leaves_nothing_behind(fail, tmp_path):
     files = [tmp_path / name for name in ("fifo", "stats", "app.sock")]
     fifo, stats, app = files
     options = ("--master-fifo", fifo, "--control-socket", tmp_path / "missing/control", "--stats", stats, "--http-socket", app)

@@ -126,7 +126,7 @@ def test_no_kept_connection_is_closed_where_cheaper_takes_workers_away(start):
 # Connections that do not move.
 
 
-def test_a_connection_within_tls_is_told_its_end_at_a_reload(start, tmp_path):
+def test_a_connection_within_tls_is_closed_orderly_at_a_reload(start, tmp_path):
     authority = Authority(tmp_path / "certificates")
     shown = authority.server()
     instance = start("--https", f"127.0.0.1:0,{shown.chain},{shown.key}")
@@ -144,7 +144,7 @@ def test_a_connection_within_tls_is_told_its_end_at_a_reload(start, tmp_path):
     assert plain.ask() == str(instance.worker())
 
 
-def test_a_connection_of_http2_is_told_its_end_at_a_reload(start):
+def test_a_connection_of_http2_gets_goaway_at_a_reload(start):
     instance = start("--http2", "h2c")
     plain = Kept(instance)
     with Http2(instance.connect()) as connection:
@@ -185,7 +185,7 @@ def configured(start, tmp_path):
 
 
 @pytest.mark.parametrize("later", ["", "fastcgi-socket = 127.0.0.1:{port}"], ids=["gone", "another protocol"])
-def test_a_kept_connection_of_a_socket_that_is_taken_away_has_its_answer_and_then_its_end(configured, free_port, later):
+def test_a_kept_connection_of_a_removed_socket_gets_its_answer_and_is_closed(configured, free_port, later):
     port = free_port()
     first = "http-socket = 127.0.0.1:0"
     instance = configured(first, f"http-socket = 127.0.0.1:{port}")

@@ -358,7 +358,7 @@ def test_interfaces_of_uvicorn_and_granian_are_asgi(shop):
         assert found - {"module = app:app", HTTP} == {"interface = asgi"} | wanted, said
 
 
-def test_port_and_web_concurrency_count_where_nothing_else_says_it(bare, free_port, shop):
+def test_port_and_web_concurrency_are_defaults(bare, free_port, shop):
     port = free_port()
     environment = {"PORT": str(port), "WEB_CONCURRENCY": "2"}
     found, said = options_of(shop, "app:app", **environment)
@@ -371,14 +371,14 @@ def test_port_and_web_concurrency_count_where_nothing_else_says_it(bare, free_po
     assert len(told.workers()) == 2
 
 
-def test_variables_of_other_servers_are_told_where_they_are_not_read(shop):
+def test_variables_of_other_servers_are_reported_if_unused(shop):
     said = options_of(shop, "app:app", GUNICORN_CMD_ARGS="--bind :9000", UVICORN_PORT="9001")[1]
     assert "`GUNICORN_CMD_ARGS` and `UVICORN_PORT` are set and not read (what they say belongs on the command line" in said
     (shop / "shop.ini").write_text("[uwsgi]\nmodule = app:app\nhttp = :8080\n")
     assert "not read" not in options_of(shop, "shop.ini", UVICORN_PORT="9001")[1]
 
 
-def test_a_port_that_is_none_ends_the_start(fail, tmp_path):
+def test_an_invalid_port_fails_the_start(fail, tmp_path):
     (tmp_path / "shop.py").write_text(APPLICATION)
     for flags in [(), ("--host", "127.0.0.1")]:
         status, lines = fail(*flags, "shop:app", env={**os.environ, "PORT": "web"})
@@ -397,7 +397,7 @@ def test_variables_of_an_env_file_are_the_applications_and_say_the_port(bare, fr
     assert json.loads(instance.get("/").text)["shop"] == "closed"
 
 
-def test_a_line_of_an_env_file_that_sets_nothing_is_told_with_its_place(fail, tmp_path):
+def test_a_line_of_an_env_file_that_sets_nothing_is_reported_with_its_place(fail, tmp_path):
     (tmp_path / "shop.py").write_text(APPLICATION)
     (tmp_path / "variables").write_text("A=1\nB='open\n")
     status, lines = fail("--env-file", "variables", "shop:app")

@@ -49,7 +49,7 @@ def test_after_a_reload_only_new_code_is_served(start, tmp_path):
     assert not workers & set(instance.workers())
 
 
-def test_a_kept_alive_connection_goes_on_at_the_new_generation_and_its_client_is_told_nothing(start):
+def test_a_kept_alive_connection_moves_to_the_new_generation_unnoticed_by_its_client(start):
     instance = start()
     client = instance.connect()
     old = client.request().text

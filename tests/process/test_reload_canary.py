@@ -56,7 +56,7 @@ def test_code_that_fails_more_often_than_the_old_code_is_rolled_back(fault, star
     assert "worker 2 " not in "".join(line for line in instance.lines if "generation 2" in line)
 
 
-def test_code_that_works_as_well_as_the_old_code_is_let_in(start, tmp_path):
+def test_code_that_works_as_well_as_the_old_code_passes(start, tmp_path):
     write(tmp_path, "first")
     instance = start("--processes", "3", *SHORT, module="shop")
     with Load(instance.address()) as load:

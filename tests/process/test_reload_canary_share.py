@@ -74,7 +74,7 @@ def test_code_that_answers_nothing_well_is_rolled_back_where_connections_come_on
     assert instance.body() == "first"
 
 
-def test_kept_connections_and_those_that_come_one_by_one_go_on_while_good_code_is_let_in(start, tmp_path):
+def test_kept_and_new_connections_continue_while_good_code_is_deployed(start, tmp_path):
     write(tmp_path, "first")
     instance = start("--processes", "2", *BRIEF, module="shop")
     with Load(instance.address(), kept_alive=2, fresh=1) as load:

@@ -61,7 +61,7 @@ def test_harakiri_and_limits_of_the_file_count_after_a_reload(configured, tmp_pa
     instance.wait_for_log(r"^bolide: harakiri: worker 1 \(.*\) is killed while it serves GET /wait")
 
 
-def test_a_wrong_configuration_is_told_with_its_line_and_changes_nothing(configured):
+def test_a_wrong_configuration_is_reported_with_its_line_and_changes_nothing(configured):
     instance = configured("processes = 2\n")
     before = sorted(instance.workers())
     with Load(instance.address()) as load:
@@ -148,7 +148,7 @@ def test_a_generation_that_fails_leaves_the_settings_and_closes_what_was_bound_f
     assert len(instance.workers()) == 3
 
 
-def test_an_address_that_somebody_else_has_leaves_all_as_it_was(configured, free_port):
+def test_an_address_in_use_changes_nothing(configured, free_port):
     instance = configured()
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))

@@ -64,7 +64,7 @@ def write(tmp_path, version, template=WSGI, health="200"):
 @pytest.mark.parametrize("lazy", [(), ("--lazy-apps",)], ids=["prototype", "lazy"])
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("interface", INTERFACES)
-def test_a_generation_that_fails_its_probe_is_not_let_in(interface, failure, lazy, start, tmp_path):
+def test_a_generation_that_fails_its_probe_does_not_serve(interface, failure, lazy, start, tmp_path):
     template = INTERFACES[interface]
     # At startup there is no old generation to fall back to, so there is no check.
     write(tmp_path, "first", template, health="503")
@@ -218,7 +218,7 @@ def test_django_has_no_connection_open_when_workers_are_forked_after_its_warmup(
     assert worker in instance.workers()
 
 
-def test_a_warmup_of_an_asgi_application_is_told(start, tmp_path):
+def test_a_warmup_of_an_asgi_application_is_reported(start, tmp_path):
     write(tmp_path, "first", ASGI)
     instance = start("--warmup", "/", module="shop")
     instance.wait_for_log(r"warmup = /: that is an ASGI application's, .*: use its lifespan$")

@@ -39,7 +39,7 @@ def manager(request, tmp_path):
     manager.socket.close()
 
 
-def test_the_manager_hears_of_readiness_reload_and_stop(manager, start):
+def test_the_manager_is_notified_of_readiness_reload_and_stop(manager, start):
     instance = start("--master", environment=manager.environment)
     assert manager.hears() == {"READY": "1", "STATUS": "1 worker of generation 1"}
     instance.reload(2)
@@ -54,7 +54,7 @@ def test_the_manager_hears_of_readiness_reload_and_stop(manager, start):
     assert int(stopping["EXTEND_TIMEOUT_USEC"]) > 60_000_000
 
 
-def test_the_watchdog_hears_of_the_master_again_and_again(manager, start):
+def test_the_master_notifies_the_watchdog_repeatedly(manager, start):
     environment = {**manager.environment, "WATCHDOG_USEC": "200000"}
     start("--master", environment=environment)
     # How many of them come before startup is over depends on the machine.
@@ -72,7 +72,7 @@ def test_the_watchdog_of_another_process_is_not_fed(manager, start):
     assert manager.hears()["STOPPING"] == "1"
 
 
-def test_a_start_that_may_take_long_is_told_and_so_is_what_a_stop_waits_for(manager, start, tmp_path):
+def test_the_manager_gets_more_time_for_a_long_start_and_the_reason_of_a_waiting_stop(manager, start, tmp_path):
     instance = start("--master", "--load-timeout", "300", environment=manager.environment)
     assert manager.hears() == {"STATUS": "the application is loaded", "EXTEND_TIMEOUT_USEC": "300000000"}
     assert manager.hears()["READY"] == "1"
@@ -88,7 +88,7 @@ def test_a_start_that_may_take_long_is_told_and_so_is_what_a_stop_waits_for(mana
     assert instance.wait_for_exit() == 0
 
 
-def test_readiness_is_told_when_workers_serve_and_not_before(manager, start, tmp_path):
+def test_readiness_is_reported_when_workers_serve_and_not_before(manager, start, tmp_path):
     gate = tmp_path / "gate"
     (tmp_path / "shop.py").write_text(
         "import os, time\nprint('loading', flush=True)\n"
@@ -156,7 +156,7 @@ def test_a_reload_whose_probe_fails_is_over_for_the_manager_too(manager, start, 
     hears_of_a_failed_reload(manager, "reload-probe: GET /no-such-function")
 
 
-def test_the_manager_waits_for_a_canary_and_hears_that_it_was_rolled_back(manager, start, tmp_path):
+def test_the_manager_waits_for_a_canary_and_is_notified_of_its_rollback(manager, start, tmp_path):
     (tmp_path / "shop.py").write_text("from probe import application\n")
     instance = start("--master", "--reload-canary", "300", module="shop", environment=manager.environment, alarms=True)
     assert manager.hears()["READY"] == "1"
@@ -234,7 +234,7 @@ def test_a_manager_that_is_not_there_does_not_stop_a_start(start, tmp_path):
     instance.wait_for_text("the service manager (NOTIFY_SOCKET) can't be told")
 
 
-def test_sockets_that_are_handed_over_speak_the_protocol_of_socket(start, tmp_path):
+def test_inherited_sockets_use_the_protocol_of_socket(start, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as local:
         local.bind(str(tmp_path / "app.sock"))
         local.listen()
@@ -248,14 +248,14 @@ def test_sockets_that_are_handed_over_speak_the_protocol_of_socket(start, tmp_pa
         assert (tmp_path / "app.sock").exists(), "the file is the manager's"
 
 
-def test_protocol_decides_what_a_socket_speaks_that_is_handed_over(start, tmp_path):
+def test_protocol_selects_the_protocol_of_an_inherited_socket(start, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as tcp:
         text = "module = probe\nprotocol = http"
         instance = start("--ini", ini(tmp_path, text), socket=None, module=None, **activated(tcp))
         assert Client(tcp.getsockname()).request().text == str(instance.worker())
 
 
-def test_a_socket_that_is_handed_over_is_taken_for_the_address_that_names_it(start, tmp_path):
+def test_an_inherited_socket_is_used_for_the_address_that_names_it(start, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as local:
         local.bind(str(tmp_path / "app.sock"))
         local.listen()
@@ -279,7 +279,7 @@ def test_a_socket_is_known_by_the_name_that_its_unit_gives_it(start, fail, tmp_p
     assert any("no socket that was handed over is called `web`" in line for line in lines)
 
 
-def test_an_application_alone_serves_http_at_the_socket_that_it_is_handed(start):
+def test_an_application_alone_serves_http_at_its_inherited_socket(start):
     with socket.create_server(("127.0.0.1", 0)) as tcp:
         instance = start("probe:application", socket=None, module=None, **activated(tcp))
         assert instance.places() == [("http", *tcp.getsockname())]

@@ -156,7 +156,7 @@ def test_an_unwritable_log_ends_the_start_and_names_the_file(target, fail):
     assert "(logto) can't be written" in lines[-1], lines
 
 
-def test_a_failed_start_is_told_on_the_terminal_too_when_the_log_is_a_file(fail, tmp_path):
+def test_a_failed_start_is_reported_on_the_terminal_too_when_the_log_is_a_file(fail, tmp_path):
     status, lines = fail(*SERVE, "--module", "no_such_module", "--logto", "app.log")
     assert status == LOAD_FAILED
     assert "no_such_module" in lines[-1], lines
@@ -217,7 +217,7 @@ def make_virtualenv(folder):
     return packages
 
 
-def test_a_virtualenv_that_is_none_ends_the_start_and_says_how_to_make_one(fail, tmp_path):
+def test_an_invalid_virtualenv_fails_the_start_and_the_error_says_how_to_create_one(fail, tmp_path):
     (tmp_path / "folder").mkdir()
     for name, reason in [("missing", "does not exist"), ("folder", "is no virtual environment")]:
         status, lines = fail(*SERVE, "--module", "probe", "--virtualenv", name)
@@ -226,7 +226,7 @@ def test_a_virtualenv_that_is_none_ends_the_start_and_says_how_to_make_one(fail,
         assert f"python3 -m venv {tmp_path / name}" in lines[-1]
 
 
-def test_a_virtualenv_of_another_python_is_told_to_install_bolide(fail, tmp_path):
+def test_a_virtualenv_of_another_python_is_refused_with_the_command_to_install_bolide(fail, tmp_path):
     # The situation of a Python of another version that looks for a native module that was not built for it.
     packages = make_virtualenv(tmp_path / "other")
     (packages / "sitecustomize.py").write_text("import sys\nsys.modules['bolide._native'] = None\n")

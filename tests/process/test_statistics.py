@@ -36,7 +36,7 @@ def serve(start):
     return serve
 
 
-def test_requests_bytes_and_times_are_counted_and_exceptions_told(serve):
+def test_requests_bytes_times_and_exceptions_are_counted(serve):
     instance, address = serve(alarms=True)
     before = worker_of(address)
     assert (before["requests"], before["tx"], before["running_time"]) == (0, 0, 0)
@@ -52,7 +52,7 @@ def test_requests_bytes_and_times_are_counted_and_exceptions_told(serve):
     assert (application["requests"], application["exceptions"], application["mountpoint"]) == (4, 1, "")
 
 
-def test_a_request_in_flight_is_told_with_its_line_and_its_beginning(serve, tmp_path):
+def test_a_request_in_flight_is_reported_with_its_line_and_start_time(serve, tmp_path):
     instance, address = serve("--threads", "2")
     gate = tmp_path / "gate"
     with instance.connect() as client:
@@ -237,7 +237,7 @@ def test_the_status_signal_writes_the_same_numbers(serve):
     instance.wait_for_log(line)
 
 
-def test_statsd_is_told_each_number_and_counters_by_how_much_they_have_grown(start):
+def test_statsd_receives_each_number_and_the_increments_of_counters(start):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
         collector.bind(("127.0.0.1", 0))
         collector.settimeout(PATIENCE_SECONDS)
@@ -278,7 +278,7 @@ def test_a_place_that_is_not_known_is_refused_with_what_to_use(fail):
     assert "statsd:ADDRESS,PREFIX" in "\n".join(lines)
 
 
-def test_reloads_are_counted_and_why_the_last_one_has_failed_is_told(serve, tmp_path):
+def test_reloads_are_counted_and_the_reason_of_the_last_failure_is_reported(serve, tmp_path):
     (tmp_path / "shop.py").write_text("from probe import application\n")
     instance, address = serve(module="shop")
     told = read_statistics(address)

@@ -98,7 +98,7 @@ def test_a_second_signal_stops_at_once(start, tmp_path):
     instance.wait_for_text("is killed while it serves GET /wait")
 
 
-def test_a_signal_that_comes_twice_in_a_moment_is_one_wish(start, tmp_path):
+def test_a_signal_twice_in_a_moment_counts_once(start, tmp_path):
     instance = start("--processes", "2")
     client, gate = hold(instance, tmp_path)
     # Like a supervisor that signals the process and its group: two signals, because a pending one is not queued twice.

@@ -110,7 +110,7 @@ def test_a_new_certificate_that_is_wrong_leaves_the_old_one_in_place_and_says_wh
     assert shown(instance.address("https"), context_of(authority)) == before
 
 
-def test_a_master_that_may_not_read_a_key_any_more_goes_on_with_the_one_it_has(start, served, authority):
+def test_a_master_that_may_not_read_a_key_any_more_keeps_the_current_one(start, served, authority):
     # Root reads files without permission, unless it has lost that capability.
     powerless = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []
     instance = start("--https", served.option, command=[*powerless, *program()])

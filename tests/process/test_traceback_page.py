@@ -65,7 +65,7 @@ def test_frames_of_the_application_are_open_and_come_first_those_of_libraries_ar
     assert "bolide/" not in page
 
 
-def test_a_program_is_told_the_traceback_as_python_writes_it(develop):
+def test_programs_get_the_traceback_in_pythons_format(develop):
     answer = develop().get("/")
     assert (answer.status, answer.get("content-type")) == (500, "text/plain; charset=utf-8")
     lines = answer.text.splitlines()
@@ -94,7 +94,7 @@ def test_remote_clients_see_no_details(develop, tmp_path):
     instance.wait_for_log(r"^ValueError: ")
 
 
-def test_a_page_of_elsewhere_that_has_led_its_own_name_here_is_told_nothing(develop):
+def test_dns_rebinding_shows_no_details(develop):
     instance = develop()
     for name, is_shown in (("evil.example", False), ("localhost.evil.example", False), ("localhost", True), ("[::1]:8000", True)):
         with instance.connect() as client:
@@ -102,7 +102,7 @@ def test_a_page_of_elsewhere_that_has_led_its_own_name_here_is_told_nothing(deve
             assert ("ValueError" in client.read_response().text) == is_shown, name
 
 
-def test_a_stranger_is_told_nothing_of_code_that_does_not_load_either(start, tmp_path):
+def test_remote_clients_see_no_details_of_code_that_does_not_load_either(start, tmp_path):
     (tmp_path / "shop.py").write_text("secret = undefined\n")
     instance = start("--reload", module="shop", master=False, socket="0.0.0.0:0")
     answer = instance.get("/", BROWSER)

@@ -159,12 +159,12 @@ def test_a_configuration_of_roots_own_is_read_by_root_as_ever(site):
     assert "(uid) may" not in instance.log
 
 
-def test_nothing_is_told_of_a_user_that_is_root_or_that_the_master_has_become(site):
+def test_no_warning_if_the_user_is_root_or_the_masters_own(site):
     root = site.start("immediate-uid = nobody\n")
     assert "(uid) may" not in root.whole_log()
 
 
-def test_the_python_that_root_runs_is_told_of(site):
+def test_an_untrusted_python_of_root_is_reported(site):
     packages = next(site.folder.glob("everybody/lib/python*/site-packages"))
     os.chown(packages, NOBODY.pw_uid, NOBODY.pw_gid)
     instance = site.start(file=site.folder / "uwsgi.ini", owner=0)

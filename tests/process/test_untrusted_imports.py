@@ -49,7 +49,7 @@ class Place:
 
 
 @pytest.mark.parametrize("way", ["folder of the start", "PYTHONPATH", "a folder that is not there yet", "pth", "binary-path"])
-def test_what_root_would_import_or_execute_is_told_once_at_the_start(place, way):
+def test_untrusted_imports_and_programs_of_root_are_reported_once_at_the_start(place, way):
     more, options = [], {}
     if way == "folder of the start":
         options["cwd"] = place.own
@@ -67,7 +67,7 @@ def test_what_root_would_import_or_execute_is_told_once_at_the_start(place, way)
     assert instance.log.count("WARNING: the user `nobody`") == 1
 
 
-def test_a_package_in_a_folder_of_another_name_is_told_of(place):
+def test_a_package_in_a_folder_of_another_name_is_reported(place):
     """Debian's system Python has `dist-packages`."""
     other = place.folder / "dist-packages"
     other.mkdir()
@@ -78,7 +78,7 @@ def test_a_package_in_a_folder_of_another_name_is_told_of(place):
     instance.wait_for_log(RUN_BY_ROOT.format(other / "bolide" / "__init__.py"))
 
 
-def test_nothing_is_told_where_root_alone_may_write_or_the_application_is_roots(place):
+def test_no_warning_if_only_root_may_write_or_the_application_runs_as_root(place):
     assert "(uid) may" not in place.start(environment=[f"PYTHONPATH={place.folder}/later"]).log
     assert "(uid) may" not in place.start(cwd=place.own, user="root", environment=[f"PYTHONPATH={place.own}"]).log
 

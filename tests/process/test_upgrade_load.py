@@ -109,7 +109,7 @@ def test_kept_and_fresh_connections_an_upload_and_a_long_answer_lose_nothing(int
     assert instance.process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_a_websocket_is_told_that_the_server_restarts_and_its_client_comes_to_the_new_master(loaded, tmp_path):
+def test_a_websocket_is_closed_with_service_restart_and_its_client_reaches_the_new_master(loaded, tmp_path):
     instance = loaded("asgi")
     talk = WebSocket(instance.connect()).open()
     talk.send_text("one")

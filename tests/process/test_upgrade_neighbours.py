@@ -147,7 +147,7 @@ class Ear:
         return dict(line.split("=", 1) for line in text.decode().splitlines()), self.CREDENTIALS.unpack(data)[0]
 
 
-def test_the_service_manager_is_told_the_new_main_process_by_the_old_one_and_hears_only_the_main_process(upgradable, tmp_path):
+def test_the_old_master_reports_the_new_main_pid_and_only_the_main_process_notifies(upgradable, tmp_path):
     ear = Ear(tmp_path / "notify")
     watched = 'WATCHDOG_PID=$$ exec "$0" "$@"'
     environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
