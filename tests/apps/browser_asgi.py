@@ -94,7 +94,7 @@ Promise.all([talk, leave, listen, upload, stream]).then(() => { document.title =
 
 #: The parts that the page has read so far: each is sent only after the previous one was read.
 read = {"events": 0, "parts": 0}
-news = None
+changed = None
 
 #: Close codes of WebSockets.
 ends = []
@@ -102,21 +102,21 @@ ends = []
 
 @contextlib.asynccontextmanager
 async def lifespan(app):
-    global news
-    news = asyncio.Condition()
+    global changed
+    changed = asyncio.Condition()
     yield
 
 
 async def has_read(name, count):
-    async with news:
-        await news.wait_for(lambda: read[name] >= count)
+    async with changed:
+        await changed.wait_for(lambda: read[name] >= count)
 
 
 async def note_read(request):
-    async with news:
+    async with changed:
         for name, count in request.query_params.items():
             read[name] = int(count)
-        news.notify_all()
+        changed.notify_all()
     return PlainTextResponse("")
 
 

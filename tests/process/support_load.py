@@ -23,7 +23,7 @@ class Load:
         #: Lost requests: (seconds since the start, reason).
         self.losses = []
         self.answers = 0
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._over = threading.Event()
         self._began = time.monotonic()
         self._threads = [threading.Thread(target=self._ask_on_one, daemon=True) for _ in range(kept_alive)]
@@ -45,8 +45,8 @@ class Load:
 
     def wait(self, condition, what):
         """Waits until a condition on this load holds."""
-        with self._news:
-            came = self._news.wait_for(condition, PATIENCE_SECONDS)
+        with self._changed:
+            came = self._changed.wait_for(condition, PATIENCE_SECONDS)
             assert came, f"waited in vain for {what}: {self.answers} answers, {self.bodies}, lost: {self.losses[:5]}"
 
     def wait_for_more(self, count=50):
@@ -78,15 +78,15 @@ class Load:
                 self._lose(f"fresh: {error!r}")
 
     def _note(self, answer):
-        with self._news:
+        with self._changed:
             self.answers += 1
             self.bodies[answer.text] += 1
             if answer.status != 200:
                 self.losses.append((time.monotonic() - self._began, repr(answer)))
-            self._news.notify_all()
+            self._changed.notify_all()
         return answer.says_close
 
     def _lose(self, reason):
-        with self._news:
+        with self._changed:
             self.losses.append((round(time.monotonic() - self._began, 3), reason))
-            self._news.notify_all()
+            self._changed.notify_all()

@@ -71,8 +71,8 @@ def test_a_poll_returns_the_current_version_and_later_whether_it_has_changed(sta
         assert answer.get("content-type") == "text/event-stream"
         return re.search(r"^id: (.*)$", answer.text, re.MULTILINE)[1], "event: reload" in answer.text
 
-    first, is_news = ask()
-    assert not is_news
+    first, has_changed = ask()
+    assert not has_changed
     assert ask(("Last-Event-ID", first)) == (first, False)
     with instance.looks_away():
         (package / "views.py").write_text('TEXT = "young"\n')

@@ -77,17 +77,17 @@ class Trial:
         """The first reload comes before the first count: lazily created resources exist by then."""
         self.worker_count = len(self.workers())
         self.reload_under_new_clients(1)
-        self.wait_for_farewells()
+        self.wait_for_closed_connections()
         self.before = self.counted()
         self.reload_under_new_clients(reloads - 1)
-        self.wait_for_farewells()
+        self.wait_for_closed_connections()
         self.after = self.before
         try:
             wait_until(lambda: self.counted() == self.before, "nothing is left behind")
         except AssertionError:
             self.after = self.counted()
 
-    def wait_for_farewells(self):
+    def wait_for_closed_connections(self):
         """Workers close connections of disconnected clients after a while, and replaced workers end."""
         port = self.server.address(self.scheme)[1]
 

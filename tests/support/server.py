@@ -29,7 +29,7 @@ ALARMS = ("panicked at", "was killed by", "Segmentation fault", "exited with sta
 SHOWN_LINES = 40
 
 #: Variables of our environment that the server must not inherit.
-FOREIGN = ("UWSGI_", "BOLIDE_", "PYTHON", "VIRTUAL_ENV")
+REMOVED_PREFIXES = ("UWSGI_", "BOLIDE_", "PYTHON", "VIRTUAL_ENV")
 
 
 def program():
@@ -65,7 +65,7 @@ class Server:
         #: Deaths of workers and similar lines are the subject of this test.
         self.expects_alarms = False
         self._text = ""
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._reader = None
         #: Cleared while the log must not be read.
         self._is_read = threading.Event()
@@ -75,7 +75,7 @@ class Server:
         self._kept = tuple(kept)
         #: The executable instead of the console script.
         self._command = command
-        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(REMOVED_PREFIXES)}
         self._environment.update(PYTHONDONTWRITEBYTECODE="1", **(environment or {}))
         if arguments is None:
             self.configure(configuration, listen)
@@ -176,7 +176,7 @@ class Server:
     @property
     def raw_log(self):
         """Returns the same with timestamps."""
-        with self._news:
+        with self._changed:
             return self._text
 
     def whole_log(self):
@@ -229,9 +229,9 @@ class Server:
             if self.process.stdout.closed:
                 return
             data = os.read(self.process.stdout.fileno(), 65536)
-            with self._news:
+            with self._changed:
                 self._text += data.decode("utf-8", "replace")
-                self._news.notify_all()
+                self._changed.notify_all()
             if not data:
                 return
 
@@ -245,9 +245,9 @@ class Server:
             if time.monotonic() > end:
                 end_of_log = "\n".join(self.everything().splitlines()[-SHOWN_LINES:])
                 raise AssertionError(f"not within {seconds} s: {what}; the end of the log:\n{end_of_log}")
-            with self._news:
+            with self._changed:
                 # The end of the process is not signalled, so the wait is a short one.
-                self._news.wait(0.02)
+                self._changed.wait(0.02)
 
     def wait_for_log(self, pattern, count=1, seconds=PATIENCE_SECONDS):
         """Waits until ``count`` places of the log match; returns the last match."""

@@ -9,7 +9,7 @@ import subprocess
 import termios
 import time
 
-from support.server import FOREIGN, program
+from support.server import REMOVED_PREFIXES, program
 from support.waiting import PATIENCE_SECONDS
 
 #: Variables of a person's shell that would change the output.
@@ -26,7 +26,7 @@ class Terminal:
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(FOREIGN) and name not in CHANGES_WHAT_IS_SHOWN
+            if not name.startswith(REMOVED_PREFIXES) and name not in CHANGES_WHAT_IS_SHOWN
         }
 
         def take_terminal():

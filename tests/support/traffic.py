@@ -39,7 +39,7 @@ PAUSE_SECONDS = 0.002
 ANSWER_SECONDS = 60
 TOGETHER_SECONDS = 120
 #: Close codes of a server that ends: "going away" and "service restart".
-FAREWELLS = (1001, 1012)
+CLOSE_CODES = (1001, 1012)
 #: Concurrent streams of an HTTP/2 connection.
 STREAMS = 3
 
@@ -65,7 +65,7 @@ class Traffic:
         #: How often a client of a kind had something in flight when a turn came.
         self.spanned = collections.Counter()
         #: Ends of connections that the server announced, or that came on an idle one.
-        self.farewells = collections.Counter()
+        self.orderly_ends = collections.Counter()
         #: Failures: (seconds since the start, kind, reason).
         self.failures = []
         self.kinds = kinds
@@ -73,7 +73,7 @@ class Traffic:
         self._counted = {}
         self._under_way = collections.Counter()
         self._numbers = itertools.count()
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._over = threading.Event()
         self._began = time.monotonic()
         self._threads = [
@@ -100,13 +100,13 @@ class Traffic:
 
     def turn(self):
         """Lets everything in flight finish."""
-        with self._news:
+        with self._changed:
             self._turn += 1
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def wait(self, condition, what):
-        with self._news:
-            came = self._news.wait_for(lambda: condition() or self.failures, TOGETHER_SECONDS)
+        with self._changed:
+            came = self._changed.wait_for(lambda: condition() or self.failures, TOGETHER_SECONDS)
         assert came, f"waited in vain for {what}: {self}"
         assert not self.failures, repr(self)
 
@@ -123,7 +123,7 @@ class Traffic:
 
     def __repr__(self):
         failures = collections.Counter((kind, reason) for _, kind, reason in self.failures)
-        return f"answers {dict(self.answers)}, farewells {dict(self.farewells)}, failures {dict(failures)}: {self.failures[:5]}"
+        return f"answers {dict(self.answers)}, ends {dict(self.orderly_ends)}, failures {dict(failures)}: {self.failures[:5]}"
 
     # Code that all clients share.
 
@@ -136,9 +136,9 @@ class Traffic:
                 self._fail(kind, reason_of(error))
 
     def _fail(self, kind, reason):
-        with self._news:
+        with self._changed:
             self.failures.append((round(time.monotonic() - self._began, 3), kind, reason))
-            self._news.notify_all()
+            self._changed.notify_all()
         # A client that is refused immediately must not fill the memory.
         self._over.wait(0.05)
 
@@ -147,34 +147,34 @@ class Traffic:
         return Client(self.address, **options) if self.context is None else TlsClient(self.address, self.context, **options)
 
     def _answered(self, kind):
-        with self._news:
+        with self._changed:
             self.answers[kind] += 1
-            self._news.notify_all()
+            self._changed.notify_all()
 
-    def _said_farewell(self, kind):
-        with self._news:
-            self.farewells[kind] += 1
+    def _count_orderly_end(self, kind):
+        with self._changed:
+            self.orderly_ends[kind] += 1
 
     def _pause(self):
         self._over.wait(PAUSE_SECONDS)
 
     def _wait_for_turn(self, kind, step=None):
         """Stays in flight until the next turn; ``step`` is called repeatedly meanwhile."""
-        with self._news:
+        with self._changed:
             turn = self._turn
             self._under_way[kind] += 1
-            self._news.notify_all()
+            self._changed.notify_all()
         end = time.monotonic() + UNDER_WAY_SECONDS
         try:
             while time.monotonic() < end and not self._over.is_set():
-                with self._news:
-                    if self._news.wait_for(lambda: self._turn != turn, CHUNK_PAUSE_SECONDS if step else UNDER_WAY_SECONDS):
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._turn != turn, CHUNK_PAUSE_SECONDS if step else UNDER_WAY_SECONDS):
                         self.spanned[kind] += 1
                         break
                 if step:
                     step()
         finally:
-            with self._news:
+            with self._changed:
                 self._under_way[kind] -= 1
 
     def _target(self, path="/"):
@@ -194,7 +194,7 @@ class Traffic:
         with self._connect() as client:
             while not self._over.is_set():
                 if use(client):
-                    self._said_farewell(kind)
+                    self._count_orderly_end(kind)
                     return
                 self._pause()
 
@@ -304,10 +304,10 @@ class Traffic:
                 except Closed as closed:
                     if number == 0 or closed.was_reset or closed.data:
                         raise
-                    return self._said_farewell("idle")
+                    return self._count_orderly_end("idle")
                 self._check(answer, text.encode(), "idle")
                 if answer.says_close:
-                    return self._said_farewell("idle")
+                    return self._count_orderly_end("idle")
                 if number == 0:
                     self._wait_for_turn("idle")
         return None
@@ -322,12 +322,12 @@ class Traffic:
                 frame = socket.read()
                 if frame.opcode == CLOSE:
                     code = int.from_bytes(frame.payload[:2], "big")
-                    if code not in FAREWELLS:
+                    if code not in CLOSE_CODES:
                         raise Broken(f"a WebSocket was closed with {code}: {frame.payload[2:]!r}")
                     socket.send(CLOSE, close_payload(code))
                     if not client.is_closed() or client.was_reset:
                         raise Broken("a WebSocket did not end behind its close frame")
-                    return self._said_farewell("websockets")
+                    return self._count_orderly_end("websockets")
                 if (frame.opcode, frame.payload) != (TEXT, text.encode()):
                     raise Broken(f"wrong message: {frame}")
                 self._answered("websockets")
@@ -360,7 +360,7 @@ class Traffic:
                     elif stream <= last and answer.reset != http2.REFUSED_STREAM:
                         raise Broken(f"a stream up to {last} has no answer: {answer}")
                 if connection.went_away:
-                    return self._said_farewell("http2")
+                    return self._count_orderly_end("http2")
                 connection.answers.clear()
                 self._pause()
         return None
