@@ -263,7 +263,7 @@ def test_relative_files_of_loggers_and_the_fifo_lie_in_the_folder_of_chdir(start
     messages = tmp_path / "shop" / "messages.log"
     instance.wait_for(lambda: messages.exists() and "bolide: ready: " in messages.read_text(), "it is ready")
     assert sorted(path.name for path in (tmp_path / "shop").iterdir()) == ["fifo", "messages.log", "requests.log"]
-    # Files that are written before the change of directory are relative to the directory of the start.
+    # Paths that are opened before the change of directory are relative to the starting directory.
     assert (tmp_path / "app.pid").exists()
 
 

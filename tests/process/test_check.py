@@ -245,7 +245,7 @@ def test_sarif_is_version_2_1_0_with_a_place_for_each_result(check, tmp_path):
 
 
 def test_the_interpreter_of_a_virtualenv_is_the_one_that_loads(check, tmp_path):
-    # A link is enough for a virtual environment to be found, and the output names the chosen program.
+    # A wrapper script is enough to be found as a virtual environment's interpreter, and it prints a line when it is chosen.
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     wrapper = tmp_path / "venv" / "bin" / "python"
     wrapper.write_text(f'#!/bin/sh\necho chosen >&2\nexec {sys.executable} "$@"\n')

@@ -172,7 +172,7 @@ def test_the_application_sees_nothing_but_its_jail_and_a_reload_reads_the_config
     assert (jail / "run" / "steps").read_text() == "root\n"
     assert (tmp_path / "steps").read_text() == "outside\n"
     assert (jail / "tmp" / "steps").read_text() == "begin\n"
-    # Data that was written to a file for it, like the part of a body that exceeds the memory limit.
+    # A body of this size exceeds the memory limit and goes to a temporary file.
     assert instance.get("/body", method="POST", body=b"x" * 3_000_000).text == "3000000"
 
     (jail / "app" / "other.py").write_text(JAILED)

@@ -28,7 +28,8 @@ def test_workers_are_taken_away_and_added(instance_and_name, call):
     wait_until(lambda: len(instance.workers()) == 1, "the end of two workers")
     assert call("workers", "+1", name)[0] == DONE
     wait_until(lambda: len(instance.workers()) == 2, "one worker more")
-    # There are never more than `processes`: one is started, and clients that get a response are notified of the others.
+    # There are never more than `processes`: one worker is started, and the refusal of the others is reported where there is an
+    # answer.
     status, said = call("workers", "+5", name)
     assert status == (DONE if name == "fifo" else REFUSED), said
     wait_until(lambda: len(instance.workers()) == 3, "the third worker")

@@ -20,7 +20,7 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 @contextlib.contextmanager
 def no_free_descriptor(instance):
     """Within the block the master can open nothing; its open descriptors stay."""
-    # Descriptors that it opened for startup are closed when it reports readiness.
+    # Descriptors that it opened for startup are closed by the time it logs its status.
     instance.send_signal(signal.SIGUSR1)
     instance.wait_for_log("^bolide: status: generation in service: 1")
     pid = instance.pid

@@ -207,7 +207,7 @@ def test_watched_files_besides_imports_can_be_chosen(options, file, counts, deve
     with instance.looks_away():
         (tmp_path / file).write_text("# changed\n")
         if not counts:
-            # The message about one file shows that there is none about the other.
+            # A reload because of this file shows that the other one caused none.
             (package / "__init__.py").write_text(APP + "\n")
     reloaded(instance)
     (said,) = re.findall(r"^bolide: (.*) changed: reloading", instance.log, re.MULTILINE)

@@ -140,7 +140,7 @@ def test_a_generation_that_fails_leaves_the_settings_and_closes_what_was_bound_f
     wait_until(lambda: len(instance.prototypes()) == 1, "the end of the generation that failed")
     assert len(instance.workers()) == 2
     assert instance.body().isdigit()
-    # The status pipe of a generation is closed just after it reports readiness.
+    # The error report of a generation is closed just after it reports readiness.
     wait_until(lambda: len(descriptors_of(instance.pid)) <= before, "no more descriptors than before")
     # The settings that stay are those of the start, also for a worker that is replaced now.
     instance.rewrite("processes = 3\n")

@@ -284,7 +284,7 @@ def test_an_interpreter_that_does_not_end_has_a_few_seconds_and_not_the_whole_me
 def test_a_prototypes_interpreter_that_does_not_end_has_a_few_seconds_and_not_the_whole_mercy(start, tmp_path):
     (tmp_path / "shop.py").write_text(
         "import atexit, ctypes, os\nfrom probe import application\nprototype = os.getpid()\n"
-        # A library function that holds the GIL: Python timers do not run.
+        # A library function that holds the GIL, so that the interpreter's own timer cannot run.
         "atexit.register(lambda: os.getpid() == prototype and ctypes.PyDLL(None).sleep(300))\n"
     )
     instance = start("--reload-mercy", str(MERCY_SECONDS), module="shop", alarms=True)

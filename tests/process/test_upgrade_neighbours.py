@@ -108,7 +108,7 @@ def test_a_reader_that_is_slow_gets_its_answer_from_the_master_that_began_it(upg
         client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
         slow.sendall(b"GET / HTTP/1.0\r\n")
-        # A client after it is answered after it was accepted.
+        # A client that connects later is answered once this one was accepted.
         assert pid_in(read_raw(address, ASKED)) == instance.pid
         new = upgrade(tmp_path)
         instance.wait_for_log(SERVES)
