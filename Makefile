@@ -1,4 +1,4 @@
-# Thin verbs; what they do is in scripts/.
+# Short targets; the work is done in scripts/.
 .DEFAULT_GOAL := help
 .PHONY: help check run build test test-rust test-python lint deny format bench fuzz soak compat conformance h2spec deb wheels packages docs clean
 

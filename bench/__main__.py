@@ -1,7 +1,7 @@
-"""The suite's entry: reads what is wanted, prepares, runs the scenarios, writes the results.
+"""Entry point of the suite: parses the arguments, prepares, runs the scenarios, writes the results.
 
-The exit status is 0 when something was measured, whatever the figures say; 1 when nothing could be run; 2 when
-the wish itself can't be understood; 128 and the signal's number when a signal ended the run.
+The exit status is 0 if anything was measured, whatever the figures say; 1 if nothing could be run; 2 if the arguments are
+invalid; 128 plus the signal's number if a signal ended the run.
 """
 
 import argparse
@@ -49,9 +49,9 @@ def parse_arguments():
 
 
 def choose(only):
-    """(scenarios, servers) of a wish such as `hello,bolide,fastpysgi`; everything when it names none of a kind.
+    """Returns (scenarios, servers) of a selection such as `hello,bolide,fastpysgi`; all of a kind if it names none of that kind.
 
-    Raises ValueError with the nearest names.
+    Raises ValueError with the closest names.
     """
     scenarios, servers = [], []
     for word in filter(None, (word.strip().lower() for word in only.replace(" ", ",").split(","))):
@@ -68,7 +68,7 @@ def choose(only):
 
 
 def prepare(wanted, scenarios, build):
-    """Installs and builds; ({interpreter: servers that can run on it}, [what is left out and why]). Raises CannotRun."""
+    """Installs and builds. Returns ({interpreter: servers that can run on it}, [what is left out and why]). Raises CannotRun."""
     machine.install_system_packages(say)
     if machine.find_program("wrk") is None:
         raise installation.CannotRun("there is no wrk on this system; install the package wrk")
@@ -102,7 +102,7 @@ def prepare(wanted, scenarios, build):
 
 
 def _why_not(server, interpreter, failed):
-    """(why a server can't run on an interpreter, what pip said of it), or (None, [])."""
+    """Returns (why a server can't run on an interpreter, the output of pip), or (None, [])."""
     if not server.runs_on(interpreter):
         return f"it needs Python {server.oldest_python}, and this is {interpreter.version}", []
     if server.package in failed:
@@ -111,7 +111,7 @@ def _why_not(server, interpreter, failed):
 
 
 def _install(interpreter, with_ours, build):
-    """Makes the interpreter's virtualenv what it should be; {package: why it could not be installed}."""
+    """Brings the interpreter's virtualenv up to date. Returns {package: why it could not be installed}."""
     installation.make_virtualenv(interpreter, say)
     failed = installation.install_competitors(interpreter, say)
     if with_ours:
@@ -124,7 +124,7 @@ def _install(interpreter, with_ours, build):
 
 
 def check_limit(session):
-    """Raises CannotRun when the yardstick itself is wrong."""
+    """Raises CannotRun if the limit program itself gives wrong answers."""
     try:
         running = session.start(REFERENCE, HELLO)
         problem = installation.check_limit(running.port)
@@ -136,7 +136,7 @@ def check_limit(session):
 
 
 def measure(session, scenarios, found):
-    """Fills `found` with {scenario: kind, title, seconds, results}, for the scenarios that gave any."""
+    """Fills `found` with {scenario: kind, title, seconds, results} for the scenarios that have results."""
     for name in scenarios:
         scenario = SCENARIOS[name]
         say(f"{scenario.title}")
@@ -159,7 +159,7 @@ def measure(session, scenarios, found):
 
 
 def write(results, keep):
-    """Writes JSON, Markdown and charts to bench/results/latest, and a copy when it is to be kept."""
+    """Writes JSON, Markdown and charts to bench/results/latest, and a copy if the results are to be kept."""
     shutil.rmtree(LATEST, ignore_errors=True)
     LATEST.mkdir(parents=True)
     drawn = charts.charts(results["scenarios"])
@@ -192,7 +192,7 @@ def run(arguments, scenarios, wanted):
     cpus = machine.plan_cpus()
     with tempfile.TemporaryDirectory(prefix="bolide-bench-") as folder:
         session = Session(effort, cpus, Path(folder), servers, say, left_out)
-        # The suite itself must not take time on the server's CPU.
+        # The suite itself must not use CPU time on the server's CPU.
         os.sched_setaffinity(0, cpus.client)
         check_limit(session)
         load_before, busy_before, own_before, started = os.getloadavg(), machine.busy_seconds(), _own_seconds(), time.monotonic()
@@ -200,7 +200,7 @@ def run(arguments, scenarios, wanted):
         try:
             measure(session, scenarios, found)
         except processes.Stopped as stopped:
-            # What is already measured is worth its minutes.
+            # Keep the measurements so far: they took minutes.
             interrupted = stopped
         finally:
             processes.stop_all()
@@ -236,7 +236,7 @@ def run(arguments, scenarios, wanted):
 
 
 def _own_seconds():
-    """CPU seconds of the suite and of all its children that have ended and been waited for."""
+    """Returns the CPU seconds of the suite and of all its children that have ended and been reaped."""
     own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 

@@ -1,6 +1,6 @@
-"""What a tree of processes has used, by the kernel's own books: CPU time, memory, open connections.
+"""Resource usage of a process tree, as the kernel counts it: CPU time, memory, open connections.
 
-Runs in the suite's own process; reads /proc and the process clocks only.
+Runs in the suite's own process; reads only /proc and the process clocks.
 """
 
 import os
@@ -19,9 +19,9 @@ PROCESS_CLOCK_BITS = 2
 
 
 def cpu_nanoseconds(pid):
-    """CPU time of a process with all its threads, those that have ended too; None when the process is gone.
+    """Returns the CPU time of a process with all its threads, including ended ones; None if the process is gone.
 
-    This is the sum of what /proc/PID/task/*/schedstat shows, from the same counters of the scheduler, but a
+        This is the sum of what /proc/PID/task/*/schedstat shows, from the same counters of the scheduler, but a
     thread that ends takes its schedstat with it, and the process clock keeps it.
     """
     try:
@@ -41,19 +41,19 @@ def _schedstat_nanoseconds(pid):
 
 
 def cpu_of_tree(program):
-    """{(pid, start time): CPU nanoseconds} of a program's whole tree."""
+    """Returns {(pid, start time): CPU nanoseconds} of a program's process tree."""
     times = {(pid, started): cpu_nanoseconds(pid) for pid, started in program.tree().items()}
     return {process: used for process, used in times.items() if used is not None}
 
 
 def cpu_between(before, after):
-    """(CPU nanoseconds, processes that ended meanwhile). The time of those that ended can't be read any more."""
+    """Returns (CPU nanoseconds, number of processes that have ended). The CPU time of ended processes can't be read any more."""
     used = sum(nanoseconds - before.get(process, 0) for process, nanoseconds in after.items())
     return used, len(set(before) - set(after))
 
 
 def pss_bytes(program):
-    """Proportional set size of a program's whole tree: (bytes, processes)."""
+    """Returns the proportional set size of a program's process tree: (bytes, processes)."""
     total, count = 0, 0
     for pid in program.tree():
         try:
@@ -66,10 +66,10 @@ def pss_bytes(program):
 
 
 def page_bytes(program):
-    """Bytes of the distinct pages that a program's tree has in memory; None when this user may not know.
+    """Returns the bytes of the distinct pages that a program's process tree has in memory; None if this user lacks the privilege.
 
-    It is what PSS would be if nothing else on the machine ran the same files: PSS shares the pages of libpython
-    and libc out among all processes that map them, those of other people too.
+    This equals PSS on a machine where no other process maps the same files: PSS divides the pages of libpython and libc among all
+    processes that map them, including unrelated ones.
     """
     frames = set()
     for pid in program.tree():
@@ -95,14 +95,14 @@ def _frames(pagemap, start, end):
             break
         count = len(entries) // PAGEMAP_ENTRY_BYTES
         pages -= count
-        # The kernel shows frame 0 to those who may not know the frames.
+        # The kernel shows frame 0 to users without the privilege to read frame numbers.
         found.update(entry & PAGE_FRAME_MASK for entry in struct.unpack(f"{count}Q", entries) if entry & PAGE_PRESENT)
     found.discard(0)
     return found
 
 
 def connections_by_process(program, port):
-    """{pid: established TCP connections on this local port}, for the processes that hold at least one."""
+    """Returns {pid: established TCP connections on this local port}, for the processes that hold at least one."""
     inodes = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:

@@ -1,4 +1,4 @@
-"""Which charts the results give. Pure functions on the results, in the suite's own process; `drawing` draws them."""
+"""Selects the charts of the results; `drawing` draws them. Pure functions on the results, in the suite's own process."""
 
 from . import figures, waiting_charts
 from .drawing import SHADES, Bar, colour_of, draw
@@ -55,5 +55,5 @@ MAKERS |= {"waiting": waiting_charts.bars, "waiting-loads": waiting_charts.curve
 
 
 def charts(scenarios):
-    """{scenario: {file name: SVG}} for the scenarios that have a chart."""
+    """Returns {scenario: {file name: SVG}} for the scenarios that have a chart."""
     return {name: MAKERS[scenario["kind"]](name, scenario) for name, scenario in scenarios.items() if scenario["kind"] in MAKERS}

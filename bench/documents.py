@@ -1,7 +1,7 @@
-"""What pages of the documentation quote from kept results, and how it gets there.
+"""Writes tables of kept results into pages of the documentation.
 
-A page has `<!-- measured: FOLDER NAME -->`, the table, and `<!-- end of what is measured -->`; FOLDER is one of bench/results.
-Keeping results in that folder writes the table anew, and `tests/docs` compares. Runs in the suite's own process.
+A page contains `<!-- measured: FOLDER NAME -->`, the table, and `<!-- end of what is measured -->`; FOLDER is one of
+bench/results. Keeping results in that folder rewrites the table, and `tests/docs` compares both. Runs in the suite's own process.
 """
 
 import json
@@ -19,7 +19,7 @@ BOTH = {"mean": tables.response("mean"), "99 %": tables.response("p99")}
 
 
 def quotes(scenarios):
-    """{name: table} of all that pages can quote from the scenarios of a run."""
+    """Returns {name: table} of all tables that pages can quote from the scenarios of a run."""
     results = {name: scenario["results"] for name, scenario in scenarios.items()}
     found = {}
     if "waiting" in results:
@@ -43,7 +43,7 @@ def quotes(scenarios):
 
 
 def _only(here, only="", without=None):
-    """A point's results with those servers alone whose label has `only` and has not `without`."""
+    """Returns the results of a point for the servers whose label contains `only` and does not contain `without`."""
     servers = {
         label: one for label, one in here["servers"].items() if only in label and (without is None or without not in label)
     }
@@ -51,7 +51,7 @@ def _only(here, only="", without=None):
 
 
 def rewritten(text, folder, scenarios):
-    """The text of a page with what it quotes from this folder as these scenarios have it; the rest stays as it is."""
+    """Returns the page's text with the tables of this folder replaced by those of these scenarios."""
     found = quotes(scenarios)
 
     def replace(match):
@@ -67,7 +67,7 @@ def pages():
 
 
 def update(folder):
-    """Writes what pages quote from a folder of bench/results anew; the names of the pages that have changed."""
+    """Rewrites the tables that pages quote from a folder of bench/results. Returns the names of the changed pages."""
     scenarios = json.loads((RESULTS / folder / "results.json").read_text(encoding="utf-8"))["scenarios"]
     changed = []
     for page in pages():
@@ -80,7 +80,7 @@ def update(folder):
 
 
 def main():
-    """`python3 -m bench.documents`: all pages quote what the kept results have."""
+    """`python3 -m bench.documents`: rewrites the tables of all pages from the kept results."""
     folders = {match["folder"] for page in pages() for match in QUOTE.finditer(page.read_text(encoding="utf-8"))}
     for folder in sorted(folders):
         for name in update(folder):

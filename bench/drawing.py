@@ -1,7 +1,7 @@
-"""Draws bars and curves as SVG, by hand, with their figures written out. No library, no style sheet.
+"""Draws bars and curves as SVG, with their figures written out. No library, no style sheet.
 
-Pure functions, in the suite's own process; it knows nothing of results. The background is solid white, so that a chart
-reads the same on a light page and on a dark one.
+Pure functions, in the suite's own process; it does not know the structure of results. The background is solid white, so that a
+chart is readable on light and dark pages.
 """
 
 import math
@@ -22,14 +22,14 @@ TICKS = 5
 ROUND_STEPS = (1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10)
 INK, QUIET, GRID = "#1f2328", "#59636e", "#e4e7eb"
 COLOURS = {"ours": "#c2410c", "reference": "#6b7280", "other": "#7c9cc4"}
-# One application server by number of workers: the more, the darker.
+# Shades for one application server by number of workers: more workers are darker.
 SHADES = {"ours": ("#fdba8c", "#e8702a", "#9a3412"), "other": ("#c3d3e8", "#7c9cc4", "#3f628f")}
 FONT = "font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif\""
 
 
 @dataclass(frozen=True)
 class Bar:
-    """`low` and `high` draw the spread; they are the value itself when there is none."""
+    """`low` and `high` are the ends of the spread; both equal the value if there is no spread."""
 
     label: str
     value: float
@@ -46,7 +46,7 @@ def colour_of(label):
 
 
 def nice_maximum(value):
-    """The next round number at or above the value: one of ROUND_STEPS times a power of ten."""
+    """Returns the next round number at or above the value: one of ROUND_STEPS times a power of ten."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -54,7 +54,7 @@ def nice_maximum(value):
 
 
 def draw(title, subtitle, groups):
-    """The SVG of groups of bars; bars within a group stand closer together. The axis starts at zero."""
+    """Returns the SVG of groups of bars; bars within a group are closer together. The axis starts at zero."""
     bars = [bar for group in groups for bar in group]
     maximum = nice_maximum(max(bar.high if bar.high is not None else bar.value for bar in bars))
     scale = (WIDTH - LABEL_WIDTH - VALUE_WIDTH) / maximum
@@ -108,7 +108,7 @@ def _text(x, y, text, *, size, weight="400", colour=INK, anchor="start"):
 
 @dataclass(frozen=True)
 class Curve:
-    """`places` are pairs (x, y), the smallest x first."""
+    """`places` are pairs (x, y), sorted by x."""
 
     label: str
     places: list
@@ -122,7 +122,7 @@ LEAST_LABEL_STEP = 15
 
 
 def draw_curves(title, subtitle, curves, *, unit=""):
-    """The SVG of curves over the same places, each with its name at its end. The axis starts at zero."""
+    """Returns the SVG of curves over a common x axis, each labelled at its end. The y axis starts at zero."""
     places = [place for curve in curves for place in curve.places]
     maximum = nice_maximum(max(y for _, y in places))
     first, last = min(x for x, _ in places), max(x for x, _ in places)
@@ -140,7 +140,7 @@ def draw_curves(title, subtitle, curves, *, unit=""):
         body.append(_text(CURVES_LEFT - 8, y + 4, f"{value:g}", size=11, colour=QUIET, anchor="end"))
     for x in sorted({x for x, _ in places}):
         body.append(_text(at(x, 0)[0], bottom + 18, f"{x:g}{unit}", size=11, colour=QUIET, anchor="middle"))
-    # From the lowest end to the highest, each name at least a line above the one before.
+    # From the lowest end to the highest, with each label at least one line above the previous one.
     lowest = bottom + LEAST_LABEL_STEP
     for curve in sorted(curves, key=lambda curve: curve.places[-1][1]):
         line = " ".join(f"{x:.1f},{y:.1f}" for x, y in (at(*place) for place in curve.places))

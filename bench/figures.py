@@ -1,4 +1,4 @@
-"""From samples to figures: medians of per-round ratios, with their spread.
+"""Computes figures from samples: medians of per-round ratios, with their spread.
 
 Pure functions on the results; runs in the suite's own process.
 """
@@ -12,7 +12,7 @@ from .servers import OURS
 
 @dataclass(frozen=True)
 class Figure:
-    """A median and how far the rounds lie apart."""
+    """A median and the spread of the rounds."""
 
     median: float
     low: float
@@ -21,41 +21,43 @@ class Figure:
 
 
 def figure(values):
-    """The Figure of some values, or None when there are none."""
+    """Returns the Figure of some values, or None if there are none."""
     values = list(values)
     return Figure(statistics.median(values), min(values), max(values), len(values)) if values else None
 
 
 def sound_samples(entry):
-    """{round: sample} of those samples that nothing was wrong with."""
+    """Returns {round: sample} of the samples without an error."""
     return {sample["round"]: sample for sample in entry["samples"] if not sample["problems"]}
 
 
 def labelled(server, python=None):
-    """What a server is called in a table: with its Python where servers on several are compared."""
+    """Returns a server's label in a table, with its Python version if servers on several versions are compared."""
     return f"{server} {python}" if python else server
 
 
 def pythons(entries):
-    """The versions of Python that servers ran on, the newest first; none where all ran on the suite's own."""
+    """Returns the Python versions that servers ran on, newest first; none if all ran on the suite's own."""
     return sorted({entry["python"] for entry in entries.values() if entry.get("python")}, key=parts, reverse=True)
 
 
 def ours_beside(entries, label):
-    """The label of Bolide on the same Python, of the newest for what runs on none; where Bolide is there in several ways only,
-    the one that goes the same way.
+    """Returns the label of Bolide on the same Python version; on the newest for entries without a version. If Bolide was only
+    measured in several variants, returns the same variant.
     """
     ours = labelled(OURS, entries[label].get("python") or next(iter(pythons(entries)), None))
     return ours if ours in entries else OURS + label.removeprefix(entries[label]["server"])
 
 
 def cost(entry):
-    """Figure of the CPU microseconds a request (or a message)."""
+    """Returns the Figure of CPU microseconds per request (or message)."""
     return figure(sample["cpu_us_per_request"] for sample in sound_samples(entry).values())
 
 
 def ratio(entries, label, to):
-    """Figure of CPU per request, `label` as a multiple of `to`, over the rounds that have both; None when none has."""
+    """Returns the Figure of CPU per request of `label` as a multiple of `to`, over the rounds that have both; None if no round
+    has.
+    """
     if label not in entries or to not in entries:
         return None
     ours, theirs = sound_samples(entries[label]), sound_samples(entries[to])
@@ -64,7 +66,7 @@ def ratio(entries, label, to):
 
 
 def median_of(entry, *keys):
-    """The median of one value of the samples, found by keys one within the other."""
+    """Returns the median of one value of the samples, looked up by nested keys."""
     values = []
     for sample in entry["samples"]:
         for key in keys:
@@ -74,13 +76,13 @@ def median_of(entry, *keys):
 
 
 def beyond_import(application, name):
-    """Figure of the seconds to the first answer beyond the import, over the repeats; None when there are none."""
+    """Returns the Figure of the seconds to the first answer minus the import, over the repetitions; None if there are none."""
     pairs = zip(application["servers"].get(name, []), application["import"], strict=False)
     return figure(first - imported for first, imported in pairs)
 
 
 def noise(scenarios):
-    """{scenario: largest cost of the limit program in a round / its smallest}: what the machine alone does to the figures."""
+    """Returns {scenario: largest cost of the limit program in a round / its smallest}: the machine's own noise."""
     spreads = {}
     for name, scenario in scenarios.items():
         if scenario["kind"] == "cpu" and "limit" in scenario["results"]:

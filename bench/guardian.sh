@@ -1,6 +1,6 @@
 #!/bin/sh
-# Kills what the suite has started when the suite is gone and could not do so itself (SIGKILL, out of memory).
-# It is told on standard input which process groups start and stop; the end of its input is the end of the suite.
+# Kills the programs that the suite has started if the suite dies without doing so itself (SIGKILL, out of memory). The suite
+# writes the process groups that start and stop to standard input; end of input means that the suite has ended.
 groups=""
 while read -r event group; do
     left=""
@@ -10,7 +10,7 @@ while read -r event group; do
     [ "$event" = start ] && left="$left $group"
     groups=$left
 done
-# No `--` before the group: the shell of Debian does not know it.
+# No `--` before the group: Debian's shell does not support it.
 for group in $groups; do
     kill -KILL "-$group" 2>/dev/null
 done

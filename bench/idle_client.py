@@ -1,10 +1,10 @@
-"""Opens many connections, asks once on each, and then holds them: `idle_client.py http|https|websocket PORT PATH COUNT`.
+"""Opens many connections, sends one request on each, and then holds them: `idle_client.py http|https|websocket PORT PATH COUNT`.
 
-`http`: kept-alive connections, and asking is a GET. `https`: the same within TLS. `websocket`: asking is a handshake, and a
-message to a server that echoes.
+`http`: keep-alive connections and a GET. `https`: the same over TLS. `websocket`: a handshake, and a message to a server that
+echoes.
 
-Runs as a process of its own, so that its memory and files are not the suite's. It prints one line of JSON when all
-are open, then another one for each line that it reads (`probe`), and ends with its standard input.
+Runs as a separate process, so that its memory and files do not count as the suite's. It prints one line of JSON when all
+connections are open, then another one for each line that it reads (`probe`), and ends with its standard input.
 """
 
 import json
@@ -17,21 +17,21 @@ import time
 HOST = "127.0.0.1"
 ANSWER_SECONDS = 5.0
 MOST_HEAD_BYTES = 65536
-# For all of them together; within TLS each has a handshake.
+# Time limit for all connections together; with TLS each one has a handshake.
 OPEN_SECONDS = {"http": 40.0, "https": 100.0, "websocket": 40.0}
-# More failures than this in a row, and the server does not take any more.
+# After more consecutive failures than this, the server accepts no more connections.
 MOST_FAILURES = 3
 
 
 class Http:
-    """A kept-alive connection."""
+    """A keep-alive connection."""
 
     def __init__(self, port, path):
         self.connection = connect(port)
         self.path = path
 
     def ask(self):
-        """One request and its whole answer; raises OSError when it is not a 200 with a Content-Length."""
+        """Sends one request and reads its whole answer. Raises OSError if it is not a 200 with a Content-Length."""
         self.connection.sendall(f"GET {self.path} HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode())
         status, headers, body = read_head(self.connection)
         if b" 200 " not in status:
@@ -48,10 +48,10 @@ class Http:
 
 
 class Https(Http):
-    """A kept-alive connection within TLS."""
+    """A keep-alive connection over TLS."""
 
     CONTEXT = ssl.create_default_context()
-    # The certificate is the suite's own, and what is measured is the server's side.
+    # Verification is off: the certificate is the suite's own, and the server's side is measured.
     CONTEXT.check_hostname = False
     CONTEXT.verify_mode = ssl.CERT_NONE
 
@@ -61,12 +61,12 @@ class Https(Http):
 
 
 class WebSocket:
-    """A connection on which short messages come back as they are."""
+    """A connection on which short messages are echoed."""
 
-    # The sample of RFC 6455, section 1.3; the limit program knows no other.
+    # The sample key of RFC 6455, section 1.3: the limit program supports no other.
     KEY, ACCEPT = "dGhlIHNhbXBsZSBub25jZQ==", b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo="
     MESSAGE = b"is anybody there?"
-    # RFC 6455, section 5.2: the final frame of a text, of a close, of a ping; the bit that says that there is a mask.
+    # RFC 6455, section 5.2: the final frame of a text, of a close, of a ping; the MASK bit.
     TEXT, CLOSE, PING, MASKED = 0x81, 0x88, 0x89, 0x80
     FRAME_HEAD_BYTES = 2
 
@@ -80,7 +80,7 @@ class WebSocket:
             raise OSError(f"the answer to the handshake is {status.decode('latin-1')}")
 
     def ask(self):
-        """One message and its echo; raises OSError when it is another."""
+        """Sends one message and reads its echo. Raises OSError if the echo differs."""
         mask = b"\x00\x00\x00\x00"
         self.connection.sendall(bytes([self.TEXT, self.MASKED | len(self.MESSAGE)]) + mask + self.MESSAGE)
         while (frame := self._frame())[0] == self.PING:
@@ -89,7 +89,7 @@ class WebSocket:
             raise OSError(f"the echo is {frame[:40]!r}")
 
     def _frame(self):
-        """The next short frame with its head."""
+        """Reads the next short frame with its head."""
         while len(self.pending) < self.FRAME_HEAD_BYTES or len(self.pending) < self.FRAME_HEAD_BYTES + self.pending[1]:
             self.pending += receive(self.connection)
         length = self.FRAME_HEAD_BYTES + self.pending[1]
@@ -97,7 +97,7 @@ class WebSocket:
         return frame
 
     def was_closed(self):
-        """A readable one was closed, or else the server asks whether we are still there."""
+        """A readable connection was closed, unless the server has sent a ping."""
         data = self.connection.recv(1, socket.MSG_PEEK)
         return not data or data[0] == self.CLOSE
 
@@ -106,7 +106,7 @@ KINDS = {"http": Http, "https": Https, "websocket": WebSocket}
 
 
 def read_head(connection):
-    """(first line, {header: value}, what comes after the head). Names are in lower case."""
+    """Returns (first line, {header: value}, the bytes after the head). Names are in lower case."""
     data = b""
     while b"\r\n\r\n" not in data:
         data += receive(connection)
@@ -150,7 +150,7 @@ def open_all(kind, port, path, count, seconds):
 
 
 def count_open(held):
-    """How many the server has not closed."""
+    """Returns the number of connections that the server has not closed."""
     poller = select.poll()
     by_descriptor = {one.connection.fileno(): one for one in held}
     for descriptor in by_descriptor:
@@ -167,7 +167,7 @@ def timed(action):
     return {"problem": None, "milliseconds": (time.monotonic() - began) * 1000}
 
 
-def ask_anew(kind, port, path):
+def ask_on_new_connection(kind, port, path):
     one = kind(port, path)
     try:
         one.ask()
@@ -178,7 +178,7 @@ def ask_anew(kind, port, path):
 def probe(held, kind, port, path):
     return {
         "still_open": count_open(held),
-        "new_connection": timed(lambda: ask_anew(kind, port, path)),
+        "new_connection": timed(lambda: ask_on_new_connection(kind, port, path)),
         "old_connection": timed(held[0].ask) if held else None,
     }
 

@@ -1,7 +1,7 @@
-"""Makes the virtualenvs of competitors, installs Bolide from this repository, and builds the programs in C.
+"""Creates the virtualenvs of competitors, installs Bolide from this repository, and builds the C programs.
 
-Runs in the suite's own process, before anything is pinned to a CPU. What can't be installed is reported and left
-out; it does not stop the rest.
+Runs in the suite's own process, before anything is pinned to a CPU. Packages that can't be installed are reported and skipped;
+the run goes on without them.
 """
 
 import json
@@ -27,11 +27,11 @@ from .places import (
 )
 from .servers import OURS, SERVERS
 
-# What the applications that are served need.
+# Dependencies of the served applications.
 APPLICATION_PACKAGES = {"wsgi": ["flask", "django"], "asgi": ["starlette", "fastapi"]}
-# What `uvicorn[standard]` brings with it; their versions are stated too.
+# Dependencies of `uvicorn[standard]`; their versions are reported too.
 PARTS_OF_SERVERS = ["uvloop", "httptools", "websockets"]
-# The programs in C that every run has, and the one that needs OpenSSL's headers: without them it is left out.
+# The C programs that every run builds, and the one that needs OpenSSL's headers: it is skipped without them.
 C_PROGRAMS = {
     LIMIT_PROGRAM: (LIMIT_SOURCE, []),
     WEBSOCKET_LOAD_PROGRAM: (WEBSOCKET_LOAD_SOURCE, []),
@@ -40,7 +40,7 @@ C_PROGRAMS = {
 }
 TLS_PROGRAMS = {TLS_LOAD_PROGRAM: (TLS_LOAD_SOURCE, ["-lssl", "-lcrypto", "-lpthread"])}
 INSTALL_TIMEOUT_SECONDS = 900
-# Bolide is built with link-time optimisation of the whole program.
+# Bolide is built with whole-program link-time optimisation.
 BUILD_TIMEOUT_SECONDS = 1800
 QUERY_TIMEOUT_SECONDS = 60
 LIMIT_START_SECONDS = 5
@@ -64,7 +64,7 @@ class CannotRun(Exception):
 
 
 def packages_of(interpreter):
-    """What its virtualenv has to have: WSGI is measured on the suite's own Python only."""
+    """Returns the packages of its virtualenv. WSGI is measured on the suite's own Python only."""
     interfaces = {"wsgi", "asgi"} if interpreter == OWN else {"asgi"}
     rows = [row for row in SERVERS.values() if row.package and row.name != OURS]
     here = [row.package for row in rows if row.interfaces & interfaces and row.runs_on(interpreter)]
@@ -72,7 +72,7 @@ def packages_of(interpreter):
 
 
 def make_virtualenv(interpreter, say):
-    """Makes the interpreter's virtualenv, or makes it anew when it belongs to another Python. Raises CannotRun."""
+    """Creates the interpreter's virtualenv; replaces it if it belongs to another Python. Raises CannotRun."""
     wanted = _ask([interpreter.executable, "-c", VERSION_PROGRAM])
     if wanted is not None and _query(interpreter, VERSION_PROGRAM) == wanted:
         return
@@ -80,7 +80,7 @@ def make_virtualenv(interpreter, say):
     if interpreter.virtualenv.exists():
         shutil.rmtree(interpreter.virtualenv)
     say(f"Making the competitors' virtualenv for Python {wanted}")
-    # Copies, not links: memory that the servers' interpreter shares with the suite's own would be counted at a discount.
+    # Copies, not links: pages of an interpreter shared with the suite's own would count only in part.
     command = [str(interpreter.executable), "-m", "venv", "--copies", str(interpreter.virtualenv)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_SECONDS)
@@ -92,7 +92,7 @@ def make_virtualenv(interpreter, say):
 
 
 def install_competitors(interpreter, say):
-    """Installs the packages that are missing, one by one; {package: why it could not be installed}."""
+    """Installs the missing packages one by one. Returns {package: why it could not be installed}."""
     failed = {}
     present = versions(interpreter)
     for package in packages_of(interpreter):
@@ -107,18 +107,18 @@ def install_competitors(interpreter, say):
 
 
 def distribution(package):
-    """The name of a package without its extras and its version."""
+    """Returns the name of a package without its extras and its version."""
     return package.partition("==")[0].partition("[")[0]
 
 
 def _is_present(package, present):
-    """Whether `present`, {distribution: version}, has a package, and the version of it that is asked for."""
+    """Returns whether `present`, {distribution: version}, contains a package in the requested version."""
     version = package.partition("==")[2]
     return distribution(package) in present and version in ("", present[distribution(package)])
 
 
 def install_bolide(interpreter, say):
-    """Builds and installs this repository's Bolide; the last lines of pip when that fails, else None."""
+    """Builds and installs Bolide from this repository. Returns the last lines of pip's output on failure, else None."""
     if not (REPOSITORY / "pyproject.toml").exists():
         return ["the repository has no pyproject.toml, so there is nothing to install"]
     say(f"Building and installing Bolide for Python {interpreter.version} (optimised: this takes a while)")
@@ -129,18 +129,18 @@ def install_bolide(interpreter, say):
 
 
 def python_version(interpreter):
-    """Its full version, such as `3.13.0`."""
+    """Returns its full version, such as `3.13.0`."""
     return _query(interpreter, VERSION_PROGRAM) or "unknown"
 
 
 def versions(interpreter):
-    """{package: version} of what the interpreter's virtualenv has."""
+    """Returns {package: version} of the interpreter's virtualenv."""
     names = [distribution(package) for package in packages_of(interpreter)]
     return json.loads(_query(interpreter, VERSIONS_PROGRAM, *names, *PARTS_OF_SERVERS, "bolide") or "{}")
 
 
 def tool_versions():
-    """Versions of the programs of the system that take part."""
+    """Returns the versions of the system programs that take part."""
     questions = {
         "wrk": ["-v"],
         "ab": ["-V"],
@@ -162,7 +162,7 @@ def _version_line(name, words):
 
 
 def build_programs(programs=None):
-    """Compiles the suite's programs when they are older than their sources. Raises CannotRun."""
+    """Compiles the suite's C programs that are older than their sources. Raises CannotRun."""
     compiler = find_program("cc") or find_program("gcc")
     if compiler is None:
         raise CannotRun("there is no C compiler for the limit program; install gcc")
@@ -176,7 +176,7 @@ def build_programs(programs=None):
 
 
 def check_limit(port):
-    """Says what is wrong with the limit program that listens on this port, or None."""
+    """Checks the limit program that listens on this port. Returns the error, or None."""
     head = b"GET / HTTP/1.1\r\nHost: limit\r\n\r\n"
     cases = [([head], 1), ([head * 3], 3), ([head[:-1], head[-1:]], 1), ([head + head[:-3], head[-3:] + head], 3)]
     cases += [([head[:cut], head[cut:] + head], 2) for cut in range(1, len(head))]
@@ -185,7 +185,7 @@ def check_limit(port):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             for part in parts:
                 connection.sendall(part)
-                # Lets the part arrive by itself; should it not, the case is a pipelined one and the answer is the same.
+                # Lets the part arrive separately. If it does not, this tests pipelining, which has the same answer.
                 time.sleep(0.001)
             connection.shutdown(socket.SHUT_WR)
             answer = b"".join(iter(lambda: connection.recv(65536), b""))
@@ -206,7 +206,7 @@ def _pip(interpreter, seconds, *words):
 
 
 def _query(interpreter, program, *words):
-    """What a program says in the interpreter's virtualenv; None when it fails or there is no virtualenv."""
+    """Returns a program's output in the interpreter's virtualenv; None if it fails or there is no virtualenv."""
     return _ask([interpreter.python, "-c", program, *words])
 
 

@@ -1,4 +1,4 @@
-"""Which Pythons the suite runs servers on: its own, and for ASGI one from the other side of 3.12 when there is one.
+"""Selects the Pythons that the suite runs servers on: its own, and for ASGI also one from the other side of 3.12 if installed.
 
 From 3.12 on asyncio can begin a task at once (`eager_start`), before that it can't: an asynchronous server has two
 paths, and both are measured. Runs in the suite's own process.
@@ -14,9 +14,9 @@ from pathlib import Path
 from .machine import find_program
 from .places import BENCH, VIRTUALENV
 
-# The first version whose tasks can begin at once.
+# The first version with eager tasks.
 EAGER_SINCE = (3, 12)
-# What is looked for beside the suite's own Python, the best first.
+# Versions to look for besides the suite's own Python, in order of preference.
 EAGER_VERSIONS = ("3.14", "3.13", "3.12")
 LAZY_VERSIONS = ("3.11",)
 QUERY_TIMEOUT_SECONDS = 20
@@ -24,7 +24,7 @@ QUERY_TIMEOUT_SECONDS = 20
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that servers run on: `version` is such as `3.13`; its virtualenv need not be there yet."""
+    """A Python that servers run on. `version` is for example `3.13`; its virtualenv need not exist yet."""
 
     version: str
     executable: Path
@@ -40,12 +40,12 @@ class Interpreter:
 
 
 def is_eager(version):
-    """Whether tasks can begin at once in this version of Python."""
+    """Returns whether asyncio has eager tasks in this version of Python."""
     return parts(version) >= EAGER_SINCE
 
 
 def parts(version):
-    """`3.13` as numbers that can be compared."""
+    """Returns `3.13` as numbers that can be compared."""
     return tuple(int(part) for part in version.split("."))
 
 
@@ -54,7 +54,7 @@ OWN = Interpreter(f"{sys.version_info[0]}.{sys.version_info[1]}", Path(sys.execu
 
 @functools.cache
 def for_asgi():
-    """The interpreters of the ASGI scenarios, the newest first: the suite's own, and one from the other side of 3.12."""
+    """Returns the interpreters of the ASGI scenarios, newest first: the suite's own, and one from the other side of 3.12."""
     wanted = LAZY_VERSIONS if is_eager(OWN.version) else EAGER_VERSIONS
     other = next((found for version in wanted if (found := _find(version))), None)
     return sorted(filter(None, [OWN, other]), key=lambda one: parts(one.version), reverse=True)
@@ -68,7 +68,7 @@ def _find(version):
 
 
 def _candidates(version):
-    """Where a Python of this version may be: on the PATH, or where pyenv and uv keep theirs; the newest patch first."""
+    """Returns candidate paths of a Python of this version: on the PATH, or where pyenv and uv keep theirs, newest patch first."""
     on_path = find_program(f"python{version}")
     kept = [Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"]
     kept.append(Path(os.environ.get("XDG_DATA_HOME", Path.home() / ".local" / "share")) / "uv" / "python")
@@ -83,7 +83,7 @@ def _patch_number(executable):
 
 
 def _version_of(executable):
-    """`3.13`, or None for what is no CPython with a global lock, or does not run (a shim of pyenv, say)."""
+    """Returns for example `3.13`; None for anything but CPython with a GIL, or if it does not run (a pyenv shim, for example)."""
     program = "import sys; print(sys.implementation.name, getattr(sys, '_is_gil_enabled', bool)() or sys.version_info < (3, 13))"
     program += "; print('%d.%d' % sys.version_info[:2])"
     try:

@@ -1,13 +1,12 @@
 /* The limit program: one epoll loop that answers every request with the same bytes.
  *
- * What it costs is the kernel's own price of a request: one epoll_wait for many connections, one recv and
- * one send for each. No server can be cheaper, so it is the yardstick of the benchmark. It finds the end of a
- * request's head (also when heads are pipelined, or arrive in parts) and understands nothing else: a body is
- * read and dropped, as long as there is no empty line in it.
+ * Its cost is the kernel's own cost of a request: one epoll_wait for many connections, one recv and one send for each. No server
+ * can be cheaper, so it is the baseline of the benchmark. It finds the end of a request's head (also when heads are pipelined, or
+ * arrive in parts) and parses nothing else: a body is read and dropped, provided that it contains no empty line.
  *
- * `limit PORT websocket` is the yardstick of WebSocket echoes: it answers an upgrade with the one
- * Sec-WebSocket-Accept that fits the key of the suite's clients (the sample of RFC 6455, section 1.3), and then
- * gives short messages back. A connection whose read does not end with the end of a frame is closed.
+ * `limit PORT websocket` is the baseline of WebSocket echoes: it answers an upgrade with the one Sec-WebSocket-Accept that
+ * matches the key of the suite's clients (the sample of RFC 6455, section 1.3), and then echoes short messages. A connection
+ * whose read does not end with the end of a frame is closed.
  *
  * Runs as one process, on 127.0.0.1 only.
  */
@@ -25,12 +24,12 @@
 #include <unistd.h>
 
 enum {
-    BACKLOG = 4096,          /* connections that the kernel keeps waiting */
+    BACKLOG = 4096,          /* listen backlog */
     EVENTS_PER_WAIT = 256,
     READ_BYTES = 16384,
     MOST_DESCRIPTORS = 65536,
-    ANSWERS_PER_SEND = 64,   /* pipelined answers that leave in one send */
-    MOST_OWED_ANSWERS = 4096 /* a client that asks for more without reading is cut off */
+    ANSWERS_PER_SEND = 64,   /* pipelined answers in one send */
+    MOST_OWED_ANSWERS = 4096 /* a client that sends more without reading is disconnected */
 };
 
 static const char ANSWER[] =
@@ -54,12 +53,12 @@ static const char UPGRADE_WISH[] = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\
 static const char HEAD_END[] = "\r\n\r\n";
 enum { HEAD_END_BYTES = 4 };
 
-/* RFC 6455, section 5.2: two bytes, then the mask; lengths from 126 on have more bytes, which this program does not know. */
+/* RFC 6455, section 5.2: two bytes, then the mask; lengths from 126 on have more bytes, which this program does not support. */
 enum { FRAME_HEAD_BYTES = 2, MASK_BYTES = 4, LONGEST_SHORT_PAYLOAD = 125, LENGTH_BITS = 0x7f, MASK_BIT = 0x80 };
 enum { FINAL_TEXT = 0x81, FINAL_BINARY = 0x82 };
 
 struct connection {
-    uint32_t matched;    /* bytes of HEAD_END that the last read ended with */
+    uint32_t matched;    /* bytes of HEAD_END at the end of the last read */
     uint32_t owed;       /* answers not yet sent in full */
     uint32_t sent_bytes; /* bytes of the first owed answer that are already sent */
     uint32_t waits_for_room;
@@ -76,7 +75,7 @@ static void fail(const char *what) {
     exit(1);
 }
 
-/* Counts the heads that end in these bytes, and remembers how much of an end the last bytes are. */
+/* Counts the heads that end in these bytes, and remembers a partial end at the end of the bytes. */
 static uint32_t count_heads(struct connection *connection, const char *bytes, size_t length) {
     uint32_t heads = 0;
     size_t position = 0;
@@ -118,7 +117,7 @@ static void watch(int descriptor, struct connection *connection, int for_room) {
     }
 }
 
-/* Sends what is owed as far as there is room; false when the connection is lost. */
+/* Sends the owed answers as far as the socket buffer allows; returns false if the connection is lost. */
 static int send_owed(int descriptor, struct connection *connection) {
     while (connection->owed > 0) {
         uint32_t count = connection->owed < ANSWERS_PER_SEND ? connection->owed : ANSWERS_PER_SEND;
@@ -142,7 +141,7 @@ static int send_owed(int descriptor, struct connection *connection) {
     return 1;
 }
 
-/* Gives whole frames back without their masks, all in one send; false when that is not possible. */
+/* Echoes whole frames without their masks, in one send; returns false if that is not possible. */
 static int echo(int descriptor, const unsigned char *bytes, size_t length) {
     static unsigned char frames[READ_BYTES];
     size_t written = 0;

@@ -1,4 +1,4 @@
-"""The clients: wrk, ab, and single requests. Runs in the suite's own process, and the programs on the client's CPU."""
+"""The load clients: wrk, ab, and single requests. Runs in the suite's own process; the programs run on the client's CPU."""
 
 import http.client
 import json
@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 FETCH_SECONDS = 10
 START_SECONDS = 30
 POLL_SECONDS = 0.001
-# Beyond the time that the load itself takes: connecting, closing, and what wrk waits for late answers.
+# Beyond the duration of the load itself: connecting, closing, and wrk's wait for late answers.
 CLIENT_GRACE_SECONDS = 20
 AB_SECONDS = 60
 WRK_TIMEOUT = "5s"
@@ -34,12 +34,12 @@ class LoadFailed(Exception):
 
 
 def free_port():
-    """A TCP port that was free a moment ago."""
+    """Returns a TCP port that was free a moment ago."""
     return free_ports(1)[0]
 
 
 def free_ports(count):
-    """TCP ports that were free a moment ago, no two of them the same."""
+    """Returns distinct TCP ports that were free a moment ago."""
     with ExitStack() as held:
         probes = [held.enter_context(socket.socket()) for _ in range(count)]
         for probe in probes:
@@ -48,7 +48,7 @@ def free_ports(count):
 
 
 def fetch(port, path, seconds=FETCH_SECONDS, posted=b"", wire=PLAIN):
-    """One request on a connection of its own: (status, body). Raises OSError or http.client.HTTPException."""
+    """Sends one request on a separate connection. Returns (status, body). Raises OSError or http.client.HTTPException."""
     if wire.http2:
         return _fetch_with_curl(port, path, seconds, wire)
     if wire.is_tls:
@@ -67,7 +67,7 @@ def fetch(port, path, seconds=FETCH_SECONDS, posted=b"", wire=PLAIN):
 
 
 def _trusting():
-    """The certificates are the suite's own, and what is measured is the server's side."""
+    """Verification is off: the certificates are the suite's own, and the server's side is measured."""
     context = ssl.create_default_context()
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -75,7 +75,7 @@ def _trusting():
 
 
 def _fetch_with_curl(port, path, seconds, wire):
-    """Over HTTP/2 and nothing else, as `fetch`."""
+    """Like `fetch`, over HTTP/2 only."""
     words = ["--http2" if wire.is_tls else "--http2-prior-knowledge", "--insecure", "--silent", "--max-time", str(seconds)]
     command = [
         find_program("curl"),
@@ -96,7 +96,7 @@ def _fetch_with_curl(port, path, seconds, wire):
 
 
 def wait_for_answer(port, path, program, seconds, posted=b"", wire=PLAIN):
-    """Asks until there is an answer: (status, body). Raises LoadFailed when the program ends or the time is over."""
+    """Sends requests until there is an answer. Returns (status, body). Raises LoadFailed if the program ends or on timeout."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -110,7 +110,7 @@ def wait_for_answer(port, path, program, seconds, posted=b"", wire=PLAIN):
 
 
 def wait_until_served(port, path, programs, seconds=START_SECONDS):
-    """Asks until the status is 200, as a proxy's becomes when its backend is up. Raises LoadFailed."""
+    """Sends requests until the status is 200: a proxy has another status until its backend is up. Raises LoadFailed."""
     deadline = time.monotonic() + seconds
     while True:
         try:
@@ -128,10 +128,10 @@ def wait_until_served(port, path, programs, seconds=START_SECONDS):
 
 
 def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile=None, fields=(), wire=PLAIN):
-    """wrk's counts: requests, microseconds, bytes, errors by kind, latency percentiles in microseconds.
+    """Runs wrk. Returns its counts: requests, microseconds, bytes, errors by kind, latency percentiles in microseconds.
 
-    With `posted` it posts these bytes; `fields` are further lines of each request's head; `meanwhile` is called again
-    and again while wrk runs. Raises LoadFailed.
+    With `posted` it POSTs these bytes; `fields` are additional header lines of each request; `meanwhile` is called repeatedly
+    while wrk runs. Raises LoadFailed.
     """
     command = [find_program("wrk"), "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", WRK_TIMEOUT]
     command += [word for field in fields for word in ("-H", field)]
@@ -153,7 +153,8 @@ def wrk(port, path, *, connections, seconds, cpus, folder, posted=b"", meanwhile
 
 
 def h2load(port, path, *, connections, streams, seconds, cpus, folder, wire):
-    """h2load's counts in wrk's words: requests, microseconds, errors by kind, latency percentiles in microseconds.
+    """Runs h2load. Returns its counts in wrk's format: requests, microseconds, errors by kind, latency percentiles in
+    microseconds.
 
     Each of `connections` has `streams` requests open at any time. Raises LoadFailed.
     """
@@ -183,7 +184,7 @@ def h2load(port, path, *, connections, streams, seconds, cpus, folder, wire):
 
 
 def _percentiles(log):
-    """Of h2load's log, which has the start, the status and the microseconds of each request."""
+    """Parses h2load's log, which contains the start, the status and the microseconds of each request."""
     took = [int(line.split("\t")[2]) for line in log.read_text().splitlines()]
     if len(took) < 2:
         raise LoadFailed("h2load has logged no request")
@@ -192,7 +193,7 @@ def _percentiles(log):
 
 
 def apache_bench(port, path, *, connections, requests, cpus, folder):
-    """ab's counts: complete, failed, non-2xx; `stopped` is ab's last line when it gave up."""
+    """Runs ab. Returns its counts: complete, failed, non-2xx; `stopped` is ab's last line if it gave up."""
     command = [find_program("ab"), "-q", "-c", str(connections), "-n", str(requests), f"http://{HOST}:{port}{path}"]
     try:
         status, output, errors = run_client(command, cpus=cpus, seconds=AB_SECONDS, folder=folder)
@@ -202,7 +203,7 @@ def apache_bench(port, path, *, connections, requests, cpus, folder):
     complete = counts.get("Complete", 0)
     return {
         "complete": complete,
-        # What ab did not get to count as complete is not served either.
+        # Requests that ab did not count as complete are not served either.
         "failed": counts.get("Failed", 0) + requests - complete,
         "non_2xx": counts.get("Non-2xx", 0),
         "stopped": errors.strip().splitlines()[-1] if status != 0 and errors.strip() else None,
@@ -210,7 +211,7 @@ def apache_bench(port, path, *, connections, requests, cpus, folder):
 
 
 class TalkingClient:
-    """A client of the suite's own as a process: told what to do in lines of text, it answers with lines of JSON."""
+    """One of the suite's own clients as a process: it reads commands as lines of text and answers with lines of JSON."""
 
     def __init__(self, name, command, *, cpus, folder):
         self.program = Program(
@@ -225,7 +226,7 @@ class TalkingClient:
         self._heard = b""
 
     def tell(self, word):
-        """Raises LoadFailed when the client is gone."""
+        """Raises LoadFailed if the client has ended."""
         try:
             self.program.process.stdin.write(f"{word}\n".encode())
             self.program.process.stdin.flush()
@@ -233,9 +234,9 @@ class TalkingClient:
             raise LoadFailed(f"{self.program.name} ended before it was told `{word}`") from None
 
     def hear(self, seconds):
-        """The next line, as what the JSON says. Raises LoadFailed when there is none within this time."""
+        """Returns the next line, parsed from JSON. Raises LoadFailed on timeout."""
         deadline = time.monotonic() + seconds
-        # The pipe is read past Python's own buffer, which `select` would know nothing of.
+        # The pipe is read without Python's buffer, whose content `select` would not see.
         descriptor = self.program.process.stdout.fileno()
         while b"\n" not in self._heard:
             ready, _, _ = select.select([descriptor], [], [], max(deadline - time.monotonic(), 0))

@@ -1,6 +1,6 @@
-"""What this machine is: CPUs, kernel, load, and the programs that the suite needs from the system.
+"""Properties of this machine: CPUs, kernel, load, and the system programs that the suite needs.
 
-Runs in the suite's own process. It installs system packages only as root, and only where apt is.
+Runs in the suite's own process. It installs system packages only as root, and only if apt is available.
 """
 
 import os
@@ -15,7 +15,7 @@ APT_TIMEOUT_SECONDS = 600
 # Enough for 10,000 connections at either end, and for the servers' own files.
 WANTED_DESCRIPTORS = 32768
 
-# What is looked for (a program, or a header file) and the package of Debian and Ubuntu that has it.
+# Program or header file -> its package in Debian and Ubuntu.
 SYSTEM_NEEDS = [
     ("wrk", "wrk"),
     ("ab", "apache2-utils"),
@@ -28,22 +28,22 @@ SYSTEM_NEEDS = [
     ("/usr/include/ev.h", "libev-dev"),
     ("/usr/include/pcre2.h", "libpcre2-dev"),
 ]
-# Debian keeps these where an ordinary user's PATH does not look.
+# Debian keeps these outside of an ordinary user's PATH.
 SYSTEM_FOLDERS = "/usr/local/sbin:/usr/sbin:/sbin"
 
 
 def find_program(name):
-    """The full path of a program, or None."""
+    """Returns the full path of a program, or None."""
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{SYSTEM_FOLDERS}")
 
 
 def missing_packages():
-    """The system packages whose program or header is not there."""
+    """Returns the system packages whose program or header is missing."""
     return [package for need, package in SYSTEM_NEEDS if not (Path(need).exists() or find_program(need))]
 
 
 def install_system_packages(say):
-    """Installs what is missing when that is possible; otherwise says what the user should install."""
+    """Installs missing packages if possible; otherwise prints which packages to install."""
     missing = missing_packages()
     if not missing:
         return
@@ -68,7 +68,7 @@ def install_system_packages(say):
 
 @dataclass(frozen=True)
 class CpuPlan:
-    """Which CPU serves and which one asks; the same one when there is no second."""
+    """The CPU of the server and the CPU of the client; the same one if there is only one."""
 
     server: frozenset
     client: frozenset
@@ -76,21 +76,21 @@ class CpuPlan:
 
 
 def plan_cpus():
-    """The last CPU that this process may use serves, the first one asks."""
+    """The server gets the last CPU that this process may use, the client the first one."""
     allowed = sorted(os.sched_getaffinity(0))
     return CpuPlan(server=frozenset([allowed[-1]]), client=frozenset([allowed[0]]), any=frozenset(allowed))
 
 
 def raise_descriptor_limit():
-    """Lets this process and its children open as many files as the system allows, up to what the suite needs."""
+    """Raises the limit of open files for this process and its children, up to what the suite needs."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # Not more than needed: there are servers that size their tables by this limit.
+    # Not more than needed: some servers size their tables by this limit.
     for limit in (WANTED_DESCRIPTORS, min(hard, WANTED_DESCRIPTORS)):
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (limit, max(limit, hard)))
             return limit
         except (ValueError, OSError):
-            # Only root may raise the hard limit, and not in every container: then it is what there is.
+            # Only root may raise the hard limit, and not in every container: keep the current limit.
             continue
     return soft
 
@@ -114,7 +114,7 @@ def _siblings(cpu):
 
 
 def describe(plan):
-    """What a reader must know of this machine to judge the figures."""
+    """Returns the properties of this machine that matter for the figures."""
     memory = _first_line_value("/proc/meminfo", "MemTotal") or "unknown"
     server, client = min(plan.server), min(plan.client)
     return {
@@ -132,7 +132,7 @@ def describe(plan):
 
 
 def busy_seconds():
-    """CPU seconds of the whole machine that were not idle, since boot; what we did not use ourselves is other people's noise."""
+    """Returns the busy CPU seconds of the whole machine since boot; the part that the suite did not use is noise."""
     fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     # user nice system idle iowait irq softirq steal: guest time is already part of user.
     total, idle = sum(fields[:8]), fields[3] + fields[4]

@@ -1,4 +1,4 @@
-"""The marks that Bolide is held to: one table, judged against the results. A mark never fails a run.
+"""The performance targets of Bolide: one table, judged against the results. A missed target never fails a run.
 
 Pure functions on the results; runs in the suite's own process.
 """
@@ -17,7 +17,7 @@ BYTES_IN_MB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Verdict:
-    """`value` is None when there was nothing to judge; `detail` is for people."""
+    """`value` is None if there was nothing to judge; `detail` is for people."""
 
     value: float | None
     detail: str
@@ -25,7 +25,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Mark:
-    """`measure` turns a scenario's results into a Verdict; the mark is met when its value is at most `most`."""
+    """`measure` computes a Verdict from a scenario's results; the target is met if the value is at most `most`."""
 
     scenario: str
     promise: str
@@ -37,7 +37,7 @@ NOTHING = Verdict(None, "")
 
 
 def _ratio_to(other, label=OURS):
-    """How much Bolide costs as a multiple of another; `python` is the version both run on, where there are several."""
+    """Returns Bolide's cost as a multiple of another server's; `python` is the version that both run on, if there are several."""
 
     def measure(results, python=None):
         theirs = other if other in (REFERENCE, NGINX) else figures.labelled(other, python)
@@ -48,7 +48,7 @@ def _ratio_to(other, label=OURS):
 
 
 def _worst_way(other):
-    """The largest of Bolide's ratios to another server, of those that went the same way."""
+    """Returns the largest of Bolide's ratios to another server, among the same variants."""
 
     def measure(results):
         ways = [label.removeprefix(other) for label, found in results.items() if found["server"] == other]
@@ -63,7 +63,7 @@ def _worst_way(other):
 
 
 def _asynchronous(measure):
-    """Judged on the newest Python that begins tasks at once (3.12 and later); what it is on the others stands beside."""
+    """Judged on the newest Python with eager tasks (3.12 and later); the value on other versions is in the detail."""
 
     def judge_newest(results):
         found = {python: measure(results, python) for python in figures.pythons(results)}
@@ -83,7 +83,9 @@ def _ratio_text(found):
 
 
 def _ratio_to_nearest(results, python=None):
-    """Of those that do all that belongs to a request: who leaves some of it out is cheap for that reason."""
+    """Compares only with servers that do everything that belongs to a request: a server that omits part of it is cheaper for that
+    reason.
+    """
     ours = figures.labelled(OURS, python)
     ratios = {name: figures.ratio(results, ours, figures.labelled(name, python)) for name in COMPETITORS}
     ratios = {name: found for name, found in ratios.items() if found}
@@ -119,7 +121,7 @@ def _largest_share(results):
 
 
 def _idle_bytes(results, python=None):
-    """Only when the server still held every connection that it was asked to hold."""
+    """Only if the server still held every connection that it was asked to hold."""
     ours = figures.labelled(OURS, python)
     if ours not in results:
         return NOTHING
@@ -156,7 +158,7 @@ def _failed_transfers(results):
 
 
 def _idle_bytes_beside(other):
-    """How much an idle connection costs as a multiple of another server's, when both still hold all of them."""
+    """Returns the cost of an idle connection as a multiple of another server's, if both still hold all connections."""
 
     def measure(results, python=None):
         ours, theirs = (results.get(figures.labelled(name, python)) for name in (OURS, other))
@@ -197,7 +199,7 @@ def _memory(workers):
 
 
 def _waiting(shape, which, *, kept):
-    """Bolide's response time as a multiple of the ideal's, at the point that all shapes are compared at."""
+    """Returns Bolide's response time as a multiple of the ideal's, at the point that is common to all shapes."""
     workers, threads = map(int, shape.split("x"))
 
     def measure(results):
@@ -297,7 +299,7 @@ MARKS = [
 
 
 def judge(scenarios):
-    """A dict for each mark: scenario, promise, most, value, detail, state."""
+    """Returns a dict for each target: scenario, promise, most, value, detail, state."""
     verdicts = []
     for mark in MARKS:
         verdict = mark.measure(scenarios[mark.scenario]["results"]) if mark.scenario in scenarios else NOTHING
@@ -307,7 +309,7 @@ def judge(scenarios):
                 "scenario": mark.scenario,
                 "promise": mark.promise,
                 "most": mark.most,
-                # JSON knows no infinity: the detail says what happened.
+                # JSON has no infinity; the detail says what happened.
                 "value": None if verdict.value in (None, float("inf")) else verdict.value,
                 "detail": verdict.detail,
                 "state": state,

@@ -1,4 +1,4 @@
-"""Where the suite's things are, and how a path is written in a report: never with a folder of this machine in it."""
+"""Paths of the suite, and their form in a report: reports never contain a path of this machine."""
 
 import re
 import sys
@@ -24,12 +24,12 @@ WAITING_LIMIT_PROGRAM = PROGRAMS / "bench-waiting-limit"
 RESULTS = BENCH / "results"
 LATEST = RESULTS / "latest"
 
-# Where an interpreter keeps its own modules, as it stands in a traceback.
+# The interpreter's own modules, as a traceback shows their paths.
 INTERPRETER_FOLDER = re.compile(r"(?<![\w./-])/[^\s\"']*?(?=/lib/python3\.\d+\b)")
 
 
 def for_report(text, work_folder=None):
-    """The text with the folders of this machine taken out."""
+    """Returns the text without paths of this machine."""
     if work_folder is not None:
         text = text.replace(f"{work_folder}", "TEMPORARY")
     text = text.replace(f"{REPOSITORY}/", "").replace(sys.base_prefix, "PYTHON")

@@ -1,6 +1,6 @@
-"""Starts servers and clients, each in a session of its own, and makes sure that none outlives the suite.
+"""Starts servers and clients, each in a separate session, and makes sure that none outlives the suite.
 
-Runs in the suite's own process. It knows nothing of what the programs do.
+Runs in the suite's own process. It does not know what the programs do.
 """
 
 import atexit
@@ -31,7 +31,7 @@ class Stopped(SystemExit):
 
 
 def take_charge():
-    """Orphans of our children become our children, and every way out of the suite goes by stop_all or the guardian."""
+    """Makes this process a subreaper, and makes every exit of the suite go through stop_all or the guardian."""
     global _guardian
     _guardian = subprocess.Popen(["/bin/sh", BENCH / "guardian.sh"], stdin=subprocess.PIPE, start_new_session=True)
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -53,7 +53,7 @@ def _tell_guardian(event, group):
 
 
 def read_stat(pid):
-    """(parent, session, start time) of a process, or None when it is gone or only waits to be reaped."""
+    """Returns (parent, session, start time) of a process, or None if it is gone or a zombie."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
@@ -62,7 +62,7 @@ def read_stat(pid):
 
 
 def tree_of(root):
-    """{pid: start time} of a process, all its descendants, and all that are left of its session."""
+    """Returns {pid: start time} of a process, all its descendants, and all remaining members of its session."""
     table = {int(name): read_stat(name) for name in os.listdir("/proc") if name.isdigit()}
     members = {pid for pid, entry in table.items() if entry and (pid == root or entry[1] == root)}
     grown = True
@@ -74,7 +74,7 @@ def tree_of(root):
 
 
 class Program:
-    """A program that runs: its process, its CPUs, its log."""
+    """A running program: its process, its CPUs, its log."""
 
     def __init__(self, name, command, *, cpus, log, folder, environment=None, stdin=None, stdout=None):
         self.name = name
@@ -106,7 +106,7 @@ class Program:
         return members
 
     def last_lines(self):
-        """The end of the program's log, for a person who wants to know why it did not work."""
+        """Returns the end of the program's log, to show why it failed."""
         try:
             text = self.log.read_bytes()[-8192:].decode("utf-8", "replace")
         except OSError:
@@ -114,13 +114,13 @@ class Program:
         return text.splitlines()[-LOG_LINES_SHOWN:]
 
     def stop(self):
-        """SIGTERM to the program, then SIGKILL to whatever is left of its tree."""
+        """Sends SIGTERM to the program, then SIGKILL to the rest of its tree."""
         if self not in _running:
             return
         self.tree()
         if self.process.poll() is None:
             self.process.terminate()
-            # Who takes longer is killed below.
+            # A process that takes longer is killed below.
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.process.wait(STOP_SECONDS)
         self._kill_rest()
@@ -134,7 +134,7 @@ class Program:
         deadline = time.monotonic() + KILL_SECONDS
         while time.monotonic() < deadline:
             self._known.update(tree_of(self.pid))
-            # The start time tells our process from a later one that got the same pid.
+            # The start time distinguishes our process from a later one with the same pid.
             left = [pid for pid, started in self._known.items() if (entry := read_stat(pid)) and entry[2] == started]
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
@@ -161,10 +161,10 @@ def stop_all():
 
 
 def run_client(command, *, cpus, seconds, folder, meanwhile=None):
-    """Runs a client to its end; (exit status, standard output, standard error). It is killed when it takes too long.
+    """Runs a client to its end. Returns (exit status, standard output, standard error). It is killed on timeout.
 
-    `meanwhile` is called again and again, CLIENT_TICK_SECONDS apart, as long as the client runs.
-    Raises TimeoutError when it does not end within `seconds`.
+    `meanwhile` is called every CLIENT_TICK_SECONDS while the client runs. Raises TimeoutError if the client does not end within
+    `seconds`.
     """
     program = Program(
         Path(str(command[0])).name, command, cpus=cpus, log=Path(folder) / "client.log", folder=folder, stdout=subprocess.PIPE
@@ -188,7 +188,7 @@ def run_client(command, *, cpus, seconds, folder, meanwhile=None):
 
 
 def wait_for_end(program, seconds):
-    """The exit status of a program, told without the delay of a polling wait; None when it is not at its end in time."""
+    """Returns the exit status of a program without the delay of polling; None if it does not end in time."""
     descriptor = os.pidfd_open(program.pid)
     try:
         ready, _, _ = select.select([descriptor], [], [], seconds)

@@ -1,6 +1,6 @@
-"""Waiting: the schedule of requests, the ideal queue that serves it, and what a server adds to that.
+"""Queueing model: the schedule of requests, the ideal queue that serves it, and the waiting that a server adds to it.
 
-Pure functions, in the suite's own process; nothing here knows how a server is started or asked.
+Pure functions, in the suite's own process; they do not know how a server is started or asked.
 """
 
 import heapq
@@ -9,16 +9,16 @@ from dataclasses import dataclass
 
 from .figures import figure
 
-# What is told of each distribution of times.
+# The reported statistics of each distribution of times.
 PARTS = {"p95": 0.95, "p99": 0.99}
 KEPT_CONNECTIONS = 64
-# Where workers x threads are compared, and what one of both is varied from.
+# The point at which workers x threads are compared, and from which one of both is varied.
 VIEW_MS, LOAD = 100, 80
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where waiting is measured: views of `view_ms` on the average, `load` percent of what workers x threads can do."""
+    """A measuring point: views of `view_ms` on average, at `load` percent of the capacity of workers x threads."""
 
     workers: int
     threads: int
@@ -32,7 +32,7 @@ class Point:
 
     @property
     def rate(self):
-        """Requests a second."""
+        """Requests per second."""
         return self.load / 100 * self.servers * 1000 / self.view_ms
 
     @property
@@ -49,10 +49,10 @@ class Point:
 
 
 def schedule(point, count, seed):
-    """[(arrival, service)] in microseconds: arrivals of a Poisson process, service times of an exponential distribution.
+    """Returns [(arrival, service)] in microseconds: arrivals of a Poisson process, service times of an exponential distribution.
 
-    The seed alone makes the difference: servers, and fresh and kept connections, get the same requests, and other loads and
-    other views the same stretched by a factor, so neighbours on a chart have the same luck.
+    It depends on the seed only: all servers, and fresh and kept connections, get the same requests. Other loads and other views
+    get the same sequence scaled by a factor, so that neighbours on a chart have the same random variation.
     """
     chance = random.Random(f"waiting {seed}")
     arrival, requests = 0.0, []
@@ -63,7 +63,7 @@ def schedule(point, count, seed):
 
 
 def ideal(requests, servers):
-    """The time of each request, in microseconds, where one queue stands before so many servers, first come first served."""
+    """Returns the time of each request, in microseconds, with one first-come-first-served queue in front of `servers` servers."""
     free_at = [0] * servers
     took = []
     for arrival, service in requests:
@@ -74,7 +74,7 @@ def ideal(requests, servers):
 
 
 def figures_of(requests, took):
-    """{"response": {"mean", "p95", "p99"}, "waiting": {…}} in milliseconds, of the requests that were answered."""
+    """Returns {"response": {"mean", "p95", "p99"}, "waiting": {…}} in milliseconds, of the answered requests."""
     answered = [(time, time - service) for time, (_, service) in zip(took, requests, strict=True) if time >= 0]
     columns = zip(*answered, strict=True) if answered else ([], [])
     return {name: _distribution(values) for name, values in zip(("response", "waiting"), columns, strict=True)}
@@ -89,15 +89,18 @@ def _distribution(values):
 
 
 def ratio(entry, of, which):
-    """Figure over the rounds of what was measured as a multiple of the ideal: `of` is response or waiting, `which` of its parts.
+    """Returns the Figure over the rounds of a measured value as a multiple of the ideal: `of` is response or waiting, `which` its
+    statistic.
 
-    None where nothing was answered, or nobody would have to wait.
+    None if nothing was answered, or if no request would have to wait.
     """
     pairs = [(one["measured"][of][which], one["ideal"][of][which]) for one in entry["rounds"]]
     return figure(measured / best for measured, best in pairs if measured is not None and best)
 
 
 def waits(entry, which):
-    """Milliseconds that a request waits for a worker: the ideal's, of all rounds, times the ratio. None where there is none."""
+    """Returns the milliseconds that a request waits for a worker: the ideal's, over all rounds, times the ratio; None if there is
+    none.
+    """
     found = ratio(entry, "waiting", which)
     return found and found.median * entry["ideal"]["waiting"][which]

@@ -1,4 +1,4 @@
-"""Writes the results for people: one Markdown page of tables. Pure functions on the results, in the suite's own process."""
+"""Writes the results as one Markdown page of tables. Pure functions on the results, in the suite's own process."""
 
 from . import figures, waiting_tables
 from .marks import BYTES_IN_KB, BYTES_IN_MB, MET, NOT_MET
@@ -8,7 +8,7 @@ from .tables import spread, table
 
 
 def markdown(results):
-    """The whole page."""
+    """Returns the whole page."""
     parts = [_heading(results), _marks(results["marks"], results["scenarios"])]
     for name, scenario in results["scenarios"].items():
         body = TABLES[scenario["kind"]](scenario)
@@ -57,7 +57,7 @@ def _versions(versions):
 
 
 def _marks(marks, scenarios):
-    """The marks of the scenarios that ran; the others are only counted."""
+    """Shows the targets of the scenarios that ran; the remaining ones are only counted."""
     shown = [mark for mark in marks if mark["scenario"] in scenarios]
     rows = [
         [
@@ -107,7 +107,7 @@ def _cpu_table(scenario):
 
 
 def by_cost(results):
-    """Labels, the cheapest first; those without a sound sample last."""
+    """Returns the labels, cheapest first; those without a valid sample last."""
     costs = {label: figures.cost(entry) for label, entry in results.items()}
     return sorted(results, key=lambda label: costs[label].median if costs[label] else float("inf"))
 

@@ -1,7 +1,7 @@
-"""The servers that are compared: how each is started, and what each can do.
+"""The compared servers: how each is started, and its abilities.
 
-Runs in the suite's own process. The options are those that each server's own documentation names for speed;
-request logs are off unless a scenario asks for them, and backlogs are large enough for every scenario.
+Runs in the suite's own process. The options are those that each server's own documentation recommends for speed; request logs are
+off unless a scenario needs them, and backlogs are large enough for every scenario.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ MOST_CONNECTIONS = 16384
 KEEP_ALIVE_SECONDS = 150
 REFERENCE = "limit"
 OURS = "bolide"
-# Not an application server: static files are compared with it.
+# Not an application server: the baseline for static files.
 NGINX = "nginx"
 WSGI, ASGI, BOTH = frozenset(["wsgi"]), frozenset(["asgi"]), frozenset(["wsgi", "asgi"])
 
@@ -34,7 +34,7 @@ class Behind:
 
 @dataclass(frozen=True)
 class Wire:
-    """How clients speak: within TLS with this certificate and key or without, and HTTP/2 or HTTP/1.1."""
+    """How clients connect: with or without TLS (with this certificate and key), and HTTP/2 or HTTP/1.1."""
 
     certificate: Path | None = None
     key: Path | None = None
@@ -50,7 +50,7 @@ class Wire:
 
     @property
     def words(self):
-        """What it is called in a report; nothing for HTTP/1.1 without TLS."""
+        """Returns its name in a report; empty for HTTP/1.1 without TLS."""
         return " ".join(word for word, there in (("HTTP/2", self.http2), ("TLS", self.is_tls)) if there)
 
 
@@ -59,8 +59,8 @@ PLAIN = Wire()
 
 @dataclass(frozen=True)
 class Launch:
-    """What a scenario asks of a server. With `behind` it is for a front server alone; with `static` it serves the files of that
-    folder below /static. `waiting`: views take their time, and the limit program is one queue before workers x threads.
+    """The requirements of a scenario for a server. With `behind` it serves a front server only; with `static` it serves the files
+    of that folder below /static. `waiting`: views sleep, and the limit program is one queue in front of workers x threads.
     """
 
     module: str
@@ -83,8 +83,8 @@ class Launch:
 
 @dataclass(frozen=True)
 class Server:
-    """`package` is what pip installs, with its version where that is fixed; `abilities` are the words that scenarios ask for,
-    `interfaces` what it can serve, `oldest_python` the first version that it runs on, where that is not everybody's.
+    """`package` is the argument of pip, with a version if it is pinned; `abilities` are the words that scenarios ask for,
+    `interfaces` the interfaces it serves, `oldest_python` the oldest version that it runs on, if it does not run on all.
     """
 
     name: str
@@ -130,14 +130,14 @@ def _socket_words(launch, http_option):
 
 
 def _uwsgi_words(launch):
-    """The words that uWSGI and Bolide share."""
+    """The options that uWSGI and Bolide share."""
     words = ["--pythonpath", APPLICATIONS]
     if launch.interface == "asgi":
         words += ["--asgi", f"{launch.module}:application"]
     else:
         words += ["--wsgi-file", APPLICATIONS / f"{launch.module}.py"]
     words += ["--processes", str(launch.workers)]
-    # uWSGI takes any mention of threads as a wish for the GIL's machinery, so one thread is not mentioned.
+    # uWSGI enables the GIL if threads are mentioned at all, so a single thread is not mentioned.
     words += ["--threads", str(launch.threads)] if launch.threads > 1 else []
     words += ["--static-map", f"/static={launch.static}"] if launch.static else []
     return words if launch.request_log else [*words, "--disable-logging"]
@@ -160,9 +160,9 @@ def _granian(launch):
     words = ["--interface", launch.interface, "--host", HOST, "--port", str(launch.port)]
     words += ["--http", "2" if launch.wire.http2 else "1", *_files(launch, "--ssl-certificate", "--ssl-keyfile")]
     words += ["--ws" if launch.websocket else "--no-ws", "--workers", str(launch.workers), "--runtime-threads", "1"]
-    # Its threads are for WSGI alone: with ASGI it takes one and no more.
+    # Its threads are for WSGI alone: with ASGI it accepts only one.
     words += ["--loop", "uvloop"] if launch.interface == "asgi" else ["--blocking-threads", str(launch.threads)]
-    # By default it holds as many connections as its backlog, and lets the others wait.
+    # By default it holds as many connections as its backlog, and leaves further ones waiting.
     words += ["--backlog", str(BACKLOG), "--backpressure", str(MOST_CONNECTIONS)]
     words += ["--access-log" if launch.request_log else "--no-access-log"]
     words += ["--static-path-mount", launch.static, "--static-path-route", "/static"] if launch.static else []
@@ -191,7 +191,7 @@ def _hypercorn(launch):
 
 
 def _peregrine(launch):
-    # It takes uvloop by itself when the virtualenv has it.
+    # It uses uvloop by default if the virtualenv has it.
     words = ["--host", HOST, "--port", launch.port, "--protocol", launch.interface, "--workers", launch.workers]
     words += ["--keep-alive", KEEP_ALIVE_SECONDS * 1000, *_like_peregrine(launch)]
     return [launch.program("peregrine"), *words, "--log-level", "warning", f"{launch.module}:application"]
@@ -204,7 +204,7 @@ def _weft(launch):
 
 
 def _like_peregrine(launch):
-    """The words that Peregrine and Weft share."""
+    """The options that Peregrine and Weft share."""
     words = ["--backlog", BACKLOG, "--max-connections", MOST_CONNECTIONS]
     words += ["--wsgi-threads", launch.threads] if launch.threads > 1 else []
     words += [] if launch.websocket else ["--no-websockets"]
@@ -221,7 +221,7 @@ def _embedded(name):
 
 
 def _files(launch, certificate, key):
-    """The words for a certificate and its key, where there is to be TLS."""
+    """The options for a certificate and its key, if TLS is used."""
     return [certificate, launch.wire.certificate, key, launch.wire.key] if launch.wire.is_tls else []
 
 
@@ -233,10 +233,10 @@ def _abilities(words):
     return frozenset(words.split())
 
 
-# keep-alive: keeps many connections open at once. many: holds 10,000 of them. websocket: speaks it. static: serves files
-# by itself. front: stands behind nginx in the comparison of ways there, with uwsgi-protocol by uwsgi and FastCGI too, else by
-# HTTP alone. tls, h2: speaks them by itself. http2-only: takes part where HTTP/2 is compared, and nowhere else. newest-python:
-# too far behind to be measured on a second Python as well.
+# keep-alive: keeps many connections open at once. many: holds 10,000 connections. websocket: supports WebSocket. static: serves
+# files itself. front: takes part in the comparison behind nginx; with uwsgi-protocol over uwsgi and FastCGI too, else over HTTP
+# only. tls, h2: supports them itself. http2-only: takes part in the HTTP/2 comparison only. newest-python: too slow to be
+# measured on a second Python as well.
 SERVERS = {
     server.name: server
     for server in [
@@ -263,7 +263,7 @@ SERVERS = {
             _weft,
             _abilities("keep-alive many workers threads log websocket static"),
             BOTH,
-            # Its module wants `_PyVectorcall_Call`, which 3.11 does not export: the import ends with "undefined symbol".
+            # Its module needs `_PyVectorcall_Call`, which 3.11 does not export: the import fails with "undefined symbol".
             oldest_python="3.12",
         ),
         Server("bjoern", "bjoern", _embedded("bjoern"), _abilities("keep-alive many")),
@@ -289,5 +289,5 @@ SERVERS = {
         Server("waitress", "waitress", _waitress, _abilities("keep-alive")),
     ]
 }
-# A variant is compared as a server of its own, but it is the same competitor.
+# A variant is compared as a separate server, but it is the same competitor.
 COMPETITORS = [name for name in SERVERS if name not in (REFERENCE, OURS)]

@@ -1,6 +1,6 @@
-"""One run of the suite: what was asked for, what it runs on, and how a server is started and checked in it.
+"""One run of the suite: its arguments, its machine, and starting and checking a server in it.
 
-Runs in the suite's own process; the scenarios get a Session and nothing else.
+Runs in the suite's own process; scenarios receive a Session and nothing else.
 """
 
 import os
@@ -18,18 +18,18 @@ from .workloads import HELLO, Workload
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is measured. Times are in whole seconds, because wrk takes no others."""
+    """How much is measured. Times are in whole seconds, because wrk accepts no fractions."""
 
     rounds: int
     seconds: int
     warm_seconds: int
-    # A fresh start for every round evens out the luck of memory layout; a quick run can't afford it.
+    # A new start for every round averages out the effects of memory layout; a quick run has no time for it.
     fresh_start: bool
     memory_repeats: int
     startup_repeats: int
-    # Of each stream of server-sent events.
+    # Events of each stream of server-sent events.
     stream_events: int
-    # Of each server at each point of the waiting scenarios, and how often.
+    # Requests of each server at each point of the waiting scenarios, and the number of rounds.
     waiting_requests: int
     waiting_rounds: int
 
@@ -75,7 +75,7 @@ class Running:
     port: int
     workload: Workload
     launch: Launch
-    # Further lines of each request's head.
+    # Additional header lines of each request.
     fields: tuple = ()
 
     @property
@@ -91,7 +91,7 @@ class Session:
     effort: Effort
     cpus: CpuPlan
     folder: Path
-    # {interpreter: names of the servers that can run on it}, the newest first; the suite's own is always there.
+    # {interpreter: names of the servers that can run on it}, newest first; the suite's own is always included.
     servers: dict
     say: object
     left_out: list = field(default_factory=list)
@@ -99,7 +99,9 @@ class Session:
     started: int = 0
 
     def chosen(self, *abilities, without=(), interface="wsgi", interpreter=OWN):
-        """Names of the servers of this run on an interpreter that have all these abilities and none of those."""
+        """Returns the names of the servers of this run on an interpreter that have all of the first abilities and none of the
+        second.
+        """
         without = {*without, *([] if "h2" in abilities else ["http2-only"])}
         rows = [SERVERS[name] for name in self.servers[interpreter]]
         return [
@@ -136,13 +138,13 @@ class Session:
             raise NotStarted(f"it can't be started: {error.strerror}") from None
 
     def environment(self):
-        """What every server and every import finds in its environment."""
-        # Some servers leave files in the user's home. Python's switches of this shell are not the servers' business.
+        """Returns the environment of every server and every import."""
+        # Some servers leave files in the user's home. Python's variables of this shell do not apply to the servers.
         kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         return {**kept, "HOME": str(self.folder)}
 
     def check(self, running):
-        """Waits for the first answer and compares it with what is right; stops the server when it is not."""
+        """Waits for the first answer and checks it; stops the server if it is wrong."""
         workload = running.workload
         try:
             status, body = load.wait_for_answer(
@@ -153,7 +155,7 @@ class Session:
                 posted=workload.body,
                 wire=running.launch.wire,
             )
-            # The limit program has one answer, whatever it is asked.
+            # The limit program has one answer for every request.
             right = HELLO if running.name == REFERENCE else workload
             problem = f"the status is {status}" if status != 200 else right.check(body)
         except (load.LoadFailed, OSError, HTTPException) as error:
@@ -168,7 +170,7 @@ class Session:
         return load.TalkingClient(name, command, cpus=self.cpus.client, folder=self.folder)
 
     def wrk(self, running, *, connections, seconds, meanwhile=None):
-        """wrk's counts (see load.wrk), from the client's CPU. Raises LoadFailed."""
+        """Returns wrk's counts (see load.wrk), from the client's CPU. Raises LoadFailed."""
         return load.wrk(
             running.port,
             running.path,

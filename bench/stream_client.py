@@ -1,8 +1,8 @@
 """Follows many streams of server-sent events: `stream_client.py PORT PATH STREAMS WARM EVENTS SECONDS`.
 
-Runs as a process of its own, on the client's CPU. It prints one line of JSON when every stream has had WARM events,
-and another when every stream has had all EVENTS, or SECONDS are over, or something is wrong; each event is compared
-with what the application should have sent. Then it holds the streams open until its standard input ends.
+Runs as a separate process, on the client's CPU. It prints one line of JSON when every stream has received WARM events, and
+another when every stream has received all EVENTS, after SECONDS, or on an error; each event is compared with the one that the
+application should have sent. Then it holds the streams open until its standard input ends.
 """
 
 import json
@@ -24,11 +24,11 @@ TICK_SECONDS = 0.5
 
 
 class Broken(Exception):
-    """A stream is not what it should be; the text says in what way."""
+    """A stream is wrong; the text says in what way."""
 
 
 class Stream:
-    """One response: its head, its chunks, and the events that have come."""
+    """One response: its head, its chunks, and the received events."""
 
     def __init__(self, port, path):
         self.connection = socket.create_connection((HOST, port), timeout=CONNECT_SECONDS)
@@ -40,7 +40,7 @@ class Stream:
         self.events = 0
 
     def read(self, expected):
-        """Takes what has come; raises Broken."""
+        """Parses received bytes. Raises Broken."""
         try:
             data = self.connection.recv(READ_BYTES)
         except BlockingIOError:
@@ -96,7 +96,7 @@ class Stream:
 
 
 class Followed:
-    """All streams, and how many of them have had enough."""
+    """All streams, and the number of those that have received enough events."""
 
     def __init__(self, port, path, count, events):
         self.expected = [event(number) for number in range(events)]
@@ -109,7 +109,7 @@ class Followed:
             self.poller.register(stream.connection, select.EPOLLIN)
 
     def until(self, least, deadline):
-        """Reads until every stream has had this many events, or the time is over; what there is to say then."""
+        """Reads until every stream has received this many events, or until the time is over. Returns the report."""
         behind = {descriptor for descriptor, stream in self.streams.items() if stream.events < least}
         problem = None
         try:

@@ -1,13 +1,13 @@
-/* The TLS handshake client: a new connection for each request, with a full handshake or with one that resumes a session.
+/* The TLS handshake client: a new connection for each request, with a full handshake or a resumed session.
  *
- * `tls_load PORT PATH THREADS full|resumed`. It makes one connection first, prints one line of JSON, and then obeys lines of
- * its standard input: a number is how many seconds to go on for, and is answered with another line of JSON; the end of the
- * input is the end of the program. The first thing that is wrong ends the program, with a "problem" in its line: also a
- * handshake that was to resume and did not, and one that resumed and was not to.
+ * `tls_load PORT PATH THREADS full|resumed`. It makes one connection first, prints one line of JSON, and then reads commands from
+ * standard input: a number is the seconds to run for, and is answered with another line of JSON; the end of the input ends the
+ * program. The first error ends the program, with a "problem" in its line: this includes a handshake that should have resumed and
+ * did not, and one that resumed and should not have.
  *
- * Each thread has one connection at a time and waits for it: handshake, a request with `Connection: close`, the whole answer.
- * It resumes the session of its last connection, as there are servers that take each ticket once. Nothing is verified: what
- * is measured is the server's side.
+ * Each thread has one connection at a time and blocks on it: handshake, a request with `Connection: close`, the whole answer. It
+ * resumes the session of its last connection, because some servers accept each ticket only once. Nothing is verified: the
+ * server's side is measured.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -34,7 +34,7 @@ enum {
     BUFFER_BYTES = 4096,     /* the answer's head and its body */
     PATIENCE_SECONDS = 10,   /* for each step of a connection */
     MOST_SECONDS = 3600,
-    SLOTS = 200000,          /* of the histogram of latencies; the last one has all that were slower */
+    SLOTS = 200000,          /* of the histogram of latencies; the last one has all slower ones */
     LATENCY_STEP_US = 10
 };
 
@@ -47,7 +47,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t latencies[SLOTS];
 static uint64_t handshakes, slowest_us;
 
-/* Says what is wrong, as the line of JSON that the suite waits for, and ends. */
+/* Prints the error, as the line of JSON that the suite waits for, and exits. */
 __attribute__((noreturn, format(printf, 1, 2))) static void give_up(const char *format, ...) {
     va_list words;
     char text[512];
@@ -92,7 +92,7 @@ static int connected(void) {
     return descriptor;
 }
 
-/* One connection from its beginning to its end. With `keep` its session is given back. */
+/* One connection from its beginning to its end. With `keep` its session is returned. */
 static SSL_SESSION *visit(SSL_SESSION *resumes, int keep) {
     char answer[BUFFER_BYTES];
     int descriptor = connected(), length = 0, received;
@@ -119,7 +119,7 @@ static SSL_SESSION *visit(SSL_SESSION *resumes, int keep) {
     if (strncmp(answer, "HTTP/1.1 200", 12) != 0 || strstr(answer, "Hello, World!") == NULL) {
         give_up("the answer is not right: %.*s", (int)strcspn(answer, "\r"), answer);
     }
-    /* With TLS 1.3 the session has come behind the handshake: by now it is there. */
+    /* With TLS 1.3 the session comes after the handshake; it has arrived by now. */
     SSL_SESSION *kept = keep ? SSL_get1_session(tls) : NULL;
     SSL_shutdown(tls);
     SSL_free(tls);
@@ -146,7 +146,7 @@ static void *visit_for_long(void *kept) {
     return NULL;
 }
 
-/* Microseconds that this part of all connections took at most, to LATENCY_STEP_US. */
+/* The latency of this percentile of the connections in microseconds, rounded up to a multiple of LATENCY_STEP_US. */
 static uint64_t percentile(double part) {
     uint64_t seen = 0;
     for (uint64_t slot = 0; slot + 1 < SLOTS; slot++) {

@@ -1,7 +1,7 @@
 """The clients of `static-transfers`: PORT FOLDER CLIENTS PACE SECONDS; one process, many sockets, every byte compared.
 
-With a pace (bytes a second for each client) they stop after SECONDS, which is no failure; what came by then must be right.
-Writes its counts as JSON.
+With a pace (bytes per second and client) they stop after SECONDS, which is no failure; the bytes received by then must be right.
+Prints its counts as JSON.
 """
 
 import json
@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 CHUNK = 256 * 1024
-# A client that gets nothing for this long has failed, in seconds.
+# A client that receives nothing for this many seconds has failed.
 STALL_SECONDS = 60
 
 
@@ -21,12 +21,12 @@ ZEROES = bytes(MB)
 
 
 def mark(size, place):
-    """What stands at the start of each megabyte of a file; zeroes follow."""
+    """Returns the bytes at the start of each megabyte of a file; zeroes follow."""
     return f"{size} {place} ".encode() * 64
 
 
 def is_right(size, offset, data):
-    """Whether these are the bytes of the file of so many megabytes, from there on. The file itself is not touched."""
+    """Returns whether these are the bytes at that offset of the file of this many megabytes. It does not read the file."""
     view = memoryview(data)
     while view:
         place, within = divmod(offset, MB)
@@ -115,7 +115,7 @@ def main():
             selector.unregister(transfer.socket)
             alive.discard(transfer)
         if pace:
-            # Those that are ahead of their pace are ready all the time.
+            # Clients ahead of their pace would be ready all the time.
             time.sleep(0.005)
     problems = [transfer.problem for transfer in transfers if transfer.problem]
     megabytes = total / (1 << 20)

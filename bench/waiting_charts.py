@@ -12,7 +12,7 @@ CURVE_COLOURS = ("#3f628f", "#7c9cc4", "#4d7c0f", "#7e22ce")
 
 
 def bars(name, scenario):
-    """{file: SVG}, one for each shape and view: the mean waiting of each server, fresh connections above kept ones."""
+    """Returns {file: SVG}, one for each shape and view: the mean waiting of each server, fresh connections above kept ones."""
     groups = {}
     for here in scenario["results"].values():
         point = queueing.Point(**here["point"])
@@ -51,7 +51,7 @@ def _groups(ways):
 
 
 def curves(name, scenario):
-    """{file: SVG}, one for fresh and one for kept connections: the mean waiting over the load."""
+    """Returns {file: SVG}, one for fresh and one for kept connections: the mean waiting over the load."""
     ways = {}
     for here in scenario["results"].values():
         point = queueing.Point(**here["point"])

@@ -1,11 +1,12 @@
-/* The limit program of the waiting scenarios: one queue before so many servers, and nothing else.
+/* The limit program of the waiting scenarios: one queue in front of N servers, and nothing else.
  *
- * `waiting_limit PORT SERVERS` answers a request for /view/SERVICE when one of SERVERS has been busy with it for SERVICE microseconds;
- * requests that find none free wait in one queue, first come first served. That is the least waiting that there can be without
- * knowing the future, so what this program adds to the computed queue is the price of the machine, the kernel and the client.
+ * `waiting_limit PORT SERVERS` answers a request for /view/SERVICE after one of SERVERS has been busy with it for SERVICE
+ * microseconds; requests that find no free server wait in one first-come-first-served queue. That is the least waiting that is
+ * possible without knowing the future, so the difference to the computed queue is the cost of the machine, the kernel and the
+ * client.
  *
- * It is one epoll loop with one timer, on 127.0.0.1 only, and understands the path and `Connection: close`. Requests are taken one
- * after the other: a client that sends the next before it has the answer is cut off.
+ * It is one epoll loop with one timer, on 127.0.0.1 only, and understands the path and `Connection: close`. It does not support
+ * pipelining: a client that sends the next request before it has the answer is disconnected.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -23,7 +24,7 @@
 #include <unistd.h>
 
 enum {
-    BACKLOG = 4096,             /* connections that the kernel keeps waiting */
+    BACKLOG = 4096,             /* listen backlog */
     EVENTS_PER_WAIT = 256,
     REQUEST_BYTES = 1024,       /* a longer head ends its connection */
     MOST_DESCRIPTORS = 16384,
@@ -36,7 +37,7 @@ static const char ANSWER[] = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nCon
 struct peer {
     int open, waits, closes;
     int64_t service_us;
-    uint32_t generation;        /* a server must not answer whoever got the number of a client that has gone */
+    uint32_t generation;        /* a late answer must not go to a later client with the same number */
     size_t length;
     char head[REQUEST_BYTES + 1];
 };
@@ -74,7 +75,7 @@ static int is_there(struct place place) {
     return peers[place.descriptor].open && peers[place.descriptor].generation == place.generation;
 }
 
-/* Gives the first of the queue to a server that is free, as long as there are both. */
+/* Assigns the first queued requests to free servers, while there are both. */
 static void assign(int64_t now) {
     for (size_t index = 0; index < server_count; index++) {
         while (!servers[index].busy && queue_count > 0) {
@@ -100,7 +101,7 @@ static void answer(int descriptor) {
     }
 }
 
-/* Answers what is done, begins what waits, and has the timer ring for the next end. */
+/* Answers finished requests, begins queued ones, and sets the timer to the next end. */
 static void turn(int timer) {
     int64_t now = now_us(), next = INT64_MAX;
     for (size_t index = 0; index < server_count; index++) {
@@ -164,7 +165,7 @@ static void accept_all(int listener) {
         peers[descriptor] = (struct peer){.open = 1, .generation = peers[descriptor].generation};
         struct epoll_event event = {.events = EPOLLIN, .data.fd = descriptor};
         epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event);
-        /* The request is there already, as a rule. */
+        /* The request has usually arrived already. */
         read_request(descriptor);
     }
 }

@@ -1,16 +1,16 @@
-/* The client of the waiting scenarios: sends requests at the times of a schedule, whatever the server does meanwhile.
+/* The client of the waiting scenarios: sends requests at the times of a schedule, independent of the server's answers.
  *
- * `waiting_load PORT SCHEDULE CONNECTIONS`: the schedule is a file with a line for each request, `ARRIVAL SERVICE` in microseconds
- * from the start, sorted; a request asks for /view/SERVICE, a view that takes this long. CONNECTIONS 0 gives each request a
- * connection of its own, which is closed behind the answer. Any other number is a pool of kept connections: as long as it is not full, a
- * request opens another; then it takes an idle one by chance, and one more is opened where none is idle.
+ * `waiting_load PORT SCHEDULE CONNECTIONS`: the schedule is a file with a line for each request, `ARRIVAL SERVICE` in
+ * microseconds from the start, sorted; a request asks for /view/SERVICE, a view that takes this long. CONNECTIONS 0 opens a new
+ * connection for each request and closes it after the answer. Any other number is the size of a pool of keep-alive connections:
+ * until the pool is full, a request opens another connection; then it uses a random idle one, and opens one more if none is idle.
  *
- * A request's time counts from its place in the schedule, not from when it was sent: what a slow server, or this program itself,
- * puts off is part of it ("coordinated omission" would leave it out). It ends with the answer's last byte. The times are written as one line of
- * JSON, in the order of the schedule; -1 is a request without a right answer. A request on a kept connection that the server
- * closes without a word of an answer is sent once more on another, as browsers do.
+ * The time of a request counts from its place in the schedule, not from when it was sent: delays by a slow server, or by this
+ * program itself, are included (to leave them out is "coordinated omission"). It ends with the answer's last byte. The times are
+ * written as one line of JSON, in the order of the schedule; -1 is a request without a right answer. If the server closes a kept
+ * connection without sending any byte of an answer, the request is sent once more on another, as browsers do.
  *
- * It is one process with one epoll loop, and knows no more of HTTP than the status, Content-Length and Connection.
+ * It is one process with one epoll loop, and parses no more of HTTP than the status, Content-Length and Connection.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -32,7 +32,7 @@
 
 enum {
     MOST_REQUESTS = 1000000,
-    MOST_CONNECTIONS = 16384,   /* open at once, the pool and what exceeds it */
+    MOST_CONNECTIONS = 16384,   /* concurrent connections: the pool and beyond it */
     ANSWER_BYTES = 4096,        /* a longer answer is refused */
     REQUEST_BYTES = 256,
     EVENTS_PER_WAIT = 256,
@@ -45,10 +45,10 @@ enum state { CLOSED, CONNECTING, ASKED, IDLE };
 struct connection {
     int descriptor;
     enum state state;
-    size_t request;        /* in the schedule, while one is on its way */
+    size_t request;        /* index in the schedule, while a request is in flight */
     int used_before;       /* it has carried an answer */
-    size_t idle_place;     /* in `idle`, while it is idle */
-    size_t length;         /* bytes of `answer` that are filled */
+    size_t idle_place;     /* index in `idle`, while it is idle */
+    size_t length;         /* filled bytes of `answer` */
     char answer[ANSWER_BYTES + 1];
 };
 
@@ -123,7 +123,7 @@ static void close_connection(struct connection *connection) {
     open_count--;
 }
 
-/* The first fault in words, for the report; the others are counted. */
+/* Keeps the text of the first error for the report; further ones are only counted. */
 static void fail(size_t request, const char *problem) {
     if (failed++ == 0) {
         snprintf(first_problem, sizeof(first_problem), "%s", problem);
@@ -138,7 +138,7 @@ static void ask(struct connection *connection) {
                           (long long)requests[connection->request].service_us, port, pool == 0 ? "Connection: close\r\n" : "");
     connection->state = ASKED;
     connection->length = 0;
-    /* What could not be sent is told by the next event: the connection is lost then. */
+    /* A failed send is reported by the next event: the connection is lost then. */
     (void)!send(connection->descriptor, head, (size_t)length, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
@@ -199,7 +199,7 @@ static const char *field(const char *head, const char *name) {
     return NULL;
 }
 
-/* Takes the answer once it is whole; 0 as long as it is not. */
+/* Consumes the answer once it is complete; returns 0 before that. */
 static int take_answer(struct connection *connection) {
     connection->answer[connection->length] = '\0';
     char *end = strstr(connection->answer, "\r\n\r\n");
@@ -296,7 +296,7 @@ static void attend(struct connection *connection, uint32_t events) {
     }
 }
 
-/* Sends all that is due by now, and has the timer ring for the next. */
+/* Sends all requests that are due by now, and sets the timer to the next one. */
 static size_t send_due(size_t next, int timer) {
     for (; next < request_count; next++) {
         int64_t late = now_us() - zero_us - requests[next].arrival_us;
@@ -331,7 +331,7 @@ static void run(void) {
         if (count < 0 && errno != EINTR) {
             give_up("epoll_wait: %s", strerror(errno));
         }
-        /* Arrivals first: what is attended to below must not put them off. */
+        /* Arrivals first: handling answers below must not delay them. */
         next = send_due(next, timer);
         for (int index = 0; index < count; index++) {
             struct connection *connection = events[index].data.ptr;

@@ -1,4 +1,4 @@
-"""Tables of the waiting scenarios: the whole ones for the results, and those that pages of the documentation show.
+"""Tables of the waiting scenarios: the full ones for the results, and the ones in pages of the documentation.
 
 Pure functions on the results, in the suite's own process.
 """
@@ -8,9 +8,9 @@ from .servers import OURS, REFERENCE
 from .tables import spread, table
 
 IDEAL = "(one ideal queue)"
-# A pool whose connections carry fewer requests than this each is none.
+# A pool whose connections carry fewer requests than this on average does not count as a pool.
 LEAST_REQUESTS_A_CONNECTION = 1.5
-# What pages call a server; others have their own name.
+# Names of servers in pages, if they differ from the label.
 NAMES = {
     REFERENCE: "the ideal queue, as a C program",
     OURS: "Bolide",
@@ -21,7 +21,7 @@ NAMES = {
 
 
 def table_of(scenario):
-    """All that was measured, a table for each point."""
+    """Returns all measurements, one table for each point."""
     results = scenario["results"]
     counts = sorted(
         {(entry["requests"], len(entry["rounds"])) for here in results.values() for entry in here["servers"].values()}
@@ -52,7 +52,7 @@ def _point(here):
 
 
 def closes(point, entry):
-    """Whether the server closes connections that its clients would keep."""
+    """Returns whether the server closes connections that its clients would keep."""
     return point.kept and entry["requests"] < LEAST_REQUESTS_A_CONNECTION * entry["opened"]
 
 
@@ -66,14 +66,15 @@ def _remarks(point, entry):
 
 
 def number(value, digits):
-    """As text, or a dash where there is none."""
+    """Returns the value as text, or a dash if there is none."""
     return "—" if value is None else f"{value:.{digits}f}"
 
 
 def by_server(results, points, columns):
-    """A table for a page: a line for each server, and for each point what `columns`, {heading: function of an entry}, say of it.
+    """Returns a table for a page: one line for each server, and for each point the values of `columns`, {heading: function of an
+    entry}.
 
-    `points` is {heading: name of a point}; the heading of a cell is both together.
+    `points` is {heading: name of a point}; the heading of a cell combines both.
     """
     found = {heading: results[name]["servers"] for heading, name in points.items() if name in results}
     labels = list(dict.fromkeys(label for servers in found.values() for label in servers))
@@ -87,7 +88,7 @@ def by_server(results, points, columns):
 
 
 def name_of(label):
-    """What a page calls a server, with what stands behind its name."""
+    """Returns the name of a server in a page, with the details after its name."""
     name, bracket, rest = label.partition(" (")
     words = NAMES.get(name, name)
     return f"{words}{f' ({rest}' if bracket else ''}"

@@ -1,12 +1,12 @@
-/* The WebSocket load client: one message in flight on each of many sockets, each echo compared with what was sent.
+/* The WebSocket load client: one message in flight on each of many sockets, each echo compared with the sent message.
  *
- * `websocket_load PORT PATH SOCKETS MESSAGE_BYTES`. It opens all sockets, prints one line of JSON, and then obeys
- * lines of its standard input: a number is how many seconds to send for, and is answered with another line of JSON;
- * the end of the input is the end of the program. So the suite can read the server's clocks when only messages are
- * on their way, and no handshake. The first thing that is wrong ends the program, with a "problem" in its line.
+ * `websocket_load PORT PATH SOCKETS MESSAGE_BYTES`. It opens all sockets, prints one line of JSON, and then reads commands from
+ * standard input: a number is the seconds to send for, and is answered with another line of JSON; the end of the input ends the
+ * program. This lets the suite read the server's clocks while only messages are in flight, and no handshake. The first error ends
+ * the program, with a "problem" in its line.
  *
- * It is one process with one epoll loop, on the client's CPU. Messages are text. It offers no extension and no
- * subprotocol, answers pings, and takes nothing that RFC 6455 does not let a server send.
+ * It is one process with one epoll loop, on the client's CPU. Messages are text. It offers no extension and no subprotocol,
+ * answers pings, and accepts nothing that RFC 6455 does not allow a server to send.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -28,14 +28,14 @@
 
 enum {
     MOST_SOCKETS = 4096,
-    LEAST_MESSAGE_BYTES = 24,  /* the socket's number and the message's, written out */
+    LEAST_MESSAGE_BYTES = 24,  /* the numbers of the socket and of the message, as text */
     MOST_MESSAGE_BYTES = 1024,
     BUFFER_BYTES = 4096,       /* an echo and a few control frames; a longer head of an answer is refused */
     EVENTS_PER_WAIT = 256,
     HANDSHAKE_SECONDS = 10,    /* for each socket */
     STALL_MILLISECONDS = 10000, /* without a single echo on any socket */
     MOST_SECONDS = 3600,
-    SLOTS = 200000,            /* of the histogram of latencies; the last one has all that were slower */
+    SLOTS = 200000,            /* of the histogram of latencies; the last one has all slower ones */
     LATENCY_STEP_US = 10
 };
 
@@ -49,10 +49,10 @@ static const char ACCEPT[] = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 
 struct peer {
     int descriptor;
-    uint32_t messages;     /* sent so far; the number is part of the next one */
+    uint32_t messages;     /* messages sent so far; the number is part of the next one */
     uint64_t sent_at;      /* microseconds */
     int waits_for_echo;
-    size_t length;         /* bytes of `buffer` that are filled */
+    size_t length;         /* filled bytes of `buffer` */
     unsigned char buffer[BUFFER_BYTES];
     char message[MOST_MESSAGE_BYTES + 1];
 };
@@ -63,7 +63,7 @@ static uint32_t latencies[SLOTS];
 static uint64_t echoes, slowest_us;
 static uint32_t mask_state = 0x9e3779b9;
 
-/* Says what is wrong, as the line of JSON that the suite waits for, and ends. */
+/* Prints the error, as the line of JSON that the suite waits for, and exits. */
 __attribute__((noreturn, format(printf, 1, 2))) static void give_up(const char *format, ...) {
     va_list words;
     char text[512];
@@ -86,7 +86,7 @@ static uint64_t now_us(void) {
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
-/* xorshift: RFC 6455 wants masks that a script in a browser can't foretell, which is nobody's concern here. */
+/* xorshift: RFC 6455 requires masks that a script in a browser can't predict; that does not matter here. */
 static uint32_t next_mask(void) {
     mask_state ^= mask_state << 13;
     mask_state ^= mask_state >> 17;
@@ -117,7 +117,7 @@ static void send_frame(struct peer *peer, unsigned opcode, const char *payload, 
     }
 }
 
-/* Each message differs from the others of its socket and of all sockets, so that no echo can be taken for another. */
+/* Each message differs from all others, on its socket and on all sockets, so that no echo can be mistaken for another. */
 static void send_message(struct peer *peer) {
     int written = snprintf(peer->message, sizeof(peer->message), "%08zx-%08x-", (size_t)(peer - peers), peer->messages++);
     for (size_t at = (size_t)written; at < message_bytes; at++) {
@@ -141,7 +141,7 @@ static void take_echo(struct peer *peer, const unsigned char *payload, size_t le
     echoes++;
 }
 
-/* Takes one whole frame from the start of these bytes: its length, or 0 when there is not yet a whole one. */
+/* Consumes one whole frame from the start of these bytes: returns its length, or 0 if the frame is incomplete. */
 static size_t take_frame(struct peer *peer, const unsigned char *bytes, size_t available) {
     if (available < HEAD_BYTES) {
         return 0;
@@ -181,7 +181,7 @@ static size_t take_frame(struct peer *peer, const unsigned char *bytes, size_t a
     return head + length;
 }
 
-/* Reads what is there and takes all whole frames of it. */
+/* Reads all available bytes and consumes all whole frames. */
 static void read_frames(struct peer *peer) {
     ssize_t received = recv(peer->descriptor, peer->buffer + peer->length, BUFFER_BYTES - peer->length, MSG_DONTWAIT);
     if (received == 0) {
@@ -202,7 +202,7 @@ static void read_frames(struct peer *peer) {
     memmove(peer->buffer, peer->buffer + taken, peer->length);
 }
 
-/* The value of a header in a head that ends with a null byte; its end is the line's. NULL when there is no such header. */
+/* The value of a header in a head that ends with a null byte; it ends with the line. NULL if there is no such header. */
 static const char *header(const char *head, const char *name) {
     size_t length = strlen(name);
     for (const char *line = strstr(head, "\r\n"); line != NULL; line = strstr(line, "\r\n")) {
@@ -214,7 +214,7 @@ static const char *header(const char *head, const char *name) {
     return NULL;
 }
 
-/* The handshake of one socket, blocking; frames that came along with the answer stay in the buffer. */
+/* The handshake of one socket, blocking; frames that arrived with the answer stay in the buffer. */
 static void shake_hands(struct peer *peer, const char *port, const char *path) {
     char request[1024];
     int length = snprintf(request, sizeof(request),
@@ -274,7 +274,7 @@ static void open_peer(struct peer *peer, int epoll, const char *port, const char
     }
 }
 
-/* Microseconds that this part of all echoes took at most, to LATENCY_STEP_US. */
+/* The latency of this percentile of the echoes in microseconds, rounded up to a multiple of LATENCY_STEP_US. */
 static uint64_t percentile(double part) {
     uint64_t seen = 0;
     for (uint64_t slot = 0; slot + 1 < SLOTS; slot++) {
@@ -286,7 +286,7 @@ static uint64_t percentile(double part) {
     return slowest_us;
 }
 
-/* Sends for this many seconds, then waits for the echoes that are still due: each message that was sent is counted. */
+/* Sends for this many seconds, then waits for the outstanding echoes: each sent message is counted. */
 static void run(int epoll, int seconds) {
     struct epoll_event events[EVENTS_PER_WAIT];
     uint64_t began = now_us(), end = began + (uint64_t)seconds * 1000000, last_echo = began;

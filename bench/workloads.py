@@ -1,4 +1,4 @@
-"""The applications that are served, what is asked of each, and what a right answer is.
+"""The served applications, the request for each, and the check of its answer.
 
 Runs in the suite's own process.
 """
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Workload:
-    """`module` is a file in bench/applications; `check` says what is wrong with a body, or None.
+    """`module` is a file in bench/applications; `check` returns the error in a body, or None.
 
-    With a `body` the request is a POST, of JSON. `websocket`: what is measured are messages, not requests. `closing` is the path
-    in closing.py of what the framework answers with, if that does work in its close().
+    With a `body` the request is a POST of JSON. `websocket`: messages are measured, not requests. `closing` is the path in
+    closing.py of the framework's kind of answer, if the framework does work in its close().
     """
 
     module: str
@@ -67,12 +67,12 @@ def _check_post(body):
 
 
 POST_BYTES = 10 * 1024
-# The application answers with the length of what it got, and its end.
+# The application answers with the length of the body and its end.
 POST_END_BYTES = 16
 
 
 def _posted():
-    """JSON of POST_BYTES, as a form of an application would send it: a list of small records, and no empty line in it."""
+    """Returns JSON of POST_BYTES, like the form of an application: a list of small records without an empty line."""
     records, head, end = [], b'{"records": [', b'], "note": "%s"}'
     while len(head) + len(b", ".join(records)) + 120 < POST_BYTES:
         number = len(records)
@@ -102,7 +102,7 @@ ASGI_POST = Workload("asgi_post", "/", _check_post, interface="asgi", body=POSTE
 ASGI_ECHO = Workload("asgi_echo", "/", _check_hello, interface="asgi", websocket=True)
 ASGI_STREAM = Workload("asgi_stream", "/", _check_hello, interface="asgi")
 
-# The path says for how many microseconds the view sleeps.
+# The path contains the microseconds that the view sleeps for.
 TAKES_TIME = Workload("takes_time", "/view/0", _check_hello)
 ASGI_TAKES_TIME = Workload("asgi_takes_time", "/view/0", _check_hello, interface="asgi")
 ASGI_BLOCKS = Workload("asgi_blocks", "/view/0", _check_hello, interface="asgi")

@@ -1,8 +1,8 @@
-"""What the site is made of besides docs/: a hook of MkDocs.
+"""MkDocs hook: adds the repository files that the documentation links to.
 
-Pages link to files of the repository (`../packaging/systemd`, `../ARCHITECTURE.md`), as whoever reads them beside the code
-expects. The site has no repository beside it, so each such file becomes a page of the site, below source/, and links lead there.
-It knows nothing of what the pages say.
+Pages in docs/ link to files of the repository (`../packaging/systemd`, `../ARCHITECTURE.md`), which is right for readers of the
+repository. The site contains only docs/, so each linked file becomes a page below source/, and the links are rewritten. The hook
+does not depend on the content of the pages.
 """
 
 import posixpath
@@ -16,26 +16,26 @@ ROOT = Path(__file__).resolve().parents[1]
 DOCS = "docs"
 SOURCE = "source"
 
-#: `](target)` and `](target#place)` without a scheme: a target in another place of the web has a colon.
+#: `](target)` and `](target#place)` without a scheme: external targets contain a colon.
 LINK = re.compile(r"(?P<before>\]\()(?P<path>[^)#:\s]+)(?P<place>#[^)\s]*)?(?P<after>\))")
 CODE = re.compile(r"^(?:```.*?^```|~~~.*?^~~~)", re.MULTILINE | re.DOTALL)
-#: Pages that are in the navigation, whoever links to them.
+#: Pages of the navigation, even if no page links to them.
 ALWAYS = ("ARCHITECTURE.md", "CHANGELOG.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md")
-#: How code is coloured, by the ending of a file's name.
+#: Language of the syntax highlighting by file extension.
 LANGUAGES = {".ini": "ini", ".py": "python", ".toml": "toml", ".yaml": "yaml", ".yml": "yaml", ".json": "json", ".sh": "sh"}
 PICTURES = (".svg", ".png")
 
-#: Of a page of the site its path in the repository, for those that are made here.
+#: Generated page of the site -> its path in the repository.
 _made = {}
 
 
 def links(text):
-    """The links of a page, without those in code."""
+    """Returns the links of a page, except for those in code."""
     return LINK.finditer(CODE.sub("", text))
 
 
 def inside(path):
-    """A path of the repository as one of the site: pages of docs/ as they are, all else below source/."""
+    """Returns the site's path of a repository path: unchanged for pages of docs/, below source/ for all other files."""
     if path == DOCS or path.startswith(DOCS + "/"):
         return posixpath.relpath(path, DOCS)
     if path.endswith((".md", *PICTURES)):
@@ -44,13 +44,13 @@ def inside(path):
 
 
 def target(page, link):
-    """The path in the repository that a link of the page means, or None where it is no file of it."""
+    """Returns the repository path that a link of the page refers to, or None if there is no such file."""
     path = posixpath.normpath(posixpath.join(posixpath.dirname(page), link))
     return path if not path.startswith("..") and (ROOT / path).exists() else None
 
 
 def shown(path):
-    """A file, or each file of a folder, as a page."""
+    """Renders a file, or each file of a folder, as a page."""
     if (ROOT / path).is_file():
         return f"# {path}\n\n{_code(path)}"
     names = subprocess.run(["git", "ls-files", path], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
@@ -70,7 +70,7 @@ def text_of(path):
 
 
 def on_files(files, config):
-    """Adds a page for each file outside of docs/ that a page leads to, and for those that these lead to."""
+    """Adds a page for each file outside of docs/ that a page links to, and for the files that these link to."""
     _made.clear()
     waiting = list(ALWAYS)
     for file in files.documentation_pages():
@@ -94,7 +94,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Links to files of the repository lead to their pages."""
+    """Rewrites links to repository files to their generated pages."""
     here = page.file.src_uri
     path = _made.get(here, f"{DOCS}/{here}")
 

@@ -1,6 +1,6 @@
-"""Chooses the tests of ``make check`` from what ``make test`` has measured, and writes their files to tests/quick_half.txt.
+"""Selects the tests of ``make check`` from the timings of ``make test``, and writes their files to tests/quick_half.txt.
 
-A whole file is in or out. Of each folder the files with the shortest tests are taken, up to half of its tests.
+Files are selected as a whole. From each folder it selects the files with the shortest tests, up to half of the folder's tests.
 """
 
 import re
@@ -16,21 +16,21 @@ HEAD = """\
 # The quick half of the tests of the program, for `make check`: the files of each folder whose tests take the least time.
 # Made by `python3 scripts/quick_half.py` after `make test`; not edited by hand.
 """
-#: What `make check` does not install: files that need it are for `make test`.
+#: Packages that `make check` does not install. Files that need them run in `make test` only.
 NEEDS = re.compile(r"nginx|haproxy|browser|chromium|h2load|redis|lintian|/logrotate|curl|zsh|groff|systemd-|\bwrk\b")
 #: Folders whose tests need other programs, wheels or a built uWSGI.
 LEFT_OUT = ("compat", "docs", "frameworks", "packages", "stories")
 
 
 def measured(reports):
-    """For each file its number of tests and their seconds."""
+    """Returns the number of tests and their total seconds for each file."""
     found = defaultdict(lambda: [0, 0.0])
     for case in (case for report in reports for case in ElementTree.parse(report).iter("testcase")):
-        # A test that was cut off has no name.
+        # A test that was interrupted has no name.
         if not case.get("classname"):
             continue
         parts = case.get("classname").split(".")
-        # A test in a class has the name of the class behind that of its file.
+        # The name of a test in a class contains the class after the file name.
         paths = (ROOT.joinpath(*parts[:count]).with_suffix(".py") for count in range(len(parts), 0, -1))
         file = next(path for path in paths if path.exists())
         found[file][0] += 1
@@ -39,7 +39,7 @@ def measured(reports):
 
 
 def quickest(files):
-    """The files with the shortest tests, up to half of all tests; ``(name, tests, seconds)`` of each."""
+    """Returns the files with the shortest tests, up to half of all tests, as ``(name, tests, seconds)``."""
     half, tests = sum(count for count, _ in files.values()) / 2, 0
     for file, (count, seconds) in sorted(files.items(), key=lambda one: one[1][1] / one[1][0]):
         if tests + count <= half and not NEEDS.search(file.read_text()):

@@ -1,4 +1,4 @@
-"""What every test on the real program has: the folder of shared helpers on the path, servers that end with the test."""
+"""Fixtures of every test on the real program: the path of the shared helpers, and servers that end with the test."""
 
 import contextlib
 import signal
@@ -13,39 +13,40 @@ from support.held import Held
 from support.ports import reserve
 from support.server import Server
 
-#: Longest time of one test, in seconds: beyond what a single wait may take, so that a failure says what was waited for.
+#: Time limit of one test, in seconds: longer than any single wait may take, so that a failure names the condition that was waited
+#: for.
 TEST_SECONDS = 240
 
 
 def pytest_collection_modifyitems(items):
-    """A test that hangs fails. (The command line or a mark of the test may say otherwise.)"""
+    """A hanging test fails. (The command line or a mark of the test may set another limit.)"""
     for item in items:
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
-# A shell ignores these signals for a job in the background, and programs that it starts inherit that. Those of the tests do not:
-# a signal that Python catches has its default again after an exec.
+# A shell ignores these signals for a background job, and child processes inherit that. Reset them: a signal with a Python handler
+# gets its default disposition after an exec.
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) == signal.SIG_IGN:
         signal.signal(number, signal.default_int_handler)
 
 
 class Servers:
-    """Makes servers, and ends them all."""
+    """Creates servers, and ends them all."""
 
     def __init__(self, make_folder):
         self._make_folder = make_folder
         self._servers = []
 
     def prepare(self, configuration="", **options):
-        """A server that has not been started; its folder is there."""
+        """A server that has not been started; its folder exists."""
         server = Server(self._make_folder(), configuration, **options)
         self._servers.append(server)
         return server
 
     def __call__(self, configuration="", **options):
-        """A server that serves."""
+        """A running server."""
         return self.prepare(configuration, **options).start()
 
     def finish(self):
@@ -76,7 +77,7 @@ def serve_module(tmp_path_factory):
 
 @pytest.fixture
 def hold(serve):
-    """``hold("processes = 2")`` serves ``tests/apps/held.py``; whoever is held there goes on when the test ends."""
+    """``hold("processes = 2")`` serves ``tests/apps/held.py``; held calls are released when the test ends."""
     held = []
 
     def hold(configuration="", application="wsgi", **options):
@@ -90,6 +91,6 @@ def hold(serve):
 
 @pytest.fixture
 def free_port():
-    """``free_port()`` is a port of 127.0.0.1 at which nobody listens but who is told of it; nobody else has it in this test."""
+    """``free_port()`` returns a port of 127.0.0.1 without a listener. It is reserved for this test until the test ends."""
     with contextlib.ExitStack() as held:
         yield lambda: held.enter_context(reserve()).getsockname()[1]

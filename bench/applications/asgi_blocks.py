@@ -1,4 +1,4 @@
-"""As takes_time.py, in the event loop: it serves nobody meanwhile, as with a view that computes. Runs in the servers' workers."""
+"""Like takes_time.py, but blocks the event loop as a view that computes does. Runs in the servers' workers."""
 
 import time
 

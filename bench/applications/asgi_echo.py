@@ -1,4 +1,4 @@
-"""Gives every WebSocket message back; an HTTP request is answered with hello. Runs in the servers' workers."""
+"""Echoes every WebSocket message; answers HTTP requests with hello. Runs in the servers' workers."""
 
 from asgi_hello import application as hello
 
@@ -10,7 +10,7 @@ async def application(scope, receive, send):
     await receive()
     await send({"type": "websocket.accept"})
     while (message := await receive())["type"] == "websocket.receive":
-        # A server may leave the other key out, or set it to None.
+        # The server may omit the other key, or set it to None.
         if (text := message.get("text")) is not None:
             await send({"type": "websocket.send", "text": text})
         else:

@@ -1,4 +1,4 @@
-"""The smallest ASGI application: a constant. What is left is the server's own cost. Runs in the servers' workers."""
+"""The smallest ASGI application: a constant, so that only the server's own cost is measured. Runs in the servers' workers."""
 
 BODY = b"Hello, World!"
 HEADERS = [(b"content-type", b"text/plain"), (b"content-length", str(len(BODY)).encode())]

@@ -1,6 +1,6 @@
-"""Reads a body to its end and answers its length and its last bytes as JSON. Runs in the servers' workers.
+"""Reads a body to its end and returns its length and its last bytes as JSON. Runs in the servers' workers.
 
-The body is not decoded: what is left is the server's own cost of a POST.
+The body is not decoded, so that only the server's own cost of a POST is measured.
 """
 
 END_BYTES = 16
@@ -17,7 +17,7 @@ async def application(scope, receive, send):
         body += message.get("body", b"")
         if not message.get("more_body", False):
             break
-    # The end of the body that the suite posts has nothing that JSON would escape, but for the quotation mark.
+    # The end of the suite's POST body contains no character that JSON escapes except the quotation mark.
     end = body[-END_BYTES:].replace(b'"', b'\\"')
     answer = b'{"bytes": %d, "end": "%b"}' % (len(body), end)
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(answer)).encode())]

@@ -1,4 +1,6 @@
-"""Hello after one `asyncio.sleep(0)`: the smallest application that gives the loop a turn. Runs in the servers' workers."""
+"""Answers hello after one `asyncio.sleep(0)`: the smallest application that yields to the event loop. Runs in the servers'
+workers.
+"""
 
 import asyncio
 

@@ -1,7 +1,6 @@
-"""Server-sent events: `/events/COUNT/MILLISECONDS` sends COUNT of them that far apart, and then waits for the client to leave.
+"""Server-sent events: `/events/COUNT/MILLISECONDS` sends COUNT events at this interval, then waits for the client to disconnect.
 
-Any other path is answered with hello. Runs in the servers' workers; the suite's client takes `event` from here to know what
-is right.
+Any other path is answered with hello. Runs in the servers' workers; the suite's client imports `event` to verify the stream.
 """
 
 import asyncio
@@ -12,7 +11,7 @@ HEADERS = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-stor
 
 
 def event(number):
-    """The bytes of one event: about as long as a short notice."""
+    """Returns the bytes of one event, about as long as a short notification."""
     return (
         f'id: {number}\ndata: {{"number": {number}, "text": "something has happened at the other end of the wire"}}\n\n'.encode()
     )

@@ -1,4 +1,6 @@
-"""As takes_time.py, with `asyncio.sleep`: the loop serves others meanwhile. Runs in the servers' workers."""
+"""Like takes_time.py, with `asyncio.sleep`: the event loop serves other requests in the meantime. Runs in the servers'
+workers.
+"""
 
 import asyncio
 

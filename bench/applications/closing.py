@@ -1,4 +1,5 @@
-"""Answers that have a close(), of the two kinds that frameworks give: whether a server calls it. Runs in the servers' workers.
+"""Tests whether a server calls close() of an answer, for the two kinds of answers that frameworks return. Runs in the servers'
+workers.
 
 PEP 3333: "If the iterable returned by the application has a close() method, the server or gateway must call that method upon
 completion of the current request". Django ends a request in it, and Flask its context's callbacks.
@@ -8,7 +9,7 @@ closed = {"/iterable": 0, "/iterator": 0}
 
 
 class Iterable:
-    """As Django's HttpResponse is one."""
+    """Like Django's HttpResponse."""
 
     def __init__(self, path):
         self.path = path
@@ -22,7 +23,7 @@ class Iterable:
 
 
 class Iterator(Iterable):
-    """As werkzeug's ClosingIterator is one."""
+    """Like werkzeug's ClosingIterator."""
 
     def __init__(self, path):
         super().__init__(path)

@@ -1,4 +1,4 @@
-"""The view and the addresses of django_view.py. Runs in the servers' workers."""
+"""The view and the URL patterns of django_view.py. Runs in the servers' workers."""
 
 from django.http import JsonResponse
 from django.urls import path

@@ -1,6 +1,6 @@
 """A Django project in one file: two light middlewares, no sessions, no database. Runs in the servers' workers.
 
-The addresses are in django_urls.py, because a server may load this file under a name of its own.
+The URL patterns are in django_urls.py, because a server may load this file under a different module name.
 """
 
 from django.conf import settings

@@ -1,4 +1,4 @@
-"""A small Flask API: `/9000` answers the Fibonacci numbers below 9000 as a JSON list. Runs in the servers' workers."""
+"""A small Flask API: `/9000` returns the Fibonacci numbers below 9000 as a JSON list. Runs in the servers' workers."""
 
 from flask import Flask, jsonify
 

@@ -1,4 +1,4 @@
-"""The smallest WSGI application: a constant. What is left is the server's own cost. Runs in the servers' workers."""
+"""The smallest WSGI application: a constant, so that only the server's own cost is measured. Runs in the servers' workers."""
 
 BODY = b"Hello, World!"
 HEADERS = [("Content-Type", "text/plain"), ("Content-Length", str(len(BODY)))]

@@ -1,4 +1,4 @@
-"""A generator without a Content-Length that yields the printed environ in pieces: many writes, and a chunked answer.
+"""A generator without a Content-Length that yields the printed environ in pieces: many writes and a chunked answer.
 
 Runs in the servers' workers.
 """

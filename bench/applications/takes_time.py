@@ -1,4 +1,4 @@
-"""A view that takes as long as its path says, `/view/MICROSECONDS`, and sleeps meanwhile. Runs in the servers' workers."""
+"""A view that sleeps for the time in its path, `/view/MICROSECONDS`. Runs in the servers' workers."""
 
 import time
 

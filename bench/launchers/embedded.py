@@ -1,4 +1,4 @@
-"""Starts a server that is a library and has no command of its own: `embedded.py SERVER INTERFACE MODULE PORT WORKERS THREADS`.
+"""Starts a server that is a library without a command line: `embedded.py SERVER INTERFACE MODULE PORT WORKERS THREADS`.
 
 Runs in the benchmark's virtualenv, in the folder of the applications.
 """

@@ -1,4 +1,4 @@
-"""The table of scenarios: what each is called, what it shows, and who takes part. Runs in the suite's own process."""
+"""The table of scenarios: name, purpose and participants of each. Runs in the suite's own process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,10 +13,11 @@ THREADS_COMPARED = 4
 
 @dataclass(frozen=True)
 class Scenario:
-    """`kind` says what `run(session, name)` gives, and so which table shows it; `unit` what CPU is counted for.
+    """`kind` names the structure of the results of `run(session, name)`, and so the table that shows them; `unit` is the unit
+    that CPU is counted for.
 
-    `interface` says on which Pythons servers have to be there: WSGI is measured on the suite's own, and so is the interface
-    that a scenario sets `beside` it.
+    `interface` selects the Pythons that servers must be installed on: WSGI is measured on the suite's own, and so is the
+    interface that a scenario measures `beside` it.
     """
 
     kind: str
@@ -40,12 +41,12 @@ def _behind_nginx(session, name):
 
 
 def _django_behind_nginx(session, name):
-    """Every way from nginx to Django, of each server that stands there in practice."""
+    """Every combination of nginx, server and protocol in front of Django that is used in practice."""
     return compare(session, name, workloads.DJANGO, behind_nginx.ways_of(session), start=behind_nginx.start)
 
 
 def _pairs(session, name, ability, suffix, options):
-    """Each server with the ability, twice: as it is, and with these options. Bolide's pair is the one with a mark."""
+    """Each server with the ability, twice: with its defaults, and with these options. Bolide's pair has a target."""
     servers = [server for server in session.chosen(ability) if server in (OURS, "uwsgi", "granian")]
     entries = [Entry(server + end, server, extra) for server in servers for end, extra in (("", {}), (suffix, options))]
     return compare(session, name, workloads.HELLO, entries)

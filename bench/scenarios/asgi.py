@@ -1,4 +1,4 @@
-"""ASGI: the CPU of a request and of a WebSocket message, idle WebSockets, and streams of server-sent events.
+"""ASGI: the CPU per request and per WebSocket message, idle WebSockets, and streams of server-sent events.
 
 All servers are measured on each of the suite's ASGI Pythons, in the same rounds, with the limit program among them.
 Runs in the suite's own process.
@@ -15,22 +15,22 @@ from .cpu import Entry, compare
 ECHO_SOCKETS = 64
 ECHO_BYTES = 100
 ECHO_OPEN_SECONDS = 30
-# Beyond the time that is measured: the last echoes, and what the client waits for missing ones.
+# Beyond the measured time: the last echoes, and the client's wait for missing ones.
 ECHO_GRACE_SECONDS = 20
 STREAMS = 1000
 STREAM_INTERVAL_MS = 100
-# Of each stream, before memory is first read: by then all streams are open and have settled.
+# Events of each stream before memory is first read: by then all streams are open and stable.
 STREAM_WARM_EVENTS = 10
-# A server that can't keep the pace delivers later, which is no loss; one that takes this long has lost some.
+# A server that can't keep the pace delivers later, which is no loss; after this time the events count as lost.
 STREAM_MOST_SECONDS = 90
 STREAM_GRACE_SECONDS = 5
-# Before a thousand are opened, one stream must work.
+# One stream must work before a thousand are opened.
 TRIED_EVENTS = 5
 TRIED_MOST_SECONDS = 10
 
 
 def against_limit(workload):
-    """A scenario that compares the CPU of a request."""
+    """A scenario that compares the CPU per request."""
 
     def run(session, name):
         return compare(session, name, workload, entries_of_all(session, "keep-alive"))
@@ -39,19 +39,19 @@ def against_limit(workload):
 
 
 def echo(session, name):
-    """CPU of a message, there and back, of ECHO_BYTES on each of ECHO_SOCKETS sockets."""
+    """CPU per message and echo, of ECHO_BYTES on each of ECHO_SOCKETS sockets."""
     entries = entries_of_all(session, "websocket")
     return compare(session, name, workloads.ASGI_ECHO, entries, connections=ECHO_SOCKETS, ask=_exchange_messages)
 
 
 def idle_websockets(session, name):
-    """Growth of PSS by idle WebSockets, each, and how soon a message is echoed on a new one and on an old one."""
+    """Growth of PSS per idle WebSocket, and the time of an echo on a new socket and on an old one."""
     count = connections.most_connections(session, name)
 
     def measure(entry):
         running = session.start(entry.server, workloads.ASGI_ECHO, **entry.options)
         try:
-            # What the server allocates for its first sockets is not the price of the idle ones.
+            # Allocations for the first sockets are not part of the cost of idle ones.
             _exchange_messages(session, running, ECHO_SOCKETS, 1)
             return {"python": entry.python, **connections.hold(session, name, entry.label, running, count)}
         finally:
@@ -61,7 +61,7 @@ def idle_websockets(session, name):
 
 
 def streams(session, name):
-    """Whether STREAMS streams of events all get all of theirs, and by how much the server grows meanwhile."""
+    """Whether STREAMS event streams all get all of their events, and the growth of the server's memory meanwhile."""
 
     def measure(entry):
         running = session.start(entry.server, workloads.ASGI_STREAM, **entry.options)
@@ -76,7 +76,7 @@ def streams(session, name):
 
 
 def entries_of_all(session, *abilities):
-    """Whoever has the abilities: the limit program once, and the others on each Python, the newest first."""
+    """All servers with the abilities: the limit program once, the others on each Python, newest first."""
     rows = [Entry(REFERENCE, REFERENCE)]
     newest = next(iter(session.servers))
     for interpreter in session.servers:
@@ -94,7 +94,7 @@ def _each(session, name, entries, measure):
 
 
 def _exchange_messages(session, running, sockets, seconds):
-    """(counts in wrk's words, the tree's CPU before, and after): neither has a handshake or a close in it."""
+    """Returns (counts in wrk's format, the tree's CPU before, and after): neither includes a handshake or a close."""
     words = [WEBSOCKET_LOAD_PROGRAM, running.port, running.path, sockets, ECHO_BYTES]
     client = session.client("websocket_load", *words)
     try:
@@ -105,7 +105,7 @@ def _exchange_messages(session, running, sockets, seconds):
         after = accounting.cpu_of_tree(running.program)
     finally:
         client.stop()
-    # The client gives up at the first thing that is wrong, so there are no errors to count.
+    # The client stops at the first error, so there are no errors to count.
     return {**said, "requests": said["messages"], "errors": {}}, before, after
 
 

@@ -1,7 +1,8 @@
-"""Behind a real nginx, by the uwsgi protocol, FastCGI or HTTP, over TCP or a UNIX socket: the application server's CPU alone.
+"""Servers behind a real nginx, over the uwsgi protocol, FastCGI or HTTP, over TCP or a UNIX socket: the application server's CPU
+alone.
 
-Runs in the suite's own process; nginx runs on the client's CPU, with one worker. Each request has a connection of its own between
-the two, as nginx does it unless it is told otherwise.
+Runs in the suite's own process; nginx runs on the client's CPU, with one worker. Each request uses a new connection between the
+two, which is nginx's default.
 """
 
 import os
@@ -37,7 +38,7 @@ http {{
     }}
 }}
 """
-# What the files uwsgi_params and fastcgi_params of nginx's own packages say to both protocols.
+# The content of nginx's files uwsgi_params and fastcgi_params, for both protocols.
 PARAMETERS = """
 QUERY_STRING $query_string
 REQUEST_METHOD $request_method
@@ -53,9 +54,9 @@ REMOTE_PORT $remote_port
 SERVER_PORT $server_port
 SERVER_NAME $server_name
 """
-# FastCGI's file leaves it to whoever splits the path; with uwsgi it is as here.
+# FastCGI's file leaves splitting the path to the configuration; with uwsgi it is as here.
 PATH_PARAMETERS = 'PATH_INFO $document_uri\nSCRIPT_NAME ""'
-# The ways to Django, as (protocol, whether it is a UNIX socket).
+# The connections to Django, as (protocol, whether it is a UNIX socket).
 WAYS = {
     f"{protocol} {'UNIX' if is_unix else 'TCP'}": (protocol, is_unix)
     for protocol in ("fastcgi", "uwsgi", "http")
@@ -64,7 +65,7 @@ WAYS = {
 
 
 def ways_of(session):
-    """Each server with each way that it has, as entries of a comparison."""
+    """Returns each server with each of its connection types, as entries of a comparison."""
     speaks = dict.fromkeys(session.chosen("front", "uwsgi-protocol"), WAYS)
     plain = {label: way for label, way in WAYS.items() if way[0] == "http"}
     servers = {server: speaks.get(server, plain) for server in session.chosen("front")}
@@ -99,7 +100,7 @@ def start(session, entry, workload):
     configuration = session.folder / f"nginx-{port}.conf"
     place = f"unix:{socket}" if socket else f"{HOST}:{launch.port}"
     configuration.write_text(CONFIGURATION.format(folder=session.folder, port=port, passed=_passed(protocol, place)))
-    # Started first, the application server has its socket before nginx asks; nginx answers 502 until then.
+    # The application server starts first, so that its socket exists before nginx connects; nginx answers 502 until then.
     nginx = Program(
         "nginx",
         [nginx_program, "-p", session.folder, "-c", configuration, "-e", "stderr"],
@@ -120,7 +121,7 @@ def start(session, entry, workload):
 
 
 def _passed(protocol, place):
-    """nginx's lines for one way."""
+    """Returns nginx's configuration lines for one connection type."""
     if protocol == "http":
         return f"proxy_pass http://{place}{':' if place.startswith('unix:') else ''};"
     parameters = PARAMETERS.strip().splitlines() + PATH_PARAMETERS.splitlines()

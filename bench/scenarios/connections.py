@@ -1,4 +1,4 @@
-"""Many connections: ab with 500, wrk with 1,000, the balance between two workers, and 10,000 that do nothing.
+"""Many connections: ab with 500, wrk with 1,000, the balance between two workers, and 10,000 idle ones.
 
 Runs in the suite's own process.
 """
@@ -18,16 +18,16 @@ WRK_CONNECTIONS = 1000
 BALANCE_WORKERS = 2
 BALANCE_CONNECTIONS = 64
 IDLE_CONNECTIONS = 10_000
-# What the client and the server need besides the connections.
+# Descriptors that client and server need besides the connections.
 DESCRIPTORS_KEPT_FREE = 500
-# More than the client itself allows.
+# Longer than the client's own timeout.
 IDLE_OPEN_SECONDS = 120
 PROBE_SECONDS = 15
 SETTLE_SECONDS = 0.5
 
 
 def each(session, scenario, names, measure):
-    """{name: what `measure(name)` says}, for the servers that start; the others are noted as left out."""
+    """Returns {name: result of `measure(name)`} for the servers that start; the others are noted as left out."""
     results = {}
     for name in names:
         try:
@@ -54,7 +54,7 @@ def apache_bench(session, scenario):
         session.say(f"  {scenario}: {name:<20} {counts['complete']} complete, {counts['failed']} failed")
         return counts
 
-    # ab speaks HTTP/1.0 and waits for a close, which the limit program does not know.
+    # ab speaks HTTP/1.0 and waits for a close, which the limit program does not support.
     names = [name for name in session.chosen(without=["memory-only"]) if name != REFERENCE]
     return each(session, scenario, names, measure)
 
@@ -69,12 +69,12 @@ def wrk_1000(session, scenario):
         session.say(f"  {scenario}: {name:<20} {counts['requests']} requests, errors {counts['errors']}")
         return counts
 
-    # wrk counts a server's orderly close as a read error, so servers that close after each answer can't be judged by it.
+    # wrk counts an orderly close as a read error, so it can't judge servers that close after each answer.
     return each(session, scenario, session.chosen(without=["memory-only", "closes"]), measure)
 
 
 def balance(session, scenario):
-    """The largest share of the open connections that one of two workers held, in any sample."""
+    """Returns the largest share of the open connections that one of two workers held, in any sample."""
 
     def measure(name):
         samples = []
@@ -94,7 +94,7 @@ def balance(session, scenario):
 
 
 def _shares_at_once(session, running):
-    """Samples while wrk holds all connections, which it opens at the same moment."""
+    """Samples while wrk holds all connections, which it opens at the same time."""
     samples = []
     seconds = max(session.effort.seconds, 1)
     session.wrk(
@@ -118,20 +118,20 @@ def _shares_one_by_one(session, running):
 
 def _share(running, how):
     counts = sorted(accounting.connections_by_process(running.program, running.port).values(), reverse=True)
-    # A worker without any connection has no entry. Fewer in all: they are still being opened, or already closed.
+    # A worker without any connection has no entry. Fewer connections in total: some are not open yet, or already closed.
     if sum(counts) < BALANCE_CONNECTIONS:
         return None
     return {"how": how, "counts": counts + [0] * (BALANCE_WORKERS - len(counts)), "largest_share": counts[0] / sum(counts)}
 
 
 def idle_connections(session, scenario):
-    """Growth of the server's PSS by idle connections, each, and how soon a new request is answered."""
+    """Growth of the server's PSS per idle connection, and the time to answer a new request."""
     count = most_connections(session, scenario)
 
     def measure(name):
         running = session.start(name, HELLO)
         try:
-            # What the server allocates for its first connections is not the price of the idle ones.
+            # Allocations for the first connections are not part of the cost of idle ones.
             session.wrk(running, connections=BALANCE_CONNECTIONS, seconds=1)
             return hold(session, scenario, name, running, count)
         finally:
@@ -141,7 +141,7 @@ def idle_connections(session, scenario):
 
 
 def most_connections(session, scenario):
-    """IDLE_CONNECTIONS, or as many as the limit on open files lets be."""
+    """Returns IDLE_CONNECTIONS, or the number that the limit of open files allows."""
     available = resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_KEPT_FREE
     if available < IDLE_CONNECTIONS:
         session.say(f"  {scenario}: only {available} connections, because of the limit on open files (ulimit -n)")
@@ -149,13 +149,13 @@ def most_connections(session, scenario):
 
 
 def holding_client(session, running, count):
-    """idle_client.py, which opens its connections at once, and says so in a line."""
+    """Starts idle_client.py, which opens its connections immediately and prints a line when it is done."""
     kind = "websocket" if running.workload.websocket else running.launch.wire.scheme
     return session.client("idle_client", PYTHON, BENCH / "idle_client.py", kind, running.port, running.path, count)
 
 
 def hold(session, scenario, label, running, count):
-    """What idle_client.py says of `count` idle connections, and by how much each made the server's PSS grow."""
+    """Returns the report of idle_client.py about `count` idle connections, and the growth of the server's PSS per connection."""
     before, _ = accounting.pss_bytes(running.program)
     client = holding_client(session, running, count)
     try:
@@ -177,7 +177,7 @@ def hold(session, scenario, label, running, count):
 
 
 def milliseconds(probe):
-    """The outcome of one probe as text: its time, or what went wrong."""
+    """Returns the outcome of one probe as text: its time, or the error."""
     if probe is None:
         return "none was open"
     return probe["problem"] or f"{probe['milliseconds']:.1f} ms"

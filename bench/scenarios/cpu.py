@@ -1,4 +1,4 @@
-"""CPU per request: servers in turn within a round, several rounds, the client on a CPU of its own.
+"""CPU per request: servers take turns within a round, several rounds, the client on a separate CPU.
 
 Runs in the suite's own process.
 """
@@ -12,16 +12,16 @@ from ..servers import REFERENCE
 from ..session import NotStarted
 
 CONNECTIONS = 64
-# A server may close an answer after its client has it whole: so often it is asked whether it has.
+# A server may close an answer after its client has received it completely: number of times to ask whether it did.
 CLOSING_TRIES = 5
 NOT_CLOSED = "does not call close() of an answer, as PEP 3333 wants: it does less than the others"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One line of a table: a server, and what is special about it here.
+    """One line of a table: a server, and its variant.
 
-    `python` is the version it runs on where servers on several Pythons are compared, else None.
+    `python` is the version it runs on if servers on several Pythons are compared, else None.
     """
 
     label: str
@@ -35,10 +35,10 @@ def entries_of(names):
 
 
 def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, start=None, ask=None):
-    """Measures the entries against each other; {label: {"server", "python", "samples": […]}} with a sample for each round.
+    """Compares the entries. Returns {label: {"server", "python", "samples": […]}} with one sample for each round.
 
-    `start(session, entry, workload)` gives a Running; by default the entry's server with its options. `ask(session, running,
-    connections, seconds)` gives a client's counts and the CPU of the tree before and after; by default it is wrk that asks.
+    `start(session, entry, workload)` returns a Running; by default the entry's server with its options. `ask(session, running,
+    connections, seconds)` returns a client's counts and the CPU of the tree before and after; by default it runs wrk.
     """
     ask = ask or ask_with_wrk
     start = start or _start
@@ -51,7 +51,7 @@ def compare(session, scenario, workload, entries, *, connections=CONNECTIONS, st
     with ExitStack() as at_end:
         at_end.callback(lambda: [one.stop() for one in running.values()])
         for number in range(session.effort.rounds):
-            # Everyone is first, and everyone follows someone else, in some round.
+            # Rotate the order, so that each entry is first in some round and follows another entry in the others.
             turn = alive[number % len(alive) :] + alive[: number % len(alive)] if alive else []
             for entry in turn:
                 try:
@@ -76,13 +76,13 @@ def _start(session, entry, workload):
 
 
 def _undone(session, entry, workload, start):
-    """What a server leaves undone that belongs to a request, or None. The limit program does nothing at all, and says so."""
+    """Returns the part of a request that a server omits, or None. The limit program omits everything, and says so."""
     if entry.server == REFERENCE:
         return None
     try:
         running = start(session, entry, workload)
     except NotStarted:
-        # It won't start for the measurement either, which then says why.
+        # It won't start for the measurement either, which reports the reason.
         return None
     try:
         for _ in range(CLOSING_TRIES):
@@ -97,7 +97,7 @@ def _undone(session, entry, workload, start):
 
 
 def ask_with_wrk(session, running, connections, seconds):
-    """(wrk's counts, the tree's CPU before, and after)."""
+    """Returns (wrk's counts, the tree's CPU before, and after)."""
     before = accounting.cpu_of_tree(running.program)
     counts = session.wrk(running, connections=connections, seconds=seconds)
     return counts, before, accounting.cpu_of_tree(running.program)

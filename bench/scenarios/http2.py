@@ -1,6 +1,7 @@
-"""HTTP/2: the CPU of a request with many streams on few connections, within TLS and without, against who speaks it by itself.
+"""HTTP/2: the CPU per request with many streams on few connections, with and without TLS, of the servers that support it
+natively.
 
-nginx, which answers out of its memory, is named as the limit. Runs in the suite's own process.
+nginx, which answers from its memory, is the limit. Runs in the suite's own process.
 """
 
 from .. import accounting, load, workloads
@@ -8,13 +9,13 @@ from . import tls as within_tls
 from .cpu import compare
 
 CONNECTIONS = 8
-# Requests that are open at any time on each of them.
+# Concurrent requests on each of them.
 STREAMS = 32
 WORDS = f"HTTP/2 with {STREAMS} streams on each of {CONNECTIONS} connections"
 
 
 def hello(*, tls):
-    """A scenario that compares the servers of WSGI."""
+    """A scenario that compares the WSGI servers."""
 
     def run(session, name):
         entries = within_tls.wsgi_entries(session, within_tls.wire_of(session, tls=tls, http2=True), "keep-alive")
@@ -24,7 +25,7 @@ def hello(*, tls):
 
 
 def asgi_hello(*, tls):
-    """A scenario that compares the servers of ASGI, on each Python."""
+    """A scenario that compares the ASGI servers, on each Python."""
 
     def run(session, name):
         entries = within_tls.asgi_entries(session, within_tls.wire_of(session, tls=tls, http2=True), "keep-alive")
@@ -38,7 +39,7 @@ def _compare(session, name, workload, entries):
 
 
 def _ask_with_h2load(session, running, connections, seconds):
-    """(h2load's counts, the tree's CPU before, and after)."""
+    """Returns (h2load's counts, the tree's CPU before, and after)."""
     before = accounting.cpu_of_tree(running.program)
     counts = load.h2load(
         running.port,

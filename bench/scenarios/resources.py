@@ -1,4 +1,4 @@
-"""Memory of the whole tree by number of workers, and the time from exec to the first answer.
+"""Memory of the process tree by number of workers, and the time from exec to the first answer.
 
 Runs in the suite's own process.
 """
@@ -16,7 +16,7 @@ from ..workloads import DJANGO, HELLO
 MEMORY_WORKERS = (1, 5, 10)
 CONNECTIONS_PER_WORKER = 8
 WARM_SECONDS = 2
-# Memory has settled when two readings this far apart differ by less than this part.
+# Memory is stable when two readings this far apart differ by less than this fraction.
 SETTLE_STEP_SECONDS = 0.25
 SETTLE_PART = 0.005
 SETTLE_MOST_SECONDS = 4.0
@@ -25,7 +25,7 @@ STARTUP_WORKLOADS = (HELLO, DJANGO)
 
 
 def memory(session, scenario):
-    """{server: {workers: {"pss": [bytes], "pages": [bytes or None], "processes": count}}}, each after a warm-up."""
+    """Returns {server: {workers: {"pss": [bytes], "pages": [bytes or None], "processes": count}}}, each after a warm-up."""
     results = {}
     for name in session.chosen("workers", without=["closes"]) + [n for n in session.chosen("closes") if n == "gunicorn"]:
         try:
@@ -64,7 +64,7 @@ def _settled_pss(running):
 
 
 def startup(session, scenario):
-    """{application: {"import": [seconds], "servers": {name: [seconds]}}}, taken in turn."""
+    """Returns {application: {"import": [seconds], "servers": {name: [seconds]}}}, measured alternately."""
     results = {}
     for workload in STARTUP_WORKLOADS:
         imports = []
@@ -88,7 +88,7 @@ def _time_import(session, workload):
     began = time.monotonic()
     program = Program(
         "import",
-        # No server waits for the clean-up at an interpreter's end, so it is no part of the yardstick either.
+        # No server waits for the clean-up at interpreter exit, so the baseline excludes it too.
         [PYTHON, "-c", f"import os, {workload.module}; os._exit(0)"],
         cpus=session.cpus.server,
         log=session.folder / "import.log",

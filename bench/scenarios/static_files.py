@@ -17,7 +17,7 @@ from ..workloads import HELLO, Workload
 from .cpu import CONNECTIONS, Entry, ask_with_wrk, compare, entries_of
 
 KB, MB = 1024, 1024 * 1024
-# A file of many megabytes fills a connection for long.
+# A file of many megabytes occupies a connection for a long time.
 LARGE_CONNECTIONS = 8
 
 CONFIGURATION = """
@@ -81,7 +81,7 @@ def whole(size):
 
 
 def by_bytes(size):
-    """A client that counts files by their bytes: of a large one, most are under way when the time is over."""
+    """A client that counts files by their bytes: most large files are still in transfer when the time is over."""
 
     def ask(session, running, connections, seconds):
         counts, before, after = ask_with_wrk(session, running, connections, seconds)
@@ -91,7 +91,7 @@ def by_bytes(size):
 
 
 def not_modified(session, name):
-    """A client that has the file already, beside hello world: neither has a body worth speaking of."""
+    """A client that has the file already, compared with hello world: neither has a significant body."""
     workload = file_of(session, name, 30 * KB)
     names = session.chosen("static", "keep-alive")
     entries = entries_of([*nginx(), *names])
@@ -104,14 +104,14 @@ def not_modified(session, name):
         running.fields = (f"If-Modified-Since: {_last_modified(running)}",)
         return running
 
-    # wrk takes every status below 400 for a good one.
+    # wrk counts every status below 400 as success.
     return compare(session, name, workload, entries, start=start)
 
 
 def serve_folder(session, server, files, *, cpus=None, wire=PLAIN):
-    """A server with a folder below /static: (program, launch). Raises NotStarted. It has not answered yet.
+    """Starts a server with a folder below /static. Returns (program, launch). Raises NotStarted. It has not answered yet.
 
-    nginx answers at / too, out of its memory: less than that no server does.
+    nginx also answers / from its memory: no server does less work than that.
     """
     launch = Launch(HELLO.module, load.free_port(), static=files, wire=wire)
     if server != NGINX:
@@ -132,12 +132,12 @@ def serve_folder(session, server, files, *, cpus=None, wire=PLAIN):
 
 
 def nginx():
-    """nginx, where there is one."""
+    """Returns nginx, if it is installed."""
     return [NGINX] if find_program("nginx") else []
 
 
 def start_with_files(session, entry, workload):
-    """A server with the folder of files; `entry.options` may name the wire."""
+    """Starts a server with the folder of files; `entry.options` may name the wire."""
     program, launch = serve_folder(session, entry.server, session.folder / "files", **entry.options)
     running = Running(entry.server, program, launch.port, workload, launch)
     session.check(running)
@@ -145,10 +145,10 @@ def start_with_files(session, entry, workload):
 
 
 def file_of(session, name, size):
-    """Makes the file, and what is asked for it."""
+    """Creates the file, and returns the request for it."""
     folder = session.folder / "files"
     folder.mkdir(exist_ok=True)
-    # Others read it, as whoever they run as.
+    # World-readable: the servers may run as any user.
     session.folder.chmod(0o755)
     path = folder / f"{name}.bin"
     digest = hashlib.sha256()

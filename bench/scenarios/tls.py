@@ -1,7 +1,7 @@
 """TLS: the CPU of a request, a file and a handshake against nginx and the servers that have TLS themselves; idle connections.
 
-Runs in the suite's own process. All servers show the same certificate, of a key of P-256, and choose by themselves among what the
-client offers.
+Runs in the suite's own process. All servers use the same certificate with a P-256 key, and select from the client's offer
+themselves.
 """
 
 import subprocess
@@ -16,27 +16,27 @@ from . import asgi, connections, static_files
 from .cpu import Entry, compare
 
 FILE = static_files.SIZES["static-20m"]
-# Connections that the handshake client has open at the same time.
+# Concurrent connections of the handshake client.
 HANDSHAKE_THREADS = 8
 HANDSHAKE_OPEN_SECONDS = 30
-# Beyond the time that is measured: the last connections.
+# Beyond the measured time: the last connections.
 HANDSHAKE_GRACE_SECONDS = 20
 CERTIFICATE_DAYS = 30
 CERTIFICATE_SECONDS = 60
 
 
 def hello(session, name):
-    """CPU of a constant answer on kept-alive connections within TLS."""
+    """CPU of a constant answer on keep-alive connections over TLS."""
     return compare(session, name, workloads.HELLO, wsgi_entries(session, wire_of(session), "keep-alive"), start=start)
 
 
 def asgi_hello(session, name):
-    """The same by ASGI, on each Python."""
+    """The same with ASGI, on each Python."""
     return compare(session, name, workloads.ASGI_HELLO, asgi_entries(session, wire_of(session), "keep-alive"), start=start)
 
 
 def file(session, name):
-    """CPU of a large file, by those that serve files themselves."""
+    """CPU of a large file, for the servers that serve files themselves."""
     workload = static_files.file_of(session, name, FILE.bytes)
     entries = wsgi_entries(session, wire_of(session), "static")
     count, ask = static_files.LARGE_CONNECTIONS, static_files.by_bytes(FILE.bytes)
@@ -49,18 +49,18 @@ def full_handshakes(session, name):
 
 
 def resumed_handshakes(session, name):
-    """CPU of a connection with a handshake that resumes a session, and one request."""
+    """CPU of a connection with a resumed session and one request."""
     return _handshakes(session, name, "resumed")
 
 
 def idle_connections(session, name):
-    """Growth of the server's PSS by idle connections within TLS, each, and how soon a new request is answered."""
+    """Growth of the server's PSS per idle TLS connection, and the time to answer a new request."""
     count = connections.most_connections(session, name)
 
     def measure(entry):
         running = start(session, entry, workloads.ASGI_HELLO)
         try:
-            # What the server allocates for its first connections is not the price of the idle ones.
+            # Allocations for the first connections are not part of the cost of idle ones.
             session.wrk(running, connections=connections.BALANCE_CONNECTIONS, seconds=1)
             return {"python": entry.python, **connections.hold(session, name, entry.label, running, count)}
         finally:
@@ -71,7 +71,7 @@ def idle_connections(session, name):
 
 
 def wire_of(session, *, tls=True, http2=False):
-    """How clients speak here; the certificate is made when it is first asked for. Raises LoadFailed."""
+    """Returns the wire of the clients; the certificate is created on first use. Raises LoadFailed."""
     if not tls:
         return Wire(http2=http2)
     certificate, key = session.folder / "localhost.pem", session.folder / "localhost.key"
@@ -81,7 +81,7 @@ def wire_of(session, *, tls=True, http2=False):
         command = [find_program("openssl"), "req", "-x509", *words, "-keyout", key, "-out", certificate]
         if command[0] is None:
             raise load.LoadFailed("there is no openssl on this system to make a certificate with")
-        # Servers read it as whoever they run as.
+        # World-readable: the servers may run as any user.
         session.folder.chmod(0o755)
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=CERTIFICATE_SECONDS)
         if done.returncode != 0:
@@ -91,7 +91,7 @@ def wire_of(session, *, tls=True, http2=False):
 
 
 def wsgi_entries(session, wire, *abilities):
-    """nginx, and the servers that have the abilities and speak so."""
+    """Returns nginx, and the servers that have the abilities and support this wire."""
     names = session.chosen("h2" if wire.http2 else "tls", *abilities)
     return [Entry(name, name, {"wire": wire}) for name in [*static_files.nginx(), *names]]
 
@@ -129,7 +129,7 @@ def _handshakes(session, name, kind):
             after = accounting.cpu_of_tree(running.program)
         finally:
             client.stop()
-        # The client gives up at the first thing that is wrong, so there are no errors to count.
+        # The client stops at the first error, so there are no errors to count.
         return {**said, "requests": said["handshakes"], "errors": {}}, before, after
 
     entries = wsgi_entries(session, wire_of(session))

@@ -1,6 +1,6 @@
-"""Many clients and large files in little memory: whether every byte arrives, and what the memory comes to.
+"""Many clients and large files in little memory: whether every byte arrives, and how much memory is used.
 
-Runs in the suite's own process; the clients are `transfer_client.py`, in a process of their own.
+Runs in the suite's own process; the clients are `transfer_client.py`, in a separate process.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ from .static_files import MB, serve_folder
 
 CLIENTS = 200
 LIMIT_MB = 256
-# The sizes of the files; the clients take them in turn. They are sparse but for marks, so the disk needs no room for them.
+# File sizes, which the clients use in turn. The files are sparse except for marks, so they need no disk space.
 FILES_MB = (20, 35, 50, 75, 100, 150)
-# Paced clients take this many bytes a second each, and stop when they have taken enough to fill every buffer.
+# Paced clients read this many bytes a second each, and stop after enough bytes to fill every buffer.
 PACE_BYTES = 4 * MB
 PACED_SECONDS = 15
 MOST_SECONDS = 300
@@ -30,7 +30,7 @@ MEMORY = Path("/sys/fs/cgroup/memory")
 
 
 def transfers(session, scenario):
-    """{server: {"unpaced" | "paced": counts}}."""
+    """Returns {server: {"unpaced" | "paced": counts}}."""
     results = {}
     files = _make_files(session)
     for name in [NGINX, *[name for name in session.chosen("static") if name == OURS]]:
@@ -55,7 +55,7 @@ def _make_files(session):
 
 
 def _forget(files):
-    """What is in the page cache already would be charged to whoever read it first, and not to the server."""
+    """Drop the page cache: cached pages are charged to the process that read them first, not to the server."""
     for path in files.iterdir():
         with open(path, "rb") as file:
             os.fsync(file.fileno())
@@ -66,7 +66,7 @@ def _run(session, scenario, name, files, how):
     with _cgroup(f"bolide-bench-{os.getpid()}-{session.started}") as group:
         _forget(files)
         program, launch = serve_folder(session, name, files)
-        # Its workers, which come later, are born into the group.
+        # Workers, which start later, inherit the group.
         (group / "cgroup.procs").write_text(str(program.pid))
         workload = Workload(
             HELLO.module, f"/static/large-{FILES_MB[0]}.bin", lambda body: None if len(body) == FILES_MB[0] * MB else "cut"
@@ -105,14 +105,14 @@ def _run(session, scenario, name, files, how):
 
 
 def _own_bytes(group):
-    """Memory of the group's processes themselves, without the page cache."""
+    """Returns the memory of the group's processes themselves, without the page cache."""
     lines = (group / "memory.stat").read_text().splitlines()
     return next((int(line.split()[1]) for line in lines if line.startswith("total_rss ")), 0)
 
 
 @contextlib.contextmanager
 def _cgroup(name):
-    """A memory cgroup with the limit. Raises NotStarted where there can be none."""
+    """Creates a memory cgroup with the limit. Raises NotStarted if that is not possible."""
     group = MEMORY / name
     try:
         group.mkdir()
@@ -123,7 +123,7 @@ def _cgroup(name):
         yield group
     finally:
         deadline = time.monotonic() + 5
-        # Its last process may still be on its way out.
+        # Its last process may still be exiting.
         while group.exists() and time.monotonic() < deadline:
             with contextlib.suppress(OSError):
                 group.rmdir()

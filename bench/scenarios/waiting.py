@@ -1,7 +1,7 @@
-"""How long requests wait for a worker: arrivals at a fixed rate, views that take their time, beside one ideal queue.
+"""How long requests wait for a worker: arrivals at a fixed rate, views of a given duration, compared with one ideal queue.
 
-Runs in the suite's own process. Views sleep, so many servers are measured at the same time on few CPUs: what they do
-to each other is within what the limit program, which is one of them, adds to the ideal.
+Runs in the suite's own process. Views sleep, therefore many servers are measured at the same time on few CPUs: their influence
+on each other is included in what the limit program, which is one of them, adds to the ideal.
 """
 
 import dataclasses
@@ -21,12 +21,12 @@ WORKERS, THREADS = 4, 1
 SHAPES = ((4, 1), (2, 4), (1, 8))
 LOADS = (50, 70, 80, 90, 95)
 VIEWS_MS = (5, 20, 100)
-# How many servers may be measured together, by the length of the view: the shorter it is, the more CPU time they take.
+# Number of servers that are measured together, by the length of the view: shorter views need more CPU time.
 MOST_TOGETHER = {5: 1, 20: 4, 100: 50}
 WARM_SECONDS = 3
-# Beyond the schedule: connecting, the queue that is left at its end, and what the client itself waits for an answer.
+# Beyond the schedule: connecting, the queue left at its end, and the client's own timeout for an answer.
 GRACE_SECONDS = 90
-# The labels of ASGI say how the view waits: in the event loop, which stands still meanwhile, or by asyncio.
+# Labels of ASGI say how the view waits: by blocking the event loop, or with asyncio.
 BLOCKING, ASYNCIO = "async, blocks", "asyncio.sleep"
 BASE = queueing.Point(WORKERS, THREADS, queueing.VIEW_MS, queueing.LOAD, kept=False)
 
@@ -64,7 +64,7 @@ def _both_ways(points):
 
 
 def _in_short(session, point):
-    """Who has workers of this shape; each gunicorn where its documentation would have it."""
+    """Returns the servers with workers of this shape; each gunicorn with the worker class that its documentation recommends."""
     gunicorn = "gunicorn" if point.threads == 1 else "gunicorn-gthread"
     names = [REFERENCE, OURS, "uwsgi-http-socket", gunicorn, "granian"]
     chosen = session.chosen()
@@ -72,7 +72,7 @@ def _in_short(session, point):
 
 
 def _everybody(session, point):
-    """The same, and where a worker has one thread, the event loops."""
+    """The same, and the event loops if a worker has one thread."""
     chosen = [name for name in (OURS, "uvicorn") if name in session.chosen(interface="asgi") and point.threads == 1]
     views = {BLOCKING: workloads.ASGI_BLOCKS, ASYNCIO: workloads.ASGI_TAKES_TIME}
     asynchronous = [Cell(point, f"{name} ({how})", name, view) for how, view in views.items() for name in chosen]
@@ -80,7 +80,7 @@ def _everybody(session, point):
 
 
 def _measure(session, scenario, cells):
-    """{name of a point: {"point", "servers": {label: …}}} for the cells, in rounds of other luck."""
+    """Returns {name of a point: {"point", "servers": {label: …}}} for the cells, in rounds with different seeds."""
     rounds = {cell: [] for cell in cells}
     for number in range(session.effort.waiting_rounds):
         for together in _batches(cells):
@@ -96,7 +96,7 @@ def _measure(session, scenario, cells):
 
 
 def _batches(cells):
-    """The cells in groups that are measured at the same time; those that take equally long stand together."""
+    """Returns the cells in groups that are measured at the same time; cells of equal duration are in the same group."""
     batches = []
     for cell in sorted(cells, key=lambda cell: (cell.point.view_ms, -cell.point.rate)):
         view_ms = cell.point.view_ms
@@ -107,7 +107,7 @@ def _batches(cells):
 
 
 def _measure_together(session, scenario, cells, number):
-    """[(cell, requests, what the client told)] for those that served and were asked to the end."""
+    """Returns [(cell, requests, the client's report)] for the cells that served to the end of the schedule."""
     running = {}
     try:
         _start(session, scenario, cells, running)
@@ -116,7 +116,7 @@ def _measure_together(session, scenario, cells, number):
         schedules = {cell: queueing.schedule(cell.point, session.effort.waiting_requests, number) for cell in running}
         return [(cell, schedules[cell], told) for cell, told in _ask(session, scenario, running, schedules)]
     finally:
-        # All at once: some take a second to end.
+        # Stop all in parallel: some take a second to end.
         for server in running.values():
             server.program.process.terminate()
         for server in running.values():
@@ -125,7 +125,8 @@ def _measure_together(session, scenario, cells, number):
 
 def _start(session, scenario, cells, running):
     """Fills `running` with {cell: Running} of those that give the right answer."""
-    # One alone would be given to two servers that both have not bound it yet, and one of them would answer for both.
+    # Ports are allocated together: one by one, two servers that have not bound yet could get the same port, and one would answer
+    # for both.
     for cell, port in zip(cells, load.free_ports(len(cells)), strict=True):
         point, workload = cell.point, cell.workload
         launch = Launch(
@@ -150,7 +151,9 @@ def _start(session, scenario, cells, running):
 
 
 def _ask(session, scenario, running, schedules):
-    """[(cell, what its client told)]: a client for each, all at the same time. Who can't be asked to the end runs no longer."""
+    """Returns [(cell, its client's report)]: one client for each, all at the same time. A server that fails meanwhile
+    is stopped.
+    """
     told, clients = [], {}
     with ExitStack() as at_end:
         for number, (cell, server) in enumerate(running.items()):
@@ -186,7 +189,7 @@ def _hear(client, seconds):
 
 
 def _summary(cell, rounds):
-    """One line of a table: each round, and the ideal of all as one."""
+    """One line of a table: each round, and the combined ideal."""
     requests = [request for requests, _ in rounds for request in requests]
     ideals = [time for requests, _ in rounds for time in queueing.ideal(requests, cell.point.servers)]
     return {

@@ -20,7 +20,7 @@ document.getElementById("words").oninput = (event) => socket.send(event.target.v
 </script>
 """
 
-#: How often the clock ticks, in seconds.
+#: Seconds between two ticks.
 TICK_SECONDS = 1
 
 
@@ -30,7 +30,7 @@ def now():
 
 @contextlib.asynccontextmanager
 async def lifespan(app):
-    """Runs in each worker before it serves; what it yields is the state of all requests."""
+    """Runs in each worker before it serves. The yielded dictionary is the state of all requests."""
     yield {"started": now()}
 
 

@@ -4,7 +4,7 @@ from flask import Flask, jsonify
 
 application = Flask(__name__)
 
-#: The largest number that is asked for here: its list has 88 entries.
+#: Largest accepted limit: its list has 88 entries.
 MOST = 10**18
 
 

@@ -1,6 +1,6 @@
-"""What pip calls to build Bolide: maturin's functions, behind a look at the Python that is to have it.
+"""The PEP 517 build backend: wraps maturin's hooks and checks the target Python first.
 
-A Python that is not supported is told so at once, before it is asked for Rust. pip runs it, and nothing else does.
+An unsupported Python is refused immediately, before Rust is required. Only pip and other build frontends run it.
 """
 
 import importlib.util
@@ -20,7 +20,7 @@ __all__ = [
     "prepare_metadata_for_build_wheel",
 ]
 
-#: The package's own file has the words.
+#: The package's own file contains the text.
 PACKAGE = os.path.join(os.path.dirname(__file__), "..", "..", "python", "bolide")
 
 prepare_metadata_for_build_editable = prepare_metadata_for_build_wheel
@@ -28,13 +28,13 @@ get_requires_for_build_sdist = maturin.get_requires_for_build_sdist
 
 
 def get_requires_for_build_wheel(config_settings=None):
-    """The first that pip asks."""
+    """The first hook that pip calls."""
     refuse()
     return maturin.get_requires_for_build_wheel(config_settings)
 
 
 def get_requires_for_build_editable(config_settings=None):
-    """The same for an editable installation."""
+    """Like the hook above, for an editable installation."""
     refuse()
     return maturin.get_requires_for_build_editable(config_settings)
 

@@ -1,10 +1,10 @@
-"""An application for the container: a page, and the path that probes ask for."""
+"""An application for the container: a page, and the path for health probes."""
 
 
 def application(environ, start_response):
     path = environ["PATH_INFO"]
     if path == "/health":
-        # Ask here what the application can't serve without, and nothing slow: probes come every few seconds.
+        # Check the dependencies that the application cannot serve without, but nothing slow: probes come every few seconds.
         start_response("200 OK", [("Content-Type", "text/plain")])
         return [b"well\n"]
     start_response("200 OK", [("Content-Type", "text/plain; charset=utf-8")])

@@ -1,6 +1,6 @@
-"""Answers behind which code of the application's is still to run, and which waits until the client says that it has the answer.
+"""Responses after which application code still runs, and which wait until the client confirms that it has the response.
 
-The client says so by making a file of the name that its query has. What was waited for, and whether it came, is in the log.
+The client confirms by creating a file with the name in its query. The log contains what was waited for, and whether it came.
 """
 
 import os
@@ -12,13 +12,13 @@ FOLDER = Path(os.environ["AFTERWARDS_FOLDER"])
 TEXT = b"one two three"
 LENGTH = [("Content-Length", str(len(TEXT)))]
 
-#: How long a client may take to say that it has its answer, and how often that is looked at, in seconds.
+#: Timeout of the confirmation, and polling interval, in seconds.
 PATIENCE_SECONDS = 20
 LOOK_SECONDS = 0.01
 
 
 def wait(name):
-    """Wait until the client has its answer."""
+    """Waits until the client has its response."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not (FOLDER / name).exists():
         if time.monotonic() > end:
@@ -29,7 +29,7 @@ def wait(name):
 
 
 class Parts:
-    """An iterable of its own kind; ``make`` makes its iterator."""
+    """A custom iterable; ``make`` creates its iterator."""
 
     def __init__(self, make):
         self._make = make
@@ -48,7 +48,7 @@ class Closing(Parts):
 
 
 class Failing(Closing):
-    """One whose ``close()`` fails when it has waited."""
+    """Its ``close()`` waits and then fails."""
 
     def close(self):
         super().close()
@@ -56,7 +56,7 @@ class Failing(Closing):
 
 
 class Freed(Parts):
-    """One that has no ``close()``, and waits when it is freed."""
+    """It has no ``close()``, and waits in its finalizer."""
 
     def __init__(self, name, make=None):
         super().__init__(make)
@@ -107,7 +107,7 @@ def at_generator(name, environ, start_response):
 
 
 def at_told(name, environ, start_response):
-    """The length says that it is all there, and the generator goes on."""
+    """The body is complete by its length, and the generator goes on."""
     start_response("200 OK", LENGTH)
     yield TEXT
     wait(name)
@@ -135,20 +135,20 @@ def at_write(name, environ, start_response):
 
 
 def at_written(name, environ, start_response):
-    """The length says that it is all there, and the call goes on."""
+    """The body is complete by its length, and the call goes on."""
     start_response("200 OK", LENGTH)(TEXT)
     wait(name)
     return []
 
 
 def at_raising(name, environ, start_response):
-    """Its answer is the server's."""
+    """The server generates its response."""
     start_response("200 OK", [])
     return Closing(name, lambda: (1 // 0 for _ in range(1)))
 
 
 def at_slow(name, environ, start_response):
-    """The call itself waits, for answers to others."""
+    """The call itself waits until other requests are answered."""
     wait(name)
     start_response("200 OK", [])
     return [TEXT]

@@ -1,4 +1,4 @@
-"""The same for ASGI: applications that hold up the event loop behind their answers, until the client says that it has them."""
+"""The same for ASGI: applications that block the event loop after their responses, until the client confirms them."""
 
 import asyncio
 
@@ -11,26 +11,26 @@ async def answer(send):
 
 
 async def at_at_once(name, send):
-    """In the first step of its task, in which a request is taken."""
+    """Blocks in the first step of its task, in which a request starts."""
     await answer(send)
     wait(name)
 
 
 async def at_later(name, send):
-    """In a later one, which the event loop makes by itself."""
+    """Blocks in a later step, which the event loop runs by itself."""
     await asyncio.sleep(0)
     await answer(send)
     wait(name)
 
 
 async def at_slow(name, send):
-    """The first step waits, for answers to others."""
+    """The first step waits until other requests are answered."""
     wait(name)
     await answer(send)
 
 
 async def at_next(name, send):
-    """A step that comes behind the turn in which its request was taken waits, for answers to others."""
+    """A step after the loop iteration in which its request started waits until other requests are answered."""
     await asyncio.sleep(0)
     wait(name)
     await answer(send)

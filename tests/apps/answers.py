@@ -1,4 +1,4 @@
-"""Answers of every shape that PEP 3333 allows, one for each path."""
+"""Responses of every shape that PEP 3333 allows, one for each path."""
 
 import io
 import os
@@ -16,7 +16,7 @@ def say(text):
 
 
 class Told:
-    """An iterable that says when it is closed, and by which thread's hand."""
+    """An iterable that logs its close(), and the thread that calls it."""
 
     def __init__(self, parts, name, fails=False):
         self.parts = iter(parts)
@@ -79,7 +79,7 @@ class at_iterable_class:
 
 
 class Sequence:
-    """Has a length and items, and no __iter__: the old protocol of iteration."""
+    """Has a length and items, and no __iter__: the old iteration protocol."""
 
     def __len__(self):
         return 3
@@ -94,7 +94,7 @@ def at_old_sequence(environ, start_response):
 
 
 class Complete:
-    """Iterates by a list's own iterator, as Django's HttpResponse does, and says when it is closed."""
+    """Iterates with a list's own iterator, like Django's HttpResponse, and logs its close()."""
 
     def __init__(self, parts, name):
         self.parts = parts
@@ -270,7 +270,7 @@ def at_changed_mind_too_late(environ, start_response):
 
 
 def temporary(size):
-    file = tempfile.TemporaryFile()  # noqa: SIM115 (whoever sends it closes it)
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (the sender closes it)
     for start in range(0, size, len(LARGE)):
         file.write(LARGE[: size - start])
     file.seek(0)
@@ -295,7 +295,7 @@ def at_file_from_the_middle(environ, start_response):
 
 
 def at_file_part(environ, start_response):
-    # A range: the length says how much of the file is meant.
+    # A range: the length limits the part of the file.
     file = temporary(1000)
     file.seek(10)
     start_response("206 Partial Content", [*PLAIN, ("Content-Length", "6")])
@@ -313,7 +313,7 @@ def at_file_empty(environ, start_response):
 
 
 class ToldFile:
-    """A file that says when it is closed."""
+    """A file that logs its close()."""
 
     def __init__(self, file):
         self.file = file

@@ -1,4 +1,4 @@
-"""ASGI applications that set a context variable, each in a way of its own, and tell what they found in it before."""
+"""ASGI applications that set a context variable, each in a different way, and return the value that they found before."""
 
 import asyncio
 import contextvars
@@ -19,7 +19,7 @@ async def at_once(scope, receive, send):
 
 
 async def after_waiting(scope, receive, send):
-    """What it sends then is not within the call of the server."""
+    """It sends outside of the server's call."""
     found = visitor.get()
     visitor.set("somebody")
     await asyncio.sleep(0)
@@ -75,7 +75,7 @@ async def socket(scope, receive, send):
 
 
 def plain(scope, receive, send):
-    """A plain function that sets something up before it returns the coroutine of another application."""
+    """A plain function with some setup that returns the coroutine of another application."""
     found = visitor.get()
     visitor.set("somebody")
     task = asyncio.current_task()
@@ -84,7 +84,7 @@ def plain(scope, receive, send):
 
 @functools.wraps(at_once)
 def wrapped(scope, receive, send):
-    """The same, in a wrapper that looks like what it wraps."""
+    """The same, in a wrapper that looks like the wrapped function."""
     return plain(scope, receive, send)
 
 
@@ -97,7 +97,7 @@ plain_object = Plain()
 
 
 class Future:
-    """Not a coroutine, but something to await."""
+    """An awaitable that is not a coroutine."""
 
     def __init__(self, coroutine):
         self.coroutine = coroutine

@@ -1,4 +1,4 @@
-"""ASGI applications for HTTP, one for each path: bodies both ways, disconnects, background work, extensions."""
+"""ASGI applications for HTTP, one for each path: bodies in both directions, disconnects, background work, extensions."""
 
 import asyncio
 import hashlib
@@ -11,7 +11,7 @@ import time
 MEGABYTE = bytes(range(256)) * 4096
 PART = 64 * 1024
 
-#: What applications tell to requests that come later, by the query string of the first.
+#: Messages of applications for later requests, by the query string of the first.
 told = {}
 #: Events that requests wait for, by name.
 gates = {}
@@ -49,7 +49,7 @@ def length(number):
 
 
 async def messages(receive):
-    """The body as it comes, up to its end or the client's."""
+    """Reads the body up to its end or the client's disconnect."""
     while True:
         message = await receive()
         yield message
@@ -69,7 +69,7 @@ async def at_pid(scope, receive, send):
 
 
 async def at_told(scope, receive, send):
-    """What an earlier request left under this name."""
+    """Returns the message of an earlier request under this name."""
     await answer(send, json.dumps(told.get(scope["query_string"].decode())).encode())
 
 
@@ -79,7 +79,7 @@ async def at_open(scope, receive, send):
 
 
 async def at_slow(scope, receive, send):
-    """Answers when somebody has opened the gate of this name."""
+    """Answers when another request has opened the gate of this name."""
     name = scope["query_string"].decode()
     say(f"slow {name} has begun")
     await gate(name).wait()
@@ -95,7 +95,7 @@ async def at_status_with_body(scope, receive, send):
 
 
 async def at_defaults(scope, receive, send):
-    """Says as little as the specification allows."""
+    """Sends the minimal messages of the specification."""
     await send({"type": "http.response.start", "status": 200})
     await send({"type": "http.response.body"})
 
@@ -150,7 +150,7 @@ async def at_part_kinds(scope, receive, send):
 
 
 async def at_head_first(scope, receive, send):
-    """An empty part shows the client that the answer has begun; the rest waits for the gate."""
+    """An empty part shows the client that the response has begun; the rest waits for the gate."""
     await start(send)
     await part(send, b"")
     await gate(scope["query_string"].decode()).wait()
@@ -158,7 +158,7 @@ async def at_head_first(scope, receive, send):
 
 
 async def at_step(scope, receive, send):
-    """A part, then another when the gate opens."""
+    """Sends one part, then another when the gate opens."""
     await start(send)
     await part(send, b"one")
     await gate(scope["query_string"].decode()).wait()
@@ -181,7 +181,7 @@ async def at_digest(scope, receive, send):
 
 
 async def at_messages(scope, receive, send):
-    """Each message as it came."""
+    """Returns each message as received."""
     found = []
     async for message in messages(receive):
         body = message.get("body")
@@ -190,7 +190,7 @@ async def at_messages(scope, receive, send):
 
 
 async def at_echo(scope, receive, send):
-    """Sends back each part when it comes."""
+    """Echoes each part when it comes."""
     await start(send)
     async for message in messages(receive):
         await part(send, message.get("body", b""))
@@ -198,7 +198,7 @@ async def at_echo(scope, receive, send):
 
 
 async def at_slow_reader(scope, receive, send):
-    """Takes nothing of its body until the gate opens."""
+    """Reads nothing of its body until the gate opens."""
     await gate(scope["query_string"].decode()).wait()
     await at_digest(scope, receive, send)
 
@@ -221,7 +221,7 @@ async def at_answer_at_gate(scope, receive, send):
 
 
 async def at_begin_then_read(scope, receive, send):
-    """Begins its answer, then reads: too late for 100 Continue."""
+    """Begins its response, then reads: too late for 100 Continue."""
     await start(send)
     await part(send, b"begun ")
     count = 0
@@ -231,7 +231,7 @@ async def at_begin_then_read(scope, receive, send):
 
 
 async def at_read_beyond(scope, receive, send):
-    """Waits for what follows the body: the client's end, or the answer's."""
+    """Waits for the message after the body: the client's disconnect, or the response's end."""
     name = scope["query_string"].decode()
     async for _ in messages(receive):
         pass
@@ -242,7 +242,7 @@ async def at_read_beyond(scope, receive, send):
     told[name] = [before, (await beyond)["type"]]
 
 
-# The client's end.
+# The client's disconnect.
 
 
 async def at_wait_for_end(scope, receive, send):
@@ -275,7 +275,7 @@ async def at_send_to_nobody(scope, receive, send):
 
 
 async def at_send_ignoring_the_end(scope, receive, send):
-    """Goes on although nobody is there: each send raises, and nothing else happens."""
+    """Continues after the disconnect: each send raises, and nothing else happens."""
     name = scope["query_string"].decode()
     await start(send)
     await part(send, b"begun")
@@ -293,7 +293,7 @@ async def at_send_ignoring_the_end(scope, receive, send):
 
 
 async def at_not_cancelled(scope, receive, send):
-    """The client's end cancels nothing: the application's own business goes on."""
+    """The disconnect cancels nothing: the application continues its work."""
     name = scope["query_string"].decode()
     say(f"waits {name}")
     try:
@@ -305,11 +305,11 @@ async def at_not_cancelled(scope, receive, send):
     say(f"ended {name}")
 
 
-# Answers to HEAD.
+# Responses to HEAD.
 
 
 async def at_parts_behind_a_gate(scope, receive, send):
-    """A body in four parts, with its length or without; the last three come when the gate has opened. Behind it is more to do."""
+    """A body in four parts, with or without its length; the last three come when the gate has opened. More code follows."""
     name, _, how = scope["query_string"].decode().partition("&")
     status = int(how) if how.isdigit() else 200
     await start(send, status, [length(40_000)] if how == "length" else [])
@@ -327,7 +327,7 @@ async def at_parts_behind_a_gate(scope, receive, send):
 
 
 async def at_parts_without_a_pause(scope, receive, send):
-    """Another task runs while the parts are given."""
+    """Another task runs while the parts are sent."""
     name = scope["query_string"].decode()
     others = 0
 
@@ -346,11 +346,11 @@ async def at_parts_without_a_pause(scope, receive, send):
     say(f"ended {name}")
 
 
-# Long answers.
+# Long responses.
 
 
 async def at_stream(scope, receive, send):
-    """So many megabytes; tells how many it has got rid of."""
+    """Sends ``megabytes``; reports how many it has sent."""
     query = scope["query_string"].decode()
     megabytes = int(query.split("&")[0])
     told["given"] = 0
@@ -366,7 +366,7 @@ async def at_stream(scope, receive, send):
 
 
 async def at_stream_and_look(scope, receive, send):
-    """The same, and looks for the client's end again and again meanwhile."""
+    """The same, and polls for the client's disconnect meanwhile."""
 
     async def look():
         while True:
@@ -410,7 +410,7 @@ async def at_two_senders(scope, receive, send):
     await finish(send)
 
 
-# Work after the answer.
+# Work after the response.
 
 
 async def at_background(scope, receive, send):
@@ -446,7 +446,7 @@ def block_the_loop(seconds):
 
 
 def file_of(data):
-    file = tempfile.NamedTemporaryFile()  # noqa: SIM115 (whoever asks for it closes it)
+    file = tempfile.NamedTemporaryFile()  # noqa: SIM115 (the caller closes it)
     file.write(data)
     file.flush()
     return file
@@ -479,7 +479,7 @@ async def at_pathsend_folder(scope, receive, send):
 
 
 async def at_zerocopysend(scope, receive, send):
-    """Parts of files among parts of bytes: ``declared`` says its length, ``chunked`` does not."""
+    """Parts of files among parts of bytes: ``declared`` sends their length, ``chunked`` does not."""
     kind = scope["query_string"]
     with file_of(b"0123456789") as file:
         await start(send, headers=[length(17)] if kind == b"declared" else [])
@@ -500,7 +500,7 @@ async def at_zerocopysend_ends_with_nothing(scope, receive, send):
 
 
 async def at_zerocopysend_position(scope, receive, send):
-    """Without an offset it begins at the file's position. The descriptor alone will do, and may be closed at once."""
+    """Without an offset it begins at the file's position. The descriptor alone is enough, and may be closed immediately."""
     with file_of(b"0123456789") as file:
         os.lseek(file.fileno(), 4, os.SEEK_SET)
         await start(send)
@@ -538,7 +538,7 @@ async def at_trailers_only(scope, receive, send):
 
 
 async def at_trailers_declared(scope, receive, send):
-    """With a length there is no place for them; the answer is right all the same."""
+    """A response with a length has no trailers; the response is correct all the same."""
     await start(send, headers=[length(4)], trailers=True)
     await finish(send, b"body")
     await send({"type": "http.response.trailers", "headers": [(b"x-sum", b"4")]})

@@ -1,4 +1,4 @@
-"""ASGI applications that differ in their lifespan. Over HTTP each tells what it knows of its state."""
+"""ASGI applications that differ in their lifespan. Over HTTP each returns what it knows of its state."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ async def http(scope, receive, send):
         await gates.setdefault(query, asyncio.Event()).wait()
         await answer(send, b"held")
     elif path == "/open":
-        # It opens when all of its body has come, so a client can do it while the worker drains.
+        # It opens when all of its body has come, so a client can open it while the worker drains.
         while (await receive()).get("more_body"):
             pass
         gates.setdefault(query, asyncio.Event()).set()
@@ -189,7 +189,7 @@ async def sends_nonsense(scope, receive, send):
 
 @with_lifespan
 async def fails_where_told(scope, receive, send):
-    """Starts as long as there is no file ``broken`` in the working folder."""
+    """Starts unless there is a file ``broken`` in the working directory."""
     await receive()
     if os.path.exists("broken"):
         await send({"type": "lifespan.startup.failed", "message": "the database is away"})
@@ -202,7 +202,7 @@ async def fails_where_told(scope, receive, send):
 
 @with_lifespan
 async def works_beside(scope, receive, send):
-    """A task of the lifespan goes on while requests are served, and shares its state with them."""
+    """A task of the lifespan runs while requests are served, and shares its state with them."""
     await receive()
     scope["state"]["ticks"] = ticks = []
 

@@ -1,4 +1,4 @@
-"""ASGI applications that look at the event loop they run in: the loop itself, tasks, contexts, time limits, other tasks."""
+"""ASGI applications that inspect their event loop: the loop itself, tasks, contexts, timeouts, other tasks."""
 
 import asyncio
 import contextvars
@@ -12,7 +12,7 @@ import anyio
 import sniffio
 
 variable = contextvars.ContextVar("variable", default="unset")
-#: What one request leaves for another, by name.
+#: Data that one request leaves for another, by name.
 told = {}
 gates = {}
 tasks = set()
@@ -40,7 +40,7 @@ async def at_loop(scope, receive, send):
 
 
 async def at_current_task(scope, receive, send):
-    """The task from the first line on, after messages, and after waiting: one and the same."""
+    """It is one and the same task from the first line on, after messages, and after waiting."""
     loop = asyncio.get_running_loop()
     found = [asyncio.current_task()]
     await receive()
@@ -65,7 +65,7 @@ def at_current_task_in_plain_code(scope, receive, send):
 
 
 async def at_task_is_done(scope, receive, send):
-    """A task ends with its request: earlier ones are no longer known."""
+    """A task ends with its request: earlier ones no longer exist."""
     earlier = told.setdefault("tasks", [])
     leftover = [task.done() for task in earlier]
     earlier.append(asyncio.current_task())
@@ -73,7 +73,7 @@ async def at_task_is_done(scope, receive, send):
 
 
 async def at_contextvar(scope, receive, send):
-    """What a request sets is its own, before and after it waited."""
+    """A request only sees its own values, before and after it waits."""
     found = [variable.get()]
     variable.set(scope["query_string"].decode())
     found.append(variable.get())
@@ -124,7 +124,7 @@ async def at_sniffio(scope, receive, send):
 
 
 async def at_anyio(scope, receive, send):
-    """A task group, a time limit, a thread and a lock of anyio, from the first line on."""
+    """A task group, a timeout, a thread and a lock of anyio, from the first line on."""
     results = []
     async with anyio.create_task_group() as group:
 
@@ -169,7 +169,7 @@ async def at_timeout(scope, receive, send):
 
 
 async def at_receive_with_a_limit(scope, receive, send):
-    """A receive() that was given up loses nothing of the body."""
+    """A cancelled receive() loses no part of the body."""
     name = scope["query_string"].decode()
     for _ in range(5):
         try:
@@ -228,7 +228,7 @@ async def at_leave_a_task(scope, receive, send):
 
 
 async def at_wait_until_left(scope, receive, send):
-    """Waits without asking for messages: the client's end cancels nothing."""
+    """Waits without receiving: the disconnect cancels nothing."""
     name = scope["query_string"].decode()
     say(f"waits {name}")
     try:
@@ -255,7 +255,7 @@ async def at_subprocess(scope, receive, send):
 
 
 async def at_connection(scope, receive, send):
-    """The application is a client itself, in the same loop: of this very server."""
+    """The application is a client of this same server, in the same loop."""
     host, port = scope["server"]
     reader, writer = await asyncio.open_connection(host, port)
     writer.write(b"GET /sniffio HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
@@ -271,7 +271,7 @@ async def at_many_steps(scope, receive, send):
 
 
 async def at_call_soon(scope, receive, send):
-    """The loop's own method is what it was: callbacks of the first step come in their order."""
+    """The loop's own method is unchanged: callbacks of the first step run in order."""
     loop = asyncio.get_running_loop()
     order = []
     loop.call_soon(order.append, 1)
@@ -283,7 +283,7 @@ async def at_call_soon(scope, receive, send):
 
 
 async def at_task_factory(scope, receive, send):
-    """An application may set a task factory; requests that follow are served all the same."""
+    """An application may set a task factory; later requests are served all the same."""
     loop = asyncio.get_running_loop()
     made = []
 

@@ -1,4 +1,6 @@
-"""ASGI applications that break the rules, one for each path. Those of ``MISTAKES`` tell what ``send()`` raised and where."""
+"""ASGI applications that break the rules, one for each path. Those of ``MISTAKES`` report the exception of ``send()`` and its
+line.
+"""
 
 import asyncio
 import json
@@ -91,7 +93,7 @@ MISTAKES = {
 
 
 async def say_all(send, name, caught):
-    """Send the messages of a mistake; returns the exception of the last one, if ``caught``."""
+    """Sends the messages of a mistake; returns the exception of the last one, if ``caught``."""
     *before, last = MISTAKES[name][0]
     for message in before:
         await send(message)
@@ -115,12 +117,12 @@ async def mistake(scope, send, caught):
     if not before:
         await send(START)
     elif before[0]["headers"]:
-        # The length was announced, and holds.
+        # The announced length is correct.
         text = b"x" * int(before[0]["headers"][0][1])
     await send(body(body=text))
 
 
-# After something has left.
+# After a part was sent.
 
 
 async def at_fine(scope, receive, send):
@@ -291,7 +293,7 @@ async def at_keep(scope, receive, send):
 
 
 async def at_use_kept(scope, receive, send):
-    """What the callables of a request do when it is over: they reach nobody else."""
+    """The callables of a request after its end: they affect no other request."""
     old_receive, old_send = kept
     told = [(await old_receive())["type"]]
     try:
@@ -303,7 +305,7 @@ async def at_use_kept(scope, receive, send):
 
 
 async def at_never_awaited(scope, receive, send):
-    """What ``send()`` says, it says at once: a coroutine that nobody awaits is this server's awaitable, not a warning."""
+    """``send()`` raises immediately: a coroutine that is never awaited is this server's awaitable, and causes no warning."""
     send(START)
     send(body(body=b"fine"))
 

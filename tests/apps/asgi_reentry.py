@@ -1,4 +1,4 @@
-"""ASGI applications whose code runs where the server does not expect any: in a `__bool__`, in a loop's own methods."""
+"""ASGI applications whose code runs where the server does not expect it: in a `__bool__`, in a loop's own methods."""
 
 import asyncio
 import gc
@@ -8,7 +8,7 @@ START = {"type": "http.response.start", "status": 200, "headers": [(b"x-first", 
 
 
 class Changing:
-    """A flag that changes the message in which it is, when it is asked for its truth."""
+    """A flag whose `__bool__` changes the message that contains it."""
 
     def __init__(self, change):
         self.change = change
@@ -37,7 +37,7 @@ async def at_trailers(receive, send):
 
 
 async def at_flag_that_goes(receive, send):
-    """Asked for its truth, the flag takes itself out of the message, and with it the last reference to itself."""
+    """Its `__bool__` removes the flag from the message, and with it the last reference to itself."""
     await send(START)
     message = {"type": "http.response.body", "body": b"body"}
     message["more_body"] = Changing(message.clear)
@@ -45,7 +45,7 @@ async def at_flag_that_goes(receive, send):
 
 
 async def at_call_soon(receive, send):
-    """The loop's call_soon sends, and it is called while the server tells of the body's next part."""
+    """The loop's call_soon sends, and the server calls it when it delivers the next part of the body."""
     loop = asyncio.get_running_loop()
     said = []
 

@@ -1,4 +1,4 @@
-"""ASGI applications that tell their scope: as JSON, with bytes as ``{"bytes": text}`` and tuples as lists."""
+"""ASGI applications that return their scope: as JSON, with bytes as ``{"bytes": text}`` and tuples as lists."""
 
 import functools
 import json
@@ -36,7 +36,7 @@ async def application(scope, receive, send):
 
 
 def types_of(scope):
-    """The type of each key, and of what is in the headers."""
+    """Returns the type of each key, and of the parts of the headers."""
     types = {key: type(value).__name__ for key, value in scope.items()}
     types["header"] = sorted({type(pair).__name__ for pair in scope["headers"]})
     types["header parts"] = sorted({type(part).__name__ for pair in scope["headers"] for part in pair})
@@ -45,7 +45,7 @@ def types_of(scope):
 
 
 def stain(scope):
-    """Tell what earlier requests left in this scope, then leave something in every part of it that can be changed."""
+    """Returns the values that earlier requests left in this scope, then leaves a value in every mutable part of it."""
     found = [name for name in ("stained",) if name in scope]
     found += [name for name in ("extensions", "asgi") if "stained" in scope[name]]
     found += ["headers"] if any(name == b"x-stained" for name, _ in scope["headers"]) else []
@@ -58,7 +58,7 @@ def stain(scope):
     return found
 
 
-# The ways in which an application can be written. Each says which it is.
+# The forms in which an application can be written. Each returns its name.
 
 
 def named(name):
@@ -113,7 +113,7 @@ def factory_of_object():
 
 
 def plain_function(scope, receive, send):
-    """Returns a coroutine without being an async function: only ``interface = asgi`` can tell."""
+    """Returns a coroutine without being an async function: only ``interface = asgi`` selects ASGI."""
     return named("plain function")(scope, receive, send)
 
 
@@ -126,7 +126,7 @@ class Awaitable:
 
 
 def awaitable(scope, receive, send):
-    """Returns an awaitable that is no coroutine."""
+    """Returns an awaitable that is not a coroutine."""
     return Awaitable(named("awaitable")(scope, receive, send))
 
 
@@ -137,7 +137,7 @@ def wsgi(environ, start_response):
 
 
 class WsgiClass:
-    """A WSGI application as a class: it is made with environ and start_response, and iterated over."""
+    """A WSGI application as a class: it is constructed with environ and start_response, and iterated over."""
 
     def __init__(self, environ, start_response):
         self.environ, self.start_response = environ, start_response
@@ -156,7 +156,7 @@ wsgi_partial = functools.partial(wsgi)
 
 
 async def stateful(scope, receive, send):
-    """Its lifespan leaves a state; requests tell it, and change it."""
+    """Its lifespan sets a state; requests return it, and change it."""
     if scope["type"] == "lifespan":
         await receive()
         scope["state"]["count"] = 0

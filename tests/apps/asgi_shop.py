@@ -1,4 +1,4 @@
-"""What the tests about reloads and stops of ASGI applications ask for; a test appends ``VERSION``."""
+"""The application of the tests about reloads and stops of ASGI applications; a test appends ``VERSION``."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ async def application(scope, receive, send):
 
 
 async def deaf(send):
-    """A stream that takes no notice of its client's end."""
+    """A stream that ignores its client's disconnect."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
     while True:
         with contextlib.suppress(OSError, asyncio.CancelledError):
@@ -63,7 +63,7 @@ async def deaf(send):
 
 
 async def events(name, receive, send):
-    """An event stream that ends with its client only."""
+    """An event stream that ends only when its client disconnects."""
     await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/event-stream")]})
 
     async def ticks():

@@ -1,8 +1,8 @@
-"""A WebSocket application that does what its client asks for: the query is ``(name, steps)`` as a Python literal, each step
-a tuple of its verb and arguments. What happened is kept under the name, and told by plain HTTP at ``/seen/<name>``; without
-a name it is forgotten.
+"""A WebSocket application that is scripted by its client: the query is ``(name, steps)`` as a Python literal, each step a tuple
+of its verb and arguments. Its notes are kept under the name and returned over HTTP at ``/seen/<name>``; without a name they are
+dropped.
 
-``/go/<name>`` lets a step ``("wait", name)`` go on.
+``/go/<name>`` lets a step ``("wait", name)`` continue.
 """
 
 import ast
@@ -12,9 +12,9 @@ import time
 from pathlib import Path
 from urllib.parse import unquote_to_bytes
 
-#: What scripts saw and did, by their names.
+#: Notes of scripts, by name.
 seen = {}
-#: How long a step may stop the loop, in seconds.
+#: Maximum time that a step may block the loop, in seconds.
 MOST_BLOCKED_SECONDS = 10
 #: Events by name.
 gates = {}
@@ -49,7 +49,7 @@ async def answer(scope, send):
 
 
 class Script:
-    """The verbs of the steps. What is worth knowing is appended to ``events``."""
+    """The verbs of the steps. Notes are appended to ``events``."""
 
     def __init__(self, scope, receive, send, events):
         self.scope = scope
@@ -65,7 +65,7 @@ class Script:
             self.note("received", await self._receive())
 
     async def receive_all(self):
-        """Up to the end, with it."""
+        """Reads up to and including the end."""
         while True:
             message = await self._receive()
             self.note("received", message)
@@ -73,7 +73,7 @@ class Script:
                 return
 
     async def send(self, message):
-        """A failure is noted, and what it would have been to an application that does not catch it is not done."""
+        """Notes a failure, without the consequences that it has for an application that does not catch it."""
         try:
             await self._send(message)
         except Exception as error:
@@ -105,7 +105,7 @@ class Script:
             await self._send({"type": "websocket.send", "bytes": payload})
 
     async def say_zeros(self, size, times=1):
-        """Sends messages and notes each, until the client has gone."""
+        """Sends messages and notes each, until the client has disconnected."""
         payload = bytes(size)
         for number in range(times):
             try:
@@ -115,7 +115,7 @@ class Script:
             self.note("sent", number)
 
     async def say_at_once(self, tasks, times):
-        """``tasks`` tasks send ``times`` messages each, with no turn of their own taken between them."""
+        """``tasks`` tasks send ``times`` messages each, without yielding to the loop in between."""
 
         async def sender(number):
             for place in range(times):
@@ -124,7 +124,7 @@ class Script:
         await asyncio.gather(*(sender(number) for number in range(tasks)))
 
     async def say_for_ever(self, size):
-        """Sends in a task of its own, as a broadcaster does, without looking at who has gone."""
+        """Sends from a separate task, as a broadcaster does, without checking for disconnects."""
         text = "x" * size
 
         async def sender():
@@ -147,14 +147,14 @@ class Script:
             self.note("nothing came")
 
     async def refuse_with(self, size):
-        """The body of a response that refuses, in parts."""
+        """The body of a refusing response, in parts."""
         for start in range(0, size, 50_000):
             part = b"no" * (min(50_000, size - start) // 2)
             message = {"type": "websocket.http.response.body", "body": part, "more_body": start + len(part) < size}
             await self._send(message)
 
     async def keep_notes(self, path):
-        """Writes what was noted to a file, for what happens when nobody can be asked any more."""
+        """Writes the notes to a file, for events after which the worker cannot be asked any more."""
         with open(path + ".new", "w") as file:
             file.write(repr(self.events))
         os.replace(path + ".new", path)
@@ -164,11 +164,11 @@ class Script:
         await gate(name).wait()
 
     async def turn(self):
-        """Lets the loop turn."""
+        """Yields to the loop."""
         await asyncio.sleep(0)
 
     async def block(self, path):
-        """Stops the loop until the file is there; another file says that it does."""
+        """Blocks the loop until the file exists; another file shows that it is blocked."""
         Path(path + ".waiting").touch()
         end = time.monotonic() + MOST_BLOCKED_SECONDS
         while not Path(path).exists() and time.monotonic() < end:

@@ -1,4 +1,4 @@
-"""Sends every message back as it came. The Autobahn test suite and the measurements speak to it."""
+"""Echoes every message, for the Autobahn test suite and the measurements."""
 
 
 async def application(scope, receive, send):

@@ -1,4 +1,4 @@
-"""ASGI applications that block their event loop, or wait for ever."""
+"""ASGI applications that block their event loop, or wait without end."""
 
 import asyncio
 import os
@@ -55,7 +55,7 @@ async def at_hold_the_interpreter(name, send):
 
 
 def hold_the_interpreter_here():
-    # C code that holds the interpreter: no other thread of Python's could look meanwhile.
+    # C code that holds the GIL: no other Python thread could watch the loop meanwhile.
     end = time.monotonic() + BLOCKED_SECONDS
     while time.monotonic() < end:
         re.match("(a+)+$", "a" * 22 + "b")

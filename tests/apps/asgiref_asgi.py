@@ -1,4 +1,4 @@
-"""Applications as asgiref and the ASGI documentation show them, and what asgiref brings for them."""
+"""Applications from asgiref and the ASGI documentation, and asgiref's helpers."""
 
 import asyncio
 import functools
@@ -11,7 +11,7 @@ from asgiref.local import Local
 from asgiref.sync import async_to_sync, sync_to_async
 from asgiref.wsgi import WsgiToAsgi
 
-#: Flask by asgiref's adapter instead of Bolide's own.
+#: Flask with asgiref's adapter instead of Bolide's own.
 flask = WsgiToAsgi(flask_site.app)
 
 local = Local()
@@ -72,7 +72,7 @@ lifespan = Lifespan()
 
 
 class Double:
-    """ASGI 2: an object for each connection."""
+    """ASGI 2: one object for each connection."""
 
     def __init__(self, scope):
         self.scope = scope
@@ -101,7 +101,7 @@ async def with_argument(text, scope, receive, send):
     await answer(send, text)
 
 
-#: A partial is told to be asynchronous by what it is a partial of.
+#: A partial counts as asynchronous if the wrapped function is.
 partial = functools.partial(with_argument, "by a partial")
 
 
@@ -110,12 +110,12 @@ def create_app():
 
 
 async def syncs(scope, receive, send):
-    """sync_to_async and async_to_sync, there and back, with context-local data."""
+    """sync_to_async and async_to_sync, nested, with context-local data."""
     assert scope["type"] == "http"
     local.value = scope["path"]
 
     def blocking():
-        # One thread serves all of these: "thread-sensitive" code may share what only one thread may touch.
+        # One thread serves all of these: "thread-sensitive" code may use data that only one thread may touch.
         return threading.current_thread().ident, local.value, async_to_sync(inner)()
 
     async def inner():
@@ -133,7 +133,7 @@ async def syncs(scope, receive, send):
 
 
 async def awaits_by_hand(scope, receive, send):
-    """What hand-written applications do with receive() and send(): tasks, timeouts, waiting for either."""
+    """Patterns of hand-written applications with receive() and send(): tasks, timeouts, waiting for either."""
     assert scope["type"] == "http"
     told = []
     task = asyncio.create_task(receive())

@@ -1,4 +1,4 @@
-"""Applications that wait for each other: what they answer proves that they ran at the same time."""
+"""Applications that wait for each other: their responses prove that they ran at the same time."""
 
 import threading
 import time
@@ -6,7 +6,7 @@ import time
 PLAIN = [("Content-Type", "text/plain")]
 PATIENCE_SECONDS = 60
 
-#: What a call takes that is longer than a worker's other threads look away.
+#: Duration of a call that is longer than the polling interval of a worker's other threads.
 CALL_SECONDS = 0.02
 
 condition = threading.Condition()
@@ -22,7 +22,7 @@ def at_fine(query):
 
 
 def at_meet(query):
-    """Waits until so many requests are in here at once."""
+    """Waits until ``count`` requests are inside at the same time."""
     global present, most
     with condition:
         present += 1
@@ -34,7 +34,7 @@ def at_meet(query):
 
 
 def at_sleep(query):
-    """As in the issue: sleeps, and counts who sleeps meanwhile."""
+    """As in the issue: sleeps, and counts the concurrent sleepers."""
     global present, most
     with condition:
         present += 1
@@ -84,7 +84,7 @@ def at_name(query):
 
 
 def at_rest(query):
-    """Off the CPU for a while, as in a database. Names the thread."""
+    """Off the CPU for a while, like a database query. Returns the thread's name."""
     time.sleep(CALL_SECONDS)
     return threading.current_thread().name
 
@@ -98,7 +98,7 @@ def at_work(query):
 
 
 def at_pair(query):
-    """Waits until two are in here at once, and names the thread."""
+    """Waits until two requests are inside at the same time. Returns the thread's name."""
     pair.wait()
     return threading.current_thread().name
 
@@ -124,7 +124,7 @@ def at_echo(query):
 
 
 class Closing:
-    """An answer whose ``close()`` blocks, as one that gives a database connection back: the client has the body already."""
+    """A response whose ``close()`` blocks, like one that returns a database connection: the client has the body already."""
 
     def __init__(self, body):
         self.body = body

@@ -2,7 +2,7 @@
 
 import bottle
 
-#: Bytes of JSON that Bottle takes; its own limit is 100 KB.
+#: Maximum bytes of JSON that Bottle accepts; its default is 100 KB.
 bottle.BaseRequest.MEMFILE_MAX = 1 << 20
 
 app = application = bottle.Bottle()

@@ -1,4 +1,4 @@
-"""A page for the browser's tests: it speaks by WebSockets, an EventSource and fetch, and shows what came of them."""
+"""A page for the browser's tests: it uses WebSockets, an EventSource and fetch, and shows the results."""
 
 import asyncio
 import contextlib
@@ -92,31 +92,31 @@ Promise.all([talk, leave, listen, upload, stream]).then(() => { document.title =
 </html>
 """
 
-#: What the page has read up to now, by what it was sent: the next is sent only then.
+#: The parts that the page has read so far: each is sent only after the previous one was read.
 read = {"events": 0, "parts": 0}
-news = None
+changed = None
 
-#: How WebSockets ended.
+#: Close codes of WebSockets.
 ends = []
 
 
 @contextlib.asynccontextmanager
 async def lifespan(app):
-    global news
-    news = asyncio.Condition()
+    global changed
+    changed = asyncio.Condition()
     yield
 
 
 async def has_read(name, count):
-    async with news:
-        await news.wait_for(lambda: read[name] >= count)
+    async with changed:
+        await changed.wait_for(lambda: read[name] >= count)
 
 
 async def note_read(request):
-    async with news:
+    async with changed:
         for name, count in request.query_params.items():
             read[name] = int(count)
-        news.notify_all()
+        changed.notify_all()
     return PlainTextResponse("")
 
 

@@ -1,6 +1,6 @@
-"""Answers that may be compressed, or must not be, by path; the same as WSGI (`application`) and ASGI (`asgi`).
+"""Responses that may be compressed, or must not be, by path; the same as WSGI (`application`) and ASGI (`asgi`).
 
-The query has further header fields for the answer: `?ETag="x"&Vary=Cookie`.
+The query contains additional header fields of the response: `?ETag="x"&Vary=Cookie`.
 """
 
 import os
@@ -11,10 +11,10 @@ TEXT = b"".join(b"line %d of a text that repeats itself\n" % number for number i
 NOISE = os.urandom(5000)
 PARTS = [TEXT[start : start + 7000] for start in range(0, len(TEXT), 7000)]
 
-#: A stream goes on when `/go` was asked for.
+#: A stream continues after a request for `/go`.
 go = threading.Event()
 
-#: Path: status, media type, body, and whether its length is told.
+#: Path: status, media type, body, and whether its length is sent.
 SHAPES = {
     "/text": ("200 OK", "text/plain; charset=utf-8", TEXT, True),
     "/json": ("200 OK", "application/problem+json", TEXT, True),

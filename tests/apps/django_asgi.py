@@ -1,4 +1,4 @@
-"""A small Django site in one file, as ASGI application: coroutines and plain functions, and Channels for its WebSockets."""
+"""A small Django site in one file, as an ASGI application: coroutines and plain functions, and Channels for its WebSockets."""
 
 import asyncio
 import json as json_module
@@ -32,7 +32,7 @@ settings.configure(
     USE_TZ=True,
 )
 
-#: What requests that were left have to say, for later requests.
+#: Notes of abandoned requests, for later requests.
 notes = []
 
 
@@ -45,7 +45,7 @@ async def json(request):
     return JsonResponse({"received": json_module.loads(request.body), "length": length})
 
 
-# What `csrf_exempt` does; for coroutines it does that since Django 5.0.
+# The effect of `csrf_exempt`, which supports coroutines since Django 5.0.
 json.csrf_exempt = True
 
 
@@ -91,7 +91,7 @@ async def where(request):
 
 
 async def threads(request):
-    """Where coroutines and the functions they hand to threads run."""
+    """Returns the threads in which coroutines and their sync functions run."""
     inside = await sync_to_async(threading.current_thread)()
     return JsonResponse(
         {
@@ -107,7 +107,7 @@ def sent_file(request):
 
 
 async def patient(request):
-    """Waits longer than its client does."""
+    """Waits longer than its client."""
     notes.clear()
     notes.append("waiting")
     try:
@@ -174,14 +174,14 @@ class Echo(AsyncWebsocketConsumer):
 
 
 class BlockingEcho(WebsocketConsumer):
-    """In a thread of its own."""
+    """In a separate thread."""
 
     def receive(self, text_data=None, bytes_data=None):
         self.send(text_data=f"{text_data} {threading.current_thread() is threading.main_thread()}")
 
 
 class Room(AsyncJsonWebsocketConsumer):
-    """Whatever one says, all in the room hear."""
+    """A message of one client reaches all clients in the room."""
 
     async def connect(self):
         self.room = self.scope["url_route"]["kwargs"]["room"]
@@ -208,7 +208,7 @@ class Forbidden(AsyncWebsocketConsumer):
 
 
 class Ticker(AsyncHttpConsumer):
-    """Events by the means of Channels."""
+    """Events with Channels."""
 
     async def handle(self, body):
         await self.send_headers(headers=[(b"Content-Type", b"text/event-stream")])

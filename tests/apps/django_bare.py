@@ -1,4 +1,4 @@
-"""Django without middlewares, so that nothing tells the length of an answer: every kind of response that Django has."""
+"""Django without middlewares, so that no code sets the length of a response: every kind of response that Django has."""
 
 import io
 
@@ -28,7 +28,7 @@ class Told(HttpResponse):
 
 
 class Overridden(HttpResponse):
-    """A subclass that makes its parts itself, which its content knows nothing of."""
+    """A subclass that generates its parts itself, independent of its content."""
 
     def __iter__(self):
         yield from (b"one ", b"two ", b"three")

@@ -1,4 +1,4 @@
-"""A Django site that is asked through nginx: each page below every first part of a path."""
+"""A Django site behind nginx: each page below every first path segment."""
 
 from django.conf import settings
 from django.core.wsgi import get_wsgi_application
@@ -15,7 +15,7 @@ settings.configure(
     USE_TZ=True,
 )
 
-#: What a front server says beside what Django asks for.
+#: Additional variables of a front server, besides those that Django reads.
 TOLD = ("SCRIPT_NAME", "SERVER_PROTOCOL", "REQUEST_SCHEME")
 
 

@@ -1,4 +1,4 @@
-"""Django as ASGI application behind a front server: forms, files and JSON, whatever the path begins with."""
+"""Django as an ASGI application behind a front server: forms, files and JSON, with any path prefix."""
 
 import json as json_module
 

@@ -1,4 +1,4 @@
-"""Answers with what it was given, as JSON: the strings of its environ, the types of the rest, and the body."""
+"""Returns its input as JSON: the strings of its environ, the types of the rest, and the body."""
 
 import json
 

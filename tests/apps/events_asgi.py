@@ -1,4 +1,4 @@
-"""Event streams, by sse-starlette and by hand: each event leaves when somebody has posted it."""
+"""Event streams, with sse-starlette and by hand: each event is sent when another request has posted it."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
 
-#: One queue for each that listens.
+#: One queue for each listener.
 listeners = set()
 
 

@@ -7,7 +7,7 @@ PLAIN = [("Content-Type", "text/plain")]
 
 
 class Told:
-    """An iterable that fails after its first part, and says when it is closed."""
+    """An iterable that fails after its first part, and logs its close()."""
 
     def __init__(self, error, name, parts=(b"begun",)):
         self.error = error
@@ -192,7 +192,7 @@ def at_use_kept(environ, start_response):
     return ["; ".join(told).encode()]
 
 
-#: What start_response is given, by the number in the path; each is a breach of PEP 3333 or RFC 9110.
+#: Arguments of start_response, by the number in the path; each violates PEP 3333 or RFC 9110.
 BAD_HEADS = [
     (b"200 OK", []),
     (200, []),
@@ -252,7 +252,7 @@ def at_bad_head(environ, start_response):
 
 
 def at_bad_head_caught(environ, start_response):
-    """An error handler, as frameworks have: it answers anew after the head was refused."""
+    """An error handler, as frameworks have: it answers again after the head was refused."""
     try:
         return at_bad_head(environ, start_response)
     except (TypeError, ValueError):

@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse, RedirectResponse, StreamingResp
 from pydantic import BaseModel
 from starlette.websockets import WebSocketDisconnect
 
-#: What dependencies and background work did, for later requests.
+#: Notes of dependencies and background work, for later requests.
 notes: list[str] = []
 visitor = contextvars.ContextVar("visitor", default="nobody")
 
@@ -71,7 +71,7 @@ async def redirects():
 
 @app.get("/stream")
 def stream():
-    # A plain generator: each part is made in a thread.
+    # A plain generator: each part is generated in a thread.
     return StreamingResponse((f"{number}\n" for number in range(1000)), media_type="text/plain")
 
 
@@ -147,7 +147,7 @@ async def name_visitor(request, call_next):
 
 @app.get("/visitor", response_class=PlainTextResponse)
 async def who():
-    # Other requests run meanwhile, each in a context of its own.
+    # Other requests run meanwhile, each in a separate context.
     for _ in range(20):
         await asyncio.sleep(0)
     return visitor.get()

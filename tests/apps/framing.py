@@ -1,4 +1,4 @@
-"""Answers of every shape that the framing of HTTP depends on: the path says which."""
+"""Responses of every shape that HTTP framing depends on: the path selects one."""
 
 PARTS = [b"first ", b"second ", b"third"]
 WHOLE = b"".join(PARTS)

@@ -1,4 +1,4 @@
-"""What the tests with a front server ask for: the last part of the path says which."""
+"""The application of the tests with a front server: the last path segment selects the response."""
 
 import hashlib
 import json
@@ -6,7 +6,7 @@ import os
 import sys
 
 UNIT = b"0123456789abcdef"
-#: A file of 20 MB without a name, made by the first request for it.
+#: An unnamed file of 20 MB, created by the first request for it.
 PART = UNIT * 4096
 
 
@@ -42,7 +42,7 @@ def at_file(environ, start_response):
 
 
 class Endless:
-    """Goes on until it is closed, and says so."""
+    """Runs until it is closed, and logs that."""
 
     def __init__(self, path):
         self.path = path

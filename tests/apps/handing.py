@@ -1,16 +1,16 @@
-"""Applications that name a file in place of a body, as WSGI and as ASGI: the query says by which words, and what else is said.
+"""Applications that name a file instead of a body, as WSGI and as ASGI: the query contains the header field and further ones.
 
-As ASGI also by `http.response.pathsend`, with `path`.
+With ASGI also by `http.response.pathsend`, with `path`.
 """
 
 from urllib.parse import parse_qs
 
-#: A body that nobody may see.
+#: A body that must not reach any client.
 BODY = b"of the application"
 
 
 def said(query):
-    """(status, header fields) that a query asks for: `field`, `name`, and further `header`s as `Name: value`."""
+    """Returns (status, header fields) of a query: `field`, `name`, and additional `header`s as `Name: value`."""
     asked = parse_qs(query)
     headers = [tuple(line.split(": ", 1)) for line in asked.get("header", [])]
     if "field" in asked:
@@ -21,7 +21,7 @@ def said(query):
 def application(environ, start_response):
     status, headers, kind = said(environ["QUERY_STRING"])
     if kind == "length":
-        # What frameworks say of a body that they take for empty.
+        # The Content-Length of frameworks for a body that they consider empty.
         headers.append(("Content-Length", "0"))
     write = start_response(status, headers)
     if kind == "written":

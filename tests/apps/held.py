@@ -1,7 +1,7 @@
-"""A view that waits until the test lets it go on, and a record of which call began and ended when, and where.
+"""A view that waits until the test releases it, and a record of the begin and end of each call, with process and thread.
 
-Each call has a name, the query string. The record is one file of all workers, a line of JSON for each event, in the order in
-which these came. A gate is a FIFO of the test's, and each byte in it lets one call through that waits there.
+The name of a call is its query string. All workers write one record file, a line of JSON for each event, in the order of the
+events. A gate is a FIFO of the test, and each byte in it releases one waiting call.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import warnings
 FOLDER = os.environ["HELD_FOLDER"]
 PLAIN = [("Content-Type", "text/plain")]
 
-# How many threads the process had at each fork, when all that is done before it was done.
+# The number of threads of the process at each fork, after all preparation for it.
 threads_at_forks = []
 os.register_at_fork(before=lambda: threads_at_forks.append(len(os.listdir("/proc/self/task"))))
 
@@ -35,14 +35,14 @@ def noted(name):
 
 
 def wait_at(gate):
-    """Sleep until a byte is there for this call. The end of the file is the end of the test."""
+    """Sleeps until a byte is available for this call. The end of the file is the end of the test."""
     reader = os.open(os.path.join(FOLDER, gate), os.O_RDONLY)
     os.read(reader, 1)
     os.close(reader)
 
 
 def fork_alone():
-    """Fork and wait for the child; how many threads there were, and how many warnings."""
+    """Forks and waits for the child. Returns the number of threads, and of warnings."""
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         child = os.fork()
@@ -53,8 +53,8 @@ def fork_alone():
 
 
 def view(path, name):
-    """The body of the answer. ``/quick`` waits for nothing, ``/held/GATE`` at a gate, and so does a child of ``/forks/GATE``;
-    ``/fork-and-held/GATE`` forks a child that ends at once, and waits then.
+    """Returns the body. ``/quick`` does not wait, ``/held/GATE`` waits at a gate, and so does a child of ``/forks/GATE``;
+    ``/fork-and-held/GATE`` forks a child that ends immediately, and waits then.
     """
     _, kind, *rest = path.split("/")
     if kind == "fork":

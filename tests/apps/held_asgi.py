@@ -1,4 +1,4 @@
-"""What ``held.py`` does, in an event loop that stands still meanwhile: its views block, as a driver without ``await`` does."""
+"""Like ``held.py``, in a blocked event loop: its views block, as a driver without ``await`` does."""
 
 import held
 

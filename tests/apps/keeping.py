@@ -1,4 +1,4 @@
-"""Threads that keep the interpreter: calls of C that do not let go of it, until the test writes to the pipe with a name."""
+"""Threads that keep the GIL: calls of C code that do not release it, until the test writes to the pipe with a name."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ import threading
 
 PLAIN = [("Content-Type", "text/plain")]
 
-#: Its functions are called with the interpreter in hand, unlike those of ``ctypes.CDLL``.
+#: Its functions are called with the GIL held, unlike those of ``ctypes.CDLL``.
 greedy = ctypes.PyDLL(None)
 released = threading.Event()
 meeting = threading.Barrier(2, timeout=60)
@@ -45,7 +45,7 @@ def at_thread():
 
 
 def at_meet():
-    """Waits until two are here at once."""
+    """Waits until two requests are inside at the same time."""
     meeting.wait()
     return "met"
 

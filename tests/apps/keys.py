@@ -1,4 +1,4 @@
-"""A WSGI application that says what the keys of its environ are to the interpreter."""
+"""A WSGI application that reports how the interpreter stores the keys of its environ."""
 
 import sys
 
@@ -9,7 +9,7 @@ seen = {}
 
 
 def is_interned(key):
-    """Whether the interpreter's table of interned strings has this very object."""
+    """Returns whether the interpreter's table of interned strings contains this very object."""
     return sys.intern("".join(list(key))) is key
 
 

@@ -127,6 +127,6 @@ async def lifespan(app):
 app = Litestar(
     [hello, json, cookies, upload, redirects, stream, error, where, state, background, noted, events, echo, listener],
     lifespan=[lifespan],
-    # Its usual configuration logs through a thread that it starts when the module is imported.
+    # Its default configuration logs through a thread that is started at import.
     logging_config=LoggingConfig(handlers={"queue_listener": {"class": "logging.StreamHandler"}}, log_exceptions="always"),
 )

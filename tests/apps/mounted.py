@@ -1,4 +1,4 @@
-"""Applications to mount, each of which says its name and where it believes to be."""
+"""Applications to mount, each of which returns its name and its mount point."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Touches the server's inside from a thread that has no business there, which is a panic of the server."""
+"""Calls the server's internals from a foreign thread, which causes a panic of the server."""
 
 import asyncio
 import os

@@ -100,7 +100,7 @@ async def noted():
 
 @app.post("/count")
 async def count():
-    """Reads a body part by part; a large one would not be kept."""
+    """Reads a body part by part, without keeping a large one in memory."""
     length = 0
     async for part in request.body:
         length += len(part)
@@ -126,7 +126,7 @@ async def refused():
 
 @app.websocket("/both")
 async def both():
-    """Sends and receives by two tasks; the end of the socket cancels them."""
+    """Sends and receives in two tasks; the end of the socket cancels them."""
 
     async def send():
         number = 0

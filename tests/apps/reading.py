@@ -1,4 +1,4 @@
-"""Reads its body in the way that the path names, and answers with what it got, as JSON."""
+"""Reads its body with the method that the path names, and returns the result as JSON."""
 
 import json
 

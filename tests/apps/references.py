@@ -1,6 +1,6 @@
-"""Each kind of request that an application can be asked, as WSGI and as ASGI, and how many references the interpreter counts.
+"""Each kind of request to an application, as WSGI and as ASGI, and the number of references in the interpreter.
 
-`/total` tells how many there are, `/ended` how many answers of `/gone` have come to their end.
+`/total` returns the number of references, `/ended` the number of responses of `/gone` that have ended.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ import gc
 import sys
 
 PART = b"p" * 50_000
-#: Parts of an answer whose client goes: more than the kernel keeps for it.
+#: Parts of a response whose client disconnects: more than the kernel buffers.
 PARTS = 400
 PLAIN = [("Content-Type", "text/plain")]
 
@@ -98,7 +98,7 @@ def at_wrapped_file(environ, start_response):
 
 
 class Endless:
-    """An answer that notes its own end."""
+    """A response that notes its end."""
 
     def __iter__(self):
         return iter([PART] * PARTS)
@@ -143,7 +143,7 @@ async def on_whole(scope, receive, send):
 
 
 async def on_waiting(scope, receive, send):
-    """Its task goes on in the loop, after the turn in which it was called."""
+    """Its task continues in the loop, after the iteration in which it was called."""
     await asyncio.sleep(0)
     await begin(send)
     await asyncio.sleep(0)
@@ -206,7 +206,7 @@ async def on_gone(scope, receive, send):
 
 
 async def on_left(scope, receive, send):
-    """Waits for a client that goes without a word."""
+    """Waits for a client that disconnects silently."""
     try:
         while (await receive())["type"] != "http.disconnect":
             pass

@@ -1,4 +1,4 @@
-"""A Socket.IO server (python-socketio), with rooms, acknowledgements and a namespace, before another application."""
+"""A Socket.IO server (python-socketio), with rooms, acknowledgements and a namespace, in front of another application."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import socketio
 
 server = socketio.AsyncServer(async_mode="asgi", cors_allowed_origins="*", ping_interval=0.5, ping_timeout=5)
 
-#: Who connected and left, for later requests.
+#: Clients that connected and disconnected, for later requests.
 notes = []
 
 
@@ -25,7 +25,7 @@ async def disconnect(sid, reason=None):
 
 @server.event
 async def echo(sid, data):
-    """What it returns is the acknowledgement."""
+    """Its return value is the acknowledgement."""
     session = await server.get_session(sid)
     return {"data": data, "path": session["path"], "agent": session["agent"]}
 

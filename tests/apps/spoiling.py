@@ -1,4 +1,4 @@
-"""Spoils its environ, as middleware does, and tells what it found before."""
+"""Modifies its environ, as middleware does, and returns its content before that."""
 
 
 def application(environ, start_response):

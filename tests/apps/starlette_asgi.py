@@ -22,7 +22,7 @@ from starlette.websockets import WebSocketDisconnect
 #: The files of this folder are served below /files.
 FILES = os.environ.get("SITE_FILES") or tempfile.gettempdir()
 
-#: What background work and requests that were left have to say, for later requests.
+#: Notes of background work and abandoned requests, for later requests.
 notes = []
 gate = None
 
@@ -92,7 +92,7 @@ async def state(request):
 
 
 async def task(request):
-    """What libraries ask the loop about where they run."""
+    """Returns what libraries query from the loop to detect their environment."""
     name = asyncio.current_task().get_name()
     before = sniffio.current_async_library(), asyncio.get_running_loop() is asyncio.current_task().get_loop()
     await asyncio.sleep(0)
@@ -149,7 +149,7 @@ async def noted(request):
 
 
 async def endless(request):
-    """A stream whose client leaves sooner or later."""
+    """A stream whose client disconnects at some time."""
 
     async def parts():
         try:
@@ -172,7 +172,7 @@ async def breaking(request):
 
 
 async def patient(request):
-    """Waits until its client has left."""
+    """Waits until its client has disconnected."""
     notes.clear()
     notes.append("waiting")
     while not await request.is_disconnected():
@@ -191,14 +191,14 @@ async def count(request):
 
 
 async def hold(request):
-    """Does not read its body, and does not answer before its client has left."""
+    """Does not read its body, and does not answer before its client has disconnected."""
     while not gate.is_set():
         await asyncio.sleep(0.01)
     return PlainTextResponse("open")
 
 
 async def large(request):
-    """Sends as many bytes as asked for, without a length."""
+    """Sends the requested number of bytes, without a length."""
 
     async def parts(left=int(request.query_params["bytes"]), part=b"y" * 65536):
         while left > 0:
@@ -246,7 +246,7 @@ class Echo(WebSocketEndpoint):
 
 
 async def chat(websocket):
-    """Both directions at once, by two tasks."""
+    """Both directions at once, in two tasks."""
     await websocket.accept()
     queue = asyncio.Queue()
 

@@ -1,8 +1,8 @@
-"""An application beside static files: it says that it was asked, and by which method."""
+"""An application beside static files: it returns the method, so that tests see which requests reach it."""
 
 import time
 
-#: Long enough for a client to ask others meanwhile, in seconds.
+#: Long enough for a client to send further requests meanwhile, in seconds.
 SLEEP_SECONDS = 0.5
 
 

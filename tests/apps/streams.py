@@ -1,4 +1,4 @@
-"""Long answers, for clients that take them slowly; says how far it has come."""
+"""Long responses, for slow clients; reports its progress."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ import time
 PLAIN = [("Content-Type", "application/octet-stream")]
 MEGABYTE = bytes(range(256)) * 4096
 
-#: Bytes that generators have given so far.
+#: Bytes that generators have yielded so far.
 given = 0
 
 
@@ -22,7 +22,7 @@ def parts(total, size):
 
 
 class Told:
-    """Says when it is closed."""
+    """Logs its close()."""
 
     def __init__(self, iterable, name):
         self.iterable = iterable
@@ -69,7 +69,7 @@ counts = {"closed": 0}
 
 
 class Counting:
-    """Counts the parts that it gives, by the name of its client."""
+    """Counts the parts that it yields, by the name of its client."""
 
     def __init__(self, total, name):
         self.total = total
@@ -112,7 +112,7 @@ def application(environ, start_response):
     total = int(query.split("&")[0] or 0) * len(MEGABYTE)
     environ["wsgi.input"].read()
     if name == "file":
-        file = tempfile.TemporaryFile()  # noqa: SIM115 (whoever sends it closes it)
+        file = tempfile.TemporaryFile()  # noqa: SIM115 (the sender closes it)
         for _ in range(total // len(MEGABYTE)):
             file.write(MEGABYTE)
         file.seek(0)

@@ -1,4 +1,4 @@
-"""An application whose own thread counts: how often it ran tells whether the interpreter was in other hands for long."""
+"""An application with a counting thread: its count shows whether the GIL was held elsewhere for long."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""What ``tests/support/traffic.py`` asks for, as a WSGI application and as an ASGI one."""
+"""The application of ``tests/support/traffic.py``, as WSGI and as ASGI."""
 
 import asyncio
 import contextlib
@@ -8,12 +8,12 @@ import time
 
 import asgi_socket_echo
 
-#: How long an answer waits for its file at the most, in seconds.
+#: Timeout of a response that waits for its file, in seconds.
 STREAM_SECONDS = 20
 #: The pause between its parts, in seconds.
 PART_SECONDS = 0.01
 
-#: Loading it takes this long, in seconds.
+#: Load time of the module, in seconds.
 time.sleep(float(os.environ.get("TRAFFIC_LOAD_SECONDS", "0")))
 
 _long = {}
@@ -44,7 +44,7 @@ def application(environ, start_response):
 
 
 def echo_waiting(environ):
-    """A WebSocket in the middle of a call, until it ends: then the module raises."""
+    """A WebSocket inside a call, until it ends: then the module raises."""
     import uwsgi
 
     uwsgi.websocket_handshake(environ["HTTP_SEC_WEBSOCKET_KEY"])

@@ -1,4 +1,4 @@
-"""Says what environ says about how it is run."""
+"""Returns the variables of environ about how it is run."""
 
 import json
 

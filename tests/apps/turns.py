@@ -1,4 +1,6 @@
-"""What one client could have for itself: slow views, answers without an end; and counters of what was done meanwhile."""
+"""Requests with which one client could monopolise a worker: slow views, endless responses; and counters of other work
+meanwhile.
+"""
 
 import contextvars
 import os
@@ -22,7 +24,7 @@ def at_fine(query):
 
 
 def at_view(query):
-    """A view that takes 5 ms, and keeps whoever calls it from all else."""
+    """A view that takes 5 ms, and blocks its thread meanwhile."""
     global calls
     calls += 1
     time.sleep(0.005)
@@ -34,7 +36,7 @@ def at_calls(query):
 
 
 def at_given(query):
-    """Bytes that iterators have given so far."""
+    """Bytes that iterators have yielded so far."""
     return str(given).encode()
 
 
@@ -56,14 +58,14 @@ def at_quick_parts(query):
 
 
 def at_steady_parts(query):
-    """Not as quick as any client takes them: its socket never fills up."""
+    """Slower than any client reads: its socket never fills up."""
     for _ in range(int(query)):
         time.sleep(0.001)
         yield PART
 
 
 def at_context(query):
-    """Parts that say what the context variable of this request is, while its generator runs."""
+    """Parts with the value of this request's context variable, while its generator runs."""
     token = variable.set(query)
     for _ in range(50):
         yield variable.get().encode() * len(PART)
@@ -79,7 +81,7 @@ def at_one_part(query):
 
 
 def answer(path, query):
-    """What a path is answered with: bytes, or an iterator of parts."""
+    """Returns the response of a path: bytes, or an iterator of parts."""
     return globals()["at_" + path.strip("/")](query)
 
 

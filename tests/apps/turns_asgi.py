@@ -1,4 +1,4 @@
-"""What ``turns.py`` does, said asynchronously: nothing in it waits but for its client."""
+"""The asynchronous version of ``turns.py``: it waits only for its client."""
 
 import turns
 

@@ -1,4 +1,4 @@
-"""What the module `uwsgi` tells: names, types and values, as JSON. Runs on uWSGI as well."""
+"""Returns the contents of the module `uwsgi`: names, types and values, as JSON. Also runs on uWSGI."""
 
 import json
 import types
@@ -7,7 +7,7 @@ import uwsgi
 
 
 def told(value):
-    """A value with its types all the way down."""
+    """Returns a value with its types, recursively."""
     if isinstance(value, dict):
         return {"dict": sorted([told(key), told(item)] for key, item in value.items())}
     if isinstance(value, (list, tuple)):
@@ -18,7 +18,7 @@ def told(value):
 
 
 def called(text):
-    """What an expression over the module gives, or the type of its exception."""
+    """Returns the value of an expression over the module, or the type of its exception."""
     try:
         return told(eval(text, {"uwsgi": uwsgi}))
     except Exception as error:

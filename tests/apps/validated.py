@@ -1,4 +1,4 @@
-"""The answers, with wsgiref's validator between them and the server: either's breach of PEP 3333 is an error 500."""
+"""The responses, with wsgiref's validator between them and the server: a violation of PEP 3333 by either side is an error 500."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""WSGI applications that hand ``write`` to threads of their own. PEP 3333 has no such thing: nothing may break by it."""
+"""WSGI applications that call ``write`` from their own threads. PEP 3333 does not provide for that: nothing may break."""
 
 import os
 import threading
@@ -6,12 +6,12 @@ import time
 
 PLAIN = [("Content-Type", "application/octet-stream")]
 
-#: Bytes of one write: more than the server keeps for a slow client, less than one call of the kernel takes.
+#: Bytes of one write: more than the server buffers for a slow client, less than one system call accepts.
 PART_BYTES = 60_000
 THREADS = 4
 WRITES = 30
 
-#: What writes were refused with, since the start.
+#: Exceptions of refused writes since the start.
 refusals = set()
 
 
@@ -20,7 +20,7 @@ def part(number):
 
 
 def write_whole(write, data):
-    """Write, again and again while another thread is at it."""
+    """Writes repeatedly while another thread does the same."""
     while True:
         try:
             return write(data)
@@ -45,7 +45,7 @@ def at_threads(start_response):
 
 
 def at_left_behind(start_response):
-    """The application returns while a thread of it is still writing."""
+    """The application returns while one of its threads is still writing."""
     write = start_response("200 OK", PLAIN)
     threading.Thread(target=write, args=(part(0) * 100,)).start()
     end = time.monotonic() + 20

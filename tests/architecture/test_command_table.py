@@ -1,4 +1,4 @@
-"""The commands for a running instance are in a guide each, and adding one touches the files that CONTRIBUTING.md names."""
+"""Each command for a running instance is in a guide, and adding one touches only the files that CONTRIBUTING.md lists."""
 
 import re
 from pathlib import Path
@@ -24,7 +24,7 @@ def test_every_command_of_the_command_line_is_in_a_guide():
 
 
 def test_only_the_rows_know_a_letter_or_a_signal_of_a_command():
-    """No other file of the master matches over all commands but `execute`, whose match the compiler holds complete."""
+    """No file of the master other than `execute` matches over all commands; the compiler checks that match for completeness."""
     names = COMMAND_ROW.findall(COMMANDS.read_text(encoding="utf-8"))
     assert len(names) >= 17
     named = {}

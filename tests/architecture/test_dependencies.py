@@ -1,6 +1,6 @@
-"""What the server is built of: licences, sources and versions of every crate, by the list in deny.toml.
+"""The dependencies of the server: licences, sources and versions of every crate, checked against deny.toml.
 
-`make deny` asks cargo-deny the same and more. This asks Cargo alone, so it also holds where nothing can be installed.
+`make deny` checks the same and more with cargo-deny. These tests only need Cargo, so they also run without network access.
 """
 
 import json
@@ -15,13 +15,13 @@ CRATES_IO = "registry+https://github.com/rust-lang/crates.io-index"
 
 
 def listed(name):
-    """A list of texts in deny.toml. (The oldest Python of the tests has no reader of TOML.)"""
+    """Returns a list of strings in deny.toml. (The oldest supported Python has no TOML parser.)"""
     found = re.search(rf"^{name} = \[(.*)\]$", (ROOT / "deny.toml").read_text(encoding="utf-8"), re.MULTILINE)
     return set(re.findall(r'"([^"]+)"', found[1]))
 
 
 def is_allowed(expression, allowed):
-    """Whether an SPDX expression can be met by allowed licences. A slash, as older crates write it, is OR."""
+    """Returns whether allowed licences satisfy an SPDX expression. A slash, as older crates write it, means OR."""
     names = re.findall(r"[()]|[\w.+-]+(?: WITH [\w.+-]+)?", expression.replace("/", " OR "))
 
     def either():
@@ -53,7 +53,7 @@ def is_allowed(expression, allowed):
 
 @pytest.fixture(scope="module")
 def packages():
-    # For this platform alone: crates of others may never have been downloaded.
+    # For this platform only: crates of other platforms may never have been downloaded.
     told = subprocess.run(["rustc", "-vV"], check=True, capture_output=True, text=True).stdout
     host = re.search(r"^host: (.+)$", told, re.MULTILINE)[1]
     command = ["cargo", "metadata", "--format-version", "1", "--locked", "--filter-platform", host]
@@ -79,7 +79,7 @@ def test_every_crate_comes_from_this_repository_or_the_registry_and_none_is_bann
 
 
 def test_a_library_without_a_first_release_is_pinned(packages):
-    """Each version of it may break things: one is named, and the next is tried by hand."""
+    """Every release may contain breaking changes: the version is pinned, and upgrades are tested by hand."""
     unreleased = {one["name"] for one in packages if re.match(r"0\.0\.|[^+]*-", one["version"])}
     asked = [dependency for one in packages if one["source"] is None for dependency in one["dependencies"]]
     loose = [(one["name"], one["req"]) for one in asked if one["name"] in unreleased and not one["req"].startswith("=")]

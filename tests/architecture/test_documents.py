@@ -1,4 +1,4 @@
-"""The documents: each link between them leads somewhere, and each page is linked from the first one."""
+"""The documents: each link between them resolves, and each page can be reached from the first one."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: `[text](target)`; a target in another place of the web has a colon.
+#: `[text](target)`; external targets contain a colon.
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s:]+)\)")
 HEADING = re.compile(r"^#+ (?P<text>.+)$", re.MULTILINE)
 CODE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -24,7 +24,7 @@ def prose(path):
 
 
 def anchor(heading):
-    """The anchor that a heading gets where these pages are shown: letters, digits and hyphens in lower case."""
+    """Returns the anchor of a heading on these pages: letters, digits and hyphens in lower case."""
     return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
 
 
@@ -55,7 +55,7 @@ def architecture():
 
 
 def test_the_architecture_names_files_that_are_there():
-    """`engine/connection` is a file or a folder of the room `engine`, and so with every room."""
+    """`engine/connection` is a file or a folder of the room `engine`, and likewise for every room."""
     rooms = {path.name for path in (ROOT / "crates").iterdir()}
     pattern = re.compile(r"`((?:crates/|adapters/)?[a-z_]+(?:/[a-z0-9_]+)+)(?:\.rs)?`")
     named, missing = set(), []

@@ -1,4 +1,4 @@
-"""Crates that run as root: only `guarded_files` touches files in folders that the application's user may write."""
+"""In crates that run as root, only `guarded_files` touches files in folders that the application's user may write."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ROOMS = [ROOT / "crates" / name / "src" for name in ("master", "supervision")]
 HOOKS = ROOT / "crates" / "hooks" / "src"
 
-#: What opens, makes, reads, renames, gives away or removes by a path.
+#: Functions that open, create, read, rename, chown or remove by path.
 CALLS = re.compile(
     r"""
       \bfs::(?:read|read_to_string|read_dir|write|remove_\w+|rename|copy|hard_link|symlink|set_permissions|create_dir\w*|chown|lchown)\b
@@ -24,17 +24,17 @@ CALLS = re.compile(
     re.VERBOSE,
 )
 
-#: File -> lines that may stand in it, each because its path is none that another user could replace.
+#: File -> lines that may contain such a call, each because no other user could replace its path.
 ALLOWED = {
     "supervision/processes/daemonize.rs": ["/dev/null", "guarded_files::open("],
-    # Folders that a service manager or the system makes.
+    # Folders that a service manager or the system creates.
     "supervision/processes/confinement.rs": ["OFlag::O_DIRECTORY", "openat2(root, path, how)"],
-    # The command for a running instance: it has the rights of the user who types it, and its path is typed as well.
+    # The command for a running instance runs with the rights of the user who types it, and the user types the path as well.
     "master/control/client.rs": ["UnixStream::connect", "/proc/net/unix", "guarded_files::open_fifo("],
     "master/control/pidfile_client.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
-    # Names of the abstract space.
+    # Names in the abstract namespace.
     "supervision/sockets/control_socket.rs": ["UnixListener::bind_addr(&address)"],
-    # The address of a datagram, which is no file that is opened: NOTIFY_SOCKET is the service manager's.
+    # The address of a datagram socket, not a file that is opened: NOTIFY_SOCKET is set by the service manager.
     "supervision/sockets/service_manager.rs": ["open(&socket)"],
     "master/fleet.rs": ["/proc/{pid}/stat"],
     "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
@@ -47,13 +47,13 @@ ALLOWED = {
     ],
     "supervision/processes/process_attributes.rs": ["/proc/self/stat"],
     "supervision/processes/system.rs": ["/proc/self/fd"],
-    # It looks at names and times, and reads no file.
+    # Checks names and times, and reads no file.
     "supervision/files/fingerprint.rs": ["fs::read_dir(folder)"],
 }
 
 
 def calls(path):
-    """Lines with such a call, outside of tests."""
+    """Returns the lines with such a call, outside of tests."""
     text = path.read_text().split("#[cfg(test)]")[0]
     for number, line in enumerate(text.splitlines(), 1):
         code = line.split("//")[0]
@@ -92,6 +92,6 @@ def test_hooks_reach_files_only_by_the_means_of_their_process():
     assert found == []
 
 
-def test_what_is_allowed_is_there():
+def test_the_allowed_lines_exist():
     text = {name: path.read_text() for name, path in sources()}
     assert [part for name, parts in ALLOWED.items() for part in parts if part not in text.get(name, "")] == []

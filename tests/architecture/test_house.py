@@ -1,4 +1,4 @@
-"""The house keeps its shape: who may depend on whom, how long files are, where `unsafe` may stand.
+"""The structure of the code: dependencies between rooms, length of files, and where `unsafe` may be used.
 
 The table of rooms in ARCHITECTURE.md says the same in words, and docs/internals/invariants.md says why a room has `unsafe`.
 A new arrow or room needs a line there and here.
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: Room -> the rooms it may know. "never: engine <-> master, engine -> options, protocol -> anything".
+#: Room -> the rooms it may depend on. "never: engine <-> master, engine -> options, protocol -> anything".
 ARROWS = {
     "bolide-contract": set(),
     "bolide-log": {"bolide-contract"},
@@ -47,7 +47,7 @@ ARROWS = {
     },
 }
 
-#: Rooms in which `unsafe` may stand, each block with its SAFETY line.
+#: Rooms that may contain `unsafe`, each block with its SAFETY line.
 UNSAFE_ROOMS = (
     "crates/contract/",
     "crates/engine/",
@@ -58,8 +58,8 @@ UNSAFE_ROOMS = (
     "adapters/cpython/",
 )
 
-#: Rooms whose code runs in master, prototype or worker: what they say goes through the room `log`. `println!` and its kin wait
-#: for a reader, and panic when it has gone.
+#: Rooms whose code runs in master, prototype or worker: their output goes through the room `log`. `println!` and similar macros
+#: block until the reader reads, and panic when it has gone.
 LOGGING_ROOMS = (
     "contract",
     "protocol",
@@ -160,7 +160,7 @@ def test_no_file_names_a_machine():
 
 
 def test_no_two_test_files_have_one_name():
-    """pytest imports them by their names alone; the second would end the whole run."""
+    """pytest imports test files by their base names; a duplicate name would abort the whole run."""
     names = [path.rsplit("/", 1)[-1] for path in tracked("tests/**/test_*.py")]
     assert len(names) > 20
     assert sorted({name for name in names if names.count(name) > 1}) == []

@@ -1,17 +1,23 @@
-"""The files of a room know each other in one direction only, and one name stands for one type.
+"""The files of a room depend on each other without cycles, and a type name stands for one type.
 
-What counts:
+The rules:
 
 * A file is a module; `mod.rs` and `lib.rs` stand for their folder. Files and inline modules that only tests compile are left out,
-  and so are programs under `src/bin`, which are crates of their own.
-* A file knows another when it names an item of it, in a `use` or in a path that begins with `crate`, `super`, `self` or the name
-  of a module below it. What a file re-exports is known where it stands, not where it is handed on.
-* `mod child;` and a re-export (`pub use child::Item;`) are no knowledge. A parent that uses its child's items while the child
-  uses the parent's is a circle like any other: what both need stands in a third file.
-* The topmost modules of a crate, each a file or a folder with all that is in it, know each other in one direction only as well.
-  A re-export hides no circle there: a file that uses `folder::Item` knows the folder, whichever child the item stands in.
-* Several files may `impl` on one type, as long as the type's own file names none of them: who calls a method knows its type only.
-* Types are those at the beginning of a line. One that is declared within a function is seen by nobody else.
+and so are programs under `src/bin`, which are separate crates.
+
+* A file depends on another if it names an item of it, in a `use` or in a path that begins with `crate`, `super`, `self` or the
+name of a module below it. A re-exported item counts for the file that defines it, not for the file that re-exports it.
+
+* `mod child;` and a re-export (`pub use child::Item;`) are no dependencies. A parent that uses its child's items while the child
+uses the parent's is a cycle like any other: items that both need go in a third file.
+
+* The topmost modules of a crate, each a file or a folder with everything in it, must not have cycles either. A re-export hides no
+cycle there: a file that uses `folder::Item` depends on the folder, whichever child defines the item.
+
+* Several files may `impl` on one type, as long as the type's own file names none of them: a caller of a method only depends on
+its type.
+
+* Only types at the beginning of a line count. A type that is declared within a function is not visible elsewhere.
 """
 
 import re
@@ -35,7 +41,7 @@ def module_of(path):
 
 
 def without_tests(text):
-    """The code that is compiled for users: no comments, and no item under `#[cfg(test)]`."""
+    """Returns the code that is compiled for users: no comments, and no item under `#[cfg(test)]`."""
     text = re.sub(r"//[^\n]*", "", text)
     while found := TEST_ITEM.search(text):
         end = found.end()
@@ -46,7 +52,7 @@ def without_tests(text):
 
 
 def modules_of(sources):
-    """The modules of a crate, by their path in it. `sources`: the text of each file by its path below `src`."""
+    """Returns the modules of a crate by their path in it. `sources` contains the text of each file by its path below `src`."""
     tests = set()
     for path, text in sources.items():
         folder = path.parent if path.stem in ("lib", "mod") else path.with_suffix("")
@@ -73,7 +79,7 @@ def paths_of(tree):
 
 
 def absolute(module, path, modules):
-    """A path as names from the crate's root on; None if it is another crate's."""
+    """Returns a path as names from the crate's root; None for the path of another crate."""
     names = path.replace(" ", "").split("::")
     if names[0] == "crate":
         return names[1:]
@@ -87,7 +93,7 @@ def absolute(module, path, modules):
 
 
 def target(names, modules, exports, depth=0):
-    """The file in which a path ends, through re-exports."""
+    """Returns the file that defines the item of a path, through re-exports."""
     names = [name for name in names if name != "self"]
     for length in range(len(names), -1, -1):
         module = tuple(names[:length])
@@ -100,7 +106,7 @@ def target(names, modules, exports, depth=0):
 
 
 def knowledge(modules):
-    """Which modules each module knows."""
+    """Returns the modules that each module depends on."""
     exports = {}
     for module, text in modules.items():
         for found in USE.finditer(text):
@@ -128,7 +134,7 @@ def knowledge(modules):
 
 
 def circles(known):
-    """Sets of modules of which each knows, by way of the others, itself: strongly connected components of more than one."""
+    """Returns the cycles: strongly connected components of more than one module."""
     reached = {}
     for start in known:
         seen, waiting = set(), [start]
@@ -141,7 +147,7 @@ def circles(known):
 
 
 def topmost(known):
-    """The same knowledge between the topmost modules: what a file of a folder knows, the folder knows."""
+    """Returns the dependencies between the topmost modules: the dependencies of a file count for its folder."""
     rooms = {}
     for module, others in known.items():
         if module:
@@ -150,7 +156,7 @@ def topmost(known):
 
 
 def shared_names(modules):
-    """Names of types that more than one declaration has."""
+    """Returns the names of types with more than one declaration."""
     names = [name for text in modules.values() for name in TYPE.findall(text)]
     return {name for name in names if names.count(name) > 1}
 
@@ -167,7 +173,7 @@ def crates():
     return {name: modules_of(sources) for name, sources in made.items()}
 
 
-def test_one_name_is_one_type_and_no_file_knows_itself_by_way_of_others():
+def test_type_names_are_unique_and_files_have_no_cycles():
     found = set()
     everything = crates()
     assert len(everything) >= 9
@@ -179,7 +185,7 @@ def test_one_name_is_one_type_and_no_file_knows_itself_by_way_of_others():
     assert sorted(found) == [], "give one of them another name, or put what both need into a third file"
 
 
-#: Crates whose folders know each other in circles. Their files do not.
+#: Crates whose folders depend on each other in cycles. Their files do not.
 FOLDERS_IN_CIRCLES = {"crates/engine", "crates/master", "crates/options", "crates/supervision"}
 
 

@@ -1,19 +1,19 @@
-"""Every option that does something is named in a test of the real program, as configurations and command lines name it."""
+"""Every option that has an effect is named in a test of the real program, as configurations and command lines name it."""
 
 import re
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Made from the catalogue: a test of the options' crate holds that they are the same.
+#: Generated from the catalogue; a test in the crate of the options compares both.
 REFERENCE = ROOT / "docs" / "reference" / "options.md"
 #: Folders whose tests start the program.
 FOLDERS = ("compat", "conformance", "frameworks", "process")
 #: Tests that list options without starting a server with them.
-LISTS = {"test_foreign_flags.py", "test_schema.py"}
+LISTS = {"test_other_servers_flags.py", "test_schema.py"}
 
 
 def supported():
-    """For each supported option its names."""
+    """Returns the names of each supported option."""
     for section in re.split(r"^### ", REFERENCE.read_text(), flags=re.MULTILINE)[1:]:
         head, _, rest = section.partition("\n")
         if "\n* verdict: supported\n" in rest:
@@ -22,11 +22,11 @@ def supported():
 
 def text_of_tests():
     files = [file for folder in FOLDERS for file in sorted((ROOT / "tests" / folder).rglob("*.py")) if file.name not in LISTS]
-    # Line ends in texts of the tests are those of the configurations.
+    # Line ends in the tests' string literals are those of the configurations.
     return "\n".join(file.read_text() for file in files).replace("\\n", "\n")
 
 
-#: `--name`, `name = value`, and the name as a text of its own.
+#: `--name`, `name = value`, and the name as a string by itself.
 NAMED = re.compile(r"""--([\w-]+)|(?<![\w.-])([\w-]+) ?=(?!=)|(?<=["'])([\w-]+)(?=["' ])""")
 
 

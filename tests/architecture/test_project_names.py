@@ -1,4 +1,4 @@
-"""What is looked for in the text of a file, and in a module that is loaded, has the same names."""
+"""The detectors for source text and for loaded modules use the same names."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ CALLABLES = ROOT / "python" / "bolide" / "callables.py"
 
 
 def in_python(name):
-    """A constant of the Python half, without importing it."""
+    """Returns a constant of the Python half without importing it."""
     for node in ast.parse(CALLABLES.read_text()).body:
         if isinstance(node, ast.Assign) and node.targets[0].id == name:
             return ast.literal_eval(node.value)

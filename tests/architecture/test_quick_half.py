@@ -1,4 +1,4 @@
-"""The list of the tests of `make check` names files that are there, each once."""
+"""The list of the tests of `make check` contains existing files, each once."""
 
 from pathlib import Path
 

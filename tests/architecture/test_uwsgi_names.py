@@ -1,4 +1,4 @@
-"""docs/uwsgi-module.md and the type stubs say what the table of names says."""
+"""docs/uwsgi-module.md and the type stubs agree with the table of names."""
 
 import ast
 import os
@@ -9,15 +9,15 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "uwsgi-module.md"
 STUBS = ROOT / "python" / "uwsgi-stubs" / "__init__.pyi"
 
-#: The lines between which the page is made from the table.
+#: The part of the page between these lines is generated from the table.
 BEGIN, END = "<!-- names: made from python/bolide/uwsgi_names.py -->\n", "<!-- names end -->\n"
 
-#: With this variable set, the page is written and not compared.
+#: If this variable is set, the page is written and not compared.
 WRITE = "BOLIDE_WRITE_REFERENCE"
 
 
 def names():
-    """The table as it stands in the tree: importing it needs nothing."""
+    """Returns the table from the source tree: importing it has no dependencies."""
     scope = {}
     path = ROOT / "python" / "bolide" / "uwsgi_names.py"
     exec(compile(path.read_text(), str(path), "exec"), scope)

@@ -1,7 +1,7 @@
 """Runs the Autobahn suite's fuzzing client against real workers, and keeps what it found as a table.
 
-``scripts/conformance`` makes the environments and calls this; no test of ``make test`` does. The suite is a program of
-Python 2.7, so it is a process of its own and tells what it found by files.
+``scripts/conformance`` creates the environments and runs this; ``make test`` does not. The suite needs Python 2.7, so it runs as
+a separate process and reports its findings in files.
 """
 
 import argparse
@@ -20,13 +20,13 @@ from support.server import Server
 
 from autobahn.table import Agent, Suite, judge, table
 
-#: Each of them serves once, and so does each interpreter.
+#: Each of them is tested at least once, and so is each interpreter.
 LOOPS = ("asyncio", "uvloop")
 
-#: How long one run over all cases may take, in seconds. Each case has a limit of its own, which the suite keeps.
+#: Time limit of one run over all cases, in seconds. Each case has a separate limit, which the suite enforces.
 RUN_SECONDS = 3600
 
-#: How long a short question to an interpreter may take, in seconds.
+#: Time limit of a short query of an interpreter, in seconds.
 ASK_SECONDS = 60
 
 CONFIGURATION = """
@@ -72,7 +72,7 @@ def main():
         (Agent(loop, json.loads(ask([str(python), "-c", VERSIONS_PROGRAM]))), python) for python, loop in pairs(arguments.python)
     ]
     print(f"{len(suite.cases)} cases against {len(agents)} workers; this takes some minutes", flush=True)
-    # Client and worker wait for each other, so a run keeps one CPU busy.
+    # Client and worker wait for each other, so a run uses one CPU.
     pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count() or 1)
     with tempfile.TemporaryDirectory(prefix="autobahn-") as folder, pool:
         runs = [
@@ -109,12 +109,12 @@ def parsed():
 
 
 def absolute(text):
-    """Links stay: an interpreter of a virtualenv is one."""
+    """Symbolic links are not resolved: a virtualenv's interpreter is one."""
     return Path(text).absolute()
 
 
 def pairs(pythons):
-    """``[(interpreter, loop)]`` with each of both at least once."""
+    """Returns ``[(interpreter, loop)]`` so that each interpreter and each loop occurs at least once."""
     return [(pythons[number % len(pythons)], LOOPS[number % len(LOOPS)]) for number in range(max(len(pythons), len(LOOPS)))]
 
 
@@ -123,7 +123,7 @@ def ask(command, environment=None):
 
 
 def run(client, environment, folder, agent, python, suite):
-    """One run of the client against one worker. What it found is in ``agent.results``."""
+    """One run of the client against one worker. The findings are in ``agent.results``."""
     server = Server(folder, CONFIGURATION % agent.loop, command=[str(python.parent / "bolide")])
     try:
         server.start()
@@ -141,7 +141,7 @@ def run(client, environment, folder, agent, python, suite):
     except subprocess.TimeoutExpired:
         print(f"bolide: {agent.name}: the client has not ended within {RUN_SECONDS} s", file=sys.stderr)
     finally:
-        # A worker that died on the way is an error here.
+        # A worker that died meanwhile is an error here.
         server.finish()
     index = folder / "reports" / "index.json"
     if index.exists():

@@ -1,4 +1,4 @@
-"""What the Autobahn suite found, judged and as a table. It runs nothing."""
+"""Judges the findings of the Autobahn suite and renders them as a table. It runs nothing."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 #: Numbers of the suite's groups. (8 and 11 have never had cases.)
 GROUPS = ("1", "2", "3", "4", "5", "6", "7", "9", "10", "12", "13")
 
-#: How a case may end, in the suite's words, and what the table calls it. All else has failed.
+#: Outcomes of a case, in the suite's words -> the table's words. All other outcomes have failed.
 GOOD = {"OK": "OK", "NON-STRICT": "non-strict", "INFORMATIONAL": "informational"}
 
 MISSING = "MISSING"
@@ -24,7 +24,7 @@ class Suite:
 
 @dataclass
 class Agent:
-    """A worker and what was found about it: the suite's ``index.json``."""
+    """A worker and its findings: the suite's ``index.json``."""
 
     loop: str
     versions: dict
@@ -35,7 +35,7 @@ class Agent:
         return f"Python {'.'.join(self.versions['Python'].split('.')[:2])}, {self.loop}"
 
     def behaviour(self, case):
-        """The worse of how the messages and how the end of a case went."""
+        """Returns the worse of the outcomes of the messages and of the close."""
         result = self.results.get(case)
         if result is None:
             return MISSING
@@ -45,7 +45,9 @@ class Agent:
 
 
 def judge(suite, agents, everything):
-    """What is wrong, a line each: cases that failed or are missing, and groups that the suite should have and has not."""
+    """Returns the problems, a line each: cases that failed or are missing, and groups that the suite should contain and
+    does not.
+    """
     problems = [f"the suite has no case of group {group}" for group in missing_groups(suite)] if everything else []
     for agent in agents:
         for case in suite.cases:
@@ -61,7 +63,7 @@ def missing_groups(suite):
 
 
 def table(suite, agents):
-    """The page of ``docs``."""
+    """Returns the page of ``docs``."""
     lines = ["# WebSocket: the Autobahn suite", "", *introduction(suite, agents), "", "## Groups", ""]
     lines += rows(
         ["Group", "", "Cases", *(agent.name for agent in agents)],
@@ -99,7 +101,7 @@ def introduction(suite, agents):
 
 
 def grouped(cases):
-    """``{subgroup or group: cases}``: ``1.1.3`` belongs to ``1.1``, ``2.3`` to ``2``."""
+    """Returns ``{subgroup or group: cases}``: ``1.1.3`` belongs to ``1.1``, ``2.3`` to ``2``."""
     groups = {}
     for case in cases:
         groups.setdefault(case.rpartition(".")[0], []).append(case)
@@ -107,7 +109,7 @@ def grouped(cases):
 
 
 def group_name(suite, group):
-    """The suite's own words. What a server of its own would accept is left out: the client alone takes part."""
+    """Returns the suite's own description. The part about its own server is left out: only the client takes part."""
     outer = suite.categories.get(group.split(".")[0], "")
     inner = suite.subcategories.get(group, "") if "." in group else ""
     inner = inner.partition(" / server accept")[0].rpartition(" - ")[2]
@@ -129,6 +131,6 @@ def remarks(suite, agents):
 
 
 def rows(heads, lines, numbers=()):
-    """A table of Markdown; columns whose places are in ``numbers`` stand to the right."""
+    """Returns a Markdown table; columns whose positions are in ``numbers`` are right-aligned."""
     rule = ["---:" if place in numbers else "---" for place in range(len(heads))]
     return [f"| {' | '.join(cells)} |" for cells in (heads, rule, *lines)]

@@ -1,4 +1,4 @@
-"""Random configurations: valid ones and odd ones, in the way that people write them, and a little beyond."""
+"""Random configurations: valid and odd ones, as people write them and slightly beyond."""
 
 import random
 
@@ -33,7 +33,7 @@ SWITCHES = [
     "lazy-apps",
 ]
 BOOLEANS = ["true", "True", "1", "false", "off", "no", "0", "yes", "on", "", "false # x", "maybe"]
-#: Keys of people's own, which are placeholders at the same time. None leads back to itself: uWSGI hangs on a circle.
+#: Custom keys, which are placeholders at the same time. None refers back to itself: uWSGI hangs on a cycle.
 PLAIN = [
     "/srv/app",
     "shop",
@@ -85,7 +85,7 @@ MAGIC = "".join("vpPdDnNsSeEcCxXoOkhuUgGVj0123456789ijzq%(")
 
 
 def spaced(chance, key, value):
-    """A line of an ini file, with the blanks that people leave."""
+    """Returns a line of an ini file, with blanks as people leave them."""
     left = chance.choice(["", "", "", " ", "\t", "    "])
     middle = chance.choice([" = ", " = ", "=", "= ", " =", "\t=\t"])
     right = chance.choice(["", "", "", " ", "\t", " \t"])
@@ -93,7 +93,7 @@ def spaced(chance, key, value):
 
 
 class Generator:
-    """Makes the files of one case in a folder."""
+    """Creates the files of one case in a folder."""
 
     def __init__(self, seed, folder):
         self.chance = random.Random(seed)
@@ -126,7 +126,7 @@ class Generator:
                 lines.extend(self.block())
             elif kind < 0.36 and depth < 2:
                 option = chance.choice(["include", "include", "ini", "inherit"])
-                # uWSGI takes a section after a colon for `ini` only; here all three do.
+                # uWSGI accepts a section after a colon for `ini` only; here all three do.
                 lines.append(spaced(chance, option, self.write(depth + 1, sections=option == "ini")))
             elif kind < 0.42:
                 option = chance.choice(["set", "set-placeholder", "set-ph"])
@@ -140,7 +140,7 @@ class Generator:
         return lines
 
     def block(self):
-        """A condition or a loop around some pairs; rarely one that is not closed, or inside another."""
+        """Returns a condition or a loop around some pairs; rarely one that is not closed, or nested."""
         chance = self.chance
         opening, closing = chance.choice(
             [
@@ -177,7 +177,7 @@ class Generator:
         return lines
 
     def write(self, depth=0, sections=True):
-        """Writes one file, and what it includes, and gives its name, relative to the folder."""
+        """Writes one file, and the files that it includes. Returns its name, relative to the folder."""
         chance = self.chance
         self.files += 1
         name = f"{chance.choice(['conf', 'my.app', 'x'])}{self.files}.ini"
@@ -193,7 +193,7 @@ class Generator:
         return name if section == "uwsgi" else f"{name}:{section}"
 
     def environment(self):
-        """Variables that are options, in some of the cases."""
+        """Returns environment variables that are options, in some of the cases."""
         chance = self.chance
         variables = {
             "UWSGI_THREADS": "3",
@@ -205,7 +205,7 @@ class Generator:
         return dict(chance.sample(sorted(variables.items()), 2)) if chance.random() < 0.2 else {}
 
     def command_line(self):
-        """The arguments of one case, its files written."""
+        """Writes the files of one case and returns its arguments."""
         chance = self.chance
         (self.folder / "text.txt").write_text("one\ntwo words\n")
         (self.folder / "more.txt").write_text("")

@@ -1,4 +1,4 @@
-"""The two programs that the compatibility tests compare: real uWSGI, in its own virtualenv, and Bolide."""
+"""The two programs that the compatibility tests compare: real uWSGI, in a separate virtualenv, and Bolide."""
 
 import fcntl
 import os
@@ -11,9 +11,9 @@ from support.server import program
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 UWSGI_VERSION = "2.0.31"
-#: Where uWSGI is built once and kept; BOLIDE_UWSGI names a program that is already there.
+#: uWSGI is built here once and kept; BOLIDE_UWSGI names an existing program instead.
 UWSGI_ENVIRONMENT = REPOSITORY / "build" / f"uwsgi-{UWSGI_VERSION}"
-#: What it is built without, even where the machine has the libraries: with them it has further names of options.
+#: Libraries that it is built without, even if the machine has them: with them it has additional option names.
 UWSGI_FEATURES = {"UWSGI_PROFILE_OVERRIDE": "json=false"}
 BUILD_SECONDS = 900
 
@@ -27,16 +27,16 @@ def run_or_fail(what, command, **variables):
 
 
 def build_once():
-    """Path of the uWSGI that is built here, by the first of the processes that run these tests side by side."""
+    """Returns the path of the uWSGI that is built here, by the first of the parallel test processes."""
     found = UWSGI_ENVIRONMENT / "bin" / "uwsgi"
     UWSGI_ENVIRONMENT.parent.mkdir(exist_ok=True)
     with open(f"{UWSGI_ENVIRONMENT}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not found.exists():
-            # One that was left half made is cleared.
+            # Remove an incomplete build.
             run_or_fail("making a virtualenv", [sys.executable, "-m", "venv", "--clear", str(UWSGI_ENVIRONMENT)])
             pip = str(UWSGI_ENVIRONMENT / "bin" / "pip")
-            # A wheel that was kept may have been built where less could be compiled in.
+            # A cached wheel may have been built on a machine with fewer libraries.
             install = [pip, "install", "--quiet", "--no-cache-dir", f"uwsgi=={UWSGI_VERSION}"]
             run_or_fail("installing uWSGI", install, **UWSGI_FEATURES)
     return found
@@ -44,7 +44,7 @@ def build_once():
 
 @pytest.fixture(scope="session")
 def uwsgi():
-    """Path of uWSGI in exactly the version whose language we speak."""
+    """Path of uWSGI in exactly the version that Bolide is compatible with."""
     found = os.environ.get("BOLIDE_UWSGI") or build_once()
     version = run_or_fail("asking uWSGI for its version", [str(found), "--version"]).strip()
     assert version == UWSGI_VERSION, f"{found} is uWSGI {version}"

@@ -1,11 +1,11 @@
-"""Which application takes a request: the same configuration and requests, and the same answers of real uWSGI and of Bolide."""
+"""Routing to applications: for the same configuration and requests, real uWSGI and Bolide give the same answers."""
 
 import pytest
 from support import uwsgi as protocol
 from support.client import Client
 from support.server import Server
 
-#: Says what it is and what it was given.
+#: Answers with its name and with its part of the environ.
 TELLS = """\
 def application(environ, start_response):
     start_response('200 OK', [])
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.timeout(BUILD_SECONDS)
 
 MANAGED = "manage-script-name = true"
 
-#: Name of the set-up, its lines, and the files beside the four applications.
+#: Name of the setup, its lines, and the files besides the four applications.
 SETUPS = {
     "mounts only": "mount = /one=one.py\nmount = /two=two:app",
     "mounts only, managed": "mount = /one=one.py\nmount = /two=two:app\nmanage-script-name = true",
@@ -45,7 +45,7 @@ SCRIPT_NAMES = ["", "/", "/one", "/two", "/one/deep", "/one/", "/other"]
 
 
 def answers(server):
-    """What each request was told, by the protocol, SCRIPT_NAME and path."""
+    """Returns the values that each request got, by protocol, SCRIPT_NAME and path."""
     told = {}
     for path in PATHS:
         with Client(str(server.folder / "http.sock")) as client:
@@ -83,6 +83,6 @@ def test_every_request_gets_the_application_that_uwsgi_gives_it(name, serve, uws
     server = serve.prepare(SETUPS[name], listen=LISTEN)
     told = answers(started(server, files, lambda: "bolide: ready" in server.log))
     differing = {request: (wanted, told[request]) for request, wanted in expected.items() if told[request] != wanted}
-    # Where the path is shorter than a mount with a slash at its end, uWSGI reads on beyond the path.
+    # If the path is shorter than a mount with a trailing slash, uWSGI reads beyond the end of the path.
     differing = {request: both for request, both in differing.items() if "\\x00" not in str(both[0])}
     assert not differing, "\n".join(f"{request}: uWSGI {wanted}, Bolide {made}" for request, (wanted, made) in differing.items())

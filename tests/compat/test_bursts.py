@@ -1,4 +1,6 @@
-"""A burst beyond the listen queue of a UNIX socket, beside uWSGI: as many clients are turned away, and no other is lost."""
+"""A burst beyond the listen queue of a UNIX socket, compared with uWSGI: the same number of clients is refused, and no other is
+lost.
+"""
 
 import contextlib
 import os
@@ -24,7 +26,7 @@ listen = {LISTEN}"""
 
 
 def connect_at_once(path, count):
-    """Connections as a front server makes them, without waiting for room: those that were made, and how many were not."""
+    """Connects like a front server, without waiting for room. Returns the connections, and the number of refused ones."""
     made, refused = [], 0
     for _ in range(count):
         one = socket.socket(socket.AF_UNIX)
@@ -39,14 +41,16 @@ def connect_at_once(path, count):
 
 
 def start(server):
-    """Start it and wait until each worker could serve."""
+    """Starts it and waits until each worker could serve."""
     server.launch()
     said = {"uwsgi": r"spawned uWSGI worker 4", "bolide": r"bolide: ready: "}[server.folder.name]
     server.wait_for_log(said)
 
 
 def burst(server):
-    """All workers are inside of calls, and four times as many clients come as the queue has places: how many are turned away."""
+    """Returns the number of refused clients when all workers are inside calls and four times the queue's length of clients
+    connect.
+    """
     os.mkfifo(server.folder / "gate")
     gate = os.open(server.folder / "gate", os.O_RDWR | os.O_CLOEXEC)
     start(server)
@@ -63,7 +67,7 @@ def burst(server):
             stack.callback(one.close)
             one.sendall(get(f"/quick?{number}", "Connection: close\r\n"))
         if server.folder.name == "bolide":
-            # uWSGI says so of TCP alone.
+            # uWSGI logs this for TCP only.
             server.wait_for_log(rf'listen queue of socket ".*http.sock" full \(\d+/{LISTEN}\)')
         os.write(gate, bytes(GATE_BYTES))
         for client in busy:

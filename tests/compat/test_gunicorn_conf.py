@@ -59,7 +59,7 @@ def child_exit(server, worker):
 
 @pytest.fixture
 def launch(serve):
-    """Launches gunicorn or Bolide with the same file; gives the server and its address once it serves."""
+    """Starts gunicorn or Bolide with the same file. Returns the server and its address once it serves."""
 
     def launch(kind, files, *arguments):
         command = [sys.executable, "-m", "gunicorn"] if kind == "gunicorn" else None
@@ -80,14 +80,14 @@ def notes(server):
 
 
 def run(folder, *arguments):
-    """Runs `bolide` to its end; gives its status, and what it wrote."""
+    """Runs `bolide` to its end. Returns its status and its output."""
     command = [*program(), *arguments]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_SECONDS)
     return done.returncode, done.stdout.decode()
 
 
 def walk(server, address):
-    """One request, once all workers are there, and the end: the answer and the counts of what was noted."""
+    """Sends one request once all workers are running, then stops. Returns the answer and the counts of the notes."""
     server.wait_for(lambda: sum(note[0] == "post_worker_init" for note in notes(server)) == 2, "both workers are there")
     with Client(address) as client:
         headers = [("X-Forwarded-Proto", "https"), ("Connection", "close")]
@@ -149,7 +149,7 @@ def test_workers_that_have_ended_are_forgotten_by_prometheus(launch):
     assert server.get("/").text == "counted"
 
 
-def test_hooks_that_nobody_calls_are_told_with_their_lines(tmp_path):
+def test_hooks_that_are_not_called_are_reported_with_their_lines(tmp_path):
     (tmp_path / "app.py").write_text(APPLICATION)
     text = "workers = 2\n\ndef worker_abort(worker):\n    pass\n\nssl_context = lambda conf, default: default()\nworker = 3\n"
     (tmp_path / "gunicorn.conf.py").write_text(text)
@@ -160,7 +160,7 @@ def test_hooks_that_nobody_calls_are_told_with_their_lines(tmp_path):
     assert "did you mean `workers`?" in said
 
 
-def test_hooks_of_a_file_that_an_ini_names_are_called_and_the_others_told(serve):
+def test_hooks_of_a_file_that_an_ini_names_are_called_or_reported(serve):
     server = serve.prepare("chdir = {folder}\nmodule = app:app\ngunicorn-hooks = {folder}/hooks.py")
     (server.folder / "app.py").write_text(APPLICATION)
     lines = "def post_fork(server, worker):\n    server.log.info('here is %s', worker.pid)\n\ndef on_exit(server):\n    pass\n"
@@ -202,7 +202,7 @@ def test_a_file_that_is_not_there_is_an_error(tmp_path):
     assert "can't read" in log
 
 
-def test_a_file_that_lies_there_is_told_of_and_not_read(serve):
+def test_an_unnamed_file_is_reported_and_not_read(serve):
     server = serve.prepare(arguments=["--http-socket", "127.0.0.1:0", "app:app"])
     (server.folder / "app.py").write_text(APPLICATION)
     (server.folder / "gunicorn.conf.py").write_text("raise RuntimeError('read')\n")
@@ -221,7 +221,7 @@ def test_the_command_line_counts_for_more_than_the_file(tmp_path):
     assert "http = 127.0.0.1:9001" not in shown
 
 
-#: Files as projects have them, with what becomes of them.
+#: Files as in real projects, with the expected result.
 FILES = {
     "django": (
         """
@@ -324,7 +324,7 @@ def test_loggers_of_a_dictionary_are_set_up_before_the_application_is_loaded(lau
     wait_until(lambda: "shop says: it is loaded" in server.log, lambda: server.log)
 
 
-#: It notes its process, and does not come to its end while anybody looks.
+#: It writes its pid, and does not end while the test checks it.
 ENDLESS = "import os, time\nwith open('pid', 'w') as file:\n    file.write(f'{os.getpid()} ')\ntime.sleep(777)\n"
 
 

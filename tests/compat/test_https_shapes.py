@@ -1,4 +1,4 @@
-"""Addresses of HTTPS as public configurations write them: each starts here, and answers a client that trusts its certificate."""
+"""HTTPS addresses as public configurations write them: each starts here, and answers a client that trusts its certificate."""
 
 import socket
 import ssl
@@ -12,7 +12,7 @@ def application(environ, start_response):
     start_response('200 OK', [])
     return [environ['wsgi.url_scheme'].encode(), b' ', environ['HTTPS'].encode()]
 """
-#: What an old guide for servers advised.
+#: The recommendation of an old guide for servers.
 CIPHERS = (
     "ECDHE-RSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-ECDSA-AES128-GCM-SHA256:DHE-RSA-AES128-GCM-SHA256:"
     "kEDH+AESGCM:ECDHE-RSA-AES256-SHA:DHE-RSA-AES128-SHA:!aNULL:!eNULL:!EXPORT:!DES:!RC4:!3DES:!MD5:!PSK"

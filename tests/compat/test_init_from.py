@@ -1,4 +1,6 @@
-"""`bolide init --from FILE`: what it writes passes the check, starts, and serves as the file's own command line would."""
+"""`bolide init --from FILE`: the generated configuration passes the check, starts, and serves like the file's own
+command line.
+"""
 
 import os
 import subprocess
@@ -34,7 +36,7 @@ def run(folder, *arguments, **environment):
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
 
-#: File, its text, what the configuration has, and what the application answers.
+#: File, its text, the expected configuration, and the application's answer.
 FILES = {
     "Procfile": (
         "release: python manage.py migrate\nweb: SHOP=open gunicorn app:app --workers 2 --bind 0.0.0.0:$PORT --log-level info\n",
@@ -92,7 +94,7 @@ FILES = {
 
 @pytest.fixture
 def shop(serve):
-    """Writes a file into a folder with applications; gives the server and the name of the file."""
+    """Writes a file into a folder with applications. Returns the server and the name of the file."""
 
     def shop(file, text):
         server = serve.prepare(arguments=["bolide.ini"])
@@ -106,7 +108,7 @@ def shop(serve):
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_what_is_written_passes_the_check_starts_and_serves(file, shop):
+def test_the_generated_configuration_passes_the_check_starts_and_serves(file, shop):
     text, expected, answer = FILES[file]
     server, name = shop(file, text)
     status, said, _ = run(server.folder, "init", "--from", name)

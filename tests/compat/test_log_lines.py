@@ -28,22 +28,22 @@ EQUAL = (
     "%(nothing) 5% of %(status) (%(wid)) %(core) %(modifier1) %(modifier2) %(werr) %(rerr) %(ioerr)",
     "plain text",
 )
-#: Formats whose values are of the moment or the process: their shapes are equal.
+#: Formats with values that differ between runs or processes: only their shapes are equal.
 SHAPES = {
     "%(micros) %(msecs) %(secs)": r"\d+ \d+ \d+\.\d{6}",
     "%(time) %(tmsecs) %(tmicros) %(epoch)": r"\d{10} \d{13} \d{16} \d{10}",
     "%(ctime)|%(ltime)|%(ftime)": r"(\w{3} \w{3} [ \d]\d \d\d:\d\d:\d\d \d{4})(\|\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}){2}",
     "%(pid) %(size) %(hsize) %(headers) %(vars) %(pktsize)": r"(\d+ ?){6}",
     "%(vsz) %(rss) %(vszM) %(rssM)": r"(\d+ ?){4}",
-    # On a busy machine uWSGI has now and then some more for the same request.
+    # On a busy machine uWSGI sometimes has some more for the same request.
     "%(switches)": r"[1-9]",
 }
-#: What is asked: path, status, body.
+#: The requests: path, status, body.
 ASKED = (("/", b""), ("/a/404?q=%20", b""), ("/204", b""), ("/503", b"a body"), ("//x//200?", b""))
 
 
 def lines_of(server, is_ready):
-    """The lines of the requests, each marked so that nothing else is taken for one."""
+    """Returns the lines of the requests, each with a mark that identifies it."""
     (server.folder / "app.py").write_text(APPLICATION)
     server.launch()
     server.wait_for(lambda: is_ready() or server.process.poll() is not None, "it is ready")
@@ -91,9 +91,9 @@ def test_variables_that_routes_set_for_the_log_are_those_of_uwsgi(serve, uwsgi, 
     assert made == expected
 
 
-#: RFC 3164, section 4: priority, time, and what says who speaks.
+#: RFC 3164, section 4: priority, time, and the tag.
 SYSLOG = rb"<(\d{1,3})>(\w{3} [ \d]\d \d\d:\d\d:\d\d) ([\w.-]+ )?(\w{1,32}): (.*)"
-#: A /dev in which the syslog's socket is the test's own, for a program and its children alone.
+#: A private /dev in which the syslog socket is the test's own, for a program and its children only.
 OWN_DEVICES = (
     'mkdir "$0/dev" && mount --rbind /dev "$0/dev" && mount -t tmpfs none /dev && ln -s "$0"/dev/* /dev/ '
     '&& ln -s "$0/log.sock" /dev/log && exec "$@"'
@@ -101,7 +101,7 @@ OWN_DEVICES = (
 
 
 def said_to_syslog(listener, command, folder, options):
-    """The datagram about one request, without its time."""
+    """Returns the datagram about one request, without its time."""
     options = f"wsgi-file = app.py\nmaster = true\n{options}log-format = <line>%(method) %(uri)</line>"
     server = Server(folder, options, listen=LISTEN, command=command)
     try:

@@ -13,7 +13,7 @@ from gunicorn.config import KNOWN_SETTINGS
 from support.server import program
 from support.waiting import PATIENCE_SECONDS
 
-#: Values of settings that take no "9".
+#: Values of settings that do not accept "9".
 VALUES = {
     "access_log_format": "%(h)s %(z)s",
     "accesslog": "a.log",
@@ -47,15 +47,15 @@ VALUES = {
     "websocket_max_message_size": 1000,
     "worker_class": "gevent",
 }
-#: Settings whose flag and file can't mean the same: a file names no other file, reloads in production too, and has Python set up
-#: `logging`. Without `--bind`, `--umask` and `--protocol` are uWSGI's; and a prefix alone is nothing.
+#: Settings whose flag and file can't mean the same: a file can't name another file, reloads in production too, and makes Python
+#: set up `logging`. Without `--bind`, `--umask` and `--protocol` are uWSGI's; and a prefix by itself means nothing.
 APART = {"config", "reload", "logconfig", "logconfig_json", "umask", "protocol", "statsd_prefix"}
 
 TRUST = {"trusted-headers = x-forwarded-for, x-forwarded-proto"}
 
 
 def read(folder, *arguments):
-    """What `bolide config` says of these arguments: its status, the options, and what it says of settings without an effect."""
+    """Returns the report of `bolide config` about these arguments: its status, the options, and the settings without effect."""
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     environment = {name: value for name, value in os.environ.items() if name not in ("PORT", "WEB_CONCURRENCY")}
     command = [*program(), "config", *arguments]
@@ -63,7 +63,7 @@ def read(folder, *arguments):
     said = done.stdout.decode()
     lines = said.splitlines()
     options = {re.sub(r"\s+# .*", "", line) for line in lines if " = " in line and line[0] not in ";#" and "error" not in line}
-    # Without a name of the program.
+    # Without the program's name.
     options = {"log-syslog =" if option == "log-syslog = true" else option for option in options}
     remarks = {found[1] for line in lines if (found := re.search(r"(?:note|warning): `[-\w]+`: (.*)", line))}
     return done.returncode, options, remarks, said
@@ -78,13 +78,15 @@ def folder(tmp_path_factory):
 
 
 def advice_of(said):
-    """What an error says to write: the text in the last brackets of its line, or behind the sentence of a file."""
+    """Returns the replacement that an error suggests: the text in the last brackets of its line, or after the sentence
+    of a file.
+    """
     found = re.search(r"error: .*(?:not carried over: |\()(.*?)\)?$", said, re.MULTILINE)
     return found[1] if found else said
 
 
 def differences_of(setting, folder, defaults):
-    """What a setting of gunicorn's means otherwise as a flag, in a file, or as a keyword."""
+    """Returns the meaning of a gunicorn setting as a flag, in a file, or as a keyword."""
     flag = next(word for word in setting.cli if word.startswith("--"))
     is_switch = setting.action in ("store_true", "store_const")
     value = setting.action == "store_true" if is_switch else VALUES.get(setting.name, "9")
@@ -98,7 +100,7 @@ def differences_of(setting, folder, defaults):
     (own / "gunicorn.conf.py").write_text(f"{setting.name} = {value!r}\n")
     of_file = read(own, "-c", "gunicorn.conf.py", "app:app")
     try:
-        # The flag may say that something is not done.
+        # The flag may report that something has no effect.
         given = True if is_switch else value
         words = _run.arguments_of("app:app", {flag[2:].replace("-", "_"): given})
         words = [word for word in words[1:] if not word.startswith("--pythonpath=/")]
@@ -106,7 +108,7 @@ def differences_of(setting, folder, defaults):
     except (TypeError, ValueError) as refusal:
         of_keyword = (1, set(), set(), str(refusal))
     if of_line[0] or of_file[0] or of_keyword[0]:
-        # Refused: by all of them, with the same words.
+        # All of them refuse it with the same words.
         same = all(one[0] for one in (of_line, of_file, of_keyword))
         advice = advice_of(of_line[3])
         if setting.name == "daemon":
@@ -138,7 +140,7 @@ def test_each_setting_of_gunicorn_means_the_same_as_a_flag_in_the_file_and_as_a_
 
 
 def test_each_setting_of_gunicorn_is_known(folder):
-    """A name that is nearly that of a setting has a remark that names the setting."""
+    """A name that resembles a setting causes a remark that names the setting."""
     names = [setting.name for setting in KNOWN_SETTINGS if setting.cli]
     own = folder / "names"
     own.mkdir()
@@ -147,7 +149,7 @@ def test_each_setting_of_gunicorn_is_known(folder):
     assert [name for name in names if f"did you mean `{name}`?" not in said] == []
 
 
-#: Values of uvicorn's keywords that take no "9", each another than the default.
+#: Values of uvicorn's keywords that do not accept "9", each different from the default.
 KEYWORDS = {
     "env_file": "variables",
     "forwarded_allow_ips": "10.0.0.1",
@@ -167,7 +169,7 @@ KEYWORDS = {
     "ws": "wsproto",
     "ws_per_message_deflate": False,
 }
-#: The application, and a function, which no flag has.
+#: The application, and a function, which have no flag.
 NO_FLAG = {"app", "ssl_context_factory"}
 
 
@@ -186,7 +188,7 @@ def test_each_keyword_of_uvicorn_is_handed_on_or_refused_as_its_flag_is(folder):
                 wrong[name] = str(refusal)
             continue
         status, _, _, said = read(folder, *words)
-        # There is no such file: it is looked for, at least.
+        # The file does not exist; the test expects that it is opened.
         if status and "c.pem can't be read" not in said:
             wrong[name] = said
     assert wrong == {}

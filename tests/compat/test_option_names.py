@@ -1,4 +1,4 @@
-"""The stored names of uWSGI's options are those of the real program; a unit test holds the catalogue against them."""
+"""The stored names of uWSGI's options equal those of the real program; a unit test compares the catalogue with them."""
 
 import os
 import re
@@ -9,7 +9,7 @@ import pytest
 
 STORED = Path(__file__).resolve().parents[2] / "crates" / "options" / "fixtures" / "uwsgi-2.0.31-help.txt"
 OPTION = re.compile(r"^ +(?:-\w\|)?--(?P<name>[a-z0-9][\w.-]*)", re.MULTILINE)
-#: Set to any text, this writes the list anew.
+#: If this variable is set, the list is rewritten.
 WRITE = "BOLIDE_WRITE_NAMES"
 #: uWSGI may have to be built first.
 pytestmark = pytest.mark.timeout(1800)
@@ -25,5 +25,5 @@ def test_uwsgis_help_has_no_name_that_is_not_stored(uwsgi):
     if os.environ.get(WRITE):
         stored |= names
         STORED.write_text("\n".join([*head, *sorted(stored)]) + "\n")
-    # What it was built without on this machine, such as XML, is not in its help.
+    # Options of features that it was built without, such as XML, are not in its help.
     assert names <= stored, f"run this with {WRITE}=1, and give the catalogue rows for {sorted(names - stored)}"

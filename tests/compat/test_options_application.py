@@ -1,4 +1,4 @@
-"""The options of the application do what uWSGI's manual says: where it is, what it sees, and where it is mounted."""
+"""Application options do what uWSGI's manual says: where the application is found, its environment, and where it is mounted."""
 
 import json
 import os
@@ -146,7 +146,7 @@ def test_catch_exceptions_shows_the_traceback_to_the_client(serve):
     assert "no database" not in started(serve, "module = shop", {"shop.py": fails}).get().text
 
 
-def test_catch_exceptions_shows_what_is_raised_while_the_answer_is_made(serve):
+def test_catch_exceptions_shows_exceptions_during_the_iteration(serve):
     streams = (
         "def application(environ, start_response):\n    start_response('200 OK', [('Content-Length', '7')])\n"
         "    if environ['PATH_INFO'] == '/late':\n        yield b'some'\n"
@@ -156,7 +156,7 @@ def test_catch_exceptions_shows_what_is_raised_while_the_answer_is_made(serve):
     answer = server.get("/early")
     assert answer.status == 500
     assert "RuntimeError: no database" in answer.text
-    # What has been sent can't be taken back: the client sees that the answer is not whole.
+    # Sent data can't be revoked: the client sees that the answer is incomplete.
     with pytest.raises(Closed):
         server.get("/late")
 
@@ -189,7 +189,7 @@ def test_a_module_and_a_file_that_both_fail_end_the_start_with_the_modules_reaso
     server.wait_for_text("there is no file")
 
 
-def test_a_callable_after_a_colon_counts_where_nothing_else_is_there(serve):
+def test_a_callable_after_a_colon_is_used_if_there_is_no_other(serve):
     server = started(serve, "wsgi-file = shop.py\ncallable: app", {"shop.py": says("app", "app")})
     assert server.get().text == "app"
     assert re.search(r"uwsgi\.ini:4: warning: `callable: app` is read as `callable = app`", server.log)
@@ -218,7 +218,7 @@ def test_the_servers_own_packages_are_not_on_the_path_of_a_virtualenv(serve):
 
 
 @pytest.mark.parametrize("named", ["app", "app.py", "site.wsgi", "package.wsgi"])
-def test_what_is_named_alone_is_served_by_its_usual_name(named, serve):
+def test_a_file_or_module_without_a_callable_is_served_by_a_default_name(named, serve):
     factory = says("made", "made") + "def create_app():\n    return made\n"
     files = {"app.py": says("app", "app"), "site.wsgi": says("site"), "package/__init__.py": "", "package/wsgi.py": factory}
     server = started(serve, "", files, arguments=[named, "--http", "127.0.0.1:0"])

@@ -13,7 +13,7 @@ def application(environ, start_response):
     return [str({answer}).encode()]
 """
 
-#: The options of the sockets that the worker listens on, as the kernel tells them.
+#: Socket options of the worker's listening sockets, as the kernel reports them.
 SOCKETS = """\
 import json, os, socket
 def options(number):
@@ -46,7 +46,7 @@ def started(serve, configuration, files):
 
 
 def told(serve, configuration, answer, **files):
-    """What an application answers: the text of an expression."""
+    """Returns the application's answer: the text of an expression."""
     files = {name.replace("__", "/"): text for name, text in files.items()}
     return started(serve, f"wsgi-file = app.py\n{configuration}", {"app.py": TELLS.format(answer=answer), **files}).get().text
 
@@ -65,7 +65,7 @@ def test_import_comes_before_the_application(what, serve):
     assert server.get().text == ("by the file" if "lib" in what else "by the module")
 
 
-def test_an_import_that_fails_is_told_and_the_others_count(serve):
+def test_a_failing_import_is_reported_and_the_others_take_effect(serve):
     server = started(
         serve,
         "wsgi-file = app.py\nshared-import = broken\nimport = patch",
@@ -104,7 +104,7 @@ def test_the_application_sees_the_executable_that_was_named(serve):
 def test_threads_have_the_stack_that_was_asked_for(serve):
     answer = "next(line for line in open('/proc/self/status') if line.startswith('VmSize')).split()[1]"
     small, large = (int(told(serve, f"threads = 16\nthread-stack-size = {size}", answer)) for size in (256, 65536))
-    # Fifteen further threads of 64 MB each: address space, not memory.
+    # Fifteen more threads of 64 MB each: address space, not memory.
     assert large - small > 15 * 60_000
 
 
@@ -167,7 +167,7 @@ def test_paste_loads_what_a_file_of_pastedeploy_names(name, serve):
     assert (server.folder / "shop.log").read_text() == "a line for the file\n"
 
 
-#: What stands for the library: its function takes the file that is named, and gives an application.
+#: A stand-in for the library: its function gets the path of a file and returns an application.
 PECAN = "def deploy(path):\n    import shop\n    return shop.made_of(path)\n"
 
 
@@ -180,13 +180,13 @@ def test_pecan_loads_what_the_library_makes_of_a_configuration(serve):
     assert started(serve, "pecan = config.py\npythonpath = {folder}", files).get().text == "app = {}"
 
 
-def test_the_kernel_is_told_what_the_configuration_says_of_sockets(serve):
+def test_socket_options_of_the_configuration_are_set(serve):
     switches = "so-keepalive = true\nreuse-port = true\nfreebind = true\n"
     sizes = "socket-sndbuf = 65536\nsocket-rcvbuf = 32768\ntcp-fast-open = 16\n"
     server = started(serve, f"wsgi-file = app.py\n{switches}{sizes}socket = {{folder}}/app.sock", {"app.py": SOCKETS})
     told_of = {json.dumps(one) for one in json.loads(server.get().text)}
     unix, tcp = sorted(map(json.loads, told_of), key=len)
-    # The kernel doubles sizes, for its own accounts (socket(7)).
+    # The kernel doubles sizes for its own overhead (socket(7)).
     wanted = {"SO_KEEPALIVE": 1, "SO_REUSEPORT": 1, "SO_SNDBUF": 131072, "SO_RCVBUF": 65536, "IP_FREEBIND": 1, "TCP_FASTOPEN": 16}
     assert tcp == wanted
     assert (unix["SO_SNDBUF"], unix["SO_RCVBUF"]) == (131072, 65536)
@@ -217,7 +217,7 @@ def test_a_worker_has_its_own_cpus(serve):
     server = started(serve, lines, {"app.py": TELLS.format(answer="'served'")})
     master, prototype, *workers = [process.pid for process in server.processes()]
     assert os.sched_getaffinity(master) == os.sched_getaffinity(prototype) == set(usable)
-    # In the order of their numbers, in a circle.
+    # Round robin, in the order of their numbers.
     assert [os.sched_getaffinity(worker) for worker in workers] == [{usable[place % len(usable)]} for place in range(3)]
 
 

@@ -1,4 +1,4 @@
-"""The options that are about the configuration itself do what uWSGI's manual says, in a server that starts."""
+"""Options of the configuration language do what uWSGI's manual says, in a server that starts."""
 
 import socket
 
@@ -20,7 +20,7 @@ def prepared(serve, configuration, **files):
     return server
 
 
-def test_conditions_on_the_name_of_the_machine_choose_what_is_read(serve):
+def test_conditions_on_the_host_name_select_options(serve):
     configuration = f"""
         if-hostname-match = ^{HOST}$
         env = A=here

@@ -1,4 +1,4 @@
-"""The options of processes and threads do what uWSGI's manual says, wherever they come from."""
+"""Process and thread options do what uWSGI's manual says, from every source of options."""
 
 import json
 import os
@@ -18,7 +18,7 @@ CPUS = len(os.sched_getaffinity(0))
 
 
 def workers(server):
-    """The number of workers that the start tells, which are there."""
+    """Returns the number of workers that the start reports, and checks that they exist."""
     count = int(re.search(r"^bolide: ready: (\d+) workers? in", server.log, re.MULTILINE)[1])
     # The master, a prototype, and the workers.
     assert len(server.processes()) == 2 + count
@@ -152,7 +152,7 @@ def test_need_app_or_not_a_start_without_application_fails(serve):
 
 @pytest.fixture(scope="module")
 def plain_program():
-    """The program `bolide` as Cargo builds it, with no Python in it: BOLIDE_BINARY, or built here."""
+    """The program `bolide` as Cargo builds it, without Python: BOLIDE_BINARY, or built here."""
     named = os.environ.get("BOLIDE_BINARY")
     if named:
         return named

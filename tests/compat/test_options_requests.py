@@ -1,4 +1,4 @@
-"""The options of requests and their log do what uWSGI's manual says: what a request may be, how long it may take."""
+"""Request and log options do what uWSGI's manual says: limits of requests, and their time limits."""
 
 import re
 import time
@@ -9,7 +9,7 @@ from support.client import Closed
 from support.waiting import wait_until
 
 PROBE = "module = probe\npythonpath = {apps}/../process/probes"
-#: What `wsgi.input` is, and how much comes out of it.
+#: Returns the type of `wsgi.input`, and the number of bytes read from it.
 BODY = """\
 def application(environ, start_response):
     start_response('200 OK', [])
@@ -110,7 +110,7 @@ def test_memory_report_writes_memory_before_the_line_of_a_request(serve):
 
 
 def leave_early(server):
-    """A client that asks for more than any buffer holds, and vanishes."""
+    """A client that requests more than any buffer holds, and disconnects."""
     client = server.connect(receive_bytes=4096)
     client.send(b"GET /bytes/50000000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
     client.read_head()

@@ -1,4 +1,4 @@
-"""Configurations in the shapes that public projects have, which uWSGI serves: each starts here and serves."""
+"""Configurations in the shapes that public projects have and uWSGI serves: each starts here and serves."""
 
 import pytest
 
@@ -9,23 +9,23 @@ def {name}(environ, start_response):
 """
 HOOK = "hook-master-start = unix_signal:15 gracefully_kill_them_all"
 
-#: Lines, files, a path, and what its answer has.
+#: Lines, files, a path, and a part of its answer.
 SHAPES = {
-    # A module for another folder, and the file that serves.
+    # A module for another folder, and the file that is served.
     "module beside file": (
         "module = wsgi:application\nwsgi-file = {folder}/etc/wsgi.py\nchdir = {folder}/run\nmaster = true\nenable-threads = true",
         {"etc/wsgi.py": SAYS.format(name="application", text="ckan"), "run/x": ""},
         "/",
         " ckan",
     ),
-    # The package as the module, which has no callable of its own.
+    # The package as the module, which contains no callable.
     "a package as the module": (
         "wsgi-file = app.wsgi\nmodule = shop\nuid = 0\nneed-app = false",
         {"app.wsgi": SAYS.format(name="application", text="kinto"), "shop/__init__.py": ""},
         "/v1/",
         " kinto",
     ),
-    # One application below a prefix, with a front server that says nothing of it.
+    # One application below a prefix, with a front server that does not send it.
     "one mount, not managed": (
         "mount = /weblate={folder}/app/wsgi.py\nstrict = true\nlog-5xx = true\n" + HOOK,
         {"app/wsgi.py": SAYS.format(name="application", text="weblate")},

@@ -7,12 +7,12 @@ import subprocess
 import pytest
 from configurations import Generator
 
-#: How many cases are tried, and from which seed on; thousands on demand.
+#: Number of cases, and the first seed; thousands on demand.
 CASES = int(os.environ.get("BOLIDE_COMPAT_CASES", "300"))
 FIRST_SEED = int(os.environ.get("BOLIDE_COMPAT_SEED", "1"))
 BEGIN = ";uWSGI instance configuration\n[uwsgi]\n"
 END = ";end of configuration"
-#: What uWSGI says of a value that it can't use.
+#: uWSGI's messages about unusable values.
 REFUSED_VALUE = re.compile('invalid value for option "(?P<option>[^"]+)"|invalid chmod value')
 SECONDS = 30
 #: Both programs may have to be built first.
@@ -21,7 +21,7 @@ ENVIRONMENT = {"PATH": os.environ["PATH"], "COMPAT_SET": "yes", "HOME": "/nonexi
 
 
 def run(command, folder, variables=None, text=""):
-    """Runs a program with nothing of our own environment, and with what it says decoded."""
+    """Runs a program without our environment, and decodes its output."""
     done = subprocess.run(
         command,
         cwd=folder,
@@ -36,7 +36,7 @@ def run(command, folder, variables=None, text=""):
 
 
 def shown(program, arguments, folder, variables=None, text=""):
-    """The pairs that a program prints, None if it ends with an error before that, and its whole output."""
+    """Returns the pairs that a program prints (None if it fails before that), and its whole output."""
     output = run([program, *arguments, "--show-config", "--no-server"], folder, variables, text).stdout
     if BEGIN not in output:
         return None, output
@@ -49,11 +49,11 @@ def compare(seed, uwsgi, bolide, folder):
     theirs, their_output = shown(uwsgi, arguments, folder, variables)
     ours, our_output = shown(bolide, arguments, folder, variables)
     if theirs is None and "Segmentation Fault" in their_output:
-        # It crashes where an open condition meets a switch of the command line, which has no value.
+        # It crashes when an open condition is followed by a command-line switch, which has no value.
         return False
     refused = REFUSED_VALUE.search(their_output) if theirs is None else None
     if refused is not None and ours is not None:
-        # uWSGI reads values before it shows them; here that is the business of `check`.
+        # uWSGI validates values before it shows them; here `check` does that.
         checked = run([bolide, "check", "--format", "lines", *arguments], folder, variables)
         option = refused["option"] or "chmod-socket"
         assert checked.returncode == 2, f"seed {seed}: {refused[0]}\n{checked.stdout}"
@@ -124,7 +124,7 @@ def test_xml_means_the_same_to_uwsgi(uwsgi, bolide, tmp_path):
     (tmp_path / "app.xml").write_text(XML)
     expected = XML_PAIRS.format(nothing="") + "show-config = true\nno-server = true\n"
     assert shown(bolide, ["--xml", "app.xml"], tmp_path)[0] == expected
-    # uWSGI has XML only where it was built with libxml2; the pairs above are what it says there.
+    # uWSGI supports XML only if built with libxml2; the pairs above are its output then.
     if "--xml" in run([uwsgi, "--help"], tmp_path).stdout:
         assert shown(uwsgi, ["--xml", "app.xml"], tmp_path)[0] == expected
 

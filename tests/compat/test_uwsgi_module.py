@@ -1,4 +1,4 @@
-"""`import uwsgi`: names, types and values, beside those of uWSGI itself where it is installed."""
+"""`import uwsgi`: names, types and values, compared with those of uWSGI itself if it is installed."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from support.client import Client
 from support.server import APPS
 from support.waiting import wait_until
 
-#: The real program, for whoever has it.
+#: The real program, if it is installed.
 UWSGI = os.environ.get("BOLIDE_TEST_UWSGI") or shutil.which("uwsgi") or "/opt/uwsgi/bin/uwsgi"
 
 CONFIGURATION = """\
@@ -28,7 +28,7 @@ env = SECOND=2
 honour-stdin =
 """
 
-#: Calls whose results are uWSGI's to the letter.
+#: Calls whose results equal uWSGI's exactly.
 SAME = [
     "uwsgi.worker_id() in (1, 2)",
     "type(uwsgi.masterpid()).__name__",
@@ -54,7 +54,7 @@ SAME = [
     "type(uwsgi.micros()).__name__",
     "type(uwsgi.logsize()).__name__",
     "type(uwsgi.request_id()).__name__, type(uwsgi.total_requests()).__name__",
-    # Once: uWSGI 2.0.31 frees what it has given when it is asked again.
+    # Only once: uWSGI 2.0.31 frees the returned object when it is asked again.
     "(lambda workers: (type(workers).__name__, [({key: type(value).__name__ for key, value in worker.items()}, "
     "{key: type(value).__name__ for key, value in worker['apps'][0].items()}, worker['id']) for worker in workers], "
     "sorted(worker['status'] for worker in workers)))(uwsgi.workers())",
@@ -65,7 +65,7 @@ SAME = [
 
 
 def ask(address, expressions):
-    """What these expressions give in the application."""
+    """Returns the values of these expressions in the application."""
     with Client(address) as client:
         answer = client.request("POST", "/", [("Connection", "close")], json.dumps(expressions).encode())
     assert answer.status == 200, answer
@@ -74,7 +74,7 @@ def ask(address, expressions):
 
 @pytest.fixture
 def real(tmp_path, free_port):
-    """uWSGI itself with the same configuration; its address."""
+    """Starts uWSGI itself with the same configuration. Returns its address."""
     if not Path(UWSGI).exists():
         pytest.skip("uWSGI is not installed")
     port = free_port()

@@ -1,5 +1,6 @@
-"""The statistics: under the same configuration and requests the same keys, of the same types, and the same numbers as uWSGI's.
-What reads uWSGI's statistics reads these: uwsgitop and two exporters."""
+"""The statistics have the same keys, types and numbers as uWSGI's under the same configuration and requests. Readers of uWSGI's
+statistics work with them: uwsgitop and two exporters.
+"""
 
 import contextlib
 import fcntl
@@ -44,15 +45,15 @@ def application(environ, start_response):
     return [b"x" * 1000]
 """
 LISTEN = ("http-socket = {folder}/http.sock", "stats = {folder}/stats.sock")
-#: With `memory-report` uWSGI looks at its memory, after each request.
+#: With `memory-report` uWSGI measures its memory after each request.
 SETTINGS = (
     "wsgi-file = main.py\nmaster = true\nthreads = 2\nmemory-report = true\nstatic-map = /files={folder}/files\nharakiri = 60"
 )
 
-#: What uWSGI does not tell.
+#: Keys that uWSGI does not have.
 OURS_ALONE = ("reloads", "failed_reloads", "last_reload")
 
-#: What differs from uWSGI by nature, and how it is compared then.
+#: Values that naturally differ from uWSGI's, and their comparison.
 OWN = {
     "version",
     "pid",
@@ -93,7 +94,7 @@ def ask(server, target):
 
 
 def traffic(server, stats):
-    """Some requests of each kind, and one that is in flight when the numbers are taken."""
+    """Sends some requests of each kind, and one that is in flight when the numbers are read."""
     for target in ["/"] * 5 + ["/slow", "/boom", "/files/a.txt"]:
         ask(server, target)
     gate = server.folder / "gate"
@@ -108,7 +109,7 @@ def traffic(server, stats):
 
 
 def shape(value):
-    """Keys and types; of a list that of its first entry."""
+    """Returns keys and types; for a list those of its first entry."""
     if isinstance(value, dict):
         return {key: shape(inner) if key not in ("vars", "locks") else list for key, inner in value.items()}
     if isinstance(value, list):
@@ -117,7 +118,7 @@ def shape(value):
 
 
 def numbers(value, place=()):
-    """Every number and text that must be the same, by its place."""
+    """Returns every number and string that must be equal, by its path."""
     if isinstance(value, dict):
         return {
             found: number
@@ -132,7 +133,7 @@ def numbers(value, place=()):
 
 @pytest.fixture
 def both(uwsgi, bolide, tmp_path):
-    """What uWSGI says, and what Bolide says."""
+    """Returns the statistics of uWSGI, and of Bolide."""
     servers = [
         Server(tmp_path / "uwsgi", SETTINGS, LISTEN, command=[uwsgi]),
         Server(tmp_path / "bolide", SETTINGS, LISTEN, command=[bolide]),
@@ -146,7 +147,7 @@ def both(uwsgi, bolide, tmp_path):
 
 
 def merged(told):
-    """Which thread takes a request is chance: the threads of a worker as one."""
+    """Which thread handles a request is random: sums up the threads of a worker."""
     for worker in told["workers"]:
         cores = worker["cores"]
         for key in cores[0]:
@@ -158,7 +159,7 @@ def merged(told):
 
 def test_keys_types_and_numbers_are_uwsgis_under_the_same_traffic(both):
     theirs, ours = both
-    # The core with the request in flight has more to say.
+    # The core with the request in flight has more keys.
     for told in both:
         for worker in told["workers"]:
             worker["cores"].sort(key=lambda core: -core["in_request"])
@@ -169,9 +170,9 @@ def test_keys_types_and_numbers_are_uwsgis_under_the_same_traffic(both):
     assert abs(ours["workers"][0]["cores"][0]["req_info"]["request_start"] - time.time()) < 60
     theirs, ours = merged(theirs), merged(ours)
     differences = {place: (value, numbers(ours).get(place)) for place, value in numbers(theirs).items()}
-    # The application's count has the request in flight already in uWSGI; here a request counts when it is answered.
+    # uWSGI's count of the application includes the request in flight; here a request counts when it is answered.
     differences.pop(("workers", 0, "apps", 0, "requests"))
-    # Which thread has the request in flight is chance.
+    # Which thread handles the request in flight is random.
     differences.pop(("workers", 0, "cores", 0, "id"))
     assert theirs["workers"][0]["apps"][0]["requests"] == ours["workers"][0]["apps"][0]["requests"] + 1 == 8
     assert {place: pair for place, pair in differences.items() if pair[0] != pair[1]} == {}
@@ -182,8 +183,8 @@ def test_keys_types_and_numbers_are_uwsgis_under_the_same_traffic(both):
         assert abs(worker["last_spawn"] - time.time()) < 600
 
 
-#: A job that runs when the numbers are taken, two that are never due; a daemon, one with a pidfile, one that is started again.
-#: uWSGI ends the shell of a daemon alone: commands take its place.
+#: A cron job that runs when the numbers are read, two that are never due; a daemon, one with a pidfile, one that is restarted.
+#: uWSGI only kills the shell of a daemon, so the commands use exec.
 BESIDE = (
     "wsgi-file = main.py\nmaster = true\n"
     'cron = -1 -1 -1 -1 -1 while [ ! -e {folder}/enough ]; do sleep 0.1; done # "a\\b"\nunique-cron = 59 23 31 2 -1 never\n'
@@ -193,8 +194,8 @@ BESIDE = (
 )
 
 
-def test_daemons_and_crons_are_told_as_uwsgi_tells_them(uwsgi, bolide, tmp_path):
-    # uWSGI counts the starts, and tells 0 whatever it has counted.
+def test_daemons_and_crons_are_reported_as_by_uwsgi(uwsgi, bolide, tmp_path):
+    # uWSGI counts the starts, but always reports 0.
     respawns = {"uwsgi": [0, 0, 0], "bolide": [0, 0, 1]}
 
     def stands(stats, folder):
@@ -225,7 +226,7 @@ def test_daemons_and_crons_are_told_as_uwsgi_tells_them(uwsgi, bolide, tmp_path)
                 processes.kill(int((folder / "smart.pid").read_text()))
             server.finish()
     theirs, ours = told["uwsgi"], told["bolide"]
-    # What is no key of uWSGI's comes last.
+    # Keys that uWSGI does not have come last.
     assert list(ours)[: len(theirs)] == list(theirs)
     assert shape(ours["daemons"]) == shape(theirs["daemons"])
     assert [daemon["cmd"].replace("/bolide/", "/uwsgi/") for daemon in ours["daemons"]] == [
@@ -234,7 +235,7 @@ def test_daemons_and_crons_are_told_as_uwsgi_tells_them(uwsgi, bolide, tmp_path)
     for jobs in (theirs["crons"], ours["crons"]):
         assert jobs[0].pop("pid") > 0
         assert abs(jobs[0].pop("started_at") - time.time()) < 600
-    # The commands name each its own folder.
+    # Each command names its own folder.
     assert json.loads(json.dumps(ours["crons"]).replace("/bolide/", "/uwsgi/")) == theirs["crons"]
 
 
@@ -262,12 +263,12 @@ def test_http_has_uwsgis_head(uwsgi, bolide, tmp_path):
     assert heads[0] == heads[1]
 
 
-# What reads uWSGI's statistics.
+# Readers of uWSGI's statistics.
 
 
 @pytest.fixture
 def instance(bolide, tmp_path):
-    """Bolide with statistics by HTTP at a free port, after three requests and an exception."""
+    """Bolide with statistics over HTTP at a free port, after three requests and an exception."""
     listen = ("http-socket = {folder}/http.sock", "stats = 127.0.0.1:0", "stats-http = true")
     server = Server(tmp_path / "shop", "wsgi-file = main.py\nmaster = true\nprocesses = 2", listen, command=[bolide])
     (server.folder / "main.py").write_text(APPLICATION)
@@ -291,10 +292,10 @@ def told_by_http(server):
 
 @contextlib.contextmanager
 def at_a_terminal(command):
-    """Runs a program at a terminal of 50 lines; gives a function that waits for a text on it."""
+    """Runs a program in a terminal of 50 lines. Returns a function that waits for a text on it."""
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
-    # These would count for more than the terminal's own size.
+    # These would override the terminal's own size.
     environment = {name: value for name, value in os.environ.items() if name not in ("LINES", "COLUMNS")}
     process = subprocess.Popen(command, stdin=child, stdout=child, stderr=child, env={**environment, "TERM": "xterm"})
     os.close(child)
@@ -342,7 +343,7 @@ def test_a_prometheus_exporter_tells_the_numbers(instance):
 
 
 def test_an_exporter_of_every_number_understands_them(instance):
-    # The exporter's name is a script's, not a module's.
+    # The exporter is a script, not an importable module.
     script = Path(sys.executable).parent / "uwsgi_exporter.py"
     code = (
         "import runpy, sys\nfrom prometheus_client import CollectorRegistry, generate_latest\n"

@@ -1,6 +1,6 @@
-"""A complete answer leaves before code of the application's runs again: ``close()``, what runs when objects are freed, hooks.
+"""A complete response leaves before application code runs again: ``close()``, finalizers, hooks.
 
-The application says in the log whether its client had the answer by then.
+The application logs whether its client had the response by then.
 """
 
 import itertools
@@ -22,7 +22,7 @@ CONFIGURATION = "env = AFTERWARDS_FOLDER={folder}\nwsgi-file = {apps}/afterwards
 ASGI = "env = AFTERWARDS_FOLDER={folder}\npythonpath = {apps}\nasgi = {apps}/afterwards_asgi.py\n"
 STATIC = "static-map = /static={folder}/static\n"
 
-#: What the answers are that the application gives in one way or another.
+#: The responses of the application's variants.
 KINDS = ["list", "failing", "generator", "told", "freed", "environ", "file", "write", "written"]
 
 numbers = itertools.count()
@@ -79,7 +79,7 @@ WAYS = {"http": over_http, "http 1.0": over_http_1_0, "uwsgi": over_uwsgi, "fast
 
 
 def assert_first(server, kind, ask):
-    """``ask`` gets the target; when it returns, the client has its answer."""
+    """``ask`` gets the target; when it returns, the client has its response."""
     name = f"{kind}-{next(numbers)}"
     body = ask(f"/{kind}?{name}")
     (server.folder / name).touch()
@@ -91,7 +91,7 @@ def assert_first(server, kind, ask):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_answer_comes_before_what_the_application_does_behind_it(server, kind):
     assert assert_first(server, kind, lambda target: over_http(server, target)) == TEXT
-    # What ran meanwhile has changed nothing for the next.
+    # The code that ran meanwhile does not affect the next response.
     assert over_http(server, "/plain?none") == TEXT
 
 
@@ -130,7 +130,7 @@ def test_so_is_the_answer_to_a_request_that_failed(server):
 @pytest.mark.parametrize("way", ["plain", "tls"])
 def test_so_it_is_over_http_2(both, way, kind):
     connection = both.connect(way)
-    # Quick answers before it, which may wait for each other.
+    # Quick responses before it, which may wait for each other.
     answers = [connection.begin(target="/plain?none") for _ in range(40)]
     connection.finish(*answers)
     assert assert_first(both.server, kind, lambda target: connection.request(target=target).body) == TEXT

@@ -1,4 +1,4 @@
-"""WSGI mounts of an ASGI worker: they run in its threads, and find and may do what they do in a worker of their own."""
+"""WSGI mounts of an ASGI worker: they run in its threads, with the same environment and abilities as in a WSGI worker."""
 
 import json
 
@@ -82,7 +82,7 @@ def test_wsgi_requests_that_block_do_not_hold_up_asgi_ones(beside):
     waiting = [beside.connect() for _ in range(3)]
     for client in waiting:
         client.send(b"GET /wsgi/meet?4 HTTP/1.1\r\nHost: a\r\n\r\n")
-    # Three threads wait for a fourth, which there is not; the event loop is not theirs.
+    # Three threads wait for a fourth, which does not exist; the event loop is not blocked.
     with beside.connect() as client:
         for _ in range(20):
             assert client.request(target="/async/fine").body == b"fine"

@@ -1,9 +1,9 @@
-"""Context variables belong to their request: what one has set, no other finds, whoever sends and whenever."""
+"""Context variables belong to their request: no other request sees them, whatever sends and whenever."""
 
 import pytest
 from support.websocket import WebSocket
 
-#: More than one turn of the event loop takes.
+#: Longer than one iteration of the event loop.
 REQUESTS = 20
 
 
@@ -13,7 +13,7 @@ def server(request, serve_module):
 
 
 def said(client, path, requests=REQUESTS, head="GET /{path} HTTP/1.1\r\nHost: localhost\r\n{more}\r\n", more="", body=""):
-    """The bodies of pipelined requests: the next one is begun where the last one ends."""
+    """Returns the bodies of pipelined requests: each begins where the previous one ends."""
     request = head.format(path=path, more=more) + body
     client.send(request.encode() * requests)
     return {client.read_response().text for _ in range(requests)}
@@ -23,7 +23,7 @@ def said(client, path, requests=REQUESTS, head="GET /{path} HTTP/1.1\r\nHost: lo
 def test_a_request_finds_no_context_variable_of_another(server, way):
     with server.connect() as client:
         assert said(client, way) == {"nobody"}
-        # Nor does one of another kind, on this connection or another.
+        # Nor does a request of another kind, on this connection or another.
         assert said(client, "at_once") == {"nobody"}
     assert server.get("/at_once").text == "nobody"
 

@@ -1,4 +1,4 @@
-"""Answers of ASGI applications: framing, streams, keep-alive and pipelining, the client's end, background work."""
+"""Responses of ASGI applications: framing, streams, keep-alive and pipelining, disconnects, background work."""
 
 import itertools
 import json
@@ -12,10 +12,10 @@ from support.waiting import wait_until
 
 MEGABYTE = bytes(range(256)) * 4096
 
-#: A gate of the application opens once, so each test has one of its own.
+#: A gate of the application opens once, so each test has a separate one.
 numbers = itertools.count()
 
-#: What a worker may hold of what one side does not take, the kernel's buffers included.
+#: Maximum that a worker may buffer when the other side does not read, including the kernel's buffers.
 HELD_BYTES = 32 << 20
 
 
@@ -89,7 +89,7 @@ def test_the_reason_is_that_of_the_status(server, status, reason):
     assert (response.status, response.reason) == (status, reason)
 
 
-def test_a_status_that_nobody_knows_is_sent(server):
+def test_an_unknown_status_is_sent(server):
     assert server.get("/status?299").status == 299
 
 
@@ -185,7 +185,7 @@ def test_send_waits_for_a_client_that_does_not_read_and_memory_stays_bounded(ser
         response = client.read_head()
         assert server.get("/fine").body == b"fine"
         if path != "one_part":
-            # In turns, up to what the kernel takes; then it stands still, and memory with it.
+            # Alternately, up to the kernel's buffers; then it stops, and memory stops growing.
             wait_until(lambda: told(server, "given") == told(server, "given"), "the application to wait")
             assert told(server, "given") < HELD_BYTES
             assert processes.resident_bytes(worker) - memory < HELD_BYTES
@@ -271,7 +271,7 @@ def test_much_that_is_pipelined_behind_a_slow_request_is_not_taken_in(server):
 
 
 def fill(client, data, most):
-    """Send the same again and again until TCP takes no more; returns the bytes it took."""
+    """Sends the same data repeatedly until TCP accepts no more; returns the number of bytes."""
     sent = 0
     while sent < most:
         try:
@@ -281,7 +281,7 @@ def fill(client, data, most):
     return sent
 
 
-# The client's end.
+# The client's disconnect.
 
 
 @pytest.mark.parametrize("way", ["close", "reset"])
@@ -292,7 +292,7 @@ def test_http_disconnect_comes_when_the_client_leaves(server, way):
     server.wait_for_log(f"^waits {name}$")
     getattr(client, way)()
     server.wait_for_log(f"^ended {name}$")
-    # Asked again it says the same again.
+    # Called again, it returns the same.
     assert told(server, name) == ["http.request", "http.disconnect", "http.disconnect"]
 
 
@@ -335,7 +335,7 @@ def test_send_raises_an_oserror_when_the_client_has_gone(server):
     server.get("/open?gone")
     server.wait_for_log("^ended gone$")
     assert told(server, "gone") == ["ClientDisconnected", "OSError"]
-    # Nobody has done anything wrong.
+    # Neither side has made a mistake.
     assert "an exception in GET /send_to_nobody" not in server.log_until_now()
 
 
@@ -416,7 +416,7 @@ def test_work_after_the_response_does_not_hold_up_the_next_request_of_the_connec
     server.wait_for_log("^worked work2$")
 
 
-def test_work_that_fails_after_the_response_is_logged_and_hurts_nobody(server):
+def test_background_work_that_fails_is_logged_and_affects_no_other_request(server):
     with server.connect() as client:
         assert client.request(target="/background_fails").body == b"answered"
         assert_fine(client)
@@ -437,7 +437,7 @@ def test_over_a_unix_socket_all_is_the_same(serve):
             assert client.request("POST", "/digest", body=b"hello").status == 200
 
 
-# HEAD: the answer is complete when its head is out.
+# HEAD: the response is complete when its head has left.
 
 
 @pytest.mark.parametrize(("method", "how"), [("HEAD", "length"), ("HEAD", "parts"), ("GET", "204"), ("GET", "304")])
@@ -455,7 +455,7 @@ def test_an_application_gives_the_body_that_its_answer_has_not_to_its_end(server
         if leaves:
             assert client.is_closed()
         else:
-            # The answer is whole, so the connection has room for the next one.
+            # The response is complete, so the connection can carry the next one.
             assert_fine(client)
     assert server.get(f"/open?{name}").text == "open"
     server.wait_for_text(f"ended {name}")
@@ -465,7 +465,7 @@ def test_an_application_gives_the_body_that_its_answer_has_not_to_its_end(server
     assert not [line for line in server.lines if "left" in line and name in line]
 
 
-def test_parts_that_go_to_nobody_let_other_tasks_run(server):
+def test_parts_to_a_disconnected_client_let_other_tasks_run(server):
     name = f"silent-{next(numbers)}"
     with server.connect() as client:
         assert client.request("HEAD", f"/parts_without_a_pause?{name}").status == 200

@@ -1,4 +1,5 @@
-"""The lifespan of ASGI applications: start-up before the worker serves, shutdown after it has drained, and what a failure means.
+"""The lifespan of ASGI applications: start-up before the worker serves, shutdown after it has drained, and the handling of
+failures.
 
 Quoted sentences are those of the ASGI specification, "Lifespan Protocol".
 """
@@ -17,7 +18,7 @@ LOOPS = ["asyncio", "uvloop"]
 
 @pytest.fixture
 def live(serve):
-    """``live("name")`` serves the application of this name in tests/apps/asgi_lifespan.py."""
+    """``live("name")`` serves the application with this name in tests/apps/asgi_lifespan.py."""
 
     def live(name, *lines, start=True):
         configuration = "\n".join([f"asgi = {{apps}}/asgi_lifespan.py:{name}", "chdir = {folder}", *lines])
@@ -27,14 +28,14 @@ def live(serve):
 
 
 def fails(server):
-    """Start a server that does not come to serve; returns its last line."""
+    """Starts a server that fails to serve; returns its last line."""
     server.launch()
     assert server.wait_for_exit() == LOAD_FAILED
     return server.lines[-1]
 
 
 def order(server, *texts):
-    """All of it is in the log, in this order."""
+    """The log contains all of them, in this order."""
     places = [server.log.find(text) for text in texts]
     assert -1 not in places, (texts, server.log)
     assert places == sorted(places), (texts, server.log)
@@ -198,7 +199,7 @@ def test_shutdown_comes_when_the_last_request_is_answered(live, number):
     if number == signal.SIGTERM:
         assert holder.is_closed()
     else:
-        # The worker has none any more: this one goes on at the next generation.
+        # The worker has no lifespan any more; the next generation starts one again.
         assert holder.request().text == server.get("/").text != old
 
 
@@ -217,7 +218,7 @@ def test_shutdown_comes_after_the_work_that_follows_a_response(live, number):
 
 
 def begin_to_open(server, client, name):
-    """Send a request that opens a gate when its body's one byte follows."""
+    """Sends a request that opens a gate when the single byte of its body follows."""
     client.send(f"POST /open?{name} HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\n".encode())
     # The worker has read that once it answers another connection which came later.
     server.get("/")

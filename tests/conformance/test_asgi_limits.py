@@ -1,4 +1,4 @@
-"""What protects ASGI applications: from too many requests, from clients that trickle or flood, from bodies that never come."""
+"""Protection of ASGI applications: too many requests, slow or flooding clients, incomplete bodies."""
 
 import contextlib
 import json
@@ -12,7 +12,7 @@ from support import processes
 from support.client import Client
 from support.waiting import PATIENCE_SECONDS, wait_until
 
-#: What a worker may hold of many clients that trickle or flood, in bytes.
+#: Maximum memory of a worker with many slow or flooding clients, in bytes.
 HELD_BYTES = 32 << 20
 
 FLOODS = 50
@@ -28,7 +28,7 @@ def request(target, method="GET", headers=""):
 
 
 def hold(server, name, path="slow", said="slow {} has begun"):
-    """A request that is with the application until somebody asks for ``/open?name``."""
+    """A request that stays in the application until a request for ``/open?name``."""
     client = server.connect()
     client.send(request(f"/{path}?{name}"))
     server.wait_for_log(f"^{said.format(name)}$")
@@ -55,9 +55,9 @@ def test_beyond_limit_concurrency_the_answer_is_503_with_retry_after_and_later_o
             client.reset()
         server.wait_for_log("^ended one$")
         server.wait_for_log("^ended two$")
-        # They have said so; then their tasks end.
+        # They have logged it; then their tasks end.
         wait_until(lambda: beyond.request(target="/fine").status == 200, "a free place")
-    # Nobody but the two has seen the application meanwhile.
+    # Only these two have reached the application meanwhile.
     server.wait_for_log(r"POST /digest => generated \d+ bytes in \d+ msecs \(HTTP/1\.1 503\)")
 
 
@@ -82,10 +82,10 @@ def test_work_after_a_response_counts_until_it_ends(serve):
     server.wait_for_log("^worked work$")
 
 
-# Bodies and heads that don't come.
+# Incomplete bodies and heads.
 
 
-#: Which option says how long a client may be silent, on which socket.
+#: Option -> socket: the option that limits a client's silence there.
 TIMEOUTS = [("http", "http-timeout"), ("http-socket", "socket-timeout")]
 
 
@@ -128,7 +128,7 @@ def test_a_body_that_the_application_does_not_ask_for_has_no_limit_of_time(serve
     assert json.loads(client.read_response().body)["bytes"] == 4
 
 
-# Trickles and floods.
+# Slow clients and floods.
 
 
 def test_many_clients_that_trickle_heads_and_bodies_cost_bounded_memory_and_others_are_served(server):
@@ -199,7 +199,7 @@ def test_a_client_that_pipelines_without_end_does_not_keep_others_waiting(server
 
 @contextlib.contextmanager
 def flooding(server):
-    """A client that sends requests and reads answers for as long as the block goes on; it has been answered a while before."""
+    """A client that sends requests and reads responses until the block ends; its first response comes before the block begins."""
     data = request("/fine") * 2000
     over = threading.Event()
     answers = threading.Semaphore(0)
@@ -230,7 +230,7 @@ def flooding(server):
 
 
 def fill(client, data, most):
-    """Send the same again and again until TCP takes no more; returns the bytes it took."""
+    """Sends the same data repeatedly until TCP accepts no more; returns the number of bytes."""
     sent = 0
     while sent < most:
         try:

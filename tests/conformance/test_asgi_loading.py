@@ -1,4 +1,4 @@
-"""`asgi`, `interface`, `factory` and `mount`: what is served as ASGI, what as WSGI, and both in one worker."""
+"""`asgi`, `interface`, `factory` and `mount`: which applications are served as ASGI, which as WSGI, and both in one worker."""
 
 import json
 
@@ -6,7 +6,7 @@ import pytest
 from support import uwsgi
 from support.server import APPS
 
-#: Name in the module -> what it says of itself, without any further setting.
+#: Name in the module -> the interface it reports without any further option.
 RECOGNISED = {
     "async_function": "async function",
     "object_with_async_call": "object",

@@ -1,4 +1,4 @@
-"""The event loops of ASGI applications: which one it is, and that all of asyncio works in it as in any other."""
+"""The event loops of ASGI applications: which one is used, and that all of asyncio works in it."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 import pytest
 from support.waiting import wait_until
 
-#: Each loop, as its class names itself.
+#: Each loop, by the name of its class.
 CLASSES = {"asyncio": "asyncio.unix_events._UnixSelectorEventLoop", "uvloop": "uvloop.Loop", "rloop": "rloop.loop.RLoop"}
 
 #: Exit status of a start whose application can't be served.
@@ -31,7 +31,7 @@ def told(server, target):
     return json.loads(response.body)
 
 
-# Which loop.
+# Selection of the loop.
 
 
 def test_the_loop_is_the_one_that_was_asked_for(server, loop):
@@ -44,7 +44,7 @@ def test_auto_takes_uvloop_where_it_is_installed(serve):
 
 
 def without(folder, name):
-    """A folder for the path that makes a module look as if it was not installed."""
+    """A folder for the path that makes a module look uninstalled."""
     (folder / f"{name}.py").write_text(f"raise ModuleNotFoundError(\"No module named '{name}'\", name='{name}')\n")
 
 
@@ -128,7 +128,7 @@ def test_a_task_that_a_request_leaves_lives_on(server):
     assert wait_until(lambda: told(server, "/told?left"), "the task's end") == "done"
 
 
-def test_the_clients_end_cancels_no_task_and_is_told_to_who_asks(server):
+def test_a_disconnect_cancels_no_task_and_is_returned_by_receive(server):
     # "http.disconnect: Sent to the application if receive is called after a response has been sent or after the HTTP connection
     # has been closed."
     client = server.connect()
@@ -162,7 +162,7 @@ def test_context_variables_are_each_requests_own(server):
 
 
 def test_context_variables_are_not_those_of_the_request_before_in_a_pipeline(server):
-    # The first request's task asks for the turn in which the next request is read.
+    # The first request's task schedules the iteration in which the next request is read.
     names = [f"pipelined-{number}" for number in range(5)]
     with server.connect() as client:
         client.send("".join(f"GET /contextvar?{name} HTTP/1.1\r\nHost: a\r\n\r\n" for name in names).encode())
@@ -185,7 +185,7 @@ def test_tasks_callbacks_and_threads_of_a_request_have_its_context(server):
     assert told(server, "/contextvar_in_helpers") == ["request"] * 3
 
 
-# What libraries do.
+# Features that libraries use.
 
 
 def test_sniffio_knows_the_library_from_the_first_line_on(server):

@@ -1,5 +1,6 @@
-"""ASGI applications that break the rules: an exception at the line that did it, 500 where that can still be said, the connection
-closed where not, and the worker serves on."""
+"""ASGI applications that break the rules: an exception at the offending line, 500 if the head has not been sent, otherwise the
+connection is closed, and the worker keeps serving.
+"""
 
 import importlib.util
 import json
@@ -37,7 +38,7 @@ def test_a_wrong_message_is_an_exception_at_the_line_that_sent_it(server, number
         response = client.request(target=f"/mistake_caught?{number}")
         assert response.status == 200
         if len(messages) == 2 and messages[0]["headers"]:
-            # It announced a length, and gave a body of that length when it was told.
+            # It announced a length, and sent a body of that length.
             assert response.body == b"x" * int(messages[0]["headers"][0][1])
         else:
             told = json.loads(response.body)
@@ -49,7 +50,7 @@ def test_a_wrong_message_is_an_exception_at_the_line_that_sent_it(server, number
 
 
 @pytest.mark.parametrize("number", range(len(MISTAKES)), ids=list(MISTAKES))
-def test_a_wrong_message_that_nobody_catches_is_a_500_and_a_traceback(server, number):
+def test_an_uncaught_wrong_message_is_a_500_and_a_traceback(server, number):
     _, kind, words = list(MISTAKES.values())[number]
     with server.connect() as client:
         pid = client.request(target="/pid").body
@@ -114,7 +115,7 @@ def test_after_the_head_has_left_a_failure_closes_the_connection(server, path, s
     with server.connect() as client:
         client.send(f"GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         assert client.read_head().status == 200
-        # No last chunk: the client sees that this is not all.
+        # No last chunk: the client sees that the response is incomplete.
         assert client.read_to_end() == sent
     server.wait_for_log(rf"GET /{path}\b")
     with server.connect() as client:
@@ -139,7 +140,7 @@ def test_callables_kept_beyond_their_request_reach_no_other_client(server):
         assert_fine(client)
 
 
-def test_a_send_that_nobody_awaits_is_said(server):
+def test_a_send_that_is_not_awaited_is_reported(server):
     with server.connect() as client:
         assert client.request(target="/never_awaited").body == b"fine"
         assert_fine(client)
@@ -162,7 +163,7 @@ def test_system_exit_loses_only_its_own_request(serve, path, loop):
         client.send(f"GET /{path} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         assert client.read_response().status == 500
     server.wait_for_log("SystemExit: 7")
-    # The worker ends, as the application asked, and another takes its place: no request is refused meanwhile.
+    # The worker ends, as the application requested, and another replaces it: no request is refused meanwhile.
     assert wait_until(lambda: new_pid(server, pid), "another worker serves")
 
 

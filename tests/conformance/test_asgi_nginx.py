@@ -1,4 +1,4 @@
-"""ASGI applications behind a real nginx, by the uwsgi protocol and by HTTP."""
+"""ASGI applications behind a real nginx, over the uwsgi protocol and over HTTP."""
 
 import hashlib
 import json

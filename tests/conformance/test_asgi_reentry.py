@@ -1,4 +1,4 @@
-"""Code of an ASGI application that runs in the middle of the server's own: it breaks its own answer at the most."""
+"""ASGI application code that runs in the middle of server code can at most break its own response."""
 
 import pytest
 
@@ -10,7 +10,7 @@ def server(serve_module):
 
 @pytest.fixture
 def pid(server):
-    """The worker's, which is the same after the test."""
+    """The pid of the worker, which is the same after the test."""
     before = server.get("/pid").text
     yield before
     assert server.get("/pid").text == before

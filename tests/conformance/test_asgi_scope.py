@@ -1,4 +1,4 @@
-"""The HTTP connection scope: each key as "HTTP & WebSocket ASGI Message Format" says it. The lifespan's state is there too."""
+"""The HTTP connection scope: each key as specified in "HTTP & WebSocket ASGI Message Format", and the lifespan's state."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def scope_of(server, target="/", headers=(), method="GET", body=None):
 
 
 def raw(server, data, method="GET", address=None):
-    """The scope of a request that is sent as it is written here."""
+    """Returns the scope of a raw request."""
     with Client(address or server.address()) as client:
         client.send(data)
         return json.loads(client.read_response(method).body)
@@ -118,7 +118,7 @@ def test_a_path_that_is_no_utf_8_is_served_and_raw_path_has_it(server):
 
 @pytest.mark.parametrize("target", [b"/?a=\xe4", b"/\xc3\xa9", b"/a\\b"])
 def test_raw_path_and_query_string_are_ascii(server, target):
-    """Applications decode them so, and raise an exception at anything else."""
+    """Applications decode them like this, and raise an exception at anything else."""
     with Client(server.address()) as client:
         client.send(b"GET " + target + b" HTTP/1.1\r\nHost: a\r\n\r\n")
         assert client.read_response().status == 400
@@ -185,7 +185,7 @@ def test_over_a_unix_socket_server_is_its_path_and_none_and_client_is_none(serve
     assert scope["path"] == "/a"
 
 
-#: What every application can use, whatever middleware is around it.
+#: Keys that every application can use, whatever middleware surrounds it.
 HARMLESS = {"http.response.early_hint": {}, "http.response.trailers": {}}
 
 
@@ -228,7 +228,7 @@ def test_state_is_a_copy_for_each_request_of_what_the_lifespan_left(serve):
     with server.connect() as client:
         for number in range(4):
             told = json.loads(client.request().body)
-            # Shallow: the namespace is a copy, the objects in it are shared.
+            # A shallow copy: the namespace is a copy, the objects in it are shared.
             assert told == {"count": 0, "shared": number, "more": False}
 
 
@@ -237,7 +237,7 @@ def test_a_request_over_the_uwsgi_protocol_has_the_same_scope(server):
     answer = uwsgi.ask(server.address("uwsgi"), "POST", "/a%20b?c=d", b"abc", extra)
     scope = json.loads(answer.body)
     assert (scope["type"], scope["method"], scope["http_version"], scope["scheme"]) == ("http", "POST", "1.1", "https")
-    # PATH_INFO comes decoded from a real front server; this client hands on what it was given.
+    # A real front server decodes PATH_INFO; this client passes its input on unchanged.
     assert (scope["raw_path"], scope["query_string"]) == (as_bytes("/a%20b"), as_bytes("c=d"))
     assert (scope["client"], scope["server"]) == (["192.0.2.7", 4711], ["www.example.com", 80])
     assert pairs(scope) == [("content-length", "3"), ("host", "www.example.com"), ("x-one", "1"), ("accept-language", "de")]

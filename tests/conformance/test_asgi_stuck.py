@@ -1,4 +1,4 @@
-"""Event loops that don't turn, and requests that don't end: what the log says of them, and who has to go."""
+"""Blocked event loops and endless requests: the log lines about them, and which process is killed."""
 
 import re
 from pathlib import Path
@@ -16,7 +16,7 @@ def stuck(serve):
 
     def stuck(*lines):
         server = serve("\n".join(["asgi = {apps}/asgi_stuck.py", "chdir = {folder}", *lines]))
-        # That a worker is killed is what some of these tests are about.
+        # Some of these tests kill a worker on purpose.
         server.expects_alarms = True
         return server
 
@@ -70,7 +70,7 @@ def test_many_tasks_are_counted_and_some_are_named(stuck):
 
 
 def test_a_stall_is_told_once_and_the_next_one_again(stuck):
-    # A busy machine may hold the loop up for a moment, and not for so long.
+    # A busy machine may delay the loop for a moment, but not for this long.
     server = stuck("loop-stall = 0.5")
     for count in (1, 2):
         assert server.get("/block").text == "blocked"
@@ -133,7 +133,7 @@ def test_harakiri_shows_the_whole_way_to_where_the_task_waits(limited):
 def test_harakiri_counts_until_the_answer_has_begun(limited):
     stream = send(limited, "/begin_and_wait?stream")
     assert stream.read_head().status == 200
-    # What was asked later is over its time, so the stream would be too.
+    # A later request has exceeded its time, so the stream would have too.
     assert send(limited, "/wait?later").read_response().status == 504
     assert limited.get("/open?stream").text == "open"
     assert list(stream.read_chunks()) == [b"begun", b"ended"]

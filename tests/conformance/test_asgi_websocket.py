@@ -1,4 +1,6 @@
-"""Messages of a WebSocket both ways (RFC 6455 sections 5 and 6, ASGI 3 "WebSocket"), and permessage-deflate (RFC 7692)."""
+"""Messages of a WebSocket in both directions (RFC 6455 sections 5 and 6, ASGI 3 "WebSocket"), and permessage-deflate
+(RFC 7692).
+"""
 
 import itertools
 import os
@@ -102,7 +104,7 @@ def test_frames_that_come_byte_by_byte_are_the_same(server, compression):
     else:
         wire += frame(TEXT, text)
     socket.client.send_byte_by_byte(wire)
-    # A pong may overtake what the application says.
+    # A pong may overtake the application's messages.
     socket.skips_pongs = True
     assert [socket.read_message() for _ in range(3)] == [text, bytes(300) + b"!", text]
 
@@ -193,7 +195,7 @@ def test_an_application_that_does_not_answer_is_not_waited_for_without_end(serve
     assert [message.get("code") for message in received(socket.ended()[0])] == [None, 1002]
 
 
-# What applications say.
+# Messages of applications.
 
 
 def test_messages_of_several_tasks_come_whole_and_in_their_order(server):
@@ -210,7 +212,7 @@ def test_messages_of_several_tasks_come_whole_and_in_their_order(server):
 
 
 def test_a_message_of_bytearray_or_memoryview_like_bytes_is_sent(server):
-    # Frameworks hand on what they got from elsewhere.
+    # Frameworks pass on objects that they received from elsewhere.
     socket = Scripted(server, ("accept",), ("say_buffers",)).open()
     assert [socket.read_message() for _ in range(3)] == [b"bytes", b"bytearray", b"memoryview"]
 
@@ -282,7 +284,7 @@ def test_messages_that_came_just_before_the_close_are_received(server):
 
 
 def test_messages_that_came_before_the_client_vanished_are_received_while_the_application_sends(server):
-    # Its writes fail before its reads: what the client said is still there to be read.
+    # Its writes fail before its reads: the client's messages are still there to be read.
     steps = [("accept",), ("tell_pid",), ("say_for_ever", 1000), ("end_saying",), ("receive_all",)]
     socket = Scripted(server, *steps).open()
     wire = b"".join(frame(TEXT, str(number)) for number in range(100)) + frame(CLOSE, close_payload(4001, "enough"))
@@ -290,7 +292,7 @@ def test_messages_that_came_before_the_client_vanished_are_received_while_the_ap
     os.kill(pid, signal.SIGSTOP)
     try:
         socket.client.send(wire)
-        # What it was sent is unread: the end is a reset.
+        # Unread data makes the end a reset.
         socket.client.close()
     finally:
         os.kill(pid, signal.SIGCONT)
@@ -506,7 +508,7 @@ def test_a_send_before_the_application_knows_that_the_client_has_left_raises_an_
 
 
 def tracebacks(server):
-    """How many the log has. The last one is of this question: what was on its way to the log before it is there."""
+    """Returns the number in the log. The last one belongs to this query: earlier lines reach the log before it."""
     text = f"question {next(_questions)}"
     assert Scripted(server, ("accept",), ("fail", text)).open().answer_close()[0] == 1011
     server.wait_for_log(f"RuntimeError: {text}$")

@@ -1,4 +1,4 @@
-"""WebSockets as clients in use speak them, directly and through a real nginx."""
+"""WebSockets with common client libraries, directly and through a real nginx."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ from wsproto.extensions import PerMessageDeflate
 
 LOOPS = ["asyncio", "uvloop"]
 
-#: As nginx's own documentation has it for WebSocket.
+#: As in nginx's documentation about WebSocket.
 FRONT = """
     map $http_upgrade $connection_upgrade {{ default upgrade; '' close; }}
     server {{
@@ -42,7 +42,7 @@ FRONT = """
     }}
 """
 
-#: Sizes around each change of a frame's head, and a large one.
+#: Sizes around each change of a frame header's length, and a large one.
 SIZES = (0, 1, 125, 126, 65535, 65536, 300_000)
 
 
@@ -170,7 +170,7 @@ def test_the_application_is_told_why_the_client_of_aiohttp_leaves(server, port):
 
 
 class Wsproto:
-    """A client whose frames are wsproto's."""
+    """A client whose frames are encoded by wsproto."""
 
     def __init__(self, port, *steps, **options):
         self.client = Client(("127.0.0.1", port))
@@ -182,7 +182,7 @@ class Wsproto:
         self.client.send(self.protocol.send(event))
 
     def next(self):
-        """The next event."""
+        """Reads the next event."""
         while not self.waiting:
             if not self.client.receive():
                 self.protocol.receive_data(None)

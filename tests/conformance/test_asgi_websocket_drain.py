@@ -1,4 +1,6 @@
-"""WebSockets when their worker ends: at a reload, at a stop, and by itself. Each is closed with the code for it, in its time."""
+"""WebSockets when their worker ends: at a reload, at a stop, and by itself. Each is closed with the right code, within its time
+limit.
+"""
 
 import ast
 import itertools
@@ -13,7 +15,7 @@ from support.websocket import CLOSE, TEXT, Scripted, close_payload, received
 #: RFC 6455 section 7.4.1 and the IANA registry: "going away", "service restart".
 GOING_AWAY, SERVICE_RESTART = 1001, 1012
 
-#: How far the closes of many are from each other at a reload, in seconds: as the engine's constants have it.
+#: Interval over which the closes of many connections are spread at a reload, in seconds: the engine's constants.
 EACH_SECONDS = 0.01
 
 CONFIGURATION = "asgi = {apps}/asgi_socket.py\nlifespan = off\nloop = %s"
@@ -64,14 +66,14 @@ def test_a_stop_closes_with_1001_at_once_and_ends_with_status_0(server, tmp_path
     assert received(ast.literal_eval(notes.read_text()))[-1]["code"] == GOING_AWAY
 
 
-def test_a_stop_does_not_wait_for_ever_for_a_client_that_does_not_answer_the_close_frame(usual):
+def test_a_stop_has_a_timeout_for_clients_that_do_not_answer_the_close_frame(usual):
     deaf = Scripted(usual, ("accept",), ("receive_all",)).open()
     assert usual.stop() == 0
     assert deaf.read_close()[0] == GOING_AWAY
     assert deaf.client.is_closed()
 
 
-def test_a_stop_does_not_wait_for_ever_for_a_client_that_takes_nothing(usual):
+def test_a_stop_has_a_timeout_for_clients_that_read_nothing(usual):
     slow = Scripted(usual, ("accept",), ("say_for_ever", 100_000), ("receive_all",), client=usual.connect(receive_bytes=4096))
     slow.open()
     slow.wait_for(lambda events: len(events) == 2, "it says")
@@ -81,15 +83,15 @@ def test_a_stop_does_not_wait_for_ever_for_a_client_that_takes_nothing(usual):
 def test_at_a_reload_many_are_closed_one_after_the_other_and_serve_meanwhile(usual):
     count = 300
     generations = itertools.count(2)
-    # What a client that is held up for a while reads late has left in its time all the same: who reads in time sees that.
+    # Data that a delayed client reads late has still left in time: only a client that reads in time can see that.
     assert_once_below(lambda: -seconds_of_closing(usual, count, next(generations)), -count * EACH_SECONDS / 2, tries=5)
 
 
 def seconds_of_closing(usual, count, generation):
-    """The time between the first and the last close that the clients are told at a reload."""
+    """Returns the time between the first and the last close frame at a reload."""
     sockets = [Scripted(usual, ("accept",), ("echo", 1_000_000_000)).open() for _ in range(count)]
     usual.send_signal(signal.SIGHUP)
-    # Each says something all the time, until it is closed.
+    # Each one sends all the time, until it is closed.
     by_number = {socket.client.socket.fileno(): socket for socket in sockets}
     poll = select.poll()
     for number, socket in by_number.items():
@@ -111,7 +113,7 @@ def seconds_of_closing(usual, count, generation):
     assert len(closed) == count
     assert echoed_after_the_first > 0
     usual.wait_for_log(rf"^bolide: ready: .* of generation {generation} in")
-    # A slow machine makes it longer. What is due within the same look at the clock leaves together.
+    # Longer on a slow machine. Closes that are due at the same check of the clock leave together.
     return closed[-1] - closed[0]
 
 

@@ -1,4 +1,6 @@
-"""The opening handshake (RFC 6455 section 4.2): what is refused and how, what an application may add, and how it says no."""
+"""The opening handshake (RFC 6455 section 4.2): refused handshakes and their responses, additions by the application, and its
+refusals.
+"""
 
 import ast
 import base64
@@ -19,13 +21,13 @@ def server(serve_module):
 
 
 def ask(server, *arguments, **options):
-    """The answer to a handshake that is to be refused, and the client."""
+    """Returns the response to a handshake that is refused, and the client."""
     client = server.connect()
     client.send(handshake(*arguments, **options)[0])
     return client.read_response(), client
 
 
-# What the specification says of a client's handshake.
+# Requirements for a client's handshake.
 
 
 def test_the_example_of_the_specification_is_answered_as_there(server):
@@ -41,7 +43,7 @@ def test_another_version_is_426_and_learns_ours(server, version):
     assert (response.status, response.get("sec-websocket-version")) == (426, "13")
     # RFC 9110 section 15.5.22: the response has an Upgrade field.
     assert response.get("upgrade").lower() == "websocket"
-    # Section 7.8: Connection names it, for proxies on the way.
+    # Section 7.8: the Connection field lists it, for intermediaries.
     assert "upgrade" in response.all("connection")
 
 
@@ -84,7 +86,7 @@ def test_a_malformed_list_of_extensions_is_400(server):
 
 
 def test_a_handshake_with_a_body_is_400(server):
-    # What follows the head would be taken for frames.
+    # Bytes after the head would be parsed as frames.
     response, _ = ask(server, headers=[("Content-Length", "5")])
     assert response.status == 400
     response, _ = ask(server, headers=[("Transfer-Encoding", "chunked")])
@@ -169,7 +171,7 @@ def test_frames_that_come_with_the_handshake_are_read(server):
         assert messages[-1] == {"type": "websocket.disconnect", "code": 1000, "reason": "all"}
 
 
-# What the application is told, and what it may say.
+# The application's view of the handshake, and its additions.
 
 
 def test_the_scope_is_that_of_a_websocket(server):
@@ -256,7 +258,7 @@ def test_what_an_accept_can_not_have_is_an_exception_and_a_good_accept_may_follo
     assert socket.response.all("sec-websocket-protocol") == []
 
 
-# Saying no.
+# Refusals.
 
 
 @pytest.mark.parametrize("steps", [[("turn",)], []])

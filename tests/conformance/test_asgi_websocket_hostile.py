@@ -1,4 +1,4 @@
-"""Random frames, random cuts and random ends at every stage: the worker lives, and nothing of them is left in it."""
+"""Random frames, random fragmentation and random ends at every stage: the worker survives, and keeps no state of them."""
 
 import os
 
@@ -8,20 +8,20 @@ from support.processes import resident_bytes
 from support.waiting import wait_until
 from support.websocket import Scripted
 
-#: What one client does, and how many do it one after the other.
+#: Actions of one client, and the number of successive clients.
 ACTIONS = 2000
 ROUNDS = 3
 
-#: Rounds after which the allocator has what it needs.
+#: Rounds after which the allocator has reached its working size.
 FIRST_ROUNDS = 1
 
-#: What the worker may have more after the other rounds than after the first: nothing is meant to be left of any.
+#: Maximum growth of the worker's memory between the first and the other rounds: no round is meant to leave anything.
 MOST_GROWTH_BYTES = 8 << 20
 
-#: Descriptors of our own questions.
+#: Descriptors of our own requests.
 FEW = 3
 
-#: What the log must not have, whatever clients do. The applications themselves fail, as they are told to.
+#: Lines that the log must not contain, whatever clients do. The applications themselves fail, as scripted.
 SIGNS = (
     "SystemError",
     "InvalidStateError",

@@ -1,4 +1,4 @@
-"""What a WebSocket may cost: the size of messages, silence, slow clients, and the memory of many."""
+"""Limits of a WebSocket: the size of messages, silence, slow clients, and the memory of many."""
 
 import functools
 import os
@@ -29,16 +29,16 @@ from support.websocket import (
 
 MEGABYTE = 1 << 20
 
-#: A small message, so that the largest one does not cost a test any time.
+#: A small message size, so that the largest message is cheap to test.
 MOST_BYTES = 10_000
 
-#: What the kernel keeps for both sides of a connection whose client does not read, at most, in bytes.
+#: Maximum that the kernel buffers for both sides of a connection whose client does not read, in bytes.
 KERNEL_BYTES = 16 * MEGABYTE
 
 
 @functools.lru_cache
 def bomb(size):
-    """``size`` zero bytes, compressed without ever having them."""
+    """Returns ``size`` compressed zero bytes without materialising them."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     part = bytes(MEGABYTE)
     data = b"".join(compressor.compress(part) for _ in range(size // MEGABYTE)) + compressor.flush(zlib.Z_SYNC_FLUSH)
@@ -136,7 +136,7 @@ def test_a_compression_bomb_is_1009_and_costs_no_more_than_a_message_may(usual, 
     socket.client.send(wire)
     assert socket.read_close()[0] == 1009
     assert received(socket.ended()[0])[0]["code"] == 1009
-    # The default of 16 MB, and what a growing vector has in addition.
+    # The default of 16 MB, plus the spare capacity of a growing vector.
     assert peak_bytes(worker) - before < 64 * MEGABYTE
 
 
@@ -191,7 +191,7 @@ def test_uwsgis_names_of_pings_do_the_same(serve):
 
 def test_whatever_a_client_sends_is_a_sign_of_life(pinging):
     socket = Scripted(pinging, ("accept",), ("receive_all",)).open()
-    # A part of a frame is one, too; no pong is ever sent.
+    # A part of a frame counts, too; no pong is ever sent.
     assert socket.read().opcode == PING
     wire = frame(TEXT, "hello")[:8]
     for place in range(len(wire)):
@@ -202,7 +202,7 @@ def test_whatever_a_client_sends_is_a_sign_of_life(pinging):
 
 
 def test_an_application_that_does_not_receive_is_not_taken_for_a_client_that_is_silent(pinging):
-    # What waits unread fills the room, so the pongs behind it are not heard.
+    # Unread data fills the buffer, so the pongs after it are not read.
     socket = Scripted(pinging, ("accept",), ("wait", "busy"), ("receive", 30)).open()
     socket.client.send(b"".join(frame(TEXT, f"{number} " + "x" * 10_000) for number in range(30)))
     pings = 0
@@ -229,7 +229,7 @@ def test_no_ping_is_sent_when_the_interval_is_0(serve):
     assert silent.close() == (1000, "")
 
 
-# Backpressure both ways.
+# Backpressure in both directions.
 
 
 def test_send_waits_for_a_client_that_does_not_read_and_goes_on_when_it_does(usual):
@@ -244,7 +244,7 @@ def test_send_waits_for_a_client_that_does_not_read_and_goes_on_when_it_does(usu
 
 
 def test_what_an_application_does_not_receive_stays_with_the_client(usual):
-    # The kernel's buffers are full, then the client can't send: nothing piles up in the worker.
+    # The kernel's buffers are full, then the client can't send: nothing accumulates in the worker.
     worker = usual.worker()
     socket = Scripted(usual, ("accept",), ("wait", "hungry"), ("receive_all",)).open()
     socket.wait_for(lambda events: ("waits", "hungry") in events, "it waits")
@@ -254,7 +254,7 @@ def test_what_an_application_does_not_receive_stays_with_the_client(usual):
     assert sent < KERNEL_BYTES
     assert resident_bytes(worker) - before < MEGABYTE
     socket.go("hungry")
-    # What of the last frame has not left.
+    # The part of the last frame that has not left.
     socket.client.socket.settimeout(PATIENCE_SECONDS)
     socket.client.send(wire[sent % len(wire) :] if sent % len(wire) else b"")
     socket.send(CLOSE, close_payload(1000))
@@ -263,7 +263,7 @@ def test_what_an_application_does_not_receive_stays_with_the_client(usual):
     assert [len(message["bytes"]) for message in messages] == [50_000] * -(-sent // len(wire))
 
 
-def test_tiny_messages_that_nobody_receives_cost_bounded_memory_too(usual):
+def test_unreceived_tiny_messages_use_bounded_memory_too(usual):
     worker = usual.worker()
     socket = Scripted(usual, ("accept",), ("wait", "tiny")).open()
     socket.wait_for(lambda events: ("waits", "tiny") in events, "it waits")
@@ -281,7 +281,7 @@ def test_pings_of_a_client_that_does_not_read_pile_up_nowhere(usual):
     socket = Scripted(usual, ("accept",), ("wait", "pings"), client=usual.connect(receive_bytes=4096)).open()
     before = resident_bytes(worker)
     wire = frame(PING, bytes(125)) * 1000
-    # RFC 6455 section 5.5.3: not each ping needs a pong of its own.
+    # RFC 6455 section 5.5.3: not each ping requires a separate pong.
     for _ in range(200):
         socket.client.send(wire)
     assert resident_bytes(worker) - before < MEGABYTE
@@ -290,7 +290,7 @@ def test_pings_of_a_client_that_does_not_read_pile_up_nowhere(usual):
 
 
 def settled(measure):
-    """The value of what grows for a while and then no more."""
+    """Returns a value once it has stopped growing."""
     last = [None, 0]
 
     def stands():
@@ -303,7 +303,7 @@ def settled(measure):
 
 
 def blocked_after(socket, wire):
-    """Sends until nothing more is taken for a second; returns how many bytes were."""
+    """Sends until nothing more is accepted for a second; returns the number of bytes."""
     connection = socket.client.socket
     connection.settimeout(1)
     sent = 0
@@ -315,7 +315,7 @@ def blocked_after(socket, wire):
     return sent
 
 
-# Clients that are slow, or not there any more.
+# Clients that are slow or have disappeared.
 
 
 @pytest.fixture(scope="module")
@@ -371,7 +371,7 @@ IDLE_BYTES = 8 * 1024
 
 @pytest.fixture
 def many_descriptors():
-    """As many descriptors as the test needs, for it and the server that it starts."""
+    """Raises the limit of descriptors to the number that the test needs, for it and the server that it starts."""
     before, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = IDLE_SOCKETS + 500
     if most != resource.RLIM_INFINITY and most < needed:
@@ -382,7 +382,7 @@ def many_descriptors():
 
 
 def test_an_idle_socket_costs_a_few_kilobytes(serve, many_descriptors):
-    # Without pings: the sockets may take longer to open than their interval.
+    # Without pings: opening the sockets may take longer than their interval.
     quiet = "disable-logging = true\nwebsocket-ping-interval = 0"
     server = serve(f"asgi = {{apps}}/asgi_socket_echo.py\nlifespan = off\nlisten = 100\n{quiet}")
     worker = server.worker()
@@ -395,7 +395,7 @@ def test_an_idle_socket_costs_a_few_kilobytes(serve, many_descriptors):
             assert socket.read_message() == f"{number} " * 20
         return sockets
 
-    # What the first ones cost is the worker's.
+    # The memory of the first ones is fixed cost of the worker.
     opened(100)
     before = resident_bytes(worker)
     sockets = opened(IDLE_SOCKETS)

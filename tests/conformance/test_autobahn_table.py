@@ -1,4 +1,4 @@
-"""What `make conformance` makes of the Autobahn suite's findings: nothing that failed or is missing passes."""
+"""The evaluation of the Autobahn suite's findings by `make conformance`: failed or missing cases never pass."""
 
 import pytest
 from autobahn.table import GROUPS, Agent, Suite, judge, table
@@ -19,7 +19,7 @@ def agent_of(loop="asyncio", **results):
     return Agent(loop, {"Python": "3.13.0", "bolide": "0.1.0", "uvloop": "0.22"}, found)
 
 
-def test_what_is_ok_non_strict_or_informational_is_no_problem():
+def test_ok_non_strict_and_informational_results_pass():
     suite = suite_of("1.1.1", "1.1.2", "7.1.6")
     agent = agent_of(_1_1_1=("OK", "OK"), _1_1_2=("NON-STRICT", "OK"), _7_1_6=("INFORMATIONAL", "INFORMATIONAL"))
     assert judge(suite, [agent], everything=False) == []
@@ -57,7 +57,7 @@ def test_a_suite_without_one_of_its_groups_is_a_problem():
     assert len(judge(suite_of("1.1.1"), [agent], everything=True)) == len(GROUPS) - 1
 
 
-def test_the_table_counts_by_group_and_names_what_is_not_simply_ok():
+def test_the_table_counts_by_group_and_names_results_other_than_ok():
     suite = suite_of("1.1.1", "1.1.2", "7.1.6")
     one = agent_of(_1_1_1=("OK", "OK"), _1_1_2=("NON-STRICT", "OK"), _7_1_6=("INFORMATIONAL", "OK"))
     other = agent_of("uvloop", _1_1_1=("OK", "OK"), _1_1_2=("OK", "OK"), _7_1_6=("OK", "INFORMATIONAL"))

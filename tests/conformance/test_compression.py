@@ -1,4 +1,4 @@
-"""Compression of answers: what the client asked for, byte for byte the same when decoded, and left alone where it must be."""
+"""Compression of responses: negotiated, identical after decoding, and left out where it is not allowed."""
 
 import gzip
 import sys
@@ -17,7 +17,7 @@ from compressible import PARTS, TEXT
 
 CODINGS = ("gzip", "br", "zstd")
 LISTEN = ("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0")
-#: Both interfaces have all cases.
+#: All cases run with both interfaces.
 APPLICATIONS = {"wsgi": "wsgi-file = {apps}/compressible.py", "asgi": "wsgi-file = {apps}/compressible.py\ncallable = asgi"}
 
 
@@ -30,7 +30,7 @@ def decoded(coding, body):
 
 
 def decoder(coding):
-    """Something that is fed parts, and gives what they say so far."""
+    """Decodes parts incrementally."""
     if coding == "gzip":
         return zlib.decompressobj(31).decompress
     if coding == "br":
@@ -58,7 +58,7 @@ def test_answers_are_the_same_when_they_are_decoded(server, target, coding):
     assert len(response.body) < len(expected) / 2
 
 
-def test_the_length_of_what_is_small_is_told(server):
+def test_small_answers_have_a_content_length(server):
     response = ask(server, "/text")
     assert int(response.get("content-length")) == len(response.body) < len(TEXT)
     assert ask(server, "/parts").chunks
@@ -81,7 +81,7 @@ def test_the_length_of_what_is_small_is_told(server):
 def test_the_client_chooses(server, accept, coding):
     response = ask(server, "/text", accept)
     assert response.get("content-encoding") == coding
-    # Another client would have had another answer: caches must know.
+    # The response depends on the client: caches must know.
     assert response.get("vary") == "Accept-Encoding"
     assert (decoded(coding, response.body) if coding else response.body) == TEXT
 
@@ -89,7 +89,7 @@ def test_the_client_chooses(server, accept, coding):
 @pytest.mark.parametrize(
     "target", ["/short", "/image", "/untyped", "/partial", "/text?Content-Encoding=x", "/text?Content-MD5=x"]
 )
-def test_what_is_not_worth_it_or_not_allowed_is_left_alone(server, target):
+def test_answers_not_worth_or_not_allowed_to_compress_are_unchanged(server, target):
     response, plain = ask(server, target), ask(server, target, "identity")
     assert response.get("vary") is None
     assert [pair for pair in response.headers if pair[0] != "date"] == [pair for pair in plain.headers if pair[0] != "date"]
@@ -106,7 +106,7 @@ def test_answers_without_a_body_are_untouched(server):
     assert (response.get("content-encoding"), response.get("vary"), response.body) == (None, None, b"")
 
 
-def test_what_is_not_modified_has_the_fields_of_what_would_be_sent(server):
+def test_a_304_has_the_fields_of_the_200(server):
     """RFC 9110 section 15.4.5: Vary and ETag are those of the answer 200."""
     response = ask(server, "/unchanged?ETag=%22x%22")
     assert (response.get("content-encoding"), response.get("vary"), response.get("etag")) == (None, "Accept-Encoding", 'W/"x"')
@@ -141,7 +141,7 @@ def test_head_has_the_fields_of_get(server):
 
 @pytest.mark.parametrize("coding", CODINGS)
 def test_a_stream_is_not_held_back(server, coding):
-    """What the application has given can be read before it gives more."""
+    """Data that the application has yielded can be read before it yields more."""
     feed = decoder(coding)
     with Client(server.address()) as client:
         client.send(f"GET /endless HTTP/1.1\r\nHost: x\r\nAccept-Encoding: {coding}\r\n\r\n".encode())
@@ -188,7 +188,7 @@ def test_a_slow_client_gets_all_of_a_large_answer(server):
     assert gzip.decompress(response.body) == TEXT * 20
 
 
-# Its options.
+# Options of compression.
 
 
 def test_it_is_off_unless_asked_for(serve):
@@ -217,7 +217,7 @@ def test_http_auto_gzip_is_asked_for_by_the_application(serve):
     response = ask(server, "/parts?uWSGI-Encoding=gzip")
     assert (response.get("content-encoding"), response.get("uwsgi-encoding")) == ("gzip", None)
     assert gzip.decompress(response.body) == TEXT
-    # A length that the server itself has told is no Content-Length of the application's.
+    # A length that the server itself sets is not a Content-Length of the application.
     response = ask(server, "/untold?uWSGI-Encoding=gzip")
     assert (response.get("content-encoding"), gzip.decompress(response.body)) == ("gzip", TEXT)
     for target, accept in (
@@ -243,8 +243,9 @@ def test_a_route_can_ask_for_gzip(serve):
     assert ask(server, "/image", "br").body == TEXT
 
 
-#: What a thread of the application gets done while a large answer is compressed, which takes seconds. With the interpreter in
-#: hand the worker would let it run some fifty times, where it waits for the client; without, it runs thousands of times.
+#: Progress of an application thread while a large response is compressed, which takes seconds. If the worker held the GIL
+#: meanwhile, the thread would run about fifty times, whenever the worker waits for the client; without, it runs thousands of
+#: times.
 TICKS_LEAST = 300
 
 
@@ -258,5 +259,5 @@ def test_compression_keeps_no_thread_of_the_application_waiting(serve):
         assert response.get("content-encoding") == "br"
         return int(client.request("GET", "/").body) - before
 
-    # On a busy machine the thread may have had few turns for other reasons.
+    # On a busy machine the thread may have run rarely for other reasons.
     assert_once_below(lambda: -ticks_meanwhile(), 1 - TICKS_LEAST, tries=5)

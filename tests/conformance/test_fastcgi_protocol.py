@@ -1,4 +1,4 @@
-"""FastCGI of a responder, as front servers speak it and as they should not: over TCP and UNIX sockets."""
+"""FastCGI responder: requests as front servers send them, and malformed ones, over TCP and UNIX sockets."""
 
 import json
 import os
@@ -62,7 +62,7 @@ def test_the_environ_is_that_of_the_uwsgi_protocol(server, address):
 def test_the_answer_is_as_front_servers_expect_it(address):
     answer = fastcgi.ask(address)
     assert answer.status_text == "200 OK"
-    # Date, Server and the connection are the front server's business.
+    # Date, Server and connection handling belong to the front server.
     assert [name for name, _ in answer.headers] == ["Content-Type", "Content-Length"]
 
 
@@ -85,7 +85,7 @@ def test_a_body_without_a_length_ends_with_its_stream(address, size):
         client.send(fastcgi.opened(variables) + stream(STDIN, 1, body))
         told = json.loads(fastcgi.read_answer(client).body)
     assert told["body"].encode("latin-1") == body
-    # What is here in full has a length.
+    # A complete response has a length.
     assert told["environ"].get("CONTENT_LENGTH", "") == (str(size) if size else "")
 
 
@@ -167,7 +167,7 @@ def test_a_slow_client_gets_all_of_a_stream(serve):
     server = serve("wsgi-file = {apps}/front.py", listen=LISTEN)
     with Client(server.address("fastcgi"), receive_bytes=4096) as slow, Client(server.address("fastcgi")) as other:
         slow.send(fastcgi.request(target="/stream?3000000"))
-        # While the slow one takes nothing, the others are served.
+        # While the slow client reads nothing, the others are served.
         other.send(fastcgi.request(target="/echo"))
         assert fastcgi.read_answer(other).status == 200
         assert fastcgi.read_answer(slow).body == b"0123456789abcdef" * (3_000_000 // 16)
@@ -179,7 +179,7 @@ def test_a_failure_is_500_before_the_head_and_a_cut_stream_behind_it(serve):
         client.send(fastcgi.request(target="/exception", keep=True))
         assert fastcgi.read_answer(client).status == 500
         client.send(fastcgi.request(target="/exception_mid_stream", keep=True))
-        # No end of the stream and none of the request: nobody may take it for whole.
+        # Neither the stream nor the request ends, so that a front server cannot mistake it for complete.
         assert fastcgi.read_cut_stream(client).endswith(b"\r\n\r\nbegun")
 
 
@@ -225,7 +225,7 @@ def test_an_abort_before_the_application_has_the_request_ends_it(server, address
             client.send(begun + record(ABORT_REQUEST, 1))
             (*_, last) = read_request_records(client)
             assert last == end_of(1), number
-            # What still comes of it says nothing any more.
+            # Later records of it have no effect.
             client.send(record(STDIN, 1, b"45") + record(STDIN, 1))
             client.send(fastcgi.request(target=f"/next/{number}", keep=True))
             assert json.loads(fastcgi.read_answer(client).body)["environ"]["PATH_INFO"] == f"/next/{number}"
@@ -234,7 +234,7 @@ def test_an_abort_before_the_application_has_the_request_ends_it(server, address
 
 
 def read_request_records(client):
-    """The records of an answer, up to and with the one that ends its request."""
+    """Reads the records of a response, up to and including the one that ends its request."""
     found = [fastcgi.read_record(client)]
     while found[-1][0] != END_REQUEST:
         found.append(fastcgi.read_record(client))
@@ -299,12 +299,12 @@ def test_only_responders_are_served(address):
         assert client.is_closed()
 
 
-# What is refused.
+# Refused input.
 
 LENGTHS_TWICE = fastcgi.opened([("CONTENT_LENGTH", "1"), ("CONTENT_LENGTH", "2")])
 OF_FIVE = fastcgi.opened([("REQUEST_METHOD", "POST"), ("CONTENT_LENGTH", "5")])
 
-#: The bytes, the status where the request can be named that is answered with it, and words of the line in the log.
+#: The bytes, the status of the response if the request is identified, and words of the log line.
 REFUSED = {
     "another version": (b"\x02\x01\0\x01\0\x08\0\0", None, "not of version 1"),
     "no record behind a record": (begin() + b"12345678", 400, "not of version 1"),
@@ -452,7 +452,7 @@ def test_an_asynchronous_application_has_the_body_as_it_comes(asynchronous):
 
 
 def read_content(client, count):
-    """The next ``count`` bytes of an answer's stream, in the records that they came in."""
+    """Reads the next ``count`` bytes of a response's stream, as a list of record contents."""
     while count > 0:
         kind, _, content = fastcgi.read_record(client)
         assert kind == STDOUT

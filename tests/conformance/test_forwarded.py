@@ -1,4 +1,4 @@
-"""What front servers say of a request: it counts from those that are trusted, up to the first address that is not."""
+"""Client information from front servers: it is used from trusted ones only, up to the first address that is not trusted."""
 
 import itertools
 
@@ -12,7 +12,7 @@ LISTEN = ("http-socket = 127.0.0.1:0", "http-socket = {folder}/http.sock", "sock
 
 APPLICATIONS = {"wsgi": "wsgi-file = {apps}/echo.py", "asgi": "asgi = {apps}/asgi_scope.py"}
 
-#: An address of this machine that is none of the trusted ones.
+#: An address of this machine that is not trusted.
 STRANGER = "127.0.0.2"
 
 EVERYTHING = [
@@ -45,7 +45,7 @@ def seen(server, headers, target="/", **options):
     return View(with_client.request(target=target, headers=headers))
 
 
-# Who is trusted.
+# Trusted addresses.
 
 
 def test_without_the_option_the_peers_of_this_machine_say_address_and_scheme(usual):
@@ -102,7 +102,7 @@ def test_unix_sockets_are_trusted_by_their_word_alone(serve):
         assert seen(server, [("X-Forwarded-For", "192.0.2.1")], address=str(server.folder / "http.sock")).address == address
 
 
-# What is found.
+# The resulting values.
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_the_right_most_address_that_is_not_trusted_is_the_client(trusting, valu
 
 
 @pytest.mark.parametrize("value", ["unknown", "192.0.2.1, <script>", "localhost", "", ",", "192.0.2.999"])
-def test_what_is_no_address_leaves_the_peer(trusting, value):
+def test_an_invalid_address_leaves_the_peer(trusting, value):
     assert seen(trusting, [("X-Forwarded-For", value)]).address == "127.0.0.1"
 
 
@@ -272,7 +272,7 @@ def test_the_root_path_is_before_every_path(serve, application):
         ("/shop", "/shop/"),
         ("/shop", "/shop/a"),
     ]
-    # What the front server says of a request counts more.
+    # The information of the front server has precedence.
     view = seen(server, [("X-Forwarded-Prefix", "/other")], target="/a")
     assert (view.prefix, view.path) == ("/other", "/other/a")
 
@@ -296,7 +296,7 @@ def test_routes_see_the_client_that_was_found(serve):
         assert server.connect(source=STRANGER).request(headers=headers).status == 200
 
 
-# The uwsgi protocol, whose variables are the front server's.
+# The uwsgi protocol, whose variables come from the front server.
 
 
 def test_by_the_uwsgi_protocol_the_front_server_says_all_of_it(usual):

@@ -1,4 +1,4 @@
-"""Header fields of answers, error pages, and the application that SCRIPT_NAME chooses, as options."""
+"""Options for header fields of responses, error pages, and the application that SCRIPT_NAME selects."""
 
 import json
 
@@ -57,7 +57,7 @@ def test_what_add_header_can_not_do_is_said(serve):
 
 
 def test_lengths_are_the_servers(serve):
-    """Bytes follow the head as it announces them, whatever a rule takes out of it."""
+    """The bytes after the head match the head, whatever a rule removes from it."""
     server = serve.prepare(
         "wsgi-file = {apps}/compressible.py\ndel-header = Content-Length\nroute-run = delheader:Content-Length\n"
         "response-route-run = delheader:${NAME}\nroute-run = addvar:NAME=content-length\nstatic-map = /s={folder}/files\n"
@@ -112,7 +112,7 @@ def test_ignore_script_name_takes_the_application_of_no_mount(serve, ignored):
 
 
 def test_a_websocket_handshake_is_not_disturbed(serve):
-    """Fields are added to it; response routes can't make another answer of it."""
+    """Fields are added to it; response routes can't turn it into another response."""
     server = serve.prepare(
         "wsgi-file = {folder}/chat.py\ncompress = gzip\nadd-header = X-All: 1\nresponse-route-run = clearheaders:404"
     )

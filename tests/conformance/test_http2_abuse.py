@@ -1,8 +1,8 @@
-"""Clients of HTTP/2 that want to cost more than they pay: each flood ends its connection with a code, in bounded memory, and the
-others are served.
+"""HTTP/2 clients that try to cause high cost at low effort: each flood ends its connection with a code, in bounded memory, and
+other clients are served.
 
 The names are those of the CVEs: 2019-9511 to 9518 (data dribble, ping, resource loop, reset, settings, empty headers, internal
-data buffering, empty frames), 2023-44487 (rapid reset), 2024-27316 and its kin (CONTINUATION), 2025-8671 (made you reset).
+data buffering, empty frames), 2023-44487 (rapid reset), 2024-27316 and related ones (CONTINUATION), 2025-8671 (made you reset).
 """
 
 import contextlib
@@ -31,11 +31,11 @@ from support.http2 import (
     window_update,
 )
 
-#: What a flood may cost the worker while it lasts, in bytes: a connection's buffers, and what an allocator rounds up.
+#: Maximum growth of the worker's memory during a flood, in bytes: a connection's buffers, and the rounding of an allocator.
 GROWTH_BYTES = 12 << 20
-#: What is sent at the most before the server has to have had enough, in frames. Each is far beyond what a client needs.
+#: Maximum number of frames before the server must end the connection. Each is far beyond what a client needs.
 FLOOD_FRAMES = 200_000
-#: Frames that are sent in one go.
+#: Frames that are sent in one write.
 BATCH_FRAMES = 500
 
 
@@ -63,7 +63,7 @@ def bounded(server):
 
 
 def flooded(connection, make, most=FLOOD_FRAMES, batch=BATCH_FRAMES):
-    """Send ``make(number)`` again and again until the server ends the connection; the code with which it does."""
+    """Sends ``make(number)`` repeatedly until the server ends the connection; returns the error code."""
     for start in range(0, most, batch):
         if not connection.send(b"".join(make(number) for number in range(start, start + batch))):
             break
@@ -73,25 +73,25 @@ def flooded(connection, make, most=FLOOD_FRAMES, batch=BATCH_FRAMES):
 
 
 def end_code(connection):
-    """What the GOAWAY says, if anything of it has arrived: a client that goes on sending may lose it to a reset."""
+    """Returns the code of the GOAWAY, if it has arrived: a client that keeps sending may lose it to a reset."""
     with contextlib.suppress(AssertionError):
         return connection.read_end()
     return connection.went_away[-1][1] if connection.went_away else None
 
 
-#: With a client that never stops, the kernel may drop what was said last.
+#: If the client never stops, the kernel may drop the last frames of the server.
 CALMED = (ENHANCE_YOUR_CALM, None)
 
 
 def prepared(both, way="plain", values=None):
-    """A connection of which both sides know the other's settings."""
+    """A connection whose sides have both received the other's settings."""
     connection = both.connect(way, values)
     connection.ping()
     return connection
 
 
 def static_block(method="GET", target="/fine"):
-    """A header block without a trace in the table, so that it may come again."""
+    """Returns a header block that leaves no entry in the table, so that it can be repeated."""
     encoded = b"\x82" if method == "GET" else b"\x83"
     encoded += b"\x86" + b"\x04" + bytes([len(target)]) + target.encode() + b"\x01\x09localhost"
     return encoded
@@ -124,7 +124,7 @@ def test_resets_of_requests_that_are_whole(both, bounded):
 
 
 def test_made_you_reset(both, bounded):
-    # Frames for which the server has to reset the stream: each costs a request, and no RST_STREAM of the client.
+    # Frames for which the server must reset the stream: each costs a request, without a RST_STREAM of the client.
     connection = prepared(both)
     code = flooded(connection, lambda number: ask(number, ends=False) + window_update(2 * number + 1, 0))
     assert code in (*CALMED, PROTOCOL_ERROR)
@@ -184,19 +184,19 @@ def test_data_frames_that_carry_nothing(both, bounded, padding):
     assert code in (*CALMED, http2.FLOW_CONTROL_ERROR, http2.STREAM_CLOSED)
 
 
-def test_pings_whose_answers_nobody_reads(both, bounded):
-    # Without a reader the answers have to wait somewhere: in the client's socket, and then nowhere.
+def test_pings_with_unread_answers(both, bounded):
+    # Without a reader, responses have to wait: first in the client's socket, and then not at all.
     connection = both.connect("plain", receive_bytes=4096)
     connection.client.socket.settimeout(3)
     with contextlib.suppress(TimeoutError):
         flooded(connection, lambda number: frame(PING, 0, 0, struct.pack(">Q", number)))
 
 
-def test_answers_that_nobody_reads(both, bounded):
+def test_unread_answers(both, bounded):
     connection = both.connect("plain", {INITIAL_WINDOW_SIZE: (1 << 31) - 1}, receive_bytes=4096)
     connection.open_window(0, 1 << 30)
     connection.client.socket.settimeout(3)
-    # All answers are the same object of the application's, so what grows is the server's own: at most 64 KiB a stream.
+    # All responses share one object of the application, so the growth is the server's own: at most 64 KiB per stream.
     with contextlib.suppress(TimeoutError):
         for number in range(2000):
             if not connection.send(ask(number, block=static_block("GET", "/one_part?1"))):
@@ -217,7 +217,7 @@ def test_windows_of_zero_on_many_connections(both, bounded):
 
 
 def test_a_bomb_of_hpack_is_431_or_the_end(both, bounded):
-    # A field of 4 KB is put into the table once, and named by one byte thousands of times.
+    # A field of 4 KB is put into the table once, and referenced by one byte thousands of times.
     connection = prepared(both)
     value = b"a" * 3900
     length = b"\x7f" + _integer(len(value) - 127)
@@ -243,7 +243,7 @@ def test_many_bombs_of_hpack(both, bounded):
 
 
 def _integer(value):
-    """The rest of an integer behind its prefix (RFC 7541 section 5.1)."""
+    """Returns the rest of an integer after its prefix (RFC 7541 section 5.1)."""
     encoded = b""
     while value >= 128:
         encoded += bytes([value & 127 | 128])
@@ -268,7 +268,8 @@ def test_many_connections_that_say_half_a_head(both, bounded):
 
 @pytest.mark.parametrize("way", ["plain", "tls"])
 def test_a_busy_client_that_does_nothing_wrong_is_left_alone(both, way):
-    # What browsers and proxies do: many requests, a reset now and then, a PING, small windows that are opened by small steps.
+    # Normal behaviour of browsers and proxies: many requests, an occasional reset, a PING, small windows that are opened in small
+    # steps.
     connection = both.connect(way)
     for turn in range(300):
         answers = [connection.begin("GET", "/fine") for _ in range(20)]

@@ -1,4 +1,4 @@
-"""What the server answers by itself over HTTP/2: files, routes, compressed answers, refusals. Each is an answer of its stream."""
+"""The server's own responses over HTTP/2: files, routes, compressed responses, refusals. Each belongs to its stream."""
 
 import gzip
 import re
@@ -87,7 +87,7 @@ def test_a_large_file_comes_whole_beside_others(connection):
     assert {answer.body for answer in small} == {b"0123456789"}
 
 
-def test_what_is_no_file_is_the_applications(connection):
+def test_paths_without_a_file_go_to_the_application(connection):
     assert connection.request(target="/files/nothing").body == b"/files/nothing"
     assert connection.request(target="/files/a.txt").status == 200
 
@@ -108,7 +108,7 @@ def test_routes_answer_and_rewrite(connection):
     assert (routed.body, connection.request(target="/path/y").get("x-routed")) == (b"/path/x", "yes")
 
 
-def test_an_answer_is_compressed_for_who_takes_it(connection):
+def test_an_answer_is_compressed_for_clients_that_accept_it(connection):
     answer = connection.request(target="/text", headers=[("accept-encoding", "gzip")])
     assert (answer.get("content-encoding"), gzip.decompress(answer.body)) == ("gzip", TEXT)
     assert connection.request(target="/text").body == TEXT
@@ -141,7 +141,7 @@ def test_a_head_that_is_too_large_is_431_on_its_stream_and_hpack_goes_on(connect
     answer = connection.begin(headers=fields)
     connection.read_until(lambda: answer.is_over, "the answer is there")
     assert answer.status == 431
-    # The fields are in HPACK's table on both sides, whether they were kept or not.
+    # The fields are in HPACK's table on both sides, whether they were forwarded or not.
     assert connection.request(headers=[("x-1", "a"), *fields[:1]] if len(fields[0][1]) < 1000 else ()).status == 200
     assert connection.request(target="/files/a.txt").status == 200
 
@@ -182,7 +182,7 @@ def test_every_answer_has_a_date(connection):
 
 @pytest.fixture(scope="module")
 def hasty(serve_module):
-    """A server that waits a second for anything, and two for a next request."""
+    """A server with a timeout of one second for data, and of two for a next request."""
     return serve_module("wsgi-file = {apps}/echo.py\nhttp2 = h2c\nsocket-timeout = 1\nhttp-timeout = 1\nhttp-keepalive = 2")
 
 
@@ -236,7 +236,7 @@ def application(environ, start_response):
 
 @pytest.fixture(scope="module", params=["asgi", "wsgi 1", "wsgi 4"])
 def short(request, serve_module, tmp_path_factory):
-    """A server that keeps an idle connection for two seconds (1 would be the default), and whose answers take a moment."""
+    """A server that keeps an idle connection for two seconds (1 would be the default), and whose responses take a moment."""
     kind, _, threads = request.param.partition(" ")
     folder = tmp_path_factory.mktemp("short")
     (folder / "application.py").write_text(IDLE_APPLICATIONS[kind])
@@ -249,12 +249,12 @@ def short(request, serve_module, tmp_path_factory):
 
 @pytest.mark.parametrize("way", ["plain", "tls"])
 def test_a_connection_is_sent_away_after_its_last_answer_however_that_came(short, way):
-    # Not a word comes behind the requests, not even of windows.
+    # The client sends nothing after the requests, not even WINDOW_UPDATE.
     connections = [short.connect(way, gives_back=False).ping() for _ in range(8)]
     answers = [connection.begin() for connection in connections]
     for connection, answer in zip(connections, answers):
         connection.finish(answer)
-    # Nothing more is said: the end of the last stream is all that begins the time of an idle connection.
+    # The client sends nothing more: only the end of the last stream starts the idle time.
     assert [connection.read_end() for connection in connections] == [0] * 8
 
 

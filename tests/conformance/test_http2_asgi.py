@@ -1,4 +1,6 @@
-"""ASGI applications over HTTP/2, with TLS and without: the scope, bodies both ways, many streams at once, and a stream's end."""
+"""ASGI applications over HTTP/2, with and without TLS: the scope, bodies in both directions, many concurrent streams, and the end
+of a stream.
+"""
 
 import hashlib
 import itertools
@@ -11,7 +13,7 @@ from support.http2 import CANCEL, INTERNAL_ERROR, NO_ERROR, Both, pseudo
 
 MEGABYTE = bytes(range(256)) * 4096
 
-#: A gate of the application opens once, so each test has one of its own.
+#: A gate of the application opens once, so each test has a separate one.
 numbers = itertools.count()
 WAYS = ["plain", "tls"]
 
@@ -62,7 +64,7 @@ def test_the_scope_has_the_authority_as_host_and_no_pseudo_header_field(scopes):
         scopes.connect("plain").request(target="/", authority="example.com:8443", headers=[("x-a", "1"), ("x-b", "")])
     )
     headers = [(name["bytes"], value["bytes"]) for name, value in scope["headers"]]
-    # That of a WebSocket alone has more.
+    # Only that of a WebSocket has more.
     assert headers == [("host", "example.com:8443"), ("x-a", "1"), ("x-b", "")]
 
 
@@ -74,7 +76,7 @@ def test_a_host_field_stands_where_there_is_no_authority(scopes):
 
 
 def test_cookies_are_one_field_again(scopes):
-    # RFC 9113 section 8.2.3: clients cut them, so that HPACK finds the crumbs again.
+    # RFC 9113 section 8.2.3: clients split the field for better compression by HPACK.
     scope = scope_of(
         scopes.connect("plain").request(headers=[("cookie", "a=b"), ("x-other", "1"), ("cookie", "c=d"), ("cookie", "e=f")])
     )
@@ -123,7 +125,7 @@ def test_an_answer_has_its_body_and_no_field_of_a_connection(connection, path):
 
 @pytest.mark.parametrize("path", ["hop_by_hop", "close"])
 def test_what_an_application_says_of_its_connection_is_left_out(connection, path):
-    # The client's side has a check of every field. A refusal would be an answer too.
+    # The client checks every field. A refusal would be a response too.
     assert connection.request(target=f"/{path}").status in (200, 500)
     assert connection.request(target="/fine").body == b"fine"
 
@@ -254,7 +256,7 @@ def test_an_answer_that_does_not_wait_for_the_body_ends_the_stream_and_says_that
     assert connection.request(target="/fine").body == b"fine"
 
 
-def test_a_body_that_nobody_reads_stays_with_the_client_and_holds_up_no_other_stream(connection, server):
+def test_an_unread_body_stays_with_the_client_and_blocks_no_other_stream(connection, server):
     name = f"unread-{next(numbers)}"
     held = connection.begin("POST", f"/slow_reader?{name}", ends=False)
     while min(connection.send_windows[held.stream], connection.send_windows[0]) > 0:
@@ -270,7 +272,7 @@ def test_a_body_that_nobody_reads_stays_with_the_client_and_holds_up_no_other_st
     assert connection.finish(held).status == 200
 
 
-def test_bodies_that_nobody_reads_leave_the_rest_of_the_window_to_another_upload(connection, server):
+def test_unread_bodies_leave_the_rest_of_the_window_to_another_upload(connection, server):
     connection.read_settings()
     name = f"unread-{next(numbers)}"
     held = [connection.begin("POST", f"/slow_reader?{name}", ends=False) for _ in range(3)]
@@ -284,7 +286,7 @@ def test_bodies_that_nobody_reads_leave_the_rest_of_the_window_to_another_upload
     assert connection.finish(*held).status == 200
 
 
-# Streams beside each other.
+# Concurrent streams.
 
 
 def test_a_stream_that_waits_holds_up_no_other(connection, server):
@@ -321,7 +323,7 @@ def test_thousands_of_requests_are_served_on_one_connection(connection):
         assert {answer.body for answer in answers} == {b"fine"}
 
 
-# A stream's end.
+# The end of a stream.
 
 
 def test_a_reset_is_the_clients_end_to_the_application(connection, server):
@@ -373,7 +375,7 @@ def test_work_after_the_answer_goes_on(connection, server):
     server.wait_for_log(f"^worked {name}$")
 
 
-# Applications that fail.
+# Failing applications.
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ from support.nginx import Nginx
 from support.tls import Authority, context_of
 
 MEGABYTE = bytes(range(256)) * 4096
-#: How long a client that is a program may take, in seconds.
+#: Timeout of a client program, in seconds.
 CLIENT_SECONDS = 200
 
 WAYS_OF = {"http": "plain", "https": "tls"}
@@ -51,7 +51,7 @@ def run(*command, **options):
 
 
 def curl(both, *words):
-    """The body that curl has got, and what it says of the protocol and the status."""
+    """Returns the body that curl received, and curl's output about the protocol and the status."""
     done = run(
         "curl",
         "--silent",
@@ -86,14 +86,14 @@ def test_curl_uploads_and_downloads(both, url, tmp_path, words):
     upload, _ = curl(both, *words, "--data-binary", f"@{tmp_path}/upload", f"{url}/digest")
     assert json.loads(upload)["sha256"] == hashlib.sha256(MEGABYTE * 7).hexdigest()
     if url.startswith("http:") and words == ["--http2"]:
-        # Behind an upgrade curl 7.88 has no room for a large answer, whoever sends it.
+        # After an upgrade curl 7.88 has no buffer for a large response, whatever server sends it.
         return
     download, _ = curl(both, *words, f"{url}/stream?7")
     assert hashlib.sha256(download).hexdigest() == hashlib.sha256(MEGABYTE * 7).hexdigest()
 
 
 def test_curl_gets_many_at_once(both, tmp_path):
-    # Within TLS: curl 7.88 has a framing error of its own where it is to share a connection that began with HTTP/2.
+    # Over TLS: curl 7.88 itself causes a framing error if it shares a connection that began with HTTP/2.
     url, words = url_of(both, "tls"), ["--http2"]
     done = run(
         "curl",
@@ -192,7 +192,7 @@ def test_openssl_agrees_on_http_2(both):
 
 @pytest.fixture(scope="module")
 def front(both, tmp_path_factory):
-    """An nginx that reaches the server by HTTPS, and by HTTP/2 without TLS."""
+    """An nginx that connects to the server over HTTPS, and over HTTP/2 without TLS."""
     folder = tmp_path_factory.mktemp("nginx")
     nginx = Nginx(
         folder,
@@ -293,6 +293,6 @@ def test_chromium_uses_http_2_for_a_page_its_requests_and_its_websocket(serve, t
         console = browser.console()
     assert "error" not in found, found
     assert (found["page"], found["many"], found["upload"], found["protocols"]) == ("h2", True, True, ["h2"])
-    # Over the connection that is there (RFC 8441), as the server has said that it has that.
+    # Over the existing connection (RFC 8441), because the server has announced support for that.
     assert json.loads(found["socket"]) == ["2", "wss", "hello"]
     assert console == []

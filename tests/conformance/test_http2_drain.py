@@ -1,4 +1,4 @@
-"""The end of connections of HTTP/2: at a reload and a stop GOAWAY says what is still answered, and no stream is lost."""
+"""The end of HTTP/2 connections: at a reload and a stop, GOAWAY names the last stream that is answered, and no stream is lost."""
 
 import shutil
 import signal
@@ -13,7 +13,7 @@ from support.http2 import NO_ERROR, REFUSED_STREAM, Both, Ended, Http2, Reset
 
 WAYS = ["plain", "tls"]
 APPLICATIONS = {"asgi": "asgi = {apps}/asgi_http.py", "wsgi": "wsgi-file = {apps}/streams.py"}
-#: How many reloads the load has to live through.
+#: Number of reloads under load.
 RELOADS = 3
 
 
@@ -38,19 +38,19 @@ def test_a_reload_answers_the_streams_that_are_open_and_then_ends_the_connection
     connection.read_until(lambda: connection.went_away, "the connection is told that it ends")
     assert connection.went_away[-1][1] == NO_ERROR
     assert connection.went_away[-1][0] >= slow[-1].stream
-    # The application of this worker has the gates, so nobody else can open them.
+    # This worker's application has the gates, so no other worker can open them.
     late = [connection.begin(target=f"/open?{number}") for number in range(3)]
     connection.finish(*slow)
     assert [answer.body for answer in slow] == [b"slow 0", b"slow 1", b"slow 2"]
     assert connection.read_end() == NO_ERROR
     for answer in late:
-        # What came behind the last GOAWAY is refused, so that the client may ask again elsewhere; the rest is answered.
+        # Streams after the last GOAWAY are refused, so that the client may retry elsewhere; the others are answered.
         assert answer.body == b"open" or answer.reset == REFUSED_STREAM or answer.stream > connection.went_away[-1][0]
     assert idle.read_end() == NO_ERROR
 
 
 def test_a_connection_that_is_told_to_end_says_so_before_it_refuses_anything(both):
-    # RFC 9113 section 6.8: the first GOAWAY names the highest stream there may be, as requests may be under way.
+    # RFC 9113 section 6.8: the first GOAWAY names the highest possible stream, because requests may be in transit.
     connection = both.connect(both.way)
     slow = connection.begin(target="/slow?held")
     both.server.wait_for_log("^slow held has begun$")
@@ -88,10 +88,11 @@ def test_a_large_answer_that_is_under_way_at_a_reload_comes_whole(both):
 
 
 class Load:
-    """A client that keeps a number of streams open, and goes on with a new connection when it is told that one ends.
+    """A client that keeps a number of streams open, and continues on a new connection when the server announces the end of the
+    old one.
 
-    A stream that is refused, or above the last one of a GOAWAY, may be asked for again (RFC 9113 section 8.7): all others that
-    end without an answer are losses.
+    A stream that is refused, or above the last one of a GOAWAY, may be retried (RFC 9113 section 8.7): all others that end
+    without a response are losses.
     """
 
     STREAMS = 10

@@ -1,4 +1,4 @@
-"""Flow control and priorities over HTTP/2: small windows, closed ones, readers that stop, and who goes first."""
+"""Flow control and priorities over HTTP/2: small windows, closed ones, readers that stop, and the order of streams."""
 
 import hashlib
 
@@ -11,15 +11,16 @@ from support.waiting import wait_until
 MEGABYTE = bytes(range(256)) * 4096
 WAYS = ["plain", "tls"]
 LARGE = pattern(8 << 20)
-#: What may leave of a file while another one of its urgency is under way: what was cut into frames before that one went on.
+#: Maximum bytes of a file that may leave while another of the same urgency is in progress: frames that were cut before the
+#: switch.
 BEGINNING_BYTES = 512 << 10
-#: What a worker may hold of answers that nobody takes: far less than what there is to send.
+#: Maximum that a worker may buffer of unread responses: far less than their size.
 HELD_BYTES = 32 << 20
 
 
 @pytest.fixture(scope="module", params=["asgi", "wsgi"])
 def both(request, serve_module, tmp_path_factory):
-    """A server with large answers of an application, and a large file."""
+    """A server with large responses of an application, and a large file."""
     folder = tmp_path_factory.mktemp("site")
     fill(folder, {"files/large.bin": LARGE, "files/small.txt": b"small"})
     (folder / "tls").mkdir()
@@ -36,7 +37,7 @@ def way(request):
 
 @pytest.mark.parametrize("window", [1, 2, 17, 100])
 def test_tiny_windows_are_kept_to_the_byte(both, way, window):
-    # The client's side has a check of every frame.
+    # The client checks every frame.
     connection = both.connect(way, {INITIAL_WINDOW_SIZE: window})
     assert connection.request(target="/fine").body == b"fine"
     assert connection.request(target="/files/small.txt").body == b"small"
@@ -96,7 +97,7 @@ def test_a_window_that_has_become_negative_waits_until_it_is_positive(both, way)
 def test_a_stream_whose_window_is_closed_holds_up_no_other(both, way):
     connection = both.connect(way, gives_back=False)
     held = [connection.begin(target=target) for target in (f"{both.parts}?20", "/files/large.bin")]
-    # Each has a window of its own, and together they have the connection's, so that is opened.
+    # Each has its own window, and all share the connection's, so that one is opened.
     connection.open_window(0, 10_000_000)
     connection.read_until(lambda: all(answer.received == http2.USUAL_WINDOW_BYTES for answer in held), "both windows are full")
     for _ in range(20):
@@ -139,7 +140,7 @@ def worker_of(both):
 
 
 @pytest.mark.parametrize("kind", ["parts", "file"])
-def test_readers_that_stop_cost_bounded_memory_and_hold_up_nobody(both, way, kind):
+def test_stopped_readers_use_bounded_memory_and_block_no_other_client(both, way, kind):
     target = f"{both.parts}?50" if kind == "parts" else "/files/large.bin"
     worker = worker_of(both)
     assert both.connect(way).request(target="/fine").body == b"fine"
@@ -168,7 +169,7 @@ def test_a_reader_that_does_not_read_its_socket_is_given_up(serve, tmp_path):
 
 
 def finished_in_order(connection, answers):
-    """The answers in the order in which they have ended."""
+    """Returns the responses in the order in which they ended."""
     order = []
     connection.read_until(
         lambda: order.extend(answer for answer in answers if answer.is_over and answer not in order)
@@ -183,7 +184,7 @@ def begin_file(connection, priority=None):
 
 
 def held_connection(both, way):
-    """A connection on which no body flows until its window is opened, so that all requests are there before."""
+    """A connection on which no body flows until its window is opened, so that all requests arrive before."""
     connection = both.connect(way, {INITIAL_WINDOW_SIZE: 16 << 20}, gives_back=False)
     filler = connection.begin(target="/files/large.bin")
     connection.read_until(lambda: connection.receive_windows[0] == 0, "the window of the connection is full")

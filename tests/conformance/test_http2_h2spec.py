@@ -1,4 +1,4 @@
-"""h2spec's cases, where the program is there; and what ``make h2spec`` makes of them: nothing that failed or lacks passes."""
+"""h2spec's cases, if the program is installed; and the evaluation by ``make h2spec``: failed or missing cases never pass."""
 
 import os
 import shutil

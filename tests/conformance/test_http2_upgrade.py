@@ -1,4 +1,4 @@
-"""How a connection comes to HTTP/2: by ALPN, by prior knowledge, by `Upgrade`; and `http2 = on|off|h2c`, which says who may."""
+"""Negotiation of HTTP/2: by ALPN, by prior knowledge, by `Upgrade`; and `http2 = on|off|h2c`, which enables them."""
 
 import ssl
 
@@ -19,7 +19,7 @@ def authority(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def start(serve_module, authority):
-    """Starts a server at a plain socket and at one with TLS."""
+    """Starts a server with a plain socket and one with TLS."""
     shown = authority.server()
 
     def start(*lines, application=APPLICATION):
@@ -45,7 +45,7 @@ def off(start):
 
 
 def chosen(server, authority, offered):
-    """What the server chooses of the protocols that a client offers."""
+    """Returns the server's choice among the protocols that a client offers."""
     client = server.connect(server.address("https"))
     client.socket = context_of(authority, alpn=offered).wrap_socket(client.socket, server_hostname="localhost")
     return client, client.socket.selected_alpn_protocol()
@@ -55,7 +55,7 @@ def chosen(server, authority, offered):
     ("offered", "choice"),
     [(["h2", "http/1.1"], "h2"), (["http/1.1", "h2"], "h2"), (["h2"], "h2"), (["http/1.1"], "http/1.1"), ([], None)],
 )
-def test_within_tls_it_is_http2_for_who_offers_it(usual, authority, offered, choice):
+def test_within_tls_http2_is_chosen_for_clients_that_offer_it(usual, authority, offered, choice):
     client, choice_made = chosen(usual, authority, offered)
     assert choice_made == choice
     if choice == "h2":
@@ -64,7 +64,7 @@ def test_within_tls_it_is_http2_for_who_offers_it(usual, authority, offered, cho
         assert client.request(target="/fine").body == b"fine"
 
 
-def test_who_has_chosen_http2_and_speaks_http1_is_told_so(usual, authority):
+def test_http1_after_negotiating_http2_ends_the_connection(usual, authority):
     client, _ = chosen(usual, authority, ["h2"])
     client.send(b"GET /fine HTTP/1.1\r\nHost: localhost\r\n\r\n")
     said = client.read_to_end()
@@ -73,7 +73,7 @@ def test_who_has_chosen_http2_and_speaks_http1_is_told_so(usual, authority):
     assert usual.get("/fine").body == b"fine"
 
 
-def test_who_has_chosen_http1_within_tls_may_not_begin_with_http2(usual, authority):
+def test_http2_after_negotiating_http1_is_refused(usual, authority):
     client, _ = chosen(usual, authority, ["http/1.1"])
     client.send(PREFACE + settings())
     assert client.read_response().status in (400, 505)
@@ -84,11 +84,11 @@ def test_without_tls_http2_is_no_default(usual):
     client.send(PREFACE + settings())
     assert client.read_response().status in (400, 505)
     client = usual.connect()
-    # An upgrade that is not wanted is ignored (RFC 9110 section 7.8).
+    # An unwanted upgrade is ignored (RFC 9110 section 7.8).
     assert client.request(target="/fine", headers=UPGRADE).body == b"fine"
 
 
-def test_switched_off_it_is_offered_to_nobody(off, authority):
+def test_switched_off_it_is_not_offered(off, authority):
     client, choice = chosen(off, authority, ["h2", "http/1.1"])
     assert choice == "http/1.1"
     assert client.request(target="/fine").body == b"fine"
@@ -129,7 +129,7 @@ def test_an_upgrade_answers_its_request_as_stream_1(clear, method):
 
 
 def test_a_request_with_a_body_is_answered_as_it_came(clear):
-    # RFC 7540 section 3.2: its body would have to come whole before the first frame.
+    # RFC 7540 section 3.2: its body would have to arrive completely before the first frame.
     client = clear.connect()
     response = client.request("POST", "/digest", UPGRADE, b"x" * 5000)
     assert (response.status, b'"bytes": 5000' in response.body) == (200, True)
@@ -173,7 +173,7 @@ def test_an_upgrade_to_either_of_several_is_an_upgrade(clear):
     assert connection.finish(connection.expect(1)).body == b"fine"
 
 
-def test_a_client_without_settings_of_its_own_is_not_served_for_ever(clear):
+def test_a_client_without_settings_is_disconnected(clear):
     client = clear.connect()
     client.send(PREFACE)
     client.end_sending()
@@ -182,7 +182,7 @@ def test_a_client_without_settings_of_its_own_is_not_served_for_ever(clear):
 
 @pytest.mark.parametrize("way", ["send", "send_byte_by_byte"])
 def test_an_empty_line_before_a_request_is_no_beginning_of_http_2(clear, off, way):
-    """RFC 9112 section 2.2: one is ignored, with h2c as without."""
+    """RFC 9112 section 2.2: one empty line is ignored, with h2c as without."""
     for server in (clear, off):
         client = server.connect()
         for before in (b"\r\n", b"", b"\r\n"):
@@ -191,7 +191,7 @@ def test_an_empty_line_before_a_request_is_no_beginning_of_http_2(clear, off, wa
 
 
 @pytest.mark.parametrize("before", [b"\n", b"\r\n\r\n", b"\n\r\n"])
-def test_what_is_wrong_about_empty_lines_is_said_as_without_h2c(clear, off, before):
+def test_errors_about_empty_lines_are_the_same_as_without_h2c(clear, off, before):
     said = []
     for server in (clear, off):
         client = server.connect()

@@ -1,7 +1,8 @@
-"""What a client of HTTP/2 may not do, a frame sequence each, with the code that it gets; and what looks wrong but is not.
+"""Protocol violations of HTTP/2 clients, a frame sequence each, with the resulting error code; and unusual sequences that are
+valid.
 
-The list is that of RFC 9113's and RFC 7541's requirements, section by section. A mistake of a stream costs the stream; one of the
-connection costs the connection, and nobody else's.
+The list follows the requirements of RFC 9113 and RFC 7541, section by section. A stream error ends the stream; a connection error
+ends that connection, and no other.
 """
 
 import struct
@@ -39,15 +40,15 @@ from support.http2 import (
     window_update,
 )
 
-#: Of a frame, in bytes, as long as the server announces no more.
+#: Maximum frame size in bytes, as long as the server announces no larger one.
 FRAME_BYTES = http2.USUAL_FRAME_BYTES
-#: Frames of DATA that nobody reads and that a server takes all the same, at the most.
+#: Maximum number of unread DATA frames that a server accepts nevertheless.
 FRAMES_MOST = 100
 
-#: Where the application waits for its body, and where it answers at once.
+#: Paths where the application waits for its body, and where it answers immediately.
 READS, ANSWERS = "/digest", "/fine"
 
-#: A header block that stands for ``GET /fine``.
+#: A header block that encodes ``GET /fine``.
 GET = pseudo(target=ANSWERS)
 POST = pseudo("POST", READS)
 
@@ -58,9 +59,9 @@ def server(serve_module):
 
 
 class Pieces:
-    """A client that sends what it is given byte by byte."""
+    """A client that sends its data byte by byte."""
 
-    #: So much of it, in bytes: the beginning of a large frame says all there is to say.
+    #: Only this many bytes of it: the beginning of a large frame is enough.
     BYTEWISE_BYTES = 400
 
     def __init__(self, client):
@@ -86,14 +87,14 @@ def begun(connection):
 
 
 def answered(connection):
-    """A request that is over."""
+    """A request that is complete."""
     answer = connection.request(target=ANSWERS)
     assert answer.status == 200
     return answer
 
 
 def left(connection):
-    """A stream that was reset by us."""
+    """A stream that we have reset."""
     answer = begun(connection)
     connection.reset(answer)
     return answer
@@ -104,17 +105,17 @@ def block(connection, fields=GET):
 
 
 def raw(*pieces):
-    """A function that sends the same bytes on any connection. In them 1 is the first stream."""
+    """Returns a function that sends the same bytes on any connection. In them 1 is the first stream."""
     return lambda connection: connection.send(b"".join(pieces))
 
 
 def on(prepare, make):
-    """A function that sends what ``make`` says of the stream that ``prepare`` has made."""
+    """Returns a function that sends the frames of ``make`` for the stream that ``prepare`` has opened."""
     return lambda connection: connection.send(make(prepare(connection).stream))
 
 
 def head(fields, flags=END_STREAM | END_HEADERS, before=b"", after=b""):
-    """A function that sends HEADERS on a new stream."""
+    """Returns a function that sends HEADERS on a new stream."""
 
     def send(connection):
         stream = connection.next_stream
@@ -125,7 +126,7 @@ def head(fields, flags=END_STREAM | END_HEADERS, before=b"", after=b""):
 
 
 def bare_head(payload, flags=END_STREAM | END_HEADERS):
-    """HEADERS on a new stream with a header block as it is."""
+    """HEADERS on a new stream with a raw header block."""
 
     def send(connection):
         stream = connection.next_stream
@@ -147,7 +148,7 @@ def within_a_block(intruder):
 
 
 def body_of(length, *parts):
-    """A request that promises one length and has another."""
+    """A request whose body differs from its announced length."""
 
     def send(connection):
         answer = connection.begin("POST", READS, [("content-length", str(length))], ends=False)
@@ -194,7 +195,7 @@ def beyond_the_streams_window(connection):
     beyond = frame(DATA, 0, answer.stream, bytes(FRAME_BYTES))
     for _ in range(0, connection.send_windows[answer.stream] + FRAME_BYTES, FRAME_BYTES):
         connection.send(beyond)
-    # What the server has room for itself it may have given back meanwhile, although nobody reads.
+    # The server may have returned buffered window meanwhile, although the application does not read.
     for _ in range(FRAMES_MOST):
         connection.ping()
         if answer.is_over:
@@ -202,7 +203,7 @@ def beyond_the_streams_window(connection):
         connection.send(beyond)
 
 
-#: The whole connection, for the rest of its time.
+#: The whole connection, for the rest of its lifetime.
 CONNECTION_ERRORS = {
     "4.2 a DATA frame that is too large": (
         on(begun, lambda stream: frame(DATA, 0, stream, bytes(FRAME_BYTES + 1))),
@@ -319,7 +320,7 @@ CONNECTION_ERRORS = {
     "HPACK 6.3 a size update beyond what was announced": (bare_head(b"\x3f\xe1\xff\x0f"), COMPRESSION_ERROR),
 }
 
-#: One request; the connection goes on.
+#: One request; the connection stays open.
 STREAM_ERRORS = {
     "5.1 DATA on a half-closed stream": (
         lambda connection: connection.send(frame(DATA, END_STREAM, connection.begin("GET", "/slow?half-closed").stream, b"x")),
@@ -329,7 +330,7 @@ STREAM_ERRORS = {
         lambda connection: connection.send(connection.heads(connection.begin("GET", "/slow?half-closed").stream, GET)),
         STREAM_CLOSED,
     ),
-    # RFC 9113 has no such dependencies any more.
+    # RFC 9113 has removed these dependencies.
     "5.3.1 a stream that depends on itself": (depends_on_itself, PROTOCOL_ERROR, 200),
     "6.9 WINDOW_UPDATE of 0 on a stream": (on(begun, lambda stream: window_update(stream, 0)), PROTOCOL_ERROR),
     "6.9.1 a window of a stream beyond 2 GB": (overflow_of_a_stream, FLOW_CONTROL_ERROR),
@@ -376,7 +377,7 @@ def twice(values):
     return settings([(INITIAL_WINDOW_SIZE, value) for value in values])
 
 
-#: What is in order: the connection goes on, and so does the stream.
+#: Valid sequences: the connection stays open, and so does the stream.
 NO_ERRORS = {
     "4.1 an unknown frame": raw(frame(0x16, 0, 0, bytes(8)), frame(99, 0xFF, 77, b"x")),
     "4.1 an undefined flag": raw(frame(PING, 0x16, 0, bytes(8))),
@@ -398,12 +399,12 @@ NO_ERRORS = {
 
 
 def fine(connection):
-    """It still serves."""
+    """The connection still serves."""
     return connection.request(target=ANSWERS).body == b"fine" and not connection.went_away
 
 
 def connection_error(connection, act):
-    """The code with which a connection ends meanwhile, or None."""
+    """Returns the code with which a connection ends meanwhile, or None."""
     try:
         act()
     except http2.Ended:
@@ -429,7 +430,7 @@ def test_a_mistake_of_a_stream_resets_it_with_its_code_and_the_connection_goes_o
     if answer.status is None:
         assert answer.reset in codes
     else:
-        # Section 8.1.1: an answer may say what was wrong, and there are mistakes that a server may overlook.
+        # Section 8.1.1: a response may report the error, and a server may ignore some errors.
         assert answer.status in codes
     assert fine(connection)
 
@@ -442,7 +443,7 @@ def test_what_only_looks_wrong_has_no_consequence(connection, case):
 
 
 def test_a_priority_frame_of_another_size_is_a_mistake_of_either_kind(server, connection):
-    # RFC 9113 section 6.3 has it as one of the stream, which section 5.4.2 lets be one of the connection.
+    # RFC 9113 section 6.3 makes it a stream error, which section 5.4.2 allows to treat as a connection error.
     answer = begun(connection)
     connection.send(frame(PRIORITY, 0, answer.stream, bytes(4)))
     code = connection_error(connection, lambda: connection.read_reset(answer))
@@ -452,7 +453,7 @@ def test_a_priority_frame_of_another_size_is_a_mistake_of_either_kind(server, co
 @pytest.mark.parametrize("kind", ["DATA", "HEADERS"])
 @pytest.mark.parametrize("prepare", [left, answered])
 def test_what_comes_on_a_closed_stream_is_dropped_or_a_mistake_of_either_kind(server, connection, prepare, kind):
-    # Section 5.1 leaves the choice, as what comes may have been under way.
+    # Section 5.1 allows both, because frames may have been in transit.
     answer = prepare(connection)
     answer.is_left = True
     connection.send(frame(DATA, END_STREAM, answer.stream, b"x") if kind == "DATA" else connection.heads(answer.stream, GET))

@@ -1,4 +1,4 @@
-"""WebSockets on streams of HTTP/2 (RFC 8441): handshakes, messages beside other streams, compression, ends of all kinds."""
+"""WebSockets on HTTP/2 streams (RFC 8441): handshakes, messages beside other streams, compression, ends of all kinds."""
 
 import ast
 import os
@@ -65,7 +65,7 @@ def test_the_scope_is_that_of_a_websocket_over_http_2(connection, server):
     assert names[0] == b"host"
     assert (b"x-a", b"1") in scope["headers"]
     assert not [name for name in names if name.startswith(b":")]
-    # What HTTP/1.1 would have said, where applications look for it.
+    # The fields of HTTP/1.1, where applications look for them.
     assert [pair for pair in scope["headers"] if pair[0] in (b"upgrade", b"connection")] == [
         (b"upgrade", b"websocket"),
         (b"connection", b"Upgrade"),
@@ -207,7 +207,7 @@ def test_what_a_client_does_not_take_holds_up_no_other_stream(both, server):
         assert connection.finish(answer).body == b"[]"
     assert processes.resident_bytes(server.worker()) - memory < 16 << 20
     connection.reset(socket.answer)
-    # The task that sends ends by itself, before or after.
+    # The sending task ends by itself, before or after.
     socket.wait_for(lambda events: ("ended", None) in events, "the application has ended")
 
 
@@ -283,7 +283,7 @@ def test_the_end_of_the_connection_is_the_end_of_its_websockets(connection, serv
         assert received(socket.ended()[0])[-1]["code"] == 1006
 
 
-# The worker's end.
+# The end of the worker.
 
 
 @pytest.fixture(params=WAYS)

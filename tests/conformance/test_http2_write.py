@@ -1,6 +1,6 @@
-"""``write()`` and ``uwsgi.sendfile`` over HTTP/2: a thread in a call goes on when its client's window opens.
+"""``write()`` and ``uwsgi.sendfile`` over HTTP/2: a thread inside a call continues when its client's window opens.
 
-Another thread may be the one that reads the connection meanwhile, or this one itself where all threads are in calls.
+Meanwhile another thread may read the connection, or this thread itself if all threads are in calls.
 """
 
 import pytest
@@ -38,7 +38,7 @@ def application(environ, start_response):
 WRITTEN = b"".join(b"%c" % (97 + number % 26) * PART_BYTES for number in range(PARTS))
 WRITTEN_FEW = WRITTEN[: FEW * PART_BYTES] + b"the end" * 1000
 
-#: Too small for an answer, so that each waits in its call.
+#: Too small for a response, so that each call blocks.
 SMALL_WINDOW_BYTES = 100
 
 
@@ -59,7 +59,7 @@ def way(request):
 
 
 def give_back(connection, answers):
-    """Gives back what is used up of a window, and no sooner: the server waits for each."""
+    """Returns consumed window, but only then: the server waits for each update."""
 
     def step():
         for stream in [0, *(answer.stream for answer in answers if not answer.is_over)]:
@@ -98,7 +98,7 @@ def test_all_threads_may_wait_for_a_connection_each(both, way):
 
 @pytest.mark.parametrize(("path", "body"), [("/few", WRITTEN_FEW), ("/file", LARGE)])
 def test_a_client_may_take_its_answers_one_after_the_other(both, way, path, body):
-    # The calls of later answers wait meanwhile, in as many threads as there are.
+    # The calls of later responses wait meanwhile, in all available threads.
     connection = both.connect(way, {INITIAL_WINDOW_SIZE: SMALL_WINDOW_BYTES}, gives_back=False)
     connection.read_settings()
     connection.open_window(0, 1 << 30)

@@ -1,4 +1,4 @@
-"""WSGI applications over HTTP/2, with TLS and without: environ, bodies, failures, and streams that take their turns."""
+"""WSGI applications over HTTP/2, with and without TLS: environ, bodies, failures, and fairness between streams."""
 
 import hashlib
 import json
@@ -9,7 +9,7 @@ from support.http2 import CANCEL, INTERNAL_ERROR, Both, Reset
 
 MEGABYTE = bytes(range(256)) * 4096
 WAYS = ["plain", "tls"]
-#: How the calls of a connection's streams are made: on one thread, and on several.
+#: Number of threads for the calls of a connection's streams: one, and several.
 THREADS = ["threads = 1", "threads = 4"]
 
 
@@ -126,7 +126,7 @@ def test_an_answer_of_any_shape_comes_whole(answers, way, path):
 @pytest.mark.parametrize("kind", ["large_parts", "small_parts", "one_part", "file"])
 def test_a_large_answer_comes_whole(streams, way, kind):
     answer = streams.connect(way).request(target=f"/{kind}?7")
-    # The pieces of `large_parts` begin anew with each part, so their length is what is the same for all.
+    # The content of `large_parts` restarts with each part, so only their length is the same for all.
     assert len(answer.body) == 7 * len(MEGABYTE)
     if kind in ("one_part", "file"):
         assert hashlib.sha256(answer.body).hexdigest() == hashlib.sha256(MEGABYTE * 7).hexdigest()

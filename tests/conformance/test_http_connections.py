@@ -1,4 +1,4 @@
-"""Connections and bodies of HTTP/1.1: what stays open, what follows what, how answers are framed."""
+"""Connections and bodies of HTTP/1.1: persistence, pipelining, and the framing of responses."""
 
 import json
 import random
@@ -45,7 +45,7 @@ def test_a_connection_is_kept_alive(framing):
 
 
 def test_nothing_of_one_request_reaches_the_next_on_its_connection(echo):
-    # Behind a front server a connection carries the requests of many people; repeated header blocks are remembered.
+    # From a front server, a connection carries the requests of many people; repeated header blocks are cached.
     chance = random.Random(7)
     people = [[("Cookie", f"session={name}"), (f"X-{name}", name)] for name in ("ann", "bob", "cid")]
     for changes in (0.05, 0.3, 1.0):
@@ -99,7 +99,7 @@ def test_requests_pipelined_behind_a_post_are_served(echo, chunked):
     assert [body_of(response) for response in responses] == ["abc", "", "abc", "abc", ""]
 
 
-def test_what_is_pipelined_behind_a_close_is_not_served(echo):
+def test_requests_pipelined_after_a_close_are_not_served(echo):
     with echo.connect() as client:
         client.send(get(b"/last", b"Connection: close\r\n") + get(b"/never"))
         assert target_of(client.read_response()) == "/last"
@@ -167,7 +167,7 @@ def test_an_answer_to_http_1_0_is_never_chunked_and_closes_when_its_length_is_un
     assert response.body == WHOLE
     assert response.chunks is None
     if keep and path != "generator":
-        # RFC 9112 section 9.3: persistence must be said to an HTTP/1.0 client.
+        # RFC 9112 section 9.3: the response to an HTTP/1.0 client must announce persistence.
         assert response.get("connection") == "keep-alive"
         client.send(b"GET /list HTTP/1.0\r\n\r\n")
         assert client.read_response().body == WHOLE
@@ -218,7 +218,7 @@ def test_an_answer_to_head_has_no_body(framing, path):
 
 @pytest.mark.parametrize("path", ["nothing", "empty_generator"])
 def test_an_answer_to_head_invents_no_length(framing, path):
-    # RFC 9110 section 8.6: what an application that leaves the body out would have sent to GET is not known.
+    # RFC 9110 section 8.6: if an application omits the body, the length that GET would have is unknown.
     client = framing.connect()
     response = client.request("HEAD", f"/{path}")
     assert response.get("content-length") is None
@@ -247,7 +247,7 @@ def test_date_is_there_in_a_refusal(framing):
 def test_expect_100_continue_is_answered_before_the_body_comes(echo, chunked):
     client = echo.connect()
     how = b"Transfer-Encoding: chunked" if chunked else b"Content-Length: 3"
-    # Also where the connection has served a request before.
+    # Also if the connection has served a request before.
     for _ in range(2):
         client.send(b"POST / HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n" + how + b"\r\n\r\n")
         assert client.read_until(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -293,7 +293,7 @@ def test_without_keepalive_every_answer_closes(serve):
 
 @pytest.fixture
 def many_descriptors():
-    """Room for a thousand sockets in this process, and in servers that are started meanwhile."""
+    """Raises the limit for a thousand sockets in this process, and in servers that it starts."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4096 if hard == resource.RLIM_INFINITY else min(4096, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, wanted), hard))
@@ -316,7 +316,7 @@ def test_a_thousand_kept_alive_connections_are_served(many_descriptors, serve, c
 
 
 def test_kept_alive_answers_are_not_held_back_by_nagle(framing):
-    # Each answer of two parts would stall 40 ms without TCP_NODELAY, 100 of them 4 s: far beyond what they take.
+    # Each response of two parts would stall for 40 ms without TCP_NODELAY, 100 of them for 4 s: far longer than they take.
     client = framing.connect()
 
     def seconds_of_a_hundred():
@@ -329,7 +329,7 @@ def test_kept_alive_answers_are_not_held_back_by_nagle(framing):
 
 
 def test_an_idle_connection_keeps_no_large_head(serve):
-    """What a connection remembers of its last head is bounded, so that idle ones cost little whatever they have sent."""
+    """The cached head of a connection is bounded, so that idle ones are small whatever they have sent."""
     server = serve("wsgi-file = {apps}/framing.py")
 
     def head_of(client):

@@ -1,4 +1,4 @@
-"""Request heads, good, malformed and ambiguous (RFC 9112), each sent whole and byte by byte, with its answer."""
+"""Request heads, valid, malformed and ambiguous (RFC 9112), each sent whole and byte by byte, with the expected response."""
 
 import json
 
@@ -9,12 +9,12 @@ HOST = b"Host: localhost\r\n"
 
 
 def line(text):
-    """A request of which the first line is the point."""
+    """Returns a request with this request line."""
     return text + b"\r\n" + HOST + b"\r\n"
 
 
 def headers(text):
-    """A request of which the header fields are the point."""
+    """Returns a request with these header fields."""
     return b"GET / HTTP/1.1\r\n" + HOST + text + b"\r\n"
 
 
@@ -22,9 +22,9 @@ def post(text, body=b""):
     return b"POST / HTTP/1.1\r\n" + HOST + text + b"\r\n" + body
 
 
-#: What is refused: the request, its status, and words of the line in the log that names the fault.
+#: Refused requests: the request, its status, and words of the log line about the fault.
 REFUSED = {
-    # Lengths, in which readers on the way may disagree: request smuggling (RFC 9112 sections 6.1 to 6.3, 11.2).
+    # Lengths that intermediaries may interpret differently: request smuggling (RFC 9112 sections 6.1 to 6.3, 11.2).
     "both lengths": (post(b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n", b"0\r\n\r\n"), 400, "both"),
     "both, the other way": (post(b"Transfer-Encoding: chunked\r\nContent-Length: 3\r\n", b"0\r\n\r\n"), 400, "both"),
     "two equal lengths": (post(b"Content-Length: 3\r\nContent-Length: 3\r\n", b"abc"), 400, "more than one Content"),
@@ -126,7 +126,7 @@ REFUSED = {
     "malformed trailer": (post(b"Transfer-Encoding: chunked\r\n", b"0\r\nX : y\r\n\r\n"), 400, "trailer"),
 }
 
-#: What is served: the request, whether the connection stays, and what environ has of it.
+#: Accepted requests: the request, whether the connection stays open, and parts of environ.
 SERVED = {
     "plain": (line(b"GET / HTTP/1.1"), True, {"PATH_INFO": "/", "QUERY_STRING": "", "SERVER_PROTOCOL": "HTTP/1.1"}),
     "later minor version": (line(b"GET / HTTP/1.7"), True, {"SERVER_PROTOCOL": "HTTP/1.1"}),
@@ -147,7 +147,7 @@ SERVED = {
     "underscore dropped": (headers(b"X_A: forged\r\nX-A: true\r\n"), True, {"HTTP_X_A": "true"}),
     "httpoxy": (headers(b"Proxy: http://evil/\r\nX-A: 1\r\n"), True, {"HTTP_X_A": "1"}),
     "IPv6 Host": (b"GET / HTTP/1.1\r\nHost: [::1]:8080\r\n\r\n", True, {"HTTP_HOST": "[::1]:8080"}),
-    # RFC 9112 section 3.2: what a client sends whose target has no authority.
+    # RFC 9112 section 3.2: the Host of a client whose target has no authority.
     "empty Host": (b"GET / HTTP/1.1\r\nHost:\r\n\r\n", True, {"HTTP_HOST": "", "PATH_INFO": "/"}),
     "Host of blanks": (b"GET / HTTP/1.1\r\nHost: \t \r\n\r\n", True, {"HTTP_HOST": ""}),
     "empty Host of HTTP/1.0": (b"GET / HTTP/1.0\r\nHost:\r\n\r\n", False, {"HTTP_HOST": ""}),
@@ -209,10 +209,10 @@ SERVED = {
     ),
 }
 
-#: Those of them that another protocol may be.
+#: Those of them that may be another protocol.
 MIXUPS = {"TLS", "uwsgi", "two empty lines first"}
 
-#: Never in an environ: a field that was dropped, or one of another name that CGI forbids.
+#: Never in an environ: a dropped field, or a CGI variable that must not exist.
 ABSENT = {"HTTP_PROXY", "HTTP_X_TRAILER", "HTTP_CONTENT_LENGTH", "HTTP_CONTENT_TYPE", "HTTP_TRANSFER_ENCODING"}
 
 WAYS = ["whole", "byte by byte"]

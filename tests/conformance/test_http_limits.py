@@ -1,4 +1,4 @@
-"""What a request may be at the most, and how long it may take: each limit with its status."""
+"""Size and time limits of a request: each limit with its status."""
 
 import contextlib
 import json
@@ -18,7 +18,7 @@ def server(serve_module):
 
 @pytest.fixture(scope="module")
 def hasty(serve_module):
-    """A server that waits a second for anything, and two for a next request."""
+    """A server with a timeout of one second for data, and of two for a next request."""
     return serve_module(
         "wsgi-file = {apps}/echo.py\nsocket-timeout = 1\nhttp-timeout = 1\nhttp-keepalive = 2",
         listen=("http-socket = 127.0.0.1:0", "socket = 127.0.0.1:0"),
@@ -26,12 +26,12 @@ def hasty(serve_module):
 
 
 def line(length):
-    """A request line of so many bytes."""
+    """Returns a request line of ``length`` bytes."""
     return b"GET /" + b"a" * (length - len(b"GET / HTTP/1.1\r\n")) + b" HTTP/1.1\r\n"
 
 
 def head(length):
-    """A head of so many bytes, the request line included."""
+    """Returns a head of ``length`` bytes, including the request line."""
     start = b"GET / HTTP/1.1\r\n" + HOST + b"X: "
     return start + b"a" * (length - len(start) - 4) + b"\r\n\r\n"
 
@@ -75,7 +75,7 @@ def test_a_request_beyond_a_limit_is_refused_with_its_status_and_closes(server, 
     response = client.read_response()
     assert response.status == status
     if status == 200:
-        # The same once more on the same connection, where the header block is remembered.
+        # The same once more on the same connection, whose header block is cached.
         client.send(data)
         assert client.read_response().status == 200
     else:
@@ -92,14 +92,14 @@ def test_a_refused_upload_that_goes_on_still_gets_its_answer(server):
     assert client.read_response().status == 413
 
 
-def test_a_refused_upload_is_not_swallowed_for_ever(server):
+def test_a_refused_upload_is_not_discarded_without_end(server):
     client = server.connect()
     client.send(b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 50000000000\r\n\r\n")
-    # 64 MB is far beyond what is swallowed, and far beyond what sockets hold.
+    # 64 MB is far more than the server discards, and far more than sockets buffer.
     assert not all(client.send(b"a" * 1_000_000) for _ in range(64))
 
 
-#: What a client may have sent when it falls silent.
+#: Data that a client has sent before it stops.
 BEGINNINGS = [
     b"GET",
     b"GET / HTTP/1.1\r\nHost: local",
@@ -126,7 +126,7 @@ def test_a_request_that_does_not_come_to_its_end_is_answered_408(hasty):
 
 
 def test_a_head_has_its_time_as_a_whole_however_it_trickles(hasty):
-    # Bytes that keep coming must not keep a connection for ever: the sending below would take minutes.
+    # A steady trickle of bytes must not keep a connection open: the sending below would take minutes.
     client = hasty.connect(patience=0.05)
     data = b"GET / HTTP/1.1\r\nX: " + b"a" * 4000
     for place in range(len(data)):
@@ -164,7 +164,7 @@ def test_a_body_may_take_longer_than_the_limit_as_long_as_it_keeps_coming(serve)
     server = serve("wsgi-file = {apps}/echo.py\nsocket-timeout = 3\nhttp-timeout = 3\nbody-min-rate = 1")
     client = server.connect(patience=0.5)
     client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n")
-    # Eight bytes with a pause of half a second before each: longer than the limit in all.
+    # Eight bytes with a pause of half a second before each: longer than the limit in total.
     for byte in b"12345678":
         with pytest.raises(socket.timeout):
             client.receive()
@@ -174,7 +174,7 @@ def test_a_body_may_take_longer_than_the_limit_as_long_as_it_keeps_coming(serve)
 
 
 def drip(client, most=200):
-    """Send a byte whenever the client has no patience left, until there is an answer; how many were sent, and the answer."""
+    """Sends a byte after each pause until there is a response; returns the number of bytes and the response."""
     sent = 0
     while sent < most and b"\r\n\r\n" not in client.buffer:
         try:
@@ -213,7 +213,7 @@ def test_the_time_that_an_asgi_application_takes_is_not_the_client_s(serve):
     server = serve("asgi = {apps}/asgi_http.py\nsocket-timeout = 1")
     client = server.connect()
     client.send(b"POST /slow_reader?later HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf")
-    # Longer than the time limit of a client: a request of another one counts the time.
+    # Longer than the timeout of a client: a request of another client measures the time.
     other = server.connect()
     other.send(b"POST /digest HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\n")
     assert other.read_response().status == 408
@@ -235,7 +235,7 @@ def test_what_came_while_the_worker_was_busy_came_in_time(serve):
     assert busy.read_response().body == b"slept"
 
 
-# What bodies may take of the disk.
+# Disk usage of bodies.
 
 
 @pytest.fixture(scope="module")
@@ -248,11 +248,11 @@ def upload(size, path="fine"):
 
 
 def bytes_in_unlinked_files(server):
-    """The size of the temporary files that the youngest worker has open."""
+    """Returns the size of the temporary files that the youngest worker has open."""
     folder = f"/proc/{server.processes()[-1].pid}/fd"
     total = 0
     for name in os.listdir(folder):
-        # One may be closed between the listing and the look.
+        # A file may be closed between listing and stat.
         with contextlib.suppress(FileNotFoundError):
             target = os.readlink(f"{folder}/{name}")
             if target.endswith(" (deleted)") and not target.startswith("/memfd:"):
@@ -271,7 +271,7 @@ def test_bodies_beyond_what_a_worker_may_keep_are_507_and_served_again_later(sma
     holders = [small_disk.connect() for _ in range(2)]
     for holder in holders:
         holder.send(upload(90_000) + b"x" * 89_999)
-    # What a connection is read in a turn has a bound: the next client's body could be whole before these have come.
+    # A connection is read in bounded turns: the next client's body could be complete before these bytes were read.
     wait_until(lambda: bytes_in_unlinked_files(small_disk) == 2 * 89_999, "the worker to have both bodies")
     for _ in range(3):
         response = small_disk.get("/fine", method="POST", body=b"x" * 80_000)
@@ -279,7 +279,7 @@ def test_bodies_beyond_what_a_worker_may_keep_are_507_and_served_again_later(sma
         chunked = small_disk.connect()
         chunked.send(b"POST /fine HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n13880\r\n" + b"x" * 80_000)
         assert chunked.read_response().status == 507
-        # What fits into memory needs no disk.
+        # Bodies that fit into memory need no disk.
         assert small_disk.get("/fine", method="POST", body=b"x" * 5_000).status == 200
     small_disk.wait_for_log("refused a request of 127.0.0.1 with 507: .*limit-post-disk")
     holders[0].send(b"x")

@@ -1,4 +1,6 @@
-"""What slow clients made a worker take is the system's again when they have left: a tenth of it stays at the most."""
+"""Memory that slow clients caused a worker to allocate is returned to the system when they have disconnected: at most a tenth
+stays.
+"""
 
 import pytest
 from support import processes
@@ -7,7 +9,7 @@ from support.http2 import INITIAL_WINDOW_SIZE, Both
 from support.waiting import wait_until
 
 MEBIBYTE = 1 << 20
-#: What the worker must have taken for what stays to tell anything.
+#: Minimum growth of the worker's memory for a meaningful comparison.
 LEAST_BYTES = 60 * MEBIBYTE
 LARGE_BYTES = 10_000_000
 
@@ -35,7 +37,7 @@ def both(serve, tmp_path):
 
 
 def assert_given_back(server, take):
-    """``take`` has slow clients make the worker take memory; what it returns closes them."""
+    """``take`` makes the worker allocate memory with slow clients; its return value closes them."""
     worker = server.worker()
     before = processes.resident_bytes(worker)
     leave = take()
@@ -69,7 +71,7 @@ def test_of_streams_that_have_no_window(both, more):
 
 def test_of_large_answers_that_are_read_slowly(both):
     server = both("threads = 4").server
-    # From now on the allocator takes answers of this size from where it takes all else.
+    # From now on the allocator serves responses of this size from its ordinary heap.
     for _ in range(8):
         assert len(server.get("/large").body) == LARGE_BYTES
 

@@ -1,5 +1,6 @@
-"""Another protocol than the socket's: the answer names it, and the log once a minute of each peer, with what to write and where;
-and the server goes on."""
+"""A different protocol than the socket's: the response names it, and so does the log, once a minute and peer, with the option to
+change and the place; and the server keeps serving.
+"""
 
 import re
 import time
@@ -43,11 +44,11 @@ def test_another_protocol_at_an_http_socket_is_named(server, name):
     assert server.get("/").status == 200
 
 
-#: TLS' first record, and requests of the protocols.
+#: The first record of TLS, and requests of the protocols.
 TLS = b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32)
 HTTP = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
-#: What comes to which socket, and the words by which the log names it.
+#: The data that comes to each socket, and the name of its protocol in the log.
 AT_SOCKETS = [
     *(("http", sent, words) for sent, _, words in MIXUPS.values()),
     ("http", TLS, "this socket speaks plain HTTP"),
@@ -75,11 +76,11 @@ def test_each_mixup_is_one_line_a_minute_of_each_peer(serve):
             mix_up(server, server.address(scheme), sent)
     for _ in range(2):
         mix_up(server, server.address("uwsgi"), HTTP, source="127.0.0.2")
-    # A fault that is no mix-up is told each time: behind the last of these lines no other comes.
+    # A fault that is not a mix-up is logged each time: after the last of these lines no other follows.
     for _ in range(2):
         mix_up(server, server.address(), b"nonsense\r\n\r\n")
     server.wait_for_log("refused a request of 127.0.0.1 with 400: The request line has no target", count=2)
-    # A machine that was held up for minutes has a line for each.
+    # A machine that was suspended for minutes has one line for each minute.
     most = 1 + int((time.monotonic() - began) // 60)
     for _, _, words in AT_SOCKETS:
         lines = [line for line in server.lines if words in line and "of 127.0.0.1 " in line]

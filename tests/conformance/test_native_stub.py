@@ -1,4 +1,4 @@
-"""`_native.pyi` says what the native module has: each name, and the arguments of each function and method."""
+"""`_native.pyi` matches the native module: each name, and the arguments of each function and method."""
 
 import ast
 import inspect
@@ -9,19 +9,19 @@ import pytest
 from bolide import _native
 
 STUB = Path(bolide.__file__).with_name("_native.pyi")
-#: Types that the stub alone has: they describe plain dictionaries.
+#: Types that exist in the stub only: they describe plain dictionaries.
 DESCRIPTIONS = {"WorkerRow"}
-#: What any object has, or tells by its constructor.
+#: Attributes of any object, and those described by its constructor.
 USUAL = {"__doc__", "__module__", "__new__", "__init__"}
 
 
 def arguments_of(function):
-    """The names of a function's arguments in the stub, without the object that it is of."""
+    """Returns the names of a function's arguments in the stub, without `self`."""
     return [argument.arg for argument in function.args.posonlyargs + function.args.args if argument.arg != "self"]
 
 
 def declared(body):
-    """Name -> node, of a module or a class."""
+    """Returns name -> node, of a module or a class."""
     return {
         node.target.id if isinstance(node, ast.AnnAssign) else node.name: node
         for node in body
@@ -65,7 +65,7 @@ def test_classes_have_the_methods_of_the_module(stub):
             if member == "__init__":
                 found = inspect.signature(native).parameters
             elif member == "__call__" or method.decorator_list:
-                # A slot or a property: the interpreter does not tell its arguments, which are none.
+                # A slot or a property: the interpreter does not expose its arguments.
                 found = {}
             else:
                 found = [argument for argument in inspect.signature(getattr(native, member)).parameters if argument != "self"]

@@ -91,7 +91,7 @@ def test_behind_nginx_a_client_that_vanishes_ends_the_answer_and_no_more(server,
 
 
 def connections_at(path):
-    """The inodes of the server's ends of connections to a UNIX socket, as /proc/net/unix has them."""
+    """Returns the inodes of the server's ends of connections to a UNIX socket, from /proc/net/unix."""
     rows = [line.split() for line in Path("/proc/net/unix").read_text().splitlines()]
     return {row[6] for row in rows if row[-1] == str(path) and row[5] == CONNECTED}
 
@@ -104,7 +104,7 @@ def test_behind_nginx_a_kept_connection_is_used_again(server, nginx):
         assert kept
         for _ in range(20):
             assert client.request("GET", "/fastcgi-kept/echo").status == 200
-    # No other was made; those that are not kept may have come to their end meanwhile.
+    # No other was opened; those that are not kept may have ended meanwhile.
     after = connections_at(path)
     assert after
     assert after <= kept

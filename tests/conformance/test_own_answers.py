@@ -1,7 +1,7 @@
-"""What a worker answers by itself, files and routes, waits for none of its threads that keeps the interpreter.
+"""Responses that a worker generates itself, files and routes, do not wait for a thread that holds the GIL.
 
-The order of events is asserted, and no time: the application goes on only when the test writes to a pipe, and the test does
-that when it has its answers.
+The tests assert the order of events, not times: the application continues only when the test writes to a pipe, and the test does
+that after it has its responses.
 """
 
 import os
@@ -19,7 +19,7 @@ enable-threads = true
 
 @pytest.fixture
 def keeping(serve):
-    """Starts the server, with a way to let go of the interpreter in its application."""
+    """Starts the server, with a function that makes its application release the GIL."""
     pipes = []
 
     def start(threads, are_up=True):
@@ -32,7 +32,7 @@ def keeping(serve):
         server.start()
         if not are_up:
             return server
-        # A thread has come up when it has had the interpreter: before that it is nobody who could serve files.
+        # A thread is up when it has held the GIL once: before that it cannot serve files.
         meet, count = ("/meet_three", 3) if threads == "3" else ("/meet", 2)
         for client in [send(server, meet) for _ in range(count)]:
             assert client.read_response().text == "met"
@@ -40,7 +40,7 @@ def keeping(serve):
 
     yield start
     for pipe in pipes:
-        # More than enough for whoever has not let go: the server is to end after a test that failed too.
+        # More than enough for all threads that are still blocked: the server must end after a failed test too.
         os.write(pipe, b"1" * 10)
         os.close(pipe)
 
@@ -96,7 +96,7 @@ def test_files_and_routes_wait_for_no_thread_of_the_application_that_keeps_the_i
 
 
 def test_handlers_of_signals_run_while_their_thread_waits_in_the_poll_or_in_a_call(keeping):
-    # The first thread leads as long as no call has blocked it, and handlers are its business.
+    # The first thread leads until a call blocks it, and it handles signals.
     server = keeping("3", are_up=False)
     os.kill(server.worker(), signal.SIGWINCH)
     server.wait_for_log("^the handler has run$")

@@ -1,4 +1,4 @@
-"""Packets of the uwsgi protocol one behind the other on one connection (`puwsgi-socket`)."""
+"""Several uwsgi packets one after the other on one connection (`puwsgi-socket`)."""
 
 import json
 import os
@@ -25,7 +25,7 @@ def packet(method="GET", target="/", body=b""):
 
 
 def read_answer(client, method="GET"):
-    """An answer whose Content-Length says where it ends."""
+    """Returns a response whose Content-Length determines its end."""
     return client.read_response(method)
 
 
@@ -67,7 +67,7 @@ def test_a_connection_goes_on_behind_an_answer_whose_end_can_be_told(serve, targ
             assert read_answer(client, method).status in (200, 204, 304)
 
 
-def test_the_connection_ends_an_answer_whose_length_nobody_knows(serve):
+def test_the_connection_ends_an_answer_of_unknown_length(serve):
     server = serve("wsgi-file = {apps}/framing.py", listen=LISTEN)
     with Client(server.address("puwsgi")) as client:
         client.send(packet(target="/list_with_length"))

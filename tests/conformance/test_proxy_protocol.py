@@ -1,4 +1,4 @@
-"""The PROXY protocol: whoever speaks it says who the client is; whoever does not is let in nowhere where it is expected."""
+"""The PROXY protocol: its header names the client; a connection without a header is refused where one is expected."""
 
 import pytest
 from support.front import LOCAL, View, binary, line, part, ssl_part
@@ -10,7 +10,7 @@ REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 APPLICATIONS = {"wsgi": "wsgi-file = {apps}/echo.py", "asgi": "asgi = {apps}/asgi_scope.py"}
 
-#: Parts that mean nothing here: ALPN, authority, CRC-32C, nothing at all, unique ID, and one of a cloud's own.
+#: TLVs that have no effect here: ALPN, authority, CRC-32C, NOOP, unique ID, and one of a cloud provider.
 OTHER_PARTS = (
     part(0x01, b"h2") + part(0x02, b"shop.example") + part(0x03, b"\x01\x02\x03\x04") + part(0x04, b"") + part(0x05, b"x" * 128)
 ) + part(0xEA, b"\x01vpce-08d2bf15fac5001c9")
@@ -77,7 +77,7 @@ def test_the_client_is_the_one_that_the_header_names(server, name, way):
         connection.send(REQUEST)
     view = View(connection.read_response())
     assert (view.client, view.scheme) == (client, "http")
-    # It is said once for all requests of the connection.
+    # One header is valid for all requests of the connection.
     assert [ask(connection).client for _ in range(3)] == [client] * 3
 
 
@@ -97,14 +97,14 @@ def test_a_unix_socket_has_its_headers_too(server):
 
 
 @pytest.mark.parametrize("name", NONE)
-def test_what_is_no_header_ends_the_connection_without_an_answer(serve, name):
+def test_an_invalid_header_ends_the_connection_without_an_answer(serve, name):
     server = serve(APPLICATIONS["wsgi"] + "\nenable-proxy-protocol = true")
     with server.connect() as connection:
         connection.send(NONE[name])
         assert connection.read_to_end() == b""
     assert server.wait_for_log(r"refused a connection of 127\.0\.0\.1 at .*uwsgi\.ini:\d+\): .*PROXY header")
     assert server.log.count("PROXY header") == 1
-    # Nobody else is disturbed.
+    # No other connection is affected.
     connection = server.connect()
     connection.send(line("192.0.2.1", 1))
     assert ask(connection).address == "192.0.2.1"
@@ -132,7 +132,7 @@ def test_a_header_has_its_time_as_a_whole(serve):
             assert connection.read_to_end() == b""
 
 
-# TLS that ends in the front server.
+# TLS terminated by the front server.
 
 
 def test_a_client_that_came_by_tls_has_https(server):
@@ -177,7 +177,7 @@ def test_the_header_comes_before_tls(serve, tmp_path, option):
             view = ask(client)
             assert (view.client, view.scheme) == (("192.0.2.1", "56324"), "https")
             assert view.environ["SSL_PROTOCOL"] == "TLSv1.3"
-    # TLS without the header is none.
+    # TLS without the header is refused.
     with server.connect(server.address("https")) as client:
         client.send(NONE["TLS"])
         assert client.read_to_end() == b""
@@ -192,7 +192,7 @@ def test_http2_follows_the_header_too(serve):
         assert [View(session.request()).client for _ in range(3)] == [("192.0.2.1", "56324")] * 3
 
 
-# Who may say it, and what counts beside it.
+# Trusted senders, and precedence.
 
 
 def test_only_trusted_senders_are_believed_where_they_are_named(serve):
@@ -248,7 +248,7 @@ def test_a_drain_ends_connections_that_wait_for_their_header(serve):
     assert [connection.read_to_end() for connection in waiting] == [b"", b""]
 
 
-# A real balancer.
+# A real load balancer.
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
-"""What a request leaves behind in the interpreter: nothing, however it ends.
+"""A request leaves no references behind in the interpreter, however it ends.
 
-One worker is asked the same again and again, and tells how many references there are: a debug build of Python counts them.
+One worker gets the same request repeatedly, and reports the number of references: a debug build of Python counts them.
 """
 
 import sys
@@ -10,16 +10,16 @@ from support.client import Client
 from support.waiting import wait_until
 from support.websocket import BINARY, CLOSE, TEXT, WebSocket, close_payload
 
-#: asyncio is the debug build's own; uvloop is not, and its references are not counted.
+#: asyncio is part of the debug build; uvloop is not, and its references are not counted.
 LOADED = {
     "wsgi": "wsgi-file = {apps}/references.py",
     "asgi": "pythonpath = {apps}\nasgi = references:asgi\nlifespan = off\nloop = asyncio",
 }
 
-#: Requests before the first count: caches are full, and lists have the size that they will have.
+#: Requests before the first count: caches are full then, and lists have their final size.
 FIRST_REQUESTS = 30
 
-#: Requests between the two counts, and what the counts may differ by. One reference that each request leaves is twice as much.
+#: Requests between the two counts, and their tolerance. One leaked reference per request is twice as much.
 REQUESTS = 60
 MOST = REQUESTS // 2
 
@@ -28,7 +28,7 @@ LARGE_BYTES = 20_000
 
 METHODS = {"head": ("HEAD", "/whole"), "posted": ("POST", "/posted"), "posted_small": ("POST", "/posted")}
 BODIES = {"posted": b"line\n" * (LARGE_BYTES // 5), "posted_small": b"line\n"}
-#: Clients that go while the application is at work: it notes its end.
+#: Clients that disconnect while the application runs: it notes its end.
 GOING = ("gone", "left", "websocket", "websocket_reset")
 KINDS = {
     "wsgi": [

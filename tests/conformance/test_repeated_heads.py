@@ -1,4 +1,4 @@
-"""Connections remember heads: what a request means is the same whatever came before it on its connection."""
+"""Connections cache heads: the meaning of a request does not depend on earlier requests on its connection."""
 
 import json
 import random
@@ -8,12 +8,12 @@ from support import fastcgi, http2, uwsgi
 from support.client import Client
 from support.http2 import END_HEADERS, END_STREAM, HEADERS, Both, frame
 
-#: What a front server sets, or what HTTP/1 drops: a client that could send it would be somebody else.
+#: Fields that a front server sets, or that HTTP/1 drops: a client that could send them could impersonate others.
 FORGED = [("x_forwarded_for", "6.6.6.6"), ("remote_user", "root"), ("x_forwarded_proto", "https"), ("x-forwarded_host", "evil")]
 
 REQUESTS = 40
 
-#: These differ by nature.
+#: These differ between requests by nature.
 OF_THE_CONNECTION = ("REMOTE_PORT", "wsgi.errors")
 
 
@@ -26,7 +26,7 @@ def both(request, serve_module, tmp_path_factory):
 
 
 def names_of(answer):
-    """The names of header fields that the application sees."""
+    """Returns the names of the header fields that the application sees."""
     assert answer.status == 200, answer
     told = json.loads(answer.body)
     if "environ" in told:
@@ -45,7 +45,7 @@ def test_names_with_underscores_are_dropped_each_time(both, way):
 
 @pytest.mark.parametrize("way", ["plain", "tls"])
 def test_the_same_bytes_thrice_mean_the_same(both, way):
-    """A header block of literals, byte for byte the same: what the connection remembers is taken."""
+    """Encodes a header block as literals, byte for byte the same each time, so that the cached one is used."""
     connection = both.connect(way)
     pairs = [(":method", "GET"), (":scheme", connection.scheme), (":path", "/"), (":authority", "x"), *FORGED, ("x", "y")]
     block = b"".join(b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode() for name, value in pairs)
@@ -66,7 +66,7 @@ def test_a_malformed_name_in_the_table_of_fields_stays_malformed(both):
         assert connection.read_reset(answer) == http2.PROTOCOL_ERROR
 
 
-# A property: random requests on a connection that is kept, and the same each on one of its own.
+# A property test: random requests on a kept connection, and the same requests each on a new one.
 
 
 def random_fields(chance):
@@ -76,7 +76,7 @@ def random_fields(chance):
 
 
 def random_requests(seed):
-    """Few heads, so that most come again; and answers of routes and files stand between those of the application."""
+    """Few distinct heads, so that most repeat; and responses of routes and files between those of the application."""
     chance = random.Random(seed)
     pool = [random_fields(chance) for _ in range(3)]
     targets = ["/", "/a?b=c", "/files/a.txt", "/gone", "/files/none", "/%41"]

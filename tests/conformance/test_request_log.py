@@ -1,4 +1,4 @@
-"""The request line: uWSGI's own format byte for byte, whole lines also from several workers, silent when told to be."""
+"""The request line: uWSGI's own format byte for byte, whole lines even from several workers, and none if disabled."""
 
 import re
 import threading
@@ -154,6 +154,6 @@ def test_requests_are_counted_for_the_worker_and_for_all(serve):
     for match in found:
         by_worker.setdefault(match["pid"], []).append(int(match["own"]))
     assert all(numbers == list(range(1, len(numbers) + 1)) for numbers in by_worker.values())
-    # Of the other workers it is known how far they had come when the loop turned last.
+    # The counters of other workers are as of the last iteration of their loops.
     assert all(int(match["own"]) <= int(match["all"]) <= 30 for match in found)
     assert max(int(match["all"]) for match in found) > 25

@@ -1,4 +1,4 @@
-"""Routes that answer with files: `static:`, `file:` and their kin: the way of `static-map`, with the same care."""
+"""Routes that answer with files: `static:`, `file:` and related actions use the code of `static-map`, with the same checks."""
 
 import os
 

@@ -1,7 +1,6 @@
-"""Internal routing: rules of uWSGI's manual, each against what uWSGI 2.0.31 does with the same configuration.
+"""Internal routing: rules of uWSGI's manual, each compared with uWSGI 2.0.31 under the same configuration.
 
-Where `ROUTING_UWSGI` names a `uwsgi` that was built with PCRE, the cases run against it too, so that the expectations are
-uWSGI's own.
+If `ROUTING_UWSGI` names a `uwsgi` that was built with PCRE, the cases run against it too, so that the expectations are verified.
 """
 
 import base64
@@ -74,7 +73,7 @@ route-run = addvar:END=1
 
 
 class Uwsgi:
-    """The real one, with the same rules."""
+    """Real uWSGI, with the same rules."""
 
     def __init__(self, program, folder):
         self._held = reserve()
@@ -113,7 +112,7 @@ def address(request, serve_module, tmp_path_factory):
 
 
 def ask(address, target="/", headers=(), method="GET", host="shop.example"):
-    """One request on a connection of its own; the answer is read to the connection's end."""
+    """Sends one request on a new connection; the response ends with the connection."""
     fields = [("Host", host), ("Connection", "close"), *headers]
     head = f"{method} {target} HTTP/1.1\r\n" + "".join(f"{name}: {value}\r\n" for name, value in fields) + "\r\n"
     with Client(address) as client:
@@ -123,7 +122,7 @@ def ask(address, target="/", headers=(), method="GET", host="shop.example"):
     return response
 
 
-#: Target, headers, and variables that the application must see; None is a variable that is not there.
+#: Target, headers, and variables that the application must see; None means that the variable is missing.
 VARIABLES = [
     ("/plain/one/two", {}, {"TAIL": "two-one"}),
     ("/plain/one", {}, {"TAIL": None, "END": "1", "BEFORE_LABEL": "1"}),
@@ -181,7 +180,7 @@ ANSWERS = [
     ("/moved/a?x=1", {}, 301, "https://shop.example/new/a?x=1", b"Moved Permanently"),
     ("/gone", {}, 410, None, b"Gone"),
     ("/forbidden", {}, 403, None, b""),
-    # Rules hold for the path that the application would take it for.
+    # Rules apply to the path that selects the application.
     ("/x/../forbidden", {}, 403, None, b""),
     ("/./forbidden", {}, 403, None, b""),
     ("/../a/.././forbidden?x", {}, 403, None, b""),
@@ -208,7 +207,7 @@ def authorization(text):
     return [("Authorization", "Basic " + base64.b64encode(text.encode()).decode())]
 
 
-def test_basicauth_lets_pass_who_has_the_password(address):
+def test_basicauth_accepts_clients_with_the_password(address):
     environ = json.loads(ask(address, "/staff", authorization("ann:secret")).body)["environ"]
     assert environ["REMOTE_USER"] == "ann"
     for wrong in ("ann:Secret", "ann:", "bob:secret", ":", "ann"):
@@ -230,7 +229,7 @@ def test_fields_are_added_and_removed(address):
     assert ask(address, "/").get("content-type") == "application/json"
 
 
-# What Bolide does otherwise than uWSGI, or more.
+# Differences from uWSGI, and extensions.
 
 
 def serve_echo(serve, rules, **options):
@@ -247,7 +246,7 @@ def test_a_connection_goes_on_after_a_routes_answer(serve):
 
 
 def test_headers_are_matched_when_they_are_the_same_again(serve):
-    """A kept-alive connection's repeated header block is not parsed again; routes must see it all the same."""
+    """A kept-alive connection's repeated header block is not parsed again; routes must see it nevertheless."""
     client = serve_echo(serve, "route-host = ^localhost$ addvar:SEEN=${HTTP_X_A}\nroute = ^/set addvar:SET=1").connect()
     for target, expected in (("/", None), ("/set", "1"), ("/", None)):
         environ = json.loads(client.request("GET", target, [("X-A", "b, c")]).body)["environ"]
@@ -288,7 +287,7 @@ def test_the_log_has_what_routes_say(serve):
     server.wait_for_log(r"\] 10\.1\.1\.1 \(ann\) \{.*GET /x => ")
 
 
-#: A hash of bcrypt that takes two seconds or so, on purpose, and what its thread does meanwhile at the least.
+#: A bcrypt hash that deliberately takes about two seconds, and the minimum progress of another thread meanwhile.
 SLOW_HASH = "$2b$15$" + "abcdefghijklmnopqrstuu" + "A" * 31
 TICKS_LEAST = 100
 
@@ -304,7 +303,7 @@ def test_a_hash_keeps_no_thread_of_the_application_waiting(serve):
         assert client.request("GET", "/staff", authorization("ann:wrong")).status == 401
         return int(client.request("GET", "/").body) - before
 
-    # On a busy machine the thread may have had few turns for other reasons.
+    # On a busy machine the thread may have run rarely for other reasons.
     assert_once_below(lambda: -ticks_meanwhile(), 1 - TICKS_LEAST, tries=5)
 
 
@@ -365,7 +364,7 @@ def test_harakiri_of_a_route_limits_its_requests_only(serve):
     server.wait_for_log(r"harakiri: worker 1 .* serves GET /short.*the limit is 1 s")
 
 
-def test_what_is_wrong_with_a_rule_is_said_at_the_start(serve):
+def test_errors_in_rules_are_reported_at_the_start(serve):
     server = serve.prepare(
         "wsgi-file = {apps}/echo.py\nroute = ^/.*(?!a) log:x\nroute-run = cache:key=x\n"
         "route-run = goto:nowhere\nroute-run = alarm:a b"
@@ -421,7 +420,7 @@ def test_routes_hold_for_asgi(serve):
     assert told["client"][0] == "10.1.1.1"
     assert ["x-routed", "yes"] in told["headers"]
     assert response.get("x-status") == "200"
-    # The connection's memory of its header block has none of it.
+    # The connection's cached header block contains none of it.
     told = json.loads(client.request("GET", "/plain").body)
     assert (told["method"], told["scheme"], told["client"][0]) == ("GET", "http", "127.0.0.1")
     assert ["x-routed", "yes"] not in told["headers"]
@@ -453,7 +452,7 @@ def test_harakiri_of_a_route_cancels_an_asynchronous_request(serve):
     client = server.start().connect()
     assert client.request("GET", "/short").status == 504
     server.wait_for_log("^cancelled$")
-    # The worker lives on.
+    # The worker survives.
     assert server.connect().request("GET", "/long").body == b"fine"
 
 
@@ -496,7 +495,7 @@ def test_response_routes_change_fields_and_status(serve):
     assert "/quiet" not in server.log
 
 
-def test_rules_on_the_user_and_on_who_asks_see_them_before_the_call_and_at_the_answer(serve):
+def test_rules_on_user_and_client_apply_before_the_call_and_at_the_answer(serve):
     rules = r"""
         wsgi-file = {apps}/echo.py
         route-remote-user = ^guest$ return:403

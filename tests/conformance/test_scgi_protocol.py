@@ -1,4 +1,4 @@
-"""SCGI, as front servers speak it and as they should not: over TCP and UNIX sockets."""
+"""SCGI: requests as front servers send them, and malformed ones, over TCP and UNIX sockets."""
 
 import json
 import os
@@ -36,7 +36,7 @@ def test_the_environ_is_that_of_the_uwsgi_protocol(server, address):
 def test_the_answer_is_as_front_servers_expect_it(address):
     answer = scgi.ask(address)
     assert answer.status_text == "200 OK"
-    # Date, Server and the connection are the front server's business; the end of the connection ends the body.
+    # Date, Server and connection handling belong to the front server; the end of the connection ends the body.
     assert [name for name, _ in answer.headers] == ["Content-Type", "Content-Length"]
 
 
@@ -85,10 +85,10 @@ def test_the_head_may_be_one_of_http(serve):
     assert (answer.status_line, answer.body) == ("HTTP/1.1 200 OK", b"first second third")
 
 
-#: A head as it should be, to be spoiled.
+#: A valid head, to be corrupted.
 PLAIN = [("CONTENT_LENGTH", "0"), ("SCGI", "1"), ("REQUEST_METHOD", "GET")]
 
-#: Bytes that are no request, the status, and words of the line in the log.
+#: Malformed bytes, the status, and words of the log line.
 REFUSED = {
     "no netstring": (b"CONTENT_LENGTH", 400, "HTTP came"),
     "a negative length": (b"-5:", 400, "netstring's length"),

@@ -1,4 +1,4 @@
-"""``server-names``: requests for other hosts get 421, by every protocol; a Host that is none gets 400."""
+"""``server-names``: requests for other hosts get 421, over every protocol; an invalid Host gets 400."""
 
 import pytest
 from support import uwsgi
@@ -90,7 +90,7 @@ def test_a_trusted_front_servers_host_counts(server):
     assert ask(server, "inner", fields="X-Forwarded-Host: shop.example\r\n", source="127.0.0.2").status == 421
 
 
-def test_an_old_request_without_a_host_is_for_nobody(server):
+def test_an_http_1_0_request_without_a_host_matches_no_name(server):
     assert ask(server, None, "GET / HTTP/1.0").status == 421
     assert ask(server, "shop.example", "GET / HTTP/1.0").status == 200
 
@@ -125,6 +125,6 @@ def test_what_names_no_host_is_named_with_its_line(serve, name):
 
 
 def test_an_empty_host_is_none_of_the_names_and_is_served_where_there_are_none(server, serve):
-    """RFC 9112 section 3.2: clients whose target has no authority send it."""
+    """RFC 9112 section 3.2: the Host of clients whose target has no authority."""
     assert ask(server, "").status == 421
     assert ask(serve("wsgi-file = {apps}/hello.py"), "").status == 200

@@ -1,4 +1,4 @@
-"""Slow clients cost memory, never a thread: one worker with one thread goes on serving everybody else."""
+"""Slow clients use memory, never a thread: one worker with one thread keeps serving all other clients."""
 
 import os
 import signal
@@ -9,16 +9,16 @@ from support import processes
 from support.waiting import assert_once_below, wait_until
 
 MEGABYTE = bytes(range(256)) * 4096
-#: What a worker may hold of an answer that nobody takes, the kernel's buffers included: far less than the answer.
+#: Maximum that a worker may buffer of an unread response, including the kernel's buffers: far less than the response.
 HELD_BYTES = 32 << 20
-#: A head that is long, and the bytes that come of it one by one.
+#: A long head, and its bytes that arrive one by one.
 LONG_HEAD_BYTES = 60_000
 DRIPPED_BYTES = 60
 
 
 @pytest.fixture(scope="module")
 def server(serve_module):
-    # Who stops reading on purpose is not to be given up meanwhile, however busy the machine is.
+    # A client that stops reading on purpose must not time out meanwhile, however busy the machine is.
     return serve_module("wsgi-file = {apps}/streams.py\npost-buffering = 10000\nsocket-timeout = 600")
 
 
@@ -32,7 +32,7 @@ def worker_of(server):
     return int(server.get("/pid").body)
 
 
-def test_a_head_that_comes_byte_by_byte_holds_up_nobody(server):
+def test_a_head_that_comes_byte_by_byte_blocks_no_other_client(server):
     client = server.connect()
     data = b"GET /fine HTTP/1.1\r\nHost: localhost\r\n\r\n"
     for place in range(len(data) - 1):
@@ -48,7 +48,7 @@ def test_a_byte_more_of_a_long_head_costs_no_more_than_of_a_short_one(serve):
     barrier = server.connect()
 
     def drip(clients):
-        """Nanoseconds of the worker's for so many single bytes of each head, each of which is an event of its own."""
+        """Returns the worker's nanoseconds for single bytes of each head, each of which is a separate event."""
         began = cpu_ns(worker)
         for _ in range(DRIPPED_BYTES):
             for client in clients:
@@ -70,12 +70,12 @@ def test_a_byte_more_of_a_long_head_costs_no_more_than_of_a_short_one(serve):
 
 
 def cpu_ns(pid):
-    """CPU time of a process of one thread, in nanoseconds (the first number, as the kernel's sched-stats.rst says)."""
+    """Returns the CPU time of a process with one thread, in nanoseconds (the first number; see the kernel's sched-stats.rst)."""
     return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0])
 
 
 @pytest.mark.parametrize("size", [30, 20_000])
-def test_a_body_that_trickles_holds_up_nobody(server, size):
+def test_a_body_that_trickles_blocks_no_other_client(server, size):
     client = server.connect()
     client.send(f"POST /fine HTTP/1.1\r\nHost: localhost\r\nContent-Length: {size}\r\n\r\n".encode())
     for _ in range(30):
@@ -86,7 +86,7 @@ def test_a_body_that_trickles_holds_up_nobody(server, size):
 
 
 @pytest.mark.parametrize(("kind", "megabytes"), [("large_parts", 200), ("small_parts", 50), ("one_part", 64), ("file", 64)])
-def test_a_reader_that_stops_holds_up_nobody_and_memory_stays_bounded(server, kind, megabytes):
+def test_a_stopped_reader_blocks_no_other_client_and_memory_stays_bounded(server, kind, megabytes):
     worker = worker_of(server)
     before = int(server.get("/given").body)
     memory = processes.resident_bytes(worker)
@@ -96,7 +96,7 @@ def test_a_reader_that_stops_holds_up_nobody_and_memory_stays_bounded(server, ki
     assert response.status == 200
     assert_others_are_served(server, 50)
     if kind.endswith("parts"):
-        # The generator was suspended where the client stopped, and is taken up again below.
+        # The generator was suspended where the client stopped, and resumes below.
         assert int(server.get("/given").body) - before < HELD_BYTES
         assert processes.resident_bytes(worker) - memory < HELD_BYTES
     if response.get("transfer-encoding"):
@@ -108,11 +108,11 @@ def test_a_reader_that_stops_holds_up_nobody_and_memory_stays_bounded(server, ki
     assert total == megabytes * len(MEGABYTE)
     if kind.endswith("parts"):
         server.wait_for_log(f"^closed {megabytes}$")
-    # The connection is good for more.
+    # The connection can be used for further requests.
     assert client.request(target="/fine").body == b"fine"
 
 
-def test_many_readers_that_stop_hold_up_nobody(server):
+def test_many_stopped_readers_block_no_other_client(server):
     clients = [server.connect(receive_bytes=65536) for _ in range(40)]
     for client in clients:
         client.send(b"GET /large_parts?20 HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -138,7 +138,7 @@ def test_a_reader_that_never_goes_on_is_given_up_after_socket_timeout(serve, thr
         assert len(client.read_to_end()) < HELD_BYTES
 
 
-#: Where in a request a client vanishes.
+#: The points in a request at which a client disappears.
 STAGES = {
     "connected": b"",
     "one byte": b"G",
@@ -187,7 +187,7 @@ def test_the_end_of_a_client_is_seen_when_it_comes_together_with_its_last_bytes(
     for client in clients:
         client.send(b"GE")
     assert_others_are_served(server)
-    # While the worker is stopped, bytes and end gather: one piece of news, told once, for each connection.
+    # While the worker is stopped, bytes and end accumulate: a single event, reported once, for each connection.
     processes.kill(worker, signal.SIGSTOP)
     for client in clients:
         client.send(b"T /fine HTTP/1.1\r\nHost: local")
@@ -211,7 +211,7 @@ def test_a_client_that_vanishes_while_the_application_works_loses_only_its_answe
 
 
 def test_an_endless_answer_to_head_ends_when_its_client_leaves(serve):
-    # Nothing of it is written that would fail.
+    # No write to it is attempted that would fail.
     server = serve("wsgi-file = {apps}/streams.py")
     client = server.connect()
     client.send(b"HEAD /counting?100000&head HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -221,10 +221,10 @@ def test_an_endless_answer_to_head_ends_when_its_client_leaves(serve):
 
 
 def begin_counting(server, name):
-    """A client that reads nothing; how many parts its application had given when it was suspended."""
+    """A client that reads nothing; returns the number of parts that its application had yielded when it was suspended."""
     client = server.connect(str(server.folder / "s.sock"))
     client.send(f"GET /counting?10&{name} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: gzip\r\n\r\n".encode())
-    # One thread asks for parts until the client is slow: who sees one of them sees all.
+    # One thread requests parts until the client is slow: the thread that requests one of them requests all.
     given = wait_until(lambda: int(server.get(f"/counted?0&{name}").body), f"client {name} is served")
     return client, given
 
@@ -234,10 +234,10 @@ COMPRESSED = "\ncompress = gzip\ncompress-types = application/octet-stream"
 
 @pytest.mark.parametrize("more", ["", COMPRESSED], ids=["plain", "compressed"])
 def test_what_waits_for_slow_readers_has_a_bound_together(serve, more):
-    """With many of them each gets less room, and its application is suspended earlier."""
-    # A UNIX socket has a buffer of a fixed size: how far an application gets depends on our own room only.
+    """With many of them each gets a smaller buffer, and its application is suspended earlier."""
+    # A UNIX socket has a buffer of a fixed size: the application's progress depends on our own buffer only.
     listen = ("http-socket = 127.0.0.1:0", "http-socket = {folder}/s.sock")
-    # None is given up for its slowness before all are there.
+    # None times out for its slowness before all are connected.
     server = serve("wsgi-file = {apps}/streams.py\nsocket-timeout = 600" + more, listen=listen)
     readers = [begin_counting(server, number) for number in range(400)]
     first, last = readers[0][1], readers[-1][1]
@@ -250,7 +250,7 @@ def test_what_waits_for_slow_readers_has_a_bound_together(serve, more):
     assert abs(begin_counting(server, "again")[1] - first) < 8
 
 
-#: What an idle connection may keep, in bytes: far less than the head below.
+#: Maximum memory of an idle connection, in bytes: far less than the head below.
 IDLE_BYTES = 20_000
 
 

@@ -1,4 +1,4 @@
-"""Header options, error pages and compression hold for static files as for the application's answers."""
+"""Header options, error pages and compression apply to static files as they do to the application's responses."""
 
 import gzip
 import os
@@ -66,13 +66,13 @@ def test_text_is_compressed_by_type(server, place, name, coding):
     assert (response.get("content-encoding"), response.get("vary")) == (coding, "Accept-Encoding")
     assert decoded(coding, response.body) == FILES[name]
     assert len(response.body) < len(FILES[name]) / 2
-    # It is another representation than the file itself.
+    # It is a different representation than the file itself.
     assert response.get("etag").startswith('W/"')
     assert response.get("accept-ranges") is None
     assert (response.get("content-length") is not None) == (name == "small.css")
 
 
-def test_what_is_not_worth_it_is_sent_as_it_is(server):
+def test_files_not_worth_compressing_are_sent_unchanged(server):
     for name in ("tiny.css", "picture.png", "none.css"):
         response = ask(server, f"/s/{name}")
         assert (response.get("content-encoding"), response.get("vary"), response.body) == (None, None, FILES[name]), name
@@ -82,16 +82,16 @@ def test_what_is_not_worth_it_is_sent_as_it_is(server):
     assert (identity.get("content-encoding"), identity.get("vary"), identity.body) == (None, "Accept-Encoding", TEXT)
 
 
-def test_what_is_compressed_already_is_not_compressed_again(server):
+def test_compressed_files_are_not_compressed_again(server):
     response = ask(server, "/s/ready.css", "gzip")
     assert (response.get("content-encoding"), response.body) == ("gzip", FILES["ready.css.gz"])
     assert response.all("vary") == ["Accept-Encoding"]
     assert response.get("content-length") == str(len(response.body))
-    # For a client that takes another coding only, the original is compressed.
+    # For a client that accepts only another coding, the original is compressed.
     response = ask(server, "/s/ready.css", "br")
     assert (response.get("content-encoding"), decoded("br", response.body)) == ("br", FILES["ready.css"])
     assert response.all("vary") == ["Accept-Encoding"]
-    # The compressed file under its own name is a file like others.
+    # The compressed file under its own name is an ordinary file.
     assert ask(server, "/s/ready.css.gz").body == FILES["ready.css.gz"]
 
 
@@ -212,7 +212,7 @@ def test_nothing_is_changed_unless_it_is_asked_for(serve):
         assert response.get("content-length") == str(len(FILES[name]))
 
 
-def test_what_is_sent_comes_while_the_rest_is_compressed(server):
+def test_data_is_sent_while_the_rest_is_compressed(server):
     """A large file is not compressed as a whole before its first byte leaves."""
     path = server.folder / "files" / "huge.css"
     path.write_bytes(TEXT * 20)
@@ -224,7 +224,7 @@ def test_what_is_sent_comes_while_the_rest_is_compressed(server):
         while not text:
             text += feed.decompress(next(chunks))
         assert TEXT.startswith(text[: len(TEXT)])
-        # Others are served meanwhile.
+        # Other clients are served meanwhile.
         assert ask(server, "/s/tiny.css").body == FILES["tiny.css"]
         for chunk in chunks:
             text += feed.decompress(chunk)

@@ -1,4 +1,4 @@
-"""A browser loads a page from static files: images, a style sheet, a script, and a video that seeks."""
+"""A browser loads a page from static files: images, a style sheet, a script, and a seekable video."""
 
 import re
 import struct
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.timeout(4 * BROWSER_SECONDS)
 VIDEO_SECONDS = 30
 IMAGES = 12
 IMAGE_PIXELS = 40
-#: What the browser's conversion of colours may differ by: less than half of the step between two frames.
+#: Tolerance for the browser's colour conversion: less than half of the step between two frames.
 GREY_TOLERANCE = 1.9
 
 PAGE = """<!doctype html>
@@ -43,7 +43,7 @@ video.currentTime = seconds;
 
 
 def picture(number):
-    """A PNG of one colour."""
+    """Returns a PNG of one colour."""
     row = b"\0" + bytes([number * 16, 80, 160]) * IMAGE_PIXELS
 
     def chunk(kind, data):
@@ -71,13 +71,13 @@ def server(serve_module):
 @pytest.fixture(scope="module")
 def browser(server):
     with chromium() as browser:
-        # Without its slash: relative links are right only when the folder is redirected.
+        # Without the slash: relative links are right only if the folder is redirected.
         browser.get(f"http://127.0.0.1:{server.port}/s")
         yield browser
 
 
 def statuses(server, path):
-    """The statuses of the answers for a path, from the log."""
+    """Returns the statuses of the responses for a path, from the log."""
     line = re.compile(rf"GET {re.escape(path)} => generated .* \(HTTP/1\.1 (\d+)\)")
     return [int(status) for status in line.findall(server.log)]
 
@@ -88,9 +88,9 @@ def test_a_page_has_its_images_its_style_and_its_script(server, browser):
     loaded = "return [...document.images].map(image => image.complete && image.naturalWidth)"
     assert browser.execute_script(loaded) == [IMAGE_PIXELS] * IMAGES
     assert browser.execute_script("return getComputedStyle(document.querySelector('h1')).color") == "rgb(1, 2, 3)"
-    # A module runs only when its type is JavaScript's.
+    # A module runs only if its media type is JavaScript.
     assert browser.execute_script("return document.body.dataset.script") == "ran"
-    # What the browser asks for of itself is the application's.
+    # The browser's implicit requests go to the application.
     assert [line for line in browser.console() if "favicon" not in line] == []
 
 
@@ -113,5 +113,5 @@ def test_a_page_that_is_loaded_again_is_not_sent_again(server, browser):
 
 
 def as_shown(luma):
-    """The red of a grey of this luma (ITU-R BT.601: 16 is black, 235 is white)."""
+    """Returns the red component of a grey of this luma (ITU-R BT.601: 16 is black, 235 is white)."""
     return (luma - 16) * 255 / 219

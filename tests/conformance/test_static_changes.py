@@ -1,4 +1,4 @@
-"""Static files that change while they are served, many files, and readers that are slow or vanish."""
+"""Static files that change while they are served, many files, and readers that are slow or disappear."""
 
 import contextlib
 import hashlib
@@ -13,20 +13,20 @@ from support.waiting import wait_until
 MEGABYTE = 1 << 20
 #: More than the kernel's buffers of a connection hold.
 LARGE = 24 * MEGABYTE
-#: What a worker's memory may grow by, whatever is served: far less than one large file.
+#: Maximum growth of a worker's memory, whatever is served: far less than one large file.
 GROWTH_BYTES = 16 * MEGABYTE
 
 
 @pytest.fixture
 def server(serve):
-    # Who stops reading on purpose is not to be given up meanwhile, however busy the machine is.
+    # A client that stops reading on purpose must not time out meanwhile, however busy the machine is.
     server = serve.prepare("wsgi-file = {apps}/static_front.py\nstatic-map = /s=files\nsocket-timeout = 600")
     fill(server.folder / "files", {"large.bin": pattern(LARGE), "small.txt": b"small"})
     return server.start()
 
 
 def begin(server, name="large.bin"):
-    """A client that has read the head and no more."""
+    """A client that has read only the head."""
     client = server.connect(receive_bytes=65536)
     client.send(f"GET /s/{name} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
     response = client.read_head()
@@ -55,14 +55,14 @@ def test_a_file_that_grows_is_sent_to_its_announced_length_or_not_to_its_end(ser
     client = begin(server)
     with open(file_of(server), "ab") as file:
         file.write(b"more")
-    # It is another content now: the client must not take the old length for the whole.
+    # The content differs now: the client must not take the old length for the whole.
     with pytest.raises(Closed) as closed:
         client.read_exactly(LARGE)
     assert_same(closed.value.data, pattern(LARGE)[: len(closed.value.data)])
     assert_same(server.get("/s/large.bin").body, pattern(LARGE) + b"more")
 
 
-def test_a_file_that_is_written_anew_in_place_is_never_a_mixture(server):
+def test_a_file_that_is_rewritten_in_place_is_never_a_mixture(server):
     client = begin(server)
     with open(file_of(server), "r+b") as file:
         file.seek(LARGE - MEGABYTE)
@@ -77,7 +77,7 @@ def test_a_file_that_is_replaced_is_sent_to_its_end_as_it_was(server):
     fill(server.folder, {"new.bin": b"new" * 1000})
     os.rename(server.folder / "new.bin", file_of(server))
     assert_same(client.read_exactly(LARGE), pattern(LARGE))
-    # A connection that has carried a whole answer carries the next.
+    # A connection that has carried a whole response carries the next.
     assert client.request(target="/s/large.bin").body == b"new" * 1000
 
 
@@ -105,7 +105,7 @@ def test_a_file_that_was_removed_gives_its_room_back(server):
                     found.append(os.readlink(f"{folder}/{name}"))
         return [path for path in found if "removed.bin" in path]
 
-    # Nobody asks for anything meanwhile: the worker closes by itself what it has not been asked for in some seconds.
+    # No request comes meanwhile: the worker itself closes files that were not requested for some seconds.
     wait_until(lambda: not held(), lambda: f"the descriptor is closed: {held()}")
 
 
@@ -117,13 +117,13 @@ def test_a_change_is_seen_within_little_more_than_a_second(server, size):
         os.rename(server.folder / "next", file_of(server, "changing"))
         server.wait_for(lambda content=content: server.get("/s/changing").body == content, "the change is seen")
         response = server.get("/s/changing")
-        # Head and body are of one state.
+        # Head and body are of the same version.
         assert response.get("content-length") == str(size)
         assert response.body == content
 
 
 def test_files_that_are_replaced_all_the_time_are_always_whole(server):
-    """Each answer is one of the states that the file had, head and body alike."""
+    """Each response is one of the versions of the file, head and body alike."""
     sizes = [3_000, 30_000, 300_000]
     contents = [bytes([97 + number]) * size for number, size in enumerate(sizes)]
     with server.connect() as client:
@@ -138,7 +138,7 @@ def test_files_that_are_replaced_all_the_time_are_always_whole(server):
 
 
 def test_a_root_that_is_switched_by_a_link_is_followed(serve):
-    """As deployments do it: `current` leads to another folder."""
+    """As deployments do it: `current` is switched to another folder."""
     server = serve.prepare("wsgi-file = {apps}/static_front.py\nstatic-map = /s=current")
     fill(server.folder, {"one/a.txt": b"one", "two/a.txt": b"two"})
     (server.folder / "current").symlink_to("one")
@@ -176,14 +176,14 @@ def test_ten_thousand_files_through_a_small_cache(serve):
 
 
 def worker_of(server):
-    """The pid of the only worker: the youngest process of the server."""
+    """Returns the pid of the only worker: the youngest process of the server."""
     return max(process.pid for process in server.processes())
 
 
 # Readers.
 
 
-def test_readers_that_stop_hold_up_nobody_and_take_no_memory(server):
+def test_stopped_readers_block_no_other_client_and_use_no_memory(server):
     worker = worker_of(server)
     server.get("/s/large.bin", method="HEAD")
     memory = processes.resident_bytes(worker)

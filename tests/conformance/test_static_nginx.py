@@ -1,6 +1,6 @@
-"""The same requests for static files to Bolide and to a real nginx: where both should agree, they do.
+"""The same requests for static files to Bolide and to a real nginx: they agree where both should.
 
-Where they differ, the table says why; a difference that is not in it fails, and so does one that is gone.
+The table lists and explains the differences; a difference that is not in it fails, and so does a listed one that is gone.
 """
 
 import os
@@ -52,7 +52,7 @@ FILES = {
     "packed.css.gz": b"not really gzip",
 }
 
-#: Marks in a request's fields that stand for what an earlier answer has said.
+#: Placeholders in a request's fields for values of an earlier response.
 ETAG, CHANGED = "{etag}", "{changed}"
 EARLIER = "Sun, 06 Nov 1994 08:49:37 GMT"
 
@@ -103,7 +103,7 @@ REQUESTS = {
     "range and not modified": ("GET", "/s/large.txt", {"Range": "bytes=0-9", "If-None-Match": ETAG}),
     "packed": ("GET", "/s/packed.css", {"Accept-Encoding": "gzip"}),
     "not packed": ("GET", "/s/packed.css", {}),
-    # Where they differ.
+    # Differences.
     "date after the change": ("GET", "/s/small.txt", {"If-Modified-Since": "Fri, 31 Dec 2100 23:59:59 GMT"}),
     "old form of a date": ("GET", "/s/small.txt", {"If-Unmodified-Since": "Sunday, 06-Nov-94 08:49:37 GMT"}),
     "head with a range": ("HEAD", "/s/large.txt", {"Range": "bytes=0-9"}),
@@ -184,7 +184,7 @@ class Nginx:
 
 @pytest.fixture(scope="module")
 def nginx(tmp_path_factory, folder):
-    # Both read the same files, as whoever they run as.
+    # Both read the same files, whatever users they run as.
     for parent in (folder, *folder.parents[:-2]):
         if parent.owner() == folder.owner() and parent.name.startswith(("site", "files")):
             parent.chmod(0o755)
@@ -213,7 +213,7 @@ def body_of(response):
     return response.body
 
 
-#: Fields that both should have or not have; their values agree too, except where each server has its own form.
+#: Fields that both should have or not have; their values agree too, except for fields whose format depends on the server.
 SAME_VALUE = ("content-type", "content-length", "content-range", "last-modified", "content-encoding", "accept-ranges")
 SAME_PRESENCE = ("etag", "date", "expires")
 
@@ -239,13 +239,13 @@ def test_bolide_and_nginx_answer_alike(ours, nginx, name):
         assert mine_body == theirs_body
     is_multipart = isinstance(mine_body, list)
     for field in SAME_VALUE:
-        # Each has a boundary of its own, and so a length.
+        # Each has a different boundary, and so a different length.
         if is_multipart and field in ("content-type", "content-length"):
             continue
-        # nginx repeats Last-Modified in a 304; RFC 9110 section 15.4.5 does without it where there is an ETag.
+        # nginx repeats Last-Modified in a 304; RFC 9110 section 15.4.5 does not require it if there is an ETag.
         if mine.status == 304 and field == "last-modified":
             continue
-        # nginx says Accept-Ranges in a whole answer only, and not in a compressed one, of which it gives no parts.
+        # nginx sends Accept-Ranges in a whole response only, and not in a compressed one, of which it serves no ranges.
         if field == "accept-ranges" and (mine.status != 200 or mine.get("content-encoding")):
             continue
         assert mine.get(field) == theirs.get(field), field

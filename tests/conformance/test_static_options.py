@@ -1,4 +1,4 @@
-"""What each option of static files does."""
+"""The effect of each option of static files."""
 
 import email.utils
 import gzip
@@ -188,7 +188,7 @@ def test_static_expires_of_each_kind(site, option, of_file, value, fits):
     server = site(f"static-map = /s=files\n{option} = {value}", {"a.css": b"a"})
     for _ in range(2):
         response = server.get("/s/a.css?v=1")
-        # The second may end between the two clocks' looks.
+        # The second may change between the two readings of the clock.
         assert (response.get("expires") is not None) == fits
         assert not fits or abs(lifetime(response) - 100) <= 1
     server = site(f"static-map = /s=files\n{of_file} = {value}", {"a.css": b"a"})
@@ -321,7 +321,7 @@ def test_check_static_docroot_looks_where_the_front_server_says(site):
     assert ask(server.address("uwsgi"), target="/a.txt", extra=root).body == b"a"
     for extra in ([], [("DOCUMENT_ROOT", "files")], [("DOCUMENT_ROOT", "/nonexistent")], [("DOCUMENT_ROOT", "")]):
         assert ask(server.address("uwsgi"), target="/a.txt", extra=extra).all("X-From") == ["application"], extra
-    # A client of HTTP can't say it.
+    # An HTTP client can't send it.
     assert from_application(server.get("/a.txt", [("Document-Root", str(server.folder / "files"))]))
 
 

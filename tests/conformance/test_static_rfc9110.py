@@ -1,6 +1,6 @@
 """Static files over HTTP: each rule of RFC 9110 sections 13 (conditional requests) and 14 (range requests) as a case.
 
-Everything is asked of a small file, which is answered from memory, and of a large one, which is sent from its descriptor.
+Each case requests a small file, which is served from memory, and a large one, which is sent from its descriptor.
 """
 
 import email.utils
@@ -305,7 +305,7 @@ def test_13_1_5_if_range_of_the_present_content_gives_the_part(server, target):
 
 def test_13_1_5_if_range_of_another_content_gives_the_whole(server, target):
     etag = server.get(target).get("etag")
-    # A weak tag can't be used, and a date must be the very one.
+    # A weak tag can't be used, and a date must match exactly.
     for value in ('"x"', f"W/{etag}", EARLIER, LATER, "nonsense"):
         assert is_whole(ranged(server, target, "bytes=5-9", ("If-Range", value)), target), value
 
@@ -335,7 +335,7 @@ def test_files_are_served_over_the_uwsgi_protocol(server, target):
 
 
 def test_conditions_are_those_of_the_connections_own_request_among_others(server):
-    """A connection sends the same header block for the application and for a file, and another one comes in between."""
+    """A connection sends the same header block for the application and for a file, with a different one in between."""
     tag = server.get("/s/small.txt").get("etag")
     first, other = server.connect(), server.connect()
     own = [("Accept", "*/*"), ("If-None-Match", tag)]

@@ -1,4 +1,4 @@
-"""Static files: what must never be served, and what a lack of rights or of descriptors comes to."""
+"""Static files: files that must never be served, and the effects of missing permissions or descriptors."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ from support.uwsgi import ask
 
 SECRET = b"the secret"
 
-#: Ways out of a folder, as clients have tried them. Each is sent as it stands, and below both prefixes.
+#: Path traversal attempts, as clients have tried them. Each is sent unmodified, and below both prefixes.
 TRAVERSALS = [
     "../secret.txt",
     "../../secret.txt",
@@ -86,9 +86,9 @@ def test_no_way_leads_out_of_the_folder(server, path):
             client.send(f"GET {prefix}{path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode("latin-1"))
             response = client.read_response()
             assert is_harmless(response.status, response.body), f"{prefix}{path}: {response}"
-            # Nothing of it is a file: the application was asked, or nobody.
+            # None of it is a file: the application answered, or the request was refused.
             assert response.status == 400 or response.get("x-from") == "application", f"{prefix}{path}: {response}"
-    # The link is one that the system may make, so the server goes on.
+    # The system may create such a link, so the server keeps serving.
     assert server.get("/s/a.txt").body == b"a"
 
 
@@ -113,12 +113,12 @@ def test_devices_pipes_and_sockets_are_no_files_and_are_not_waited_for(server):
     os.mkfifo(root / "pipe")
     with socket.socket(socket.AF_UNIX) as listener:
         here = os.getcwd()
-        # A socket's address has little room for a path.
+        # A socket address has little room for a path.
         os.chdir(root)
         listener.bind("sock")
         os.chdir(here)
         names = ["pipe", "sock", "d"]
-        # Only root may make devices, and not in every container.
+        # Only root may create devices, and not in every container.
         with contextlib.suppress(PermissionError):
             os.mknod(root / "zero", 0o666 | stat.S_IFCHR, os.makedev(1, 5))
             names.append("zero")
@@ -128,7 +128,7 @@ def test_devices_pipes_and_sockets_are_no_files_and_are_not_waited_for(server):
 
 
 def test_a_link_that_is_switched_while_it_is_asked_for_never_leads_out(server):
-    """A thousand looks at a name that is now a folder and now a link to the outside."""
+    """A thousand lookups of a name that alternates between a folder and a link to the outside."""
     root = server.folder / "files" / "root"
     (root / "switch").mkdir()
     (root / "switch" / "secret.txt").write_bytes(b"harmless")
@@ -153,7 +153,9 @@ def test_a_link_that_is_switched_while_it_is_asked_for_never_leads_out(server):
 
 
 def without_roots_rights():
-    """The command of a server for which modes count: root may read everything, unless it gives that up."""
+    """Returns the command of a server that is subject to file modes: root may read everything, unless it drops that
+    capability.
+    """
     if os.geteuid() != 0:
         return None
     rights = "-dac_override,-dac_read_search"
@@ -172,7 +174,7 @@ def test_what_may_not_be_read_is_forbidden_and_no_fault(serve):
         assert server.get("/s/open.txt").body == b"open"
         for path in ("/s/closed.txt", "/s/d/in.txt", "/s/d/none"):
             assert server.get(path).status == 403, path
-        # Where every path is looked for, it is the application that answers for what can't be seen.
+        # If every path is looked up, the application answers for inaccessible ones.
         assert server.get("/d/in.txt").get("x-from") == "application"
     finally:
         (folder / "d").chmod(0o755)
@@ -194,7 +196,7 @@ def test_a_full_descriptor_table_is_503_and_passes(serve):
     for client in clients:
         assert client.read_head().status == 200
     late = server.connect()
-    # Exactly what is open now, and no more.
+    # Exactly the current number of open descriptors, and no more.
     late.request(target="/")
     resource.prlimit(worker, resource.RLIMIT_NOFILE, (held + 1, hard))
     response = late.request(target="/s/30.bin")
@@ -224,6 +226,6 @@ def test_the_cache_gives_its_descriptors_back_when_they_are_short(serve):
 
 
 def processes_of_workers(server):
-    """Pids of the workers, as their log lines name them."""
+    """Returns the pids of the workers, as their log lines name them."""
     server.get("/")
     return [int(server.wait_for_log(r"^\[pid: (\d+)\|").group(1))]

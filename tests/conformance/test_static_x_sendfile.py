@@ -1,4 +1,4 @@
-"""Files that the application names in its answer: ``X-Sendfile`` and ``X-Accel-Redirect`` are answered by the server itself."""
+"""Files that the application names in its response: the server answers ``X-Sendfile`` and ``X-Accel-Redirect`` itself."""
 
 import gzip
 import os
@@ -11,7 +11,7 @@ from support.files import assert_same, fill, parts_of, pattern
 from support.waiting import wait_until
 
 LARGE = 3 << 20
-#: After this many seconds without a change a file is remembered; a little more than the server wants.
+#: A file is cached after this many seconds without a change; slightly longer than the server requires.
 SETTLED_SECONDS = 3.1
 KINDS = ["empty", "part", "parts", "length", "written"]
 LOADED = {"wsgi": "wsgi-file = {apps}/handing.py", "asgi": "pythonpath = {apps}\nasgi = handing:asgi"}
@@ -81,7 +81,7 @@ def test_what_the_application_says_of_the_file_stands(server, words):
     assert response.get("content-disposition") == "attachment"
     assert response.get("cache-control") == "private"
     assert response.all("set-cookie") == ["a=b", "c=d"]
-    # These are the file's, or conditions and ranges would be about something else than is sent.
+    # These come from the file, or conditions and ranges would refer to different content than is sent.
     assert response.all("accept-ranges") == ["bytes"]
     assert len(response.all("etag")) == len(response.all("last-modified")) == 1
     assert response.get("etag") != "own"
@@ -127,7 +127,7 @@ def test_an_answer_to_post_may_be_a_file_whatever_its_conditions(server, words):
     assert (response.status, response.body) == (200, b"the report")
 
 
-def test_compressed_forms_are_sent_to_who_takes_them(server, words):
+def test_compressed_forms_are_sent_to_clients_that_accept_them(server, words):
     response = ask(server, words, "site.css", [("Accept-Encoding", "gzip")], header=["Vary: Cookie"])
     assert (response.body, response.all("content-encoding")) == (b"compressed", ["gzip"])
     assert sorted(response.all("vary")) == ["Accept-Encoding", "Cookie"]
@@ -138,7 +138,7 @@ def test_names_with_a_dot_are_the_applications_choice(server, words):
 
 
 @pytest.mark.parametrize("name", ["missing.txt", "../outside.txt", "out.txt", "shut.txt", "", "a/../report.txt", "report.txt/"])
-def test_what_is_no_file_of_the_folder_is_404_and_told_in_the_log(server, words, name):
+def test_a_name_without_a_file_in_the_folder_is_404_and_logged(server, words, name):
     before = server.log.count(words[0])
     response = ask(server, words, name, header=["Content-Disposition: attachment"])
     assert (response.status, response.get(words[0].lower()), response.get("content-disposition")) == (404, None, None)
@@ -160,7 +160,7 @@ def test_letters_beyond_ascii(server):
 def test_a_file_that_was_written_just_now_is_sent_as_it_is_now(server, words):
     path = server.folder / "private" / "fresh.txt"
     for number in range(20):
-        # By turns in place and in the place of another.
+        # Alternately modified in place and replaced.
         target = path if number % 2 else path.with_suffix(".new")
         target.write_bytes(b"content %02d" % number)
         if target != path:
@@ -218,13 +218,13 @@ def test_pathsend_sends_what_the_file_is_at_the_moment(serve, size):
     for number in range(6):
         content = pattern(size)[number:] + bytes(number)
         if number % 2:
-            # By turns in place and in the place of another.
+            # Alternately modified in place and replaced.
             path.write_bytes(content)
         else:
             path.with_suffix(".new").write_bytes(content)
             os.rename(path.with_suffix(".new"), path)
         if number == 4:
-            # What is old enough to be remembered is asked for again below.
+            # Files that are old enough to be cached are requested again below.
             wait_until(lambda: time.time() - path.stat().st_ctime > SETTLED_SECONDS, "the file has settled")
         for _ in range(3):
             response = client.request("GET", "/?" + urlencode({"path": path}))

@@ -1,4 +1,4 @@
-"""Threads: requests really overlap, a blocked application holds up nobody, and the application's own threads run."""
+"""Threads: requests really overlap, a blocked call delays no other request, and the application's own threads run."""
 
 import statistics
 import threading
@@ -9,7 +9,7 @@ from support.waiting import wait_until
 
 
 def ask_at_once(server, targets):
-    """Send every request on a connection of its own before any answer is read; return the bodies."""
+    """Sends every request on a separate connection before any response is read; returns the bodies."""
     clients = [server.connect() for _ in targets]
     for client, target in zip(clients, targets):
         client.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -44,7 +44,7 @@ def application(environ, start_response):
 
 
 def test_threads_share_few_arenas_of_the_allocator(serve):
-    """Each arena keeps for itself what was once in use in it."""
+    """Each arena keeps its peak memory."""
     server = serve.prepare("wsgi-file = {folder}/arenas.py\nthreads = 8")
     (server.folder / "arenas.py").write_text(ARENAS)
     server.start()
@@ -53,7 +53,7 @@ def test_threads_share_few_arenas_of_the_allocator(serve):
 
 def test_an_application_that_sleeps_overlaps_in_eight_threads(serve):
     server = serve("wsgi-file = {apps}/blocking.py\nthreads = 8")
-    # 80 sleeps of 100 ms take a second in eight threads, and eight in one: the counter tells which it was.
+    # 80 sleeps of 100 ms take one second in eight threads, and eight seconds in one: the counter shows which it was.
     most = ask_at_once(server, ["/sleep"] * 80)
     assert max(int(text) for text in most) == 8
 
@@ -66,7 +66,7 @@ def test_no_more_requests_run_at_once_than_there_are_threads(serve):
 
 @pytest.mark.parametrize("how", ["wait", "spin"])
 @pytest.mark.parametrize("threads", ["2", "4", "auto"])
-def test_a_blocked_application_holds_up_nobody(serve, how, threads):
+def test_a_blocked_call_delays_no_other_request(serve, how, threads):
     server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
     kept = [server.connect() for _ in range(5)]
     for client in kept:
@@ -82,7 +82,7 @@ def test_a_blocked_application_holds_up_nobody(serve, how, threads):
     assert blocked.request(target="/fine").text == "fine"
 
 
-#: The loop of a worker looks at the clock this often, in seconds. A request that waits for that was not told of.
+#: Interval of the timer of a worker's loop, in seconds. A request that waits for the timer was not signalled.
 LOOK_AT_CLOCK_SECONDS = 0.5
 
 
@@ -104,7 +104,7 @@ def test_a_worker_that_drains_ends_with_its_last_request_whichever_thread_serves
     server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
     client = server.connect()
     client.send(b"GET /wait HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-    # Another thread serves these, and leads from then on. A loop that was not told of the end says so in the log.
+    # Another thread serves these, and leads from then on. A loop that did not notice the end logs it.
     assert server.get("/fine").text == "fine"
     assert server.get("/release_later").text == "fine"
     assert server.stop() == 0
@@ -121,13 +121,13 @@ def test_pipelined_requests_behind_a_blocked_one_wait_for_it_alone(serve):
     assert [client.read_response().text for _ in range(2)] == ["released", "2"]
 
 
-#: Of fifty requests, so many may find another thread than the one before: where a busy machine keeps a thread from its end.
+#: Of fifty requests, this many may run in a different thread than the one before: a busy machine may delay a thread's end.
 CHANGES_MOST = 15
 
 
 @pytest.mark.parametrize("how", ["rest", "work"])
 @pytest.mark.parametrize("threads", ["4", "auto"])
-def test_requests_of_a_client_who_is_alone_stay_on_a_thread(serve, threads, how):
+def test_requests_of_a_single_client_stay_on_a_thread(serve, threads, how):
     server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
     client = server.connect()
     names = [client.request(target=f"/{how}").text for _ in range(50)]
@@ -136,11 +136,11 @@ def test_requests_of_a_client_who_is_alone_stay_on_a_thread(serve, threads, how)
 
 
 @pytest.mark.parametrize("threads", ["2", "4", "auto"])
-def test_a_client_who_comes_during_a_call_is_served_beside_it_whatever_was_before(serve, threads):
+def test_a_client_that_connects_during_a_call_is_served_in_parallel(serve, threads):
     server = serve(f"wsgi-file = {{apps}}/blocking.py\nthreads = {threads}")
     clients = [server.connect() for _ in range(2)]
     for number in range(20):
-        # Calls that keep their thread, and then two that wait for each other: the second is begun while the first is under way.
+        # Calls that keep their thread, and then two that wait for each other: the second begins while the first runs.
         for client in clients[: number % 3]:
             assert client.request(target="/rest").text
         for client in clients:

@@ -1,4 +1,4 @@
-"""Connections within TLS: whatever passes on a plain one passes here, in both directions, and ends as it should."""
+"""Connections over TLS: everything that works on a plain one works here, in both directions, and ends properly."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ from support.websocket import TEXT, WebSocket, frame
 MEGABYTE = bytes(range(256)) * 4096
 VERSIONS = [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3]
 
-#: Bytes of memory that a slow client of a large answer may cost, with room for what else happens.
+#: Maximum memory in bytes for a slow client of a large response, with a margin for other activity.
 SLOW_BYTES = 24 << 20
 
 
@@ -163,7 +163,7 @@ def test_first_frames_may_come_with_the_handshake(serve, listen, context):
 def test_the_end_is_said_within_tls(echo, authority, version):
     with connect(echo, context_of(authority, least=version, most=version)) as client:
         client.send(b"GET / HTTP/1.0\r\n\r\n")
-        # An end without a word would be an error here.
+        # An end without close_notify would be an error here.
         assert client.read_to_end().startswith(b"HTTP/1.1 200 OK\r\n")
 
 
@@ -194,7 +194,7 @@ def test_a_body_that_is_cut_off_reaches_no_application(serve, listen, context):
     server = serve("wsgi-file = {apps}/echo.py", listen=listen)
     with connect(server, context) as client:
         client.send(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 10\r\n\r\nhalf")
-        # The connection's end, and not that of TLS.
+        # The end of the TCP connection, without close_notify.
         with socket.socket(fileno=os.dup(client.socket.fileno())) as plain:
             plain.shutdown(socket.SHUT_WR)
         assert client.is_closed()
@@ -247,10 +247,10 @@ def test_http2_passes_large_bodies_both_ways(serve, listen, authority, tmp_path)
     assert (told["environ"]["SERVER_PROTOCOL"], told["environ"]["HTTPS"]) == ("HTTP/2.0", "on")
 
 
-def test_who_chooses_http2_must_speak_it(echo, authority):
+def test_a_client_that_negotiates_http2_must_speak_it(echo, authority):
     with connect(echo, context_of(authority, alpn=("h2",))) as client:
         client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
-        # RFC 9113 section 3.4: GOAWAY with PROTOCOL_ERROR, behind our own settings.
+        # RFC 9113 section 3.4: GOAWAY with PROTOCOL_ERROR, after our own settings.
         assert b"\0\0\0\0\0\0\0\0\1" in client.read_to_end()
 
 

@@ -1,4 +1,4 @@
-"""What applications see of TLS: environ as mod_ssl and uWSGI name it, the ASGI extension ``tls``, and the scheme."""
+"""TLS as applications see it: environ variables named as by mod_ssl and uWSGI, the ASGI extension ``tls``, and the scheme."""
 
 import json
 import ssl
@@ -132,7 +132,7 @@ def test_the_scope_has_the_scheme_and_the_extension(asgi, authority, credentials
         assert scope["scheme"] == "https"
         tls = scope["extensions"]["tls"]
         assert tls.pop("cipher_suite") in (0x1301, 0x1302, 0x1303)
-        # OpenSSL sends the authority's certificate too, which it has for looking at ours.
+        # OpenSSL sends the authority's certificate too, which it has for verifying ours.
         assert tls.pop("client_cert_chain")[:1] == chain
         assert tls == {
             "server_cert": credentials.certificate.read_text(),

@@ -1,4 +1,4 @@
-"""Handshakes of TLS with clients of all sorts: those that are served, those that are refused and how, and what the log says."""
+"""TLS handshakes with all kinds of clients: accepted and refused ones, and their log lines."""
 
 import json
 import random
@@ -73,7 +73,7 @@ def test_the_least_version_counts(serve, authority, credentials):
 
 
 def test_a_renegotiation_is_refused_and_the_server_goes_on(server, authority):
-    # The letter R at the start of a line has s_client ask for one.
+    # The letter R at the start of a line makes s_client renegotiate.
     _, said = s_client(address_of(server), "-tls1_2", stdin=b"R\n")
     assert "no renegotiation" in said or "unexpected" in said or "Secure Renegotiation IS NOT" in said or "closed" in said
     with TlsClient(address_of(server), context_of(authority)) as client:
@@ -96,7 +96,7 @@ def test_a_chain_is_sent_whole(serve, authority, tmp_path):
         assert client.request().status == 200
 
 
-def test_protocols_are_chosen_by_what_is_spoken(serve, authority, credentials):
+def test_alpn_chooses_among_the_enabled_protocols(serve, authority, credentials):
     server = serve("wsgi-file = {apps}/echo.py\nhttp2 = off", listen=https(credentials))
     for offered, chosen in ((("h2", "http/1.1"), "http/1.1"), (("http/1.1",), "http/1.1"), ((), None)):
         with TlsClient(address_of(server), context_of(authority, alpn=offered)) as client:
@@ -212,7 +212,7 @@ def test_a_client_without_trust_is_told_of(serve, authority, credentials, tmp_pa
     server.wait_for_log("a TLS handshake of 127.0.0.1: it does not trust the certificate of this server")
 
 
-# Which certificate is shown.
+# Selection of the certificate.
 
 
 def test_the_host_that_is_asked_for_chooses_the_certificate(serve, authority, credentials):
@@ -248,7 +248,7 @@ def test_an_ocsp_response_goes_along(serve, authority, tmp_path):
     assert "Cert Status: good" in said
 
 
-# Certificates of clients.
+# Client certificates.
 
 
 @pytest.fixture(scope="module")
@@ -277,7 +277,7 @@ def test_the_authority_of_clients_can_be_named_for_all_addresses(serve, authorit
 def test_a_client_without_a_certificate_is_refused_where_one_is_required(serve, authority, credentials, clients, version):
     server = serve("wsgi-file = {apps}/echo.py", listen=https(credentials, f",,!{clients.certificate}"))
     with pytest.raises((ssl.SSLError, ConnectionError)):
-        # With TLS 1.3 the client's handshake is over before the server has looked at it.
+        # With TLS 1.3 the client's handshake is complete before the server has verified the client.
         with TlsClient(address_of(server), context_of(authority, least=version, most=version)) as client:
             client.request()
     server.wait_for_log(r"a TLS handshake of 127\.0\.0\.1: it has shown no certificate \(tls-client-auth\)")
@@ -316,7 +316,7 @@ def test_chains_of_clients_are_as_long_as_they_may_be(serve, authority, credenti
 
 
 def resumed(server, context, session, count=1):
-    """Connect with a session: the number of connections that resumed it, and the pids of the workers that served them."""
+    """Connects with a session. Returns the number of resumed connections, and the pids of the workers that served them."""
     times, pids = 0, set()
     for _ in range(count):
         with TlsClient(address_of(server), context, session=session) as client:
@@ -329,7 +329,7 @@ def resumed(server, context, session, count=1):
 
 def first_session(server, context):
     with TlsClient(address_of(server), context) as client:
-        # With TLS 1.3 tickets come behind the handshake.
+        # With TLS 1.3 tickets come after the handshake.
         assert environ(client)["SSL_SESSION_RESUMED"] == "Initial"
         return client.socket.session
 
@@ -391,7 +391,9 @@ CURVE = ("EC", "-pkeyopt", "ec_paramgen_curve:P-256")
 
 
 def of_version_1(folder, *kind):
-    """A certificate and its key as the recipe of uWSGI's page makes them: without extensions, and so of X.509's version 1."""
+    """Returns a certificate and its key as the recipe in uWSGI's documentation creates them: without extensions, and therefore
+    X.509 version 1.
+    """
     key, certificate = folder / "old.key", folder / "old.crt"
     openssl("genpkey", "-algorithm", *kind, "-out", key)
     request = openssl("req", "-new", "-key", key, "-subj", "/CN=localhost")

@@ -1,4 +1,4 @@
-"""nginx as the client of an encrypted socket: `uwsgi_pass suwsgi://` and `proxy_pass https://`, which verify who they talk to."""
+"""nginx as the client of an encrypted socket: `uwsgi_pass suwsgi://` and `proxy_pass https://`, which verify the server."""
 
 import json
 
@@ -26,7 +26,7 @@ BODY = b"0123456789abcdef" * 65536
 
 @pytest.fixture
 def front(serve, tmp_path):
-    """Starts both; the client's certificate is asked for at the socket of the uwsgi protocol alone."""
+    """Starts both; only the socket of the uwsgi protocol requires the client's certificate."""
     nginxes = []
 
     def start(client=None):

@@ -1,4 +1,4 @@
-"""Turns: whatever one client does, others are served after one call of the application and a turn of each, in one thread."""
+"""Fairness: whatever one client does, others are served after one call of the application and one turn of each, in one thread."""
 
 import signal
 import socket
@@ -9,9 +9,9 @@ from support import processes
 from support.waiting import assert_once_below, wait_until
 from support.websocket import PING, Scripted, frame
 
-#: Requests of one connection that a turn serves at the most.
+#: Maximum number of requests of one connection that a turn serves.
 TURN_REQUESTS = 32
-#: Bytes of an application's answer that a turn sends to one client, at the most; a part more may have been under way.
+#: Maximum bytes of an application's response that a turn sends to one client; one more part may have been in progress.
 TURN_BYTES = 256 * 1024
 
 
@@ -21,7 +21,7 @@ def server(request, serve):
 
 
 class Flood:
-    """Sends ``data`` many times from a thread, and takes what comes back from another; ``taken`` counts its bytes."""
+    """Sends ``data`` many times from a thread, and reads the responses in another; ``taken`` counts their bytes."""
 
     def __init__(self, client, data, times):
         self.client = client
@@ -59,7 +59,7 @@ def get(target, headers=""):
 
 
 def calls_meanwhile(client, questions, most):
-    """How many calls the application had of others while it was asked so often, all of which are fewer than ``most``."""
+    """Returns the application's calls for other clients during this many requests, each of which must be below ``most``."""
     counts = [int(client.request(target="/calls").body) for _ in range(questions + 1)]
     assert counts[-1] < most, "it was served when the others had been"
     return counts[-1] - counts[0]
@@ -68,7 +68,7 @@ def calls_meanwhile(client, questions, most):
 def test_a_second_client_is_served_while_one_pipelines_large_requests(server):
     second = server.connect()
     assert second.request(target="/fine").body == b"fine"
-    # Ten seconds of work, of which a read takes in so much only that few requests are whole.
+    # Ten seconds of work; one read receives only so much of it that few requests are complete.
     flood = Flood(server.connect(), get("/view", f"Cookie: {'x' * 3500}\r\n") * 10, 200)
     wait_until(lambda: flood.taken, "the first answers")
     assert_once_below(lambda: calls_meanwhile(second, 1, 2000), 2 * TURN_REQUESTS + 1)
@@ -80,7 +80,7 @@ def test_a_view_that_is_slow_ends_the_turn_of_one_that_pipelines(server):
     assert second.request(target="/fine").body == b"fine"
     flood = Flood(server.connect(), get("/view") * 100, 20)
     wait_until(lambda: flood.taken, "the first answers")
-    # A turn has at most two calls of 5 ms, and one turn may be under way when the question comes.
+    # A turn has at most two calls of 5 ms, and one turn may be in progress when the request comes.
     assert_once_below(lambda: calls_meanwhile(second, 4, 2000), 4 * 2 * 2 + 1, tries=30)
     flood.end()
 
@@ -112,7 +112,7 @@ def test_many_new_readers_get_a_turn_each_before_the_others(server):
     assert second.request(target="/fine").body == b"fine"
     readers = [server.connect() for _ in range(40)]
     worker = server.worker()
-    # While the worker is stopped, all requests come in: they are news of one turn.
+    # While the worker is stopped, all requests arrive: they are events of one turn.
     processes.kill(worker, signal.SIGSTOP)
     for reader in readers:
         reader.send(get("/quick_parts?50"))
@@ -170,8 +170,8 @@ def test_a_second_client_is_served_while_one_floods_with_pings(serve):
 
 
 def test_an_unwanted_body_of_which_most_is_no_body_is_swallowed_up_to_the_bound(serve):
-    # A megabyte is swallowed, whatever it is made of: here 258 bytes come for one of the body. 64 MB are far beyond that, and
-    # beyond what sockets hold.
+    # The server discards up to a megabyte, whatever its content: here 258 bytes come for one of the body. 64 MB are far beyond
+    # that, and beyond what sockets buffer.
     server = serve("asgi = {apps}/turns_asgi.py\npythonpath = {apps}")
     chunk = b"1".rjust(255, b"0") + b"\r\nx\r\n"
     client = server.connect()
@@ -181,7 +181,7 @@ def test_an_unwanted_body_of_which_most_is_no_body_is_swallowed_up_to_the_bound(
 
 
 def processes_of(server):
-    """Its workers: the prototype's children."""
+    """Returns its workers: the prototype's children."""
     everybody = server.processes()
     prototypes = [process.pid for process in everybody if process.parent == server.process.pid]
     return [process.pid for process in everybody if process.parent in prototypes]
@@ -191,7 +191,7 @@ def processes_of(server):
 def test_new_connections_do_not_wait_behind_a_stuck_request_while_another_worker_is_idle(serve, first):
     server = serve("wsgi-file = {apps}/turns.py\nprocesses = 2")
     workers = processes_of(server)
-    # Both are stopped while they wait, and the connections come. The one that goes on first is stuck in the first request.
+    # Both are stopped while they wait, and the connections arrive. The one that resumes first blocks in the first request.
     for worker in workers:
         wait_until(lambda: processes.look(worker).state == "S", f"{worker} waits")  # noqa: B023
         processes.kill(worker, signal.SIGSTOP)
@@ -204,7 +204,7 @@ def test_new_connections_do_not_wait_behind_a_stuck_request_while_another_worker
     processes.kill(workers[1 - first], signal.SIGCONT)
     for client in clients[1:]:
         assert client.read_response().body == b"fine"
-    # The flag is that of one process, and only the stuck one has not answered.
+    # The flag belongs to one process, and only the blocked one has not answered.
     processes.kill(workers[first])
     server.expects_alarms = True
     server.wait_for_log("was killed by")

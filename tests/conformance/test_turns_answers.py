@@ -1,4 +1,6 @@
-"""A complete answer is its client's at once, whatever the application does next: other calls, ``close()``, its own rest."""
+"""A complete response reaches its client immediately, whatever the application does next: other calls, ``close()``, its remaining
+code.
+"""
 
 import time
 
@@ -8,15 +10,15 @@ from support.http2 import Http2, pseudo
 from support.waiting import assert_once_below
 
 NANOSECONDS = 1_000_000_000
-#: What an answer may take behind its call, in seconds: a kernel that was told of more to come waits for twice as long.
+#: Maximum delay of a response after its call, in seconds: a corked socket (MSG_MORE) would wait for twice as long.
 AT_ONCE_SECONDS = 0.1
 #: Quick calls before a slow one.
 QUICK = 5
 #: Streams of one connection.
 STREAMS = 100
-#: So many requests in a row show the worker how long its calls take.
+#: After this many requests in a row the worker has measured the duration of its calls.
 USUAL = 32
-#: How long a client waits for an answer, in seconds. One that waits for a call that is held waits for ever.
+#: Timeout of a client for a response, in seconds. One that waits for a held call waits without end.
 ANSWER_SECONDS = 15
 
 
@@ -33,7 +35,7 @@ def connect_multiplexed(held):
 
 
 def make_batch(held, attempt, clients):
-    """Quick requests and behind them one that is held, found by one poll; returned when that one's call has begun."""
+    """Quick requests, followed by one that is held, all found by one poll; returns when that one's call has begun."""
     *quick, slow = clients
     for number in range(USUAL):
         assert slow.request(target=f"/quick?usual-{attempt}-{number}").status == 200
@@ -96,7 +98,7 @@ def test_answers_that_end_their_connection_do_not_wait_for_the_slow_call_behind_
 def test_quick_streams_of_a_batch_do_not_wait_for_the_slow_call_behind_them(hold, threads):
     held = hold(f"http2 = h2c\nthreads = {threads}")
     connection = connect_multiplexed(held)
-    # So many come at once that streams begin by the dozen, as they do while they are quick.
+    # Enough at once that streams begin by the dozen, as they do while they are quick.
     targets = [f"/quick?quick-{number}" for number in range(STREAMS - 1)] + ["/held/gate?slow"]
     *quick, slow = [connection.expect(connection.next_stream) for _ in targets]
     sent = zip([*quick, slow], targets)
@@ -125,7 +127,7 @@ def test_an_answer_does_not_wait_for_the_close_of_what_it_was_made_of(hold, prot
     request = held.send("page", "/closing/gate")
     request.client.socket.settimeout(ANSWER_SECONDS)
     held.wait_for("begin", "close of page")
-    # The connection's end may come behind `close()`.
+    # The end of the connection may come after `close()`.
     assert request.client.read_until(b"page")
     assert held.find("end", "close of page") is None
     held.let_through()

@@ -1,6 +1,7 @@
-"""A client with many requests takes turns with other clients, on one thread or several: the number of calls before another's.
+"""A client with many requests takes turns with other clients, on one thread or several: the number of calls before another
+client's.
 
-Each call of the flooding client is held, and is let through alone, so the order of calls is all that is measured.
+Each call of the flooding client is held, and released individually, so the tests only measure the order of calls.
 """
 
 import pytest
@@ -10,18 +11,19 @@ from support.waiting import wait_until
 
 #: Requests that the flooding client has sent.
 STREAMS = 100
-#: Calls of the flooding client behind which somebody comes.
+#: Calls of the flooding client after which another client connects.
 BEFORE = 20
-#: Calls of a client before those of one that has just come: two that are begun already, or together, and a turn of two more.
+#: Maximum number of a client's calls before those of a new client: two that have begun already, or together, and a turn of two
+#: more.
 MOST_CALLS = 4
-#: Clients of HTTP/1 that ask anew as soon as they have an answer.
+#: HTTP/1 clients that send the next request as soon as they have a response.
 KEPT = 30
-#: Threads, where there are several; each is inside a call of the flooding client.
+#: Number of threads, if there are several; each is inside a call of the flooding client.
 THREADS = 3
 
 
 def flood(held):
-    """A connection of HTTP/2 whose streams are held one by one; some of them have been let through."""
+    """An HTTP/2 connection whose streams are held one by one; some of them have been released."""
     connection = Http2(held.server.connect())
     assert connection.request(target="/quick?greeting").text == "greeting"
     answers = [connection.begin(target=f"/held/gate?flood-{number:03}") for number in range(STREAMS)]
@@ -32,12 +34,12 @@ def flood(held):
 
 
 def held_call(held):
-    """The name of the call of the flood that is held at present, or None."""
+    """Returns the name of the currently held call of the flood, or None."""
     return next((name for name in held.in_progress() if name.startswith("flood")), None)
 
 
 def end_one(held):
-    """A call of the flood that is held ends, the only one or any of them; returned is its name."""
+    """Ends a held call of the flood, the only one or any of them; returns its name."""
     wait_until(lambda: held_call(held), "a call is held")
     count = len(held.ended())
     held.let_through()
@@ -46,7 +48,9 @@ def end_one(held):
 
 
 def calls_before(held, name, end):
-    """End calls one by one until this one, which has been sent, has begun; how many others have begun since then."""
+    """Ends calls one by one until this one, which has been sent, has begun; returns the number of others that have begun since
+    then.
+    """
     begun = len(held.begun())
     for _ in range(10 * STREAMS):
         if name in held.begun():
@@ -58,7 +62,7 @@ def calls_before(held, name, end):
 
 
 class Newcomers:
-    """Each kind of client that may come: ``prepare`` before the flood, ``send`` behind some of its calls."""
+    """Each kind of client: ``prepare`` runs before the flood, ``send`` after some of its calls."""
 
     def __init__(self, held, kind):
         self.held = held
@@ -132,7 +136,7 @@ def test_a_new_connection_has_its_turn_in_the_round_in_which_it_is_accepted(hold
 
 
 def answer_one(held, clients):
-    """The call that is held ends, and its client asks anew."""
+    """Ends the held call; its client sends the next request."""
     name = end_one(held)
     _, number, times = name.split("-")
     client = clients[int(number)]

@@ -1,4 +1,4 @@
-"""The uwsgi protocol (modifier1 0), as front servers speak it: over TCP and UNIX sockets."""
+"""The uwsgi protocol (modifier1 0), as front servers use it: over TCP and UNIX sockets."""
 
 import json
 import os
@@ -69,7 +69,7 @@ def test_a_packet_may_come_byte_by_byte(address):
 def test_the_answer_is_as_front_servers_expect_it(address):
     answer = uwsgi.ask(address)
     assert answer.status_line == "HTTP/1.1 200 OK"
-    # Date, Server and the connection are the front server's business; the end of the connection ends the body.
+    # Date, Server and connection handling belong to the front server; the end of the connection ends the body.
     assert [name for name, _ in answer.headers] == ["Content-Type", "Content-Length"]
 
 
@@ -82,7 +82,7 @@ def test_an_answer_without_a_length_is_not_chunked(serve):
     assert (head.status, head.body) == (200, b"")
 
 
-#: Packets that are no request: the bytes, and words of the line in the log.
+#: Malformed packets: the bytes, and words of the log line.
 REFUSED = {
     "another modifier": (uwsgi.packet(uwsgi.request_variables(), modifier1=5), 400, "modifier1"),
     "a variable beyond the packet": (struct.pack("<BHB", 0, 6, 0) + b"\x05\0ab\0\0", 400, "beyond the packet"),

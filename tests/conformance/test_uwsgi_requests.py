@@ -1,4 +1,4 @@
-"""What the module `uwsgi` does with the request that is being served: beside uWSGI's documentation, on the real program."""
+"""Functions of the module `uwsgi` for the current request: compared with uWSGI's documentation, on the real program."""
 
 import re
 import signal
@@ -212,7 +212,7 @@ def test_a_file_is_sent_in_the_middle_of_an_answer(shop):
     assert instance.get("/below_zero").text.count("can't be below 0") == 2
 
 
-def test_a_large_file_waits_for_a_slow_client_and_for_nobody_else(shop, tmp_path):
+def test_a_large_file_to_a_slow_client_blocks_no_other_client(shop, tmp_path):
     size = 8 * 1024 * 1024
     instance = shop("threads = 2")
     (tmp_path / "data").write_bytes(bytes(size))
@@ -293,7 +293,7 @@ uwsgi.after_req_hook = after
     instance.wait_for(lambda: shop.notes() == ["this thread serves no WSGI request at present"] * 5, "what sendfile says")
 
 
-def test_a_hook_that_fails_is_in_the_log_and_nobody_elses_business(shop):
+def test_a_failing_hook_is_logged_and_affects_no_other_request(shop):
     instance = shop(source="uwsgi.after_req_hook = lambda: 1 / 0\n")
     for _ in range(2):
         assert instance.get("/quiet").text == "quiet"
@@ -367,7 +367,7 @@ def test_at_a_reload_a_websocket_is_told_and_its_client_is_welcome_again(threads
     websocket.send(CLOSE, close_payload(code))
     assert websocket.client.is_closed()
     wait_until(lambda: any("unable to receive" in note for note in shop.notes()), "the view has returned")
-    # One that comes in the moment in which the worker still leaves its sockets is let in by it, and told once more.
+    # A connection that arrives while the worker still leaves its sockets is accepted by it, and gets one more message.
     closed_with = [1012]
 
     def is_welcome():

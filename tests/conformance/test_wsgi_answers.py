@@ -1,4 +1,4 @@
-"""What a WSGI application may answer (PEP 3333): iterables, write(), exc_info, files, lengths."""
+"""Responses of WSGI applications (PEP 3333): iterables, write(), exc_info, files, lengths."""
 
 import pytest
 
@@ -67,7 +67,7 @@ def test_wsgirefs_validator_finds_no_fault_with_input_and_errors(validated, size
 def test_wsgirefs_validator_finds_no_fault_with_environ(validated, path):
     client = validated.connect()
     if path == "/":
-        # A path that the application does not know: its own KeyError is the 500 here.
+        # A path that the application does not know: its own KeyError causes the 500.
         assert client.request(target=path).status == 500
         validated.wait_for_log("KeyError: 'at_'")
     else:
@@ -95,11 +95,11 @@ def test_a_file_wrapper_that_an_answer_gives_as_a_part_is_sent(server, kind):
     files = 2 if kind == "both" else 1
     assert client.request(target=f"/file_in_parts?{kind}").body == b"before " + LARGE * files + b" after"
     server.wait_for_log("^closed told_file", count=before + 1)
-    # The file ends with its length, and the connection goes on.
+    # The file ends with its length, and the connection stays open.
     assert client.request(target="/list").body == TEXT
 
 
-def test_a_slow_client_of_a_file_that_is_a_part_holds_up_nobody(server):
+def test_a_slow_client_of_a_partial_file_blocks_no_other_client(server):
     slow = server.connect(receive_bytes=4096)
     slow.send(b"GET /file_in_parts?file HTTP/1.1\r\nHost: a\r\n\r\n")
     assert slow.read_head().status == 200
@@ -234,7 +234,7 @@ def test_exc_info_is_raised_again_when_the_head_has_left(server):
     with server.connect() as client:
         client.send(b"GET /changed_mind_too_late HTTP/1.1\r\nHost: a\r\n\r\n")
         assert client.read_head().status == 200
-        # The connection ends without the last chunk: the client can tell that the answer is not whole.
+        # The connection ends without the last chunk: the client can tell that the response is incomplete.
         assert client.read_to_end() == b"5\r\nbegun\r\n"
     server.wait_for_log("ValueError: found out too late")
     assert "never reached" not in server.log
@@ -259,7 +259,7 @@ def test_a_real_file_goes_by_sendfile(server):
         ("file_iterated", 200, b"ONE TWO THREE"),
     ],
 )
-def test_file_wrapper_sends_what_is_wrapped(server, path, status, body):
+def test_file_wrapper_sends_the_wrapped_file(server, path, status, body):
     client = server.connect()
     response = client.request(target=f"/{path}")
     assert (response.status, response.body) == (status, body)
@@ -294,7 +294,7 @@ def test_less_than_the_content_length_closes_the_connection_and_is_logged(server
         assert client.read_head().get("content-length") == "50"
         assert client.read_to_end() == TEXT
     server.wait_for_log("GET /too_few sent less than its Content-Length; the connection is closed")
-    # HEAD has no body that could be short.
+    # HEAD has no body that could be too short.
     client = server.connect()
     assert client.request("HEAD", "/too_few").get("content-length") == "50"
     assert client.request(target="/list").body == TEXT

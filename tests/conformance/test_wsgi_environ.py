@@ -1,4 +1,4 @@
-"""What a WSGI application finds in its environ: PEP 3333's keys, CGI's, uWSGI's; mounts; the truth about threads."""
+"""The environ of a WSGI application: the keys of PEP 3333, CGI and uWSGI; mounts; correct values about threads."""
 
 import json
 import socket
@@ -15,7 +15,7 @@ def server(serve_module):
     )
 
 
-#: Of every request, by any protocol: the key and the type of its value.
+#: Keys of every request, with any protocol, and the types of their values.
 TYPES = {
     "wsgi.version": "tuple",
     "wsgi.url_scheme": "str",
@@ -53,7 +53,7 @@ def test_environ_has_every_key_with_its_type(server):
         json.loads(uwsgi.ask(str(server.folder / "uwsgi.sock")).body),
     ):
         assert {key: told["types"].get(key) for key in TYPES} == TYPES
-        # PEP 3333: CGI variables are native strings, and nothing else of a request is in the dictionary.
+        # PEP 3333: CGI variables are native strings, and the dictionary contains nothing else of a request.
         assert all(kind == "str" for key, kind in told["types"].items() if "." not in key)
 
 
@@ -189,7 +189,7 @@ def test_a_mount_is_chosen_without_dot_segments(mounts, target, name, script, pa
 
 
 def test_a_front_server_s_path_stays_as_it_is(mounts):
-    """It has done with dots what it does; uWSGI's protocol has no other path than the one that it sends."""
+    """The front server decides how to resolve dots; its path is used unchanged over the uwsgi protocol."""
     answer = uwsgi.ask(mounts.address("uwsgi"), target="/x", extra=[("SCRIPT_NAME", ""), ("PATH_INFO", "/one/../two")])
     assert json.loads(answer.body)[:3] == ["one", "/one", "/../two"]
 

@@ -1,4 +1,4 @@
-"""Applications that raise, break the rules or end their process lose their own request only, and the log says why."""
+"""Applications that raise, break the rules or end their process only lose their own request, and the log says why."""
 
 import importlib.util
 import re
@@ -78,7 +78,7 @@ def test_a_traceback_is_logged_with_its_request_in_one_piece(server):
 
 
 def bad_head_name(number):
-    """A test's name is the same in each process that collects it, so it holds no addresses."""
+    """A test's id must be the same in each process that collects it, so it contains no addresses."""
     return re.sub(" object at 0x[0-9a-f]+", "", ascii(BAD_HEADS[number]))
 
 
@@ -99,7 +99,7 @@ def test_a_head_that_breaks_the_rules_is_a_500_and_a_clear_log_line(server, numb
 
 
 @pytest.mark.parametrize("number", range(len(BAD_HEADS)), ids=bad_head_name)
-def test_an_application_may_catch_its_bad_head_and_answer_anew(server, number):
+def test_an_application_may_catch_its_bad_head_and_answer_again(server, number):
     client = server.connect()
     response = client.request(target=f"/bad_head_caught?{number}")
     assert (response.status, response.reason, response.body) == (500, "Caught", b"caught")
@@ -155,7 +155,7 @@ def test_system_exit_loses_only_its_own_request(serve, path):
             assert client.read_head().status == 200
             assert client.read_to_end() == b"5\r\nbegun\r\n"
     server.wait_for_log("^worker 1: SystemExit: ")
-    # The worker ends, as the application asked, and another takes its place: no request is refused meanwhile.
+    # The worker ends, as the application requested, and another replaces it: no request is refused meanwhile.
     assert wait_until(lambda: new_pid(server, pid), "another worker serves")
 
 
@@ -174,7 +174,7 @@ def test_a_process_that_ends_in_a_request_loses_only_that_request(serve, path, c
 
 
 def new_pid(server, old):
-    """The pid of the worker that answers, if it is another one than before."""
+    """Returns the pid of the answering worker, if it differs from the previous one."""
     response = server.get("/pid")
     assert response.status == 200
     return response.body if response.body != old else None

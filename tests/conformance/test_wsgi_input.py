@@ -7,7 +7,7 @@ import pytest
 from support import processes
 from support.waiting import wait_until
 
-#: With this much of a body in memory, the larger ones below come from a file.
+#: With this limit for bodies in memory, the larger ones below come from a file.
 MEMORY = 1000
 
 BODIES = {
@@ -61,7 +61,7 @@ def test_every_way_of_reading_gives_the_whole_body(server, name, chunked):
     for way in WAYS:
         told = ask(client, way, body, chunked)
         assert "".join(told["parts"]).encode("latin-1") == body, way
-        # PEP 3333 leaves the end of a chunked body open; this key says that reading to the end is safe.
+        # PEP 3333 leaves the end of a chunked body undefined; this key says that reading to the end is safe.
         assert told["terminated"] is True
         assert told["length"] == str(len(body))
 
@@ -102,7 +102,7 @@ def test_temporary_files_end_with_their_request(server):
     client = server.connect()
     worker = server.processes()[-1].pid
     ask(client, "read", BODIES["many lines"], False)
-    # The client has its answer before the worker has put everything of the request down; the next request is read after that.
+    # The client has its response before the worker has released the request; the next request is read after that.
     ask(client, "read", BODIES["one byte"], False)
     before = len(os.listdir(f"/proc/{worker}/fd"))
     for _ in range(20):

@@ -1,8 +1,8 @@
-"""The keys of ``environ`` that clients choose: they stay in no table of the interpreter's, and junk takes nobody's place."""
+"""``environ`` keys from clients stay in no table of the interpreter, and junk keys evict no others."""
 
 import pytest
 
-#: Names of which the server keeps the objects, at the most.
+#: Maximum number of names that the server caches as objects.
 KEPT_NAMES = 1024
 
 
@@ -16,10 +16,10 @@ def ask(client, target, names):
 
 
 def test_names_that_clients_choose_are_not_interned(server):
-    # Some Pythons never let an interned string go.
+    # Some Python versions never free an interned string.
     interned = ask(server.connect(), "/interned", ["X-Chosen-Once", "Accept-Encoding", "user-agent"]).split("\n")
     assert "HTTP_X_CHOSEN_ONCE" not in interned
-    # Those that applications look for are the same objects as in their code.
+    # Keys that applications look up are the same objects as in their code.
     assert {"HTTP_ACCEPT_ENCODING", "HTTP_USER_AGENT", "HTTP_HOST"} <= set(interned)
 
 

@@ -1,4 +1,4 @@
-"""How an application is found, in every form that a configuration may name it, and what is said if it is not there."""
+"""Lookup of an application, in every form that a configuration may name it, and the messages if it is missing."""
 
 import pytest
 

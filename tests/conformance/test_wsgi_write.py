@@ -1,4 +1,4 @@
-"""``write()`` (PEP 3333) from threads of the application: an error or a part, never another's memory."""
+"""``write()`` (PEP 3333) from threads of the application: an error or a part, never another request's memory."""
 
 import itertools
 
@@ -13,14 +13,14 @@ def server(serve_module, request):
 
 
 def read_slowly(client, target):
-    """The body of the answer, read by a client whose buffer is small."""
+    """Returns the body of the response, read by a client whose buffer is small."""
     client.send(f"GET {target} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     assert client.read_head().status == 200
     return b"".join(client.read_chunks())
 
 
 def runs(body):
-    """``[(byte, how many of it in a row)]``"""
+    """Returns ``[(byte, length of its run)]``."""
     return [(bytes([byte]), len(list(same))) for byte, same in itertools.groupby(body)]
 
 
@@ -30,7 +30,7 @@ def test_threads_that_write_at_the_same_time_take_turns_or_are_refused(server):
     body = read_slowly(client, "/threads")
     assert body.endswith(b"end")
     assert len(body) == THREADS * WRITES * PART_BYTES + 3
-    # Each part is whole: none lies inside another.
+    # Each part is whole: none is inside another.
     assert all(count % PART_BYTES == 0 for _, count in runs(body[:-3]))
     assert client.request(target="/refusals").text in (
         "",

@@ -1,6 +1,6 @@
-"""Blocks that are no commands: each is given to the program that it is for, which says whether it is right.
+"""Checks blocks that are not commands: each is checked by the program that it is for.
 
-Fragments get what stands around them in a real file: a section, an `http` block, defaults. Nothing is served.
+Fragments are completed with their surroundings in a real file: a section, an `http` block, defaults. Nothing is served.
 """
 
 import ast
@@ -38,7 +38,7 @@ defaults
     timeout server 60s
 """
 HAPROXY_SECTION = re.compile(r"^(global|defaults|frontend|backend|listen)\b", re.MULTILINE)
-#: What nginx' packages have beside its configuration.
+#: Files that nginx's packages contain besides its configuration.
 NGINX_FILES = "/etc/nginx"
 
 
@@ -54,7 +54,7 @@ def program(name):
 
 
 def check(step, folder):
-    """Fails with what is wrong with the block; False for one that nobody can check."""
+    """Fails with the error in the block; returns False for a block that cannot be checked."""
     if step.language == "ini" and "[Unit]" in step.text:
         unit(step, folder)
     elif step.language in CONFIGURATIONS:
@@ -67,7 +67,9 @@ def check(step, folder):
 
 
 def configurations(steps, folder):
-    """What `bolide check` says of configurations, all at once; what only their own machine has is left out."""
+    """Returns the findings of `bolide check` in configurations, all at once; findings about files of their own machine are left
+    out.
+    """
     places = {}
     for number, step in enumerate(steps):
         if step.language == "json":
@@ -79,7 +81,7 @@ def configurations(steps, folder):
             places[str(path)] = step.place
     if not places:
         return
-    # What the tests themselves are told by the environment is no option of a configuration.
+    # The tests' own environment variables are no options of a configuration.
     own = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
     status, said = run([sys.executable, "-m", "bolide", "check", "--no-paths", "--format", "lines", *places], cwd=folder, env=own)
     assert status in (0, 1, 2), f"bolide check ended with {status}:\n{said}"
@@ -101,7 +103,7 @@ def is_ours(step):
     return step.language == "ini" or re.search(r"^\s*[\"\[]?uwsgi\b", step.text, re.MULTILINE) is not None
 
 
-#: What a fragment lacks because it is one, and what is said of the machine that it is for.
+#: Findings that are expected because the file is a fragment or is meant for another machine.
 FRAGMENT = re.compile(
     r"there is no (file|folder|user|group|application|socket|such) ?|there is no `/|no such (file|user|group)|does not exist"
     r"|no address speaks (HTTP|TLS)|does nothing without `|has no effect: there is no|`allow-missing` allows it"
@@ -114,7 +116,7 @@ def is_problem(line):
 
 
 def unit(step, folder):
-    """A unit as systemd reads it: its program is none of this machine."""
+    """Checks a unit with systemd; its program does not exist on this machine."""
     name = step.name.rsplit("/", 1)[-1] or "bolide.service"
     text = re.sub(r"^(Exec\w+=)\S+", rf"\1{shutil.which('true')}", step.text, flags=re.MULTILINE)
     path = folder / name
@@ -159,7 +161,7 @@ def nginx(step, folder):
 
 
 def blocks(text):
-    """Directives of the outermost level, each with its braces."""
+    """Returns the directives of the outermost level, each with its braces."""
     found, current, depth = [], "", 0
     for line in text.splitlines(keepends=True):
         current += line
@@ -220,6 +222,6 @@ def python(step, folder):
     ast.parse(step.text)
 
 
-#: What `bolide check` reads.
+#: Formats that `bolide check` reads.
 CONFIGURATIONS = ("ini", "toml", "yaml", "json")
 CHECKS = {"nginx": nginx, "haproxy": haproxy, "logrotate": logrotate, "python": python}

@@ -1,6 +1,6 @@
-"""A page of the documentation as the steps that its reader takes: files that it shows, commands, what is only shown.
+"""A page of the documentation as the steps of its reader: files that it shows, commands, and blocks that are only shown.
 
-How a page says it is in CONTRIBUTING.md, section "The documentation". This knows nothing of how a step is done.
+CONTRIBUTING.md, section "The documentation", describes the markup. This module does not know how a step is executed.
 """
 
 import re
@@ -14,7 +14,7 @@ TITLE = re.compile(r'title="(?P<name>[^"]+)"')
 MARK = re.compile(r"^ *<!-- (?P<word>not run|run|file|exit status|expect): (?P<text>.*?)(?P<end> *-->)?$")
 LINK = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s:]+)\)")
 
-#: What commands are written in; `console` shows what they print, too.
+#: Languages of commands; `console` also shows their output.
 COMMANDS = ("sh", "console")
 
 
@@ -30,7 +30,7 @@ class Step:
     name: str = ""
     not_run: str = ""
     status: int = 0
-    #: What `bolide check` is to find in it.
+    #: The expected findings of `bolide check`.
     expected: str = ""
 
     @property
@@ -42,8 +42,8 @@ class Step:
         return self.language in COMMANDS
 
     def commands(self):
-        """Each command with what it is shown to print."""
-        # A console without a prompt shows commands alone.
+        """Returns each command with its shown output."""
+        # A console without a prompt contains only commands.
         if self.language == "sh" or self.kind == "run" or not any(line.startswith("$ ") for line in self.text.splitlines()):
             return [(text, []) for text in _joined(self.text.splitlines())]
         found = []
@@ -60,7 +60,7 @@ class Step:
 
 
 def _joined(lines):
-    """Commands, each with the lines that belong to it: those behind a backslash."""
+    """Returns commands, each with its continuation lines after a backslash."""
     commands, open_line = [], ""
     for line in lines:
         if line.endswith("\\"):
@@ -72,7 +72,7 @@ def _joined(lines):
 
 
 def names():
-    """The pages that a reader has, as paths in the repository."""
+    """Returns the pages for readers, as paths in the repository."""
     pages = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
     return ["README.md", "CONTRIBUTING.md", "SECURITY.md", *pages]
 

@@ -1,8 +1,8 @@
-"""A reader who does what a page says, in a folder of their own: writes its files, types its commands, keeps its server running.
+"""A reader who follows a page in a private folder: writes its files, types its commands, keeps its server running.
 
-Ports are replaced by free ones and the folders of a server (/srv, /run, /var/log) by some within the own folder, wherever they
-are written.
-A command that serves runs until the next one that does, or the end of the page; the commands after it find it ready.
+Ports are replaced by free ones, and server folders (/srv, /run, /var/log) by folders inside the private one, wherever they occur.
+A command that serves runs until the next one that serves, or until the end of the page; the commands after it run when it is
+ready.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ from pathlib import Path
 from support.ports import reserve
 from support.waiting import PATIENCE_SECONDS, wait_until
 
-#: Ports as pages write them: behind a colon, or as an option's value.
+#: Ports as pages write them: after a colon, or as an option's value.
 PORT = re.compile(r"(?P<before>:|--?p(?:ort)?[ =]|_port |port=)(?P<port>[5-9]\d{3})\b")
 FOLDER = re.compile(r"(?<![\w./~%-])(?P<folder>/srv|/run|/var/log|/var/lib|/etc/bolide)(?=/|\b)")
-#: What the log of a start says when it serves.
+#: The log line of a start that serves.
 READY = re.compile(r"^(?:\S+ \S+ )?(?:bolide: )?(?:ready\b|\S* ?ready on )", re.MULTILINE)
 COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-#: What stands for what `pip install` would do: whether the tests have what a page installs.
+#: Replacement for `pip install`: checks whether the tests' environment contains the packages of a page.
 PIP = """
 import importlib.metadata, re, sys
 words = [word for word in sys.argv[2:] if not word.startswith("-") and not word.endswith(".txt")]
@@ -87,7 +87,7 @@ class Session:
         return self._ports[number]
 
     def here(self, text):
-        """A page's text with the ports and folders of this session."""
+        """Returns a page's text with the ports and folders of this session."""
         text = PORT.sub(lambda match: match["before"] + self.port(match["port"]), text)
         return FOLDER.sub(lambda match: self._made(match["folder"]), text)
 
@@ -102,7 +102,7 @@ class Session:
         path.write_text(self.here(text))
 
     def type(self, command, shown, status, place):
-        """Runs a command, and compares what it prints with what the page shows."""
+        """Runs a command, and compares its output with the page."""
         if command == "^C":
             self.stop()
             return
@@ -205,7 +205,7 @@ class Session:
 
 
 def missing(shown, said):
-    """The first line of ``shown`` that does not follow in ``said``; … stands for anything, and digits may differ."""
+    """Returns the first line of ``shown`` that does not follow in ``said``; … matches anything, and digits may differ."""
     lines = iter([_plain(line) for line in said.splitlines()])
     for line in shown:
         if not line.strip() or line.strip() == "…":

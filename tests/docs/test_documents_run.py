@@ -1,4 +1,4 @@
-"""The documentation is true: each command that a page shows is run, each configuration checked by the program that it is for."""
+"""The documentation is correct: each command of a page is run, and each configuration is checked by its program."""
 
 import re
 import subprocess
@@ -9,17 +9,17 @@ import pytest
 from checking import check, configurations, is_configuration
 from session import Session, missing
 
-#: Words with which commands begin. A block that has one must say that it is commands, or nobody would run it.
+#: First words of commands. A block with one of them must be marked as commands, or it would not be run.
 COMMAND = re.compile(
     r"^(\$ )?(bolide|pip|python3?|curl|kill|systemctl|docker|kubectl|make|apt(-get)?|npm|cargo|useradd|gunicorn|uvicorn|uwsgi) "
 )
-#: Languages that are shown alone: output, logs, pictures of a screen.
+#: Languages of blocks that are only shown: output, logs, screen contents.
 SHOWN = ("", "text", "diff", "javascript", "html", "http", "css", "dockerfile", "jinja", "xml", "json")
 
 
 @pytest.fixture(scope="module")
 def words():
-    """The commands of `bolide`: whatever else stands there is something to serve."""
+    """Returns the subcommands of `bolide`: any other argument is something to serve."""
     helped = subprocess.run([sys.executable, "-m", "bolide", "--help"], capture_output=True, text=True, check=True).stdout
     found = set(re.findall(r"^  ([a-z][a-z-]+)\b.*  \S", helped, re.MULTILINE))
     assert {"check", "reload", "init"} <= found
@@ -55,7 +55,7 @@ def test_the_configurations_of_a_page_are_right(page, tmp_path):
 
 
 @pytest.mark.parametrize("page", pages.names())
-def test_what_is_not_run_says_why_and_what_is_run_says_that_it_is(page):
+def test_blocks_that_are_not_run_say_why_and_commands_are_marked(page):
     for step in pages.steps(page):
         if step.not_run:
             assert len(step.not_run) > 8, f"{step.place}: say why it is not run"
@@ -65,7 +65,7 @@ def test_what_is_not_run_says_why_and_what_is_run_says_that_it_is(page):
 
 
 def test_a_page_that_is_wrong_is_noticed(tmp_path, words):
-    """What the tests above stand on: a command that fails, output that does not come, and an option that is none."""
+    """Checks the test helpers themselves: a failing command, missing output, and an unknown option."""
     session = Session(tmp_path, words)
     try:
         session.type("echo one two", ["one … two".replace(" …", "")], 0, "here")
@@ -88,7 +88,7 @@ def test_a_page_that_is_wrong_is_noticed(tmp_path, words):
             check(step, folder)
 
 
-def test_what_is_shown_is_compared_in_order_and_without_digits():
+def test_shown_output_is_compared_in_order_and_without_digits():
     assert missing(["a 12", "…", "c"], "a 7\nb\nc\n") is None
     assert missing(["c", "a"], "a\nb\nc\n") == "a"
     assert missing(["worker … serves"], "worker 1 (pid 7) serves\n") is None

@@ -1,4 +1,4 @@
-"""The page "Log lines explained" quotes lines that the program writes: each is a text of the sources."""
+"""The page "Log lines explained" quotes lines that the program writes: each occurs in the sources."""
 
 import re
 from pathlib import Path
@@ -7,7 +7,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "log-lines.md"
 QUOTED = re.compile(r"^\| `(?P<line>[^`]+)` \|", re.MULTILINE)
 SOURCES = (("crates", "*.rs"), ("adapters", "*.rs"), ("python", "*.py"))
-#: What a text of the sources leaves open, and a string that goes on in the next line.
+#: Placeholders in string literals, and a string that continues in the next line.
 OPEN = re.compile(r'\{[^{}\n"]*\}')
 GOES_ON = re.compile(r'\\\n\s*|"\s*\n\s*f?"')
 
@@ -17,7 +17,7 @@ def quoted():
 
 
 def texts():
-    """Each source as one text, in which … stands for what is filled in."""
+    """Returns each source as one text, in which … replaces placeholders."""
     for folder, pattern in SOURCES:
         for path in sorted((ROOT / folder).rglob(pattern)):
             if "test" not in path.name and "target" not in path.parts:

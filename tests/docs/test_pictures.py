@@ -1,4 +1,4 @@
-"""What the README shows of a terminal is what the program prints."""
+"""The terminal pictures in the README match the output of the program."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""The documentation as a site: built strictly, so each link and anchor leads somewhere and each page has its place."""
+"""The documentation site builds in strict mode, so each link and anchor resolves and each page is in the navigation."""
 
 import re
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: What a browser would ask another host for: pictures, scripts, styles, fonts. (Links are followed by readers.)
+#: Resources that a browser would load from another host: pictures, scripts, styles, fonts. (Links are only followed by readers.)
 ASKED = re.compile(r"""<(?:script|img|iframe|link)\b[^>]*?\b(?:src|href)=["']?(?P<url>(?:https?:)?//[^"'\s>]+)""")
 CANONICAL = re.compile(r"""rel=["']?(?:canonical|alternate)""")
 
@@ -23,7 +23,7 @@ def site(tmp_path_factory):
 
 
 def build(root, folder):
-    """As `make docs` does. (With `--quiet` nobody would count the warnings.)"""
+    """Like `make docs`. (With `--quiet` warnings would not be counted.)"""
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     return subprocess.run(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

@@ -1,4 +1,5 @@
-"""What is said of waiting is so: pages quote the kept results, the ideal is one queue, and its client counts from the schedule.
+"""The statements about waiting are correct: pages quote the kept results, the ideal is one queue, and its client counts from the
+schedule.
 
 Runs the benchmark suite's own programs, and none of the servers that it compares.
 """
@@ -19,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 BENCH = ROOT / "bench"
 PAGE = ROOT / "docs" / "workers-and-threads.md"
 
-#: A view of this length, in microseconds, is nothing that a machine's pace could be taken for.
+#: The length of a view, in microseconds: too long to be confused with delays of the machine.
 VIEW_US = 150_000
 CLIENT_SECONDS = 60
 
@@ -42,7 +43,7 @@ def test_pages_quote_what_was_measured():
     assert quoted >= 5
 
 
-def test_the_ideal_serves_whoever_came_first_by_whoever_is_free_first():
+def test_the_ideal_serves_requests_in_order_with_the_first_free_server():
     requests = [(0, 100), (0, 40), (10, 100), (20, 50), (500, 70)]
     assert queueing.ideal(requests, 2) == [100, 40, 130, 130, 70]
     assert queueing.ideal(requests, 1) == [100, 140, 230, 270, 70]
@@ -59,7 +60,7 @@ def test_loads_and_views_differ_by_a_factor_and_luck_by_the_round():
 
 
 def erlang(threads, load):
-    """The mean waiting in a queue before so many threads, in multiples of a view (A. K. Erlang's formula C)."""
+    """Returns the mean waiting in a queue in front of `threads` threads, in multiples of a view (A. K. Erlang's formula C)."""
     busy, blocked = threads * load, 1.0
     for number in range(1, threads + 1):
         blocked = busy * blocked / (number + busy * blocked)
@@ -103,7 +104,7 @@ def free():
 
 @pytest.fixture
 def ask(programs, tmp_path, request, free):
-    """Asks the queue with so many servers by a schedule; what the client tells."""
+    """Sends a schedule to the queue with this many servers. Returns the client's report."""
 
     def asking(servers, schedule, connections):
         port = free.getsockname()[1]
@@ -122,7 +123,7 @@ def ask(programs, tmp_path, request, free):
 @pytest.mark.parametrize("connections", [0, 64], ids=["a connection a request", "kept connections"])
 def test_the_time_of_a_request_counts_from_its_arrival_while_others_are_served(ask, connections):
     told = ask(1, [(0, VIEW_US)] * 3, connections)
-    # Which of those that come in one moment is served first is the kernel's choice.
+    # The kernel chooses the order of requests that arrive at the same time.
     first, second, third = sorted(told["took_us"])
     assert first >= VIEW_US
     assert second >= 2 * VIEW_US
@@ -133,7 +134,7 @@ def test_the_time_of_a_request_counts_from_its_arrival_while_others_are_served(a
 def test_kept_connections_carry_the_next_request(ask):
     told = ask(4, [(number * VIEW_US, 1000) for number in range(8)], 1)
     assert (told["failed"], told["resent"]) == (0, 0)
-    # One is in the pool, and another is opened only where that is still busy.
+    # The pool has one connection, and another is opened only while that one is busy.
     assert told["opened"] < 8
     assert all(took >= 1000 for took in told["took_us"])
 

@@ -1,4 +1,4 @@
-"""A real browser on a real page: WebSockets, events and streams as Chromium sees them."""
+"""A real browser with a real page: WebSockets, events and streams in Chromium."""
 
 import json
 import signal
@@ -19,7 +19,7 @@ def browser():
 
 @pytest.fixture(scope="module")
 def shown(serve_module, browser):
-    """What the page shows when all of it is done, by the names of its paragraphs; and what the server noted."""
+    """Returns the texts of the page's paragraphs when all of it is done; and the server's notes."""
     site = serve_module(CONFIGURATION)
     browser.get(site.url)
     wait_until(lambda: browser.title == "done", lambda: f"{paragraphs(browser)}, {browser.console()}")
@@ -48,11 +48,11 @@ def test_a_page_sees_the_code_and_the_reason_with_which_the_application_closes(s
 def test_the_application_sees_the_code_and_the_reason_with_which_a_page_closes(shown):
     assert shown["left"] == "4100 true"
     assert [4100, "the page goes"] in shown["ends"]
-    # The close that it began is said to it as well.
+    # It also receives the close event of the close that it began.
     assert sorted(code for code, _ in shown["ends"]) == [4002, 4100]
 
 
-def test_a_page_hears_each_event_at_once_and_comes_back_when_the_stream_has_ended(shown):
+def test_a_page_receives_each_event_at_once_and_reconnects_when_the_stream_has_ended(shown):
     assert shown["events"] == "1 2 3 4 5"
     assert shown["log"].count("GET /numbers") >= 2
 
@@ -67,7 +67,7 @@ def test_a_page_has_nothing_to_complain_of(shown):
     assert "Traceback" not in shown["log"]
 
 
-def test_a_page_is_told_of_a_reload_and_reconnects_to_the_next_generation(serve, browser):
+def test_a_page_is_notified_of_a_reload_and_reconnects_to_the_next_generation(serve, browser):
     site = serve(CONFIGURATION)
     browser.get(f"{site.url}/empty")
     browser.execute_script(

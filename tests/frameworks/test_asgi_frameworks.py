@@ -1,5 +1,5 @@
-"""Starlette, FastAPI, Django, Litestar and Quart as ASGI applications, asked by httpx, aiohttp and websockets for what sites
-do all day. What each has of its own is in test_asgi_particulars.py.
+"""Starlette, FastAPI, Django, Litestar and Quart as ASGI applications, with httpx, aiohttp and websockets as clients: the common
+features of sites. Features of a single framework are in test_asgi_particulars.py.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ def site(request, serve_module):
 
 
 class Answer:
-    """What the tests look at, whichever client got it."""
+    """The response as the tests see it, for all clients."""
 
     def __init__(self, status, body, headers, url):
         self.status_code = status
@@ -82,7 +82,7 @@ class Aiohttp:
 
     async def open(self):
         timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
-        # Cookies for an address without a name are kept by an unsafe jar only.
+        # aiohttp keeps cookies for an IP address only in an unsafe jar.
         return aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.CookieJar(unsafe=True))
 
     def ask(self, method, url, **options):
@@ -135,7 +135,7 @@ def test_an_asynchronous_framework_serves_pages(site, client):
 def test_an_asynchronous_framework_answers_head(site, client):
     for _ in range(3):
         answer = client.ask("HEAD", f"{site.url}/hello/ann")
-        # FastAPI and Litestar do not answer HEAD by what answers GET unless asked to.
+        # FastAPI and Litestar do not answer HEAD with the GET handler by default.
         assert answer.status_code in (200, 405)
         assert answer.content == b""
     assert client.ask("GET", f"{site.url}/hello/ann").text == "hello ann "
@@ -188,7 +188,7 @@ def test_an_asynchronous_frameworks_error_is_a_500_and_the_next_request_is_serve
     assert client.ask("GET", f"{site.url}/error").status_code == 500
     assert client.ask("GET", f"{site.url}/hello/ann").text == "hello ann "
     if site.framework != "django":
-        # Django logs by its own configuration, which this site has switched off.
+        # Django logs with its own configuration, which this site has disabled.
         site.wait_for_log("RuntimeError: as the test asked")
 
 
@@ -219,7 +219,7 @@ def test_an_asynchronous_framework_echoes_messages(socket_url):
         for message in ("", "caf\xe9 \u20ac", b"\x00\xff" * 10, "x" * 100_000, CONTENT):
             line.send(message)
             assert line.recv(TIMEOUT_SECONDS) == message
-        # In fragments it is the same message.
+        # A fragmented message is the same message.
         line.send(["one ", "two ", "three"])
         assert line.recv(TIMEOUT_SECONDS) == "one two three"
         line.ping().wait(TIMEOUT_SECONDS)

@@ -1,4 +1,4 @@
-"""What FastAPI, Django with Channels, Litestar and Quart have of their own, as it is used."""
+"""Features of FastAPI, Django with Channels, Litestar and Quart, as they are used."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ class Site:
         return self.get("/notes").json()
 
     def ask_many(self, targets, headers=None):
-        """All at once; returns the texts."""
+        """Sends all at once; returns the texts."""
 
         async def ask_all():
             async with aiohttp.ClientSession() as session:
@@ -91,7 +91,7 @@ def test_fastapis_dependencies_close_in_their_order(fastapi):
 
 
 def fastapi_told(fastapi, expected, told=None):
-    """Whether these notes came, and no others; notes are handed out once."""
+    """Returns whether exactly these notes came; notes are returned once."""
     collected = fastapi.__dict__.setdefault("collected", [])
     collected += fastapi.notes()
     if collected[: len(expected)] != expected[: len(collected)]:
@@ -145,14 +145,14 @@ def site(serve_module):
     return site_of(serve_module, "django_asgi")
 
 
-#: Since 5.0 Django's ASGI handler listens for the end of a request's client; before that there is nothing to see.
+#: Since 5.0 Django's ASGI handler listens for the client's disconnect; before that there is nothing to test.
 needs_django_5 = pytest.mark.skipif(
     django.VERSION < (5, 0), reason="Django before 5.0 does not cancel views whose client has left"
 )
 
 
 def test_djangos_views_run_where_they_should(site):
-    # A coroutine runs in the loop; what it hands to a thread runs beside it.
+    # A coroutine runs in the loop; its sync functions run in a thread.
     assert site.get("/threads").json() == {"view_is_main": True, "other_is_main": False, "task": True}
 
 
@@ -193,7 +193,7 @@ def test_djangos_limits_of_bodies_hold(site):
 
 def test_consumers_of_channels_share_a_room(site):
     with site.connect("/room/red") as ann, site.connect("/room/red") as bob, site.connect("/room/blue") as eve:
-        # Who is open has entered the room.
+        # A connection that is open has entered the room.
         ann.send('{"text": "hello"}')
         assert json.loads(bob.recv(TIMEOUT_SECONDS)) == {"said": {"text": "hello"}}
         assert json.loads(ann.recv(TIMEOUT_SECONDS)) == {"said": {"text": "hello"}}
@@ -247,7 +247,7 @@ def test_a_listener_of_litestar_answers_each_message(litestar):
         for count in range(10):
             line.send(json.dumps({"a": count, "b": 1}))
             assert json.loads(line.recv(TIMEOUT_SECONDS)) == {"sum": count + 1}
-    # The listener takes the end as it comes.
+    # The listener handles the disconnect whenever it comes.
     assert litestar.get("/hello/ann").text == "hello ann "
 
 

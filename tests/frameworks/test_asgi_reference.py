@@ -1,5 +1,5 @@
-"""The applications of the ASGI documentation and of asgiref's, with what asgiref brings: WsgiToAsgi, the conversions
-between coroutines and functions, and the older double callables.
+"""The applications of the ASGI documentation and of asgiref, with asgiref's helpers: WsgiToAsgi, the conversions between
+coroutines and functions, and the older double callables.
 """
 
 import json
@@ -20,7 +20,7 @@ def serve_application(serve):
 
 
 def test_the_introductions_application_speaks_both_protocols(serve_application):
-    # It raises an exception when it is asked for a lifespan: with `lifespan = auto` it does without.
+    # It raises an exception for the lifespan scope: `lifespan = auto` continues without it.
     server = serve_application("echo")
     assert server.get("/path", method="POST", body=b"x" * 200_000).text == "POST /path 200000"
     with connect(f"ws://127.0.0.1:{server.port}/") as line:
@@ -52,7 +52,7 @@ def test_an_application_of_any_shape_is_served(serve_application, application, t
 
 
 @pytest.mark.parametrize("application", ["Double", "echo", "lifespan", "flask", "partial"])
-def test_the_interface_is_told_from_the_application(serve, application):
+def test_the_interface_is_detected_from_the_application(serve, application):
     server = serve(f"pythonpath = {{apps}}\nmodule = asgiref_asgi:{application}")
     assert server.get("/hello/ann").status == 200
 

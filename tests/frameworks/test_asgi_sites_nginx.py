@@ -1,4 +1,4 @@
-"""ASGI frameworks behind a real nginx that speaks the uwsgi protocol to Bolide: pages, WebSockets, event streams."""
+"""ASGI frameworks behind a real nginx with the uwsgi protocol: pages, WebSockets, event streams."""
 
 import httpx
 import pytest
@@ -9,7 +9,7 @@ from websockets.sync.client import connect
 
 TIMEOUT_SECONDS = 60
 
-#: As docs/asgi.md says. nginx hands on all header fields of a request by itself, those of a WebSocket's handshake too.
+#: As in docs/asgi.md. nginx forwards all header fields of a request by default, including those of a WebSocket handshake.
 FRONT = """
     server {{
         listen 127.0.0.1:{{port}};
@@ -22,7 +22,7 @@ FRONT = """
     }}
 """
 
-#: nginx' file `uwsgi_params`, which is elsewhere on each system.
+#: nginx's file `uwsgi_params`, whose path differs between systems.
 PARAMETERS = """
     QUERY_STRING $query_string; REQUEST_METHOD $request_method; CONTENT_TYPE $content_type; CONTENT_LENGTH $content_length;
     REQUEST_URI $request_uri; PATH_INFO $document_uri; DOCUMENT_ROOT $document_root; SERVER_PROTOCOL $server_protocol;
@@ -88,7 +88,7 @@ def test_behind_uwsgi_pass_a_websocket_is_refused_with_its_response(front):
     assert refusal.value.response.status_code == 401
 
 
-def test_behind_uwsgi_pass_the_application_hears_that_a_websockets_client_has_gone(front):
+def test_behind_uwsgi_pass_the_application_notices_a_websocket_disconnect(front):
     with client_of(front) as client:
         client.get("/notes")
         with connect(f"ws://127.0.0.1:{front.port}/echo") as line:

@@ -1,4 +1,4 @@
-"""Socket.IO (python-socketio's AsyncServer) with its own client: by polling, by WebSocket, and from one to the other."""
+"""Socket.IO (python-socketio's AsyncServer) with its own client: by polling, by WebSocket, and with an upgrade between them."""
 
 import asyncio
 import contextlib
@@ -14,10 +14,10 @@ from support.socketio_page import BY_HAND
 
 TIMEOUT_SECONDS = 60
 
-#: One answer to a poll has all events that wait; a client takes 16 unless it is told to take more.
+#: One response to a poll contains all waiting events; a client accepts 16 by default.
 Payload.max_decode_packets = 1000
 
-#: Ways by which the client comes: the last begins with polling and changes to a WebSocket.
+#: Transports of the client: the last begins with polling and upgrades to a WebSocket.
 TRANSPORTS = {"polling": ["polling"], "websocket": ["websocket"], "upgrade": ["polling", "websocket"]}
 
 
@@ -33,7 +33,7 @@ def transports(request):
 
 @contextlib.asynccontextmanager
 async def visitor(site, transports, **options):
-    """A connected client with a queue of what it hears."""
+    """A connected client with a queue of received events."""
     client = socketio.AsyncClient(reconnection=False)
     client.heard = asyncio.Queue()
 
@@ -51,7 +51,7 @@ async def visitor(site, transports, **options):
 
 
 async def leave(client):
-    """Disconnect; but by polling do not wait for the last poll, which the server leaves without an answer for seconds."""
+    """Disconnects; with polling it does not wait for the last poll, which the server leaves unanswered for seconds."""
     await (client.eio.disconnect(abort=True) if client.connected and client.transport() == "polling" else client.disconnect())
 
 
@@ -59,7 +59,7 @@ async def heard(client):
     return await asyncio.wait_for(client.heard.get(), TIMEOUT_SECONDS)
 
 
-def test_socket_io_acknowledges_what_it_is_told(site, transports):
+def test_socket_io_acknowledges_events(site, transports):
     async def talk():
         async with visitor(site, transports, headers={"X-Agent": "test"}) as client:
             for data in ("text", {"a": [1, None]}, b"\x00\xff" * 1000, "\u20ac" * 30_000):
@@ -96,7 +96,7 @@ def test_socket_io_has_rooms(site, transports):
             expected = ("said", {"room": "red", "text": "hello"})
             assert (await heard(ann), await heard(bob)) == (expected, expected)
             await ann.emit("say", ("blue", "for others"))
-            # The first that eve hears is what was said in her room.
+            # The first event that eve receives is the message in her room.
             assert await heard(eve) == ("said", {"room": "blue", "text": "for others"})
 
     asyncio.run(talk())
@@ -126,7 +126,7 @@ def test_socket_io_refuses_a_client(site, transports):
 
 
 def test_socket_io_stays_connected_by_its_pings(site, transports):
-    """The server pings each half second; a client that were not heard would be let go."""
+    """The server pings twice a second; it disconnects a client that does not answer."""
 
     async def talk():
         async with visitor(site, transports) as client:
@@ -147,7 +147,7 @@ def test_socket_io_stays_connected_by_its_pings(site, transports):
     asyncio.run(asyncio.wait_for(talk(), TIMEOUT_SECONDS))
 
 
-def test_socket_io_hears_that_a_client_has_gone(site, transports):
+def test_socket_io_notices_a_disconnect(site, transports):
     def left():
         return httpx.get(f"{site.url}/other", verify=False, trust_env=False).text.count("left")
 
@@ -174,6 +174,6 @@ def test_a_page_of_https_opens_its_websocket_over_http_2(serve, tmp_path, polls)
         found = json.loads(browser.execute_async_script(BY_HAND, polls))
     assert found == {"heard": ["welcome"], "answer": "hi", "protocols": ["h2"]}
     line = both.server.wait_for_log(r"^.*/socket\.io/\?EIO=4&transport=websocket.*$")[0]
-    # An extended CONNECT (RFC 8441), and no connection of its own.
+    # An extended CONNECT (RFC 8441), not a separate connection.
     assert "CONNECT /socket.io/" in line
     assert "(HTTP/2.0 200)" in line

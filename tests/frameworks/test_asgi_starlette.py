@@ -1,5 +1,5 @@
-"""What Starlette has of its own, as it is used: lifespan state, background work, streams that are left, files, middleware
-and WebSockets in both directions.
+"""Features of Starlette, as they are used: lifespan state, background work, abandoned streams, files, middleware and WebSockets
+in both directions.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ def notes(client):
 def test_starlettes_lifespan_state_reaches_requests(site, client):
     first, second = client.get("/state").json(), client.get("/state").json()
     assert first["opened"] == second["opened"] == "yes"
-    # What is in the state is shared; the state itself is a copy for each request.
+    # Objects in the state are shared; the state itself is a copy for each request.
     assert second["visits"] == first["visits"] + 1
     assert first["scope"] == second["scope"]
     assert site.log.count("the site opens") == 1
@@ -73,7 +73,7 @@ def test_starlettes_methods_are_its_endpoints(client):
 
 
 def test_starlettes_background_work_runs_after_its_response(client):
-    # The response is complete while the work still waits for the gate.
+    # The response is complete while the background work still waits for the gate.
     assert client.get("/background").text == "it goes on"
     assert notes(client) == []
     client.get("/open")
@@ -127,7 +127,7 @@ def test_starlettes_static_files_have_ranges(client):
         assert answer.content == FILE[1000:2000]
         assert answer.headers["content-range"] == f"bytes 1000-1999/{len(FILE)}"
     else:
-        # Starlette before 0.39 has no ranges.
+        # Starlette before 0.39 does not support ranges.
         assert answer.content == FILE
 
 
@@ -165,7 +165,7 @@ def test_starlettes_sockets_choose_subprotocols_and_give_headers(site):
         assert line.recv(TIMEOUT_SECONDS) == "kept"
 
 
-def test_a_socket_of_starlette_hears_the_code_of_its_clients_end(site, client):
+def test_a_socket_of_starlette_gets_the_close_code_of_its_client(site, client):
     with connect(f"ws://127.0.0.1:{site.port}/echo") as line:
         line.close(4321, "enough")
     wait_until(lambda: "left with 4321" in notes(client), lambda: notes(client))
@@ -223,7 +223,7 @@ def test_a_socket_of_starlette_ends_with_the_worker(serve):
     server.wait_for_text("the site closes")
 
 
-def test_a_socket_of_starlette_is_told_of_a_reload(serve):
+def test_a_socket_of_starlette_is_closed_with_service_restart_at_a_reload(serve):
     server = serve("pythonpath = {apps}\nasgi = starlette_asgi:app")
     with connect(f"ws://127.0.0.1:{server.port}/echo") as line:
         line.send("kept")
@@ -231,7 +231,7 @@ def test_a_socket_of_starlette_is_told_of_a_reload(serve):
         server.send_signal(signal.SIGHUP)
         with pytest.raises(ConnectionClosed):
             line.recv(TIMEOUT_SECONDS)
-        # The IANA registry of WebSocket close codes: the service restarts, come again.
+        # The IANA registry of WebSocket close codes: the service restarts, reconnect.
         assert line.protocol.close_code == 1012
     with connect(f"ws://127.0.0.1:{server.port}/echo") as line:
         line.send("served")

@@ -1,4 +1,6 @@
-"""Long things through ASGI frameworks: event streams that arrive event by event, and bodies both ways that memory never holds."""
+"""Long streams through ASGI frameworks: event streams that arrive event by event, and bodies in both directions that never fill
+the memory.
+"""
 
 import contextlib
 import json
@@ -17,8 +19,8 @@ TIMEOUT_SECONDS = 60
 PART = bytes(range(256)) * 4096
 UPLOAD_BYTES = 1024 * len(PART)
 
-#: What a worker's resident memory may grow by while it passes such a body on: buffers of the socket, of the engine and
-#: of the framework, and what the interpreter keeps of them.
+#: Maximum growth of a worker's resident memory while it passes such a body on: buffers of the socket, of the engine and of the
+#: framework, and memory that the interpreter keeps of them.
 GROWTH_BYTES = 24 * 1024 * 1024
 
 
@@ -38,12 +40,12 @@ def listening(client, count):
 
 
 def post(client, text):
-    """Send an event to all that listen; returns how many these are."""
+    """Sends an event to all listeners; returns their number."""
     return client.post("/post", content=text).json()
 
 
 def nobody_is_left(client):
-    """A stream that only sends learns by a ``send()`` that its client has left, as Starlette has it since ASGI 2.4."""
+    """A stream that only sends notices the disconnect in ``send()``, as in Starlette since ASGI 2.4."""
     wait_until(lambda: post(client, "is anybody there?") == 0, "nobody listens")
 
 
@@ -54,7 +56,7 @@ def test_events_arrive_one_by_one(client, path):
         listening(client, 1)
         lines = stream.iter_lines()
         for text in ("first", "caf\xe9", "third"):
-            # The next event is posted only when this one has been read: none can have waited for another.
+            # The next event is posted only after this one was read: no event can have waited for another.
             assert post(client, text) == 1
             assert next(line for line in lines if line.startswith("data:")) == f"data: {text}"
         post(client, "end")
@@ -69,7 +71,7 @@ def test_a_stream_of_events_ends_when_its_client_leaves(client, path):
         post(client, "first")
         assert next(line for line in stream.iter_lines() if line.startswith("data:")) == "data: first"
     if path == "/events":
-        # It waits for the client's end while it has nothing to send.
+        # It waits for the disconnect while it has nothing to send.
         listening(client, 0)
     nobody_is_left(client)
 
@@ -100,26 +102,26 @@ def test_event_streams_end_when_the_worker_does(serve):
     stream.send(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
     stream.read_head()
     server.send_signal(signal.SIGTERM)
-    # The stream has no end of its own: the mercy bounds it.
+    # The stream never ends by itself: the mercy limits it.
     stream.read_to_end()
     server.expects_alarms = True
     server.wait_for_exit()
 
 
-# Bodies that memory never holds.
+# Bodies that never fill the memory.
 
 
 @pytest.fixture(scope="module")
 def bodies(serve_module):
     server = serve_module("pythonpath = {apps}\nasgi = starlette_asgi:app")
-    # What the framework imports and keeps at its first requests is no growth.
+    # Imports and caches of the first requests do not count as growth.
     server.get("/count", method="POST", body=PART)
     server.get("/large?bytes=1000000")
     return server
 
 
 class Watch:
-    """The largest resident memory of a worker in a while, looked at by a thread."""
+    """Measures the largest resident memory of a worker over a period, in a thread."""
 
     def __init__(self, pid):
         self.pid = pid
@@ -164,13 +166,13 @@ def test_an_upload_of_a_gigabyte_takes_constant_memory(bodies, framing):
             client.send(b"0\r\n\r\n")
         told = json.loads(client.read_response().body)
     assert (told["length"], told["pid"]) == (UPLOAD_BYTES, pid)
-    # The application got it in parts, none of them large.
+    # The application received it in parts, none of them large.
     assert told["largest"] <= 1024 * 1024
     assert watch.growth < GROWTH_BYTES, f"{watch.growth} bytes more"
 
 
 def test_an_upload_waits_when_the_application_does_not_read(bodies):
-    """The client of an application that is busy is held back by TCP, and nothing piles up in the worker."""
+    """TCP holds back the client of a busy application, and nothing accumulates in the worker."""
     pid = worker_of(bodies)
     with Watch(pid) as watch, bodies.connect() as client:
         client.send(f"POST /hold HTTP/1.1\r\nHost: localhost\r\nContent-Length: {UPLOAD_BYTES}\r\n\r\n".encode())
@@ -192,7 +194,7 @@ def test_a_download_takes_constant_memory_however_slow_its_client(bodies):
             client.send(f"GET /large?bytes={size} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             head = client.read_head()
             assert head.get("transfer-encoding") == "chunked"
-            # Others are served while this client takes its time.
+            # Other clients are served during this slow transfer.
             assert bodies.get("/hello/ann").text == "hello ann "
             length = sum(len(part) for part in client.read_chunks())
         assert length == size

@@ -1,4 +1,4 @@
-"""Pages of frameworks leave in one piece with their length; what a framework streams is left as it comes."""
+"""Pages of frameworks leave in one piece with their length; streamed responses are passed on as they come."""
 
 import pytest
 from support import uwsgi
@@ -59,7 +59,7 @@ def application(environ, start_response):
 
 
 @pytest.mark.parametrize("path", ["plain", "template", "stream", "file"])
-def test_a_django_response_leaves_before_what_is_done_when_its_request_has_finished(serve, path):
+def test_a_django_response_leaves_before_request_finished_handlers_run(serve, path):
     server = serve.prepare("env = AFTERWARDS_FOLDER={folder}\npythonpath = {apps}\nwsgi-file = {folder}/finished.py")
     (server.folder / "finished.py").write_text(FINISHED)
     server.start()
@@ -94,7 +94,7 @@ def test_a_django_response_without_a_body_has_none(django, path, status, length)
     assert client.request(target="/plain").body == TEXT
 
 
-def test_a_django_response_with_a_wrong_length_is_told_of(django):
+def test_a_django_response_with_a_wrong_length_is_logged(django):
     with django.connect() as client:
         assert client.request(target="/too_many").body == TEXT[:5]
         assert client.request(target="/plain").body == TEXT

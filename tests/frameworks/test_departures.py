@@ -1,4 +1,4 @@
-"""Clients that leave a stream: whatever a framework makes of that, it is one line in the log and no traceback."""
+"""Clients that abandon a stream: whatever a framework does, it is one line in the log and no traceback."""
 
 import re
 import signal
@@ -103,7 +103,7 @@ def leave(server, path, way="reset"):
     assert client.read_head().status == 200
     next(client.read_chunks())
     getattr(client, way)()
-    # The request's own line comes when all of it is over.
+    # The request's own line comes when everything is over.
     server.wait_for_log(f"GET {path} => generated")
 
 
@@ -125,7 +125,7 @@ def test_a_client_that_leaves_is_no_line_where_write_errors_are_ignored(shop):
 
 
 @pytest.mark.parametrize(("name", "how"), [("plain", "whole"), ("group", "left")])
-def test_a_mistake_of_the_application_is_told_all_the_same(shop, name, how):
+def test_an_error_of_the_application_is_logged_all_the_same(shop, name, how):
     server = shop(name)
     if how == "left":
         leave(server, "/mistake")

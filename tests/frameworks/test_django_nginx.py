@@ -1,4 +1,4 @@
-"""Django behind a real nginx, by every protocol between the two: what a site does, and the environ that it is told."""
+"""Django behind a real nginx, over every protocol between the two: the features of a site, and its environ."""
 
 import json
 import os
@@ -6,7 +6,7 @@ import os
 import pytest
 from support.nginx import LISTEN, in_front_of
 
-#: nginx' location, and whether SCGI's own variables come with it.
+#: nginx's location, and whether it contains SCGI's own variables.
 ROUTES = ["tcp", "http", "fastcgi", "fastcgi-kept", "fastcgi-unbuffered", "scgi"]
 
 
@@ -34,7 +34,7 @@ def test_the_environ_is_that_of_nginxs_client(nginx, route):
     assert told["query"] == ["1", "2"]
     assert told["own"] == "yes"
     if route != "http":
-        # nginx says these by parameters; by HTTP it would take headers and a setting of Django's.
+        # nginx sends these as parameters; over HTTP it would need headers and a setting of Django's.
         assert (told["address"], told["port"], told["uri"]) == ("127.0.0.1", port, f"/{route}/environ/caf%C3%A9?q=1&q=2")
         assert told["environ"] == {"SCRIPT_NAME": "", "SERVER_PROTOCOL": "HTTP/1.1", "REQUEST_SCHEME": "http"}
 

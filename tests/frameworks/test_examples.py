@@ -1,4 +1,4 @@
-"""The examples do what they say, started from their own files; only the port is another one."""
+"""The examples work as described, started from their own files; only the port differs."""
 
 import json
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_the_clock_example_keeps_the_state_of_its_start_and_stops_with_its_strea
     stream = clock.connect()
     stream.send(b"GET /ticks HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert stream.read_head().get("content-type").startswith("text/event-stream")
-    # Workers that are cut off at the end of the mercy are killed, and the log says so.
+    # Workers that exceed the mercy are killed, and the log says so.
     clock.expects_alarms = True
     clock.stop()
     stream.read_to_end()

@@ -1,4 +1,4 @@
-"""Flask, Django, Bottle, Falcon and Pyramid, asked by requests and httpx for what sites do all day."""
+"""Flask, Django, Bottle, Falcon and Pyramid, with requests and httpx as clients: the common features of sites."""
 
 import httpx
 import pytest
@@ -45,7 +45,7 @@ def test_a_framework_serves_pages(site, client):
 def test_a_framework_answers_head(site, client):
     for _ in range(3):
         answer = client.head(f"{site.url}/hello/ann")
-        # Falcon and Pyramid do not answer HEAD by what answers GET unless asked to.
+        # Falcon and Pyramid do not answer HEAD with the GET handler by default.
         assert answer.status_code in (200, 404, 405)
         assert answer.content == b""
     assert client.get(f"{site.url}/hello/ann").text == "hello ann "
@@ -84,7 +84,7 @@ def test_a_framework_takes_uploads(site, client):
 def test_a_framework_redirects(site, client):
     answer = client.get(f"{site.url}/redirect")
     assert answer.text == "hello redirected "
-    # Bottle says 303 to a client of HTTP/1.1.
+    # Bottle answers 303 to an HTTP/1.1 client.
     assert [step.status_code for step in answer.history] in ([302], [303])
     assert str(answer.url) == f"{site.url}/hello/redirected"
 
@@ -110,5 +110,5 @@ def test_a_frameworks_error_is_a_500_and_the_next_request_is_served(site, client
     assert client.get(f"{site.url}/error").status_code == 500
     assert client.get(f"{site.url}/hello/ann").text == "hello ann "
     if site.framework != "django":
-        # Django logs by its own configuration, which this site has switched off.
+        # Django logs with its own configuration, which this site has disabled.
         site.wait_for_log("RuntimeError: as the test asked")

@@ -1,4 +1,4 @@
-"""An application that gevent has patched: its own threads are greenlets, the worker's are threads all the same."""
+"""An application that is monkey-patched by gevent: its own threads are greenlets, the worker's are real threads all the same."""
 
 import signal
 

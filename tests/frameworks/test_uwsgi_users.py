@@ -1,4 +1,4 @@
-"""Libraries that use the module `uwsgi`, as they come."""
+"""Libraries that use the module `uwsgi`, unmodified."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""WebSockets of WSGI applications: libraries that take the connection's socket out of environ, as under gunicorn's threads."""
+"""WebSockets of WSGI applications: libraries that use the connection's socket from environ, as with gunicorn's gthread worker."""
 
 import time
 
@@ -111,7 +111,7 @@ def test_a_websocket_that_the_view_ends_is_closed(server):
     socket.send_text("this")
     frame = socket.read()
     assert (frame.opcode, frame.payload) == (TEXT, b"only this")
-    # Not before the view has closed: the library's threads get into each other's way otherwise.
+    # Only after the view has closed: otherwise the library's threads interfere with each other.
     assert socket.answer_close() == (1000, "")
     assert server.get("/").text == "fine"
 
@@ -129,7 +129,7 @@ def test_harakiri_does_not_count_the_time_of_a_websocket(server):
 def test_a_connection_that_the_application_keeps_beyond_its_return_is_its_own(server):
     client = ask(server, "/kept")
     assert client.read_head().status == 101
-    # The request has ended, as its line says.
+    # The request has ended, as its log line shows.
     server.wait_for_log(r"GET /kept => .*HTTP/1\.1 101")
     assert server.get("/").text == "fine"
     client.send(b"hello")
@@ -146,7 +146,7 @@ def test_the_socket_is_there_for_requests_that_ask_for_another_protocol_only(ser
     both = "['gunicorn.socket', 'werkzeug.socket']"
     assert server.connect().request(target="/keys").text == "[]"
     assert ask(server, "/keys").read_response().text == both
-    # What came behind the head is in our hands, and would be lost.
+    # The bytes after the head are in our buffer, and would be lost.
     assert ask(server, "/keys", behind=b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").read_response().text == "[]"
     assert ask(server, "/keys", (*SWITCH, "Content-Length: 1"), b"x").read_response().text == "[]"
 

@@ -1,4 +1,4 @@
-"""WebSockets of WSGI applications over https: what their libraries take of a connection are plain bytes."""
+"""WebSockets of WSGI applications over https: their libraries read and write plain bytes."""
 
 import json
 import threading
@@ -98,7 +98,7 @@ def test_messages_of_any_size_go_both_ways_at_once(shop):
 
 
 @pytest.mark.parametrize("goes", ["with a word", "without a word"])
-def test_a_view_hears_that_its_client_has_left(shop, goes):
+def test_a_view_is_notified_of_the_disconnect(shop, goes):
     socket = WebSocket(connect(shop), "/echo").open()
     socket.send_text("hello")
     assert socket.read_message() == "hello"
@@ -115,7 +115,7 @@ def test_all_that_was_said_arrives_also_when_the_call_has_ended_and_the_worker_e
     shop.server.wait_for_log("^heard b'hello'$")
     if path == "/last":
         shop.server.send_signal(15)
-    # With the end of TLS behind it, else reading raises.
+    # Followed by close_notify, or else reading raises.
     assert client.read_to_end() == b"x" * KEPT_BYTES
     assert "Traceback" not in shop.server.log
 

@@ -1,6 +1,6 @@
 """Runs h2spec against real workers, and keeps what it found as a table.
 
-``scripts/h2spec`` calls this with the program; of ``make test`` it is a part where the program is there
+``scripts/h2spec`` runs this with the program; ``make test`` includes it if the program is installed
 (``tests/conformance/test_http2_h2spec.py``).
 """
 
@@ -18,10 +18,10 @@ from support.server import Server
 
 from h2spec.findings import findings, judge, table
 
-#: How long a run over all cases may take, in seconds. Each case has a limit of its own, which the suite keeps.
+#: Time limit of a run over all cases, in seconds. Each case has a separate limit, which the suite enforces.
 RUN_SECONDS = 300
 
-#: What is asked for, of which applications. The answer has a body, and is large enough for the cases about windows.
+#: The requested paths of the applications. The answer has a body that is large enough for the cases about windows.
 APPLICATIONS = {
     "ASGI": ("asgi = {apps}/asgi_http.py", "/fine"),
     "WSGI": ("wsgi-file = {apps}/streams.py", "/fine"),
@@ -49,7 +49,7 @@ def main():
 
 
 def all_runs(program, folder):
-    """``{application and way: findings}`` of every pair."""
+    """Returns ``{application and connection type: findings}`` of every pair."""
     runs = {}
     for interface, (configuration, path) in APPLICATIONS.items():
         servers = []
@@ -69,7 +69,7 @@ def all_runs(program, folder):
 
 
 def run(program, server, way, path, report):
-    """The findings of one run against one socket."""
+    """Returns the findings of one run against one socket."""
     port = server.address("https" if way == "tls" else "http")[1]
     command = [program, "--host", "127.0.0.1", "--port", port, "--path", path, "--junit-report", report]
     command += ["--tls", "--insecure"] if way == "tls" else []

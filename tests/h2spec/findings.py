@@ -1,4 +1,4 @@
-"""What h2spec found, judged and as a table. It runs nothing."""
+"""Judges the findings of h2spec and renders them as a table. It runs nothing."""
 
 import xml.etree.ElementTree
 from collections import Counter
@@ -6,16 +6,16 @@ from dataclasses import dataclass
 
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
 
-#: The parts of h2spec, and what they are about.
+#: The parts of h2spec, and their subjects.
 PARTS = {"generic": "Generic", "http2": "HTTP/2 (RFC 7540)", "hpack": "HPACK (RFC 7541)"}
 
-#: Cases that h2spec has at the least: fewer, and something is wrong with the run.
+#: Minimum number of cases of h2spec: with fewer, something is wrong with the run.
 LEAST_CASES = 140
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One case: the part and the section it belongs to, what it does, and how it ended."""
+    """One case: its part and section, its description, and its outcome."""
 
     part: str
     section: str
@@ -25,7 +25,7 @@ class Finding:
 
 
 def findings(report):
-    """All cases of a report, which is JUnit's XML as h2spec writes it."""
+    """Returns all cases of a report, which is JUnit XML as h2spec writes it."""
     found = []
     for suite in xml.etree.ElementTree.fromstring(report).iter("testsuite"):
         part = suite.get("package").partition("/")[0]
@@ -39,7 +39,7 @@ def findings(report):
 
 
 def judge(runs):
-    """What is wrong, a line each. ``runs`` is ``{how it was spoken: findings}``."""
+    """Returns the problems, a line each. ``runs`` is ``{connection type: findings}``."""
     problems = []
     for name, found in runs.items():
         if len(found) < LEAST_CASES:
@@ -51,7 +51,7 @@ def judge(runs):
 
 
 def table(runs, bolide):
-    """The page of ``docs``."""
+    """Returns the page of ``docs``."""
     lines = ["# HTTP/2: h2spec", "", *introduction(runs, bolide)]
     for part, title in PARTS.items():
         sections = list(dict.fromkeys(one.section for found in runs.values() for one in found if one.part == part))
@@ -94,5 +94,5 @@ def remarks(runs):
 
 
 def rows(heads, lines):
-    """A table of Markdown."""
+    """Returns a Markdown table."""
     return [f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *lines)]

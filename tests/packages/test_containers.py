@@ -1,4 +1,6 @@
-"""The examples for Docker, Compose, Kubernetes and Procfiles: linters accept them; what they start serves, is probed and ends."""
+"""The examples for Docker, Compose, Kubernetes and Procfiles: linters accept them; the command serves, answers probes
+and stops.
+"""
 
 import json
 import os
@@ -17,12 +19,12 @@ from support.waiting import PATIENCE_SECONDS, wait_until
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "packaging" / "container"
 SCRIPTS = Path(sys.executable).parent
-#: What Docker waits between SIGTERM and SIGKILL where nobody says more.
+#: Docker's default time between SIGTERM and SIGKILL.
 DOCKER_GRACE_SECONDS = 10
 
 
 def linted(*command, text, tmp_path, name):
-    """The status and the words of a linter about a text in a file of this name."""
+    """Returns the status and the output of a linter for a text in a file of this name."""
     (tmp_path / name).write_text(text)
     done = subprocess.run([*command, name], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.returncode, done.stdout
@@ -66,20 +68,20 @@ def test_each_runtime_waits_longer_than_requests_may_take_at_a_stop():
 
 @pytest.fixture
 def example(tmp_path):
-    """The example's folder, as the image has it: without what .dockerignore names."""
+    """The example's folder as in the image: without the files that .dockerignore names."""
     left_out = (EXAMPLE / ".dockerignore").read_text().split()
     return Path(shutil.copytree(EXAMPLE, tmp_path / "shop", ignore=shutil.ignore_patterns(*left_out, "__pycache__")))
 
 
 def dockerfile(instruction):
-    """The command of CMD or HEALTHCHECK, which is a list: no shell is between."""
+    """Returns the command of CMD or HEALTHCHECK, which is a list: no shell is involved."""
     found = re.search(rf"^{instruction}\b(?:[^\[]|\\\n)*(\[.*\])$", (EXAMPLE / "Dockerfile").read_text(), re.MULTILINE)
     return json.loads(found[1])
 
 
 @pytest.fixture
 def run_for(free_port):
-    """Runs a command with PORT in its environment until the test ends; gives the process and the port."""
+    """Runs a command with PORT in its environment until the test ends. Returns the process and the port."""
     running = []
 
     def run_for(command, folder):
@@ -112,7 +114,7 @@ def log_of(folder):
 def healthcheck(port):
     python, *rest = dockerfile("HEALTHCHECK")
     assert python == "python"
-    # A proxy of the environment is not asked.
+    # A proxy of the environment is not used.
     environment = {"PORT": str(port), "http_proxy": "http://127.0.0.1:1", "PATH": os.environ["PATH"]}
     return subprocess.run([sys.executable, *rest], env=environment, capture_output=True).returncode
 
@@ -123,7 +125,7 @@ def test_the_image_serves_is_called_healthy_and_ends_at_sigterm(example, run_for
     wait_until(lambda: answers(port), log_of(example))
     assert healthcheck(port) == 0
     requests.get(f"http://127.0.0.1:{port}/page", timeout=PATIENCE_SECONDS)
-    # What the liveness probe asks, of process 1 there.
+    # The request of the liveness probe, to process 1 there.
     status = subprocess.run([SCRIPTS / "bolide", "status", str(process.pid)], capture_output=True, text=True)
     assert (status.returncode, "serving" in status.stdout) == (0, True), status
     process.send_signal(signal.SIGTERM)

@@ -1,4 +1,6 @@
-"""The Debian package: made from the program and the wheel under test, installed by dpkg in a scratch root, serving from there."""
+"""The Debian package: built from the program and the wheel under test, installed by dpkg in a scratch root, serving
+from there.
+"""
 
 import os
 import re
@@ -11,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(os.environ.get("BOLIDE_BINARY", ROOT / "target" / "quick" / "bolide"))
-#: The interpreter below the virtual environment of the tests, in which no Bolide is installed.
+#: The base interpreter of the tests' virtual environment, in which Bolide is not installed.
 PYTHON = Path(sys.base_prefix) / "bin" / "python{}.{}".format(*sys.version_info)
 
 APPLICATION = """
@@ -41,7 +43,7 @@ def package(tmp_path_factory):
 
 
 def dpkg(system, *arguments):
-    """Runs dpkg on another system's root, whose scripts are told of it by DPKG_ROOT."""
+    """Runs dpkg on another system's root; DPKG_ROOT tells its scripts."""
     forced = "--force-depends,script-chrootless,not-root,bad-path"
     return run("dpkg", f"--root={system}", f"--log={system}/dpkg.log", forced, *arguments, stdin=subprocess.DEVNULL)
 
@@ -75,7 +77,7 @@ def test_the_package_depends_on_the_python_that_its_module_is_for(package):
 def test_lintian_finds_no_error(package):
     if shutil.which("lintian") is None:
         pytest.skip("lintian is not installed (Debian: lintian)")
-    # It makes a difference who runs it: as root it says so, on the way that is not looked at.
+    # The output depends on the user: as root there is an additional message.
     done = subprocess.run(["lintian", "--fail-on", "error,warning", str(package)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
 
@@ -102,7 +104,7 @@ def test_everything_is_root_s_and_in_its_place(package):
 def test_the_configuration_to_begin_with_has_nothing_odd(system, tmp_path):
     text = (system / "usr/share/doc/bolide/examples/shop.ini").read_text()
     assert "/etc/bolide/shop.ini" in text
-    # What it names is there.
+    # The files that it names exist.
     run(PYTHON, "-m", "venv", "--without-pip", tmp_path / "srv/shop/venv")
     (tmp_path / "srv/shop/shop").mkdir()
     (tmp_path / "srv/shop/shop/wsgi.py").write_text(APPLICATION)
@@ -148,7 +150,7 @@ def test_the_user_of_the_units_is_made_once(system, package):
     assert line.endswith(":/var/lib/bolide:/usr/sbin/nologin")
 
 
-def test_what_is_changed_in_etc_outlives_another_installation_and_purge_leaves_nothing(package, tmp_path_factory, system):
+def test_changed_files_in_etc_survive_a_reinstallation_and_purge_removes_everything(package, tmp_path_factory, system):
     (system / "etc/bolide/shop.ini").write_text("[uwsgi]\n")
     (system / "etc/logrotate.d/bolide").write_text("# ours\n")
     dpkg(system, "--force-confold", "--install", package)
@@ -159,6 +161,6 @@ def test_what_is_changed_in_etc_outlives_another_installation_and_purge_leaves_n
     assert (system / "var/log/bolide-shop").is_dir()
     dpkg(system, "--purge", "bolide")
     assert not (system / "var/log/bolide-shop").exists()
-    # What the administrator has put beside the package's files is theirs.
+    # Files that the administrator has put beside the package's files are kept.
     assert [path.name for path in (system / "etc/bolide").iterdir()] == ["shop.ini"]
     assert not (system / "usr/lib/python3/dist-packages/bolide").exists()

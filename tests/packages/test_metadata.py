@@ -1,4 +1,4 @@
-"""What PyPI is given: the metadata, the README as it shows it, the source archive; and that each list of Pythons is the same."""
+"""The files for PyPI: the metadata, the README for PyPI, the source archive; and all lists of Pythons agree."""
 
 import importlib.metadata
 import os
@@ -15,7 +15,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = ROOT / "scripts"
-#: The addresses of an owner who is not this project's, for what the repository's address does.
+#: Addresses of a different owner, in place of the repository's address.
 REPOSITORY = "https://forge.example/owner/bolide"
 
 
@@ -32,7 +32,7 @@ def test_every_classifier_is_one_of_pypi_s(metadata):
     classifiers = metadata.get_all("Classifier")
     assert len(classifiers) > 15
     assert sorted(set(classifiers) - trove_classifiers.classifiers) == []
-    # The licence is an expression, beside which PyPI takes no classifier of one.
+    # The licence is an expression; PyPI accepts no licence classifier besides it.
     assert metadata["License-Expression"] == "MIT OR Apache-2.0"
     assert not [one for one in classifiers if one.startswith("License")]
 
@@ -54,7 +54,7 @@ def test_the_readme_of_pypi_is_made_from_the_readme():
 
 @pytest.fixture
 def checkout(tmp_path):
-    """What scripts/pypi-readme reads and writes, in a folder of its own."""
+    """The files that scripts/pypi-readme reads and writes, in a private folder."""
     for name in ("scripts/pypi-readme", "README.md", "pyproject.toml", "packaging/README-pypi.md"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -82,7 +82,7 @@ def test_the_repository_s_address_makes_links_absolute_and_is_the_project_s(chec
     assert pictures
     assert all(picture.startswith(f"{REPOSITORY}/raw/HEAD/") for picture in pictures)
     assert f'Repository = "{REPOSITORY}"' in (checkout / "pyproject.toml").read_text()
-    # An address that the project has is not replaced.
+    # An existing address of the project is not replaced.
     run(sys.executable, checkout / "scripts/pypi-readme", "--repository", "https://forge.example/fork")
     assert "fork" not in (checkout / "pyproject.toml").read_text()
 
@@ -113,7 +113,7 @@ def test_the_source_archive_has_all_that_a_build_reads_and_pypi_takes_it(archive
         assert (folder / name).is_file(), name
     sources = run("git", "ls-files", "crates/*.rs", "adapters/cpython/*.rs", "python/*.py*", "crates/*/Cargo.toml", cwd=ROOT)
     assert [name for name in sources.stdout.split() if (ROOT / name).exists() and not (folder / name).is_file()] == []
-    # The lock file is that of what is packed: nothing else is looked for.
+    # The lock file belongs to the packed sources: no other version is resolved.
     done = run("cargo", "metadata", "--locked", "--offline", "--format-version", "1", cwd=folder)
     assert done.returncode == 0, done.stdout
 

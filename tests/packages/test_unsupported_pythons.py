@@ -1,4 +1,4 @@
-"""Pythons that Bolide is not for are refused with words: when the native module is built, and when it is imported."""
+"""Unsupported Pythons are refused with a message: when the native module is built, and when it is imported."""
 
 import os
 import re
@@ -10,15 +10,15 @@ import bolide
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The folder of the build that is tested.
+#: The folder of the tested build.
 BUILT = Path(os.environ.get("BOLIDE_BINARY", ROOT / "target" / "quick" / "bolide")).parent
 
-#: What PyO3 tells build scripts about an interpreter.
+#: The information about an interpreter that PyO3 passes to build scripts.
 FOUND = "implementation={implementation}\nversion={version}\nshared=true\nbuild_flags={flags}\n"
 
 
 def build_script():
-    """The compiled build script of the native module, from the build that is tested."""
+    """The compiled build script of the native module, from the tested build."""
     compiled = BUILT.glob("build/bolide-cpython-*/build-script-build")
     return max(compiled, key=lambda path: path.stat().st_mtime)
 
@@ -36,13 +36,13 @@ def test_the_native_module_is_not_built_for_a_free_threaded_python():
 
 
 def asked_by_pip(before):
-    """What the first call of pip says, in an interpreter in which some lines of Python were run before."""
+    """Returns the output of pip's first hook, in an interpreter in which some lines of Python were run before."""
     call = "import bolide_build; bolide_build.get_requires_for_build_wheel()"
     code = f"{before}\nimport sys; sys.path.insert(0, 'packaging/build'); {call}"
     return subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
 
 
-def test_pip_is_told_at_once_that_a_free_threaded_python_is_not_supported():
+def test_pip_refuses_a_free_threaded_python_at_once():
     done = asked_by_pip("import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1")
     assert done.returncode == 1
     assert re.fullmatch(r"error: Python 3\.\d+t \(.*\) is free-threaded, which Bolide does not support yet: .*GIL\n", done.stderr)
@@ -50,7 +50,7 @@ def test_pip_is_told_at_once_that_a_free_threaded_python_is_not_supported():
     assert re.fullmatch(r"error: Bolide runs on CPython, and .* is pypy: .*\n", done.stderr)
 
 
-def test_pip_is_told_nothing_where_the_python_is_supported():
+def test_pip_prints_no_message_if_the_python_is_supported():
     done = asked_by_pip("")
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -65,7 +65,7 @@ def test_the_native_module_is_built_for_the_ordinary_python():
 
 @pytest.fixture
 def imported(tmp_path):
-    """Imports a copy of the package, after some lines of Python, with a native module of this name; gives what Python says."""
+    """Imports a copy of the package, after some lines of Python, with a native module of this name. Returns Python's output."""
     package = tmp_path / "bolide"
     package.mkdir()
     for name in ("__init__.py", "unsupported.py", "prototype.py"):
@@ -89,7 +89,7 @@ PROTOTYPE = (
 FREE_THREADED = "import sysconfig; sysconfig.get_config_vars()['Py_GIL_DISABLED'] = 1"
 
 
-def test_a_free_threaded_python_is_told_that_it_is_not_supported(imported):
+def test_a_free_threaded_python_is_refused_at_import(imported):
     version = "{}.{}".format(*sys.version_info)
     said = imported("_native.cpython-311-x86_64-linux-gnu.txt", FREE_THREADED)
     assert said.startswith(f"bolide.unsupported.Unsupported: Python {version}t ("), said

@@ -1,4 +1,4 @@
-"""The workflows for GitHub, which are never run here: their shape, their rights, and that what they call is there."""
+"""The GitHub workflows, which are never run here: their structure, their permissions, and that the files that they call exist."""
 
 import re
 import shutil

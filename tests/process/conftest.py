@@ -16,17 +16,17 @@ from support_upgrade import pidfile
 from support_upgrade import stop as stop_upgraded
 from support_versions import write
 
-#: Exit statuses of a start whose configuration is wrong.
+#: Exit statuses of a start with an invalid configuration.
 REFUSED = (START_FAILED, 2)
-#: How long a start that is to fail may take, in seconds.
+#: Timeout of a start that fails, in seconds.
 FAILURE_SECONDS = 60
-#: How long a command for a running instance may take, in seconds.
+#: Timeout of a command for a running instance, in seconds.
 COMMAND_SECONDS = 60
 
 
 @pytest.fixture
 def start(tmp_path):
-    """Starts Bolide with the probe application on a free port; further arguments are those of the command line."""
+    """Starts Bolide with the probe application on a free port; additional arguments go to the command line."""
     instances = []
 
     def start(*arguments, module="probe", socket="127.0.0.1:0", ready=True, alarms=False, logging=False, master=True, **options):
@@ -47,7 +47,7 @@ def start(tmp_path):
 
 
 def run_to_end(arguments, folder, seconds, options):
-    """Runs `bolide` in a folder until it ends by itself; gives its status and all that it wrote."""
+    """Runs `bolide` in a folder until it ends by itself. Returns its status and all its output."""
     command = [*program(), *map(str, arguments)]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     done = subprocess.run(command, cwd=folder, timeout=seconds, **streams, **options)
@@ -56,7 +56,7 @@ def run_to_end(arguments, folder, seconds, options):
 
 @pytest.fixture
 def fail(tmp_path):
-    """Starts Bolide with exactly these arguments, expects it to end, and gives its status and the lines it wrote."""
+    """Starts Bolide with exactly these arguments, expects it to end, and returns its status and its lines."""
 
     def fail(*arguments, **options):
         status, said = run_to_end(arguments, tmp_path, FAILURE_SECONDS, options)
@@ -67,7 +67,7 @@ def fail(tmp_path):
 
 @pytest.fixture
 def open_folder():
-    """A folder that every user may enter; those of pytest are for one user only."""
+    """A folder that every user may enter; pytest's folders are for one user only."""
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         yield Path(folder)
@@ -75,7 +75,7 @@ def open_folder():
 
 @pytest.fixture
 def call(tmp_path):
-    """Runs `bolide` with these arguments; gives its status and all that it wrote."""
+    """Runs `bolide` with these arguments. Returns its status and all its output."""
 
     def call(*arguments, folder=tmp_path, **options):
         return run_to_end(arguments, folder, COMMAND_SECONDS, options)
@@ -85,7 +85,7 @@ def call(tmp_path):
 
 @pytest.fixture
 def refuse(fail):
-    """Starts Bolide with one option, which is to be refused with these words."""
+    """Starts Bolide with one option, and expects that it is refused with these words."""
 
     def refuse(option, value, words):
         status, lines = fail("--http-socket", "127.0.0.1:0", "--module", "probe", f"--{option}", value)
@@ -97,7 +97,7 @@ def refuse(fail):
 
 @pytest.fixture
 def upgradable(start, tmp_path):
-    """Starts an instance with a pidfile; whoever has its place in the end is stopped."""
+    """Starts an instance with a pidfile; at the end the process in the pidfile is stopped."""
 
     def upgradable(*options, module="shop", **more):
         if module == "shop" and not (tmp_path / "shop.py").exists():

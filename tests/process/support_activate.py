@@ -1,6 +1,6 @@
-"""Hands listening sockets over as a service manager does: descriptors from 3 on, and variables that tell how many and to whom.
+"""Passes listening sockets as a service manager does: descriptors from 3 on, and variables with their number and the pid.
 
-Run as a program, with the numbers of the descriptors, and then the command to become.
+Run as a program, with the numbers of the descriptors, and then the command to exec.
 """
 
 import fcntl
@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 FIRST = 3
-#: Copies are made above this number first, so that none is overwritten before it has its place.
+#: Descriptors are first copied above this number, so that none is overwritten before it is moved.
 ABOVE = 100
 
 
 def activated(*sockets):
-    """The options of a start that is handed these sockets."""
-    # Not at the top: what is run as a program does not find it.
+    """Returns the options of a start that receives these sockets."""
+    # Not at the top: this file also runs as a program, which does not find the module.
     from support.server import program
 
     numbers = ",".join(str(one.fileno()) for one in sockets)

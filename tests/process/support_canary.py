@@ -1,11 +1,11 @@
-"""An application whose next version may fail, and the reload that has a canary find that out."""
+"""An application whose next version may fail, and a canary reload that detects it."""
 
 import subprocess
 
 from support.server import program
 from support.waiting import wait_until
 
-#: Longer than any test waits: what is rolled back then is so before its time.
+#: Longer than any test waits: a rollback within the test therefore comes before the end of the canary's time.
 LONG = ("--reload-canary", "3600")
 COMMAND_SECONDS = 60
 
@@ -38,7 +38,7 @@ def write(tmp_path, version, template=WSGI, fault="pass"):
 
 
 def reload_and_wait(instance):
-    """`bolide reload --wait`, as it runs."""
+    """`bolide reload --wait`, running."""
     command = [*program(), "reload", "--wait", str(instance.pid)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

@@ -1,4 +1,4 @@
-"""Another user's folder, what that user does in it, and what lies beside it that must stay as it is."""
+"""A folder of another user, that user's actions in it, and files beside it that must not change."""
 
 import os
 import shutil
@@ -9,12 +9,12 @@ import pytest
 from support_instance import APPLICATIONS
 from support_users import NOBODY, python_for_everybody
 
-#: How long an act of the user may take, in seconds.
+#: Timeout of an action of the user, in seconds.
 ACT_SECONDS = 60
 
 
 class Ground:
-    """``theirs`` is a folder of nobody's; ``outside`` has files and folders of root's, which are watched."""
+    """``theirs`` is a folder of the user `nobody`; ``outside`` contains files and folders of root, which are monitored."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -24,7 +24,7 @@ class Ground:
         self.secret = self.outside / "secret"
         self.secret.write_text("secret\n")
         self.secret.chmod(0o600)
-        # What any member of root's group could write.
+        # Files that any member of root's group could write.
         self.shared = self.outside / "shared"
         self.shared.write_text("shared\n")
         self.shared.chmod(0o660)
@@ -36,20 +36,20 @@ class Ground:
         self.before = self.look()
 
     def make(self, path):
-        """A folder of nobody's."""
+        """Creates a folder that belongs to the user `nobody`."""
         path.mkdir()
         path.chmod(0o755)
         os.chown(path, NOBODY.pw_uid, NOBODY.pw_gid)
         return path
 
     def act(self, command):
-        """A command line that nobody runs in the folder."""
+        """Returns a command line that runs as the user `nobody` in the folder."""
         identity = {"user": NOBODY.pw_uid, "group": NOBODY.pw_gid, "extra_groups": []}
         environment = {"PATH": os.environ["PATH"], "OUTSIDE": str(self.outside)}
         subprocess.run(["/bin/sh", "-ec", command], cwd=self.theirs, env=environment, check=True, timeout=ACT_SECONDS, **identity)
 
     def look(self, names=True):
-        """All that is outside: contents, owner, mode, inode, number of names, entries."""
+        """Returns the state of everything outside: contents, owner, mode, inode, link count, entries."""
         return {
             str(path.relative_to(self.outside)): facts(path, names) for path in [self.outside, *sorted(self.outside.rglob("*"))]
         }
@@ -65,7 +65,7 @@ def facts(path, names):
 
 
 def identity_options(folder):
-    """The options and the Python of an instance whose application runs as nobody."""
+    """Returns the options and the Python of an instance whose application runs as the user `nobody`."""
     python = python_for_everybody(folder)
     if python is None:
         pytest.skip("no Python here may be run by another user")

@@ -1,4 +1,4 @@
-"""A server of the tests about processes: it knows its prototypes and workers, and ends when told to."""
+"""A server of the process tests: it finds its prototypes and workers, and can be stopped."""
 
 import contextlib
 import signal
@@ -10,36 +10,36 @@ from support.waiting import wait_until
 from support_processes import children_of, command_line_of
 
 APPLICATIONS = Path(__file__).parent / "probes"
-#: Exit statuses of a start that failed: before an application could be loaded, and because it could not.
+#: Exit statuses of a failed start: before an application could be loaded, and because it could not be loaded.
 START_FAILED = 1
 LOAD_FAILED = 22
-#: Those of the commands for a running instance, as docs/reference/processes.md has them.
+#: Exit statuses of the commands for a running instance, as in docs/reference/processes.md.
 DONE, REFUSED, MISUSED, NO_INSTANCE, NO_ANSWER = range(5)
 
 
 class Instance(Server):
-    """Serves the probe application of this folder, unless its arguments say otherwise."""
+    """Serves the probe application of this folder by default."""
 
     @property
     def pid(self):
         return self.process.pid
 
     def body(self, target="/", connection=None):
-        """The body of the answer, on a fresh connection if none is given; any other status than 200 is an error."""
+        """Returns the body of the response, on a new connection by default; any status other than 200 is an error."""
         answer = connection.request("GET", target) if connection else self.get(target)
         assert answer.status == 200, answer
         return answer.text
 
     def prototypes(self):
-        """Pids of the prototypes that live, the oldest first."""
-        return sorted(child for child in children_of(self.pid) if not is_attendant(child))
+        """Returns the pids of living prototypes, oldest first."""
+        return sorted(child for child in children_of(self.pid) if not is_daemon_helper(child))
 
     def prototype(self):
         (only,) = self.prototypes()
         return only
 
     def workers(self):
-        """Pids of the workers that live, of all generations."""
+        """Returns the pids of living workers of all generations."""
         return [worker for prototype in self.prototypes() for worker in children_of(prototype)]
 
     def worker(self):
@@ -47,18 +47,18 @@ class Instance(Server):
         return only
 
     def wait_for_generation(self, number):
-        """Wait until the generation of this number serves, and is the only one left."""
+        """Waits until the generation with this number serves, and is the only one."""
         self.wait_for_log(rf"^bolide: ready: .* of generation {number} in")
         return wait_until(lambda: len(self.prototypes()) == 1, "the end of the old generation")
 
     def reload(self, number):
-        """Order the reload that makes this generation, and wait until it alone is left."""
+        """Requests the reload that creates this generation, and waits until it is the only one."""
         self.send_signal(signal.SIGHUP)
         return self.wait_for_generation(number)
 
     @contextlib.contextmanager
     def looks_away(self):
-        """Within, the master sees nothing: what is done there to files is one change to it, however long it takes."""
+        """Stops the master within the block: changes of files are a single change to it, however long they take."""
         self.send_signal(signal.SIGSTOP)
         try:
             yield
@@ -69,17 +69,17 @@ class Instance(Server):
         wait_until(lambda: not self.processes(), lambda: f"the end of {self.processes()}; the log:\n{self.log}")
 
 
-def is_attendant(pid):
-    """Whether this child of the master looks after daemons, and is no prototype."""
+def is_daemon_helper(pid):
+    """Returns whether this child of the master supervises daemons, and is not a prototype."""
     try:
         return command_line_of(pid).startswith("bolide attendant")
     except (FileNotFoundError, ProcessLookupError):
-        # It has ended meanwhile, so it is no prototype either.
+        # It has ended meanwhile, so it is not a prototype either.
         return True
 
 
 def port_is_free(port, host="127.0.0.1"):
-    """Whether a server that takes over could bind the port now."""
+    """Returns whether a server that takes over could bind the port now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -1,15 +1,15 @@
-"""Connections that a client keeps, of each protocol that can: whoever answers them, they are the same sockets."""
+"""Connections that a client keeps, for each protocol with persistent connections. They survive a change of the worker."""
 
 import select
 
 from support import fastcgi, uwsgi
 
-#: Protocol -> the option that has it spoken.
+#: Protocol -> the option that selects it.
 OPTIONS = {"http": "http-socket", "puwsgi": "puwsgi-socket", "fastcgi": "fastcgi-socket"}
 
 
 class Kept:
-    """A connection for one request after the other. An answer that is none of the expected kind is an error."""
+    """A connection for one request after the other. An unexpected response is an error."""
 
     def __init__(self, server, protocol="http", address=None):
         self.protocol = protocol
@@ -28,7 +28,7 @@ class Kept:
         assert self.client.send(self.bytes_of(target, body)), "the connection is closed"
 
     def read(self):
-        """The body of an answer after which the connection goes on."""
+        """Returns the body of a response after which the connection stays open."""
         answer = fastcgi.read_answer(self.client) if self.protocol == "fastcgi" else self.client.read_response()
         assert answer.status == 200, answer
         assert self.protocol != "http" or not answer.says_close, answer
@@ -39,6 +39,6 @@ class Kept:
         return self.read()
 
     def is_silent(self):
-        """Nothing has come so far: no answer, and no end."""
+        """Returns whether nothing has arrived so far: no response, and no end."""
         readable, _, _ = select.select([self.client.socket], [], [], 0)
         return not readable and not self.client.buffer

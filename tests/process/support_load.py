@@ -1,7 +1,7 @@
-"""Clients that keep a server under load and count what is lost, on kept-alive connections and on fresh ones.
+"""Clients that keep a server under load and count lost requests, on keep-alive connections and on new ones.
 
-A request is lost when it was sent and its whole answer did not come. A connection that the server closes after it has
-announced so (`Connection: close`) loses nothing; one that it closes in silence under a request does.
+A request is lost if it was sent and its whole response did not come. A connection that the server closes after announcing it
+(`Connection: close`) loses nothing; one that it closes without notice during a request does.
 """
 
 import collections
@@ -13,17 +13,17 @@ from support.waiting import PATIENCE_SECONDS
 
 
 class Load:
-    """Threads that ask for a path again and again, some on kept-alive connections, some on a fresh one each time."""
+    """Threads that request a path repeatedly, some on keep-alive connections, some on a new one each time."""
 
     def __init__(self, address, kept_alive=3, fresh=2, target="/"):
         self.address = address
         self.target = target
-        #: How often each body came.
+        #: Number of times that each body came.
         self.bodies = collections.Counter()
-        #: What was lost: (seconds since the start, reason).
+        #: Lost requests: (seconds since the start, reason).
         self.losses = []
         self.answers = 0
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._over = threading.Event()
         self._began = time.monotonic()
         self._threads = [threading.Thread(target=self._ask_on_one, daemon=True) for _ in range(kept_alive)]
@@ -44,13 +44,13 @@ class Load:
             thread.join(PATIENCE_SECONDS)
 
     def wait(self, condition, what):
-        """Wait until a condition over this load holds."""
-        with self._news:
-            came = self._news.wait_for(condition, PATIENCE_SECONDS)
+        """Waits until a condition on this load holds."""
+        with self._changed:
+            came = self._changed.wait_for(condition, PATIENCE_SECONDS)
             assert came, f"waited in vain for {what}: {self.answers} answers, {self.bodies}, lost: {self.losses[:5]}"
 
     def wait_for_more(self, count=50):
-        """Wait until so many more answers have come."""
+        """Waits until this many more responses have come."""
         wanted = self.answers + count
         self.wait(lambda: self.answers >= wanted, f"{count} more answers")
 
@@ -78,15 +78,15 @@ class Load:
                 self._lose(f"fresh: {error!r}")
 
     def _note(self, answer):
-        with self._news:
+        with self._changed:
             self.answers += 1
             self.bodies[answer.text] += 1
             if answer.status != 200:
                 self.losses.append((time.monotonic() - self._began, repr(answer)))
-            self._news.notify_all()
+            self._changed.notify_all()
         return answer.says_close
 
     def _lose(self, reason):
-        with self._news:
+        with self._changed:
             self.losses.append((round(time.monotonic() - self._began, 3), reason))
-            self._news.notify_all()
+            self._changed.notify_all()

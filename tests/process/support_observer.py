@@ -1,10 +1,10 @@
-"""Looks at the workers of an instance while something else goes on."""
+"""Observes the workers of an instance during a test."""
 
 import threading
 
 
 class Observer:
-    """Looks at the pids of the workers all the time."""
+    """Polls the pids of the workers continuously."""
 
     def __init__(self, instance):
         self.most = 0
@@ -20,7 +20,7 @@ class Observer:
     def __exit__(self, *_):
         self._over.set()
         self._thread.join()
-        # On a busy machine the last look may lie a while back.
+        # On a busy machine the last observation may be old.
         self._look_once()
 
     def _look(self):

@@ -1,4 +1,4 @@
-"""An instance that tests pause: the requests that its application has begun, and a client that knows when the loop has turned."""
+"""An instance that tests pause: the requests that its application has begun, and a client that detects loop iterations."""
 
 import contextlib
 import json
@@ -8,12 +8,12 @@ from support.http2 import Http2
 from support.server import APPS
 from support.waiting import wait_until
 
-#: The application's side: module, and options.
+#: The application: module, and options.
 KINDS = {"WSGI": ("pausing:wsgi", ()), "threads": ("pausing:wsgi", ("--threads", "4")), "ASGI": ("pausing:asgi", ())}
 
 
 class Pausable:
-    """An instance of one worker that speaks HTTP/2 too: a PING that is answered was read behind all that came before it."""
+    """An instance of one worker that also serves HTTP/2: the answer to a PING shows that everything before it was read."""
 
     def __init__(self, start, call, folder, kind="WSGI", options=()):
         self.begun_file = folder / "begun"
@@ -29,7 +29,7 @@ class Pausable:
         return self.instance.connect()
 
     def begun(self):
-        """Paths of the requests that the application has begun."""
+        """Returns the paths of the requests that the application has begun."""
         return self.begun_file.read_text().split()
 
     def state(self):
@@ -41,7 +41,7 @@ class Pausable:
         return [worker["state"] for worker in self.state()["workers"]]
 
     def wait_until_paused(self, workers=1):
-        """Every worker has taken the order."""
+        """Waits until every worker has received the order."""
         wait_until(lambda: self.worker_states() == ["paused"] * workers, lambda: f"the workers pause: {self.worker_states()}")
         assert self.state()["phase"] == "paused"
 
@@ -55,7 +55,9 @@ class Pausable:
 
     @contextlib.contextmanager
     def with_two_who_wait(self):
-        """A pause in which one client asks on a kept connection and one on a fresh one. What is done in it has both answered."""
+        """A pause in which one client sends a request on a kept connection and one on a new one. Both are answered after the
+        block.
+        """
         kept = self.connect()
         assert kept.request("GET", "/before").text == "/before"
         self.pause()
@@ -67,7 +69,7 @@ class Pausable:
             assert fresh.read_response().text == "/fresh"
 
     def turn(self):
-        """The worker has looked at everything that was sent so far."""
+        """Waits until the worker has processed everything sent so far."""
         self.observer.ping()
 
 
@@ -76,7 +78,7 @@ def ask(client: Client, path, more=""):
 
 
 def has_answer(client: Client):
-    """Something has come, be it an answer or the connection's end."""
+    """Returns whether anything has arrived, either a response or the end of the connection."""
     client.socket.setblocking(False)
     try:
         client.buffer += client.socket.recv(65536) or b"(the end)"

@@ -1,4 +1,4 @@
-"""An instance whose master gives its place to another: the pidfile says which one has it."""
+"""An instance whose master is replaced by another: the pidfile names the current one."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from support_processes import children_of, is_alive
 
 UPGRADE = signal.SIGRTMIN + 2
 SERVES = r"^bolide: upgrade: the new master \(pid (\d+)\) serves, this one ends when its requests are answered$"
-#: At the beginning of an application that is to be held up while it is loaded.
+#: Code at the beginning of an application whose loading is to be delayed.
 HELD = "import os, time\nwhile os.path.exists({path!r}): time.sleep(0.01)\n"
 
 
@@ -17,14 +17,14 @@ def pidfile(folder):
 
 
 def pid_of(folder):
-    """The pid of the master that has the place."""
+    """Returns the pid of the current master."""
     file = pidfile(folder)
     text = file.read_text() if file.exists() else ""
     return int(text) if text else None
 
 
 def upgrade(folder):
-    """Orders an upgrade, and waits until another master has the place; gives its pid."""
+    """Requests an upgrade, and waits until another master has taken over. Returns its pid."""
     before = pid_of(folder)
     os.kill(before, UPGRADE)
     return wait_for_another(folder, before)
@@ -35,7 +35,7 @@ def wait_for_another(folder, before):
 
 
 def stop(folder):
-    """Stops the master that has the place, if one has."""
+    """Stops the current master, if there is one."""
     pid = pid_of(folder)
     if pid and is_alive(pid):
         os.kill(pid, signal.SIGQUIT)

@@ -1,4 +1,4 @@
-"""Other users, and what only a privileged user may do: whether this one may is found by trying."""
+"""Other users, and privileged operations: they are tried to find out whether this user may do them."""
 
 import pwd
 import shutil
@@ -12,7 +12,7 @@ NOBODY = pwd.getpwnam("nobody")
 
 
 def python_for_everybody(folder):
-    """The Python of a new environment with Bolide that any user may run, of this Python's version, or None."""
+    """Returns the Python of a new environment with Bolide that any user may run, of this Python's version, or None."""
     version = "python{}.{}".format(*sys.version_info)
     for candidate in [sys.executable, f"/usr/bin/{version}", f"/usr/local/bin/{version}"]:
         try:
@@ -27,7 +27,9 @@ def python_for_everybody(folder):
 
 
 def may(*command):
-    """Whether this user may do here what a command does: root in a container often lacks a power, or a kernel a feature."""
+    """Returns whether this user may do what a command does: in a container root often lacks a capability, or the kernel a
+    feature.
+    """
     try:
         return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0
     except OSError:

@@ -1,4 +1,4 @@
-"""An application whose answer is its version: what is served tells which code it is."""
+"""An application that returns its version, which shows which code is served."""
 
 VERSION = """\
 def application(environ, start_response):

@@ -1,4 +1,6 @@
-"""Reloads and stops of ASGI applications: no request is lost, what is in flight is finished, and streams end in the end."""
+"""Reloads and stops of ASGI applications: no request is lost, requests in flight are completed, and streams are ended
+at the end.
+"""
 
 import os
 import signal
@@ -19,7 +21,7 @@ def write(tmp_path, version, before=""):
 
 @pytest.fixture
 def shop(start, tmp_path):
-    """``shop("--processes", 2)`` serves the application of this folder, which tests write anew."""
+    """``shop("--processes", 2)`` serves the application of this folder, which tests rewrite."""
 
     def shop(*options, **more):
         write(tmp_path, "version-1")
@@ -40,7 +42,7 @@ def test_reload_under_load_loses_no_request(shop, tmp_path, target, loop):
     instance = shop("--processes", "2", "--loop", loop)
     with Load(instance.address(), kept_alive=4, fresh=3, target=target) as load:
         for number in range(2, 4):
-            # Each version has a length of its own: Python goes by size and second when it looks for changes.
+            # Each version has a different length: Python detects changes by size and by modification time in seconds.
             version = f"version-{'x' * number}"
             write(tmp_path, version)
             instance.reload(number)
@@ -48,7 +50,7 @@ def test_reload_under_load_loses_no_request(shop, tmp_path, target, loop):
             load.wait_for_more()
     assert load.losses == []
     assert len(load.bodies) == 3
-    # Each of the old workers has ended its lifespan.
+    # Each old worker has shut down its lifespan.
     assert instance.log.count("shutdown of") == 4
 
 
@@ -73,7 +75,7 @@ def test_a_request_in_flight_is_finished(shop, tmp_path, number):
     instance.wait_for_log("^waits for")
     instance.send_signal(number)
     is_stop = number == signal.SIGTERM
-    # By that the worker shows that it has the order.
+    # This shows that the worker has received the order.
     if is_stop:
         assert idle.is_closed()
     else:
@@ -125,7 +127,7 @@ def test_an_event_stream_goes_on_at_a_drain_and_its_worker_ends_in_order_before_
     assert next(chunks) == b"data: tick\n\n"
     drain(instance, number)
     assert next(chunks) == b"data: tick\n\n"
-    # No last chunk: the client sees that this was cut off, and connects anew.
+    # No last chunk: the client sees that this was cut off, and reconnects.
     assert b"\r\n0\r\n" not in client.read_to_end()
     instance.wait_for_log(r"^bolide: worker 1: the mercy of 4 s \(reload-mercy\) is nearly over; requests that are cut off: 1$")
     instance.wait_for_log("^events of one end$")
@@ -170,7 +172,7 @@ def test_a_second_signal_stops_at_once(shop, tmp_path):
         instance.send_signal(signal.SIGTERM)
         return "stop at once (a second signal)" in instance.log
 
-    # One that comes within a moment of the first is the same wish.
+    # A signal within a moment of the first counts as the same one.
     wait_until(is_stopped_at_once, "the second signal to count")
     assert instance.wait_for_exit() == 0
     assert client.is_closed()

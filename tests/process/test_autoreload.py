@@ -1,4 +1,4 @@
-"""`py-autoreload`: what is imported is watched, and a change reloads."""
+"""`py-autoreload`: imported files are watched, and a change causes a reload."""
 
 import itertools
 import os
@@ -7,7 +7,7 @@ import pytest
 from support.waiting import wait_until
 
 VIEWS = 'TEXT = "{text}"\n'
-#: Imports a module of its own package, and another one at the first request for it.
+#: Imports a module of its package, and another one at the first request for it.
 SHOP = """\
 from shop import views
 def application(environ, start_response):
@@ -22,7 +22,7 @@ WAYS = {
     "one-worker": (),
     "two-workers": ("--processes", "2"),
     "lazy": ("--processes", "2", "--lazy-apps"),
-    # A period in which no test would see a change by looks alone.
+    # With this period no test would see a change by polling alone.
     "doorbell": ("--py-autoreload", "3600"),
 }
 
@@ -69,7 +69,7 @@ def test_a_module_that_a_view_imports_later_is_watched_too(start, package):
     (package / "late.py").write_text(VIEWS.format(text="late"))
     instance = watched(start)
     assert instance.body("/late") == "late"
-    # Workers look for new imports once a period: until then nobody watches the file.
+    # Workers check for new imports once a period: until then the file is not watched.
     number = itertools.count(1)
 
     def is_noticed():
@@ -104,7 +104,7 @@ def test_the_old_code_serves_on_while_the_new_does_not_import_and_mending_it_rel
         file.write_text(mending[1])
     instance.wait_for_generation(3)
     assert instance.body() == "young"
-    # A generation that fails is not tried again by itself.
+    # A generation that fails is not retried automatically.
     assert instance.log.count("could not be loaded") == 1
 
 
@@ -121,7 +121,7 @@ def test_a_module_that_fails_is_mended_in_a_file_that_only_it_had_imported(start
     assert "bolide: py-autoreload: shop/tax.py has changed" in instance.lines
 
 
-def test_what_is_changed_while_it_is_imported_is_loaded_again(start, package, tmp_path):
+def test_a_file_that_changes_during_its_import_is_loaded_again(start, package, tmp_path):
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     waits = f"open({str(gate)!r}).close()\n"
@@ -140,7 +140,7 @@ def test_a_worker_that_imports_after_py_autoreload_was_switched_off_finishes_its
     settings.write_text("[uwsgi]\npy-autoreload = 1\n")
     os.mkfifo(gate)
     (package / "late.py").write_text("TEXT = 'late'\n")
-    # The second wait is for the period in which a worker looks for what it has imported.
+    # The second wait is for the period in which a worker checks its imports.
     slow = f"open({str(gate)!r}).close()\nfrom shop import late\nimport time\ntime.sleep(2.5)\nTEXT = 'slow'\n"
     (package / "slow.py").write_text(slow)
     (package / "__init__.py").write_text(SHOP.replace("late", "slow"))

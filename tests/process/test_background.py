@@ -1,4 +1,4 @@
-"""`daemonize`: the command waits for the start, and its status is that of the start; and the pidfiles."""
+"""`daemonize`: the command waits for startup and returns its status; and the pidfiles."""
 
 import os
 import shutil
@@ -16,12 +16,12 @@ from support_instance import APPLICATIONS, LOAD_FAILED, START_FAILED
 from support_processes import descriptors_of
 from support_users import python_for_everybody
 
-#: How long a command may take that waits for a start, in seconds.
+#: Timeout of a command that waits for startup, in seconds.
 START_SECONDS = 60
 
 
 class Background:
-    """Starts an instance that leaves the terminal, and ends what is left of it."""
+    """Starts an instance that daemonizes, and kills its remaining processes at the end."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -30,7 +30,7 @@ class Background:
         self.log = folder / "app.log"
 
     def start(self, *options, module="probe"):
-        """The status and the lines of the command that starts it."""
+        """Returns the status and the lines of the command that starts it."""
         arguments = ["--pythonpath", str(APPLICATIONS), "--module", module, "--http-socket", str(self.socket)]
         arguments += ["--pidfile", str(self.pidfile), "--master", *map(str, options)]
         done = subprocess.run(
@@ -55,7 +55,7 @@ class Background:
             return client.request()
 
     def finish(self):
-        """Ends the session of the daemon, which nobody waits for."""
+        """Kills the session of the daemon, which has no parent that waits for it."""
         if not self.pidfile.exists():
             return
         pid = self.pid
@@ -75,7 +75,7 @@ def background(tmp_path):
 def test_the_command_ends_when_workers_serve_in_the_background(option, background):
     status, lines = background.start(option, background.log)
     assert status == 0
-    # It serves at once: nothing is waited for.
+    # It serves immediately: the command does not wait.
     assert background.get().status == 200
     assert lines[-1] == f"bolide: it serves in the background, master pid {background.pid}, log {background.log}"
     assert "ready:" in background.log.read_text()
@@ -91,7 +91,7 @@ def test_a_daemon_is_in_a_session_of_its_own_and_holds_nothing_of_the_terminal(b
         held = descriptors_of(process.pid)
         assert held[0] == "/dev/null"
         assert held[1] == held[2] == str(background.log)
-        # The pipe of the command that was typed has no other end left here.
+        # The pipe of the typed command has no other open end here.
         assert not [target for number, target in held.items() if number < 3 and target.startswith("pipe:")]
 
 
@@ -150,7 +150,7 @@ def test_pidfiles_are_written_and_removed_with_the_instance(start, tmp_path):
     assert not any(file.exists() for file in files)
 
 
-def test_nobody_else_may_write_to_a_pidfile_whatever_umask_says(start, tmp_path):
+def test_only_its_owner_may_write_to_a_pidfile_whatever_umask_says(start, tmp_path):
     start("--umask", "000", "--pidfile", tmp_path / "app.pid")
     assert (tmp_path / "app.pid").stat().st_mode & 0o777 == 0o644
 
@@ -163,7 +163,7 @@ def test_a_safe_pidfile_is_that_of_the_last_start_that_served(start, tmp_path):
     instance = start(*options, module="broken", ready=False)
     assert instance.wait_for_exit() == LOAD_FAILED
     assert (tmp_path / "safe.pid").read_text() == "before\n"
-    # What this start has written goes with it.
+    # The files that this start has written are removed.
     assert not (tmp_path / "two.pid").exists()
 
 
@@ -197,7 +197,7 @@ def test_a_pidfile_of_the_user_is_written_with_the_users_rights(start, fail, tmp
     theirs.mkdir()
     os.chown(theirs, 65534, 65534)
     identity = ("--uid", "65534", "--gid", "65534")
-    # The Python of these tests may lie where that user can't execute it, and a start that fails takes its pidfile away.
+    # The Python of these tests may be in a place where that user can't execute it, and a failed start removes its pidfile.
     python = python_for_everybody(tmp_path)
     if python is None:
         pytest.skip("no Python here may be run by another user")
@@ -207,7 +207,7 @@ def test_a_pidfile_of_the_user_is_written_with_the_users_rights(start, fail, tmp
     found = (theirs / "two.pid").stat()
     assert (found.st_uid, found.st_gid, stat.S_ISREG(found.st_mode)) == (65534, 65534, True)
     instance.finish()
-    # Where they may not write, root does not write for them.
+    # If they have no write permission, root does not write for them.
     arguments = ("--module", "probe", "--pythonpath", APPLICATIONS, "--http-socket", "app.sock", *identity)
     ours = tmp_path / "ours"
     ours.mkdir(mode=0o755)
@@ -263,7 +263,7 @@ def test_relative_files_of_loggers_and_the_fifo_lie_in_the_folder_of_chdir(start
     messages = tmp_path / "shop" / "messages.log"
     instance.wait_for(lambda: messages.exists() and "bolide: ready: " in messages.read_text(), "it is ready")
     assert sorted(path.name for path in (tmp_path / "shop").iterdir()) == ["fifo", "messages.log", "requests.log"]
-    # What is written before the folder is entered lies in that of the start.
+    # Paths that are opened before the change of directory are relative to the starting directory.
     assert (tmp_path / "app.pid").exists()
 
 

@@ -1,4 +1,4 @@
-"""`cheaper`, `idle` and `cheap`: workers come with the load and go without it, and no request is lost by either."""
+"""`cheaper`, `idle` and `cheap`: workers are started and stopped with the load, and neither loses a request."""
 
 import os
 import signal
@@ -7,7 +7,7 @@ import threading
 import pytest
 from support.waiting import wait_until
 from support_load import Load
-from support_processes import wakes_hardly_ever
+from support_processes import sleeps_mostly
 
 MOST = 4
 #: The number changes quickly, for tests.
@@ -23,7 +23,7 @@ class Gate:
         self.clients = []
 
     def enter(self):
-        """One more request is sent."""
+        """Sends one more request."""
         client = self.instance.connect()
         client.send(f"GET /wait?{self.path}{len(self.clients)} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         self.clients.append(client)
@@ -35,7 +35,7 @@ class Gate:
         wait_until(lambda: held() >= count, lambda: f"{count} requests with the application, {held()} are; {self.instance.log}")
 
     def open(self):
-        """All of them are answered."""
+        """Answers all of them."""
         for number in range(len(self.clients)):
             (self.path.parent / f"gate{number}").touch()
         for client in self.clients:
@@ -58,7 +58,7 @@ def test_a_burst_is_met_at_once_however_long_cheaper_overload_is(start, tmp_path
     gate = Gate(instance, tmp_path)
     for _ in range(MOST):
         gate.enter()
-    # Each of them has a worker for itself, long before the first one is answered.
+    # Each of them has its own worker long before the first one is answered.
     gate.wait_until_held(MOST)
     assert len(instance.workers()) == MOST
     instance.wait_for_text("all workers are at work, and connections wait: 1 worker more, 4 of 4")
@@ -149,7 +149,7 @@ def test_each_algorithm_takes_workers_away_that_have_nothing_to_do(start, algori
 def test_busyness_adds_workers_that_kept_alive_connections_need(start):
     busyness = ("--cheaper-algo", "busyness", "--cheaper-busyness-max", "30", *QUICK)
     instance = start("--processes", "2", "--cheaper", "1", *busyness)
-    # One connection that is never left waiting: no burst, but a worker that is busy all the time.
+    # One connection that always has a request in flight: no burst, but a worker that is busy all the time.
     with Load(instance.address(), kept_alive=1, fresh=0, target="/sleep/0.1") as load:
         instance.wait_for_log(r"the workers were busy for \d+ % of 1 s: 1 worker more, 2 of 2$")
     assert load.losses == []
@@ -160,19 +160,19 @@ def test_busyness_lets_workers_be_that_are_busy_for_a_share_between_both_limits(
     few = ("--processes", "3", "--cheaper", "1", "--cheaper-initial", "2", "--cheaper-busyness-multiplier", "1")
     instance = start(*few, "--cheaper-algo", "busyness", *QUICK, *shares)
     before = set(instance.workers())
-    # Requests of a twentieth of a second, one after the other, and none of them longer than a turn.
+    # Requests of a twentieth of a second, one after the other, and none of them longer than a cycle.
     with Load(instance.address(), kept_alive=1, fresh=0, target="/sleep/0.05"):
         said = instance.wait_for_log(r"the workers were busy for (\d+) % of 1 s: nothing changes$", count=4)
         assert set(instance.workers()) == before
     assert 1 <= int(said[1]) <= 95
 
 
-#: `busyness` with turns of a second, in which a worker that is stopped has connections wait.
+#: `busyness` with cycles of a second, in which connections queue while a worker is stopped.
 BUSYNESS = ("--cheaper-algo", "busyness", "--cheaper-busyness-verbose=true", *QUICK, "--processes", str(MOST), "--cheaper", "1")
 
 
 def stopped_worker(instance):
-    """The only worker takes no connection, and the master, which has seen it idle, can't tell."""
+    """The only worker accepts no connection, and the master, which has last seen it idle, can't tell."""
     assert instance.body()
     instance.wait_for_log("busy for 0 % of 1 s: nothing changes$", count=2)
     (worker,) = instance.workers()
@@ -182,7 +182,7 @@ def stopped_worker(instance):
 
 def test_busyness_adds_backlog_step_workers_beyond_the_backlog_alert_which_go_after_the_backlog_multiplier(start):
     alert = ("--cheaper-busyness-backlog-alert", "2", "--cheaper-busyness-backlog-step", "2")
-    # By the other multiplier they would stay for a quarter of an hour.
+    # With the other multiplier they would stay for a quarter of an hour.
     turns = ("--cheaper-busyness-backlog-multiplier", "1", "--cheaper-busyness-multiplier", "1000")
     late = ("--cheaper-busyness-backlog-nonzero", "1000")
     instance = start(*BUSYNESS, *alert, *turns, *late)
@@ -221,7 +221,7 @@ def test_busyness_penalty_keeps_a_worker_for_longer_that_was_missed_soon_after_i
     if left == 1:
         wait_for_workers(instance, 1)
     else:
-        # Three times as many idle turns as it would have stayed for.
+        # Three times as many idle cycles as it would have stayed for.
         instance.wait_for_log(r"busy for 0 % of 1 s: nothing changes$", count=6 + instance.log.count("busy for 0 %"))
         assert len(instance.workers()) == 2
 
@@ -266,11 +266,11 @@ def test_idle_ends_all_workers_and_the_next_connection_starts_them(start):
 
 
 def test_an_instance_without_workers_wakes_hardly_ever(start):
-    """Its timers of a second are all that turns the master's loop: a timer that stays due would turn it hundreds of times."""
+    """Only its one-second timers wake the master's loop: a timer that stays due would wake it hundreds of times."""
     instance = start("--processes", "2", "--idle", "1", "--cheaper", "1")
     wait_until(lambda: not instance.workers(), "the end of all workers")
 
-    wait_until(lambda: wakes_hardly_ever(instance.pid), "two seconds in which it sleeps")
+    wait_until(lambda: sleeps_mostly(instance.pid), "two seconds in which it sleeps")
 
 
 def test_a_request_that_takes_longer_than_idle_is_no_idle_time(start):

@@ -1,4 +1,4 @@
-"""`bolide check` as people, editors and workflows use it: what it finds, in which form, and with which status."""
+"""`bolide check` as people, editors and workflows use it: its findings, output formats and exit statuses."""
 
 import json
 import os
@@ -24,11 +24,11 @@ FORMATS = {
 
 @pytest.fixture
 def check(tmp_path):
-    """Runs `bolide check`; gives its status, its standard output and its standard error."""
+    """Runs `bolide check`. Returns its status, its standard output and its standard error."""
 
     def check(*arguments, **variables):
         command = [*program(), "check", *map(str, arguments)]
-        # What the tests themselves are told by such variables would be options.
+        # The tests' own environment variables would be options.
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
         done = subprocess.run(
             command,
@@ -63,16 +63,16 @@ def application(folder, before=""):
         ("touch-reload", "/nowhere/touched", "there is no file /nowhere/touched"),
     ],
 )
-def test_what_is_odd_is_found_in_every_format(form, key, value, words, check, tmp_path):
+def test_odd_values_are_found_in_every_format(form, key, value, words, check, tmp_path):
     (tmp_path / f"shop.{form}").write_text(FORMATS[form].format(key=key, value=value))
     status, said, _ = check(f"shop.{form}")
     assert status == CLEAN
     assert words in said
-    # Some formats keep no lines for their values, and say the file alone.
+    # Some formats keep no line numbers for their values, and findings name only the file.
     assert said.startswith(f"shop.{form}:")
 
 
-def test_an_unclosed_section_header_is_told_before_what_follows_from_it(check, tmp_path):
+def test_an_unclosed_section_header_is_reported_before_its_consequences(check, tmp_path):
     (tmp_path / "shop.ini").write_text("[uwsgi\nmodule = shop:app\nhttp = 127.0.0.1:8000\n")
     status, said, _ = check("shop.ini")
     assert status == FAILED
@@ -245,7 +245,7 @@ def test_sarif_is_version_2_1_0_with_a_place_for_each_result(check, tmp_path):
 
 
 def test_the_interpreter_of_a_virtualenv_is_the_one_that_loads(check, tmp_path):
-    # A link is enough of a virtual environment to be found by, and says which program was taken.
+    # A wrapper script is enough to be found as a virtual environment's interpreter, and it prints a line when it is chosen.
     (tmp_path / "venv" / "bin").mkdir(parents=True)
     wrapper = tmp_path / "venv" / "bin" / "python"
     wrapper.write_text(f'#!/bin/sh\necho chosen >&2\nexec {sys.executable} "$@"\n')

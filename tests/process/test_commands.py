@@ -1,4 +1,4 @@
-"""Options that are commands: they tell a running instance something, and start nothing."""
+"""Options that are commands: they send something to a running instance, and start nothing."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ def test_nothing_is_started_beside_an_ini_file(start, fail, tmp_path):
     assert not (tmp_path / "second.sock").exists()
 
 
-def test_a_pidfile_that_is_missing_or_stale_or_of_another_program_is_told(fail, tmp_path):
+def test_a_pidfile_that_is_missing_or_stale_or_of_another_program_is_reported(fail, tmp_path):
     status, lines = fail("--stop", "missing.pid")
     assert status == NO_FILE
     assert "missing.pid: the pidfile can't be read" in lines[-1]
@@ -68,10 +68,10 @@ def test_a_pidfile_that_is_missing_or_stale_or_of_another_program_is_told(fail, 
         other.wait()
 
 
-def test_uwsgi_itself_may_be_told_as_well(fail, tmp_path):
-    # An installation that moves over has instances of both.
+def test_the_commands_work_with_uwsgi_itself_as_well(fail, tmp_path):
+    # During a migration an installation has instances of both.
     (tmp_path / "uwsgi").symlink_to("/bin/sleep")
-    # A job in the background of a shell has SIGINT ignored, and its children inherit that.
+    # In a background job of a shell SIGINT is ignored, and its children inherit that.
     other = subprocess.Popen(["env", "--default-signal=INT", str(tmp_path / "uwsgi"), "60"])
     try:
         wait_until(lambda: Path(f"/proc/{other.pid}/comm").read_text() == "uwsgi\n", "the program to be executed")

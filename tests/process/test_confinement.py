@@ -1,4 +1,4 @@
-"""What an instance gives up for good: root in the master itself, files outside a folder, capabilities, name spaces."""
+"""Privileges that an instance drops permanently: root in the master itself, files outside a folder, capabilities, namespaces."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from support_users import NOBODY, may, python_for_everybody
 
 SERVE = ("--http-socket", "127.0.0.1:0", "--module", "probe")
 root_only = pytest.mark.skipif(os.getuid() != 0, reason="only root has something to give up")
-#: What the tests of name spaces, and those that make a jail, do before or within them.
+#: Preparation of the tests of namespaces and jails.
 mounts_only = pytest.mark.skipif(
     not may("unshare", "--mount", "--ipc", "--uts", "--net", "sh", "-c", "mount -t tmpfs none /mnt && hostname tried"),
     reason="no name spaces may be made here, or nothing mounted in one (unshare --mount)",
@@ -43,7 +43,7 @@ def everybody(open_folder):
     ],
     ids=["user", "numbers", "group"],
 )
-def test_the_master_itself_gives_root_up_before_it_makes_anything(options, user, group, start, open_folder, everybody):
+def test_the_master_itself_drops_root_before_it_creates_anything(options, user, group, start, open_folder, everybody):
     shared = open_folder / "shared"
     shared.mkdir()
     os.chmod(shared, 0o777)
@@ -67,7 +67,7 @@ def test_the_master_itself_gives_root_up_before_it_makes_anything(options, user,
 
 
 @root_only
-def test_a_configuration_that_no_reload_could_read_is_told_at_the_start(start, open_folder, everybody):
+def test_a_configuration_that_no_reload_could_read_is_reported_at_the_start(start, open_folder, everybody):
     configuration = open_folder / "secret.ini"
     configuration.write_text(
         f"[uwsgi]\nhttp-socket = 127.0.0.1:0\nchdir = {open_folder}\nmodule = probe\nimmediate-uid = nobody\n"
@@ -103,7 +103,7 @@ def test_what_can_not_be_given_up_ends_the_start(options, words, fail):
 
 # A jail.
 
-#: Tells what the application sees, and takes part in what the tests look at.
+#: Reports what the application sees, and provides the data that the tests check.
 JAILED = """
 import json
 import os
@@ -117,7 +117,7 @@ def application(environ, start_response):
         return [str(len(environ["wsgi.input"].read())).encode()]
     return [json.dumps([sorted(os.listdir("/")), os.getcwd(), os.getuid(), __file__]).encode()]
 """
-#: Mounts what a Python needs into the jail, where nobody else sees it.
+#: Mounts the files that a Python needs into the jail, in a mount namespace that no other process sees.
 MOUNT = """
 set -e
 jail=$1; shift
@@ -135,7 +135,7 @@ exec "$@"
 
 @pytest.fixture
 def jail(open_folder):
-    """A folder with an application and a Python of its own."""
+    """A folder with an application and a Python."""
     jail = open_folder / "jail"
     for name in ("app", "tmp", "run"):
         (jail / name).mkdir(parents=True)
@@ -147,7 +147,7 @@ def jail(open_folder):
 
 
 def into(jail):
-    """The command of an instance that sees the jail with the system's libraries in it."""
+    """Returns the command of an instance in a jail that contains the system's libraries."""
     python = jail / "everybody" / "bin" / "python"
     return ["unshare", "--mount", "sh", "-c", MOUNT, "sh", str(jail), str(python), "-m", "bolide"]
 
@@ -172,7 +172,7 @@ def test_the_application_sees_nothing_but_its_jail_and_a_reload_reads_the_config
     assert (jail / "run" / "steps").read_text() == "root\n"
     assert (tmp_path / "steps").read_text() == "outside\n"
     assert (jail / "tmp" / "steps").read_text() == "begin\n"
-    # What was written to a file for it, as bodies beyond the memory's part are.
+    # A body of this size exceeds the memory limit and goes to a temporary file.
     assert instance.get("/body", method="POST", body=b"x" * 3_000_000).text == "3000000"
 
     (jail / "app" / "other.py").write_text(JAILED)
@@ -212,7 +212,7 @@ def test_a_jail_that_can_not_be_had_ends_the_start(options, words, fail, jail):
 
 @pytest.mark.parametrize("option", [("--chroot", "/"), ("--cap", "kill"), ("--unshare", "ipc")])
 def test_an_ordinary_user_can_not_give_up_what_only_root_has(option, fail):
-    # Root becomes an ordinary user when everything is imported, because that user may not be allowed to read it.
+    # Root becomes an ordinary user after all imports, because that user may not be allowed to read the modules.
     become = f"os.setgroups([]); os.setgid({NOBODY.pw_gid}); os.setuid({NOBODY.pw_uid}); " if os.getuid() == 0 else ""
     done = subprocess.run(
         [sys.executable, "-c", f"import os, bolide; {become}bolide.main()", *SERVE, *option],
@@ -223,11 +223,11 @@ def test_an_ordinary_user_can_not_give_up_what_only_root_has(option, fail):
     assert f"{option[0][2:]} needs root" in done.stdout.decode().splitlines()[-1]
 
 
-# Capabilities and name spaces.
+# Capabilities and namespaces.
 
 
 def capabilities(status):
-    """The sets of a process, from the text of its status."""
+    """Returns the capability sets of a process, from the text of its status."""
     lines = dict(line.split(":\t", 1) for line in status.splitlines() if line.startswith("Cap"))
     return {name: int(value, 16) for name, value in lines.items()}
 
@@ -250,7 +250,7 @@ def test_the_application_keeps_the_capabilities_that_are_named_and_no_others(use
 
 @root_only
 @mounts_only
-def test_an_instance_has_name_spaces_of_its_own_and_its_sockets_are_the_systems(start, tmp_path):
+def test_an_instance_has_private_namespaces_and_its_sockets_are_the_systems(start, tmp_path):
     hooks = ("--hook-as-root", "exec:hostname jailed", "--hook-as-root", f"exec:mount -t tmpfs none {tmp_path / 'mounted'}")
     (tmp_path / "mounted").mkdir()
     before = os.uname().nodename
@@ -270,7 +270,7 @@ def test_an_instance_has_name_spaces_of_its_own_and_its_sockets_are_the_systems(
 
 @root_only
 @mounts_only
-def test_an_upgrade_keeps_the_name_spaces_and_is_refused_where_nobody_would_reach_the_new_master(start):
+def test_an_upgrade_keeps_the_namespaces_and_is_refused_if_the_new_master_were_unreachable(start):
     instance = start("--unshare", "fs,uts")
     before = os.readlink(f"/proc/{instance.pid}/ns/uts")
     instance.send_signal(signal.SIGRTMIN + 2)

@@ -1,4 +1,4 @@
-"""As the first process of a container: with a namespace of pids of its own, whose orphans are the master's."""
+"""Bolide as the first process of a container: in a PID namespace, whose orphans become children of the master."""
 
 import os
 import shutil
@@ -13,7 +13,7 @@ from support_instance import REFUSED
 from support_processes import children_of
 from support_upgrade import UPGRADE
 
-#: In a namespace of pids where the program is process 1, as a container's runtime starts it.
+#: A PID namespace in which the program is process 1, as a container runtime starts it.
 CONTAINER = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
 
 APPLICATION = """
@@ -48,14 +48,14 @@ def parent_and_state(pid):
 
 
 def zombies_of(pid):
-    """Children of a process that have ended, and that nobody has waited for."""
+    """Returns the zombies among the children of a process."""
     found = (parent_and_state(entry) for entry in os.listdir("/proc") if entry.isdigit())
     return [one for one in found if one == (pid, "Z")]
 
 
 @pytest.fixture
 def contained(start, tmp_path):
-    """Starts an instance as process 1 of a namespace; gives it with the pid that the master has outside."""
+    """Starts an instance as process 1 of a namespace. Returns it with the master's pid outside."""
 
     def contained(*options):
         (tmp_path / "shop.py").write_text(APPLICATION)
@@ -71,7 +71,7 @@ def test_orphans_of_the_application_are_reaped_by_process_1(contained):
     instance, master = contained()
     for _ in range(20):
         assert instance.get("/orphan").status == 200
-    # Each was the master's child when it ended; none is left, as a zombie or otherwise, but its prototype.
+    # Each was the master's child when it ended; only the prototype is left, and no zombie.
     wait_until(lambda: not zombies_of(master) and len(children_of(master)) == 1, "the end of all orphans")
     os.kill(master, signal.SIGTERM)
     assert instance.wait_for_exit() == 0
@@ -83,7 +83,7 @@ def test_sigterm_stops_process_1_within_the_grace_period(contained, tmp_path):
     client = instance.connect()
     client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
-    # Of a request that does not end the container's runtime would never hear: after its grace period it kills.
+    # The container runtime would never learn of a request that does not end: it kills after its grace period.
     os.kill(master, signal.SIGTERM)
     assert instance.wait_for_exit() == 0
     assert client.is_closed()
@@ -109,7 +109,8 @@ def test_a_command_within_the_container_reaches_process_1_and_none_from_outside(
     done = subprocess.run(inside, capture_output=True, text=True)
     assert done.returncode == 0, done
     assert done.stdout.startswith("master 1: serving")
-    # The abstract name is the network's, which the container may share with others; who asks from another is turned away.
+    # The abstract name belongs to the network namespace, which the container may share; clients from other namespaces are
+    # refused.
     outside = subprocess.run([*program(), "status", "1"], capture_output=True, text=True)
     assert outside.returncode != 0
     assert "serving" not in outside.stdout

@@ -1,4 +1,4 @@
-"""Commands that the clock starts. A job that is due every minute runs at the start, so no test waits for a minute."""
+"""Cron jobs. A job that is due every minute runs at startup, so no test waits for a minute."""
 
 import signal
 from pathlib import Path
@@ -88,7 +88,7 @@ def test_a_job_that_can_not_be_is_refused_at_the_start(refuse, option, value, wo
     refuse(option, value, words)
 
 
-def test_a_time_that_never_comes_is_told_of(fail, tmp_path):
+def test_a_time_that_never_comes_is_reported(fail, tmp_path):
     configuration = tmp_path / "uwsgi.ini"
     configuration.write_text("[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = probe\ncron = 61 -1 -1 -1 -1 x\n")
     _, lines = fail("check", configuration)

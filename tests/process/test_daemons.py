@@ -1,4 +1,4 @@
-"""Daemons beside the application: started with it, started again, restarted at a reload, and gone with it."""
+"""Daemons attached to the application: started with it, restarted on exit and at a reload, and stopped with it."""
 
 import os
 import signal
@@ -12,13 +12,15 @@ from support_processes import descriptors_of, is_alive, status_field
 
 
 def written(path):
-    """The numbers in a file, one a line, as far as they are whole."""
+    """Returns the numbers in a file, one a line, without an incomplete last line."""
     return [int(line) for line in path.read_text().split("\n")[:-1]] if path.exists() else []
 
 
 @pytest.fixture
 def daemon(tmp_path):
-    """A command that writes its pid to a file of this name and goes on, and the file; whatever is left goes with the test."""
+    """Returns a command that writes its pid to a file with this name and runs on, and the file; remaining processes are killed
+    with the test.
+    """
     files = []
 
     def daemon(name="daemon", before="", after="exec sleep 1000"):
@@ -50,7 +52,8 @@ def test_a_daemon_runs_beside_the_application_writes_to_the_log_and_ends_with_it
     instance.wait_for_log(r"^\[daemon daemon\] daemon is there$")
     instance.wait_for_log(rf"^bolide: daemon daemon: started \(pid {pid}\)")
     assert instance.body()
-    # A session of its own, and nothing of the master's: beside its streams there is the pipe that it is on a leash by.
+    # It has its own session, and no descriptor of the master: besides its streams there is the pipe that ties its life to the
+    # master's.
     assert os.getsid(pid) == pid
     (leash,) = [target for number, target in descriptors_of(pid).items() if number > 2]
     assert leash.startswith("pipe:")
@@ -58,7 +61,7 @@ def test_a_daemon_runs_beside_the_application_writes_to_the_log_and_ends_with_it
     assert status_field(pid, "SigBlk") == "0" * 16
     assert instance.stop() == 0
     assert not is_alive(pid)
-    # An end that was ordered is no fault.
+    # A requested end is not a fault.
     instance.wait_for_text(f"daemon daemon (pid {pid}) ended on SIGTERM")
     assert "was killed by" not in instance.log
 
@@ -90,7 +93,7 @@ def test_a_daemon_that_dies_is_started_again_and_one_that_dies_at_birth_after_a_
     assert instance.stop() == 0
 
 
-def test_a_daemon_that_somebody_else_kills_was_killed(start, daemon):
+def test_a_daemon_that_another_process_kills_is_logged_as_killed(start, daemon):
     script, pids = daemon()
     instance = start("--attach-daemon", f"exec {script}", alarms=True)
     pid = first_pid(pids)
@@ -98,7 +101,7 @@ def test_a_daemon_that_somebody_else_kills_was_killed(start, daemon):
     instance.wait_for_log(rf"^bolide: daemon daemon \(pid {pid}\) was killed by SIGTERM; it is started again in 1 s")
 
 
-def test_a_daemon_that_ends_by_itself_when_told_to_has_its_status_in_the_log(start, daemon):
+def test_a_daemon_that_ends_on_request_has_its_status_in_the_log(start, daemon):
     script, pids = daemon(before="trap 'exit 3' TERM", after="while :; do sleep 0.05; done")
     instance = start("--attach-daemon", f"exec {script}", alarms=True)
     pid = first_pid(pids)
@@ -188,7 +191,7 @@ def test_a_touched_file_restarts_a_daemon(start, daemon, tmp_path):
 def test_a_smart_daemon_outlives_the_instance_and_is_found_by_the_next(start, daemon, tmp_path):
     pidfile = tmp_path / "smart.pid"
     script, pids = daemon()
-    # It writes to the log itself, so that is a file here: nobody reads a pipe for as long as it lives.
+    # It writes to the log itself, so the log is a file here: nothing reads a pipe during its whole lifetime.
     log = tmp_path / "log"
     instance = start("--smart-attach-daemon2", f"{pidfile} exec {script}", "--logto", log, alarms=True)
     pid = first_pid(pids)
@@ -205,7 +208,7 @@ def test_a_smart_daemon_outlives_the_instance_and_is_found_by_the_next(start, da
     assert is_alive(written(pids)[1])
 
 
-def test_a_smart_daemon_that_goes_to_the_background_is_told_of_a_stop_where_that_is_asked_for(start, daemon, tmp_path):
+def test_a_smart_daemon_in_the_background_gets_a_signal_at_a_stop_if_configured(start, daemon, tmp_path):
     pidfile = tmp_path / "smart.pid"
     script, pids = daemon()
     background = tmp_path / "background"
@@ -279,7 +282,7 @@ def test_a_stop_says_that_daemons_are_waited_for(start, daemon):
 
 @pytest.fixture
 def two(tmp_path):
-    """A command line of two programs beside each other, and the pids that they have written, two for each start."""
+    """Returns a command line of two parallel programs, and the pids that they have written, two for each start."""
     path = tmp_path / "two.pids"
 
     def pids(starts=1):
@@ -293,7 +296,7 @@ def two(tmp_path):
 
 
 def attendant_of(instance, pid):
-    """The attendant of a program that a shell of the attendant's has started."""
+    """Returns the helper process of a program that was started by a shell of the helper."""
     return processes.look(processes.look(pid).parent).parent
 
 

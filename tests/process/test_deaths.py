@@ -1,4 +1,6 @@
-"""What happens when a worker or a prototype dies: it is replaced, the log says why, and only what it served is lost."""
+"""Deaths of workers and prototypes: the process is replaced, the log gives the reason, and only the requests that it served are
+lost.
+"""
 
 import os
 import random
@@ -36,7 +38,7 @@ def test_a_worker_that_dies_under_load_loses_only_requests_in_flight(target, cau
         load.wait_for_more()
     assert f"while it served GET {target} (for " in said
     assert "it is replaced" in said or "the next is tried in" in said
-    # Each client has one request in flight at the most.
+    # Each client has at most one request in flight.
     assert len(load.losses) <= LOADED_CLIENTS
     assert len(instance.workers()) == 2
 
@@ -81,7 +83,7 @@ def test_a_request_that_crashes_its_worker_again_and_again_does_not_delay_the_ne
     for _ in range(6):
         with pytest.raises(Closed):
             instance.connect().request("GET", "/exit/7")
-        # Whoever waits at the port meanwhile is answered by the next worker.
+        # Connections that queue at the port meanwhile are served by the next worker.
         assert instance.body().isdigit()
     instance.wait_for_log(r"exited with status 7 while it served GET /exit/7 \(for .*\); it is replaced$", count=6)
     assert "the next is tried in" not in instance.log
@@ -111,7 +113,7 @@ def test_a_prototype_that_dies_under_load_loses_nothing_and_a_new_generation_tak
     instance.wait_for_text("its workers serve on; a new generation is started")
 
 
-def test_a_worker_whose_prototype_is_dead_is_heard_of_by_the_master(start):
+def test_the_master_notices_the_death_of_a_worker_whose_prototype_is_dead(start):
     instance = start("--processes", "2", alarms=True)
     prototype = instance.prototype()
     worker = instance.workers()[0]
@@ -166,7 +168,7 @@ def test_a_prototype_that_was_stopped_is_replaced_and_so_are_its_workers(start):
     wait_until(lambda: len(instance.workers()) == 2 and len(instance.processes()) == 4, "a prototype and two workers")
 
 
-def test_a_prototype_that_was_stopped_and_goes_on_is_let_be(start):
+def test_a_prototype_that_was_stopped_and_continues_is_kept(start):
     instance = start("--processes", "1", alarms=True)
     old = instance.prototype()
     os.kill(old, signal.SIGSTOP)
@@ -194,7 +196,7 @@ def test_whatever_dies_in_whatever_order_the_chosen_workers_serve_in_the_end(see
         if action == "reload":
             instance.send_signal(signal.SIGHUP)
         elif action == "answer":
-            # What is killed meanwhile loses its requests; that somebody answers is what counts.
+            # Requests of workers that are killed meanwhile are lost; the test only requires an answer.
             wait_until(lambda: answers(instance), lambda: f"an answer; the log:\n{instance.log}")
         else:
             victim = somebody(instance.workers() if action == "worker" else instance.prototypes())

@@ -1,4 +1,6 @@
-"""A master without a free descriptor: what can't be done waits in growing pauses, and fills neither the processor nor the log."""
+"""A master without free descriptors: failed operations are retried at increasing intervals, and fill neither the CPU
+nor the log.
+"""
 
 import contextlib
 import os
@@ -17,8 +19,8 @@ TICKS_A_SECOND = os.sysconf("SC_CLK_TCK")
 
 @contextlib.contextmanager
 def no_free_descriptor(instance):
-    """Within, the master can open nothing; what it has open stays."""
-    # What it has opened for its start is closed when it tells of itself.
+    """Within the block the master can open nothing; its open descriptors stay."""
+    # Descriptors that it opened for startup are closed by the time it logs its status.
     instance.send_signal(signal.SIGUSR1)
     instance.wait_for_log("^bolide: status: generation in service: 1")
     pid = instance.pid
@@ -33,7 +35,7 @@ def no_free_descriptor(instance):
 
 
 def processor_seconds(pid):
-    """Time of the processor that a process has used."""
+    """Returns the CPU time that a process has used."""
     with open(f"/proc/{pid}/stat") as file:
         fields = file.read().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / TICKS_A_SECOND
@@ -53,7 +55,7 @@ def test_a_client_that_no_descriptor_is_left_for_waits_and_is_answered_later(sta
         asked.sendall(b'{"ask": "identity"}\n')
         used, began = processor_seconds(instance.pid), time.monotonic()
         wait_until(lambda: time.monotonic() > began + 2, "two seconds")
-        # A master that is told of the client again and again uses all that it gets.
+        # A master that is notified of the client repeatedly would use all CPU time.
         assert processor_seconds(instance.pid) - used < 0.05 * (time.monotonic() - began)
         assert instance.body() == str(instance.worker())
     assert b'"ok":true' in asked.recv(65536)

@@ -1,4 +1,4 @@
-"""`develop`, which is `--reload` on the command line: whoever works on an application saves a file and sees what came of it."""
+"""`develop`, which is `--reload` on the command line: a developer saves a file and sees the effect."""
 
 import re
 
@@ -126,7 +126,7 @@ def test_an_open_connection_and_a_stream_do_not_keep_the_old_code(develop, packa
     assert instance.body(connection=kept) == "old"
     save(instance, package / "views.py", VIEWS.format(text="young"))
     reloaded(instance)
-    # The old worker has closed what was idle, so a browser opens a new connection, to the new one.
+    # The old worker has closed idle connections, so a browser opens a new one, to the new worker.
     assert kept.is_closed()
     assert instance.body() == "young"
 
@@ -140,7 +140,7 @@ def test_the_old_code_answers_programs_while_the_new_does_not_load_and_a_browser
     assert page.status == 500
     assert page.get("content-type").startswith("text/html")
     assert "NameError: name &#x27;prices&#x27; is not defined" in page.text
-    # What a page fetches is the application's.
+    # Resources of a page come from the application.
     assert instance.get("/", [("Accept", "text/html"), ("Sec-Fetch-Dest", "empty")]).text == "old"
     save(instance, package / "views.py", VIEWS.format(text="young"))
     reloaded(instance)
@@ -157,7 +157,7 @@ def test_a_start_that_fails_waits_for_the_change_that_mends_it(application, deve
         answer = instance.get("/any/path", headers)
         assert (answer.status, answer.get("content-type").split(";")[0]) == (500, kind)
         assert "views.py" in answer.text
-    # Another mistake takes the place of the first one.
+    # Another error replaces the first one.
     save(instance, package / "views.py", "import taxes\n")
     not_loaded(instance)
     assert "No module named 'taxes'" in instance.get("/").text
@@ -166,7 +166,7 @@ def test_a_start_that_fails_waits_for_the_change_that_mends_it(application, deve
     assert instance.body() == "young"
 
 
-def test_a_lifespan_that_fails_at_the_start_waits_for_a_change_and_is_told_once(develop, package):
+def test_a_lifespan_that_fails_at_the_start_waits_for_a_change_and_is_logged_once(develop, package):
     (package / "__init__.py").write_text(FAILING_LIFESPAN)
     instance = develop()
     instance.wait_for_text("the application's lifespan startup failed: no database")
@@ -198,7 +198,7 @@ WATCHED = {
 
 
 @pytest.mark.parametrize(("options", "file", "counts"), WATCHED.values(), ids=WATCHED)
-def test_what_is_watched_beside_what_is_imported_is_chosen(options, file, counts, develop, package, tmp_path):
+def test_watched_files_besides_imports_can_be_chosen(options, file, counts, develop, package, tmp_path):
     (tmp_path / ".gitignore").write_text("/ignored/\n")
     (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
     if not (tmp_path / file).exists():
@@ -207,14 +207,14 @@ def test_what_is_watched_beside_what_is_imported_is_chosen(options, file, counts
     with instance.looks_away():
         (tmp_path / file).write_text("# changed\n")
         if not counts:
-            # What is told of the one shows that nothing is told of the other.
+            # A reload because of this file shows that the other one caused none.
             (package / "__init__.py").write_text(APP + "\n")
     reloaded(instance)
     (said,) = re.findall(r"^bolide: (.*) changed: reloading", instance.log, re.MULTILINE)
     assert said == (f"{file} has" if counts else "shop/__init__.py has")
 
 
-def test_what_is_new_in_a_folder_is_seen(develop, tmp_path):
+def test_new_files_in_a_folder_are_detected(develop, tmp_path):
     instance = develop("--reload-include", "*.html")
     with instance.looks_away():
         (tmp_path / "new").mkdir()

@@ -47,7 +47,7 @@ def terminal(tmp_path):
 
 
 class Asking:
-    """A request that may wait, in a thread of its own."""
+    """A request that may wait, in a separate thread."""
 
     def __init__(self, port, target):
         self.answer = None
@@ -60,7 +60,7 @@ class Asking:
             with Client(("127.0.0.1", self.port)) as client:
                 self.answer = client.request("GET", self.target)
         except (OSError, Closed):
-            # The server has ended first, as some of these tests have it.
+            # The server has ended first, as some of these tests require.
             pass
 
     def result(self):
@@ -87,7 +87,7 @@ def test_a_reload_waits_until_the_debugger_lets_go(application, terminal, tmp_pa
     shown.type("c\n")
     assert asking.result().text == "old"
     shown.wait_for(r"the debugger has let go: reloading[^$]*reloaded in")
-    # The old worker may take a connection yet when the new one serves.
+    # The old worker may still accept a connection when the new one serves.
     wait_until(lambda: Asking(port, "/").result().text == "young", "the new code's answer")
 
 
@@ -96,7 +96,7 @@ def test_ctrl_c_at_the_debugger_ends_at_once_and_leaves_the_terminal_as_it_was(t
     before = termios.tcgetattr(shown.ours)
     asking = Asking(port, "/stop")
     shown.wait_for(r"\(Pdb\) ")
-    # Whoever edits a line has the terminal show nothing by itself.
+    # Line editors disable the terminal's echo.
     wait_until(lambda: termios.tcgetattr(shown.ours) != before, "the debugger to have taken the terminal")
     shown.type("\x03")
     assert shown.process.wait(PATIENCE_SECONDS) == 0
@@ -131,7 +131,7 @@ def test_lines_are_short_and_coloured_where_the_terminal_can_show_it(environment
     shown.wait_for(r"(?m)^\d\d:\d\d:\d\d GET  /  (\x1b\[32m)?200(\x1b\[0m)?  \d+ ms  3 B")
     (tmp_path / "shop.py").write_text("TEXT = prices\n")
     shown.wait_for(r"(?m)^\d\d:\d\d:\d\d bolide: (\x1b\[31m)?the new code could not be loaded")
-    # Own lines have the time of day alone, and no number where there is one worker.
+    # Own lines show only the time of day, and no worker number if there is one worker.
     assert not re.search(r"\d{4}-\d\d-\d\d|worker 1: ", shown.text)
     assert ("\x1b[" in shown.text) == is_coloured
 

@@ -1,5 +1,6 @@
-"""The end of a process: threads of the application get a few seconds, wherever they were started, and are named; they do not
-get the whole mercy."""
+"""The end of a process: application threads get a few seconds, wherever they were started, and are named in the log; they do not
+get the whole mercy.
+"""
 
 import signal
 import subprocess
@@ -92,7 +93,7 @@ def test_a_thread_that_does_not_end_keeps_its_worker_for_seconds_and_is_named(sh
 def test_threads_are_waited_for_on_whichever_thread_of_the_worker_they_were_started(shop, tmp_path):
     instance = shop(WSGI, "--threads", "4")
     gate = tmp_path / "gate"
-    # Each on a thread of its own, for they wait for each other.
+    # Each on a separate thread, because they wait for each other.
     clients = [ask(instance, f"/mail?{gate}") for _ in range(4)]
     for client in clients:
         assert client.read_response().status == 200
@@ -122,7 +123,7 @@ def test_a_slow_shutdown_is_no_stuck_loop(shop):
     instance = shop(ASGI, "--loop-stall", "0.2", "--harakiri", "1")
     assert instance.get("/").status == 200
     assert instance.stop() == 0
-    # Before it a busy machine may have held the loop up in truth.
+    # Before that a busy machine may really have blocked the loop.
     told = instance.log.split("bolide: stop: ", 1)[1]
     assert "shutdown is done" in told
     assert "has not turned" not in told
@@ -137,13 +138,13 @@ def test_a_thread_that_was_started_before_the_load_failed_does_not_keep_the_star
 
 
 def test_a_stream_does_not_hold_up_a_stop(shop):
-    """Ctrl-C while a browser has a page with events open."""
+    """Ctrl-C while a browser has an open page with server-sent events."""
     instance = shop(STREAM)
     client = ask(instance, "/")
     client.read_head()
     assert next(client.read_chunks()) == b"data: tick\n\n"
     instance.send_signal(signal.SIGINT)
-    # Cut off, so that the client comes back; the application is told, and has its time to end.
+    # Cut off, so that the client reconnects; the application is notified, and has time to end.
     assert b"\r\n0\r\n" not in client.read_to_end()
     assert instance.wait_for_exit() == 0
     instance.wait_for_text("the stream has ended")
@@ -151,7 +152,7 @@ def test_a_stream_does_not_hold_up_a_stop(shop):
 
 @pytest.mark.parametrize("threads", ["1", "2"])
 def test_a_stream_of_a_wsgi_application_does_not_hold_up_a_stop(shop, threads):
-    """The thread is in the application's generator for as long as the stream goes on, and the only one of its worker."""
+    """The thread is in the application's generator for the duration of the stream, and is the only one of its worker."""
     instance = shop(WSGI_STREAM, "--threads", threads)
     client = ask(instance, "/")
     client.read_head()
@@ -171,7 +172,7 @@ def test_an_answer_of_known_length_is_finished_at_a_stop(shop, tmp_path):
     stream = ask(instance, "/")
     stream.read_head()
     instance.send_signal(signal.SIGTERM)
-    # Streams have gone by then.
+    # Streams have ended by then.
     instance.wait_for_log("the stream has ended")
     gate.touch()
     assert client.read_exactly(10) == b"first last"
@@ -213,7 +214,7 @@ async def application(scope, receive, send):
         print("the stream has ended", flush=True)
 """
 
-#: Nobody lets a thread run here before this one waits for something. The process leaves as soon as the clock is looked at.
+#: No thread runs here before this one blocks. The process exits at the next check of the clock.
 BEGUN = """
 import os, sys
 from bolide import farewell
@@ -231,5 +232,5 @@ os._exit(0 if looked else 3)
 
 
 def test_the_thread_of_the_farewell_runs_before_the_interpreter_ends():
-    """The end of the interpreter frees the state of a thread that has not begun: CPython would write there, and crash."""
+    """Finalization frees the state of a thread that has not begun: CPython would write to it, and crash."""
     assert subprocess.run([sys.executable, "-c", BEGUN], timeout=200, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""A limit on the size of files (`ulimit -f`) is the application's, and no obstacle to the server's own memory."""
+"""A limit on the size of files (`ulimit -f`) applies to the application, and does not affect the server's own memory."""
 
 import json
 import os
@@ -17,8 +17,8 @@ def application(environ, start_response):
     start_response("200 OK", [])
     return [json.dumps([os.getpid(), *resource.getrlimit(resource.RLIMIT_FSIZE)]).encode()]
 """
-#: Becomes the program behind the third argument, without the right to raise hard limits where the second says so
-#: (prctl(2), PR_CAPBSET_DROP).
+#: Executes the program in the third argument and onwards, without the right to raise hard limits if the second says so (prctl(2),
+#: PR_CAPBSET_DROP).
 LIMITED = """\
 import ctypes, os, resource, sys
 size, keeps_right = int(sys.argv[1]), sys.argv[2] == "root"
@@ -52,7 +52,7 @@ def test_a_limit_that_nothing_fits_in_is_named_with_the_number_that_is_needed(st
     assert re.search(r"files may have 1 KiB \(ulimit -f, RLIMIT_FSIZE, LimitFSIZE\), and \d+ KiB are needed", instance.lines[-1])
 
 
-def test_a_log_file_that_is_as_large_as_it_may_be_stops_nobody(start, tmp_path):
+def test_a_log_file_at_its_size_limit_blocks_no_request(start, tmp_path):
     (tmp_path / "limits.py").write_text(APPLICATION)
     size = 64 * 1024
     log = tmp_path / "requests"

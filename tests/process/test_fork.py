@@ -1,4 +1,4 @@
-"""What a worker is after the fork: hooks ran, nothing random is shared, signals are right, nothing leaks."""
+"""A worker after the fork: hooks have run, no random state is shared, signals are right, no descriptor leaks."""
 
 import json
 import os
@@ -14,11 +14,11 @@ LAZY = pytest.mark.parametrize("lazy", [(), ("--lazy-apps",)], ids=["prototype",
 
 
 def facts_of_workers(instance, count=2):
-    """What the probe tells in each of the workers."""
+    """Returns the probe's report from each of the workers."""
     found = {}
 
     def ask():
-        # Connections that stay open are shared among the workers.
+        # Open connections are distributed among the workers.
         facts = json.loads(instance.connect().request("GET", "/facts").text)
         found[facts["pid"]] = facts
         return len(found) == count
@@ -28,7 +28,7 @@ def facts_of_workers(instance, count=2):
 
 
 def sequenced_sockets():
-    """UNIX sockets of the kind that carries orders, as `/proc/PID/fd` names them."""
+    """Returns the UNIX sockets of the type that carries orders, as `/proc/PID/fd` names them."""
     lines = Path("/proc/net/unix").read_text().splitlines()[1:]
     return {f"socket:[{fields[6]}]" for fields in map(str.split, lines) if int(fields[4], 16) == 5}
 
@@ -64,7 +64,7 @@ def test_signals_are_what_python_applications_expect(lazy, start):
     assert int(status_field(facts["pid"], "SigIgn"), 16) & (1 << (signal.SIGPIPE - 1))
 
 
-def test_what_is_loaded_is_frozen_before_the_fork(start):
+def test_loaded_objects_are_frozen_before_the_fork(start):
     (facts,) = facts_of_workers(start(), 1)
     assert facts["frozen"] > 1000
 
@@ -77,13 +77,13 @@ def test_workers_hold_no_descriptors_of_their_siblings(start):
         return {worker: sorted(descriptors_of(worker).values()) for worker in instance.workers()}
 
     def lines_to_the_master():
-        # The queue of connections that look for a worker is everybody's.
+        # All processes share the queue of connections that are looking for a worker.
         shared = set(descriptors_of(instance.pid).values()).intersection(*descriptors().values())
         return {worker: sequenced_sockets().intersection(held) - shared for worker, held in descriptors().items()}
 
     assert all(len(lines) == 1 for lines in lines_to_the_master().values()), descriptors()
     assert len({len(held) for held in descriptors().values()}) == 1, descriptors()
-    # Nor do those that are forked later, when the prototype has seen some come and go.
+    # Nor do workers that are forked later, when the prototype has seen some start and end.
     before = set(instance.workers())
     for worker in before:
         os.kill(worker, signal.SIGKILL)
@@ -105,7 +105,7 @@ def test_the_master_and_the_prototype_keep_no_descriptors_of_what_has_ended(star
         for worker in instance.workers():
             os.kill(worker, signal.SIGKILL)
         wait_until(lambda: "killed by" in instance.log and len(instance.workers()) == 2, "two workers")
-    # Not more than before: the first look may have met one that was about to be closed.
+    # Not more than before: the first count may have included one that was about to be closed.
     wait_until(
         lambda: all(now <= then for now, then in zip(counts(), before)),
         lambda: f"{before}, now {counts()}: {descriptors_of(instance.pid)}",

@@ -1,4 +1,6 @@
-"""`fork-safety = lazy`: an application that opens what workers can't share is loaded by each of them, any other once."""
+"""`fork-safety = lazy`: an application that opens resources that workers can't share is loaded by each of them, any
+other once.
+"""
 
 import os
 import re
@@ -13,11 +15,11 @@ SAFE = """\
 import os, threading, time
 loaded_in = os.getpid()
 def said():
-    # Who comes meanwhile is another worker's.
+    # Requests that come meanwhile go to another worker.
     time.sleep(0.02)
     return f"{loaded_in == os.getpid()} {os.getpid()} {threading.active_count()}".encode()
 """
-#: A thread of the application's own, which lives on in whoever has loaded it.
+#: An application thread, which lives on in the process that has loaded the application.
 TICKER = "import threading\nthreading.Thread(target=threading.Event().wait, name='ticker', daemon=True).start()\n"
 INTERFACES = {
     "wsgi": "def application(environ, start_response):\n    start_response('200 OK', [])\n    return [said()]\n",
@@ -28,19 +30,19 @@ async def application(scope, receive, send):
         await send({"type": "http.response.body", "body": said()})
 """,
 }
-#: Requests at a time: more than one worker can take.
+#: Concurrent requests: more than one worker can accept.
 CLIENTS = 8
-#: The one line of the log.
+#: The only line of the log.
 FOUND = "while it was loaded, the application "
 LAZY = "; so each loads the application itself (fork-safety = lazy)"
 
 
 @pytest.fixture
 def shop(tmp_path):
-    """Writes the application: what it does while it is imported, and how it is called."""
+    """Writes the application: its actions at import, and the name of its callable."""
 
     def shop(opened="", interface="wsgi"):
-        # Another size is another file, whatever the clock's grain.
+        # A different size makes it a different file, whatever the clock's resolution.
         (tmp_path / "shop.py").write_text(opened + SAFE + INTERFACES[interface] + f"# {opened!r}\n")
 
     return shop
@@ -55,13 +57,13 @@ def lazily(start):
 
 
 def answers(instance):
-    """An answer of each worker: whether it has loaded the application, and how many threads of Python's it has."""
+    """Returns an answer of each worker: whether it has loaded the application, and its number of Python threads."""
     found = {}
 
     def asked():
         for own, pid, threads in pool.map(lambda _: instance.body().split(), range(CLIENTS)):
             found[int(pid)] = (own == "True", int(threads))
-        # With `cheaper` there may be others in a moment.
+        # With `cheaper` the set of workers may change in a moment.
         workers = instance.workers()
         return workers if set(workers) <= set(found) else None
 
@@ -104,7 +106,7 @@ def test_each_worker_has_a_connection_of_its_own_and_the_prototype_has_none(shop
         for _ in range(3):
             with database.accept()[0] as connection:
                 spoken.append(int(connection.recv(100)))
-    # The first is that of the prototype that found it, and has ended.
+    # The first is that of the prototype that detected it, and has ended.
     assert sorted(spoken[1:]) == sorted(instance.workers())
     assert spoken[0] not in (instance.prototype(), *instance.workers())
     wait_until(lambda: not os.path.exists(f"/proc/{spoken[0]}"), "the end of the prototype that found it")
@@ -118,7 +120,7 @@ def test_an_application_that_opens_nothing_stays_loaded_once(interface, shop, la
     assert findings(instance) == []
 
 
-def test_each_generation_is_looked_at_anew(shop, lazily):
+def test_each_generation_is_inspected_again(shop, lazily):
     shop()
     instance = lazily()
     shop(TICKER)
@@ -187,7 +189,7 @@ def test_nothing_is_left_of_the_first_try_when_workers_load(shop, lazily, tmp_pa
         f"if not os.path.exists({str(program)!r}):\n"
         f"    with open({str(program)!r}, 'w') as file:\n"
         "        file.write(str(subprocess.Popen(['sleep', '1000']).pid))\n"
-        # Not a daemon: an interpreter that ends waits for it.
+        # Not a daemon thread: the interpreter waits for it at exit.
         "import threading\nthreading.Thread(target=threading.Event().wait, name='ticker').start()\n"
     )
     instance = lazily(alarms=True)

@@ -1,4 +1,4 @@
-"""Applications that fork in a request: a child that comes back does not serve, and one that lives on keeps no answer open."""
+"""Applications that fork in a request: a child that returns does not serve, and one that lives on keeps no response open."""
 
 import pytest
 from support import processes
@@ -57,13 +57,13 @@ def shop(request, start, tmp_path):
 
 @pytest.mark.parametrize("path", ["return", "generator"])
 @pytest.mark.filterwarnings("ignore")
-def test_a_child_that_comes_back_from_a_view_ends_and_answers_nobody(shop, path):
+def test_a_child_that_returns_from_a_view_ends_without_an_answer(shop, path):
     worker = shop.worker()
     for _ in range(5):
         assert shop.get(f"/{path}").text.split()[-1] == str(worker)
         assert shop.get("/").text == str(worker)
     shop.wait_for_log(r"^bolide: a child that the application forked \(pid \d+\) came back from it, and is ended", 5)
-    # The application does not wait for its children, so they stay as what the kernel keeps of them.
+    # The application does not wait for its children, so they stay as zombies.
     wait_until(lambda: all(is_dead(child) for child in children_of(worker)), "the children's end")
     assert shop.stop() == 0
 

@@ -41,7 +41,7 @@ def echo():
 
 @pytest.fixture
 def script(tmp_path):
-    """`script(text)` starts a Python program and waits until it serves; the line `run` of it stands behind the application."""
+    """`script(text)` starts a Python program and waits until it serves; its `run` line follows the application."""
     started = []
 
     def script(run, name="main.py", ready=True, arguments=None):
@@ -162,7 +162,7 @@ def test_keywords_are_words_of_the_command_line(keywords, expected):
         ({"threads": object()}, TypeError, "an option is a text"),
     ],
 )
-def test_what_is_no_keyword_or_no_value_is_refused_before_anything_starts(keywords, error, part):
+def test_an_invalid_keyword_or_value_is_refused_before_anything_starts(keywords, error, part):
     with pytest.raises(error, match=part):
         words(**keywords)
 
@@ -243,7 +243,7 @@ def test_a_test_that_is_killed_takes_its_server_with_it(folder):
     (folder / "shop.py").write_text(APPLICATION)
     (folder / "killed.py").write_text(
         "import bolide.testing, os, threading\nserver = bolide.testing.serve('shop:app')\n"
-        # The thread that has started the server ends; the process goes on.
+        # The thread that has started the server ends; the process continues.
         "starter = threading.Thread(target=server.__enter__)\nstarter.start()\nstarter.join()\n"
         "print(server._process.pid, server.url, flush=True)\ninput()\n"
     )
@@ -263,13 +263,13 @@ def test_where_a_server_of_a_test_listens_is_settled(keyword):
         bolide.testing.serve(flask_shop, **{keyword: "1"})
 
 
-def test_a_keyword_that_is_none_is_refused_before_the_test_begins():
+def test_an_unknown_keyword_is_refused_before_the_test_begins():
     with pytest.raises(TypeError, match="did you mean harakiri"):
         bolide.testing.serve(flask_shop, harakri=1)
 
 
 def test_what_console_scripts_start_with_is_not_made_longer():
-    """The way to the master imports nothing of `bolide.run`."""
+    """The path to the master imports nothing of `bolide.run`."""
     text = "import bolide, sys; print([name for name in ('bolide._run', 'subprocess', 'typing') if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-S", "-c", text],

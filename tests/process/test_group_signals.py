@@ -1,4 +1,6 @@
-"""A signal to every process of an instance, as systemd sends it (KillMode=control-group), does what the master makes of it."""
+"""A signal to every process of an instance, as systemd sends it (KillMode=control-group), has the same effect as a signal to the
+master.
+"""
 
 import os
 import signal
@@ -17,7 +19,7 @@ VARIANTS = {"plain": (), "lazy": ("--lazy-apps",), "threads": ("--threads", "3")
 
 
 def send_to_all(instance, number, master_last):
-    """Send a signal to workers, prototype and master; the order of a group's members is nobody's promise."""
+    """Sends a signal to workers, prototype and master; the order within a process group is unspecified."""
     pids = sorted((process.pid for process in instance.processes()), reverse=master_last)
     for pid in pids:
         processes.kill(pid, number)
@@ -58,7 +60,7 @@ def test_a_reload_of_the_whole_group_loses_no_request(options, start, tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2], ids=["SIGUSR1", "SIGUSR2"])
-def test_a_question_to_the_whole_group_costs_nobody(number, start):
+def test_a_status_signal_to_the_whole_group_disturbs_no_process(number, start):
     instance = start("--processes", "2")
     before = instance.processes()
     send_to_all(instance, number, master_last=True)
@@ -140,7 +142,7 @@ def test_a_handler_that_the_application_sets_stands(start, tmp_path):
 def test_no_signal_stops_or_ends_the_master_in_silence(name, start):
     instance = start()
     instance.send_signal(getattr(signal, name))
-    # The names of two of them have others: SIGIO is SIGPOLL.
+    # Two of them have aliases: SIGIO is SIGPOLL.
     instance.wait_for_log(rf"^bolide: {name} came, which asks nothing of the master: it goes on$")
     instance.reload(2)
     assert instance.body() == str(instance.worker())

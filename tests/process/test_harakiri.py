@@ -1,4 +1,4 @@
-"""`harakiri`: a worker whose request takes too long is killed, and the log says where it was stuck."""
+"""`harakiri`: a worker whose request takes too long is killed, and the log shows where it was stuck."""
 
 import re
 import signal
@@ -25,7 +25,7 @@ def test_harakiri_kills_the_worker_names_the_request_and_shows_its_python_stack(
     assert asked < stack < said.start()
     instance.wait_for_text("the limit is 1 s; its Python stack:")
     wait_until(lambda: len(set(instance.workers()) - before) == 1, "the replacement")
-    # Others go on: each client has lost the one request at the most that it had on the killed worker.
+    # Others continue: each client has lost at most its one request on the killed worker.
     assert load.answers > len(load.losses)
     assert len(load.losses) <= 5
 
@@ -74,7 +74,7 @@ def test_harakiri_with_threads_shows_the_stack_of_the_thread_that_is_stuck(start
 
 
 def test_a_request_that_never_returns_to_python_is_killed_all_the_same(start, tmp_path):
-    # An expression that takes for ever, in C and with the GIL: no other Python thread of the worker could run.
+    # An endless expression, in C and with the GIL held: no other Python thread of the worker could run.
     (tmp_path / "shop.py").write_text(
         "import re\nfrom probe import application as probe\n"
         "def hold_the_lock():\n    re.match('(a+)+$', 'a' * 60 + 'b')\n"
@@ -131,7 +131,7 @@ def test_a_worker_that_does_not_end_within_harakiri_graceful_timeout_is_killed(s
     wait_until(lambda: len(instance.workers()) == 2, "the replacement")
 
 
-def test_harakiri_spares_a_request_behind_which_nobody_waits(start, tmp_path):
+def test_harakiri_spares_a_request_without_others_queued_behind_it(start, tmp_path):
     instance = start(*LIMIT, "--harakiri-queue-threshold", "3")
     assert instance.body("/sleep/2.5") == str(instance.worker())
     gate = tmp_path / "gate"

@@ -1,4 +1,4 @@
-"""What `bolide` says of itself: help, versions, the man page, and completions as the shells themselves take them."""
+"""The output of `bolide` about itself: help, versions, the man page, and completions as the shells themselves use them."""
 
 import os
 import platform
@@ -8,13 +8,13 @@ import pytest
 from support.server import program
 from support.waiting import PATIENCE_SECONDS
 
-#: Lines of a terminal that most people have.
+#: Number of lines of most people's terminals.
 TERMINAL_LINES = 40
 
 
 @pytest.fixture
 def run(tmp_path):
-    """Runs a program to its end; gives its status and its two outputs."""
+    """Runs a program to its end. Returns its status, standard output and standard error."""
 
     def run(*command, **variables):
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
@@ -82,7 +82,7 @@ def test_the_version_names_the_program_its_python_and_the_system(bolide):
     version, *rest = said.strip().split(", ")
     assert version.startswith("bolide ")
     assert rest[-1] == "Linux"
-    # The program that Cargo installs has no Python of its own.
+    # The program that Cargo installs contains no Python.
     assert rest[:-1] in ([], [f"CPython {platform.python_version()}"])
     assert bolide("-V")[1] == bolide("version")[1] == said
 
@@ -100,7 +100,7 @@ def test_the_man_page_has_signals_statuses_and_examples_and_man_takes_it_without
     assert " VALUE" not in text
 
 
-#: Words on the command line, and what completes the last of them.
+#: Words on the command line, and the completions of the last one.
 COMPLETED = [
     (("che",), "check"),
     (("check", "--lo"), "--load"),
@@ -116,7 +116,7 @@ COMPLETED = [
 
 @pytest.fixture
 def completions(bolide, tmp_path):
-    """Writes the completions for a shell; gives the file."""
+    """Writes the completions for a shell. Returns the file."""
 
     def completions(shell):
         status, text, _ = bolide("completions", shell)
@@ -156,7 +156,7 @@ def test_zsh_takes_the_completions_and_knows_the_function(completions, run, tmp_
     status, said, log = run("zsh", "-f", "-c", script)
     assert (status, log) == (0, "")
     assert said.splitlines() == ["_bolide", "_bolide: function"]
-    # As a file of `fpath` it is loaded by its name.
+    # As a file in `fpath` it is loaded by its name.
     folder = tmp_path / "functions"
     folder.mkdir()
     (folder / "_bolide").write_text(path.read_text())
@@ -164,7 +164,7 @@ def test_zsh_takes_the_completions_and_knows_the_function(completions, run, tmp_
     assert run("zsh", "-f", "-c", script)[:2] == (0, "_bolide\n")
 
 
-#: zsh completes at a terminal alone: one that it makes itself. ^X s writes down what the line has become, and empties it.
+#: zsh completes only in a terminal, so it creates one itself. ^X s writes down the completed line, and clears it.
 ZSH = r"""
 zmodload zsh/zpty
 zpty shell zsh -f -i
@@ -178,7 +178,7 @@ while zpty -r shell; do :; done
 
 
 def test_zsh_completes(completions, run, tmp_path):
-    # It writes the beginning that several words have, and here no list.
+    # It inserts the common prefix of several words, and prints no list here.
     words = [(words, wanted) for words, wanted in COMPLETED if words[0] not in ("explain", "--process")]
     lines = " ".join(f"'bolide {' '.join(typed)}'" for typed, _ in words)
     script = ZSH.format(folder=tmp_path, file=completions("zsh"), lines=lines)

@@ -1,4 +1,4 @@
-"""Hooks: what is done at the steps of an instance's life, where and as whom, and what a failure does."""
+"""Hooks: the actions at the steps of an instance's life, their directory and user, and the effect of a failure."""
 
 import os
 import signal
@@ -27,7 +27,7 @@ STEPS = [
     "hook-accepting1-once",
     "hook-as-user-atexit",
 ]
-#: The steps up to the fork of workers: more than one of these write at a time.
+#: The steps up to the fork of workers: from there on several processes write at a time.
 IN_ORDER = STEPS[:9]
 COMMANDS = (
     "exec-asap",
@@ -243,7 +243,7 @@ def test_a_touched_file_does_its_hook_and_serving_goes_on_meanwhile(start, tmp_p
     wait_until(lambda: (tmp_path / "steps").is_file() and (tmp_path / "steps").read_text() == "hook\n", "the hook")
     wait_until(lambda: (tmp_path / "slow").is_file() and (tmp_path / "slow").read_text() == "begun\n", "the command")
     assert instance.body()
-    # Touched again while the command is under way: it is done once more when it has ended.
+    # Touched again while the command runs: it runs once more when it has ended.
     os.utime(tmp_path / "flag", (1, 1))
     wait_until(lambda: (tmp_path / "steps").read_text() == "hook\nhook\n", "the hook once more")
     assert (tmp_path / "slow").read_text() == "begun\n"
@@ -260,7 +260,7 @@ def test_a_hook_that_is_under_way_ends_with_the_instance(start, tmp_path):
     (tmp_path / "flag").touch()
     wait_until((tmp_path / "begun").is_file, "the command")
     assert instance.stop() == 0
-    # The fixture fails where a process is left.
+    # The fixture fails if a process is left.
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")

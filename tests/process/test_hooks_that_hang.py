@@ -1,4 +1,4 @@
-"""Hooks of the master that hang make it deaf to no signal, and their commands live no longer than it."""
+"""A hanging hook of the master does not block its signals, and its commands do not outlive it."""
 
 import os
 import signal
@@ -8,7 +8,7 @@ from support import processes
 from support.waiting import wait_until
 from support_processes import is_alive
 
-#: The steps of a start that the master does, and how each is asked for; the last is within a jail.
+#: The startup steps of the master, and how each is configured; the last is inside a jail.
 STARTS = {
     "asap": (),
     "pre-jail": (),
@@ -22,7 +22,9 @@ SIGNALS = [signal.SIGTERM, signal.SIGINT, signal.SIGQUIT]
 
 @pytest.fixture
 def hanging(tmp_path):
-    """A command that hangs with a child beside it, and who they are once they run; what is left goes with the test."""
+    """Returns a command that hangs with a child beside it, and a function with their pids; remaining processes are killed with
+    the test.
+    """
     path = tmp_path / "hanging.pids"
 
     def pids():
@@ -57,7 +59,7 @@ def test_a_signal_ends_a_start_whose_hook_hangs_and_the_command_goes_with_it(sta
     if number == signal.SIGKILL:
         assert status == -signal.SIGKILL
         return
-    # As a stop while the application is loaded.
+    # Like a stop while the application is loaded.
     assert status == 0
     name = signal.Signals(number).name
     assert f"bolide: not started: {name} came, and the hooks ({step.split()[0]}) are killed" in instance.lines[-1]
@@ -77,7 +79,7 @@ def test_a_signal_that_comes_twice_does_what_it_does_once(start, hanging, step):
 
 @pytest.mark.parametrize("step", ["asap", "as-root", "master-start"])
 @pytest.mark.parametrize("action", ["write:{pipe} text", "append:{pipe} text", "wait_for_file:{absent}"])
-def test_an_action_that_waits_for_ever_does_not_make_the_master_deaf(start, tmp_path, step, action):
+def test_an_endless_action_does_not_block_signals_of_the_master(start, tmp_path, step, action):
     os.mkfifo(tmp_path / "pipe")
     action = action.format(pipe=tmp_path / "pipe", absent=tmp_path / "absent")
     instance = start(f"--hook-{step}", action, ready=False)
@@ -96,7 +98,7 @@ def test_a_second_signal_ends_a_hook_of_the_end_that_hangs(start, hanging, first
     pids = running()
 
     def ends():
-        # One that comes right behind the first may be the same wish, and is sent once more.
+        # A signal right after the first may count as the same one, so it is sent once more.
         processes.kill(instance.pid, second)
         return instance.process.poll() is not None
 

@@ -1,4 +1,6 @@
-"""The application's user owns the folders of pidfile, logs, FIFO and sockets: root is led to no other file, and hangs never."""
+"""The application's user owns the folders of pidfile, logs, FIFO and sockets: root is not tricked into using another file, and
+never hangs.
+"""
 
 import os
 import signal
@@ -24,7 +26,7 @@ def ground(open_folder):
 
 @pytest.fixture
 def begin(start, ground):
-    """Starts an instance whose application runs as nobody."""
+    """Starts an instance whose application runs as the user `nobody`."""
 
     def begin(*options, ready=True, groups=None, **more):
         identity, command = identity_options(ground.folder)
@@ -45,7 +47,7 @@ def write(path, letters):
 
 
 def status(instance):
-    """What `bolide status` says: the master answers."""
+    """Returns the output of `bolide status`: the master answers."""
     command = [*program(), "status", str(instance.pid)]
     return subprocess.run(command, check=True, capture_output=True, text=True, cwd=instance.folder, timeout=60).stdout
 
@@ -60,7 +62,7 @@ LAID = {
 
 @pytest.mark.parametrize("option", ["pidfile", "pidfile2", "safe-pidfile", "safe-pidfile2"])
 @pytest.mark.parametrize("laid", LAID)
-def test_the_letter_p_and_vacuum_are_not_led_elsewhere_by_what_lies_in_the_place_of_a_pidfile(option, laid, begin, ground):
+def test_the_letter_p_and_vacuum_are_not_redirected_by_a_replaced_pidfile(option, laid, begin, ground):
     path, fifo = ground.theirs / "app.pid", ground.theirs / "fifo"
     instance = begin(f"--{option}", path, "--master-fifo", fifo, "--vacuum")
     wait_until(path.exists, "the pidfile")
@@ -76,7 +78,7 @@ def test_the_letter_p_and_vacuum_are_not_led_elsewhere_by_what_lies_in_the_place
 
 @pytest.mark.parametrize("laid", ["link", "link to a new file", "FIFO"])
 @pytest.mark.parametrize("option", ["pidfile", "safe-pidfile", "pidfile2", "logto", "logto2", "stats-push"])
-def test_a_start_is_not_led_elsewhere_by_what_lies_in_the_place_of_a_file(option, laid, begin, ground):
+def test_a_start_is_not_redirected_by_a_replaced_file(option, laid, begin, ground):
     path = ground.theirs / "file"
     ground.act(LAID[laid].format(name="file"))
     value = {"stats-push": f"file:path={path},freq=1"}.get(option, path)
@@ -87,7 +89,7 @@ def test_a_start_is_not_led_elsewhere_by_what_lies_in_the_place_of_a_file(option
         instance.send_signal(signal.SIGTERM)
     instance.wait_for_exit()
     ground.is_untouched()
-    # What is the user's alone is tried as the user, who gets the kernel's own words.
+    # Private files of the user are opened as the user, who gets the kernel's own error message.
     if "not started" in instance.log and laid != "FIFO" and option != "pidfile2":
         assert f"{path} is a link" in instance.log
 
@@ -126,7 +128,7 @@ def test_a_file_of_roots_that_the_user_has_renamed_is_neither_given_away_nor_ope
 
 @pytest.mark.parametrize("letter", ["l", "L"], ids=["reopen", "rotate"])
 @pytest.mark.parametrize("folder", ["closed", "open"])
-def test_logs_are_not_made_in_another_folder_by_a_link_in_the_place_of_theirs(letter, folder, begin, ground):
+def test_logs_are_not_created_in_another_folder_through_a_link(letter, folder, begin, ground):
     ground.make(ground.theirs / "logs")
     fifo = ground.theirs / "fifo"
     instance = begin("--logger", f"file:{ground.theirs}/logs/app.log", "--master-fifo", fifo, ready=False)
@@ -159,7 +161,7 @@ def test_root_has_not_its_groups_where_it_acts_as_the_user(begin, ground):
     ground.is_untouched()
 
 
-def test_a_fifo_in_the_place_of_a_daemons_pidfile_hangs_nothing(begin, ground):
+def test_a_fifo_instead_of_a_daemons_pidfile_hangs_nothing(begin, ground):
     ground.act("mkfifo daemon.pid")
     options = ("--smart-attach-daemon", f"{ground.theirs}/daemon.pid true", "--attach-daemon", "echo the other runs")
     instance = begin(*options, alarms=True)

@@ -1,4 +1,4 @@
-"""Hooks that root does by a path: the application's user, who owns the folder, leads them to no other file."""
+"""Hooks that root runs on a path: the application's user, who owns the folder, cannot redirect them to another file."""
 
 import os
 import stat
@@ -9,7 +9,7 @@ from support_users import NOBODY
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
 
-#: Steps that root does, and what has to be asked for with them.
+#: Steps that root runs, and the options that they need.
 STEPS = {"asap": (), "pre-jail": (), "as-root": (), "as-root in a jail": ("--chroot", "/")}
 
 
@@ -28,7 +28,7 @@ def begin(start, ground):
     return begin
 
 
-#: The action -> what the user has laid.
+#: The action -> the file that the user has placed.
 LED_ELSEWHERE = {
     "write:{theirs}/file text": "ln -s $OUTSIDE/secret file",
     "create:{theirs}/file": "ln -s $OUTSIDE/open/new file",

@@ -1,8 +1,8 @@
-"""The application's user plays with every folder of an instance, at random, through starts, reloads, rotations and upgrades.
+"""The application's user makes random changes in every folder of an instance, during starts, reloads, rotations and upgrades.
 
 Nothing outside changes, and nothing hangs.
 
-`BOLIDE_HOSTILE_SEED` gives other sequences, `BOLIDE_HOSTILE_STEPS` longer ones. A failure names both, and what was done.
+`BOLIDE_HOSTILE_SEED` selects other sequences, `BOLIDE_HOSTILE_STEPS` longer ones. A failure prints both, and all actions.
 """
 
 import contextlib
@@ -24,13 +24,13 @@ from support_users import NOBODY
 SEED = int(os.environ.get("BOLIDE_HOSTILE_SEED", "20261123"))
 STEPS = int(os.environ.get("BOLIDE_HOSTILE_STEPS", "100"))
 SEQUENCES = 4
-#: How long the master may take to answer, in seconds: far more than it needs.
+#: Timeout of a response of the master, in seconds: far more than it needs.
 ANSWER_SECONDS = 60
 
 RUN = ("app.pid", "safe.pid", "user.pid", "fifo", "control", "app.sock", "stats", "daemon.pid", "stats.json")
 LOGS = ("app.log", "messages.log", "requests.log", "old.log")
 
-#: What may be done in the place of a file: `{name}` is its name, `{folder}` that of its folder.
+#: Replacements of a file: `{name}` is its name, `{folder}` that of its folder.
 ACTS = [
     "rm -rf {name}; ln -s $OUTSIDE/secret {name}",
     "rm -rf {name}; ln -s $OUTSIDE/shared {name}",
@@ -57,12 +57,12 @@ ACTS = [
     "rm -rf ../{folder}.away; mv ../{folder} ../{folder}.away; ln -s {folder}.away ../{folder}",
     "chmod 000 ../{folder}",
 ]
-#: The folders are folders again.
+#: Restores the folders.
 MEND = "for one in run logs; do [ -d $one ] && [ ! -L $one ] || { rm -rf $one; mkdir $one; }; chmod 755 $one; done"
 LETTERS = ["P", "l", "L", "r", "R", "s", "f", "PlLs", "+", "0"]
 
 
-#: As the user: letters for whatever reads the pipe, if there is one.
+#: As the user: letters for the reader of the pipe, if there is one.
 LETTERS_TO = """
 import os, stat, sys
 pipe = os.open("run/fifo", os.O_WRONLY | os.O_NONBLOCK)
@@ -72,7 +72,9 @@ if stat.S_ISFIFO(os.fstat(pipe).st_mode):
 
 
 class Play:
-    """One sequence of acts and events. ``is_asked`` has the control socket at its usual name, where the test can ask."""
+    """One sequence of actions and events. ``is_asked`` means that the control socket has its usual name, so that the test can
+    query it.
+    """
 
     def __init__(self, number, ground, start):
         self.random = random.Random(SEED + number)
@@ -82,11 +84,11 @@ class Play:
         self.told = []
         self.instance = None
 
-    # What the user does.
+    # Actions of the user.
 
     def act(self, command):
         self.told.append(f"act: {command}")
-        # What the kernel does not permit was tried.
+        # The kernel does not permit some of the attempts.
         with contextlib.suppress(subprocess.CalledProcessError):
             self.ground.act(command)
 
@@ -103,7 +105,7 @@ class Play:
         done = {"cwd": self.ground.theirs, "timeout": ANSWER_SECONDS, "stderr": subprocess.DEVNULL, "check": False}
         subprocess.run(command, **identity, **done)
 
-    # What becomes of the instance.
+    # Events of the instance.
 
     def begin(self):
         if self.random.random() < 0.7:
@@ -132,7 +134,7 @@ class Play:
         return [str(part) for one in [("--master-fifo", run / "fifo"), *files, *more] for part in one]
 
     def masters(self):
-        """The masters that can be asked; at an upgrade there are two."""
+        """Returns the masters that can be queried; during an upgrade there are two."""
         names = re.findall(r" @bolide/(\d+)$", Path("/proc/net/unix").read_text(), re.MULTILINE)
         found = (processes.look(int(pid)) for pid in names)
         return [one.pid for one in found if one and one.session == self.instance.process.pid]
@@ -156,7 +158,7 @@ class Play:
 
         def is_over():
             left = processes.of_session(self.instance.process.pid)
-            # One that had begun an upgrade has not heard of the stop, and a master that takes over is told as well.
+            # A master in the middle of an upgrade may have missed the stop, so a master that takes over gets the stop as well.
             for one in left:
                 if one.parent not in {other.pid for other in left} or one.pid in self.masters():
                     processes.kill(one.pid, signal.SIGINT)
@@ -166,11 +168,11 @@ class Play:
         self.instance.process.wait(timeout=ANSWER_SECONDS)
         self.instance = None
 
-    # The whole.
+    # The whole sequence.
 
     def step(self):
         if self.instance is not None and self.instance.process.poll() is not None and not self.masters():
-            # Nothing is left of an instance whose master has ended and is followed by no other.
+            # No process is left of an instance whose master has ended without a successor.
             wait_until(lambda: not processes.of_session(self.instance.process.pid), "the end of its processes", ANSWER_SECONDS)
             self.instance = None
         if self.instance is None:
@@ -188,7 +190,7 @@ class Play:
 
     def check(self):
         if self.instance and self.is_asked:
-            # Its answer comes when all that was asked before is done.
+            # Its response comes after all earlier requests are done.
             for pid in self.masters():
                 self.ask("status", pid)
         assert self.ground.look(names=False) == self.ground.before
@@ -217,6 +219,6 @@ def test_nothing_outside_changes_and_nothing_hangs_whatever_the_user_does(number
         listening.listen()
         for name in ("run", "logs"):
             ground.make(ground.theirs / name)
-        # The names of a file are the user's to make, where the kernel lets users make them (fs.protected_hardlinks).
+        # The user may create hard links to a file if the kernel allows it (fs.protected_hardlinks).
         ground.before = ground.look(names=False)
         Play(number, ground, start).run()

@@ -1,4 +1,6 @@
-"""What root reads for the application's user: a link gives it no key of others, and what is no file hangs nothing."""
+"""Files that root reads for the application's user: a link gives the user no access to keys of others, and special files do not
+hang the master.
+"""
 
 import os
 import shutil
@@ -63,7 +65,7 @@ def certificates(ground, authority):
     return Certificates(ground, authority)
 
 
-#: Another site's pair in the place of the user's own: by links to its files, and by its folder.
+#: Another site's pair instead of the user's own: with links to its files, and to its folder.
 LAID = {
     "links": "ln -sf $OUTSIDE/other.pem app.pem; ln -sf $OUTSIDE/other.key app.key",
     "a key alone": "cp $OUTSIDE/other.pem app.pem; ln -sf $OUTSIDE/other.key app.key",
@@ -118,7 +120,7 @@ def test_a_key_of_the_user_behind_a_link_of_the_user_is_read(begin, ground, cert
     assert begin(*certificates.options).stop() == 0
 
 
-def test_a_fifo_in_the_place_of_a_file_of_mime_types_hangs_no_reload(begin, ground):
+def test_a_fifo_instead_of_a_file_of_mime_types_hangs_no_reload(begin, ground):
     ground.act("echo 'text/x-own own' >types")
     instance = begin("--mimefile", ground.theirs / "types", "--static-map", f"/s={ground.theirs}")
     ground.act("rm types; mkfifo types")

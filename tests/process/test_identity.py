@@ -1,4 +1,4 @@
-"""Whom processes run as, and what they are called."""
+"""Users and names of processes."""
 
 import json
 import os
@@ -23,7 +23,7 @@ SERVE = ("--http-socket", "127.0.0.1:0", "--module", "probe")
 def test_root_drops_to_uid_and_gid_and_the_master_keeps_its_own(options, start, open_folder):
     python = python_for_everybody(open_folder)
     if python is None:
-        # What a user meets whose Python lies in the home of root: a start that fails and says so.
+        # The case of a user whose Python is in root's home: the start fails with a message.
         instance = start(*options, ready=False)
         assert instance.wait_for_exit() == START_FAILED
         assert "may not be used by the user of uid" in instance.lines[-1]
@@ -44,7 +44,7 @@ def test_root_drops_to_uid_and_gid_and_the_master_keeps_its_own(options, start, 
     found = (open_folder / "app.sock").stat()
     assert (found.st_uid, found.st_gid) == (NOBODY.pw_uid, group)
     assert "the application runs as root" not in instance.log
-    # The master keeps its rights: a reload and the replacement of a worker work as before.
+    # The master keeps its privileges: a reload and the replacement of a worker work as before.
     instance.expects_alarms = True
     instance.reload(2)
     dead = instance.workers()[0]
@@ -54,7 +54,7 @@ def test_root_drops_to_uid_and_gid_and_the_master_keeps_its_own(options, start, 
 
 
 def test_an_ordinary_user_can_not_become_another(tmp_path):
-    # Root becomes an ordinary user when everything is imported, because that user may not be allowed to read it.
+    # Root becomes an ordinary user after all imports, because that user may not be allowed to read the modules.
     become = f"os.setgroups([]); os.setgid({NOBODY.pw_gid}); os.setuid({NOBODY.pw_uid}); " if os.getuid() == 0 else ""
     done = subprocess.run(
         [sys.executable, "-c", f"import os, bolide; {become}bolide.main()", "--uid", "12345", *SERVE],
@@ -121,15 +121,15 @@ def test_umask_is_that_of_everything_that_is_made(mask, file_mode, socket_mode, 
     (tmp_path / "shop.py").write_text("open('loaded', 'w').close()\nfrom probe import application\n")
     start("--umask", mask, "--socket", "app.sock", "--pidfile", "shop.pid", "--logto", "log", module="shop")
     assert (tmp_path / "loaded").stat().st_mode & 0o777 == file_mode
-    # Who could write a pidfile could have any process signalled.
+    # A user with write access to a pidfile could have any process signalled.
     assert (tmp_path / "shop.pid").stat().st_mode & 0o777 == file_mode & 0o644
-    # A log is for its owner and group at the most, as in uWSGI.
+    # Owner and group at most may read a log, as in uWSGI.
     assert (tmp_path / "log").stat().st_mode & 0o777 == file_mode & 0o640
     assert (tmp_path / "app.sock").stat().st_mode & 0o777 == socket_mode
 
 
 @pytest.mark.parametrize("mask", ["22", "rwx", "0999", "7777"])
-def test_a_umask_that_is_none_ends_the_start(mask, fail):
+def test_an_invalid_umask_fails_the_start(mask, fail):
     status, lines = fail(*SERVE, "--umask", mask)
     assert status == START_FAILED
     assert f"`umask = {mask}` is no mask of a mode" in lines[-1]

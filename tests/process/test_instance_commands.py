@@ -1,4 +1,4 @@
-"""`bolide status`, `bolide reload` and their like: the instance is found, asked, and the answer is an exit status."""
+"""`bolide status`, `bolide reload` and similar commands: they find the instance, query it, and return an exit status."""
 
 import json
 import os
@@ -14,7 +14,7 @@ from support_instance import APPLICATIONS, DONE, MISUSED, NO_ANSWER, NO_INSTANCE
 
 @pytest.fixture
 def configured(start, tmp_path):
-    """An instance with a configuration of its own in the folder of the test."""
+    """An instance with its configuration in the folder of the test."""
 
     def configured(text="", name="uwsgi.ini", module="shop", **options):
         (tmp_path / "shop.py").write_text("from probe import application\n")
@@ -102,7 +102,7 @@ def test_without_waiting_the_command_ends_at_once(configured, call, tmp_path):
     instance.wait_for_generation(2)
 
 
-def test_a_stop_at_once_cuts_off_what_is_in_flight(start, call, tmp_path):
+def test_an_immediate_stop_aborts_requests_in_flight(start, call, tmp_path):
     instance = start()
     gate = tmp_path / "gate"
     client = instance.connect()
@@ -166,7 +166,7 @@ def test_a_socket_of_ones_own_choice_and_none(start, call, tmp_path):
     assert place.stat().st_mode & 0o777 == 0o600
     assert call("status", "control.sock")[1].startswith(f"master {instance.pid}: serving")
     assert call("status", instance.pid)[0] == NO_ANSWER
-    # Without a question that it can answer, a signal still reaches it.
+    # It cannot answer a query, but a signal still reaches it.
     assert call("reload", instance.pid)[0] == DONE
     instance.wait_for_generation(2)
     assert instance.stop() == 0
@@ -216,7 +216,7 @@ def test_junk_silence_and_a_crowd_at_the_control_socket_hold_nothing_up(start, c
     assert "no worker is added" not in instance.whole_log()
 
 
-def test_silent_clients_at_the_control_socket_give_way_to_one_that_asks(start, call):
+def test_silent_clients_of_the_control_socket_do_not_block_an_active_one(start, call):
     instance = start()
     crowd = []
     for _ in range(80):
@@ -224,7 +224,7 @@ def test_silent_clients_at_the_control_socket_give_way_to_one_that_asks(start, c
         client.connect(f"\0bolide/{instance.pid}")
         crowd.append(client)
     try:
-        # The answer of one that comes behind them does not wait until they have run out of time.
+        # A later client gets its answer without waiting for their timeout.
         assert call("status", instance.pid)[0] == DONE
         crowd[-1].setblocking(False)
         with pytest.raises(BlockingIOError):

@@ -1,4 +1,4 @@
-"""Where an instance listens: every kind of address, UNIX sockets, inherited descriptors, sharing of connections."""
+"""Listening sockets of an instance: every kind of address, UNIX sockets, inherited descriptors, distribution of connections."""
 
 import contextlib
 import functools
@@ -20,7 +20,7 @@ from support_processes import descriptors_of, established_sockets, tcp_table
 from support_users import may
 
 CONNECTIONS = 64
-#: Of 64 connections over two workers, neither may have more than this many: 60:40.
+#: Maximum for either of two workers with 64 connections: 60:40.
 SHARE_MOST = 38
 
 
@@ -85,7 +85,7 @@ def test_an_abstract_socket_in_use_ends_the_start(fail):
     assert f"@{name} is in use by another program" in lines[-1]
 
 
-#: In a network of its own, so that nothing outside this machine could ever connect.
+#: In a separate network namespace, so that no other machine can connect.
 ISOLATED = ["unshare", "--map-root-user", "--net"]
 
 
@@ -100,7 +100,7 @@ def test_a_port_without_a_host_is_at_every_address(start):
     assert f" 00000000:{int(said[1]):04X} " in table
 
 
-def test_a_descriptor_that_whoever_starts_bolide_has_opened(start):
+def test_a_descriptor_that_the_parent_process_has_opened(start):
     with socket.create_server(("127.0.0.1", 0)) as inherited:
         number = inherited.fileno()
         instance = start(socket=f"fd://{number}", kept=[number])
@@ -117,7 +117,7 @@ def test_an_inherited_unix_socket(start, tmp_path):
         start("--vacuum", socket=f"fd://{inherited.fileno()}", kept=[inherited.fileno()])
         with Client(unix_path(tmp_path / "given.sock")) as client:
             assert client.request().status == 200
-    # What somebody else has made is not ours to remove.
+    # A socket that another program has created is not removed.
     assert (tmp_path / "given.sock").exists()
 
 
@@ -222,7 +222,7 @@ def test_vacuum_leaves_the_socket_of_a_successor_alone(start, tmp_path):
 
 
 def count_waiting(place, most):
-    """How many connections a UNIX socket takes whose worker accepts none."""
+    """Returns the number of connections in the queue of a UNIX socket whose worker accepts none."""
     with contextlib.ExitStack() as clients:
         for count in range(most):
             client = clients.enter_context(socket.socket(socket.AF_UNIX))
@@ -240,7 +240,7 @@ def test_listen_is_the_number_of_connections_that_wait(options, waiting, start, 
     worker = instance.worker()
     os.kill(worker, signal.SIGSTOP)
     try:
-        # The kernel lets one more wait than it was told (unix_recvq_full). The default is far beyond uWSGI's 100.
+        # The kernel queues one connection more than the backlog (unix_recvq_full). The default is far beyond uWSGI's 100.
         assert count_waiting(unix_path(tmp_path / "app.sock"), 150) == waiting
     finally:
         os.kill(worker, signal.SIGCONT)
@@ -254,11 +254,11 @@ def test_a_listen_above_the_limit_of_the_kernel_is_cut_and_said(start):
     instance.wait_for_text(f"listen = 65535 is cut to {limit} by the kernel: raise net.core.somaxconn")
 
 
-# Sharing
+# Distribution
 
 
 def share(instance):
-    """How many connections each of the workers holds."""
+    """Returns the number of connections of each worker."""
     ours = established_sockets(instance.port)
     return [len(ours.intersection(descriptors_of(worker).values())) for worker in instance.workers()]
 
@@ -278,7 +278,7 @@ def test_two_workers_share_64_kept_alive_connections_that_come_one_by_one_fairly
 
 @pytest.mark.parametrize("threads", ["1", "3"])
 def test_two_workers_share_a_burst_of_64_kept_alive_connections_fairly(threads, start):
-    """A worker that the machine does not let run takes its part of a later burst: one of some is enough."""
+    """A worker that was suspended gets its share of a later burst: one connection of several is enough."""
     instance = start("--processes", "2", "--threads", threads)
     wait_until(lambda: len(instance.workers()) == 2, "two workers")
     seen = []
@@ -312,7 +312,7 @@ def test_no_descriptor_left_serves_the_open_connections_and_recovers(start):
         client.close()
     assert instance.body() == str(instance.worker())
     assert first.request().status == 200
-    # The line is not written for every try.
+    # The line is not written for every attempt.
     assert instance.log.count("can't accept a connection") < 10
 
 

@@ -1,4 +1,4 @@
-"""Forms of the log's lines: times of messages, JSON, formats that are JSON, the short line of a terminal."""
+"""Formats of log lines: timestamps, JSON, JSON templates, the short line of a terminal."""
 
 import contextlib
 import json
@@ -72,18 +72,19 @@ def test_a_format_that_is_json_stays_json_whatever_bytes_are_in_it(start):
 #: A field of a line: between quotes, or up to a blank.
 LOGGED_FIELD = re.compile(r'"((?:[^"\\]|\\.)*)"|(\S+)')
 
-#: Formats with quotes: as gunicorn's default was translated, nginx' and Apache's combined ones, and the like without order.
+#: Formats with quotes: the translation of gunicorn's default, the combined formats of nginx and Apache, and similar ones in a
+#: different order.
 QUOTED_FORMATS = [
     ("--log-format", '%(addr) - %(user) [%(ltime)] "%(method) %(uri) %(proto)" %(status) %(rsize) "%(referer)" "%(uagent)"'),
     ("--access-logformat", '%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s"'),
 ]
 
-#: What a client sends between two fields of its own: it would end them, and add others.
+#: Client data that would end its field and add others.
 FORGERIES = [b'x" 200 "y\\', b'"', b"\\", b'\\"', b"a\tb", "caf\u00e9 \u20ac".encode(), b'" "" "']
 
 
 def plain(text):
-    """What stands between quotes, as whoever reads the line has it."""
+    """Returns the text between quotes, unescaped as a log parser does."""
     names = {"n": "\n", "r": "\r", "t": "\t"}
     return re.sub(
         r"\\(?:x([0-9a-f]{2})|(.))", lambda m: chr(int(m[1], 16)) if m[1] else names.get(m[2], m[2]), text, flags=re.DOTALL
@@ -91,7 +92,7 @@ def plain(text):
 
 
 def fields_of(line):
-    """The fields of a line with quotes; what stands in brackets is a time."""
+    """Returns the fields of a line with quotes; text in brackets is a time."""
     found = LOGGED_FIELD.findall(re.sub(r"\[[^]]*\]", "[time]", line, count=1))
     return [plain(quoted) if quoted or not bare else bare for quoted, bare in found]
 
@@ -182,7 +183,7 @@ def test_log_style_is_the_form_of_lines_without_a_format(start, style, line):
 
 
 def read_of_terminal(arguments, environment, folder):
-    """What a server writes to a terminal until it has answered one request."""
+    """Returns the output of a server in a terminal until it has answered one request."""
     import pty
     import subprocess
 

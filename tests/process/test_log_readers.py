@@ -1,4 +1,4 @@
-"""A log that nobody reads stops nothing, and no line of it ever goes anywhere but to the log."""
+"""A log without a reader blocks nothing, and no log line goes anywhere but to the log."""
 
 import signal
 
@@ -6,7 +6,7 @@ import pytest
 from support.waiting import PATIENCE_SECONDS, wait_until
 from support_processes import descriptors_of
 
-#: Request lines show 2 KB of a URI: these are more than a pipe and the megabyte that may wait in memory can hold.
+#: Request lines show 2 KB of a URI: these exceed a pipe plus the megabyte that may wait in memory.
 LONG_TARGET = "/?" + "x" * 2000
 MANY_REQUESTS = 1500
 #: More than the pipe alone holds.
@@ -14,7 +14,7 @@ FILLING_REQUESTS = 60
 
 
 @pytest.mark.parametrize("threads", ["1", "4"])
-def test_a_log_that_nobody_reads_stops_no_request(threads, start):
+def test_a_log_without_a_reader_blocks_no_request(threads, start):
     instance = start("--threads", threads, logging=True)
     client = instance.connect()
     instance.leave_log()
@@ -24,7 +24,7 @@ def test_a_log_that_nobody_reads_stops_no_request(threads, start):
     instance.wait_for_log(r"^bolide: \d+ lines of process \d+ are lost here: nobody took them$")
     assert client.request("GET", "/pid/after").status == 200
     instance.wait_for_log("GET /pid/after ")
-    # What came of the others is whole: no line has another one in it.
+    # The lines of the others are whole: no line contains part of another.
     assert all(line.count(" => generated ") == 1 for line in instance.lines if LONG_TARGET in line)
 
 
@@ -40,7 +40,7 @@ def test_lines_that_wait_are_written_when_the_reader_is_back_though_nothing_else
     assert "are lost" not in instance.log
 
 
-def test_a_log_that_nobody_reads_does_not_stop_the_master(start):
+def test_a_log_without_a_reader_does_not_block_the_master(start):
     instance = start("--processes", "2", logging=True)
     before = set(instance.workers())
     client = instance.connect()

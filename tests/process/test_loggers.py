@@ -1,4 +1,4 @@
-"""Loggers: where lines go, what becomes of files that are put aside or moved away, and that nobody waits for a reader."""
+"""Loggers: destinations of lines, rotated or moved files, and that nothing waits for a reader."""
 
 import gzip
 import os
@@ -30,7 +30,7 @@ LINE = "line %(uri)"
 
 @pytest.fixture
 def says(start, tmp_path):
-    """Starts a server that prints what is asked; arguments are lines of its configuration, ``where`` is its log."""
+    """Starts a server that prints on request; arguments are lines of its configuration, ``where`` is its log."""
     (tmp_path / "says.py").write_text(SAYS)
 
     def begin(*lines, where=None, alarms=False):
@@ -100,7 +100,7 @@ def test_lines_go_where_their_routes_say_and_drained_ones_nowhere(says, tmp_path
 
 
 def test_the_recipe_for_logs_of_json_sorts_lines_as_with_uwsgi(says, tmp_path):
-    """As Label Studio's own configuration, and those that copied the same recipe, have it."""
+    """As in Label Studio's configuration, and in copies of the same recipe."""
     objects, words = tmp_path / "objects", tmp_path / "words"
     instance = says(
         f"logger = applogger file:{objects}",
@@ -164,7 +164,7 @@ def test_datagrams_are_one_line_each(says, tmp_path):
 
 
 class Datagrams:
-    """What came to a UDP socket, as a log that can be read."""
+    """Returns the datagrams of a UDP socket, as a readable log."""
 
     def __init__(self):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -228,7 +228,7 @@ def test_a_program_reads_lines(says, tmp_path):
 def test_a_program_that_ends_is_started_again_and_lines_that_it_missed_are_counted(says, tmp_path):
     piped, starts = tmp_path / "piped", tmp_path / "starts"
     reader = tmp_path / "reader"
-    # The first one takes a line and goes; each one is a start.
+    # The first one reads one line and exits; each one is a start.
     reader.write_text(
         f'#!/bin/sh\necho $$ >> {starts}\nread line; echo "$line" >> {piped}\n'
         f"[ -e {tmp_path}/stay ] && exec cat >> {piped}\nexit 3\n"
@@ -269,13 +269,13 @@ def test_a_program_that_ends_at_once_is_left_alone_for_longer_each_time(says, tm
     assert instance.stop() == 0
 
 
-def test_a_logger_that_nobody_reads_stops_no_request_and_lines_are_counted(says, tmp_path):
+def test_a_logger_without_a_reader_blocks_no_request_and_lost_lines_are_counted(says, tmp_path):
     path = tmp_path / "fifo"
     os.mkfifo(path)
     reader = os.open(path, os.O_RDWR | os.O_NONBLOCK)
     try:
         instance = says(f"req-logger = file:{path}")
-        # Beyond what the FIFO and the memory for lines that wait can take.
+        # More than the FIFO and the memory for waiting lines can hold.
         ask(instance, "x" * 1800, count=800)
         text = b""
 
@@ -292,7 +292,7 @@ def test_a_logger_that_nobody_reads_stops_no_request_and_lines_are_counted(says,
         os.close(reader)
 
 
-def test_a_file_beyond_its_limit_is_put_aside_and_every_process_goes_on_in_the_new_one(says, tmp_path):
+def test_a_file_beyond_its_limit_is_rotated_and_every_process_writes_to_the_new_one(says, tmp_path):
     log = tmp_path / "log"
     instance = says(f"logto = {log}", "log-maxsize = 5000", f"log-backupname = {tmp_path}/old", "processes = 2", where=log)
     ask(instance, "y" * 900, count=6)
@@ -301,7 +301,7 @@ def test_a_file_beyond_its_limit_is_put_aside_and_every_process_goes_on_in_the_n
 
     def written_by_both():
         ask(instance, "printed")
-        # The old file gets no more: neither request lines nor what is printed.
+        # The old file gets no more: neither request lines nor printed output.
         return "\nprinted\n" in read(log) and "line /?printed\n" in read(log)
 
     wait_until(written_by_both, lambda: read(log))
@@ -312,7 +312,7 @@ def test_a_file_beyond_its_limit_is_put_aside_and_every_process_goes_on_in_the_n
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may change its root folder")
-def test_a_worker_that_can_not_open_the_file_goes_on_in_the_one_that_the_master_opens(says, tmp_path):
+def test_a_worker_that_cannot_open_the_file_uses_the_descriptor_of_the_master(says, tmp_path):
     log, requests, touched = tmp_path / "log", tmp_path / "requests", tmp_path / "touched"
     touched.write_text("")
     (tmp_path / "jail").mkdir()
@@ -332,7 +332,7 @@ def test_a_worker_that_can_not_open_the_file_goes_on_in_the_one_that_the_master_
 
 
 class Packed:
-    """A log of compressed lines, read by the program that administrators have."""
+    """A log of compressed lines, read by the usual programs of administrators."""
 
     def __init__(self, path):
         self.path = path
@@ -341,7 +341,7 @@ class Packed:
         return self.path.exists()
 
     def read_text(self, errors="strict"):
-        # Beside a server that writes, the last line may be there in part.
+        # While a server writes, the last line may be incomplete.
         read = subprocess.run(["gzip", "-dc"], stdin=self.path.open("rb"), capture_output=True, check=False)
         return read.stdout.decode(errors=errors)
 
@@ -387,7 +387,7 @@ def test_compressed_lines_are_read_as_one_text_also_while_they_are_written_and_a
     assert all(line.startswith("shop|") for line in read(messages).splitlines())
 
 
-def test_a_packet_is_one_compressed_line_with_what_is_named_behind_around_it(says):
+def test_a_packet_is_one_compressed_line_with_the_given_prefix_and_suffix(says):
     # uWSGI's own example.
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp:
         udp.bind(("127.0.0.1", 0))
@@ -426,7 +426,7 @@ def test_one_logger_compresses_and_another_does_not(says, tmp_path):
     wait_until(lambda: streamed() == ["line /?one\n", "line /?two\n"], streamed)
 
 
-def test_a_reload_opens_the_log_anew_where_that_is_asked_for(says, tmp_path):
+def test_a_reload_reopens_the_log_if_configured(says, tmp_path):
     log = tmp_path / "log"
     instance = says(f"logto = {log}", "log-reopen = true", where=log)
     log.rename(tmp_path / "moved")
@@ -476,7 +476,7 @@ DEAF = "trap '' TERM; echo $$ > {pid}.part; mv {pid}.part {pid}; sleep 1000 & wa
 
 
 def deaf_program(says, tmp_path, option):
-    """An instance with a log program that reads nothing and does not end when told to, and the pid of that."""
+    """Returns an instance with a log program that reads nothing and ignores the request to end, and the pid of that program."""
     path, said = tmp_path / "deaf.pid", tmp_path / "said"
     lines = [f"{option} = pipe:{DEAF.format(pid=path)}", *([f"logger = file:{said}"] if option == "logger" else [])]
     instance = says(*lines, where=said if option == "logger" else None, alarms=True)
@@ -513,7 +513,7 @@ def test_the_program_of_a_killed_guard_goes_with_it_and_another_follows(says, tm
 
 def test_a_log_program_has_the_last_lines_of_a_killed_master(says, tmp_path):
     piped = tmp_path / "piped"
-    # It is slow to read, and has what was written all the same.
+    # It reads slowly, and gets everything that was written all the same.
     instance = says(f"req-logger = pipe:sleep 1; exec cat > {piped}", alarms=True)
     ask(instance, "last")
     instance.send_signal(signal.SIGKILL)

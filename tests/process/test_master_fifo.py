@@ -1,4 +1,4 @@
-"""`master-fifo`: letters that are written to a named pipe."""
+"""`master-fifo`: commands as single letters, written to a named pipe."""
 
 import contextlib
 import os
@@ -10,7 +10,7 @@ from support_instance import START_FAILED
 
 
 def write(path, letters):
-    """As `echo letters > path`, which fails here where nobody reads."""
+    """Like `echo letters > path`, which fails here if there is no reader."""
     pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
     try:
         os.write(pipe, f"{letters}\n".encode())
@@ -35,7 +35,7 @@ def test_letters_reload_tell_the_state_and_stop(start, tmp_path):
     assert not fifo.exists(), "a writer would wait for ever for a reader"
 
 
-def test_the_same_letter_many_times_is_one_wish(start, tmp_path):
+def test_the_same_letter_many_times_counts_once(start, tmp_path):
     fifo = tmp_path / "fifo"
     instance = start("--master-fifo", fifo)
     write(fifo, "r" * 40)
@@ -55,14 +55,14 @@ def test_a_digit_chooses_the_pipe_that_takes_letters(start, tmp_path):
     assert not first.exists()
     write(second, "r")
     instance.wait_for_generation(2)
-    # There is no ninth one: as in uWSGI it is the first then.
+    # There is no ninth one: as in uWSGI, the first one is used then.
     write(second, "9")
     wait_until(first.exists, "the first pipe")
     write(first, "q")
     assert instance.wait_for_exit() == 0
 
 
-def test_a_pipe_that_was_deleted_is_made_anew(start, tmp_path):
+def test_a_deleted_pipe_is_recreated(start, tmp_path):
     fifo = tmp_path / "fifo"
     instance = start("--master-fifo", fifo)
     fifo.unlink()
@@ -106,7 +106,7 @@ def test_the_pipe_and_the_sockets_of_a_start_that_fails_are_removed(fail, tmp_pa
     assert [file.name for file in files if file.exists()] == []
 
 
-def test_a_control_socket_that_cannot_be_had_leaves_nothing_else_behind(fail, tmp_path):
+def test_a_control_socket_that_cannot_be_bound_leaves_nothing_behind(fail, tmp_path):
     files = [tmp_path / name for name in ("fifo", "stats", "app.sock")]
     fifo, stats, app = files
     options = ("--master-fifo", fifo, "--control-socket", tmp_path / "missing/control", "--stats", stats, "--http-socket", app)
@@ -117,7 +117,7 @@ def test_a_control_socket_that_cannot_be_had_leaves_nothing_else_behind(fail, tm
 
 
 @pytest.mark.parametrize("gone", [False, True], ids=["overwritten", "removed"])
-def test_the_letter_p_writes_a_pidfile_anew_that_has_our_pid_no_more(gone, start, tmp_path):
+def test_the_letter_p_rewrites_a_pidfile_that_no_longer_contains_our_pid(gone, start, tmp_path):
     fifo, pidfile = tmp_path / "fifo", tmp_path / "pid"
     instance = start("--master-fifo", fifo, "--pidfile", pidfile)
     if gone:

@@ -1,4 +1,6 @@
-"""`reload-on-rss` and its kin: a worker with too much memory is replaced first, one at a time; `evil-reload-on-rss` kills it."""
+"""`reload-on-rss` and related options: a worker with too much memory is replaced first, one at a time; `evil-reload-on-rss` kills
+it.
+"""
 
 import contextlib
 
@@ -33,7 +35,7 @@ def test_a_worker_with_too_much_memory_is_replaced_and_no_request_is_lost(start,
         rf"^bolide: worker \d \(pid {fat}\) has (\d+) MiB of memory \({option} = {limit}\): it is replaced"
     )
     assert int(said[1]) >= limit
-    # Nobody else had to go.
+    # No other worker was replaced.
     assert len(observer.seen) == PROCESSES + 1
 
 
@@ -71,7 +73,7 @@ def test_evil_reload_kills_a_worker_with_what_it_serves(start, option, limit, re
 def test_workers_that_are_too_fat_from_their_start_are_tried_again_after_growing_pauses(start):
     instance = start("--evil-reload-on-rss", "1", ready=False)
     instance.wait_for_log("is killed for its memory", count=3)
-    # The pauses are those of any worker that dies at birth.
+    # The intervals are those of any worker that fails early.
     instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) had too much memory soon after its start; the next is tried in 400 ms$")
 
 

@@ -1,4 +1,4 @@
-"""Connections outlive their workers: where one ends, those that rest go on at the others, and their clients notice nothing."""
+"""Connections outlive their workers: when a worker ends, its idle connections move to the others, unnoticed by their clients."""
 
 import signal
 
@@ -10,11 +10,11 @@ from support.waiting import wait_until
 from support_instance import APPLICATIONS
 from support_kept import OPTIONS, Kept
 
-#: Connections that are kept at a time, and how often their workers are replaced.
+#: Number of kept connections, and of replacements of their workers.
 CONNECTIONS = 8
 GENERATIONS = range(2, 5)
 
-#: Kind -> the options that start its application, which answers `/pid` with its own.
+#: Kind -> the options that start its application, which answers `/pid` with its pid.
 INTERFACES = {"wsgi": {}, "asgi": {"module": None}}
 
 
@@ -72,7 +72,7 @@ def test_kept_connections_at_a_unix_socket_go_on_at_each_new_generation(serving,
 def test_connections_that_have_not_asked_yet_go_on_at_the_new_generation(serving):
     instance = serving("wsgi", "--processes", "2")
     silent = [Kept(instance) for _ in range(CONNECTIONS)]
-    # Those that came before this one are with the workers, or in the kernel's queue.
+    # Connections before this one are with the workers, or in the kernel's queue.
     opened(instance)
     instance.reload(2)
     assert {one.ask() for one in silent} <= workers_of(instance)
@@ -123,10 +123,10 @@ def test_no_kept_connection_is_closed_where_cheaper_takes_workers_away(start):
         assert {one.ask() for one in kept} <= workers_of(instance)
 
 
-# What does not move.
+# Connections that do not move.
 
 
-def test_a_connection_within_tls_is_told_its_end_at_a_reload(start, tmp_path):
+def test_a_connection_within_tls_is_closed_orderly_at_a_reload(start, tmp_path):
     authority = Authority(tmp_path / "certificates")
     shown = authority.server()
     instance = start("--https", f"127.0.0.1:0,{shown.chain},{shown.key}")
@@ -144,7 +144,7 @@ def test_a_connection_within_tls_is_told_its_end_at_a_reload(start, tmp_path):
     assert plain.ask() == str(instance.worker())
 
 
-def test_a_connection_of_http2_is_told_its_end_at_a_reload(start):
+def test_a_connection_of_http2_gets_goaway_at_a_reload(start):
     instance = start("--http2", "h2c")
     plain = Kept(instance)
     with Http2(instance.connect()) as connection:
@@ -164,7 +164,7 @@ def test_a_stop_closes_kept_connections(start, number):
     instance.wait_for_exit()
 
 
-# What the next generation has no place for.
+# Connections for which the next generation has no socket.
 
 
 @pytest.fixture
@@ -185,7 +185,7 @@ def configured(start, tmp_path):
 
 
 @pytest.mark.parametrize("later", ["", "fastcgi-socket = 127.0.0.1:{port}"], ids=["gone", "another protocol"])
-def test_a_kept_connection_of_a_socket_that_is_taken_away_has_its_answer_and_then_its_end(configured, free_port, later):
+def test_a_kept_connection_of_a_removed_socket_gets_its_answer_and_is_closed(configured, free_port, later):
     port = free_port()
     first = "http-socket = 127.0.0.1:0"
     instance = configured(first, f"http-socket = 127.0.0.1:{port}")

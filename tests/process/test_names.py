@@ -1,4 +1,4 @@
-"""How an application that the command line names is found, and what is said of it, from the first line that people type."""
+"""Lookup of an application that the command line names, and its messages, from the first line that people type."""
 
 import os
 import sys
@@ -17,7 +17,7 @@ FACTORY = """
         made.add_url_rule("/", view_func=lambda: greeting)
         return made
 """
-#: What Dash has of an application: an object that can't be called, with one of Flask in it.
+#: Like an application of Dash: an object that can't be called and contains one of Flask.
 DASH_LIBRARY = FLASK.format(name="made") + "class Dash:\n    server = made\n"
 DASH = "from dash import Dash\napp = Dash()\n"
 DJANGO = {
@@ -51,13 +51,13 @@ def lay(folder, files):
 
 
 def plain_environment():
-    """The environment without options of the one who runs the tests."""
+    """Returns the environment without the options of the user who runs the tests."""
     return {name: value for name, value in os.environ.items() if not name.startswith(("UWSGI_", "BOLIDE_"))}
 
 
 @pytest.fixture
 def serve(start, tmp_path):
-    """Serves what a name on the command line means in a folder with these files; gives the instance."""
+    """Serves a command-line name in a folder with these files. Returns the instance."""
 
     def serve(name, files, *options):
         lay(tmp_path, files)
@@ -133,7 +133,7 @@ def test_what_wraps_an_application_comes_first(serve):
     assert instance.body() == '"hello"'
 
 
-def test_of_a_dash_application_that_nobody_has_named_the_server_is_served(serve):
+def test_the_server_of_an_unnamed_dash_application_is_served(serve):
     instance = serve("app", {"app.py": DASH, "dash.py": DASH_LIBRARY})
     assert instance.body() == "hello"
     instance.wait_for_log("serving the Flask application `app.server` of app.py")

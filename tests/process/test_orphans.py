@@ -1,4 +1,4 @@
-"""No process of Bolide outlives its master, however that dies: within two seconds all are gone and the port is free."""
+"""No process of Bolide outlives its master, however that dies: within two seconds all have ended and the port is free."""
 
 import signal
 import time
@@ -9,13 +9,14 @@ from support.waiting import assert_once_below, wait_until
 from support_instance import port_is_free
 from support_load import Load
 
-#: After `kill -9` of the master nothing of Bolide is left after this time, in seconds, on a machine that has time for it.
+#: Time limit after `kill -9` of the master within which all processes of Bolide end, in seconds, on a machine that is not
+#: overloaded.
 ORPHANS_SECONDS = 2.0
 
 
 @pytest.fixture
 def start(start, free_port):
-    """Each instance has a port that nobody else is given when it has ended."""
+    """Each instance has a port that is not reused when it has ended."""
     return lambda *arguments, **options: start(*arguments, **{"socket": f"127.0.0.1:{free_port()}", **options})
 
 
@@ -155,7 +156,7 @@ def test_kill_9_of_a_master_whose_prototype_is_stopped_leaves_no_process(start, 
     kill_master(instance, instance.port)
 
 
-def test_nobody_is_left_though_the_reader_of_the_log_has_gone_before_the_master(start, tmp_path):
+def test_no_process_is_left_if_the_reader_of_the_log_ends_before_the_master(start, tmp_path):
     instance = start("--processes", "2")
     client = instance.connect()
     client.send(f"GET /wait?{tmp_path / 'never'} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

@@ -1,4 +1,4 @@
-"""A mistake of the server's own (a panic) says what it was and ends its worker, and another one takes its place."""
+"""A bug in the server (a panic) is logged with its message and ends its worker, which is replaced."""
 
 import contextlib
 

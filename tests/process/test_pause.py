@@ -1,4 +1,4 @@
-"""A pause: requests in flight are finished, no other is begun, and whoever waits is served when it ends."""
+"""A pause: requests in flight are completed, no other is begun, and queued requests are served when it ends."""
 
 import json
 import os
@@ -16,7 +16,8 @@ from support_load import Load
 from support_pause import KINDS, Pausable, ask, has_answer
 from test_master_fifo import write
 
-#: Time limits of connections, in seconds: longer than a signal takes on any machine, as they end connections before the pause.
+#: Timeouts of connections, in seconds: longer than the delivery of a signal on any machine, because they close connections before
+#: the pause.
 LIMIT_SECONDS = 5
 
 
@@ -60,7 +61,7 @@ def test_a_request_in_flight_is_answered_in_a_pause_and_the_next_one_behind_it_w
     client = paused.connect()
     ask(client, f"/wait?{gate}")
     wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
-    # It comes with the answer still out: read with the request before it, or not at all.
+    # It arrives before the response has left: it is read with the request before it, or not at all.
     ask(client, "/behind")
     paused.pause()
     gate.touch()
@@ -109,7 +110,7 @@ def test_no_time_limit_ends_what_waits_for_the_end_of_the_pause(kind, pausable):
     for client in (kept, idle):
         assert client.request("GET", "/before").text == "/before"
     half.send(b"GET /half HTTP/1.1\r\nHost: loc")
-    # It begins last and has no less time: when it is over its time, so would the others be.
+    # It begins last and has the same time limit: when it times out, the others would too.
     stalled.send(b"POST /stalled HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 6\r\n\r\n")
     assert stalled.read_head().status == 100
     paused.instance.send_signal(signal.SIGTSTP)
@@ -173,7 +174,7 @@ def test_pauses_and_resumes_under_load_lose_no_request(kind, pausable, tmp_path)
             paused.pause(workers=2)
             paused.resume()
             load.wait_for_more()
-        # More than the workers can follow, and than their sockets hold.
+        # More than the workers can process, and than their sockets buffer.
         write(fifo, "p" * 60)
         paused.instance.wait_for_log("^bolide: resumed [(]master-fifo ", count=30)
         load.wait_for_more()
@@ -255,7 +256,7 @@ def test_a_worker_that_dies_in_a_pause_is_replaced_by_a_paused_one(kind, start, 
 
 @pytest.mark.parametrize("options", [(), ("--reload-order", "stop-first")], ids=["start first", "stop first"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_reload_ends_the_pause_and_loses_nobody_who_waited(kind, options, pausable):
+def test_a_reload_ends_the_pause_and_loses_no_queued_request(kind, options, pausable):
     paused = pausable(kind, options=options)
     with paused.with_two_who_wait():
         paused.instance.reload(2)
@@ -286,7 +287,7 @@ def test_a_chain_reload_ends_the_pause(pausable):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stop_in_a_pause_answers_who_waits_and_ends(kind, pausable):
+def test_a_stop_in_a_pause_answers_queued_requests_and_ends(kind, pausable):
     paused = pausable(kind)
     with paused.with_two_who_wait():
         paused.turn()
@@ -299,7 +300,7 @@ def test_no_worker_comes_or_goes_by_itself_in_a_pause(pausable):
     paused.pause(workers=2)
     with paused.connect() as client:
         ask(client, "/waits", "Connection: close\r\n")
-        # A worker more is there when somebody wants it, and paused like the others.
+        # Another worker is started on demand, and paused like the others.
         assert paused.call("workers", "+1", paused.instance.pid)[0] == DONE
         paused.wait_until_paused(workers=3)
         status, said = paused.call("workers", "-1", paused.instance.pid)
@@ -323,7 +324,7 @@ def test_a_connection_wakes_no_instance_that_sleeps_in_a_pause(start, call, tmp_
         assert client.read_response().text == "/waits"
 
 
-def test_an_upgrade_ends_the_pause_and_loses_nobody_who_waited(upgradable, call, tmp_path):
+def test_an_upgrade_ends_the_pause_and_loses_no_queued_request(upgradable, call, tmp_path):
     paused = Pausable(upgradable, call, tmp_path)
     with paused.with_two_who_wait():
         status, said = call("upgrade", "--wait", paused.instance.pid)

@@ -1,4 +1,6 @@
-"""`max-requests` and `max-worker-lifetime`: a worker is replaced first, ends then, one at a time, and loses nothing."""
+"""`max-requests` and `max-worker-lifetime`: the replacement of a worker starts first, then the worker ends, one at a time, and no
+request is lost.
+"""
 
 import time
 
@@ -7,7 +9,7 @@ from support_load import Load
 from support_observer import Observer
 
 PROCESSES = 2
-#: A worker may be replaced as soon as it is worn out.
+#: A worker may be replaced as soon as it has reached its limit.
 AT_ONCE = ("--min-worker-lifetime", "0")
 
 
@@ -15,11 +17,12 @@ def test_max_requests_under_load_retires_one_worker_after_the_other_and_loses_no
     instance = start("--processes", str(PROCESSES), "--max-requests", "200", *AT_ONCE)
     with Observer(instance) as observer, Load(instance.address(), kept_alive=4, fresh=2) as load:
         wait_until(lambda: len(observer.seen) >= 8, lambda: f"eight workers, saw {observer.seen}; {instance.log}")
-        # A look may fall between any two replacements: they go on under load until one of them is seen beside its worker.
+        # An observation may fall between any two replacements: they continue under load until one of them is seen beside its
+        # predecessor.
         wait_until(lambda: observer.most > PROCESSES, "a replacement that starts before its worker has ended")
         load.wait_for_more()
     assert load.losses == []
-    # One retires at a time: besides the chosen number there is its replacement, and nobody else.
+    # One retires at a time: besides the configured number there is only its replacement.
     assert observer.most == PROCESSES + 1
     wait_until(lambda: len(instance.workers()) == PROCESSES, "the chosen number of workers")
 
@@ -31,7 +34,7 @@ def test_a_worker_serves_nine_tenths_of_max_requests_before_it_retires(start):
     while instance.body() == first:
         served += 1
         assert served < 5000, instance.log
-    # Up to a tenth is cut off at random, so that workers do not retire together.
+    # A random part of up to a tenth is subtracted, so that workers do not retire together.
     assert served >= 90
 
 
@@ -102,7 +105,7 @@ def test_deltas_let_later_workers_serve_longer(start):
     with Observer(instance) as observer, Load(instance.address()) as load:
         wait_until(lambda: len(observer.seen) >= 6, lambda: f"replacements; {instance.log}")
     assert load.losses == []
-    # The first worker is replaced again and again, the second one stays.
+    # The first worker is replaced repeatedly, the second one stays.
     assert len(before & set(instance.workers())) == 1
 
 

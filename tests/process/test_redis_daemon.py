@@ -1,4 +1,4 @@
-"""A real daemon beside the application."""
+"""A real daemon attached to the application."""
 
 import re
 import shutil

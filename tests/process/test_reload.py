@@ -11,7 +11,7 @@ from support.waiting import wait_until
 from support_instance import LOAD_FAILED
 from support_load import Load
 
-#: An application that says which version of it answers.
+#: An application that returns its version.
 VERSION = """\
 def application(environ, start_response):
     start_response("200 OK", [("Content-Length", "{length}")])
@@ -30,7 +30,7 @@ def test_reload_under_load_loses_no_request(options, start, tmp_path):
     instance = start("--processes", "2", *options, module="shop")
     with Load(instance.address(), kept_alive=4, fresh=3) as load:
         for number in range(2, 6):
-            # Each version has a length of its own: Python goes by size and second when it looks for changes.
+            # Each version has a different length: Python detects changes by size and by modification time in seconds.
             write(tmp_path, f"version-{'x' * number}")
             instance.reload(number)
             load.wait(lambda number=number: load.bodies[f"version-{'x' * number}"] > 0, "the new version")
@@ -49,14 +49,14 @@ def test_after_a_reload_only_new_code_is_served(start, tmp_path):
     assert not workers & set(instance.workers())
 
 
-def test_a_kept_alive_connection_goes_on_at_the_new_generation_and_its_client_is_told_nothing(start):
+def test_a_kept_alive_connection_moves_to_the_new_generation_unnoticed_by_its_client(start):
     instance = start()
     client = instance.connect()
     old = client.request().text
     assert old == str(instance.worker())
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_log(r"^bolide: ready: 1 worker of generation 2 in \d+ ms; generation 1 ends")
-    # The order to drain is on its way: until it is there the old worker answers as before.
+    # The order to drain is on its way: until it arrives, the old worker answers as before.
     new = wait_until(lambda: ask_for_another(client, old), "an answer of the new generation")
     instance.wait_for_generation(2)
     assert new == str(instance.worker())
@@ -114,7 +114,7 @@ def test_an_application_that_does_not_load_leaves_the_old_generation_serving(laz
     assert set(load.bodies) == {"sound", "mended"}
 
 
-def test_a_reload_whose_workers_die_at_birth_is_given_up(start, tmp_path):
+def test_a_reload_whose_workers_fail_early_is_given_up(start, tmp_path):
     write(tmp_path, "sound")
     instance = start(module="shop", alarms=True)
     write(tmp_path, "dying", before="import os\nos.register_at_fork(after_in_child=lambda: os._exit(9))\n")
@@ -126,7 +126,7 @@ def test_a_reload_whose_workers_die_at_birth_is_given_up(start, tmp_path):
     assert set(load.bodies) == {"sound"}
 
 
-#: How a reload is asked for, and how the log names who does.
+#: The ways to request a reload, and the name of the requester in the log.
 ASKERS = {
     "signal": (lambda folder, instance: instance.send_signal(signal.SIGHUP), "SIGHUP"),
     "file": (lambda folder, instance: os.utime(folder / "reload.txt", (1, 1)), "touch-reload"),
@@ -139,7 +139,7 @@ ASKERS = {
 
 
 def write_gated(folder):
-    """An application that says that it is being loaded, and is when there is a file: its path."""
+    """An application that shows that it is being loaded, and finishes loading when a file exists. Returns its path."""
     gate = folder / "gate"
     gate.touch()
     waits = f"while not os.path.exists({str(gate)!r}): time.sleep(0.01)"
@@ -148,7 +148,7 @@ def write_gated(folder):
 
 
 @pytest.mark.parametrize("asker", ASKERS)
-def test_who_has_asked_for_the_new_generation_is_named_where_another_is_given_up_for_it(asker, start, tmp_path):
+def test_the_log_names_the_requester_of_a_reload_that_replaces_a_pending_one(asker, start, tmp_path):
     ask, name = ASKERS[asker]
     (tmp_path / "reload.txt").touch()
     gate = write_gated(tmp_path)
@@ -162,7 +162,7 @@ def test_who_has_asked_for_the_new_generation_is_named_where_another_is_given_up
     instance.wait_for_generation(3)
 
 
-def test_a_sighup_during_a_reload_begins_it_anew(start, tmp_path):
+def test_a_sighup_during_a_reload_restarts_it(start, tmp_path):
     gate = write_gated(tmp_path)
     instance = start(module="shop")
     gate.unlink()
@@ -179,7 +179,7 @@ def test_a_sighup_during_a_reload_begins_it_anew(start, tmp_path):
     assert "generation 5" not in instance.log
 
 
-#: What a new version may hang in, and how the log tells that it does. The second is in the worker, after the load.
+#: Places where a new version may hang, and the log line about each. The second is in the worker, after loading.
 HANGS = {
     "load": ("import time\nprint('hanging', flush=True)\ntime.sleep(300)\n", ()),
     "fork": (
@@ -211,7 +211,7 @@ def test_code_that_hangs_while_it_loads_does_not_keep_mended_code_out(hang, star
     assert set(load.bodies) == {"sound", "mended-at-last"}
 
 
-def test_a_first_start_that_hangs_begins_anew_at_sighup(start, tmp_path):
+def test_a_sighup_restarts_a_hanging_first_start(start, tmp_path):
     write(tmp_path, "hanging", before=HANGS["load"][0])
     instance = start(module="shop", ready=False)
     instance.wait_for_log("^hanging$")
@@ -225,7 +225,7 @@ def test_a_first_start_that_hangs_begins_anew_at_sighup(start, tmp_path):
 def test_load_timeout_gives_a_generation_up_that_does_not_serve_in_time(hang, start, tmp_path):
     before, options = HANGS[hang]
     write(tmp_path, "sound")
-    # Beyond what the sound version needs on a busy machine.
+    # Longer than the good version needs on a busy machine.
     instance = start("--load-timeout", "10", *options, module="shop")
     write(tmp_path, "hanging", before=before)
     instance.send_signal(signal.SIGHUP)
@@ -286,7 +286,7 @@ def test_reloads_beyond_the_rows_of_the_scoreboard_hurry_the_oldest_generation_a
         r"^bolide: reload: generation \d has no place left: 1 worker of generation 1, still finishing, must end within 2 s$"
     )
     instance.wait_for_log(r"has not made room for a newer generation, and is killed while it serves GET /wait")
-    # The newest of those that were held is not the one that had to go.
+    # The newest of the held ones is not the one that had to end.
     client, gate = held[-1]
     gate.touch()
     assert client.read_response().text == "waited"
@@ -301,7 +301,7 @@ def hold(instance, tmp_path, name):
 
 
 def test_a_reload_starts_a_fresh_interpreter(start, tmp_path):
-    # What the old generation left in modules and in the environment is not there any more.
+    # Modules and environment of the old generation are gone.
     (tmp_path / "shop.py").write_text(
         "import os\nfrom probe import application\nassert 'LEFT' not in os.environ\nos.environ['LEFT'] = 'behind'\n"
     )

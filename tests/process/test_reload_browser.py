@@ -1,4 +1,4 @@
-"""`reload-browser`: an open page hears that there is something new to show, and is loaded again."""
+"""`reload-browser`: an open page is notified of changes, and reloads."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ from support.browser import chromium
 from support.waiting import wait_until
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "develop.md"
-#: The line that the guide has people write.
+#: The line from the guide.
 (LINE,) = re.findall(r"^<script>.*</script>$", GUIDE.read_text(), re.MULTILINE)
 
 WSGI = f"""\
@@ -57,12 +57,12 @@ def test_an_open_page_refreshes_itself_when_code_changes_fails_and_is_mended(app
         with instance.looks_away():
             (package / "views.py").write_text(text)
         shows(title)
-    # The page asks again and again, and that is no news.
+    # The page polls repeatedly, which does not count as a change.
     assert "GET / " in instance.log
     assert ".bolide" not in instance.log
 
 
-def test_who_asks_is_told_what_is_there_and_later_whether_it_is_another(start, package):
+def test_a_poll_returns_the_current_version_and_later_whether_it_has_changed(start, package):
     (package / "__init__.py").write_text(WSGI)
     instance = start("--reload", "--reload-browser", module="shop", master=False)
 
@@ -71,12 +71,12 @@ def test_who_asks_is_told_what_is_there_and_later_whether_it_is_another(start, p
         assert answer.get("content-type") == "text/event-stream"
         return re.search(r"^id: (.*)$", answer.text, re.MULTILINE)[1], "event: reload" in answer.text
 
-    first, is_news = ask()
-    assert not is_news
+    first, has_changed = ask()
+    assert not has_changed
     assert ask(("Last-Event-ID", first)) == (first, False)
     with instance.looks_away():
         (package / "views.py").write_text('TEXT = "young"\n')
-    # The old worker may take a connection yet when the new one serves.
+    # The old worker may still accept a connection when the new one serves.
     wait_until(lambda: ask(("Last-Event-ID", first))[1], "the news of the new code")
     assert ask(("Last-Event-ID", first))[0] != first
 

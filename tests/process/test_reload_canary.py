@@ -1,4 +1,6 @@
-"""`reload-canary`: one worker of the new code serves beside the old ones first; what works worse than they do is rolled back."""
+"""`reload-canary`: one worker of the new code serves beside the old ones first; if it performs worse, the reload is
+rolled back.
+"""
 
 import os
 import re
@@ -17,7 +19,7 @@ SHORT = ("--reload-canary", "1")
 
 BEGIN_ASGI = "await send({'type': 'http.response.start', 'status': 200, 'headers': []})"
 
-#: What every third request of a new version comes to, each an error.
+#: The response to every third request of a new version, an error.
 FAULTS = {
     "503": (WSGI, "if call % 3 == 2: start_response('503 No', [('Content-Length', '0')]); return [b'']"),
     "raise": (WSGI, "if call % 3 == 2: raise RuntimeError('no database')"),
@@ -46,7 +48,7 @@ def test_code_that_fails_more_often_than_the_old_code_is_rolled_back(fault, star
         )
         wait_until_generation_is_gone(instance, 2)
         assert sorted(instance.workers()) == before
-        # It has served, and what comes after it is the old code's.
+        # It has served, and later requests go to the old code.
         assert load.bodies["second!"] > 0
         seen = load.bodies["second!"]
         load.wait_for_more()
@@ -54,7 +56,7 @@ def test_code_that_fails_more_often_than_the_old_code_is_rolled_back(fault, star
     assert "worker 2 " not in "".join(line for line in instance.lines if "generation 2" in line)
 
 
-def test_code_that_works_as_well_as_the_old_code_is_let_in(start, tmp_path):
+def test_code_that_works_as_well_as_the_old_code_passes(start, tmp_path):
     write(tmp_path, "first")
     instance = start("--processes", "3", *SHORT, module="shop")
     with Load(instance.address()) as load:
@@ -103,7 +105,7 @@ def test_errors_that_the_old_code_makes_as_well_let_the_new_code_in(start, tmp_p
     instance.wait_for_log(r"^bolide: canary: [1-9]\d* of \d+ answers were errors, .*: generation 2 is let in$")
 
 
-def test_a_canary_that_nobody_asks_passes_and_the_log_says_so(start, tmp_path):
+def test_a_canary_without_requests_passes_and_the_log_says_so(start, tmp_path):
     write(tmp_path, "first")
     instance = start(*SHORT, module="shop")
     write(tmp_path, "second!")
@@ -169,7 +171,7 @@ def test_a_stop_while_a_canary_serves_ends_all_and_the_reload_has_failed(start, 
     assert (status, "it is being stopped" in said) == (REFUSED, True), said
 
 
-def test_settings_and_sockets_of_what_is_rolled_back_go_with_it(start, tmp_path, free_port):
+def test_a_rollback_reverts_settings_and_sockets(start, tmp_path, free_port):
     write(tmp_path, "first")
 
     def configure(*lines):
@@ -188,14 +190,14 @@ def test_settings_and_sockets_of_what_is_rolled_back_go_with_it(start, tmp_path,
     wait_until_generation_is_gone(instance, 2)
     wait_until(lambda: port_is_free(port), "the socket to be closed")
     assert len(instance.workers()) == 2
-    # The next one is judged anew.
+    # The next one is judged from zero.
     configure("processes = 3", "http-socket = 127.0.0.1:0", "reload-canary = 1")
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_generation(3)
     assert len(instance.workers()) == 3
 
 
-def test_a_reload_that_nobody_has_asked_for_has_no_canary_and_neither_has_the_start(start, tmp_path):
+def test_automatic_reloads_and_the_start_have_no_canary(start, tmp_path):
     write(tmp_path, "first")
     instance = start("--processes", "2", *LONG, module="shop", alarms=True)
     os.kill(instance.prototype(), signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""`reload-canary` where connections come one by one: the canary has its turn, so few requests tell what its code is worth."""
+"""`reload-canary` with connections one by one: the canary gets its share, so few requests are enough to judge the new code."""
 
 import collections
 import re
@@ -11,19 +11,18 @@ from support_canary import ASGI, LONG, NUMBERS, WSGI, outcome_of, reload_and_wai
 from support_instance import DONE, REFUSED
 from support_load import Load
 
-#: Long enough for a few requests one after the other, on any machine.
+#: Long enough for a few consecutive requests, on any machine.
 BRIEF_SECONDS = 5
 BRIEF = ("--reload-canary", BRIEF_SECONDS)
 BROKEN = "raise RuntimeError('no database')"
-#: Answers that are waited for, of each worker.
+#: Responses to wait for, of each worker.
 TURNS = 40
-#: So many times as many connections are made for that at the most. A worker that a busy machine keeps from waiting in time misses
-#: its turn.
+#: Factor: at most this many times as many connections are opened. A worker that a busy machine delays may miss its turn.
 MISSED_MOST = 4
 
 
 def ask(address):
-    """One request on a connection of its own, which ends with it. Gives status and body."""
+    """Sends one request on a new connection, which ends with it. Returns status and body."""
     with Client(address) as client:
         answer = client.request("GET", "/", [("Connection", "close")])
         return answer.status, answer.text
@@ -42,7 +41,7 @@ def test_a_canary_has_its_turn_among_connections_that_come_one_by_one(template, 
     write(tmp_path, "second!", template)
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_log("^bolide: canary: worker 1 ")
-    # With a share of its own each worker has had its turns by then; one that others are woken before has one in hundreds.
+    # With a fair share each worker has had its turns by then; one that is woken after others gets one in hundreds.
     seen = collections.Counter()
     while seen[200, "first"] < TURNS * old or seen[200, "second!"] < TURNS:
         seen[ask(address)] += 1
@@ -75,7 +74,7 @@ def test_code_that_answers_nothing_well_is_rolled_back_where_connections_come_on
     assert instance.body() == "first"
 
 
-def test_kept_connections_and_those_that_come_one_by_one_go_on_while_good_code_is_let_in(start, tmp_path):
+def test_kept_and_new_connections_continue_while_good_code_is_deployed(start, tmp_path):
     write(tmp_path, "first")
     instance = start("--processes", "2", *BRIEF, module="shop")
     with Load(instance.address(), kept_alive=2, fresh=1) as load:
@@ -99,7 +98,7 @@ def test_a_canary_that_has_answered_nothing_well_is_watched_once_more_and_rolled
     assert instance.body() == "first"
     write(tmp_path, "second!", fault=BROKEN)
     command = reload_and_wait(instance)
-    # One error, which can be anybody's, and nobody asks any more.
+    # One error, which may be a coincidence, and no further request comes.
     ask_until_one_fails(instance.address())
     status, said = outcome_of(command)
     one = r"canary: 1 of 1 answer was an error, the old workers' 0 of \d+(?: since their start)?"
@@ -109,7 +108,7 @@ def test_a_canary_that_has_answered_nothing_well_is_watched_once_more_and_rolled
     assert instance.body() == "first"
 
 
-def test_a_canary_whose_first_request_alone_has_failed_is_let_in(start, tmp_path):
+def test_a_canary_with_a_single_failed_request_passes(start, tmp_path):
     write(tmp_path, "first")
     instance = start("--processes", "2", *BRIEF, module="shop", alarms=True)
     assert instance.body() == "first"

@@ -17,7 +17,7 @@ def chained(start, tmp_path):
 
 
 def touch(tmp_path):
-    # Another size is another file, whatever the clock's grain.
+    # A different size makes it a different file, whatever the clock's resolution.
     with (tmp_path / "touched").open("a") as file:
         file.write("x")
 

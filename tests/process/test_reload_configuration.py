@@ -1,4 +1,6 @@
-"""SIGHUP reads the configuration again: what can change does, the rest is named, and what is wrong leaves all as it was."""
+"""SIGHUP reads the configuration again: changeable options take effect, the log names the others, and an invalid configuration
+changes nothing.
+"""
 
 import os
 import signal
@@ -10,7 +12,7 @@ from support.client import Client
 from support.waiting import wait_until
 from support_instance import APPLICATIONS, port_is_free
 from support_load import Load
-from support_processes import descriptors_of, wakes_hardly_ever
+from support_processes import descriptors_of, sleeps_mostly
 
 PROBE = """\
 pythonpath = {probes}
@@ -59,7 +61,7 @@ def test_harakiri_and_limits_of_the_file_count_after_a_reload(configured, tmp_pa
     instance.wait_for_log(r"^bolide: harakiri: worker 1 \(.*\) is killed while it serves GET /wait")
 
 
-def test_a_wrong_configuration_is_told_with_its_line_and_changes_nothing(configured):
+def test_a_wrong_configuration_is_reported_with_its_line_and_changes_nothing(configured):
     instance = configured("processes = 2\n")
     before = sorted(instance.workers())
     with Load(instance.address()) as load:
@@ -105,11 +107,11 @@ def test_a_socket_that_stays_is_the_same_and_one_that_is_added_serves(configured
     instance.wait_for_log(rf"^bolide: listening at http://127\.0\.0\.1:{second}$")
 
 
-def test_who_waits_at_a_socket_that_is_removed_is_served_before_it_is_closed(configured, tmp_path, free_port):
+def test_connections_queued_on_a_removed_socket_are_served_before_it_closes(configured, tmp_path, free_port):
     second = free_port()
     instance = configured("", f"{LISTEN}http-socket = 127.0.0.1:{second}\n")
     gate = tmp_path / "gate"
-    # The only worker is busy: whoever comes now waits in the kernel's queue.
+    # The only worker is busy: new connections wait in the kernel's queue.
     busy = instance.connect()
     busy.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
     wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
@@ -138,7 +140,7 @@ def test_a_generation_that_fails_leaves_the_settings_and_closes_what_was_bound_f
     wait_until(lambda: len(instance.prototypes()) == 1, "the end of the generation that failed")
     assert len(instance.workers()) == 2
     assert instance.body().isdigit()
-    # The note of a generation that has formed is closed just after it says that it is ready.
+    # The error report of a generation is closed just after it reports readiness.
     wait_until(lambda: len(descriptors_of(instance.pid)) <= before, "no more descriptors than before")
     # The settings that stay are those of the start, also for a worker that is replaced now.
     instance.rewrite("processes = 3\n")
@@ -146,7 +148,7 @@ def test_a_generation_that_fails_leaves_the_settings_and_closes_what_was_bound_f
     assert len(instance.workers()) == 3
 
 
-def test_an_address_that_somebody_else_has_leaves_all_as_it_was(configured, free_port):
+def test_an_address_in_use_changes_nothing(configured, free_port):
     instance = configured()
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
@@ -202,8 +204,8 @@ def test_with_stop_first_the_new_configuration_counts_too(configured, free_port)
 
 
 def test_a_worker_that_may_load_for_longer_than_before_is_waited_for_asleep(configured, tmp_path):
-    """The limit that was in force before is over then: a timer that stays due would turn the master's loop without end."""
-    # Beyond what the first start needs on a busy machine.
+    """The previous limit has expired by then: a timer that stays due would wake the master's loop endlessly."""
+    # Longer than the first start needs on a busy machine.
     instance = configured("load-timeout = 10\n")
     (tmp_path / "hanging.py").write_text("import time\nprint('hanging', flush=True)\ntime.sleep(300)\n")
     instance.rewrite("load-timeout = 600\nlazy-apps = true\nimport = hanging\n")
@@ -211,5 +213,5 @@ def test_a_worker_that_may_load_for_longer_than_before_is_waited_for_asleep(conf
     instance.wait_for_log("^hanging$")
     hangs_since = time.monotonic()
     wait_until(lambda: time.monotonic() > hangs_since + 11, "the end of the old limit")
-    wait_until(lambda: wakes_hardly_ever(instance.pid), "two seconds in which it sleeps")
+    wait_until(lambda: sleeps_mostly(instance.pid), "two seconds in which it sleeps")
     assert "load-timeout" not in instance.log.split("hanging", 1)[1]

@@ -1,4 +1,4 @@
-"""What becomes of connections at a reload whose clients do what they may do at any moment: ask once more, or send slowly."""
+"""Connections at a reload whose clients send at an arbitrary moment: another request, or a slow one."""
 
 import hashlib
 import signal
@@ -8,9 +8,9 @@ import pytest
 from support.server import APPS
 from support.waiting import wait_until
 
-#: A worker that ends leaves a body that drips in this long, in seconds: the engine's constant.
+#: A worker that ends waits this long for a slow body, in seconds: the engine's constant.
 ARRIVAL_SECONDS = 5
-#: What a slow upload sends at a time, and the pause behind it, in seconds: far above `body-min-rate`.
+#: Size of one part of a slow upload, and the pause after it, in seconds: far above `body-min-rate`.
 PIECE = b"x" * 1000
 PIECE_PAUSE_SECONDS = 0.1
 
@@ -29,10 +29,10 @@ def test_a_client_that_asked_once_more_meanwhile_reads_the_announced_end_and_no_
     client, idle = instance.connect(), instance.connect()
     client.send(f"POST /wait?{gate} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\n\r\n".encode())
     idle.request()
-    # At a reload the connection would go on.
+    # At a reload the connection would stay open.
     instance.send_signal(signal.SIGTERM)
     assert idle.is_closed()
-    # The application has the request from here on, and the worker drains: its answer will announce the end.
+    # From here on the application has the request, and the worker drains: its response will announce the end.
     client.send(b"x")
     wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
     client.send(GET)
@@ -61,7 +61,7 @@ def test_an_upload_that_keeps_coming_is_taken_however_long_it_takes(start, frami
     answer = client.read_response()
     assert (answer.status, answer.text, answer.says_close) == (200, hashlib.sha1(body).hexdigest(), False)
     instance.wait_for_generation(2)
-    # With its answer the connection has gone over to the new generation.
+    # With its response the connection has moved to the new generation.
     client.send(GET)
     assert client.read_response().status == 200
 

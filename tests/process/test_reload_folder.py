@@ -1,4 +1,4 @@
-"""A reload enters the folder of the application by its path: a link that has moved since leads to the new release."""
+"""A reload enters the folder of the application by its path: a link that has been switched since leads to the new release."""
 
 import os
 
@@ -14,7 +14,7 @@ def application(environ, start_response):
 
 @pytest.fixture
 def releases(tmp_path):
-    """Two releases with a file of options in each, and the link `current` to the first."""
+    """Two releases with an options file in each, and the link `current` to the first."""
     for number in (1, 2):
         release = tmp_path / "releases" / str(number)
         release.mkdir(parents=True)
@@ -52,7 +52,7 @@ def test_a_reload_follows_a_link_that_has_moved(options, master, releases, start
 def test_a_reload_follows_a_link_through_which_bolide_was_started(line, releases, start):
     for number in (1, 2):
         (releases / "releases" / str(number) / "app.ini").write_text(f"[uwsgi]\nmodule = shop\n{line}\n")
-    # As a shell does it: the process is in releases/1, and PWD says by which way it came there.
+    # As in a shell: the process is in releases/1, and PWD contains the path with the link.
     through_link = ["sh", "-c", f'cd "{releases}/current" && exec "$@"', "sh", *program()]
     instance = start("app.ini", module=None, command=through_link)
     assert instance.body() == "release-1"

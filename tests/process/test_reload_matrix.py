@@ -1,11 +1,11 @@
-"""Reloads under everything at once: kept and fresh connections, pairs, uploads, long answers, WebSockets. No request fails, and
-nothing is left behind. `make soak RELOADS=50` does the same fifty times in each cell.
+"""Reloads under all kinds of load: kept and new connections, pipelined pairs, uploads, long responses, WebSockets. No request
+fails, and no resources are left behind. `make soak RELOADS=50` does the same fifty times in each cell.
 """
 
 import pytest
 from support.cells import CELLS
 
-#: How often each cell reloads.
+#: Number of reloads of each cell.
 RELOADS = 4
 
 

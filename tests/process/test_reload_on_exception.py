@@ -1,4 +1,4 @@
-"""`reload-on-exception` and its kin: a worker whose application has raised is replaced, and nobody is kept waiting."""
+"""`reload-on-exception` and related options: a worker whose application has raised is replaced, and no client waits for it."""
 
 import re
 import signal
@@ -71,7 +71,7 @@ def test_without_the_option_workers_stay(shop):
     instance = shop()
     old = instance.body()
     assert instance.get("/lost").status == 500
-    # A reload takes its turn behind whatever the exception would have asked for.
+    # A reload supersedes the replacement that the exception would have caused.
     instance.send_signal(signal.SIGUSR1)
     instance.wait_for_log("^bolide: status: ")
     assert instance.body() == old
@@ -85,7 +85,7 @@ def test_a_worker_that_stays_for_its_least_lifetime_says_so_in_a_line_with_the_t
         "is to be replaced because of this KeyError (reload-on-exception), when it has served for 3600 s (min-worker-lifetime)"
     )
     assert instance.body() == old
-    # As each line of the server's own, whoever writes it.
+    # Like each line of the server itself, whichever process writes it.
     said = [line for line in instance.raw_log.splitlines() if "(reload-on-exception)" in line]
     assert len(said) == 1
     assert re.match(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d bolide: ", said[0])

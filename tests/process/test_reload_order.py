@@ -1,4 +1,4 @@
-"""`reload-order = stop-first`: for an application that holds what only one process can hold."""
+"""`reload-order = stop-first`: for an application with a resource that only one process can hold."""
 
 import signal
 import threading
@@ -6,7 +6,7 @@ import threading
 from support.waiting import PATIENCE_SECONDS
 from support_load import Load
 
-#: Holds a file alone for as long as its process lives, as a database in a file does.
+#: Locks a file for the lifetime of its process, as an embedded database does.
 EXCLUSIVE = """\
 import fcntl
 held = open({path!r}, "w")

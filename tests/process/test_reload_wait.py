@@ -1,4 +1,4 @@
-"""`bolide reload --wait` returns when no connection that is made from then on can get the old code."""
+"""`bolide reload --wait` returns when no connection that is opened from then on can reach the old code."""
 
 import time
 
@@ -8,7 +8,7 @@ from support.repeating import Repeating
 from support_instance import DONE
 
 RELOADS = 6
-#: Clients that connect anew for each request while reloads go on.
+#: Clients that open a new connection for each request during reloads.
 CLIENTS = 12
 WSGI = """\
 import random, time
@@ -39,7 +39,9 @@ SHAPES = {
 
 
 class Asking(Repeating):
-    """Clients that ask all the time, each on a new connection; what they got, and when they had begun to connect."""
+    """Clients that send requests all the time, each on a new connection; records the responses, and the times at which they began
+    to connect.
+    """
 
     def __init__(self, address):
         super().__init__(CLIENTS)
@@ -71,7 +73,7 @@ def test_no_connection_that_is_made_after_it_has_the_old_code(start, call, tmp_p
             status, said = call("reload", "--wait", instance.pid)
             assert status == DONE, said
             done.append((time.monotonic(), version))
-            # As many answers as there are clients come from connections that were made after it.
+            # At least as many responses as there are clients come from connections that were opened after it.
             count = len(asking.answers)
             while len(asking.answers) < count + 3 * CLIENTS and not asking.failures:
                 time.sleep(0.01)

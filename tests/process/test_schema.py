@@ -11,10 +11,10 @@ import yaml
 from support.server import program
 from support.waiting import PATIENCE_SECONDS
 
-#: A real configuration in uWSGI's words, whose values are given to every format in turn.
+#: A real configuration in uWSGI's syntax, which is converted to every format.
 REAL = Path(__file__).resolve().parents[2] / "crates" / "options" / "fixtures" / "real"
 
-#: A number and a switch with a comment behind them, and a single value that is given twice.
+#: A number and a switch followed by a comment, and a single value that occurs twice.
 FOUND_BY_CHECK_TOO = {
     ("own__logic__uwsgi.ini", "processes"),
     ("own__traps__uwsgi.ini", "harakiri"),
@@ -38,7 +38,7 @@ SHOP = {
 }
 
 
-#: A file of each format as people write it, with something besides that is not ours.
+#: A file of each format as people write it, with unrelated content.
 FILES = {
     "shop.toml": """\
 # The shop.
@@ -83,7 +83,7 @@ uwsgi:
 
 
 def parsed(path):
-    """What an editor's parser makes of a file."""
+    """Parses a file like an editor."""
     text = path.read_text()
     if path.suffix == ".toml":
         return pytest.importorskip("tomllib").loads(text)
@@ -103,7 +103,7 @@ def faults(validator, configuration):
 
 
 def real_configurations():
-    """Return the name and the options of each real file, as TOML, YAML and JSON have them: a key once, and lists."""
+    """Returns the name and the options of each real file, as TOML, YAML and JSON represent them: unique keys, and lists."""
     found = []
     for path in sorted(REAL.iterdir()):
         text = path.read_text(errors="replace")
@@ -113,7 +113,7 @@ def real_configurations():
 
 
 def ini_options(text):
-    """Return the options of the section uwsgi; one that is given several times is a list."""
+    """Returns the options of the section uwsgi; repeated ones are a list."""
     options, inside = {}, False
     for line in map(str.strip, text.splitlines()):
         if line.startswith("["):
@@ -140,7 +140,7 @@ def test_a_configuration_that_is_right_passes(validator):
         ("env", {"A": "1"}),
     ],
 )
-def test_what_is_misspelt_or_no_value_of_an_option_does_not_pass(key, value, validator):
+def test_misspelt_options_and_invalid_values_do_not_pass(key, value, validator):
     assert faults(validator, {"uwsgi": {**SHOP, key: value}}) != []
 
 
@@ -150,7 +150,7 @@ def test_a_file_passes_and_one_with_a_misspelt_key_does_not_as_check_has_it(name
     path.write_text(FILES[name])
     assert faults(validator, parsed(path)) == []
     assert check(path) == "nothing to report\n"
-    # Every key once, of the section that counts.
+    # Every key once, of the section that is used.
     for key in ("module", "http", "processes", "master", "vacuum", "env"):
         before, after = FILES[name].split(key, 1)
         path.write_text(f"{before}{key}x{after}")
@@ -166,7 +166,7 @@ def check(path):
     return subprocess.run(command, cwd=path.parent, env=environment, **streams).stdout
 
 
-def test_what_is_not_supported_is_marked_with_what_to_use_instead(validator):
+def test_unsupported_options_are_marked_with_their_replacement(validator):
     options = validator.schema["definitions"]["options"]["properties"]
     assert "planned" in options["spooler"]["deprecationMessage"]
     assert "deprecated" not in options["harakiri"]
@@ -177,7 +177,7 @@ def test_real_configurations_pass_but_for_what_check_finds_too(validator, tmp_pa
     known = validator.schema["definitions"]["options"]["properties"]
     looked_at, wrong = 0, set()
     for name, options in real_configurations():
-        # Names of a file's own are no options.
+        # Custom names of a file are not options.
         options = {key: value for key, value in options.items() if key in known}
         looked_at += len(options)
         wrong |= {(name, error.path[1]) for error in validator.iter_errors({"uwsgi": options})}

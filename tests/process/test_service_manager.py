@@ -1,4 +1,4 @@
-"""A service manager such as systemd: it is told how the service does, and hands over sockets that it has opened."""
+"""Service managers such as systemd: the server reports its state, and receives sockets that the manager has opened."""
 
 import json
 import os
@@ -23,7 +23,7 @@ class Manager:
         self.environment = {"NOTIFY_SOCKET": place.replace("\0", "@", 1)}
 
     def hears(self):
-        """The next message, as a dictionary."""
+        """Returns the next message as a dictionary."""
         return dict(line.split("=", 1) for line in self.socket.recv(4096).decode().splitlines())
 
     def hears_nothing(self):
@@ -39,7 +39,7 @@ def manager(request, tmp_path):
     manager.socket.close()
 
 
-def test_the_manager_hears_of_readiness_reload_and_stop(manager, start):
+def test_the_manager_is_notified_of_readiness_reload_and_stop(manager, start):
     instance = start("--master", environment=manager.environment)
     assert manager.hears() == {"READY": "1", "STATUS": "1 worker of generation 1"}
     instance.reload(2)
@@ -50,14 +50,14 @@ def test_the_manager_hears_of_readiness_reload_and_stop(manager, start):
     assert instance.stop() == 0
     stopping = manager.hears()
     assert stopping["STOPPING"] == "1"
-    # The mercy of requests, and of interpreters that end: longer than a manager may be told to wait.
+    # The mercy of requests, and of ending interpreters: longer than the default timeout of a service manager.
     assert int(stopping["EXTEND_TIMEOUT_USEC"]) > 60_000_000
 
 
-def test_the_watchdog_hears_of_the_master_again_and_again(manager, start):
+def test_the_master_notifies_the_watchdog_repeatedly(manager, start):
     environment = {**manager.environment, "WATCHDOG_USEC": "200000"}
     start("--master", environment=environment)
-    # How many of them come before the start is over depends on the machine.
+    # How many of them come before startup is over depends on the machine.
     heard, fed, ready = [], {"WATCHDOG": "1"}, {"READY": "1", "STATUS": "1 worker of generation 1"}
     while heard.count(fed) < 5 or ready not in heard:
         heard.append(manager.hears())
@@ -72,7 +72,7 @@ def test_the_watchdog_of_another_process_is_not_fed(manager, start):
     assert manager.hears()["STOPPING"] == "1"
 
 
-def test_a_start_that_may_take_long_is_told_and_so_is_what_a_stop_waits_for(manager, start, tmp_path):
+def test_the_manager_gets_more_time_for_a_long_start_and_the_reason_of_a_waiting_stop(manager, start, tmp_path):
     instance = start("--master", "--load-timeout", "300", environment=manager.environment)
     assert manager.hears() == {"STATUS": "the application is loaded", "EXTEND_TIMEOUT_USEC": "300000000"}
     assert manager.hears()["READY"] == "1"
@@ -88,7 +88,7 @@ def test_a_start_that_may_take_long_is_told_and_so_is_what_a_stop_waits_for(mana
     assert instance.wait_for_exit() == 0
 
 
-def test_readiness_is_told_when_workers_serve_and_not_before(manager, start, tmp_path):
+def test_readiness_is_reported_when_workers_serve_and_not_before(manager, start, tmp_path):
     gate = tmp_path / "gate"
     (tmp_path / "shop.py").write_text(
         "import os, time\nprint('loading', flush=True)\n"
@@ -124,7 +124,9 @@ def write_configuration(tmp_path, *lines):
 
 
 def hears_of_a_failed_reload(manager, why):
-    """What `systemctl reload` waits for with `Type=notify-reload`: the begin, with a time after it was asked, and the end."""
+    """The messages that `systemctl reload` waits for with `Type=notify-reload`: the begin, with a later timestamp than the
+    request, and the end.
+    """
     reloading, over = manager.hears(), manager.hears()
     assert reloading["RELOADING"] == "1"
     assert int(reloading["MONOTONIC_USEC"]) > 0
@@ -154,14 +156,14 @@ def test_a_reload_whose_probe_fails_is_over_for_the_manager_too(manager, start, 
     hears_of_a_failed_reload(manager, "reload-probe: GET /no-such-function")
 
 
-def test_the_manager_waits_for_a_canary_and_hears_that_it_was_rolled_back(manager, start, tmp_path):
+def test_the_manager_waits_for_a_canary_and_is_notified_of_its_rollback(manager, start, tmp_path):
     (tmp_path / "shop.py").write_text("from probe import application\n")
     instance = start("--master", "--reload-canary", "300", module="shop", environment=manager.environment, alarms=True)
     assert manager.hears()["READY"] == "1"
     instance.send_signal(signal.SIGHUP)
     assert manager.hears()["RELOADING"] == "1"
     assert manager.hears()["STATUS"].endswith("of generation 2 serves beside those of generation 1 for 5 min")
-    # Longer than a manager may be told to wait for a reload.
+    # Longer than the default timeout of a service manager for a reload.
     assert manager.hears() == {"EXTEND_TIMEOUT_USEC": "360000000"}
     canary = int(instance.wait_for_log(r"^bolide: canary: worker 1 \(pid (\d+)\)")[1])
     os.kill(canary, signal.SIGKILL)
@@ -232,7 +234,7 @@ def test_a_manager_that_is_not_there_does_not_stop_a_start(start, tmp_path):
     instance.wait_for_text("the service manager (NOTIFY_SOCKET) can't be told")
 
 
-def test_sockets_that_are_handed_over_speak_the_protocol_of_socket(start, tmp_path):
+def test_inherited_sockets_use_the_protocol_of_socket(start, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as local:
         local.bind(str(tmp_path / "app.sock"))
         local.listen()
@@ -246,14 +248,14 @@ def test_sockets_that_are_handed_over_speak_the_protocol_of_socket(start, tmp_pa
         assert (tmp_path / "app.sock").exists(), "the file is the manager's"
 
 
-def test_protocol_decides_what_a_socket_speaks_that_is_handed_over(start, tmp_path):
+def test_protocol_selects_the_protocol_of_an_inherited_socket(start, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as tcp:
         text = "module = probe\nprotocol = http"
         instance = start("--ini", ini(tmp_path, text), socket=None, module=None, **activated(tcp))
         assert Client(tcp.getsockname()).request().text == str(instance.worker())
 
 
-def test_a_socket_that_is_handed_over_is_taken_for_the_address_that_names_it(start, tmp_path):
+def test_an_inherited_socket_is_used_for_the_address_that_names_it(start, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as tcp, socket.socket(socket.AF_UNIX) as local:
         local.bind(str(tmp_path / "app.sock"))
         local.listen()
@@ -277,7 +279,7 @@ def test_a_socket_is_known_by_the_name_that_its_unit_gives_it(start, fail, tmp_p
     assert any("no socket that was handed over is called `web`" in line for line in lines)
 
 
-def test_an_application_alone_serves_http_at_the_socket_that_it_is_handed(start):
+def test_an_application_alone_serves_http_at_its_inherited_socket(start):
     with socket.create_server(("127.0.0.1", 0)) as tcp:
         instance = start("probe:application", socket=None, module=None, **activated(tcp))
         assert instance.places() == [("http", *tcp.getsockname())]
@@ -290,7 +292,7 @@ def test_sockets_for_another_process_are_left_alone(start):
         assert len(instance.places()) == 1
 
 
-def test_what_is_handed_over_that_is_no_listening_socket_ends_the_start(start):
+def test_an_inherited_descriptor_that_is_no_listening_socket_fails_the_start(start):
     with socket.socket() as plain:
         instance = start(ready=False, **activated(plain))
         assert instance.wait_for_exit() == 1

@@ -1,6 +1,6 @@
-"""A start that takes its time: after a while the log says who is waited for, and where that stands."""
+"""A slow start: after a while the log says which process is waited for, and shows its stack."""
 
-#: Shortens the half minute after which it does.
+#: Shortens the half minute until then.
 SOON = {"BOLIDE_TEST_NOTICE_MS": "300"}
 
 HANGING = """

@@ -1,4 +1,4 @@
-"""How an instance starts: what it says, in which order, and how a start that fails says why."""
+"""The start of an instance: its messages, their order, and the reasons of failed starts."""
 
 import json
 import os
@@ -86,7 +86,7 @@ def test_no_configuration_serves_at_port_8000_with_one_worker(start):
         instance.wait_for_log("^bolide: open http://127.0.0.1:8000$")
         assert len(instance.workers()) == 1
     else:
-        # Somebody else has the port, as another run of these tests may: that it is asked for is seen from the complaint.
+        # Another program uses the port, such as another run of these tests: the error shows that it was requested.
         assert instance.wait_for_exit() == START_FAILED
         assert "port 8000 of 127.0.0.1 is in use" in instance.lines[-1]
 
@@ -156,7 +156,7 @@ def test_an_unwritable_log_ends_the_start_and_names_the_file(target, fail):
     assert "(logto) can't be written" in lines[-1], lines
 
 
-def test_a_failed_start_is_told_on_the_terminal_too_when_the_log_is_a_file(fail, tmp_path):
+def test_a_failed_start_is_reported_on_the_terminal_too_when_the_log_is_a_file(fail, tmp_path):
     status, lines = fail(*SERVE, "--module", "no_such_module", "--logto", "app.log")
     assert status == LOAD_FAILED
     assert "no_such_module" in lines[-1], lines
@@ -211,13 +211,13 @@ def test_a_start_that_fails_leaves_no_process_and_no_socket_file(start, tmp_path
 
 
 def make_virtualenv(folder):
-    """An environment without any package; gives the folder of its packages."""
+    """An environment without any package. Returns the folder of its packages."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     (packages,) = folder.glob("lib/python*/site-packages")
     return packages
 
 
-def test_a_virtualenv_that_is_none_ends_the_start_and_says_how_to_make_one(fail, tmp_path):
+def test_an_invalid_virtualenv_fails_the_start_and_the_error_says_how_to_create_one(fail, tmp_path):
     (tmp_path / "folder").mkdir()
     for name, reason in [("missing", "does not exist"), ("folder", "is no virtual environment")]:
         status, lines = fail(*SERVE, "--module", "probe", "--virtualenv", name)
@@ -226,8 +226,8 @@ def test_a_virtualenv_that_is_none_ends_the_start_and_says_how_to_make_one(fail,
         assert f"python3 -m venv {tmp_path / name}" in lines[-1]
 
 
-def test_a_virtualenv_of_another_python_is_told_to_install_bolide(fail, tmp_path):
-    # What a Python of another version does when it looks for a native module that was not built for it.
+def test_a_virtualenv_of_another_python_is_refused_with_the_command_to_install_bolide(fail, tmp_path):
+    # The situation of a Python of another version that looks for a native module that was not built for it.
     packages = make_virtualenv(tmp_path / "other")
     (packages / "sitecustomize.py").write_text("import sys\nsys.modules['bolide._native'] = None\n")
     status, lines = fail(*SERVE, "--module", "probe", "--virtualenv", "other")
@@ -258,7 +258,7 @@ def test_a_pidfile_that_is_a_device_holds_up_no_instance(start):
         assert instance.body() == str(instance.worker())
 
 
-def test_a_pidfile_that_was_left_behind_is_taken_over_whoever_has_its_number_now(start, tmp_path):
+def test_a_stale_pidfile_is_taken_over_even_if_its_pid_is_in_use(start, tmp_path):
     (tmp_path / "pid").write_text(f"{os.getpid()} and more\n")
     instance = start("--pidfile", tmp_path / "pid")
     assert (tmp_path / "pid").read_text() == f"{instance.pid}\n"

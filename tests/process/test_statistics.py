@@ -1,4 +1,4 @@
-"""The address of `stats`: what it says is true, whoever asks, however badly."""
+"""The address of `stats`: correct content for every client, however badly it behaves."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ MEBIBYTE = 1024 * 1024
 
 
 def address_of(instance):
-    """Where the start says that the statistics are."""
+    """Returns the address of the statistics from the startup messages."""
     found = instance.wait_for_log(r"^bolide: statistics at (\S+?)(?:, by HTTP)?$")[1]
     host, colon, port = found.rpartition(":")
     return (host, int(port)) if colon else found
@@ -27,7 +27,7 @@ def address_of(instance):
 
 @pytest.fixture
 def serve(start):
-    """Starts an instance with statistics; gives it, and their address."""
+    """Starts an instance with statistics. Returns it, and their address."""
 
     def serve(*arguments, stats="127.0.0.1:0", **options):
         instance = start("--stats", stats, *arguments, **options)
@@ -36,7 +36,7 @@ def serve(start):
     return serve
 
 
-def test_requests_bytes_and_times_are_counted_and_exceptions_told(serve):
+def test_requests_bytes_times_and_exceptions_are_counted(serve):
     instance, address = serve(alarms=True)
     before = worker_of(address)
     assert (before["requests"], before["tx"], before["running_time"]) == (0, 0, 0)
@@ -52,7 +52,7 @@ def test_requests_bytes_and_times_are_counted_and_exceptions_told(serve):
     assert (application["requests"], application["exceptions"], application["mountpoint"]) == (4, 1, "")
 
 
-def test_a_request_in_flight_is_told_with_its_line_and_its_beginning(serve, tmp_path):
+def test_a_request_in_flight_is_reported_with_its_line_and_start_time(serve, tmp_path):
     instance, address = serve("--threads", "2")
     gate = tmp_path / "gate"
     with instance.connect() as client:
@@ -144,7 +144,7 @@ def test_memory_and_processes_are_those_that_the_kernel_tells(serve):
         assert abs(worker["last_spawn"] - time.time()) < 6000
 
 
-def test_who_waits_at_a_socket_is_told_and_a_full_queue_is_a_line_in_the_log(serve, tmp_path):
+def test_queued_connections_are_counted_and_a_full_queue_is_logged(serve, tmp_path):
     instance, address = serve("--listen", "2")
     gate = tmp_path / "gate"
     with contextlib.ExitStack() as stack:
@@ -196,10 +196,10 @@ def test_an_address_that_can_not_be_had_is_an_error_that_says_where_it_was_asked
     assert re.search(r"not started: uwsgi.ini:4: stats: \S+stats exists and is not a socket", lines[-1]), lines
 
 
-def test_a_thousand_clients_that_stall_hinder_nobody_and_delay_no_fork(serve):
+def test_a_thousand_stalled_clients_block_no_other_client_and_delay_no_fork(serve):
     instance, address = serve("--stats-http", alarms=True)
     with contextlib.ExitStack() as stack:
-        # Some say nothing, some half of a request, some what is none, and some do not read.
+        # Some send nothing, some half of a request, some garbage, and some do not read.
         said = [b"", b"GET / HTT", b"\x00\xff" * 1500, b"GET / HTTP/1.0\r\n\r\n"]
         for number in range(1000):
             client = stack.enter_context(connect(address))
@@ -237,7 +237,7 @@ def test_the_status_signal_writes_the_same_numbers(serve):
     instance.wait_for_log(line)
 
 
-def test_statsd_is_told_each_number_and_counters_by_how_much_they_have_grown(start):
+def test_statsd_receives_each_number_and_the_increments_of_counters(start):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
         collector.bind(("127.0.0.1", 0))
         collector.settimeout(PATIENCE_SECONDS)
@@ -278,7 +278,7 @@ def test_a_place_that_is_not_known_is_refused_with_what_to_use(fail):
     assert "statsd:ADDRESS,PREFIX" in "\n".join(lines)
 
 
-def test_reloads_are_counted_and_why_the_last_one_has_failed_is_told(serve, tmp_path):
+def test_reloads_are_counted_and_the_reason_of_the_last_failure_is_reported(serve, tmp_path):
     (tmp_path / "shop.py").write_text("from probe import application\n")
     instance, address = serve(module="shop")
     told = read_statistics(address)

@@ -1,4 +1,4 @@
-"""How an instance ends when it is told to: gracefully, at once, and always with status 0 and nothing left."""
+"""The end of an instance on request: gracefully, immediately, and always with status 0 and nothing left."""
 
 import itertools
 import signal
@@ -10,12 +10,12 @@ from support.client import Client
 from support.waiting import PATIENCE_SECONDS, assert_once_below, wait_until
 from support_instance import port_is_free
 
-#: How long a draining worker would wait for a next request on an idle connection, in seconds; a stop does not.
+#: How long a draining worker would wait for the next request on an idle connection, in seconds; a stop does not.
 DRAIN_SECONDS = 2
 
 
 def hold(instance, tmp_path, name="gate", address=None):
-    """A request that is in the application until the file is made that this returns with its connection."""
+    """Returns a request that stays in the application until a file exists, as its connection and the file."""
     gate = tmp_path / name
     client = instance.connect(address)
     client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -91,17 +91,17 @@ def test_a_second_signal_stops_at_once(start, tmp_path):
         instance.send_signal(signal.SIGTERM)
         return "stop at once (a second signal)" in instance.log
 
-    # One that comes within a moment of the first is the same wish.
+    # A signal within a moment of the first counts as the same one.
     wait_until(is_stopped_at_once, "the second signal to count")
     assert client.is_closed()
     assert instance.wait_for_exit() == 0
     instance.wait_for_text("is killed while it serves GET /wait")
 
 
-def test_a_signal_that_comes_twice_in_a_moment_is_one_wish(start, tmp_path):
+def test_a_signal_twice_in_a_moment_counts_once(start, tmp_path):
     instance = start("--processes", "2")
     client, gate = hold(instance, tmp_path)
-    # As a supervisor does that tells the process and its group: two signals, because one that is pending does not come twice.
+    # Like a supervisor that signals the process and its group: two signals, because a pending one is not queued twice.
     instance.send_signal(signal.SIGTERM)
     instance.send_signal(signal.SIGINT)
     instance.wait_for_log("^bolide: stop: waiting for 1 request: GET /wait.*; a second SIGTERM stops at once$")
@@ -137,7 +137,7 @@ def test_a_stop_while_the_application_is_loaded_ends_it(master, start, tmp_path)
     instance = start(module="slow", ready=False, master=master)
     instance.wait_for_log("^loading$")
     assert instance.stop() == 0
-    # Nobody has waited for so long.
+    # The timeout was not reached.
     assert "reload-mercy" not in instance.log
 
 
@@ -171,7 +171,7 @@ def test_sigusr1_writes_the_state_of_each_process(start, tmp_path):
     instance.wait_for_log(r"^bolide: status: worker \d \(pid \d+\): Serving, generation 1, \d+ requests?, idle")
 
 
-#: The way in of each kind of socket that the master binds.
+#: The client of each kind of socket that the master binds.
 PLACES = {"TCP": "127.0.0.1:0", "UNIX": "app.sock"}
 
 
@@ -183,7 +183,7 @@ def test_during_a_stop_new_clients_are_refused_at_once(threads, place, start, tm
     client, gate = hold(instance, tmp_path, address=address)
     instance.send_signal(signal.SIGTERM)
     instance.wait_for_log("^bolide: stop: ")
-    # The request in flight still goes on: whoever comes now is told to go elsewhere.
+    # The request in flight is still running: new connections are refused.
     wait_until(lambda: is_refused(address), "a refusal")
     gate.touch()
     assert client.read_response().text == "waited"
@@ -199,7 +199,7 @@ def is_refused(address):
 
 
 @pytest.mark.parametrize("processes", ["1", "2"])
-def test_a_stop_answers_those_who_wait_to_be_accepted(processes, start, tmp_path):
+def test_a_stop_answers_connections_that_wait_to_be_accepted(processes, start, tmp_path):
     instance = start("--processes", processes)
     held = [hold(instance, tmp_path, f"gate-{number}") for number in range(int(processes))]
     # Every worker is busy: these are in the kernel's queue, with their requests.
@@ -215,7 +215,7 @@ def test_a_stop_answers_those_who_wait_to_be_accepted(processes, start, tmp_path
     assert instance.wait_for_exit() == 0
 
 
-def test_a_stop_under_a_burst_of_new_clients_resets_nobody_who_was_let_in(start):
+def test_a_stop_under_a_burst_of_new_clients_resets_no_accepted_connection(start):
     instance = start("--processes", "2")
     clients = [instance.connect() for _ in range(100)]
     for client in clients:
@@ -230,7 +230,7 @@ def test_a_socket_that_was_handed_down_is_not_shut_with_the_instance(start):
         number = handed.fileno()
         instance = start(socket=f"fd://{number}", kept=[number])
         assert instance.stop() == 0
-        # Its owner goes on with it, and with those who came meanwhile.
+        # Its owner keeps using it, with the connections that arrived meanwhile.
         with Client(handed.getsockname()):
             handed.settimeout(PATIENCE_SECONDS)
             handed.accept()[0].close()
@@ -241,7 +241,7 @@ ARRIVAL_SECONDS = 5
 MERCY_SECONDS = 300
 
 
-#: The beginnings of a head and of a body, which never come to their end.
+#: The beginnings of a head and of a body, which never end.
 PARTS = {
     "head": b"GET / HTTP/1.1\r\nX: ",
     "body": b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n",
@@ -255,7 +255,7 @@ def test_a_request_that_drips_in_does_not_cost_the_whole_mercy(part, start):
     client.send(part)
     assert instance.body() == str(instance.worker())
     instance.send_signal(signal.SIGTERM)
-    # A byte more every moment, for as long as somebody takes it.
+    # One more byte every moment, as long as the server reads.
     while instance.process.poll() is None and client.send(b"x"):
         client.socket.settimeout(0.2)
         try:
@@ -284,7 +284,7 @@ def test_an_interpreter_that_does_not_end_has_a_few_seconds_and_not_the_whole_me
 def test_a_prototypes_interpreter_that_does_not_end_has_a_few_seconds_and_not_the_whole_mercy(start, tmp_path):
     (tmp_path / "shop.py").write_text(
         "import atexit, ctypes, os\nfrom probe import application\nprototype = os.getpid()\n"
-        # A function of a library that keeps the interpreter: its own clock does not run.
+        # A library function that holds the GIL, so that the interpreter's own timer cannot run.
         "atexit.register(lambda: os.getpid() == prototype and ctypes.PyDLL(None).sleep(300))\n"
     )
     instance = start("--reload-mercy", str(MERCY_SECONDS), module="shop", alarms=True)
@@ -313,5 +313,5 @@ def test_a_worker_that_begins_to_serve_while_it_is_being_stopped_has_the_time_of
     instance.wait_for_log("^bolide: stop: ")
     (tmp_path / "gate").unlink()
     assert instance.wait_for_exit() == 0
-    # It ends by itself, or is told to be too slow to serve; it is never said to have had a minute.
+    # It ends by itself, or is reported as too slow to serve; the log never says that it had a minute.
     assert "has not finished within" not in instance.log

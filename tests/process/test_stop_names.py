@@ -1,11 +1,13 @@
-"""A stop that waits says for what: requests of asynchronous applications, work after answers, and tasks whose client has gone."""
+"""A waiting stop names what it waits for: requests of asynchronous applications, work after responses, and tasks whose client has
+disconnected.
+"""
 
 import signal
 
 import pytest
 from support.waiting import wait_until
 
-#: Its tasks go on until the gate is there, and note each tenth of a second.
+#: Its tasks run until the gate exists, and log every 0.1 s.
 SHOP = """
 import asyncio, os
 async def work(name):
@@ -47,7 +49,7 @@ def ask(instance, path, name):
 
 
 def leave(instance, client):
-    """The client goes, and the worker has seen it once it answers another one that came later."""
+    """The client disconnects; the worker has noticed it once it answers another client that came later."""
     client.close()
     instance.body()
 
@@ -76,7 +78,7 @@ def test_a_stop_names_work_after_an_answer_and_lets_it_end(shop, tmp_path):
     clients = [ask(shop, "/background", "background"), ask(shop, "/poll", "poll")]
     leave(shop, clients[1])
     shop.send_signal(signal.SIGTERM)
-    # It is said again every five seconds: the other has had its seconds by then.
+    # The line is repeated every five seconds: the other one has had its seconds by then.
     wait_until(lambda: "poll is cancelled" in shop.lines, lambda: shop.log)
     shop.wait_for_log(r"^bolide: stop: waiting for 1 request: GET /background, which goes on after its answer \(for .*\); ")
     (tmp_path / "gate").touch()
@@ -99,7 +101,7 @@ def test_a_reload_gives_a_request_whose_client_has_gone_the_mercy(shop, tmp_path
     leave(shop, ask(shop, "/poll", "poll"))
     shop.send_signal(signal.SIGHUP)
     shop.wait_for_log(r"^bolide: ready: .* of generation 2 in")
-    # More than the seconds that it has at a stop.
+    # Longer than the seconds that it has at a stop.
     shop.wait_for_log("^poll goes on$", count=shop.lines.count("poll goes on") + 45)
     (tmp_path / "gate").touch()
     shop.wait_for_log("^poll is done$")

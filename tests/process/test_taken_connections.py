@@ -1,4 +1,4 @@
-"""WebSockets of WSGI applications at a worker's end: a view that waits for its client in its call ends by itself."""
+"""WebSockets of WSGI applications at the end of a worker: a view that waits for its client inside its call ends by itself."""
 
 import signal
 
@@ -7,7 +7,7 @@ from support.tls import Authority, TlsClient, context_of
 from support.waiting import wait_until
 from support.websocket import WebSocket
 
-#: What a view says last goes to the log; so does what was said to it.
+#: The last message of a view goes to the log, and so does the last one to it.
 SHOP = """
 from flask import Flask
 from flask_sock import Sock
@@ -52,7 +52,7 @@ def index():
 
 
 class Shop:
-    """An instance and a way to its sockets, plain or within TLS."""
+    """Returns an instance and a function that connects to it, plain or over TLS."""
 
     def __init__(self, instance, context):
         self.instance = instance
@@ -64,7 +64,7 @@ class Shop:
         return TlsClient(self.instance.address("https"), self.context)
 
     def websocket(self, path):
-        """An open WebSocket, whose view has said something and waits for more."""
+        """Returns an open WebSocket, whose view has sent something and waits for more."""
         socket = WebSocket(self.connect(), path).open()
         socket.send_text("hello")
         assert socket.read().payload == b"hello"
@@ -107,7 +107,7 @@ def test_a_reload_ends_the_view_of_an_open_websocket_and_its_client_comes_back(s
     socket = shop.websocket(path)
     instance = shop.instance
     if path == "/own":
-        # It is waited for, and says it back.
+        # The server waits for it, and it echoes.
         instance.send_signal(signal.SIGHUP)
         assert socket.answer_close() == (1012, "the server restarts")
         instance.wait_for_generation(2)
@@ -126,7 +126,7 @@ def test_what_a_client_said_and_a_view_says_at_the_end_is_not_lost(shop):
     client.send(b"hello")
     assert client.read_exactly(5) == b"hello"
     assert shop.instance.stop() == 0
-    # The end, as of a client that has left.
+    # The end, as if the client had disconnected.
     assert "rest b''" in shop.instance.lines
     assert client.read_to_end() == b"goodbye"
     assert "is killed" not in shop.instance.log

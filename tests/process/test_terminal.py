@@ -1,4 +1,4 @@
-"""At a terminal: one worker has its input, so that `breakpoint()` works, and Ctrl-C still reaches the master alone."""
+"""In a terminal one worker has the input, so that `breakpoint()` works, and Ctrl-C still reaches the master only."""
 
 import os
 import threading
@@ -89,7 +89,7 @@ def test_ctrl_c_ends_with_event_streams_open(terminal, tmp_path):
         tab.send(b"GET /ticks HTTP/1.1\r\nHost: localhost\r\n\r\n")
         tab.read_head()
     shown.type("\x03")
-    # In its own time, which is shorter than that of requests: nobody presses it twice, and nothing is killed.
+    # Within its own timeout, which is shorter than that of requests: no second Ctrl-C is needed, and nothing is killed.
     shown.wait_for(r"streams that go on 3 s after the order to stop, and are cut off: 3")
     shown.wait_for(r"stopped after ")
     assert shown.process.wait(PATIENCE_SECONDS) == 0

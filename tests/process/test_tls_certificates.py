@@ -1,4 +1,4 @@
-"""Certificates: what is wrong with them is said at the start, and a reload takes new ones without losing a client."""
+"""Certificates: errors in them are reported at startup, and a reload uses new ones without losing a client."""
 
 import hashlib
 import os
@@ -44,7 +44,7 @@ class Served:
 
 
 def shown(address, context, name="localhost"):
-    """The certificate that a client of this name is shown, in DER, after an answer over it."""
+    """Returns the certificate that a client gets for this name, in DER, after a response over it."""
     with (
         socket.create_connection(address, timeout=PATIENCE_SECONDS) as plain,
         context.wrap_socket(plain, server_hostname=name) as connection,
@@ -56,7 +56,7 @@ def shown(address, context, name="localhost"):
 
 
 class Knockers(Repeating):
-    """Threads that connect again and again, each time with a full handshake, and note what they are shown and what fails."""
+    """Threads that connect repeatedly, each time with a full handshake, and record certificates and failures."""
 
     def __init__(self, address, context):
         super().__init__(KNOCKERS)
@@ -110,8 +110,8 @@ def test_a_new_certificate_that_is_wrong_leaves_the_old_one_in_place_and_says_wh
     assert shown(instance.address("https"), context_of(authority)) == before
 
 
-def test_a_master_that_may_not_read_a_key_any_more_goes_on_with_the_one_it_has(start, served, authority):
-    # Root reads what it has no right to, unless it has lost that power.
+def test_a_master_that_may_not_read_a_key_any_more_keeps_the_current_one(start, served, authority):
+    # Root reads files without permission, unless it has lost that capability.
     powerless = ["setpriv", "--bounding-set=-dac_override,-dac_read_search"] if os.getuid() == 0 else []
     instance = start("--https", served.option, command=[*powerless, *program()])
     before = shown(instance.address("https"), context_of(authority))

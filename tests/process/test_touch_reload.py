@@ -1,4 +1,4 @@
-"""Files whose change reloads: `touch-reload` and its kin, `fs-reload` and its own."""
+"""Files whose change causes a reload: `touch-reload`, `fs-reload` and related options."""
 
 import os
 
@@ -9,7 +9,7 @@ from test_reload import write
 
 
 def replace(path, text=""):
-    """Put another file in the place of this one, as editors and deploy tools do."""
+    """Replaces this file by another one, as editors and deployment tools do."""
     fresh = path.with_name(path.name + ".new")
     fresh.write_text(text)
     fresh.rename(path)
@@ -52,7 +52,7 @@ def test_a_file_counts_when_it_is_made_replaced_switched_by_a_link_or_removed(st
     instance.wait_for_generation(4)
     flag.unlink()
     instance.wait_for_generation(5)
-    # It is not there any more, and still waited for.
+    # It does not exist any more, and is still watched.
     flag.touch()
     instance.wait_for_generation(6)
 

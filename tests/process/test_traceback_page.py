@@ -1,4 +1,4 @@
-"""The page of an exception in development: for whoever sits at this machine, and for nobody else."""
+"""The page of an exception in development: it is shown to clients on this machine only."""
 
 import pytest
 
@@ -48,7 +48,7 @@ def test_a_browser_is_shown_the_traceback_and_nothing_of_it_is_markup(develop):
     assert (answer.status, answer.get("content-type")) == (500, "text/html; charset=utf-8")
     assert "<h1>ValueError: &lt;script&gt;alert(1)&lt;/script&gt; zero</h1>" in answer.text
     assert "<script" not in answer.text
-    # The line that failed is marked, and nothing is fetched from elsewhere.
+    # The failing line is marked, and nothing is loaded from other hosts.
     assert "<span class=here><i>2</i>    raise ValueError(&quot;&lt;script&gt;" in answer.text
     assert "prefers-color-scheme: dark" in answer.text
     assert "src=" not in answer.text
@@ -65,7 +65,7 @@ def test_frames_of_the_application_are_open_and_come_first_those_of_libraries_ar
     assert "bolide/" not in page
 
 
-def test_a_program_is_told_the_traceback_as_python_writes_it(develop):
+def test_programs_get_the_traceback_in_pythons_format(develop):
     answer = develop().get("/")
     assert (answer.status, answer.get("content-type")) == (500, "text/plain; charset=utf-8")
     lines = answer.text.splitlines()
@@ -86,7 +86,7 @@ def test_an_exception_before_the_first_part_of_a_stream_is_shown_and_after_it_th
     instance.wait_for_log(r"^ValueError: .* too late$")
 
 
-def test_whoever_may_be_a_stranger_is_told_nothing(develop, tmp_path):
+def test_remote_clients_see_no_details(develop, tmp_path):
     instance = develop(socket="0.0.0.0:0")
     for headers in ((), BROWSER):
         answer = instance.get("/", headers)
@@ -94,7 +94,7 @@ def test_whoever_may_be_a_stranger_is_told_nothing(develop, tmp_path):
     instance.wait_for_log(r"^ValueError: ")
 
 
-def test_a_page_of_elsewhere_that_has_led_its_own_name_here_is_told_nothing(develop):
+def test_dns_rebinding_shows_no_details(develop):
     instance = develop()
     for name, is_shown in (("evil.example", False), ("localhost.evil.example", False), ("localhost", True), ("[::1]:8000", True)):
         with instance.connect() as client:
@@ -102,14 +102,14 @@ def test_a_page_of_elsewhere_that_has_led_its_own_name_here_is_told_nothing(deve
             assert ("ValueError" in client.read_response().text) == is_shown, name
 
 
-def test_a_stranger_is_told_nothing_of_code_that_does_not_load_either(start, tmp_path):
+def test_remote_clients_see_no_details_of_code_that_does_not_load_either(start, tmp_path):
     (tmp_path / "shop.py").write_text("secret = undefined\n")
     instance = start("--reload", module="shop", master=False, socket="0.0.0.0:0")
     answer = instance.get("/", BROWSER)
     assert (answer.status, answer.text) == (500, "Internal Server Error\n")
 
 
-def test_without_development_nobody_is_shown_anything(start, tmp_path):
+def test_without_development_no_client_sees_details(start, tmp_path):
     (tmp_path / "shop.py").write_text(WSGI)
     answer = start(module="shop", master=False).get("/", BROWSER)
     assert answer.status == 500

@@ -1,4 +1,4 @@
-"""Tracebacks in the log begin at the application's own file: the way there is the server's and of no use to its author."""
+"""Tracebacks in the log begin at the application's own file: the server's frames before it are of no use to its author."""
 
 import re
 

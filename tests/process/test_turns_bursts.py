@@ -1,26 +1,27 @@
-"""Requests that come at once, or while all workers are at work: none waits for a busy worker while another has nothing to do.
+"""Bursts of requests, or requests while all workers are busy: none waits for a busy worker while another is idle.
 
-Each call is held until the test lets it end, so it is the record that says who was idle, and no clock.
+Each call is held until the test releases it, so the record, and not a clock, shows which workers were idle.
 """
 
 import pytest
 from support import processes
 
-#: How many requests a thread has in a burst.
+#: Requests per thread in a burst.
 ROUNDS = 3
-#: Time for a worker that is free to begin what waits, in seconds; what waits for another's call waits for as long as the test.
+#: Timeout of a free worker for beginning a waiting request, in seconds; a request that waits for another's call waits as long as
+#: the test.
 BEGIN_SECONDS = 15
 
 WSGI_PROTOCOLS = ["http", "uwsgi", "fastcgi", "scgi"]
 
 
 def end_one_by_one(held, names, at_once):
-    """End the calls, a worker's after another's; each time one begins that waited. Who served how many is returned."""
+    """Ends the calls, one worker after the other; each time a waiting one begins. Returns the number of calls of each worker."""
     served = {}
     for ended in range(len(names)):
         left = len(names) - ended
         going = held.wait_for_progress(min(at_once, left), BEGIN_SECONDS)
-        # Whoever has served the fewest ends first, so that each comes back while the others are at work.
+        # The worker that has served the fewest ends first, so that each returns while the others are busy.
         name = min(going, key=lambda name: (served.get(going[name], 0), going[name], name))
         served[going[name]] = served.get(going[name], 0) + 1
         held.let_through(name)
@@ -56,7 +57,7 @@ def test_a_burst_is_served_by_all_event_loops_alike_when_its_views_block_them(ho
 
 
 @pytest.mark.parametrize("application", ["wsgi", "asgi"])
-def test_requests_that_come_while_all_workers_are_at_work_wait_for_whoever_is_free_first(hold, application):
+def test_requests_while_all_workers_are_busy_wait_for_the_first_free_one(hold, application):
     held = hold("processes = 4", application=application)
     names = [f"call-{number:02}" for number in range(12)]
     requests = {}
@@ -77,7 +78,7 @@ def test_the_death_of_a_worker_takes_no_request_with_it_but_the_one_that_it_serv
     busy = {name: held.hold(name) for name in names}
     held.send_held("stuck")
     waiting = [held.send(f"waiting-{number}") for number in range(12)]
-    # One worker comes back to all that wait, of which the first is stuck.
+    # One worker returns to all waiting requests, of which the first is stuck.
     held.let_through("busy-0")
     worker = held.wait_for("begin", "stuck")["pid"]
     processes.kill(worker)
@@ -97,7 +98,7 @@ def test_connections_that_say_nothing_keep_no_worker_from_its_share(hold, applic
     served = end_one_by_one(held, names, 4)
     assert sorted(served.values()) == [3] * 4
     assert [requests[name].finish() for name in names] == names
-    # They are served when they say something, whoever has them.
+    # They are served when they send something, by any worker.
     for number, client in enumerate(silent):
         assert client.request(target=f"/quick?silent-{number}").text == f"silent-{number}"
 

@@ -1,7 +1,8 @@
-"""Each call and each connection has its own time, however many were served before it in one batch. The clock is turned by hand.
+"""Each call and each connection has its own time limit, however many were served before it in one batch. The clock is advanced by
+hand.
 
-A batch is made by holding a call of a worker's only thread: what comes meanwhile is found by one poll. Limits are hours here, so
-that no machine is too slow for them.
+A batch is created by holding a call of a worker's only thread: everything that arrives meanwhile is found by one poll. Limits are
+hours here, so that no machine is too slow for them.
 """
 
 import email.utils
@@ -18,13 +19,13 @@ HOUR = 3600
 SLOW = 540
 #: Calls of one batch.
 BATCH = 20
-#: The clock of `Date` and of the log is coarse, and a whole second may begin between two looks.
+#: The clock of `Date` and of the log is coarse, and a second may begin between two readings.
 COARSE_SECONDS = 1
 
 
 @pytest.fixture
 def turned(hold, tmp_path):
-    """``turned("harakiri = 3600")``: what ``hold`` starts, in one thread, with a clock that is turned by ``turned.clock``."""
+    """``turned("harakiri = 3600")``: like ``hold``, with one thread, and a clock that ``turned.clock`` advances."""
 
     def turned(configuration="", **options):
         return hold(f"stats = {{folder}}/stats\n{configuration}", environment=turned.clock.environment, **options)
@@ -34,19 +35,19 @@ def turned(hold, tmp_path):
 
 
 def have_master_look(held):
-    """The master is woken, and has looked at all that is due when it answers for a second time."""
+    """Wakes the master; it has checked everything that is due when it answers for the second time."""
     for _ in range(2):
         read_statistics(str(held.folder / "stats"))
 
 
 def have_worker_look(held):
-    """The worker's loop has turned, and more than once."""
+    """Waits until the worker's loop has run more than one iteration."""
     for _ in range(2):
         assert held.server.get("/quick?look").text == "look"
 
 
 class Fresh:
-    """Each request has a connection of its own."""
+    """A separate connection for each request."""
 
     def __init__(self, held):
         self.held = held
@@ -59,7 +60,7 @@ class Fresh:
 
 
 class Kept:
-    """Each request has a kept connection of its own."""
+    """A separate kept connection for each request."""
 
     def __init__(self, held):
         self.clients = [held.connect() for _ in range(BATCH)]
@@ -74,7 +75,7 @@ class Kept:
 
 
 class Pipelined:
-    """All are on one connection."""
+    """One connection for all requests."""
 
     def __init__(self, held):
         self.client = held.connect()
@@ -87,7 +88,7 @@ class Pipelined:
 
 
 class Streams:
-    """Streams of one connection of HTTP/2."""
+    """Streams of one HTTP/2 connection."""
 
     def __init__(self, held):
         self.connection = Http2(held.server.connect())
@@ -101,7 +102,7 @@ class Streams:
 
 
 def step_through(held, clock, clients, seconds):
-    """A batch of calls, each of which takes so long by the turned clock; the master looks in each."""
+    """A batch of calls, each of which takes this long by the advanced clock; the master checks the time in each."""
     held.hold("first")
     names = [f"call-{number}" for number in range(BATCH)]
     clients.send(names)
@@ -145,7 +146,7 @@ def test_harakiri_ends_a_call_when_its_own_time_is_over(turned):
     turned.clock.turn(HOUR // 2)
     have_master_look(held)
     held.server.wait_for_text("serves GET /held/stuck?stuck")
-    # The stack is given a moment.
+    # The stack takes a moment.
     turned.clock.turn(1)
     have_master_look(held)
     with pytest.raises(Closed):
@@ -154,9 +155,9 @@ def test_harakiri_ends_a_call_when_its_own_time_is_over(turned):
 
 
 def make_batch(held, *names, then=()):
-    """Have one poll find held calls and other bytes, each on a kept connection; returned when the first of them has begun."""
+    """Makes one poll find held calls and other bytes, each on a kept connection; returns when the first of them has begun."""
     connections = [held.connect() for _ in range(len(names) + len(then))]
-    # What the poll tells of a connection that it has just heard of is over: each has its place by what is sent here.
+    # The events of newly registered connections are consumed: the order here only depends on the sent data.
     have_worker_look(held)
     held.hold("first")
     sent = [get(f"/held/{held.gate(name)}?{name}") for name in names]
@@ -210,7 +211,7 @@ def test_a_connection_is_kept_for_its_whole_time_after_the_answer_at_the_end_of_
     turned.clock.turn(2 * HOUR - SLOW)
     have_worker_look(held)
     assert quick.request(target="/quick?late").text == "late"
-    # An answer may have come before the worker has set the connection's limit.
+    # A response may arrive before the worker has set the connection's limit.
     have_worker_look(held)
     turned.clock.turn(2 * HOUR + 1)
     have_worker_look(held)
@@ -237,7 +238,7 @@ def test_an_idle_connection_of_http2_is_kept_for_its_whole_time_after_the_answer
     turned.clock.turn(2 * HOUR - SLOW)
     have_worker_look(held)
     assert streams.request(target="/quick?late").text == "late"
-    # Its time may begin at the next look only.
+    # Its time may only begin at the next check.
     for _ in range(2):
         turned.clock.turn(2 * HOUR + 1)
         have_worker_look(held)
@@ -275,7 +276,7 @@ def test_a_connection_that_was_accepted_at_the_end_of_a_long_batch_has_its_whole
     connection.send(get(f"/held/{held.gate('slow')}?slow"))
     held.let_through("first")
     held.wait_for("begin", "slow")
-    # Behind a call that has begun: the server can't have heard of it before.
+    # After a call that has begun: the server can't have noticed it before.
     new = held.server.connect()
     new.send(b"GET /quick?new HTTP/1.1\r\n")
     turned.clock.turn(5 * HOUR)

@@ -1,6 +1,6 @@
-"""Requests on kept connections: while the worker that has the connection is inside calls, one that is free serves them.
+"""Requests on kept connections: while the worker that owns the connection is inside calls, a free one serves them.
 
-Each call is held until the test lets it end, so it is the record that says who served whom meanwhile, and no clock.
+Each call is held until the test releases it, so the record, and not a clock, shows which worker served which request.
 """
 
 import contextlib
@@ -14,12 +14,12 @@ from support.waiting import wait_until
 from support_kept import OPTIONS, Kept
 from support_processes import children_of, status_field
 
-#: Connections that are kept beside those whose calls are held.
+#: Connections that are kept besides those whose calls are held.
 CONNECTIONS = 6
 
 
 def serving(held, name):
-    """The pid of the worker that has begun the call."""
+    """Returns the pid of the worker that has begun the call."""
     return held.wait_for("begin", name)["pid"]
 
 
@@ -36,19 +36,21 @@ def begin_held(held, one, name):
 
 
 def wait_until_at_rest(pid):
-    """Wait until the worker sleeps at its poll: a client has its answer before the call ends, and until then connections move."""
+    """Waits until the worker sleeps in its poll: a client has its response before the call ends, and until then
+    connections move.
+    """
     wait_until(lambda: status_field(pid, "State").startswith("S"), lambda: f"worker {pid} sleeps: {status_field(pid, 'State')}")
 
 
 def begin_held_at(pid, held, one, name):
-    """The same on a connection of this worker, which has nothing else to do."""
+    """The same on a connection of this worker, which is otherwise idle."""
     wait_until_at_rest(pid)
     assert begin_held(held, one, name) == pid
 
 
 @pytest.fixture
 def hold_kept(hold):
-    """``hold_kept("processes = 2", "fastcgi")``: a server of held calls that speaks a protocol whose connections are kept."""
+    """``hold_kept("processes = 2", "fastcgi")``: a server of held calls with a protocol whose connections are kept."""
 
     def hold_kept(configuration, protocol="http", application="wsgi"):
         more = "" if protocol == "http" else f"{OPTIONS[protocol]} = 127.0.0.1:0"
@@ -58,7 +60,7 @@ def hold_kept(hold):
 
 
 def ask_while_all_but_one_are_held(held, kept, protocol, threads):
-    """Calls are held on as many connections as there are threads but one, and whoever has that one serves all others."""
+    """Holds calls on as many connections as there are threads minus one; the worker with the free thread serves all others."""
     going = Kept(held.server, protocol), Kept(held.server, protocol), Kept(held.server, protocol)
     busy = [(one, f"held-{number}") for number, one in enumerate(going[: 2 * threads - 1])]
     pids = [begin_held(held, one, name) for one, name in busy]
@@ -109,7 +111,7 @@ def test_twelve_requests_on_kept_connections_are_shared_out_among_four_workers(h
     served = {}
     for ended in range(12):
         going = {name: pid for name, pid in held.wait_for_progress(min(4, 12 - ended)).items() if name in names}
-        # Whoever has served the fewest ends first, so that each comes back while the others are at work.
+        # The worker that has served the fewest ends first, so that each returns while the others are busy.
         name = min(going, key=lambda name: (served.get(going[name], 0), going[name], name))
         served[going[name]] = served.get(going[name], 0) + 1
         held.let_through(name)
@@ -118,11 +120,11 @@ def test_twelve_requests_on_kept_connections_are_shared_out_among_four_workers(h
     assert sorted(served.values()) == [3] * 4
 
 
-# What stays where it is.
+# Connections that stay.
 
 
 def on_one_worker(held, count, protocol="http"):
-    """So many kept connections of the same worker, and its pid."""
+    """Returns this many kept connections of the same worker, and its pid."""
     of_worker = {}
 
     def enough():
@@ -144,7 +146,7 @@ def test_a_connection_with_a_part_of_a_request_stays_at_the_worker_that_has_read
     cut = 10 if part == "head" else len(data) - 50
     wait_until_at_rest(pid)
     begun.client.send(data[:cut])
-    # The worker has read that once it answers what came later.
+    # The worker has read that once it answers a later request.
     for _ in range(2):
         wait_until_at_rest(pid)
         assert busy.ask("/quick?later") == "later"
@@ -165,7 +167,7 @@ def test_pipelined_requests_are_answered_in_order_by_the_worker_that_has_read_th
     several.client.send(b"".join(several.bytes_of(f"/held/{held.gate(name)}?{name}") for name in ("first", "second", "third")))
     # On a slow machine it may have moved before it was read.
     pid = serving(held, "first")
-    # More of them, which nobody has read: they are behind what is being answered.
+    # More of them, still unread: they are behind the request that is being answered.
     several.send("/quick?fourth")
     assert other.ask("/quick?elsewhere") == "elsewhere"
     assert held.find("begin", "elsewhere")["pid"] != pid
@@ -179,7 +181,7 @@ def test_pipelined_requests_are_answered_in_order_by_the_worker_that_has_read_th
 
 @pytest.fixture
 def hold_tls(hold, tmp_path):
-    """A server of held calls that speaks TLS too, and what its clients trust."""
+    """A server of held calls that also serves TLS, and the authority for its clients."""
     authority = Authority(tmp_path / "certificates")
     shown = authority.server()
     held = hold(f"processes = 2\nhttps = 127.0.0.1:0,{shown.chain},{shown.key}")
@@ -243,7 +245,7 @@ def test_connections_end_when_they_are_closed_although_a_child_of_the_applicatio
     wait_until_at_rest(pid)
     assert forking.ask(f"/forks/{held.gate('child')}?forking") == "forking"
     assert held.find("begin", "forking")["pid"] == pid
-    # The worker's own answer ends its connection, and so does another's once the connection has moved there.
+    # The worker's own response ends its connection, and so does that of another worker once the connection has moved there.
     ask_for_the_end(held, forking, "here", pid)
     begin_held_at(pid, held, busy, "held")
     (elsewhere,) = workers_of(held) - {pid}
@@ -256,7 +258,7 @@ def test_connections_end_when_they_are_closed_although_a_child_of_the_applicatio
 
 
 def give_it_a_companion(held, busy, pid):
-    """Keep the worker busy until its companion is there."""
+    """Keeps the worker busy until its companion thread exists."""
 
     def has_companion():
         begin_held_at(pid, held, busy, "lasting")
@@ -269,7 +271,7 @@ def give_it_a_companion(held, busy, pid):
 
 @pytest.mark.parametrize("again", [1, 3])
 def test_a_worker_of_one_thread_forks_with_one_thread(again, hold_kept):
-    """CPython from 3.12 on warns of others, and a child has their locks as they were."""
+    """CPython from 3.12 on warns of other threads at a fork, and a child inherits the state of their locks."""
     held = hold_kept("processes = 2")
     pid, (busy, forking) = on_one_worker(held, 2)
     give_it_a_companion(held, busy, pid)

@@ -1,13 +1,13 @@
-"""Clients beside requests that are stuck: `harakiri` ends the worker of each, and nobody else loses a request by it."""
+"""Clients beside stuck requests: `harakiri` kills the worker of each, and no other client loses a request."""
 
 from support_load import Load
 
-#: Clients that ask for short views all the time.
+#: Clients that request short views all the time.
 CLIENTS = 12
-#: How often requests come that never end, and how many at a time: the workers that are left go on.
+#: Rounds of endless requests, and their number at a time: the remaining workers keep serving.
 TIMES = 3
 AT_ONCE = 2
-#: Seconds that a request may take: far beyond what a short view takes on a busy machine.
+#: Time limit of a request in seconds: far beyond the duration of a short view on a busy machine.
 LIMIT = ("--harakiri", "2")
 
 
@@ -23,9 +23,9 @@ def lose_only_the_stuck(start, **clients):
     assert load.losses == []
 
 
-def test_nobody_loses_a_request_beside_stuck_ones_when_each_has_a_connection_of_its_own(start):
+def test_stuck_requests_lose_no_other_request_on_new_connections(start):
     lose_only_the_stuck(start, kept_alive=0, fresh=CLIENTS)
 
 
-def test_nobody_loses_a_request_beside_stuck_ones_on_kept_connections(start):
+def test_stuck_requests_lose_no_other_request_on_kept_connections(start):
     lose_only_the_stuck(start, kept_alive=CLIENTS, fresh=0)

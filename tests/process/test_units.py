@@ -1,4 +1,4 @@
-"""The unit files in packaging/systemd: systemd takes them as they are, and calls what they protect well protected."""
+"""The unit files in packaging/systemd: systemd accepts them unchanged, and rates their protection as OK."""
 
 import shutil
 import subprocess
@@ -8,7 +8,7 @@ import pytest
 from support.server import program
 
 UNITS = Path(__file__).resolve().parents[2] / "packaging" / "systemd"
-#: The exposure that `systemd-analyze security` may find, of 100: below 25 it says OK, where 96 is a service without protection.
+#: Maximum exposure of `systemd-analyze security`, of 100: below 25 it says OK; a service without protection has 96.
 EXPOSURE_MOST = 25
 
 
@@ -21,7 +21,7 @@ def analyze(tmp_path):
         text = unit.read_text()
         assert "/usr/bin/bolide" in text or unit.suffix == ".socket"
         (tmp_path / unit.name).write_text(text.replace("/usr/bin/bolide", program()[0]))
-    # An instance of a template is a unit of its own.
+    # An instance of a template is a separate unit.
     for kind in ("service", "socket"):
         shutil.copy(tmp_path / f"bolide@.{kind}", tmp_path / f"bolide@shop.{kind}")
 
@@ -35,7 +35,7 @@ def analyze(tmp_path):
 @pytest.mark.parametrize("unit", ["bolide.service", "bolide.socket", "bolide@shop.service", "bolide@shop.socket"])
 def test_systemd_takes_the_unit_without_a_word(unit, analyze, tmp_path):
     status, said = analyze("verify", "--man=no", str(tmp_path / unit))
-    # What it says of other units of this machine is not ours.
+    # Messages about other units of this machine are ignored.
     ours = [line for line in said.splitlines() if "bolide" in line]
     assert (status, ours) == (0, []), said
 

@@ -1,4 +1,6 @@
-"""A configuration that the application's user may write gives that user nothing of root's: told at the start, held at reloads."""
+"""A configuration that the application's user may write gives that user no root privileges: reported at startup, enforced at
+reloads.
+"""
 
 import os
 import shutil
@@ -10,13 +12,13 @@ from support_users import NOBODY, python_for_everybody
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root has rights to give away")
 
-#: What the log says at a reload.
+#: The log line at a reload.
 READ_AS_USER = r"^bolide: reload: the user `nobody` \(uid\) may .*: it is read as that user"
 
 
 @pytest.fixture
 def site(start, open_folder):
-    """A site of root's with a folder of nobody's, whose configuration can be written and read again."""
+    """A site of root with a folder of the user `nobody`, whose configuration can be written and reloaded."""
     python = python_for_everybody(open_folder)
     if python is None:
         pytest.skip("no Python here may be run by another user")
@@ -49,7 +51,7 @@ class Site:
         return self.start_instance("--ini", file, module=None, socket=None, master=False, command=command, **options)
 
     def ask(self, letter):
-        """As nobody would."""
+        """As the user `nobody`."""
         pipe = os.open(self.fifo, os.O_WRONLY | os.O_NONBLOCK)
         os.write(pipe, letter)
         os.close(pipe)
@@ -67,7 +69,7 @@ def test_a_daemon_of_roots_is_not_started_by_a_reload_and_the_rest_of_the_file_c
     instance.wait_for_generation(2)
     instance.wait_for_log(READ_AS_USER)
     instance.wait_for_log(r"^bolide: reload: .*uwsgi\.ini:10: `attach-daemon2`: restart for this, it stays as it was")
-    # The next daemon of the file is the user's own, and runs: the one before it would have run as well by then.
+    # The next daemon of the file belongs to the user, and runs: the one before it would have run as well by then.
     instance.wait_for_log(r"^\[daemon echo\] own=65534")
     assert len(instance.workers()) == 3
     assert not made.exists()
@@ -157,12 +159,12 @@ def test_a_configuration_of_roots_own_is_read_by_root_as_ever(site):
     assert "(uid) may" not in instance.log
 
 
-def test_nothing_is_told_of_a_user_that_is_root_or_that_the_master_has_become(site):
+def test_no_warning_if_the_user_is_root_or_the_masters_own(site):
     root = site.start("immediate-uid = nobody\n")
     assert "(uid) may" not in root.whole_log()
 
 
-def test_the_python_that_root_runs_is_told_of(site):
+def test_an_untrusted_python_of_root_is_reported(site):
     packages = next(site.folder.glob("everybody/lib/python*/site-packages"))
     os.chown(packages, NOBODY.pw_uid, NOBODY.pw_gid)
     instance = site.start(file=site.folder / "uwsgi.ini", owner=0)
@@ -172,7 +174,7 @@ def test_the_python_that_root_runs_is_told_of(site):
     )
 
 
-def test_an_upgrade_is_not_ordered_by_the_user_who_may_write_what_it_reads(site):
+def test_an_upgrade_is_refused_if_the_user_of_uid_can_write_to_the_fifo(site):
     instance = site.start()
     site.ask(b"f")
     instance.wait_for_log(r"^bolide: master-fifo .*: no upgrade: the user of uid can write to this pipe")
@@ -188,7 +190,7 @@ def test_check_warns_at_the_line_of_uid(site, call):
     assert "the user `nobody` (uid) may write to" in said
     assert "which root reads at a start" in said
     assert status == 0
-    # It is about files of this machine. The variables of the tests are none of Bolide's options.
+    # It is about files of this machine. The variables of the tests are not options of Bolide.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BOLIDE_")}
     assert call("check", "--strict", site.file, env=environment)[0] != 0
     assert call("check", "--strict", "--no-paths", site.file, env=environment)[0] == 0

@@ -1,4 +1,4 @@
-"""What root's Python imports and what an upgrade executes gives the application's user nothing of root's."""
+"""Modules that root's Python imports and programs that an upgrade executes give the application's user no root privileges."""
 
 import os
 import shutil
@@ -11,14 +11,14 @@ from support_users import NOBODY, python_for_everybody
 
 pytestmark = pytest.mark.skipif(os.getuid() != 0, reason="only root has rights to give away")
 
-#: What the start says.
+#: The message at startup.
 RUN_BY_ROOT = r"^bolide: WARNING: the user `nobody` \(uid\) may .*{}.*, which root runs at a start"
 READ_AS_USER = r"^bolide: reload: the user `nobody` \(uid\) may .*: it is read as that user"
 
 
 @pytest.fixture
 def place(start, open_folder):
-    """A Python of root's, and a folder of nobody's."""
+    """A Python of root, and a folder of the user `nobody`."""
     python = python_for_everybody(open_folder)
     if python is None:
         pytest.skip("no Python here may be run by another user")
@@ -42,14 +42,14 @@ class Place:
         return self.start_instance(*line, module=None, socket=None, master=False, command=command, **options)
 
     def ask(self, letter):
-        """As nobody would."""
+        """As the user `nobody`."""
         pipe = os.open(self.fifo, os.O_WRONLY | os.O_NONBLOCK)
         os.write(pipe, letter)
         os.close(pipe)
 
 
 @pytest.mark.parametrize("way", ["folder of the start", "PYTHONPATH", "a folder that is not there yet", "pth", "binary-path"])
-def test_what_root_would_import_or_execute_is_told_once_at_the_start(place, way):
+def test_untrusted_imports_and_programs_of_root_are_reported_once_at_the_start(place, way):
     more, options = [], {}
     if way == "folder of the start":
         options["cwd"] = place.own
@@ -67,7 +67,7 @@ def test_what_root_would_import_or_execute_is_told_once_at_the_start(place, way)
     assert instance.log.count("WARNING: the user `nobody`") == 1
 
 
-def test_a_package_in_a_folder_of_another_name_is_told_of(place):
+def test_a_package_in_a_folder_of_another_name_is_reported(place):
     """Debian's system Python has `dist-packages`."""
     other = place.folder / "dist-packages"
     other.mkdir()
@@ -78,7 +78,7 @@ def test_a_package_in_a_folder_of_another_name_is_told_of(place):
     instance.wait_for_log(RUN_BY_ROOT.format(other / "bolide" / "__init__.py"))
 
 
-def test_nothing_is_told_where_root_alone_may_write_or_the_application_is_roots(place):
+def test_no_warning_if_only_root_may_write_or_the_application_runs_as_root(place):
     assert "(uid) may" not in place.start(environment=[f"PYTHONPATH={place.folder}/later"]).log
     assert "(uid) may" not in place.start(cwd=place.own, user="root", environment=[f"PYTHONPATH={place.own}"]).log
 

@@ -1,4 +1,4 @@
-"""An upgrade: another master has the sockets, and serves before the old one ends."""
+"""An upgrade: another master takes over the sockets, and serves before the old one ends."""
 
 import os
 import signal
@@ -28,7 +28,7 @@ def test_an_upgrade_loses_no_request_and_the_new_master_has_pidfile_and_sockets(
     assert instance.process.wait(PATIENCE_SECONDS) == 0
     assert os.stat(path).st_ino == inode
     instance.wait_for_log(SERVES, count=3)
-    # Nothing is left of the masters before it, and it ends like any other.
+    # No process of earlier masters is left, and it ends like any other.
     last = pid_of(tmp_path)
     assert {process.pid for process in instance.processes()} == {last, *children_of(last), *workers_of(last)}
     os.kill(last, signal.SIGTERM)
@@ -72,7 +72,7 @@ def test_a_stop_of_all_processes_leaves_a_request_of_the_master_before_its_time(
 
 
 def test_the_death_of_the_master_before_leaves_the_new_one_its_sockets(upgradable, tmp_path):
-    # With a second thread the worker hears of its master's end while it serves.
+    # With a second thread the worker notices its master's end while it serves.
     instance = upgradable("--threads", "2", module="probe", alarms=True)
     client, _gate = waiting_request(instance, tmp_path)
     new = upgrade(tmp_path)
@@ -94,7 +94,7 @@ def test_a_stop_while_the_new_master_is_started_ends_both(upgradable, tmp_path):
 
 
 def test_a_new_master_without_the_one_before_it_ends(upgradable, tmp_path):
-    # Workers whose master is killed shut its sockets, so there is nothing to be served.
+    # Workers whose master is killed shut down its sockets, so nothing can be served.
     instance = upgradable(alarms=True)
     (tmp_path / "hold").touch()
     write(tmp_path, "new", before="print('loading', flush=True)\n" + HELD.format(path=str(tmp_path / "hold")))

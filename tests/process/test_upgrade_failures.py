@@ -1,4 +1,4 @@
-"""An upgrade that fails: the old master serves on, the log and the command say why, and it can be tried again."""
+"""A failed upgrade: the old master keeps serving, the log and the command give the reason, and it can be retried."""
 
 import concurrent.futures
 import os
@@ -10,7 +10,7 @@ from support_load import Load
 from support_upgrade import HELD, pid_of, upgrade
 from support_versions import write
 
-#: How long a start may take, in seconds: beyond what one needs on a busy machine.
+#: Timeout of a start, in seconds: beyond what one needs on a busy machine.
 LOAD_SECONDS = 10
 
 
@@ -80,7 +80,7 @@ def test_a_new_master_that_does_not_come_to_serve_changes_nothing(failure, has_p
         assert pid_of(tmp_path) == instance.pid
         assert stat.S_ISSOCK(os.stat(path).st_mode)
         assert set(load.bodies) == {"old"}
-        # It is as lively as before: it takes letters, reloads, and the upgrade can be tried again.
+        # It works as before: it reads FIFO commands, reloads, and the upgrade can be retried.
         (tmp_path / "uwsgi.ini").write_text("[uwsgi]\nload-timeout = 60\n")
         write(tmp_path, "mended")
         assert call("reload", fifo)[0] == DONE
@@ -92,7 +92,7 @@ def test_a_new_master_that_does_not_come_to_serve_changes_nothing(failure, has_p
     assert load.losses == []
 
 
-def test_an_upgrade_that_can_not_begin_is_refused_at_once_and_who_waits_for_another_is_not_told(upgradable, call, tmp_path):
+def test_a_second_upgrade_is_refused_at_once_and_does_not_affect_the_first(upgradable, call, tmp_path):
     instance = upgradable()
     (tmp_path / "hold").touch()
     write(tmp_path, "new", before=HELD.format(path=str(tmp_path / "hold")))

@@ -1,4 +1,4 @@
-"""An upgrade while clients do everything at once: nothing is lost, and what has begun ends with the master that has begun it."""
+"""An upgrade under all kinds of load: nothing is lost, and requests end with the master with which they have begun."""
 
 import os
 import signal
@@ -109,7 +109,7 @@ def test_kept_and_fresh_connections_an_upload_and_a_long_answer_lose_nothing(int
     assert instance.process.wait(PATIENCE_SECONDS) == 0
 
 
-def test_a_websocket_is_told_that_the_server_restarts_and_its_client_comes_to_the_new_master(loaded, tmp_path):
+def test_a_websocket_is_closed_with_service_restart_and_its_client_reaches_the_new_master(loaded, tmp_path):
     instance = loaded("asgi")
     talk = WebSocket(instance.connect()).open()
     talk.send_text("one")
@@ -131,7 +131,7 @@ def test_a_websocket_that_does_not_end_is_closed_within_the_mercy_of_its_master(
     write(tmp_path, "asgi", "young")
     new = upgrade(tmp_path)
     instance.wait_for_log(SERVES)
-    # Going away (RFC 6455 section 7.4.1), or restarting: its client connects anew.
+    # Going away (RFC 6455 section 7.4.1), or restarting: its client reconnects.
     assert talk.answer_close()[0] in (1001, 1012)
     assert instance.process.wait(PATIENCE_SECONDS) == 0
     os.kill(new, signal.SIGTERM)

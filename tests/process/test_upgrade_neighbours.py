@@ -1,4 +1,6 @@
-"""What else an instance has at an upgrade: statistics, the service manager, daemons and cron. One master has each at a time."""
+"""Further resources of an instance at an upgrade: statistics, the service manager, daemons and cron. One master has each at a
+time.
+"""
 
 import collections
 import json
@@ -24,7 +26,7 @@ from uwsgi_prometheus.collectors import UWSGIStatsCollector
 
 
 class Readers(Repeating):
-    """Readers of the statistics, again and again: the masters that have answered, in their order, and what failed."""
+    """Repeated readers of the statistics: records the masters that have answered, in their order, and failures."""
 
     def __init__(self, address):
         super().__init__(2)
@@ -36,7 +38,7 @@ class Readers(Repeating):
 
 
 def hold(tmp_path):
-    """The code of the next master waits until this file goes."""
+    """The code of the next master waits until this file is removed."""
     held = tmp_path / "hold"
     held.touch()
     write(tmp_path, "new", before="print('loading', flush=True)\n" + HELD.format(path=str(held)))
@@ -100,13 +102,13 @@ def test_a_reader_that_is_slow_gets_its_answer_from_the_master_that_began_it(upg
     instance = upgradable("--stats", "127.0.0.1:0", "--stats-http", module="probe")
     place = instance.wait_for_log(r"^bolide: statistics at (\S+), by HTTP$")[1]
     address = (place.rpartition(":")[0], int(place.rpartition(":")[2]))
-    # The old master is there for as long as it has this request.
+    # The old master lives as long as it has this request.
     gate = tmp_path / "gate"
     with instance.connect() as client, socket.create_connection(address) as slow:
         client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         wait_until(gate.with_suffix(".waiting").exists, "the application to have the request")
         slow.sendall(b"GET / HTTP/1.0\r\n")
-        # Who comes after it is answered after it was let in.
+        # A client that connects later is answered once this one was accepted.
         assert pid_in(read_raw(address, ASKED)) == instance.pid
         new = upgrade(tmp_path)
         instance.wait_for_log(SERVES)
@@ -128,7 +130,7 @@ def pid_in(answer):
 
 
 class Ear:
-    """The socket of a service manager that believes the main process alone, as `NotifyAccess=main` has it."""
+    """The socket of a service manager that accepts messages of the main process only, as with `NotifyAccess=main`."""
 
     CREDENTIALS = struct.Struct("3i")
 
@@ -139,13 +141,13 @@ class Ear:
         self.socket.settimeout(PATIENCE_SECONDS)
 
     def hears(self):
-        """The next message and the pid of its sender."""
+        """Returns the next message and the pid of its sender."""
         text, ancillary, _, _ = self.socket.recvmsg(4096, socket.CMSG_SPACE(self.CREDENTIALS.size))
         ((_, _, data),) = ancillary
         return dict(line.split("=", 1) for line in text.decode().splitlines()), self.CREDENTIALS.unpack(data)[0]
 
 
-def test_the_service_manager_is_told_the_new_main_process_by_the_old_one_and_hears_only_the_main_process(upgradable, tmp_path):
+def test_the_old_master_reports_the_new_main_pid_and_only_the_main_process_notifies(upgradable, tmp_path):
     ear = Ear(tmp_path / "notify")
     watched = 'WATCHDOG_PID=$$ exec "$0" "$@"'
     environment = {"NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "100000"}
@@ -166,7 +168,7 @@ def test_the_service_manager_is_told_the_new_main_process_by_the_old_one_and_hea
             assert said == {"MAINPID": str(main), "READY": "1", "STATUS": "upgraded, the new master serves"}
     assert main == pid_of(tmp_path)
     assert instance.process.wait(PATIENCE_SECONDS) == 0
-    # It speaks for the service from then on.
+    # From then on it reports for the service.
     os.kill(main, signal.SIGHUP)
     while True:
         said, sender = ear.hears()
@@ -191,7 +193,7 @@ def test_sockets_of_the_service_manager_are_handed_on_and_stay_its_own(upgradabl
             for place in (tcp.getsockname(), str(path)):
                 wait_until(lambda place=place, version=version: Client(place).request().text == version, "the new version")
         assert instance.process.wait(PATIENCE_SECONDS) == 0
-        # A reload reads again what was handed over, and to whom.
+        # A reload parses the inherited sockets and their names again.
         last = pid_of(tmp_path)
         write(tmp_path, "the fourth one")
         os.kill(last, signal.SIGHUP)
@@ -199,7 +201,7 @@ def test_sockets_of_the_service_manager_are_handed_on_and_stay_its_own(upgradabl
         os.kill(last, signal.SIGTERM)
         wait_until(lambda: not instance.processes(), "the end of the last master")
         assert path.exists(), "the file is the manager's"
-        # They listen still: who comes now is the next instance's.
+        # They still listen: new connections belong to the next instance.
         with socket.create_connection(tcp.getsockname()), socket.socket(socket.AF_UNIX) as client:
             client.connect(str(path))
 
@@ -210,7 +212,7 @@ def lines_of(path):
 
 @pytest.fixture
 def alone(tmp_path):
-    """The script of a daemon that notes it when another of its kind runs, and the file with the pids of all."""
+    """Returns the script of a daemon that records whether another copy of it runs, and the file with the pids of all."""
     pids, lock, twice = tmp_path / "pids", tmp_path / "lock", tmp_path / "twice"
     script = tmp_path / "daemon"
     script.write_text(
@@ -263,13 +265,13 @@ def test_a_job_of_cron_runs_once_a_minute_and_one_that_runs_outlives_the_upgrade
     minutes, note = tmp_path / "minutes", tmp_path / "job"
     short = f"{ALWAYS} echo $(($(date +%s) / 60)) >> {minutes}"
     long = f"{ALWAYS} test -e {note} || {{ echo $$ > {note}; exec sleep 1000; }}"
-    # A job that is begun at the end of a minute may see the next one, so this begins earlier.
+    # A job that starts at the end of a minute may run into the next one, so this begins earlier.
     wait_until(lambda: time.time() % 60 < 45, "the next minute")
     instance = upgradable("--attach-daemon", f"exec {script}", "--cron", short, "--cron", long, alarms=True)
     wait_until(lambda: lines_of(minutes) and lines_of(note), "both jobs")
     (job,) = map(int, lines_of(note))
     new = upgrade(tmp_path)
-    # The daemon is the sign that the attendant of the new master has begun.
+    # The daemon shows that the helper process of the new master has started.
     wait_until(lambda: len(lines_of(pids)) == 2, "the daemon of the new master")
     wait_until(lambda: instance.prototypes() == [new], "the end of all that has served")
     assert is_alive(job)

@@ -1,4 +1,4 @@
-"""Functions of the application's that each worker calls when it begins and when it ends."""
+"""Functions of the application that each worker calls when it starts and when it ends."""
 
 import os
 import signal
@@ -42,7 +42,7 @@ INTERFACES = {"wsgi": ("module = shop:application", WSGI), "asgi": ("asgi = shop
 
 @pytest.fixture
 def shop(serve, tmp_path):
-    """Starts a server with the shop and further options; gives it and the function that reads its notes."""
+    """Starts a server with the shop and additional options. Returns it and the function that reads its notes."""
 
     def start(interface, *options, source=""):
         option, application = INTERFACES[interface]
@@ -163,6 +163,6 @@ def told():
     assert "\nalive 2.0" in instance.get("/").text
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_log(r"ready: 2 workers of generation 2")
-    # A prototype has a file as well, with nothing in it.
+    # A prototype has a file as well, which is empty.
     instance.wait_for(lambda: len(list(metrics.glob("gauge_livesum_*.db"))) == 4, "the old workers to be forgotten")
     assert "\nalive 2.0" in instance.get("/").text

@@ -36,26 +36,26 @@ async def application(scope, receive, send):
         await send({"type": "http.response.body", "body": b"hello"})
 """
 
-#: Clients that send one request behind the other on a kept connection.
+#: Clients that send one request after the other on a kept connection.
 CLIENTS = 4
-#: Requests of a connection, before a client begins another.
+#: Requests per connection, before a client opens another.
 CONNECTION_REQUESTS = 500
-#: Requests before the first count of what there is.
+#: Requests before the first count of resources.
 WARM_UP_REQUESTS = 5_000
 #: Pause between two disturbances, in seconds.
 PAUSE_SECONDS = 1.0
-#: Clients that send nothing more, each time.
+#: Clients that stop sending, each time.
 ABANDONED = 20
-#: Memory may be this much larger at the end, by the sum of all processes: an allocator keeps what it had at its busiest.
+#: Factor by which memory may have grown at the end, over all processes: an allocator keeps its peak.
 GROWTH_MOST = 1.25
-#: How long a client waits for an answer, in seconds.
+#: Timeout of a client for an answer, in seconds.
 ANSWER_SECONDS = 60
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: soak\r\n\r\n"
 
 
 class Load(threading.Thread):
-    """A client; counts answers, and requests that had none."""
+    """A client; counts answers, and requests without one."""
 
     def __init__(self, port, requests):
         super().__init__(daemon=True)
@@ -86,7 +86,7 @@ class Load(threading.Thread):
 
 
 def take_answer(answers):
-    """Read one answer. Returns whether the server closes the connection behind it."""
+    """Reads one answer. Returns whether the server closes the connection after it."""
     line = answers.readline()
     if not line.startswith(b"HTTP/1.1 200 "):
         raise ConnectionError(f"no answer but {line!r}")
@@ -102,7 +102,7 @@ def take_answer(answers):
 
 
 class Trouble(threading.Thread):
-    """Reloads, kills and clients that leave, in turn, until it is told to end."""
+    """Reloads, kills and disconnecting clients, in turn, until it is told to end."""
 
     def __init__(self, server, port, seed):
         super().__init__(daemon=True)
@@ -135,7 +135,7 @@ class Trouble(threading.Thread):
             processes.kill(self.random.choice(workers))
 
     def abandon(self):
-        """Clients that stop in the middle of a head, of a body, or do not read."""
+        """Clients that stop in the middle of a head or of a body, or do not read."""
         for part in (b"GET / HT", b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc", REQUEST * 50):
             for _ in range(ABANDONED // 3):
                 with contextlib.suppress(OSError):
@@ -148,7 +148,7 @@ class Trouble(threading.Thread):
 
 
 def count(server):
-    """Processes, threads, descriptors and memory (in kB) of an instance."""
+    """Returns processes, threads, descriptors and memory (in kB) of an instance."""
     total = {"processes": 0, "threads": 0, "descriptors": 0, "memory": 0}
     for process in server.processes():
         folder = Path("/proc") / str(process.pid)
@@ -170,13 +170,13 @@ def run_load(port, requests):
 
 
 def settled(server):
-    """What the instance has once old generations are gone."""
+    """Returns the resources of the instance once old generations are gone."""
     wait_until(lambda: count(server)["processes"] == 4, lambda: f"these processes are there: {server.processes()}")
     return count(server)
 
 
 def soak(name, configuration, requests, seed):
-    """Returns the problems that were found, in words."""
+    """Returns the problems found, as text."""
     with tempfile.TemporaryDirectory() as folder:
         server = Server(folder, configuration + "\ndisable-logging = true\nsocket-timeout = 5")
         server.expects_alarms = True
@@ -203,13 +203,13 @@ def soak(name, configuration, requests, seed):
     print(f"{name}: {answered} requests in {took:.0f} s, {len(failures)} failed; {told}")
     print(f"  before {before}\n  after  {after}")
     problems = []
-    # A worker that is killed takes with it what each of the clients had in its hands.
+    # A killed worker loses the requests that the clients had in flight with it.
     if len(failures) > trouble.kills * CLIENTS:
         problems.append(f"{len(failures)} requests failed, and {trouble.kills} workers were killed: {failures[:5]}")
     problems += [
         f"{what}: {before[what]} before, {after[what]} after" for what in ("processes", "threads") if after[what] != before[what]
     ]
-    # Clients that were abandoned may still be within their time limit.
+    # Abandoned clients may still be within their time limit.
     if after["descriptors"] > before["descriptors"] + 2 * ABANDONED:
         problems.append(f"descriptors: {before['descriptors']} before, {after['descriptors']} after")
     if after["memory"] > before["memory"] * GROWTH_MOST:
@@ -218,7 +218,7 @@ def soak(name, configuration, requests, seed):
 
 
 def reload_cell(name, reloads):
-    """Returns the problems that were found, in words."""
+    """Returns the problems found, as text."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
         try:

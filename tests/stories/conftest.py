@@ -6,7 +6,7 @@ import pytest
 from support.client import Client
 from support.terminal import Terminal
 
-#: What a start says last: where to look.
+#: The last line of a start: the address to open.
 OPEN = r"open http://127\.0\.0\.1:(\d+)"
 
 
@@ -24,13 +24,13 @@ class Desk:
         return path
 
     def type(self, *words, **environment):
-        """Start a program of these words; it is ``bolide`` without its first."""
+        """Starts ``bolide``: the first word is its name, the rest are its arguments."""
         assert words[0] == "bolide"
         self._terminals.append(Terminal(self.folder, *words[1:], **environment))
         return self._terminals[-1]
 
     def ended(self, *words, **environment):
-        """``(exit status, what was shown)`` of a program that ends by itself."""
+        """Returns ``(exit status, output)`` of a program that ends by itself."""
         shown = self.type(*words, **environment)
         return shown.wait_for_end(), shown.words
 
@@ -40,7 +40,7 @@ class Desk:
 
 
 class Browser:
-    """Asks a server that says where it serves."""
+    """Sends a request to a server that prints its address."""
 
     def __init__(self, shown):
         self.port = int(shown.wait_for(OPEN)[1])

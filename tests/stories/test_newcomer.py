@@ -1,4 +1,6 @@
-"""The first hour of people who come from Flask, FastAPI, Django, uvicorn and gunicorn: what they type, and what they see."""
+"""The first hour of people who come from Flask, FastAPI, Django, uvicorn and gunicorn: the commands they type, and the output
+they see.
+"""
 
 import re
 import threading
@@ -109,7 +111,7 @@ def test_help_and_version_are_words_that_are_understood(words, desk):
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("chekc", "check"), ("--workres", "--workers"), ("confg", "config")])
-def test_a_misspelt_word_is_told_by_what_was_meant(typed, meant, desk):
+def test_a_misspelt_word_is_reported_with_a_suggestion(typed, meant, desk):
     desk.write("app.py", FLASK)
     status, shown = desk.ended("bolide", typed)
     assert status != 0
@@ -155,7 +157,7 @@ def test_djangos_own_lines_serve_a_project(named, mysite, browse):
     assert shown.wait_for_end() == 0
 
 
-def test_a_misspelt_callable_is_told_with_the_line_to_type(desk):
+def test_a_misspelt_callable_is_reported_with_the_line_to_type(desk):
     desk.write("app.py", FLASK)
     status, shown = desk.ended("bolide", "app:aap", *ANY_PORT)
     assert status != 0
@@ -175,7 +177,7 @@ def test_a_failing_import_begins_at_the_persons_own_file(desk):
 # Flags of other servers.
 
 
-def test_a_bare_port_is_told_how_it_is_written(desk):
+def test_a_bare_port_is_reported_with_its_correct_form(desk):
     desk.write("app.py", FLASK)
     status, shown = desk.ended("bolide", "--http", "8000", "app:app")
     assert status != 0
@@ -239,7 +241,7 @@ def test_port_and_web_concurrency_count_where_there_is_no_configuration(desk, fr
 # Development.
 
 
-def test_reload_serves_what_was_written_and_says_what_is_broken(desk, browse):
+def test_reload_serves_new_code_and_reports_errors(desk, browse):
     desk.write("app.py", FLASK)
     shown = desk.type("bolide", "app:app", "--reload", *ANY_PORT)
     browser = browse(shown)
@@ -345,7 +347,7 @@ def test_init_writes_a_configuration_that_check_has_nothing_against_and_that_ser
     assert serving.wait_for_end() == 0
 
 
-def test_a_file_with_mistakes_is_told_of_each_with_its_line(desk):
+def test_each_mistake_in_a_file_is_reported_with_its_line(desk):
     desk.write(
         "uwsgi.ini", "[uwsgi]\nmodule app:app\nprocesess = 4\nuid = nobody-of-this-name\npidfile = /no/such/folder/x.pid\n"
     )

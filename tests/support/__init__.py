@@ -1,4 +1,4 @@
-"""What the tests on the real program share: a server, clients that speak bytes, and waiting for conditions.
+"""Helpers of the tests on the real program: a server, clients that send raw bytes, and waiting for conditions.
 
-Tests import from here (``tests`` is on the path, by its ``conftest.py``); nothing here is a test.
+Tests import from here (``tests/conftest.py`` puts ``tests`` on the path); the package contains no tests.
 """

@@ -1,6 +1,6 @@
-"""A real browser: Debian's Chromium without a window, steered by its driver. No process of it outlives the test.
+"""A real browser: Debian's headless Chromium, controlled by chromedriver. None of its processes outlives the test.
 
-Nothing of it leaves the machine: the driver and the browser listen on 127.0.0.1, and no other host can be found by a page.
+It makes no connections to other machines: driver and browser listen on 127.0.0.1, and pages cannot resolve other hosts.
 """
 
 import contextlib
@@ -22,16 +22,16 @@ from selenium.webdriver.remote.command import Command
 from support import processes
 from support.waiting import LOOK_SECONDS, PATIENCE_SECONDS, wait_until
 
-#: How long a start of the browser, a page's load or a script in it may take, in seconds.
+#: Timeout of a start of the browser, of a page's load and of a script, in seconds.
 BROWSER_SECONDS = 120
 
 #: Size of the window that the pages see, in pixels.
 WINDOW = "1000,800"
 
-#: It takes a port that is free for IPv6, and ends if somebody else has the same one for IPv4: then it is started again.
+#: chromedriver chooses a port that is free for IPv6, and exits if the port is in use for IPv4. Then it is started again.
 PORT_TRIES = 5
 
-#: The line by which the driver says where it listens.
+#: The line in which the driver prints its port.
 STARTED = re.compile(rb"started successfully on port (?P<port>\d+)")
 
 FLAGS = (
@@ -46,7 +46,7 @@ FLAGS = (
     "--disable-sync",
     "--disable-component-update",
     "--disable-background-networking",
-    # A window that nobody sees keeps its timers and its frames.
+    # Background windows must not throttle timers and frames.
     "--disable-renderer-backgrounding",
     "--no-proxy-server",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost",
@@ -56,17 +56,17 @@ FLAGS = (
 
 
 def found(name):
-    """The path of a program of Debian's packages chromium and chromium-driver."""
+    """Returns the path of a program of Debian's packages chromium and chromium-driver."""
     path = shutil.which(name)
     assert path, f"there is no {name}: install the packages chromium and chromium-driver"
     return path
 
 
 class Driver:
-    """`chromedriver`, on a port that it finds free itself."""
+    """`chromedriver`, on a port that it chooses."""
 
     def __init__(self, folder):
-        # What the browser wants to keep, it keeps in the test's folder.
+        # The browser's data goes to the test's folder.
         self._places = {name: str(folder) for name in ("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR")}
         self._mark = f"HOME={folder}".encode()
         self.url = None
@@ -102,7 +102,7 @@ class Driver:
             self._text += line
 
     def finish(self):
-        """End it and whatever it has started."""
+        """Ends it and all processes that it has started."""
         self.process.terminate()
         try:
             wait_until(lambda: not self._left(), "the browser has ended", seconds=PATIENCE_SECONDS)
@@ -114,7 +114,7 @@ class Driver:
             self.process.stdout.close()
 
     def _left(self):
-        # Some of the browser's processes have sessions of their own, but the environment of all names the folder.
+        # Some of the browser's processes have separate sessions, but the environment of all contains the folder.
         self.process.poll()
         return [
             pid for pid in (int(entry) for entry in os.listdir("/proc") if entry.isdigit()) if self._mark in environment_of(pid)
@@ -122,7 +122,7 @@ class Driver:
 
 
 def environment_of(pid):
-    """The environment with which a process was started; nothing of one that has ended."""
+    """Returns the environment that a process was started with; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
@@ -130,16 +130,16 @@ def environment_of(pid):
 
 
 class Browser(webdriver.Remote):
-    """What selenium gives for any browser, and what the page's console said."""
+    """Selenium's driver, and the page's console."""
 
     def console(self):
-        """The lines that came since the last call: what scripts wrote, their uncaught errors, failures of the network."""
+        """Returns the console lines since the last call: output of scripts, uncaught errors, network failures."""
         return [f"{entry['level']} {entry['message']}" for entry in self.execute(Command.GET_LOG, {"type": "browser"})["value"]]
 
 
 @contextlib.contextmanager
 def chromium(*flags):
-    """A fresh :class:`Browser`, which ends with the block. ``flags`` are added to its command line."""
+    """A new :class:`Browser`, which ends with the block. ``flags`` are added to its command line."""
     with tempfile.TemporaryDirectory(prefix="browser-") as name:
         folder = Path(name)
         options = webdriver.ChromeOptions()

@@ -1,4 +1,4 @@
-"""Reloads under everything at once, for each way of running one. `tests/process` reloads a few times, `make soak` many."""
+"""Reloads under all kinds of load, for each way of running an instance. `tests/process` reloads a few times, `make soak` many."""
 
 import collections
 import contextlib
@@ -10,25 +10,25 @@ from support.tls import Authority, context_of
 from support.traffic import SPANNING, Traffic
 from support.waiting import wait_until
 
-#: Clients of each kind that every application can take.
+#: Clients of each kind that every application supports.
 USUAL = {"kept": 2, "fresh": 2, "pairs": 1, "uploads": 2, "large": 1, "long": 2, "idle": 4}
-#: The same where the application's own waiting keeps nobody else waiting.
+#: The same for applications whose waiting blocks no other request.
 THREADED = {**USUAL, "streams": 2, "websockets": 1}
 ASYNCHRONOUS = {**USUAL, "streams": 3, "websockets": 3}
 
-#: The pause between two looks whether a reload is over, in seconds; what is under way comes to its end at each.
+#: Interval between two checks whether a reload is over, in seconds; requests in flight are completed at each check.
 LOOK_SECONDS = 0.1
-#: How long a reload may take in all, in seconds.
+#: Timeout of a reload, in seconds.
 RELOAD_SECONDS = 60
-#: How long the application loads where signals are to come faster than generations form, in seconds: two signals within a tenth
-#: of a second are one wish.
+#: Load time of the application in cells whose signals come faster than generations form, in seconds: two signals within 0.1 s
+#: count as one.
 LOAD_SECONDS = 0.3
-#: How many signals come faster than generations form.
+#: Number of signals that come faster than generations form.
 HURRIED = 4
 
 
 class Cell:
-    """A way to run an instance, and its clients; ``order`` begins a reload."""
+    """A way to run an instance, and its clients; ``order`` starts a reload."""
 
     def __init__(self, lines, kinds, order=None, within_tls=False):
         self.lines = lines
@@ -37,7 +37,7 @@ class Cell:
         self.within_tls = within_tls
 
     def run(self, folder, reloads):
-        """Serve and reload so many times under everything at once; returns what is wrong, in words, and the trial itself."""
+        """Serves and reloads ``reloads`` times under all kinds of load. Returns the problems as text, and the trial itself."""
         trial = Trial(folder, self)
         trial.server.start()
         try:
@@ -48,7 +48,7 @@ class Cell:
 
 
 class Trial:
-    """An instance of a cell that serves."""
+    """A running instance of a cell."""
 
     def __init__(self, folder, cell):
         self.cell = cell
@@ -65,7 +65,7 @@ class Trial:
             self.scheme, self.context = "https", context_of(authority)
         self.server = Server(self.folder, f"master = true\ndisable-logging = true\n{cell.lines}", listen=[listen])
         self.traffic = None
-        #: Of all clients: answers and what was under way at a reload, by kind, and what failed.
+        #: Of all clients: answers and requests in flight at a reload, by kind, and failures.
         self.answers = collections.Counter()
         self.spanned = collections.Counter()
         self.failures = []
@@ -74,21 +74,21 @@ class Trial:
         self.before = self.after = None
 
     def reload_under_traffic(self, reloads):
-        """The first reload is before anything is counted: what is made once is there by then."""
+        """The first reload comes before the first count: lazily created resources exist by then."""
         self.worker_count = len(self.workers())
         self.reload_under_new_clients(1)
-        self.wait_for_farewells()
+        self.wait_for_closed_connections()
         self.before = self.counted()
         self.reload_under_new_clients(reloads - 1)
-        self.wait_for_farewells()
+        self.wait_for_closed_connections()
         self.after = self.before
         try:
             wait_until(lambda: self.counted() == self.before, "nothing is left behind")
         except AssertionError:
             self.after = self.counted()
 
-    def wait_for_farewells(self):
-        """Workers close connections whose clients have gone in their own time, and those that are replaced end."""
+    def wait_for_closed_connections(self):
+        """Workers close connections of disconnected clients after a while, and replaced workers end."""
         port = self.server.address(self.scheme)[1]
 
         def is_quiet():
@@ -127,7 +127,7 @@ class Trial:
         return {worker for prototype in self.prototypes() for worker in children_of(prototype)}
 
     def counted(self):
-        """(what it is, threads, descriptors) of each process."""
+        """Returns (name, threads, descriptors) of each process."""
         prototypes = self.prototypes()
         kinds = {self.server.process.pid: "master", **dict.fromkeys(prototypes, "prototype")}
         kinds.update(dict.fromkeys(self.workers(), "worker"))
@@ -163,7 +163,8 @@ def order_faster_than_generations_form(trial):
 
 def order_by_touch(trial):
     before = trial.workers()
-    # Another size is another file, whatever the clock's grain. It is never empty in between: that would be one more change.
+    # A different size makes it a different file, whatever the clock's resolution. It is never empty in between: that would be
+    # another change.
     with trial.flag.open("a") as file:
         file.write("x")
     return lambda: trial.workers() - before
@@ -175,7 +176,7 @@ def has_logged(trial, pattern):
 
 
 def children_of(pid):
-    """Pids of the children of a process; of one that has ended meanwhile, none."""
+    """Returns the pids of the children of a process; none if it has ended."""
     try:
         return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
     except (FileNotFoundError, ProcessLookupError):
@@ -183,7 +184,7 @@ def children_of(pid):
 
 
 def connections_at(port, pids):
-    """The descriptors of these processes that are connections to a TCP port, in whatever state."""
+    """Returns the descriptors of these processes that are connections to a TCP port, in any state."""
     lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
     ours = [fields for fields in map(str.split, lines) if fields[1].endswith(f":{port:04X}") and fields[3] != "0A"]
     inodes = {f"socket:[{fields[9]}]" for fields in ours}
@@ -199,7 +200,9 @@ def targets_of(pid):
 
 
 def held_by(pid):
-    """Threads and descriptors of a process. A worker's companion begins with the first call that lasts, whenever that is."""
+    """Returns threads and descriptors of a process. A worker's companion thread starts with the first long call, at an arbitrary
+    time.
+    """
     folder = Path("/proc") / str(pid)
     try:
         names = [(task / "comm").read_text().strip() for task in (folder / "task").iterdir()]
@@ -223,7 +226,7 @@ def with_kinds(cell, **kinds):
     return cell
 
 
-#: By their names. An asynchronous application has one thread in each worker.
+#: By thread name. An asynchronous application has one thread in each worker.
 CELLS = {
     **{f"WSGI-{processes}-workers-{threads}-threads": wsgi(processes, threads) for processes in (1, 2, 4) for threads in (1, 4)},
     **{f"ASGI-{processes}-workers": asgi(processes) for processes in (1, 2, 4)},

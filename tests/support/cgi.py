@@ -1,8 +1,8 @@
-"""Answers with a head of CGI (RFC 3875 section 6): what SCGI and FastCGI carry."""
+"""Responses with a CGI header (RFC 3875 section 6), as SCGI and FastCGI use them."""
 
 
 class Answer:
-    """A whole answer, split at the empty line."""
+    """A whole response, split at the empty line."""
 
     def __init__(self, data):
         head, separator, self.body = data.partition(b"\r\n\r\n")

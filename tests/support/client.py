@@ -1,4 +1,4 @@
-"""A client that sends the bytes it is told to, and reads answers strictly: a server's mistake is an error here."""
+"""A client that sends the given bytes and parses responses strictly: an error of the server raises an exception."""
 
 import re
 import socket
@@ -7,13 +7,13 @@ import sys
 
 from support.waiting import PATIENCE_SECONDS
 
-#: Where `struct tcp_info` (linux/tcp.h) has `tcpi_data_segs_in`, of 4 bytes.
+#: Offset of `tcpi_data_segs_in` (4 bytes) in `struct tcp_info` (linux/tcp.h).
 DATA_SEGMENTS_IN = 152
 
-#: What a socket raises that waits for too long. Python 3.9 has an exception of its own for that.
+#: The exception of a socket timeout. Python 3.9 has a separate class for it.
 TIMEOUTS = (TimeoutError, socket.timeout)
 
-#: Bytes of an answer that a failure shows.
+#: Bytes of a response that a failure shows.
 SHOWN_BYTES = 400
 
 STATUS_LINE = re.compile(rb"HTTP/1\.1 (?P<status>\d{3}) (?P<reason>[ -~\x80-\xff]*)")
@@ -22,7 +22,7 @@ CHUNK_SIZE = re.compile(rb"[0-9a-fA-F]{1,16}")
 
 
 class Closed(Exception):
-    """The server has closed the connection where more was due; ``data`` is what came before."""
+    """The server has closed the connection before the end of the expected data; ``data`` is the part that came."""
 
     def __init__(self, data=b"", was_reset=False):
         shown = data if len(data) <= SHOWN_BYTES else data[:SHOWN_BYTES] + b"..."
@@ -32,14 +32,14 @@ class Closed(Exception):
 
 
 class Response:
-    """One answer. Header names are in lower case; ``headers`` keeps order and doubles."""
+    """One response. Header names are in lower case; ``headers`` keeps order and duplicates."""
 
     def __init__(self, status, reason, headers):
         self.status = status
         self.reason = reason
         self.headers = headers
         self.body = b""
-        #: The parts in which a chunked body came; None for other bodies.
+        #: The chunks of a chunked body; None for other bodies.
         self.chunks = None
 
     def all(self, name):
@@ -63,8 +63,8 @@ class Response:
 
 
 class Client:
-    """A TCP or UNIX connection. ``receive_bytes`` bounds the kernel's buffer, for a reader that stops. ``source`` is the
-    address that it comes from.
+    """A TCP or UNIX connection. ``receive_bytes`` limits the kernel's buffer, for a reader that stops. ``source`` is the local
+    address.
     """
 
     def __init__(self, address, patience=PATIENCE_SECONDS, receive_bytes=None, source=None):
@@ -81,7 +81,7 @@ class Client:
             self.socket.bind((source, 0))
         self.socket.connect(address)
         self.buffer = b""
-        #: The connection's end was a reset.
+        #: Whether the connection ended with a reset.
         self.was_reset = False
 
     def __enter__(self):
@@ -94,7 +94,7 @@ class Client:
         self.socket.close()
 
     def reset(self):
-        """Vanish: the other side gets a reset in place of an end."""
+        """Disconnects with a reset instead of an orderly close."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\0\0\0\0\0\0\0")
         self.socket.close()
 
@@ -104,7 +104,7 @@ class Client:
     # Sending.
 
     def send(self, data):
-        """Send all of it. A server that has closed already is told by what is read afterwards."""
+        """Sends everything. If the server has already closed the connection, the following read reports it."""
         try:
             self.socket.sendall(data)
         except (BrokenPipeError, ConnectionResetError, ssl.SSLEOFError):
@@ -112,11 +112,11 @@ class Client:
         return True
 
     def send_byte_by_byte(self, data):
-        """Each byte in a packet of its own."""
+        """Sends each byte in a separate packet."""
         return all(self.send(data[place : place + 1]) for place in range(len(data)))
 
     def request(self, method="GET", target="/", headers=(), body=None):
-        """Send a well-formed request and read its answer."""
+        """Sends a well-formed request and reads its response."""
         fields = [("Host", "localhost"), *headers]
         if body is not None:
             fields.append(("Content-Length", str(len(body))))
@@ -127,12 +127,14 @@ class Client:
     # Receiving.
 
     def segments_received(self):
-        """TCP segments with data that have come so far: a server's writes that did not leave together are counted apart."""
+        """Returns the number of TCP segments with data so far: it distinguishes writes of the server that did not leave
+        together.
+        """
         information = self.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, DATA_SEGMENTS_IN + 4)
         return int.from_bytes(information[DATA_SEGMENTS_IN:], sys.byteorder)
 
     def receive(self):
-        """Wait for further bytes; False at the connection's end."""
+        """Waits for more bytes; returns False at the end of the connection."""
         try:
             data = self.socket.recv(65536)
         except ConnectionResetError:
@@ -142,7 +144,7 @@ class Client:
         return bool(data)
 
     def read_until(self, mark):
-        """All up to and with ``mark``."""
+        """Reads up to and including ``mark``."""
         start = 0
         while True:
             place = self.buffer.find(mark, start)
@@ -172,18 +174,18 @@ class Client:
         return data
 
     def read_to_end(self):
-        """Everything up to the connection's end."""
+        """Reads up to the end of the connection."""
         while self.receive():
             pass
         data, self.buffer = self.buffer, b""
         return data
 
     def is_closed(self):
-        """Wait for the connection's end; False if something else comes."""
+        """Waits for the end of the connection; returns False if data comes instead."""
         return not self.buffer and not self.receive()
 
     def read_head(self):
-        """A status line and header fields."""
+        """Reads a status line and header fields."""
         lines = self.read_until(b"\r\n\r\n")[:-4].split(b"\r\n")
         status = STATUS_LINE.fullmatch(lines[0])
         assert status, f"malformed status line: {lines[0]!r}"
@@ -195,7 +197,7 @@ class Client:
         return Response(int(status["status"]), status["reason"].decode("latin-1"), headers)
 
     def read_response(self, method="GET"):
-        """One answer with its body, as RFC 9112 section 6.3 delimits it."""
+        """Reads one response with its body, as RFC 9112 section 6.3 delimits it."""
         response = self.read_head()
         length = response.get("content-length")
         coding = response.get("transfer-encoding")

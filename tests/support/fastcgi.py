@@ -1,4 +1,4 @@
-"""A client of FastCGI 1.0 as a front server is one: it reads records strictly, and a server's mistake is an error here."""
+"""A FastCGI 1.0 client like a front server: it parses records strictly, and an error of the server raises an exception."""
 
 import struct
 
@@ -11,7 +11,7 @@ GET_VALUES, GET_VALUES_RESULT, UNKNOWN_TYPE = 9, 10, 11
 RESPONDER, AUTHORIZER = 1, 2
 REQUEST_COMPLETE, CANT_MPX_CONN, UNKNOWN_ROLE = 0, 1, 3
 HEAD_BYTES = 8
-#: Bytes of a record's content at the most: its length has two bytes.
+#: Maximum length of a record's content: the length field has two bytes.
 CONTENT_BYTES_MOST = 65535
 
 request_variables = uwsgi.request_variables
@@ -26,7 +26,7 @@ def begin(number=1, keep=False, role=RESPONDER):
 
 
 def pairs(variables):
-    """Names and values, with lengths of one byte where these will do, else of four."""
+    """Encodes names and values, with lengths of one byte if possible, else of four."""
     text = b""
     for pair in variables:
         name, value = (part.encode("latin-1") if isinstance(part, str) else part for part in pair)
@@ -37,13 +37,13 @@ def pairs(variables):
 
 
 def stream(kind, number, data, piece=CONTENT_BYTES_MOST, padding=0):
-    """A stream in records of ``piece`` bytes, and the empty one that ends it."""
+    """Encodes a stream in records of ``piece`` bytes, and the empty record that ends it."""
     parts = [data[place : place + piece] for place in range(0, len(data), piece)]
     return b"".join(record(kind, number, part, padding) for part in parts) + record(kind, number)
 
 
 def opened(variables, number=1, keep=False):
-    """A request's beginning and its parameters."""
+    """Encodes the beginning of a request and its parameters."""
     return begin(number, keep) + stream(PARAMS, number, pairs(variables))
 
 
@@ -53,14 +53,14 @@ def request(method="GET", target="/", body=b"", extra=(), number=1, keep=False):
 
 
 def read_record(client):
-    """The next record's type, request and content."""
+    """Reads the next record. Returns type, request and content."""
     version, kind, number, length, padding, _ = struct.unpack(">BBHHBB", client.read_exactly(HEAD_BYTES))
     assert version == 1
     return kind, number, client.read_exactly(length + padding)[:length]
 
 
 def read_stream(client, number=1):
-    """All of an answer's stream, up to the records that end it; the request must be complete then."""
+    """Reads the whole stream of a response, up to the records that end it; the request must be complete then."""
     parts, is_ended = [], False
     while True:
         kind, found, content = read_record(client)
@@ -80,7 +80,7 @@ def read_answer(client, number=1):
 
 
 def read_cut_stream(client, number=1):
-    """What comes of a stream that the connection's end breaks off."""
+    """Returns the received part of a stream that ends with the connection."""
     parts = []
     while True:
         try:
@@ -92,7 +92,7 @@ def read_cut_stream(client, number=1):
 
 
 def ask(address, method="GET", target="/", body=b"", extra=()):
-    """One request over a connection of its own, which the server closes."""
+    """One request on a new connection, which the server closes."""
     with Client(address) as client:
         client.send(request(method, target, body, extra))
         answer = read_answer(client)

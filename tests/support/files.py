@@ -1,4 +1,4 @@
-"""Folders of static files for tests, and the ways to ask for them."""
+"""Folders of static files for tests, and requests for them."""
 
 import email
 import os
@@ -7,26 +7,26 @@ from email.policy import HTTP
 
 
 def pattern(size):
-    """Bytes of which each place can be told from its neighbours."""
+    """Returns bytes in which each position differs from its neighbours."""
     block = b"".join(number.to_bytes(4, "big") for number in range(16384))
     return (block * (size // len(block) + 1))[:size]
 
 
 def assert_same(got, expected):
-    """As ``==`` on bytes, but the failure shows where they part, and not megabytes."""
+    """Like ``==`` on bytes, but a failure shows the first difference instead of megabytes."""
     if got != expected:
         place = next((at for at, (left, right) in enumerate(zip(got, expected)) if left != right), min(len(got), len(expected)))
         raise AssertionError(f"{len(got)} bytes in place of {len(expected)}; they differ from byte {place} on")
 
 
 def age(path, seconds=3600):
-    """Let a file's last change lie in the past."""
+    """Sets a file's modification time to the past."""
     then = time.time() - seconds
     os.utime(path, (then, then))
 
 
 def fill(folder, files):
-    """``{"a/b.txt": b"…"}``; each was changed an hour ago."""
+    """Writes ``{"a/b.txt": b"…"}``; the modification time of each is an hour ago."""
     for name, content in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,13 +35,13 @@ def fill(folder, files):
 
 
 def parts_of(response):
-    """``[(content range, content type, bytes)]`` of a multipart/byteranges answer."""
+    """Parses a multipart/byteranges response. Returns ``[(content range, content type, bytes)]``."""
     head = b"Content-Type: " + response.get("content-type").encode() + b"\r\n\r\n"
     message = email.message_from_bytes(head + response.body, policy=HTTP)
     assert message.get_content_type() == "multipart/byteranges", response
     assert not message.defects, message.defects
     boundary = message.get_boundary().encode()
-    # The email package changes line ends, so the bytes are cut out by hand.
+    # The email package changes line ends, so the bytes are extracted by hand.
     found = []
     pieces = response.body.split(b"\r\n--" + boundary)
     assert (pieces[0], pieces[-1]) == (b"", b"--\r\n"), response

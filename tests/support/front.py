@@ -1,4 +1,4 @@
-"""What a front server says of a client: PROXY headers, and how applications of both interfaces see it."""
+"""Client information from front servers: PROXY headers, and how applications of both interfaces see it."""
 
 import ipaddress
 import json
@@ -6,12 +6,12 @@ import json
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
 LOCAL, PROXY = 0x20, 0x21
 
-#: `PP2_TYPE_SSL` and what it has within it.
+#: `PP2_TYPE_SSL` and its sub-types.
 SSL, SSL_VERSION, SSL_CN, SSL_CIPHER = 0x20, 0x21, 0x22, 0x23
 
 
 def line(source, port, family="TCP4", destination="198.51.100.1"):
-    """A PROXY header of version 1."""
+    """Returns a PROXY header of version 1."""
     return f"PROXY {family} {source} {destination} {port} 443\r\n".encode()
 
 
@@ -20,7 +20,7 @@ def part(kind, value):
 
 
 def binary(source=None, port=0, command=PROXY, parts=b""):
-    """A PROXY header of version 2."""
+    """Returns a PROXY header of version 2."""
     if source is None:
         family, addresses = 0x00, b""
     else:
@@ -32,13 +32,17 @@ def binary(source=None, port=0, command=PROXY, parts=b""):
 
 
 def ssl_part(version=b"TLSv1.3", cipher=b"TLS_AES_128_GCM_SHA256", name=b"alice", client=0x07, verify=0):
-    """The part about TLS; ``client`` has the bits of the specification: TLS, certificate of the connection, of the session."""
+    """Returns the TLV about TLS; ``client`` has the bits of the specification: TLS, certificate of the connection, of the
+    session.
+    """
     texts = part(SSL_VERSION, version) + part(SSL_CN, name) + part(SSL_CIPHER, cipher)
     return part(SSL, bytes([client]) + verify.to_bytes(4, "big") + texts)
 
 
 class View:
-    """A request as its application has it, whichever interface that has: ``tests/apps/echo.py`` or ``asgi_scope.py`` told it."""
+    """A request as the application sees it, with either interface: the response of ``tests/apps/echo.py`` or
+    ``asgi_scope.py``.
+    """
 
     def __init__(self, response):
         assert response.status == 200, response

@@ -26,7 +26,7 @@ listen {name}
 
 
 class HAProxy:
-    """Serves at ``ports`` when it is made: one for each of ``ways``, which are ``{name: (words of bind, words of server)}``."""
+    """Serves at ``ports`` when it is created: one port for each of ``ways``, ``{name: (options of bind, options of server)}``."""
 
     def __init__(self, folder, ways):
         program = shutil.which("haproxy", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")

@@ -1,4 +1,4 @@
-"""Turns the handle of ``tests/apps/held.py``: starts it under each protocol, lets its calls through, and reads its record."""
+"""Controls ``tests/apps/held.py``: starts it with each protocol, releases its calls, and reads its record."""
 
 import json
 import os
@@ -9,10 +9,10 @@ from support.waiting import PATIENCE_SECONDS, wait_until
 #: Interface -> the lines that load the application.
 APPLICATIONS = {"wsgi": "wsgi-file = {apps}/held.py", "asgi": "pythonpath = {apps}\nasgi = {apps}/held_asgi.py"}
 
-#: More than any test has calls, and fewer than a FIFO holds.
+#: More calls than any test makes, and fewer bytes than a FIFO holds.
 GATE_BYTES = 4096
 
-#: Protocol -> the line that has it spoken.
+#: Protocol -> the line that selects it.
 LISTEN = {
     "http": "http-socket = 127.0.0.1:0",
     "uwsgi": "uwsgi-socket = 127.0.0.1:0",
@@ -22,12 +22,12 @@ LISTEN = {
 
 
 def get(target, headers=""):
-    """The bytes of a request whose connection is kept."""
+    """Returns the bytes of a request that keeps its connection."""
     return f"GET {target} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode()
 
 
 class Request:
-    """A request on a connection of its own, sent at once where it has a target; :meth:`finish` reads its answer."""
+    """A request on a new connection, sent immediately if a target is given; :meth:`finish` reads its response."""
 
     def __init__(self, server, protocol, target=None):
         self.protocol = protocol
@@ -45,7 +45,7 @@ class Request:
         self.client.send(sent[self.protocol]())
 
     def finish(self):
-        """The body; anything else than an answer 200 is an error."""
+        """Returns the body; any status other than 200 is an error."""
         if self.protocol == "http":
             answer = self.client.read_response()
         elif self.protocol == "uwsgi":
@@ -59,7 +59,7 @@ class Request:
 
 
 class Held:
-    """A server of ``held.py`` or ``held_asgi.py``, and its handle."""
+    """A server of ``held.py`` or ``held_asgi.py``, and the control of its calls."""
 
     def __init__(self, serve, configuration="", application="wsgi", protocol="http", environment=None):
         lines = [APPLICATIONS[application], "env = HELD_FOLDER={folder}", configuration]
@@ -74,7 +74,9 @@ class Held:
         return self
 
     def gate(self, name):
-        """Make a gate before somebody comes to it. The test has both of its ends, so nobody waits for opening it."""
+        """Creates a gate before the first call waits at it. The test keeps both ends open, so that opening it blocks no
+        process.
+        """
         if name not in self._gates:
             path = self.folder / name
             os.mkfifo(path)
@@ -82,11 +84,11 @@ class Held:
         return name
 
     def let_through(self, gate="gate", calls=1):
-        """Let so many calls through that wait at the gate, or will."""
+        """Releases ``count`` calls that wait at the gate, now or later."""
         os.write(self._gates[gate], bytes(calls))
 
     def hold(self, name):
-        """Send a request that is held at a gate of its own, by its name; returned when its call has begun."""
+        """Sends a request that is held at a separate gate of the same name; returns when its call has begun."""
         request = self.send_held(name)
         self.wait_for("begin", name)
         return request
@@ -98,25 +100,25 @@ class Held:
         return Request(self.server, self.protocol, f"{path}?{name}")
 
     def connect(self):
-        """A connection of HTTP that has had an answer, and is known to the worker's poll."""
+        """A connection that has had a response and is registered in the worker's poll."""
         client = self.server.connect()
         assert client.request(target="/quick?kept").body == b"kept"
         return client
 
     def open_gates(self):
-        """The end of the test: whoever waits goes on, and whoever comes later."""
+        """The end of the test: releases all waiting calls, and later ones."""
         for gate in self._gates.values():
             os.write(gate, bytes(GATE_BYTES))
 
     # The record.
 
     def events(self):
-        """What has happened so far, in order."""
+        """Returns all events so far, in order."""
         whole = (self.folder / "record").read_bytes().rpartition(b"\n")[0]
         return [json.loads(line) for line in whole.splitlines()]
 
     def find(self, event, name):
-        """The last event of this kind and name, or None."""
+        """Returns the last event of this kind and name, or None."""
         found = [seen for seen in self.events() if (seen["event"], seen["name"]) == (event, name)]
         return found[-1] if found else None
 
@@ -124,18 +126,18 @@ class Held:
         return wait_until(lambda: self.find(event, name), lambda: f"the {event} of {name}: {self.events()}")
 
     def begun(self):
-        """Names of the calls that have begun, in order."""
+        """Returns the names of the calls that have begun, in order."""
         return [seen["name"] for seen in self.events() if seen["event"] == "begin"]
 
     def ended(self):
-        """Names of the calls that have ended, in order."""
+        """Returns the names of the calls that have ended, in order."""
         return [seen["name"] for seen in self.events() if seen["event"] == "end"]
 
     def wait_until_ended(self, count):
         return wait_until(lambda: len(self.ended()) >= count, lambda: f"{count} calls have ended: {self.events()}")
 
     def in_progress(self):
-        """``{name: pid}`` of the calls that have begun and not ended."""
+        """Returns ``{name: pid}`` of the calls that have begun and not ended."""
         going = {}
         for seen in self.events():
             if seen["event"] == "begin":
@@ -145,7 +147,7 @@ class Held:
         return going
 
     def wait_for_progress(self, count, seconds=PATIENCE_SECONDS):
-        """Wait until so many calls are in progress; returns them."""
+        """Waits until ``count`` calls are in progress; returns them."""
 
         def reached():
             going = self.in_progress()

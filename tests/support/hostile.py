@@ -1,4 +1,4 @@
-"""A client that does whatever a client of WebSocket may do and may not do, in a random order that its seed repeats."""
+"""A client that does anything that a WebSocket client may or may not do, in a random order that its seed reproduces."""
 
 import contextlib
 import os
@@ -8,16 +8,16 @@ import socket
 
 from support.websocket import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Scripted, close_payload, deflated, frame, handshake
 
-#: Connections that are open at the same time, at most.
+#: Maximum number of concurrent connections.
 MOST_CONNECTIONS = 60
 
-#: What is read at once, at most, in bytes.
+#: Maximum number of bytes of one read.
 READ_BYTES = 65536
 
 RESPONSE = "websocket.http.response"
 
-#: What the application does, from the accept on; ``tests/apps/asgi_socket.py`` has the verbs.
-MANNERS = [
+#: The application's steps after the accept; ``tests/apps/asgi_socket.py`` defines the verbs.
+BEHAVIOURS = [
     [("echo", 1000)],
     [("echo", 3)],
     [("receive_all",)],
@@ -33,7 +33,7 @@ MANNERS = [
     [("send", {"type": "websocket.send"}), ("send", {"type": "nonsense"}), ("say_buffers",)],
 ]
 
-#: What it does in place of an accept.
+#: Its steps instead of an accept.
 REFUSALS = [
     [],
     [("fail",)],
@@ -46,7 +46,7 @@ REFUSALS = [
 
 
 class Peer:
-    """One connection, and what is still to be sent on it."""
+    """One connection, and the data still to be sent on it."""
 
     def __init__(self, address, small_window):
         self.socket = socket.socket()
@@ -58,7 +58,7 @@ class Peer:
 
 
 class Hostile:
-    """``act()`` does one random thing; a server's answers are read and not looked at."""
+    """``act()`` does one random thing; the server's responses are read and ignored."""
 
     def __init__(self, address, seed):
         self.address = address
@@ -90,7 +90,7 @@ class Hostile:
                 self.forget(peer)
 
     def leave(self):
-        """The end of all connections, in one way or another."""
+        """Ends all connections, in a random way."""
         for peer in list(self.peers):
             self.random.choice((self.close, self.reset))(peer)
 
@@ -119,7 +119,7 @@ class Hostile:
 
     def request(self):
         accepts = self.random.random() < 0.85
-        steps = [("accept",), *self.random.choice(MANNERS)] if accepts else self.random.choice(REFUSALS)
+        steps = [("accept",), *self.random.choice(BEHAVIOURS)] if accepts else self.random.choice(REFUSALS)
         headers = []
         if self.random.random() < 0.5:
             headers.append(("Sec-WebSocket-Extensions", "permessage-deflate; client_max_window_bits"))
@@ -171,7 +171,7 @@ class Hostile:
     # Listening, or not.
 
     def read(self, peer):
-        """Everybody who reads does."""
+        """Reads from all connections that are being read."""
         reading = [one.socket for one in self.peers if one.reads]
         for ready in select.select(reading, [], [], 0)[0]:
             with contextlib.suppress(OSError):

@@ -1,7 +1,7 @@
-"""An HTTP/2 client that sends the frames it is told to, and reads strictly: a server's mistake is an error here.
+"""An HTTP/2 client that sends the given frames and parses strictly: an error of the server raises an exception.
 
-Frames are put together by hand (RFC 9113 section 4.1), so that wrong ones can be sent too. Header blocks are the work of the
-``hpack`` package.
+Frames are encoded by hand (RFC 9113 section 4.1), so that invalid ones can be sent too. The ``hpack`` package encodes header
+blocks.
 """
 
 import base64
@@ -30,18 +30,18 @@ ENABLE_CONNECT_PROTOCOL = 8
 NO_ERROR, PROTOCOL_ERROR, INTERNAL_ERROR, FLOW_CONTROL_ERROR, SETTINGS_TIMEOUT, STREAM_CLOSED, FRAME_SIZE_ERROR = range(7)
 REFUSED_STREAM, CANCEL, COMPRESSION_ERROR, CONNECT_ERROR, ENHANCE_YOUR_CALM, INADEQUATE_SECURITY, HTTP_1_1_REQUIRED = range(7, 14)
 
-#: What each side may assume before it was told (RFC 9113 section 6.5.2), in bytes.
+#: Initial settings of both sides (RFC 9113 section 6.5.2), in bytes.
 USUAL_WINDOW_BYTES = 65535
 USUAL_FRAME_BYTES = 16384
 MOST_WINDOW_BYTES = (1 << 31) - 1
 
-#: Fields that belong to a connection of HTTP/1 (RFC 9113 section 8.2.2).
+#: Header fields that are specific to HTTP/1 connections (RFC 9113 section 8.2.2).
 CONNECTION_FIELDS = ("connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade")
 
-#: A field's value: neither blanks around it nor what could end it (section 8.2.1).
+#: A field's value: no surrounding blanks, and no delimiters (section 8.2.1).
 WELL_FORMED = re.compile(r"([^ \t\r\n\0]([^\r\n\0]*[^ \t\r\n\0])?)?")
 
-#: Of an answer's header list, in bytes: above what any test answers with.
+#: Maximum size of a response's header list, in bytes: above any response of the tests.
 HEADER_LIST_BYTES = 1 << 20
 
 
@@ -57,7 +57,7 @@ class Frame:
 
     @property
     def content(self):
-        """The payload without padding and priority."""
+        """Returns the payload without padding and priority."""
         payload = self.payload
         if self.kind in (DATA, HEADERS) and self.flags & PADDED:
             assert payload[0] < len(payload), f"the padding is as long as its frame: {self}"
@@ -66,13 +66,13 @@ class Frame:
 
 
 def frame(kind, flags=0, stream=0, payload=b"", length=None):
-    """The bytes of a frame. ``length`` lies about the payload's."""
+    """Encodes a frame. ``length`` overrides the payload's length."""
     length = len(payload) if length is None else length
     return struct.pack(">I", length)[1:] + bytes([kind, flags]) + struct.pack(">I", stream) + payload
 
 
 def settings(values=(), flags=0):
-    """``values`` is a dict, or pairs where one of them is to come twice."""
+    """``values`` is a dict, or pairs if a setting is to occur twice."""
     pairs = values.items() if isinstance(values, dict) else values
     return frame(SETTINGS, flags, 0, b"".join(struct.pack(">HI", *pair) for pair in pairs))
 
@@ -95,7 +95,7 @@ def priority_update(stream, text):
 
 
 def pseudo(method="GET", target="/", authority="localhost", scheme="http"):
-    """The fields that a request begins with."""
+    """Returns the pseudo-header fields of a request."""
     return [(":method", method), (":scheme", scheme), (":authority", authority), (":path", target)]
 
 
@@ -109,7 +109,7 @@ class Reset(Exception):
 
 
 class Ended(Exception):
-    """The connection has ended where more was due."""
+    """The connection has ended before the expected data."""
 
     def __init__(self, went_away, left):
         super().__init__(f"the connection has ended; GOAWAY (last stream, code): {went_away}; {left}")
@@ -117,22 +117,22 @@ class Ended(Exception):
 
 
 class Answer(Response):
-    """One stream's answer as far as it has come."""
+    """The received part of a stream's response."""
 
     def __init__(self, stream, method="GET"):
         super().__init__(None, "", [])
         self.stream = stream
         self.method = method
-        #: Answers of the kind 1xx that came before it.
+        #: Preceding 1xx responses.
         self.interim = []
         self.trailers = None
         #: The content of each DATA frame.
         self.parts = []
         #: The code of a RST_STREAM.
         self.reset = None
-        #: END_STREAM has come.
+        #: Whether END_STREAM was received.
         self.is_whole = False
-        #: We have reset it ourselves: what was under way is dropped.
+        #: We have reset it ourselves: frames still in transit are dropped.
         self.is_left = False
 
     @property
@@ -141,7 +141,7 @@ class Answer(Response):
 
     @property
     def received(self):
-        """Bytes of the body so far."""
+        """Returns the bytes of the body so far."""
         return sum(map(len, self.parts))
 
     def take_head(self, fields, ends):
@@ -181,9 +181,9 @@ class Answer(Response):
 
 
 class Http2:
-    """A connection of HTTP/2 over ``client``, which has a socket.
+    """An HTTP/2 connection over ``client``, which has a socket.
 
-    ``values`` are our settings. What is read is acknowledged as it should be, and windows are given back at once while
+    ``values`` are our settings. Received frames are acknowledged as required, and windows are updated immediately while
     ``gives_back``.
     """
 
@@ -197,14 +197,14 @@ class Http2:
         self.scheme = "http"
         self.answers = {}
         self.next_stream = 1
-        #: The server's, from its first SETTINGS frame on.
+        #: The server's settings, from its first SETTINGS frame on.
         self.server_settings = None
         self.settings_acknowledged = 0
         self.pings = []
-        #: ``(last stream, code)`` of each GOAWAY, and what the last one says for people.
+        #: ``(last stream, code)`` of each GOAWAY, and the debug data of the last one.
         self.went_away = []
         self.farewell = b""
-        #: Bytes that we may send, and that we let the server send: stream 0 is the connection.
+        #: Flow-control windows for sending and for receiving: stream 0 is the connection.
         self.send_windows = {0: USUAL_WINDOW_BYTES}
         self.receive_windows = {0: USUAL_WINDOW_BYTES}
         self.send(preface + settings(self.values))
@@ -221,22 +221,22 @@ class Http2:
     # Sending.
 
     def send(self, data):
-        """Bytes as they are."""
+        """Sends raw bytes."""
         return self.client.send(data)
 
     def block(self, fields):
-        """A header block. Its strings may hold what they may not."""
+        """Encodes a header block. Its strings may contain invalid characters."""
         return self.encoder.encode([(name.encode(), value.encode("latin-1")) for name, value in fields])
 
     def expect(self, stream, method="GET"):
-        """What comes on this stream is an answer."""
+        """Registers this stream as one with a response to read."""
         self.next_stream = max(self.next_stream, stream + 2)
         self.send_windows.setdefault(stream, (self.server_settings or {}).get(INITIAL_WINDOW_SIZE, USUAL_WINDOW_BYTES))
         self.receive_windows.setdefault(stream, self.values.get(INITIAL_WINDOW_SIZE, USUAL_WINDOW_BYTES))
         return self.answers.setdefault(stream, Answer(stream, method))
 
     def heads(self, stream, fields, ends=True, most=USUAL_FRAME_BYTES):
-        """The frames of a header list, no longer than ``most`` bytes each."""
+        """Returns the frames of a header list, no longer than ``most`` bytes each."""
         block = self.block(fields)
         pieces = [block[place : place + most] for place in range(0, len(block), most)] or [b""]
         wire = b""
@@ -246,7 +246,7 @@ class Http2:
         return wire
 
     def begin(self, method="GET", target="/", headers=(), ends=True, **more):
-        """Send a request's head; its answer is to be read by :meth:`finish`."""
+        """Sends a request's head; :meth:`finish` reads its response."""
         fields = [*pseudo(method, target, scheme=more.pop("scheme", self.scheme), **more), *headers]
         return self.begin_with(fields, ends, method)
 
@@ -257,7 +257,7 @@ class Http2:
         return answer
 
     def send_body(self, answer, data, ends=True):
-        """DATA frames, as the server's windows let them go. An answer that comes first is no reason to stop; a reset is."""
+        """Sends DATA frames as far as the server's windows allow. An early response does not stop it; a reset does."""
         data = memoryview(data)
         while len(data) or ends:
             room = min(self.send_windows[0], self.send_windows[answer.stream], USUAL_FRAME_BYTES)
@@ -274,7 +274,7 @@ class Http2:
         return True
 
     def send_data(self, answer, data=b"", ends=False):
-        """One DATA frame, whatever the windows are."""
+        """Sends one DATA frame, whatever the windows are."""
         self.send_windows[0] -= len(data)
         self.send_windows[answer.stream] -= len(data)
         return self.send(frame(DATA, END_STREAM if ends else 0, answer.stream, bytes(data)))
@@ -283,7 +283,7 @@ class Http2:
         return self.send(self.heads(answer.stream, fields))
 
     def open_window(self, stream, increment):
-        """Let the server send more."""
+        """Increases a window of the server."""
         if stream in self.receive_windows:
             self.receive_windows[stream] += increment
         return self.send(window_update(stream, increment))
@@ -293,7 +293,7 @@ class Http2:
         return self.send(rst_stream(answer.stream, code))
 
     def request(self, method="GET", target="/", headers=(), body=None, **more):
-        """A well-formed request and its whole answer."""
+        """Sends a well-formed request and reads its whole response."""
         fields = list(headers) if body is None else [*headers, ("content-length", str(len(body)))]
         answer = self.begin(method, target, fields, ends=body is None, **more)
         if body is not None:
@@ -303,7 +303,7 @@ class Http2:
     # Receiving.
 
     def finish(self, *answers):
-        """Read until these answers have ended; the first one is returned."""
+        """Reads until these responses have ended; returns the first one."""
         self.read_until(lambda: all(answer.is_over for answer in answers), lambda: f"these answers end: {answers}")
         for answer in answers:
             if answer.reset is not None and not answer.is_whole:
@@ -311,7 +311,7 @@ class Http2:
         return answers[0] if answers else None
 
     def read_reset(self, answer):
-        """The code with which the server resets a stream."""
+        """Returns the code with which the server resets a stream."""
         self.read_until(lambda: answer.reset is not None, lambda: f"the stream is reset: {answer}")
         return answer.reset
 
@@ -323,19 +323,19 @@ class Http2:
             self.read()
 
     def ping(self, text=b"are you?"):
-        """A PING and its answer: all that was sent before has been understood by then."""
+        """Sends a PING and reads its acknowledgement: the server has processed everything sent before."""
         count = len(self.pings)
         self.send(frame(PING, 0, 0, text))
         self.read_until(lambda: text in self.pings[count:], "the PING is answered")
         return self
 
     def read_settings(self):
-        """The server's settings; ours are acknowledged."""
+        """Returns the server's settings; ours are acknowledged."""
         self.read_until(lambda: self.settings_acknowledged and self.server_settings is not None, "settings are exchanged")
         return self.server_settings
 
     def read_end(self):
-        """Read up to the connection's end; the code of the GOAWAY that comes before it, or None."""
+        """Reads up to the end of the connection. Returns the code of the GOAWAY before it, or None."""
         while True:
             try:
                 self.read()
@@ -343,7 +343,7 @@ class Http2:
                 return self.went_away[-1][1] if self.went_away else None
 
     def read(self):
-        """The next frame, after all that belongs to it was done."""
+        """Reads the next frame and handles it."""
         read = self._read_frame()
         if self.server_settings is None:
             assert (read.kind, read.flags) == (SETTINGS, 0), f"the server's preface is SETTINGS (section 3.4), and not {read}"
@@ -453,7 +453,7 @@ class Http2:
 
 
 def upgraded(client, method="GET", target="/", headers=(), body=b"", values=None, **more):
-    """``(connection, answer to the request)`` of one that began as HTTP/1.1 (RFC 7540 section 3.2)."""
+    """Upgrades from HTTP/1 (RFC 7540 section 3.2). Returns ``(connection, response to the request)``."""
     payload = settings(values or {})[9:]
     coded = base64.urlsafe_b64encode(payload).rstrip(b"=").decode()
     fields = [("Host", "localhost"), ("Connection", "Upgrade, HTTP2-Settings"), ("Upgrade", "h2c"), ("HTTP2-Settings", coded)]
@@ -467,16 +467,16 @@ def upgraded(client, method="GET", target="/", headers=(), body=b"", values=None
 
 
 def secured(client, context, name="localhost"):
-    """The client, within TLS from now on, where both sides have chosen HTTP/2."""
+    """Returns the client after the TLS handshake in which both sides have negotiated HTTP/2."""
     client.socket = context.wrap_socket(client.socket, server_hostname=name)
     assert client.socket.selected_alpn_protocol() == "h2"
     return client
 
 
 class Both:
-    """A server at two sockets: HTTP/2 without TLS at one, and within TLS at the other.
+    """A server at two sockets: HTTP/2 without TLS at one, and over TLS at the other.
 
-    ``serve`` starts it, from a configuration; certificates are made in ``folder``.
+    ``serve`` starts it from a configuration; certificates are created in ``folder``.
     """
 
     def __init__(self, serve, folder, configuration):
@@ -487,7 +487,7 @@ class Both:
         self.server = serve(configuration, listen=listen)
 
     def connect(self, way, values=None, **options):
-        """A :class:`Http2` by ``plain`` or ``tls``; what else there is, is the client's."""
+        """Returns a :class:`Http2` over ``plain`` or ``tls``; further arguments go to the client."""
         own = {name: options.pop(name) for name in ("gives_back", "preface") if name in options}
         if way == "plain":
             return Http2(self.server.connect(**options), values, **own)

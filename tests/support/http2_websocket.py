@@ -1,4 +1,4 @@
-"""A WebSocket on a stream of HTTP/2 (RFC 8441): the frames of ``support.websocket``, in the DATA frames of ``support.http2``."""
+"""A WebSocket on an HTTP/2 stream (RFC 8441): the frames of ``support.websocket`` in the DATA frames of ``support.http2``."""
 
 import itertools
 
@@ -9,7 +9,7 @@ _names = itertools.count()
 
 
 class Tunnel:
-    """One stream as a client has a socket."""
+    """One stream with the interface of a client's socket."""
 
     def __init__(self, connection, answer):
         self.connection = connection
@@ -33,7 +33,7 @@ class Tunnel:
         if self._left() < count:
             raise Closed(b"".join(self.answer.parts)[self._taken :])
         data = b"".join(self.answer.parts)[self._taken : self._taken + count]
-        # What is taken is let go of, so that long streams stay cheap.
+        # Consumed data is dropped, so that long streams stay small.
         self.answer.parts = [b"".join(self.answer.parts)[self._taken + count :]]
         self._taken = 0
         return data
@@ -42,7 +42,7 @@ class Tunnel:
         return self.answer.received - self._taken
 
     def is_closed(self):
-        """Wait for END_STREAM; False if something else comes."""
+        """Waits for END_STREAM; returns False if something else comes."""
         self.connection.read_until(lambda: self._left() or self.answer.is_over, "the stream ends")
         return not self._left() and self.answer.is_whole
 
@@ -66,7 +66,7 @@ class StreamSocket(Scripted):
         self.client = Tunnel(connection, self.answer)
 
     def open(self):
-        """Read the server's answer, which must be a good 200."""
+        """Reads the server's response, which must be a valid 200."""
         self.refused()
         assert self.response.status == 200, self.response
         for name in ("sec-websocket-accept", "content-length"):
@@ -75,14 +75,14 @@ class StreamSocket(Scripted):
         return self
 
     def refused(self):
-        """Read the head of the answer, whatever it is."""
+        """Reads the head of the response, whatever it is."""
         self.connection.read_until(lambda: self.answer.status is not None or self.answer.is_over, "the handshake is answered")
         self.response = self.answer
         return self.answer
 
 
 def connect(target, scheme="http", protocol="websocket"):
-    """The fields of a handshake: an extended CONNECT (RFC 8441 section 4)."""
+    """Returns the header fields of a handshake: an extended CONNECT (RFC 8441 section 4)."""
     fields = [
         (":method", "CONNECT"),
         (":protocol", protocol),

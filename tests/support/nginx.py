@@ -8,7 +8,7 @@ from support.client import Client
 from support.ports import reserve
 from support.waiting import PATIENCE_SECONDS, wait_until
 
-#: ``{http}`` stands for what is in the test's own ``http`` block.
+#: ``{http}`` is replaced by the test's own ``http`` block.
 CONFIGURATION = """
 daemon off;
 master_process off;
@@ -27,7 +27,7 @@ http {{
 }}
 """
 
-#: Every way in which nginx reaches an application, each below a path of its own.
+#: Every protocol by which nginx reaches an application, each below a different path.
 FRONT = """
     client_max_body_size 20m;
     upstream kept {{ server 127.0.0.1:{http}; keepalive 4; }}
@@ -50,7 +50,7 @@ FRONT = """
     }}
 """
 
-#: As nginx ships it for the uwsgi protocol; the others get the same, and no SCRIPT_NAME by their own files.
+#: As nginx ships it for the uwsgi protocol; other protocols get the same, without the SCRIPT_NAME of their own files.
 PARAMETERS = """
 uwsgi_param  QUERY_STRING       $query_string;
 uwsgi_param  REQUEST_METHOD     $request_method;
@@ -69,7 +69,7 @@ uwsgi_param  SERVER_NAME        $server_name;
 """
 
 
-#: What a server listens at that :func:`in_front_of` is given.
+#: The sockets of a server for :func:`in_front_of`.
 LISTEN = (
     "http-socket = 127.0.0.1:0",
     "socket = 127.0.0.1:0",
@@ -80,7 +80,7 @@ LISTEN = (
 
 
 class Nginx:
-    """Serves at ``port`` when it is made. ``http`` is a block in which ``{port}`` stands for that port."""
+    """Serves at ``port`` when it is created. ``http`` is a block in which ``{port}`` is replaced by that port."""
 
     def __init__(self, folder, http):
         program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
@@ -116,17 +116,17 @@ class Nginx:
 
 
 def parameters():
-    """The lines of ``uwsgi_params``, for each of the protocols that take them."""
+    """The lines of ``uwsgi_params``, for each of the protocols that use them."""
     lines = PARAMETERS.strip().splitlines()
     fastcgi = [line.replace("uwsgi_param ", "fastcgi_param ") for line in lines]
-    # nginx sends the length by itself, before all others.
+    # nginx sends the length itself, before all others.
     scgi = [line.replace("uwsgi_param ", "scgi_param ") for line in lines if "CONTENT_LENGTH" not in line]
     return "\n".join([*lines, *fastcgi, *scgi, "scgi_param  SCGI  1;"]) + "\n"
 
 
 def in_front_of(server, folder):
-    """An nginx before a server that has an HTTP socket, a uwsgi socket, and another one at ``app.sock`` in its folder; where
-    tests ask for them, one of FastCGI at ``fastcgi.sock`` and one of SCGI at ``scgi.sock``.
+    """Starts nginx in front of a server that has an HTTP socket, a uwsgi socket, and another one at ``app.sock`` in its folder;
+    for tests that need them, also a FastCGI socket at ``fastcgi.sock`` and an SCGI socket at ``scgi.sock``.
     """
     (folder / "parameters").write_text(parameters())
     places = {"uwsgi": server.address("uwsgi")[1], "http": server.port, "socket": server.folder / "app.sock"}

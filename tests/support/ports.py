@@ -1,12 +1,13 @@
-"""Ports at which nobody listens, and which nobody else is given; and whether there is IPv6."""
+"""Ports without a listener, reserved for one test; and whether IPv6 is available."""
 
 import socket
 
 
 def reserve():
-    """A socket whose port is free for a program that binds it with SO_REUSEADDR, as servers do, until this one is closed.
+    """Returns a socket that reserves a port. Until it is closed, a program that uses SO_REUSEADDR, as servers do, can bind the
+    port.
 
-    The kernel gives such a port neither to a server that asks for any nor to a client, and who connects to it is refused.
+    The kernel assigns such a port neither to another server nor to a client, and refuses connections to it.
     """
     held = socket.socket()
     held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -15,7 +16,7 @@ def reserve():
 
 
 def ipv6_is_there():
-    """Whether this machine has ::1: containers often have not."""
+    """Returns whether this machine has ::1: containers often do not."""
     try:
         socket.create_server(("::1", 0), family=socket.AF_INET6).close()
     except OSError:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 class Process:
-    """One process at the time of looking."""
+    """A snapshot of one process."""
 
     def __init__(self, pid, name, state, parent, session):
         self.pid = pid
@@ -20,25 +20,25 @@ class Process:
 
 
 def look(pid):
-    """Return the :class:`Process`, or None if it is gone. A zombie has ended and counts as gone."""
+    """Returns the :class:`Process`, or None if it is gone. A zombie counts as gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The name is in parentheses and may hold any character: proc(5).
+    # The name is in parentheses and may contain any character: proc(5).
     name, rest = text[text.index("(") + 1 :].rsplit(")", 1)
     state, parent, _, session = rest.split()[:4]
     return None if state in "ZX" else Process(pid, name, state, int(parent), int(session))
 
 
 def of_session(session):
-    """All processes of a session that have not ended."""
+    """Returns all processes of a session that have not ended."""
     found = (look(int(entry)) for entry in os.listdir("/proc") if entry.isdigit())
     return [process for process in found if process is not None and process.session == session]
 
 
 def kill(pid, number=signal.SIGKILL):
-    """Send a signal to a process that may be gone."""
+    """Sends a signal to a process that may be gone."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -47,7 +47,7 @@ def kill(pid, number=signal.SIGKILL):
 
 
 def resident_bytes(pid):
-    """Resident memory of a process."""
+    """Returns the resident memory of a process."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) * 1024

@@ -1,10 +1,10 @@
-"""Lines of the log about what a client may not send."""
+"""Log lines about refused client input."""
 
 
 def told_of(server, words, peer="127.0.0.1"):
-    """The last line with these words about a peer.
+    """Returns the last line with these words about a peer.
 
-    A mix-up of protocols is one line a minute of each peer, however often tests send it: this may be an older one.
+    A protocol mix-up is logged once a minute and peer, however often tests send it: this may be an older one.
     """
     lines = server.wait_for(
         lambda: [line for line in server.lines if words in line and f"refused a request of {peer} " in line],
@@ -14,5 +14,5 @@ def told_of(server, words, peer="127.0.0.1"):
 
 
 def name_of(address):
-    """How the log calls a client of this address."""
+    """Returns the name of a client with this address in the log."""
     return "a local client" if isinstance(address, str) else address[0]

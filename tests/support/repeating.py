@@ -1,4 +1,4 @@
-"""Something that threads do again and again while a test does something else."""
+"""Threads that repeat an action while a test does something else."""
 
 import threading
 
@@ -6,7 +6,9 @@ from support.waiting import PATIENCE_SECONDS
 
 
 class Repeating:
-    """Threads that call ``once`` until the block ends. One whose call raises an exception notes it in ``failures`` and ends."""
+    """Threads that call ``once`` until the block ends. A thread whose call raises an exception adds it to ``failures``
+    and ends.
+    """
 
     def __init__(self, threads):
         self.failures = []

@@ -10,13 +10,13 @@ def netstring(block):
 
 
 def block(pairs):
-    """Each name and value with a NUL behind it."""
+    """Encodes each name and value, terminated by NUL."""
     texts = [text.encode("latin-1") if isinstance(text, str) else text for pair in pairs for text in pair]
     return b"".join(text + b"\0" for text in texts)
 
 
 def request_variables(method="GET", target="/", body=b"", extra=()):
-    """What a front server sends for a request: the length first, and the version."""
+    """Encodes a request as a front server does: the length first, and the version."""
     others = [pair for pair in uwsgi.request_variables(method, target, body) if pair[0] != "CONTENT_LENGTH"]
     return [("CONTENT_LENGTH", str(len(body))), ("SCGI", "1"), *others, *extra]
 
@@ -26,7 +26,7 @@ def request(method="GET", target="/", body=b"", extra=()):
 
 
 def ask(address, method="GET", target="/", body=b"", extra=()):
-    """One request over a connection of its own."""
+    """One request on a new connection."""
     with Client(address) as client:
         client.send(request(method, target, body, extra))
         return Answer(client.read_to_end())

@@ -1,4 +1,4 @@
-"""A server under test: `bolide` of the running environment, with a folder, a configuration and a log of its own."""
+"""A server under test: `bolide` of the running environment, with a private folder, configuration and log."""
 
 import os
 import re
@@ -16,24 +16,24 @@ from support.waiting import PATIENCE_SECONDS, wait_until
 TESTS = Path(__file__).resolve().parents[1]
 APPS = TESTS / "apps"
 
-#: The time before the server's own lines, of which the tests know nothing.
+#: The timestamp of the server's own lines, which tests do not see.
 TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?=bolide: )", re.MULTILINE)
-#: The line by which the master says that workers serve.
+#: The line of the master when workers serve.
 READY = re.compile(r"^bolide: ready: ", re.MULTILINE)
-#: The lines by which it says where.
+#: The lines with its addresses.
 PLACE = re.compile(r"^bolide: listening at (?:(?P<scheme>[a-z-]+)://(?P<address>\S+)|[a-z-]+ unix:(?P<path>\S+))")
-#: What no log may have unless the test asked for it.
+#: Lines that a log must not contain unless the test expects them.
 ALARMS = ("panicked at", "was killed by", "Segmentation fault", "exited with status", "internal error")
 
-#: Lines of the log that a failure shows.
+#: Number of log lines that a failure shows.
 SHOWN_LINES = 40
 
-#: What an environment of ours may not hand to the server.
-FOREIGN = ("UWSGI_", "BOLIDE_", "PYTHON", "VIRTUAL_ENV")
+#: Variables of our environment that the server must not inherit.
+REMOVED_PREFIXES = ("UWSGI_", "BOLIDE_", "PYTHON", "VIRTUAL_ENV")
 
 
 def program():
-    """The command of the console script beside the running interpreter."""
+    """Returns the command of the console script beside the running interpreter."""
     script = Path(sys.executable).parent / "bolide"
     if not script.exists():
         raise AssertionError(f"there is no {script}: install Bolide into the environment that runs the tests")
@@ -41,11 +41,11 @@ def program():
 
 
 class Server:
-    """Starts on :meth:`start`; :meth:`finish` ends it and fails if anything is left of it.
+    """Starts in :meth:`start`; :meth:`finish` ends it and fails if anything is left of it.
 
-    ``configuration`` is the text of ``uwsgi.ini`` without its section; ``{folder}`` and ``{apps}`` in it stand for the
-    server's own folder and for ``tests/apps``. Unless ``listen`` says otherwise it serves HTTP on a free port of
-    127.0.0.1. With ``arguments`` the command line is exactly these, and no file is written.
+    ``configuration`` is the text of ``uwsgi.ini`` without its section; ``{folder}`` and ``{apps}`` in it are replaced by the
+    server's folder and by ``tests/apps``. Unless ``listen`` says otherwise it serves HTTP on a free port of 127.0.0.1. With
+    ``arguments`` the command line is exactly these, and no file is written.
     """
 
     def __init__(
@@ -62,20 +62,20 @@ class Server:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.ini = self.folder / "uwsgi.ini"
         self.process = None
-        #: Deaths of workers and the like are what this test is about.
+        #: Deaths of workers and similar lines are the subject of this test.
         self.expects_alarms = False
         self._text = ""
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._reader = None
-        #: Cleared while nobody is to read the log.
+        #: Cleared while the log must not be read.
         self._is_read = threading.Event()
         self._is_read.set()
         self._is_left = threading.Event()
         self._clients = []
         self._kept = tuple(kept)
-        #: What is executed in place of the console script.
+        #: The executable instead of the console script.
         self._command = command
-        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith(REMOVED_PREFIXES)}
         self._environment.update(PYTHONDONTWRITEBYTECODE="1", **(environment or {}))
         if arguments is None:
             self.configure(configuration, listen)
@@ -86,14 +86,14 @@ class Server:
         return text.replace("{folder}", str(self.folder)).replace("{apps}", str(APPS))
 
     def configure(self, configuration, listen=("http-socket = 127.0.0.1:0",)):
-        """Write uwsgi.ini (anew)."""
+        """Writes uwsgi.ini, or rewrites it."""
         lines = ["[uwsgi]", *listen, *(line.strip() for line in configuration.strip().splitlines())]
         self.ini.write_text(self.filled("\n".join(lines)) + "\n")
 
     # Starting and ending.
 
     def launch(self):
-        """Start the program without waiting for anything."""
+        """Starts the program without waiting."""
         self.process = subprocess.Popen(
             [*(self._command or program()), *self.arguments],
             cwd=self.folder,
@@ -109,7 +109,7 @@ class Server:
         return self
 
     def start(self):
-        """Start it and wait until it serves."""
+        """Starts it and waits until it serves."""
         self.launch()
         self.wait_for(lambda: READY.search(self.everything()) or self.process.poll() is not None, "it is ready")
         if not READY.search(self.everything()):
@@ -117,7 +117,7 @@ class Server:
         return self
 
     def wait_for_exit(self, seconds=PATIENCE_SECONDS):
-        """Wait for the master's end and the end of its log; return the exit status."""
+        """Waits for the master's end and the end of its log; returns the exit status."""
         status = self.process.wait(timeout=seconds)
         self._reader.join(seconds)
         assert not self._reader.is_alive(), f"a process has kept the log open: {self.processes()}"
@@ -127,12 +127,12 @@ class Server:
         os.kill(self.process.pid, number)
 
     def stop(self, number=signal.SIGTERM, seconds=PATIENCE_SECONDS):
-        """Send a signal and return the exit status."""
+        """Sends a signal and returns the exit status."""
         self.send_signal(number)
         return self.wait_for_exit(seconds)
 
     def finish(self):
-        """The end of the test: nothing is left of the server, and its log has no alarm."""
+        """The end of the test: checks that no process of the server is left, and that its log contains no alarm."""
         for client in self._clients:
             client.close()
         self.read_log()
@@ -156,11 +156,11 @@ class Server:
             assert not alarms, f"the log has alarms: {alarms}\n{log}"
 
     def processes(self):
-        """Everything of the server that lives, the master first."""
+        """Returns all living processes of the server, the master first."""
         return sorted(processes.of_session(self.process.pid), key=lambda process: (process.pid != self.process.pid, process.pid))
 
     def worker(self):
-        """The process id of the only worker: a child of the prototype, which is the master's."""
+        """Returns the pid of the only worker: a child of the prototype, which is a child of the master."""
         all_of_them = self.processes()
         prototypes = [process.pid for process in all_of_them if process.parent == self.process.pid]
         (worker,) = [process.pid for process in all_of_them if process.parent in prototypes]
@@ -170,17 +170,17 @@ class Server:
 
     @property
     def log(self):
-        """All that it has written so far, to standard output and standard error, without the times of its own lines."""
+        """Returns all output so far, of standard output and standard error, without the timestamps of its own lines."""
         return TIME.sub("", self.raw_log)
 
     @property
     def raw_log(self):
-        """The same with these times."""
-        with self._news:
+        """Returns the same with timestamps."""
+        with self._changed:
             return self._text
 
     def whole_log(self):
-        """Ends the server and returns its log, to which no line can come any more: what is not in it was never said."""
+        """Ends the server and returns its complete log, so that a test can check that a line is missing."""
         self.read_log()
         if self.process.poll() is None:
             self.send_signal(signal.SIGQUIT)
@@ -188,7 +188,9 @@ class Server:
         return self.log
 
     def log_until_now(self):
-        """The log of a server that others go on using, with all that was written up to now: the master's next line has come."""
+        """Returns the log of a running server that other tests use too, complete up to now: it waits for the master's
+        next line.
+        """
         known = len(self.raw_log)
         self.send_signal(signal.SIGUSR1)
         self.wait_for(lambda: "\n" in self.raw_log[known:], "the master's line")
@@ -199,21 +201,21 @@ class Server:
         return self.log.splitlines()
 
     def everything(self):
-        """The log, and what it wrote to the file of ``logto`` if that is ``{folder}/log``."""
+        """Returns the log, and the content of the file of ``logto`` if that is ``{folder}/log``."""
         file = self.folder / "log"
         return self.log + (TIME.sub("", file.read_text(errors="replace")) if file.is_file() else "")
 
     def leave_log(self):
-        """Read nothing more of the log until :meth:`read_log`."""
+        """Stops reading the log until :meth:`read_log`."""
         self._is_read.clear()
 
     def read_log(self):
         self._is_read.set()
 
     def close_log(self):
-        """Close the reader's end of the log while the server writes it."""
+        """Closes the reader's end of the log while the server writes it."""
         self.leave_log()
-        # The reader, which waits for a line, gets one more and then leaves.
+        # The reader, which waits for a line, gets one more and then ends.
         self.send_signal(signal.SIGUSR1)
         assert self._is_left.wait(PATIENCE_SECONDS)
         self.process.stdout.close()
@@ -227,14 +229,14 @@ class Server:
             if self.process.stdout.closed:
                 return
             data = os.read(self.process.stdout.fileno(), 65536)
-            with self._news:
+            with self._changed:
                 self._text += data.decode("utf-8", "replace")
-                self._news.notify_all()
+                self._changed.notify_all()
             if not data:
                 return
 
     def wait_for(self, condition, what, seconds=PATIENCE_SECONDS):
-        """Wait until a condition on the log or the process holds; return its value."""
+        """Waits until a condition on the log or the process holds; returns its value."""
         end = time.monotonic() + seconds
         while True:
             value = condition()
@@ -243,12 +245,12 @@ class Server:
             if time.monotonic() > end:
                 end_of_log = "\n".join(self.everything().splitlines()[-SHOWN_LINES:])
                 raise AssertionError(f"not within {seconds} s: {what}; the end of the log:\n{end_of_log}")
-            with self._news:
-                # The end of the process is announced by nobody, so the wait is a short one.
-                self._news.wait(0.02)
+            with self._changed:
+                # The end of the process is not signalled, so the wait is a short one.
+                self._changed.wait(0.02)
 
     def wait_for_log(self, pattern, count=1, seconds=PATIENCE_SECONDS):
-        """Wait until ``count`` places of the log match; return the last match."""
+        """Waits until ``count`` places of the log match; returns the last match."""
         compiled = re.compile(pattern, re.MULTILINE)
 
         def found():
@@ -258,13 +260,13 @@ class Server:
         return self.wait_for(found, f"{pattern!r} is in the log {count} times", seconds)
 
     def wait_for_text(self, text):
-        """Wait until this is in the log: a line may come after what it tells of, and by another way."""
+        """Waits until this is in the log: a line may come after its event, and on a different channel."""
         self.wait_for(lambda: text in self.log, f"{text!r} is in the log")
 
     # Where it listens, and talking to it.
 
     def places(self):
-        """``[(scheme, host, port) or path]`` in the order in which the start names them."""
+        """Returns ``[(scheme, host, port) or path]`` in the order in which the start logs them."""
         found = []
         for line in self.everything().splitlines():
             match = PLACE.match(line)
@@ -278,7 +280,7 @@ class Server:
         return found
 
     def address(self, scheme="http"):
-        """``(host, port)`` of the first TCP socket that speaks ``scheme``."""
+        """Returns ``(host, port)`` of the first TCP socket with ``scheme``."""
         for place in self.places():
             if place[0] == scheme:
                 return place[1:]
@@ -293,12 +295,12 @@ class Server:
         return f"http://127.0.0.1:{self.port}"
 
     def connect(self, address=None, **options):
-        """A new :class:`Client`, closed with the server at the latest."""
+        """Returns a new :class:`Client`, closed with the server at the latest."""
         client = Client(address or self.address(), **options)
         self._clients.append(client)
         return client
 
     def get(self, target="/", headers=(), method="GET", body=None):
-        """One request on a connection of its own; returns its :class:`Response`."""
+        """Sends one request on a new connection; returns its :class:`Response`."""
         with Client(self.address()) as client:
             return client.request(method, target, [*headers, ("Connection", "close")], body)

@@ -1,7 +1,7 @@
-"""A page's part of a conversation by Socket.IO, for servers with an event `echo` that say `welcome` first."""
+"""The browser side of a Socket.IO conversation, for servers with an event `echo` that send `welcome` first."""
 
-#: Socket.IO by hand (its protocol of version 5 in Engine.IO's of version 4): a page that knows no library. `polls` begins with a
-#: poll, as Socket.IO's own client does, and changes to a WebSocket.
+#: Socket.IO by hand (protocol version 5 over Engine.IO version 4), so that the page needs no library. `polls` begins with a poll,
+#: as Socket.IO's own client does, and upgrades to a WebSocket.
 BY_HAND = """
 const [polls, done] = [arguments[0], arguments[1]];
 (async () => {

@@ -1,4 +1,4 @@
-"""A reader of the address of ``stats``."""
+"""A reader of the ``stats`` address."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ def connect(address):
 
 
 def read_raw(address, request=b""):
-    """All that is sent until the end, which the server makes."""
+    """Reads until the server closes the connection."""
     with connect(address) as connection:
         if request:
             connection.sendall(request)
@@ -35,6 +35,6 @@ def read_statistics(address):
 
 
 def worker_of(address, number=1):
-    """What the statistics say of the worker of this number."""
+    """Returns the statistics of the worker with this number."""
     (found,) = [worker for worker in read_statistics(address)["workers"] if worker["id"] == number]
     return found

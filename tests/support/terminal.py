@@ -1,4 +1,4 @@
-"""A pseudo-terminal with a program in it, as a person has it before them: what it shows is read, and keys are typed."""
+"""A program in a pseudo-terminal, as a person uses it: its output is read, and keys are typed."""
 
 import fcntl
 import os
@@ -9,24 +9,24 @@ import subprocess
 import termios
 import time
 
-from support.server import FOREIGN, program
+from support.server import REMOVED_PREFIXES, program
 from support.waiting import PATIENCE_SECONDS
 
-#: What a person's shell has set, and would change what is shown.
+#: Variables of a person's shell that would change the output.
 CHANGES_WHAT_IS_SHOWN = ("NO_COLOR", "FORCE_COLOR", "PORT", "WEB_CONCURRENCY")
-#: Colours and the like, which are no part of what is said.
+#: Colours and other escape sequences, which are not part of the text.
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 
 class Terminal:
-    """``bolide`` with a terminal of its own, whose input and output are ours."""
+    """``bolide`` in a terminal whose input and output are ours."""
 
     def __init__(self, folder, *arguments, **environment):
         self.ours, theirs = pty.openpty()
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(FOREIGN) and name not in CHANGES_WHAT_IS_SHOWN
+            if not name.startswith(REMOVED_PREFIXES) and name not in CHANGES_WHAT_IS_SHOWN
         }
 
         def take_terminal():
@@ -43,17 +43,17 @@ class Terminal:
             preexec_fn=take_terminal,
         )
         os.close(theirs)
-        #: All that was shown.
+        #: All output.
         self.text = ""
         self._is_shown_to_the_end = False
 
     @property
     def words(self):
-        """What was shown, without colours."""
+        """Returns the output without colours."""
         return COLOUR.sub("", self.text).replace("\r\n", "\n")
 
     def wait_for(self, pattern):
-        """The first match of ``pattern`` in what is shown, without colours or with them."""
+        """Returns the first match of ``pattern`` in the output, without colours or with them."""
         end = time.monotonic() + PATIENCE_SECONDS
         while True:
             found = re.search(pattern, self.words) or re.search(pattern, self.text)
@@ -64,7 +64,7 @@ class Terminal:
             self._read()
 
     def wait_for_end(self):
-        """The exit status, when all is shown and nobody has the terminal any more."""
+        """Returns the exit status when all output is read and no process has the terminal open."""
         end = time.monotonic() + PATIENCE_SECONDS
         while not self._is_shown_to_the_end:
             assert time.monotonic() < end, f"it does not end: {self.words!r}"
@@ -93,5 +93,5 @@ class Terminal:
             try:
                 self.text += os.read(self.ours, 4096).decode(errors="replace")
             except OSError:
-                # Nobody has the terminal any more.
+                # No process has the terminal open any more.
                 self._is_shown_to_the_end = True

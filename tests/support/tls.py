@@ -1,6 +1,6 @@
-"""Certificates for the tests, made by Debian's ``openssl``: an authority, and what it signs for servers and clients.
+"""Certificates for the tests, made by Debian's ``openssl``: an authority, and certificates for servers and clients.
 
-Keys are of P-256 and live in the test's folder. Nothing here is trusted by anybody but the test that made it.
+Keys are P-256 and live in the test's folder. Only the test that created a certificate trusts it.
 """
 
 import ssl
@@ -11,14 +11,14 @@ from support.client import PATIENCE_SECONDS, Client
 
 
 def openssl(*arguments, stdin=None):
-    """Run ``openssl`` and return what it prints; a failure shows what it said."""
+    """Runs ``openssl`` and returns its output; a failure shows the output."""
     done = subprocess.run(["openssl", *map(str, arguments)], input=stdin, capture_output=True, timeout=60)
     assert done.returncode == 0, f"openssl {arguments[0]} failed: {done.stderr.decode(errors='replace')}"
     return done.stdout
 
 
 class Credentials:
-    """A certificate with its key, in PEM files: ``chain`` has the certificate and those above it but for the root."""
+    """A certificate with its key, in PEM files: ``chain`` contains the certificate and its issuers without the root."""
 
     def __init__(self, chain, key, certificate=None):
         self.chain = Path(chain)
@@ -27,14 +27,14 @@ class Credentials:
         self.certificate = Path(certificate or chain)
 
     def der(self):
-        """The certificate's own bytes."""
+        """Returns the certificate in DER."""
         return ssl.PEM_cert_to_DER_cert(self.certificate.read_text())
 
 
 class Authority:
-    """An authority whose files are in ``folder``; ``certificate`` is its own, for who is to trust it.
+    """An authority whose files are in ``folder``; ``certificate`` is its own, for clients and servers that trust it.
 
-    With ``parent`` it is an authority between that one and what it signs.
+    With ``parent`` it is an intermediate authority.
     """
 
     def __init__(self, folder, name="Tests Root", parent=None):
@@ -67,18 +67,18 @@ class Authority:
             parent.sign(self.key, self.certificate, f"/O=Bolide/CN={name}", extensions)
 
     def server(self, *names, file=None, days=30, key="ec", subject=None):
-        """Credentials for a server of these names (``localhost`` and 127.0.0.1 unless told)."""
+        """Returns credentials for a server of these names (``localhost`` and 127.0.0.1 by default)."""
         names = names or ("localhost", "127.0.0.1")
         alternatives = ",".join(f"IP:{name}" if name[0].isdigit() else f"DNS:{name}" for name in names)
         usage = (f"subjectAltName={alternatives}", "extendedKeyUsage=serverAuth")
         return self._issue(file or names[0].replace("*", "any"), subject or f"/O=Bolide/CN={names[0]}", usage, days, key)
 
     def client(self, name="client", file=None, days=30, subject=None):
-        """Credentials for a client; ``subject`` is its whole name as openssl writes one, ``/C=DE/O=Example/CN=…``."""
+        """Returns credentials for a client; ``subject`` is its whole name in openssl's format, ``/C=DE/O=Example/CN=…``."""
         return self._issue(file or name, subject or f"/O=Bolide/CN={name}", ("extendedKeyUsage=clientAuth",), days, "ec")
 
     def sign(self, key, certificate, subject, extensions, days=30, kind="ec"):
-        """Make a key and a certificate for it, of this subject and with these extensions."""
+        """Creates a key and a certificate for it, with this subject and these extensions."""
         self._make_key(key, kind)
         request = openssl("req", "-new", "-utf8", "-key", key, "-subj", subject)
         settings = certificate.with_suffix(".ext")
@@ -104,7 +104,7 @@ class Authority:
 
 
 def context_of(authority, client=None, alpn=("http/1.1",), least=None, most=None):
-    """A client's settings that trust ``authority`` alone, and show the certificate of ``client``."""
+    """Returns a client's TLS context that trusts ``authority`` only and presents the certificate of ``client``."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(authority.certificate)
     if alpn:
@@ -119,7 +119,7 @@ def context_of(authority, client=None, alpn=("http/1.1",), least=None, most=None
 
 
 class TlsClient(Client):
-    """A connection within TLS. ``host`` is the name that it asks for and checks; None names none."""
+    """A TLS connection. ``host`` is the name that it sends and verifies; None sends no name."""
 
     def __init__(self, address, context, host="localhost", session=None, **options):
         super().__init__(address, **options)
@@ -131,12 +131,12 @@ class TlsClient(Client):
             raise
 
     def say_goodbye(self):
-        """Say within TLS that no more comes; the server's own word is waited for."""
+        """Sends close_notify and waits for the server's."""
         return self.socket.unwrap()
 
 
 def s_client(address, *arguments, stdin=b"", patience=PATIENCE_SECONDS):
-    """Run ``openssl s_client`` to its end and return its status and all that it said."""
+    """Runs ``openssl s_client`` to its end and returns its status and output."""
     command = ["openssl", "s_client", "-connect", "{}:{}".format(*address), *map(str, arguments)]
     done = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=patience)
     return done.returncode, done.stdout.decode(errors="replace")

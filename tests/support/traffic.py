@@ -1,11 +1,12 @@
-"""Clients of every kind at once, all in one process, that count each request that fails and say what became of it.
+"""Clients of every kind at once, all in one process, that count each failed request and the reason.
 
-A request has failed when it was sent and its whole answer did not come, or another one did. What a server may do at a reload is
-no failure: it announces an end (`Connection: close`, GOAWAY, a close frame), or closes a kept connection that asks nothing.
+A request has failed if it was sent and its whole response, or the right one, did not come. A server may do the following at a
+reload, which is no failure: announce an end (`Connection: close`, GOAWAY, a close frame), or close a kept connection without a
+request in flight.
 
-Some clients have something under way until they are told of the next turn (:meth:`Traffic.turn`), so that a reload always finds
-them in the middle of it: an upload whose chunks come slowly, an answer that is read slowly, one that the application gives late,
-a body that is sent at once but for its last byte, a connection that is idle until the very moment.
+Some clients keep something in flight until the next turn (:meth:`Traffic.turn`), so that a reload always interrupts it: an upload
+whose chunks come slowly, a response that is read slowly, one that the application generates late, a body that is sent at once
+except for its last byte, a connection that is idle until the very moment.
 """
 
 import collections
@@ -21,37 +22,37 @@ from support.http2 import Ended, Http2, Reset
 from support.tls import TlsClient
 from support.websocket import CLOSE, TEXT, WebSocket, close_payload
 
-#: The bytes of an answer that is read slowly: far more than what kernel and server keep of it.
+#: Size of a response that is read slowly, in bytes: far more than kernel and server buffer.
 LONG_BYTES = 6 << 20
-#: What its reader takes before it waits.
+#: Bytes that its reader reads before it waits.
 FIRST_BYTES = 100_000
-#: The bytes of one chunk of an upload, and the pause behind each, in seconds.
+#: Size of one chunk of an upload in bytes, and the pause after each, in seconds.
 CHUNK = b"0123456789abcdef" * 64
 CHUNK_PAUSE_SECONDS = 0.02
-#: The bytes of a body that is sent in one go but for its last byte.
+#: Size of a body that is sent at once except for its last byte.
 LARGE_BYTES = 10 << 20
-#: How long something is under way at the most, in seconds, where no turn comes.
+#: Maximum time that something is in flight, in seconds, if no turn comes.
 UNDER_WAY_SECONDS = 3.0
-#: The pause between two requests of one client, in seconds: it is the reload that is tested, and not who is quicker.
+#: Pause between two requests of one client, in seconds: the test is about the reload, not about speed.
 PAUSE_SECONDS = 0.002
-#: How long a client waits for a byte, and a test for its clients, in seconds: all of them share a busy machine.
+#: Timeout of a client for a byte, and of a test for its clients, in seconds: all of them share a busy machine.
 ANSWER_SECONDS = 60
 TOGETHER_SECONDS = 120
-#: The codes with which a server may close a WebSocket at its end: "going away" and "service restart".
-FAREWELLS = (1001, 1012)
-#: Streams of a connection of HTTP/2 that are open at once.
+#: Close codes of a server that ends: "going away" and "service restart".
+CLOSE_CODES = (1001, 1012)
+#: Concurrent streams of an HTTP/2 connection.
 STREAMS = 3
 
 
 class Broken(Exception):
-    """An answer that is not the one that was asked for."""
+    """A response to a different request."""
 
 
 class Traffic:
-    """``Traffic(address, folder, {"kept": 3, …})`` has so many clients of each kind; see the methods ``_kept`` and so on.
+    """``Traffic(address, folder, {"kept": 3, …})`` has this many clients of each kind; see the methods ``_kept`` and so on.
 
-    The application is ``tests/apps/traffic.py``. Files are made in ``folder``; clients of the uwsgi protocol have an address of
-    their own, and with ``context`` all others speak TLS.
+    The application is ``tests/apps/traffic.py``. Files are created in ``folder``; clients of the uwsgi protocol have a separate
+    address, and with ``context`` all others use TLS.
     """
 
     def __init__(self, address, folder, kinds, uwsgi=None, context=None):
@@ -59,20 +60,20 @@ class Traffic:
         self.folder = folder
         self.uwsgi = uwsgi
         self.context = context
-        #: Whole answers of each kind.
+        #: Whole responses of each kind.
         self.answers = collections.Counter()
-        #: How often a client of a kind had something under way when a turn came.
+        #: How often a client of a kind had something in flight when a turn came.
         self.spanned = collections.Counter()
         #: Ends of connections that the server announced, or that came on an idle one.
-        self.farewells = collections.Counter()
-        #: What failed: (seconds since the start, kind, reason).
+        self.orderly_ends = collections.Counter()
+        #: Failures: (seconds since the start, kind, reason).
         self.failures = []
         self.kinds = kinds
         self._turn = 0
         self._counted = {}
         self._under_way = collections.Counter()
         self._numbers = itertools.count()
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._over = threading.Event()
         self._began = time.monotonic()
         self._threads = [
@@ -90,7 +91,7 @@ class Traffic:
         self.stop()
 
     def stop(self):
-        """Let everybody finish, and wait for it."""
+        """Lets all clients finish, and waits for them."""
         self._over.set()
         self.turn()
         for thread in self._threads:
@@ -98,33 +99,33 @@ class Traffic:
             assert not thread.is_alive(), f"{thread.name} does not end: {self}"
 
     def turn(self):
-        """Let what is under way come to its end."""
-        with self._news:
+        """Lets everything in flight finish."""
+        with self._changed:
             self._turn += 1
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def wait(self, condition, what):
-        with self._news:
-            came = self._news.wait_for(lambda: condition() or self.failures, TOGETHER_SECONDS)
+        with self._changed:
+            came = self._changed.wait_for(lambda: condition() or self.failures, TOGETHER_SECONDS)
         assert came, f"waited in vain for {what}: {self}"
         assert not self.failures, repr(self)
 
     def wait_until_under_way(self):
-        """Wait until each client that can be in the middle of something is; :meth:`wait_for_more` counts from here."""
+        """Waits until each client that can have something in flight has; :meth:`wait_for_more` counts from here."""
         self._counted = dict(self.answers)
         kinds = {kind: count for kind, count in self.kinds.items() if kind in SPANNING}
         self.wait(lambda: all(self._under_way[kind] >= count for kind, count in kinds.items()), "all to be under way")
 
     def wait_for_more(self):
-        """Wait until clients of each kind have had a further answer."""
+        """Waits until clients of each kind have had another response."""
         before = self._counted
         self.wait(lambda: all(self.answers[kind] > before.get(kind, 0) for kind in self.kinds), "an answer of each kind")
 
     def __repr__(self):
         failures = collections.Counter((kind, reason) for _, kind, reason in self.failures)
-        return f"answers {dict(self.answers)}, farewells {dict(self.farewells)}, failures {dict(failures)}: {self.failures[:5]}"
+        return f"answers {dict(self.answers)}, ends {dict(self.orderly_ends)}, failures {dict(failures)}: {self.failures[:5]}"
 
-    # What clients have in common.
+    # Code that all clients share.
 
     def _run(self, kind):
         client_of_this_kind = getattr(self, f"_{kind}")
@@ -135,10 +136,10 @@ class Traffic:
                 self._fail(kind, reason_of(error))
 
     def _fail(self, kind, reason):
-        with self._news:
+        with self._changed:
             self.failures.append((round(time.monotonic() - self._began, 3), kind, reason))
-            self._news.notify_all()
-        # One that is refused at once is not to fill the memory.
+            self._changed.notify_all()
+        # A client that is refused immediately must not fill the memory.
         self._over.wait(0.05)
 
     def _connect(self, **options):
@@ -146,38 +147,38 @@ class Traffic:
         return Client(self.address, **options) if self.context is None else TlsClient(self.address, self.context, **options)
 
     def _answered(self, kind):
-        with self._news:
+        with self._changed:
             self.answers[kind] += 1
-            self._news.notify_all()
+            self._changed.notify_all()
 
-    def _said_farewell(self, kind):
-        with self._news:
-            self.farewells[kind] += 1
+    def _count_orderly_end(self, kind):
+        with self._changed:
+            self.orderly_ends[kind] += 1
 
     def _pause(self):
         self._over.wait(PAUSE_SECONDS)
 
     def _wait_for_turn(self, kind, step=None):
-        """Be in the middle of something until the next turn; ``step`` is done again and again meanwhile."""
-        with self._news:
+        """Stays in flight until the next turn; ``step`` is called repeatedly meanwhile."""
+        with self._changed:
             turn = self._turn
             self._under_way[kind] += 1
-            self._news.notify_all()
+            self._changed.notify_all()
         end = time.monotonic() + UNDER_WAY_SECONDS
         try:
             while time.monotonic() < end and not self._over.is_set():
-                with self._news:
-                    if self._news.wait_for(lambda: self._turn != turn, CHUNK_PAUSE_SECONDS if step else UNDER_WAY_SECONDS):
+                with self._changed:
+                    if self._changed.wait_for(lambda: self._turn != turn, CHUNK_PAUSE_SECONDS if step else UNDER_WAY_SECONDS):
                         self.spanned[kind] += 1
                         break
                 if step:
                     step()
         finally:
-            with self._news:
+            with self._changed:
                 self._under_way[kind] -= 1
 
     def _target(self, path="/"):
-        """A path and what is answered at it: nobody else's."""
+        """Returns a unique path and its response."""
         number = next(self._numbers)
         return f"{path}?{number}", f"answer {number}"
 
@@ -189,18 +190,18 @@ class Traffic:
         self._answered(kind)
 
     def _connected(self, kind, use):
-        """Use a connection until the server announces its end: ``use(client)`` says whether it has."""
+        """Uses a connection until the server announces its end: ``use(client)`` returns whether it has."""
         with self._connect() as client:
             while not self._over.is_set():
                 if use(client):
-                    self._said_farewell(kind)
+                    self._count_orderly_end(kind)
                     return
                 self._pause()
 
     # The kinds.
 
     def _kept(self):
-        """Requests one behind the other on a kept connection."""
+        """Requests one after the other on a kept connection."""
 
         def use(client):
             target, text = self._target()
@@ -211,14 +212,16 @@ class Traffic:
         self._connected("kept", use)
 
     def _fresh(self):
-        """A connection for each request."""
+        """A new connection for each request."""
         target, text = self._target()
         with self._connect() as client:
             self._check(client.request("GET", target, [("Connection", "close")]), text.encode(), "fresh")
         self._pause()
 
     def _pairs(self):
-        """Two requests in one packet. The second is not answered, and is no loss, where the first answer announces the end."""
+        """Two requests in one packet. If the first response announces the end, the second is not answered, and does not count as
+        lost.
+        """
 
         def use(client):
             both = [self._target(), self._target()]
@@ -269,7 +272,7 @@ class Traffic:
         self._connected("large", use)
 
     def _long(self):
-        """A long answer whose reader is slow."""
+        """A long response with a slow reader."""
         with self._connect(receive_bytes=FIRST_BYTES) as client:
             client.send(f"GET /long?{LONG_BYTES} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
             client.buffer = client.read_exactly(FIRST_BYTES)
@@ -277,7 +280,7 @@ class Traffic:
             self._check(client.read_response(), long_body(LONG_BYTES), "long")
 
     def _streams(self):
-        """An answer in chunks that the application makes slowly, until a file is there."""
+        """A chunked response that the application generates slowly, until a file exists."""
         gate = self.folder / f"gate-{uuid.uuid4()}"
         with self._connect() as client:
             client.send(f"GET /stream?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
@@ -290,8 +293,9 @@ class Traffic:
             self._check(answer, b"part\n" * count + b"end\n", "streams")
 
     def _idle(self):
-        """A kept connection that asks at the moment of the turn. One that the server has ended by then is no loss: nothing was
-        on its way."""
+        """A kept connection with a request at the moment of the turn. A connection that the server has closed by then is no loss:
+        no request was in flight.
+        """
         with self._connect() as client:
             for number in range(2):
                 target, text = self._target()
@@ -300,16 +304,16 @@ class Traffic:
                 except Closed as closed:
                     if number == 0 or closed.was_reset or closed.data:
                         raise
-                    return self._said_farewell("idle")
+                    return self._count_orderly_end("idle")
                 self._check(answer, text.encode(), "idle")
                 if answer.says_close:
-                    return self._said_farewell("idle")
+                    return self._count_orderly_end("idle")
                 if number == 0:
                     self._wait_for_turn("idle")
         return None
 
     def _websockets(self):
-        """An echo, until the server says goodbye; it must say it well."""
+        """An echo, until the server sends a close frame, which must be valid."""
         with self._connect() as client:
             socket = WebSocket(client, "/echo").open()
             while not self._over.is_set():
@@ -318,12 +322,12 @@ class Traffic:
                 frame = socket.read()
                 if frame.opcode == CLOSE:
                     code = int.from_bytes(frame.payload[:2], "big")
-                    if code not in FAREWELLS:
+                    if code not in CLOSE_CODES:
                         raise Broken(f"a WebSocket was closed with {code}: {frame.payload[2:]!r}")
                     socket.send(CLOSE, close_payload(code))
                     if not client.is_closed() or client.was_reset:
                         raise Broken("a WebSocket did not end behind its close frame")
-                    return self._said_farewell("websockets")
+                    return self._count_orderly_end("websockets")
                 if (frame.opcode, frame.payload) != (TEXT, text.encode()):
                     raise Broken(f"wrong message: {frame}")
                 self._answered("websockets")
@@ -332,7 +336,9 @@ class Traffic:
         return None
 
     def _http2(self):
-        """Streams of a connection of HTTP/2 until it goes away. What is refused, or above what GOAWAY names, was not begun."""
+        """Streams of an HTTP/2 connection until GOAWAY. Streams that are refused, or above the last stream of GOAWAY, were not
+        begun.
+        """
         with Http2(self._connect()) as connection:
             while not self._over.is_set():
                 texts = {}
@@ -354,13 +360,13 @@ class Traffic:
                     elif stream <= last and answer.reset != http2.REFUSED_STREAM:
                         raise Broken(f"a stream up to {last} has no answer: {answer}")
                 if connection.went_away:
-                    return self._said_farewell("http2")
+                    return self._count_orderly_end("http2")
                 connection.answers.clear()
                 self._pause()
         return None
 
     def _uwsgi(self):
-        """Requests of a front server, each on a connection of its own."""
+        """Requests of a front server, each on a new connection."""
         target, text = self._target()
         with Client(self.uwsgi, patience=ANSWER_SECONDS) as client:
             client.send(uwsgi.packet(uwsgi.request_variables("GET", target)))
@@ -371,17 +377,17 @@ class Traffic:
         self._pause()
 
 
-#: The kinds that are in the middle of something when they wait for a turn.
+#: The kinds that have something in flight while they wait for a turn.
 SPANNING = ("uploads", "large", "long", "streams", "idle")
 
 
 def long_body(count):
-    """What the application answers at `/long`: each place tells where it is."""
+    """Returns the application's response at `/long`: each position identifies itself."""
     return b"".join(b"%15d\n" % number for number in range(count // 16))
 
 
 def reason_of(error):
-    """A failure by what it was."""
+    """Returns a failure by its reason."""
     if isinstance(error, Closed):
         how = "reset" if error.was_reset else "closed"
         return f"{how} {'in the middle of an answer' if error.data else 'without an answer'}"

@@ -1,7 +1,8 @@
-/* What LD_PRELOAD puts before libc: clocks that are ahead of the kernel's by as much as a file says. turned_clock.py is its other half.
+/* LD_PRELOAD library that shifts clocks ahead of the kernel's by the offset in a file. turned_clock.py is its other half.
  *
- * A process reads the turned clock and gives the kernel points in time by it; the kernel's own clocks are as they were. So whatever
- * takes a point in time is given one that lies as much earlier. Lengths of time (epoll_wait, poll, nanosleep) are left alone. */
+ * A process reads the shifted clock and passes absolute times based on it to the kernel, whose own clocks are unchanged. So
+ * functions that take an absolute time subtract the offset. Durations (epoll_wait, poll, nanosleep) are unchanged.
+ */
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +23,7 @@
 #define NANOSECONDS 1000000000L
 
 static const int64_t nothing;
-/* Nanoseconds by which the clocks are ahead. */
+/* Offset of the clocks in nanoseconds. */
 static const volatile int64_t *ahead = &nothing;
 
 static int (*true_clock_gettime)(clockid_t, struct timespec *);
@@ -37,7 +38,7 @@ __attribute__((constructor)) static void prepare(void)
 {
     true_clock_gettime = dlsym(RTLD_NEXT, "clock_gettime");
     true_clock_nanosleep = dlsym(RTLD_NEXT, "clock_nanosleep");
-    /* Older libraries have two of this name, and dlsym gives the one that nobody uses any more. */
+    /* Older libraries have two versions of this function, and dlsym returns the obsolete one. */
     true_cond_timedwait = dlvsym(RTLD_NEXT, "pthread_cond_timedwait", "GLIBC_2.3.2");
     if (!true_cond_timedwait)
         true_cond_timedwait = dlsym(RTLD_NEXT, "pthread_cond_timedwait");
@@ -76,7 +77,7 @@ static int is_turned(clockid_t clock)
 
 int clock_gettime(clockid_t clock, struct timespec *time)
 {
-    /* Somebody's constructor may run before ours. */
+    /* The constructor of another library may run before ours. */
     int failed = true_clock_gettime ? true_clock_gettime(clock, time) : (int)syscall(SYS_clock_gettime, clock, time);
     if (!failed && is_turned(clock))
         *time = moved(time, *ahead);
@@ -135,7 +136,7 @@ int sem_clockwait(sem_t *restrict semaphore, clockid_t clock, const struct times
     return true_sem_clockwait(semaphore, clock, &earlier);
 }
 
-/* Locks of Rust's library wait for a futex by this function, until a point in time (FUTEX_WAIT_BITSET). */
+/* Rust's standard library waits for a futex with this function, until an absolute time (FUTEX_WAIT_BITSET). */
 long syscall(long number, ...)
 {
     long given[6];

@@ -1,9 +1,9 @@
-"""A clock that a test turns by hand: hours pass in milliseconds for a server under test, and for all of its processes.
+"""A clock that a test advances by hand: hours pass in milliseconds for a server under test, and for all of its processes.
 
-``turned_clock.c`` is compiled into the test's own folder and put before libc by LD_PRELOAD. It adds to the clocks of the time of
-day and to the monotonic ones what a small shared file says, which :meth:`TurnedClock.turn` writes. What the server waits for in
-the kernel (the timeout of its poll) is as long as ever: it sees a turned clock when it next looks at one, so a test that turns it
-has the server wake up behind that. No clock goes back, and none stands still.
+``turned_clock.c`` is compiled into the test's folder and loaded with LD_PRELOAD. It adds an offset from a small shared file,
+which :meth:`TurnedClock.turn` writes, to the wall clocks and to the monotonic ones. The server's waits in the kernel (the timeout
+of its poll) last as long as ever: the server sees the new time when it next reads a clock, so a test that advances it must wake
+the server afterwards. No clock goes back, and none stands still.
 """
 
 import os
@@ -12,13 +12,13 @@ import subprocess
 from pathlib import Path
 
 NANOSECONDS = 1_000_000_000
-#: As the C side reads it.
+#: The format that the C side reads.
 AHEAD = struct.Struct("=q")
 SOURCE = Path(__file__).with_suffix(".c")
 
 
 class TurnedClock:
-    """``environment`` is for :class:`support.server.Server`; ``folder`` takes the file and the library."""
+    """``environment`` is for :class:`support.server.Server`; ``folder`` contains the file and the library."""
 
     def __init__(self, folder):
         self._path = Path(folder) / "turned-clock"
@@ -30,7 +30,7 @@ class TurnedClock:
         self.environment = {"LD_PRELOAD": str(library), "TURNED_CLOCK": str(self._path)}
 
     def turn(self, seconds):
-        """So much time passes for the server at once."""
+        """Advances the server's clocks by ``seconds`` at once."""
         assert seconds >= 0, "no clock of the kernel goes back"
         self._seconds += seconds
         with self._path.open("r+b", buffering=0) as file:

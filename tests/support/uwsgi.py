@@ -6,7 +6,7 @@ from support.client import Client
 
 
 def variables(pairs):
-    """The block of variables: each name and value with its length, two bytes little-endian, before it."""
+    """Encodes the block of variables: a length of two bytes, little-endian, before each name and value."""
     block = b""
     for name, value in pairs:
         for text in (name, value):
@@ -21,7 +21,7 @@ def packet(pairs, modifier1=0, modifier2=0):
 
 
 def request_variables(method="GET", target="/", body=b"", extra=()):
-    """What a front server sends for a request."""
+    """Encodes a request as a front server does."""
     path, _, query = target.partition("?")
     return [
         ("QUERY_STRING", query),
@@ -41,7 +41,7 @@ def request_variables(method="GET", target="/", body=b"", extra=()):
 
 
 class Answer:
-    """What came back: everything up to the connection's end, split at the empty line."""
+    """The response up to the end of the connection, split at the empty line."""
 
     def __init__(self, data):
         head, _, self.body = data.partition(b"\r\n\r\n")
@@ -54,7 +54,7 @@ class Answer:
 
 
 def ask(address, method="GET", target="/", body=b"", extra=()):
-    """One request over a connection of its own."""
+    """One request on a new connection."""
     with Client(address) as client:
         client.send(packet(request_variables(method, target, body, extra)) + body)
         return Answer(client.read_to_end())

@@ -1,6 +1,6 @@
 """A real video, made without an encoder: H.264 whose macroblocks are plain samples, in an MP4 file.
 
-Every frame is a key frame of one grey, which tells its number, so that a test can see where a player has come to.
+Every frame is a key frame of one grey that identifies its number, so that a test can tell the position of a player.
 """
 
 import struct
@@ -9,9 +9,9 @@ import struct
 BLOCKS_WIDE, BLOCKS_HIGH = 8, 6
 WIDTH, HEIGHT = 16 * BLOCKS_WIDE, 16 * BLOCKS_HIGH
 FRAMES_PER_SECOND = 25
-#: Greys are this far apart, so that rounding in the player does not mix them up, and begin again after so many.
+#: Distance of the greys, so that rounding in the player does not mix them up; they repeat after this many frames.
 GREY_FIRST, GREY_STEP, GREYS = 24, 4, 50
-#: Ticks of the file's clock in a second.
+#: Ticks of the file's clock per second.
 TIMESCALE = 1000
 
 #: ITU-T H.264 table 7-13: the type I_PCM, as an Exp-Golomb number, and zeroes up to the next byte (7.3.5).
@@ -19,21 +19,21 @@ PLAIN_BLOCK = "000011010" + "0000000"
 
 
 def grey(number):
-    """The luma of a frame."""
+    """Returns the luma of a frame."""
     return GREY_FIRST + GREY_STEP * (number % GREYS)
 
 
 def grey_at(seconds):
-    """The luma of the frame that stands at this moment."""
+    """Returns the luma of the frame at this time."""
     return grey(int(seconds * FRAMES_PER_SECOND))
 
 
 def video(seconds):
-    """The bytes of an MP4 file, its tables first, as for the web."""
+    """Returns an MP4 file, with its tables first, as for the web."""
     frames = [frame(number) for number in range(seconds * FRAMES_PER_SECOND)]
     data = b"".join(frames)
     start = box(b"ftyp", b"isom", number32(512), b"isomiso2avc1mp41")
-    # The tables name places in the file, and their own length does not depend on these.
+    # The tables contain file offsets, and their own length does not depend on these.
     before = len(start) + len(tables(frames, 0)) + 8
     return start + tables(frames, before) + box(b"mdat", data)
 
@@ -42,7 +42,7 @@ def video(seconds):
 
 
 def golomb(number):
-    """An unsigned Exp-Golomb number (ITU-T H.264 section 9.1)."""
+    """Encodes an unsigned Exp-Golomb number (ITU-T H.264 section 9.1)."""
     digits = format(number + 1, "b")
     return "0" * (len(digits) - 1) + digits
 
@@ -52,25 +52,25 @@ def packed(bits):
 
 
 def ended(bits):
-    """With the trailing bits of section 7.3.2.11."""
+    """Appends the trailing bits of section 7.3.2.11."""
     bits += "1"
     return packed(bits + "0" * (-len(bits) % 8))
 
 
 def sequence_parameters():
-    """Section 7.3.2.1: baseline profile, level 3; order of pictures as they come; one reference frame; frames only."""
+    """Section 7.3.2.1: baseline profile, level 3; output order is decoding order; one reference frame; frames only."""
     bits = golomb(0) + golomb(0) + golomb(2) + golomb(1) + "0" + golomb(BLOCKS_WIDE - 1) + golomb(BLOCKS_HIGH - 1) + "1000"
     return bytes([0x67, 66, 0xC0, 30]) + ended(bits)
 
 
 def picture_parameters():
-    """Section 7.3.2.2: variable length codes, one slice group, no prediction of weights, quantiser as it comes."""
+    """Section 7.3.2.2: variable length codes, one slice group, no weighted prediction, initial quantiser."""
     return b"\x68" + ended(golomb(0) * 2 + "00" + golomb(0) * 3 + "000" + golomb(0) * 3 + "000")
 
 
 def frame(number):
-    """A slice with a whole picture (section 7.3.3), and its length before it."""
-    # First block, I slices only, parameters 0, frame number 0, pictures in turn 0 and 1, no marks, quantiser as it is.
+    """Encodes a slice with a whole picture (section 7.3.3), with its length before it."""
+    # First block, I slices only, parameters 0, frame number 0, picture ids alternately 0 and 1, no marks, initial quantiser.
     header = golomb(0) + golomb(7) + golomb(0) + "0000" + golomb(number % 2) + "00" + golomb(0)
     first = header + PLAIN_BLOCK[:9]
     first = packed(first + "0" * (-len(first) % 8))
@@ -97,7 +97,7 @@ def full_box(kind, flags, *content):
 
 
 def tables(frames, data_offset):
-    """The box `moov` of a file whose frames begin at this place."""
+    """Returns the box `moov` of a file whose frames begin at this offset."""
     duration = len(frames) * TIMESCALE // FRAMES_PER_SECOND
     unity = struct.pack(">9I", 0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000)
     movie = full_box(
@@ -140,7 +140,7 @@ def samples_table(frames, data_offset):
         b"stbl",
         full_box(b"stsd", 0, number32(1), entry),
         full_box(b"stts", 0, struct.pack(">III", 1, len(frames), step)),
-        # One chunk has all frames.
+        # One chunk contains all frames.
         full_box(b"stsc", 0, struct.pack(">IIII", 1, 1, len(frames), 1)),
         full_box(b"stsz", 0, struct.pack(">II", 0, len(frames)), *(number32(len(one)) for one in frames)),
         full_box(b"stco", 0, struct.pack(">II", 1, data_offset)),

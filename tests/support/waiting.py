@@ -1,18 +1,18 @@
-"""Waiting for conditions, always with a bound."""
+"""Waiting for conditions, always with a timeout."""
 
 import threading
 import time
 
-#: How long a condition may take to come true, in seconds: far beyond what a slow machine needs that does much else.
+#: Timeout of a condition, in seconds: far beyond what a slow and busy machine needs.
 PATIENCE_SECONDS = 60
-#: How often a condition that nobody announces is looked at, in seconds.
+#: Polling interval of conditions without a notification, in seconds.
 LOOK_SECONDS = 0.01
 
 _nobody = threading.Event()
 
 
 def wait_until(condition, what, seconds=PATIENCE_SECONDS, look_seconds=LOOK_SECONDS):
-    """Return the first true value of ``condition()``; fail with ``what`` when there is none in time."""
+    """Returns the first true value of ``condition()``; fails with ``what`` on timeout."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -24,9 +24,9 @@ def wait_until(condition, what, seconds=PATIENCE_SECONDS, look_seconds=LOOK_SECO
 
 
 def assert_once_below(attempt, bound, tries=10):
-    """Fail if each attempt gives this or more; an attempt gives the seconds that it took, or another measure of its wait.
+    """Fails if each attempt returns this or more; an attempt returns its seconds, or another measure of its wait.
 
-    What waits for the server waits in each of them, and what a busy machine has held up does not.
+    A wait that the server causes occurs in each attempt; a delay of a busy machine does not.
     """
     measured = []
     while not measured or measured[-1] >= bound:

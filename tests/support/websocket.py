@@ -1,6 +1,6 @@
-"""A WebSocket client that sends the frames it is told to, and reads strictly: a server's mistake is an error here.
+"""A WebSocket client that sends the given frames and parses strictly: an error of the server raises an exception.
 
-Frames are put together by hand (RFC 6455 section 5.2), so that wrong ones can be sent too.
+Frames are encoded by hand (RFC 6455 section 5.2), so that invalid ones can be sent too.
 """
 
 import ast
@@ -19,7 +19,7 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 #: RFC 6455 section 1.3.
 GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
-#: What a compressed message has lost at its end (RFC 7692 section 7.2.1).
+#: The end of a compressed message, which is removed (RFC 7692 section 7.2.1).
 FLUSH_TAIL = b"\0\0\xff\xff"
 
 _names = itertools.count()
@@ -37,7 +37,7 @@ class Frame:
 
 
 def frame(opcode, payload=b"", final=True, rsv=0, mask=b"\x01\x02\x03\x04", length=None):
-    """The bytes of a client's frame. ``length`` lies about the payload's; without a mask it is what only servers may send."""
+    """Encodes a client's frame. ``length`` overrides the payload's length; a frame without a mask is only valid from servers."""
     payload = payload.encode() if isinstance(payload, str) else payload
     length = len(payload) if length is None else length
     head = bytes([final << 7 | rsv << 4 | opcode])
@@ -64,7 +64,7 @@ def close_payload(code, reason=""):
 
 
 def deflated(payload):
-    """A message as permessage-deflate sends it, without a context."""
+    """Compresses a message with permessage-deflate, without context takeover."""
     compressor = zlib.compressobj(9, zlib.DEFLATED, -15)
     data = compressor.compress(payload) + compressor.flush(zlib.Z_SYNC_FLUSH)
     return data[: -len(FLUSH_TAIL)]
@@ -75,7 +75,7 @@ def inflated(payload):
 
 
 def handshake(target="/", headers=(), without=(), key=None, method="GET", version="HTTP/1.1"):
-    """The request, and the key in it. A header of the same name takes the place of the usual one."""
+    """Returns the request, and its key. A header of the same name replaces the default one."""
     key = base64.b64encode(os.urandom(16)).decode() if key is None else key
     usual = [
         ("Host", "localhost"),
@@ -105,11 +105,11 @@ class WebSocket:
         (send or client.send)(request + early)
         self.compression = compression
         self.response = None
-        #: What is read are messages and their like: pongs, which may come anywhere between them, are left out.
+        #: Messages are read; pongs, which may come anywhere between them, are skipped.
         self.skips_pongs = False
 
     def open(self):
-        """Read the server's answer, which must be a good 101."""
+        """Reads the server's response, which must be a valid 101."""
         self.response = self.client.read_head()
         assert self.response.status == 101, self.response
         assert self.response.get("upgrade").lower() == "websocket", self.response
@@ -129,7 +129,7 @@ class WebSocket:
     # Receiving.
 
     def read(self):
-        """The next frame."""
+        """Reads the next frame."""
         first, second = self.client.read_exactly(2)
         length = second & 0x7F
         assert not second & 0x80, "a server's frame is masked (section 5.1)"
@@ -148,7 +148,7 @@ class WebSocket:
         return Frame(opcode, payload, bool(first & 0x80), rsv == 4)
 
     def read_message(self):
-        """The next message: a str or bytes. Nothing else may come before it."""
+        """Reads the next message: a str or bytes. Nothing else may come before it."""
         first = self.read()
         assert first.opcode in (TEXT, BINARY), first
         payload, last = first.payload, first
@@ -161,7 +161,7 @@ class WebSocket:
         return payload.decode() if first.opcode == TEXT else payload
 
     def read_close(self):
-        """The close frame that comes next: ``(code, reason)``, with None for a code that is not there."""
+        """Reads the next frame, a close frame: ``(code, reason)``, with None for a missing code."""
         last = self.read()
         assert last.opcode == CLOSE, last
         assert len(last.payload) in {0, *range(2, 126)}, last
@@ -170,14 +170,14 @@ class WebSocket:
         return struct.unpack(">H", last.payload[:2])[0], last.payload[2:].decode()
 
     def answer_close(self):
-        """Read the server's close frame, say it back, and see the connection end."""
+        """Reads the server's close frame, echoes it, and waits for the end of the connection."""
         code, reason = self.read_close()
         self.send(CLOSE, b"" if code is None else close_payload(code))
         assert self.client.is_closed(), "something follows a close frame"
         return code, reason
 
     def close(self, code=1000, reason=""):
-        """Close first; returns what the server says back."""
+        """Closes first; returns the server's close frame."""
         self.send(CLOSE, b"" if code is None else close_payload(code, reason))
         answer = self.read_close()
         assert self.client.is_closed(), "something follows a close frame"
@@ -195,15 +195,15 @@ class Scripted(WebSocket):
 
     @staticmethod
     def query(name, steps):
-        """What tells the application its steps."""
+        """Returns the target that contains the application's steps."""
         return quote(repr((name, list(steps))))
 
     def seen(self):
-        """What the application has noted up to now."""
+        """Returns the application's notes so far."""
         return ast.literal_eval(self.server.get(f"/seen/{self.name}").text)
 
     def ended(self):
-        """The application has ended: all that it noted before, and the name of its exception."""
+        """The application has ended: returns all earlier notes, and the name of its exception."""
         return wait_until(lambda: self._end(self.seen()), lambda: f"the application has ended: {self.seen()}")
 
     @staticmethod
@@ -211,20 +211,20 @@ class Scripted(WebSocket):
         return (events[:-1], events[-1][1]) if events and events[-1][0] == "ended" else None
 
     def wait_for(self, condition, what):
-        """Wait until a condition on what the application noted holds."""
+        """Waits until a condition on the application's notes holds."""
         return wait_until(lambda: condition(self.seen()), lambda: f"{what}: {self.seen()[-5:]}")
 
     def go(self, name):
-        """Let a step ``("wait", name)`` go on."""
+        """Lets a step ``("wait", name)`` continue."""
         self.server.get(f"/go/{name}")
 
 
 def received(events):
-    """The messages among what was noted, and without the connect."""
+    """Returns the messages among the notes, without the connect."""
     messages = [event[1] for event in events if event[0] == "received"]
     return [message for message in messages if message["type"] != "websocket.connect"]
 
 
 def failures(events):
-    """``(kinds, text)`` of the ``send()`` that failed."""
+    """Returns ``(kinds, text)`` of the ``send()`` that failed."""
     return [event[1:] for event in events if event[0] == "failed"]

@@ -1,4 +1,4 @@
-"""WSGI and ASGI applications that note each request in a file beside them, so that a test sees what has begun."""
+"""WSGI and ASGI applications that log each request in a file, so that a test sees which requests have begun."""
 
 import asyncio
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 import asgi_socket_echo
 
 BEGUN = Path(os.environ["BEGUN"])
-#: Bounds a wait for a gate, in seconds.
+#: Timeout of a gate, in seconds.
 WAIT_SECONDS = 30
 
 
@@ -18,7 +18,7 @@ def note(path):
 
 
 def gate_of(query):
-    """The file that a request waits for, and one beside it that says so."""
+    """Returns the file that a request waits for, and creates one beside it that shows the wait."""
     Path(query + ".waiting").touch()
     end = time.monotonic() + WAIT_SECONDS
     return lambda: not os.path.exists(query) and time.monotonic() < end

@@ -1,4 +1,4 @@
-"""An application that tells about its process, and does to it what tests ask for. The path is the request."""
+"""An application that reports about its process, and manipulates it as tests request. The path selects the action."""
 
 import ctypes
 import gc
@@ -18,10 +18,10 @@ LOADED_IN = os.getpid()
 AFTER_FORK = []
 os.register_at_fork(after_in_child=lambda: AFTER_FORK.append(os.getpid()))
 
-#: Memory that requests have asked to be kept.
+#: Memory that requests have allocated permanently.
 GROWN = []
 
-#: Requests that `wait` holds until a file of their name is there; bounded, in seconds.
+#: Timeout of `wait` requests, which wait for a file of their name, in seconds.
 WAIT_SECONDS = 120
 
 
@@ -41,7 +41,7 @@ def do_client(_argument, environ):
 
 
 def do_sleep(seconds, _environ):
-    """Sleeps with the GIL released, as a call to a slow database does."""
+    """Sleeps with the GIL released, like a query of a slow database."""
     time.sleep(float(seconds))
     return str(os.getpid())
 
@@ -57,7 +57,7 @@ def stuck_in_the_database(seconds):
 
 
 def do_wait(_argument, environ):
-    """Answers when the file of the query string exists, and makes one beside it to say that it waits."""
+    """Answers when the file in the query string exists, and creates one beside it to show that it waits."""
     path = environ["QUERY_STRING"]
     with open(path + ".waiting", "w") as file:
         file.write(str(os.getpid()))
@@ -68,13 +68,13 @@ def do_wait(_argument, environ):
 
 
 def do_grow(mebibytes, _environ):
-    """Keeps so much memory, in use."""
+    """Allocates this much memory permanently, and touches it."""
     GROWN.append(b"x" * (int(mebibytes) * 1024 * 1024))
     return str(os.getpid())
 
 
 def do_reserve(mebibytes, _environ):
-    """Keeps so much address space, without a page in it."""
+    """Reserves this much address space, without touching a page of it."""
     GROWN.append(mmap.mmap(-1, int(mebibytes) * 1024 * 1024))
     return str(os.getpid())
 
@@ -116,7 +116,7 @@ def do_facts(_argument, _environ):
 
 
 def do_subprocess(_argument, _environ):
-    """Descriptors that a program sees which the application starts without closing any itself."""
+    """Returns the descriptors in a program that the application starts without closing any itself."""
     code = (
         "import os; links = [f'/proc/self/fd/{number}' for number in os.listdir('/proc/self/fd')]; "
         "print(*[os.readlink(link) for link in links if os.path.lexists(link)])"
@@ -126,7 +126,7 @@ def do_subprocess(_argument, _environ):
 
 
 def do_close(number, _environ):
-    """Closes a descriptor, as programs do that make daemons of themselves."""
+    """Closes a descriptor, as programs do when they daemonize."""
     os.close(int(number))
     return "closed"
 

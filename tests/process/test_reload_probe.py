@@ -1,4 +1,4 @@
-"""What a new generation must show before it is let in, and what is asked of it before it is forked."""
+"""Checks that a new generation must pass before it serves, and checks before it is forked."""
 
 import os
 import re
@@ -10,7 +10,7 @@ from support.waiting import wait_until
 from support_load import Load
 from support_processes import descriptors_of
 
-#: An application that answers its health check as a file beside it says.
+#: An application whose health check returns the content of a file.
 WSGI = """\
 import time
 def application(environ, start_response):
@@ -64,9 +64,9 @@ def write(tmp_path, version, template=WSGI, health="200"):
 @pytest.mark.parametrize("lazy", [(), ("--lazy-apps",)], ids=["prototype", "lazy"])
 @pytest.mark.parametrize("failure", FAILURES)
 @pytest.mark.parametrize("interface", INTERFACES)
-def test_a_generation_that_fails_its_probe_is_not_let_in(interface, failure, lazy, start, tmp_path):
+def test_a_generation_that_fails_its_probe_does_not_serve(interface, failure, lazy, start, tmp_path):
     template = INTERFACES[interface]
-    # At the start there is nothing to go on with, so nothing is asked.
+    # At startup there is no old generation to fall back to, so there is no check.
     write(tmp_path, "first", template, health="503")
     options = ("--reload-probe", "/health?deep=1", "--reload-probe-timeout", "5")
     instance = start("--processes", "2", *options, *lazy, module="shop")
@@ -84,7 +84,7 @@ def test_a_generation_that_fails_its_probe_is_not_let_in(interface, failure, laz
     assert set(load.bodies) == {"first", "third version"}
 
 
-#: The first worker passes at once; the second one's answer waits for a file, and is what is in it.
+#: The first worker passes immediately; the second one's response waits for a file, and is its content.
 UNEQUAL = {
     "wsgi": """\
 import os, time, uwsgi
@@ -122,7 +122,7 @@ def test_no_worker_serves_before_each_of_them_has_passed(interface, options, sta
         for number, (status, body) in enumerate([("503", "first"), ("200", "third version")], 2):
             write(tmp_path, "second!" if status == "503" else "third version", template)
             instance.send_signal(signal.SIGHUP)
-            # Both are forked, and the first has nothing to wait for but the second.
+            # Both are forked, and the first only waits for the second.
             wait_until(lambda: len(instance.workers()) == 4, "the new workers")
             load.wait_for_more(300)
             assert set(load.bodies) == {"first"}
@@ -178,7 +178,7 @@ def test_the_application_is_warmed_up_where_it_is_loaded_and_workers_share_it(st
     (tmp_path / "shop.py").write_text(WARM)
     paths = ("/", "/login?next=%2F", "/broken", "/five")
     instance = start("--processes", "2", *(word for path in paths for word in ("--warmup", path)), module="shop")
-    # The prototype, which is the master's child, was asked: its workers find what it has made.
+    # The prototype, a child of the master, was checked: its workers find the objects that it has created.
     first = instance.body()
     assert first.startswith(f"['/? in {instance.pid}', '/login?next=%2F in {instance.pid}', '/five? in {instance.pid}', '/?")
     assert re.search(r"RuntimeError: too early", instance.log)
@@ -218,7 +218,7 @@ def test_django_has_no_connection_open_when_workers_are_forked_after_its_warmup(
     assert worker in instance.workers()
 
 
-def test_a_warmup_of_an_asgi_application_is_told(start, tmp_path):
+def test_a_warmup_of_an_asgi_application_is_reported(start, tmp_path):
     write(tmp_path, "first", ASGI)
     instance = start("--warmup", "/", module="shop")
     instance.wait_for_log(r"warmup = /: that is an ASGI application's, .*: use its lifespan$")

@@ -1,4 +1,4 @@
-"""Where the application is loaded, what workers can't have of it, and what is said of that."""
+"""Which process loads the application, its effects that workers cannot inherit, and the messages about that."""
 
 import os
 import re
@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-#: A thread of the application's own, started while it is imported, and what it has counted so far.
+#: An application thread, started at import, and its counter.
 TICKING = """\
 import os, threading, time
 loaded_in, ticks = os.getpid(), 0
@@ -24,7 +24,7 @@ def application(environ, start_response):
 
 
 def ticks_go_on(instance):
-    """Whether two answers show that the thread of the application has run between them."""
+    """Returns whether two responses show that the application thread has run between them."""
     first = int(instance.body().split()[2])
     instance.wait_for(lambda: int(instance.body().split()[2]) > first, "the application's thread to go on")
 
@@ -54,7 +54,7 @@ def test_with_a_master_the_application_is_loaded_once_and_lost_threads_are_named
     assert "`lazy-apps = true`" in said
 
 
-def test_connections_that_workers_would_share_are_told_with_their_peers(start, tmp_path):
+def test_connections_that_workers_would_share_are_reported_with_their_peers(start, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as database, socket.socket(socket.AF_UNIX) as local:
         local.bind(str(tmp_path / "cache.sock"))
         local.listen()
@@ -74,7 +74,7 @@ def test_connections_that_workers_would_share_are_told_with_their_peers(start, t
         assert "WARNING: while it was loaded" not in lazy.log
 
 
-def test_what_a_library_opens_is_told_where_the_application_has_asked_for_it(start, tmp_path):
+def test_descriptors_of_a_library_are_reported_at_the_applications_line(start, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as database:
         port = database.getsockname()[1]
         (tmp_path / "models.py").write_text(
@@ -91,7 +91,7 @@ def test_what_a_library_opens_is_told_where_the_application_has_asked_for_it(sta
     assert f"opened 1 connection (127.0.0.1:{port} at models.py:3)" in said
 
 
-def test_what_was_in_the_way_while_loading_is_gone_in_workers(start, tmp_path):
+def test_the_instrumentation_of_loading_is_removed_in_workers(start, tmp_path):
     (tmp_path / "shop.py").write_text(
         "import importlib.machinery, socket, threading\n"
         "def application(environ, start_response):\n"
@@ -102,7 +102,7 @@ def test_what_was_in_the_way_while_loading_is_gone_in_workers(start, tmp_path):
     assert "bolide" not in start("--processes", "2", module="shop").body()
 
 
-def test_a_failed_import_is_told_without_the_servers_own_frames(fail, tmp_path):
+def test_a_failed_import_is_logged_without_the_servers_own_frames(fail, tmp_path):
     (tmp_path / "shop.py").write_text("import models\n")
     (tmp_path / "models.py").write_text("import parts\n")
     (tmp_path / "parts.py").write_text("raise KeyError('colour')\n")
@@ -111,7 +111,7 @@ def test_a_failed_import_is_told_without_the_servers_own_frames(fail, tmp_path):
     assert [os.path.basename(file) for file in files] == ["shop.py", "models.py", "parts.py"]
 
 
-def test_a_warning_about_who_imports_names_the_module_that_does(start, tmp_path):
+def test_a_warning_about_an_import_names_the_importing_module(start, tmp_path):
     (tmp_path / "old.py").write_text("import warnings\nwarnings.warn('old is old', stacklevel=2)\n")
     (tmp_path / "shop.py").write_text(
         "import warnings\n"

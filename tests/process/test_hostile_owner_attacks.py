@@ -1,4 +1,6 @@
-"""Other ways to root's rights for the application's user: folders, daemons' pidfiles, access lists, and reads that hang."""
+"""Other attacks of the application's user on root's privileges: folders, pidfiles of daemons, access lists, and
+blocking reads.
+"""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Each command reaches the instance by each name that it has: configuration, pidfile, pid, fifo and control socket."""
+"""Each command reaches the instance by each of its names: configuration, pidfile, pid, fifo and control socket."""
 
 import re
 
@@ -12,7 +12,7 @@ from support_versions import write
 
 @pytest.fixture(params=["app.ini", "shop.pid", "pid", "fifo", "control.sock"])
 def instance_and_name(request, upgradable, tmp_path):
-    """An instance with three workers, and what it is called."""
+    """An instance with three workers, and its names."""
     name = request.param
     channel = f"control-socket = {tmp_path}/control.sock" if name == "control.sock" else ""
     (tmp_path / "app.ini").write_text(
@@ -28,14 +28,15 @@ def test_workers_are_taken_away_and_added(instance_and_name, call):
     wait_until(lambda: len(instance.workers()) == 1, "the end of two workers")
     assert call("workers", "+1", name)[0] == DONE
     wait_until(lambda: len(instance.workers()) == 2, "one worker more")
-    # There are never more than `processes`: one comes, and who can be answered is told of the others.
+    # There are never more than `processes`: one worker is started, and the refusal of the others is reported where there is an
+    # answer.
     status, said = call("workers", "+5", name)
     assert status == (DONE if name == "fifo" else REFUSED), said
     wait_until(lambda: len(instance.workers()) == 3, "the third worker")
     instance.wait_for_log(r"no worker is added: there are never more than 3 workers \(processes\)$")
 
 
-def test_logs_are_opened_anew_and_put_aside(instance_and_name, call, tmp_path):
+def test_logs_are_reopened_and_rotated(instance_and_name, call, tmp_path):
     _, name = instance_and_name
     log, moved = tmp_path / "log", tmp_path / "moved"
     log.rename(moved)
@@ -71,7 +72,7 @@ def test_an_upgrade_is_ordered_and_the_name_is_the_new_masters_from_then_on(inst
     assert not (tmp_path / "control.sock").exists()
 
 
-def test_logs_that_can_not_be_opened_anew_are_no_success(start, call, tmp_path):
+def test_logs_that_cannot_be_reopened_are_an_error(start, call, tmp_path):
     instance = start()
     for command in ("log-reopen", "log-rotate"):
         assert call(command, instance.pid) == (

@@ -1,4 +1,6 @@
-"""Flags of other servers' command lines: each that a server prints is known, and each that is accepted does what it says."""
+"""Flags of other servers' command lines: each flag in a server's help is known, and each accepted one has the
+documented effect.
+"""
 
 import json
 import os
@@ -17,7 +19,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGES = ("migrate-from-gunicorn.md", "migrate-from-uvicorn.md")
 
 DAPHNE = "from daphne.cli import CommandLineInterface; CommandLineInterface().run(['--help'])"
-#: How each server is asked for its flags.
+#: The command that prints the flags of each server.
 HELP = {
     "gunicorn": ["-m", "gunicorn", "--help"],
     "uvicorn": ["-m", "uvicorn", "--help"],
@@ -29,12 +31,12 @@ HELP = {
     "daphne": ["-c", DAPHNE],
 }
 
-#: Flags that print something and end, or are the development mode's, which has tests of its own.
+#: Flags that print something and exit, or belong to the development mode, which has separate tests.
 ELSEWHERE = {"help", "version", "reload", "reload-dir", "reload-paths", "reload-include", "reload-exclude"}
 
 HTTP, UNIX = "http = 127.0.0.1:8000", "http-socket = unix:x.sock"
 
-#: A flag as it is typed, and the options that it becomes.
+#: A flag as it is typed, and the resulting options.
 SAMPLES = {
     "access-log": ("", []),
     "access-logfile": ("a.log", ["req-logger = file:a.log"]),
@@ -217,7 +219,7 @@ SAMPLES = {
 
 
 def flags_of_the_guides():
-    """The flags of each server in the tables of the guides, with what becomes of them as they are typed."""
+    """Returns the flags of each server in the tables of the guides, with the resulting options."""
     found = {}
     for page in PAGES:
         text = (DOCS / page).read_text()
@@ -228,7 +230,7 @@ def flags_of_the_guides():
 
 
 def flags_of_help(server):
-    """The long flags that a server prints of itself."""
+    """Returns the long flags in a server's help."""
     environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", "_TYPER_FORCE_DISABLE_TERMINAL": "1"}
     command = [sys.executable, *HELP[server]]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
@@ -238,7 +240,7 @@ def flags_of_help(server):
         declared = re.match(r"(?:│ | {2,6})(-.*)", line)
         if declared is None:
             continue
-        # What follows two blanks, or stands in angle brackets, is about the flag.
+        # Text after two blanks, or in angle brackets, describes the flag.
         text = declared[1].split("<")[0] if line.startswith("│") else declared[1].split("  ")[0]
         for optional, name in re.findall(r"--(\[no-\])?([a-z0-9][\w-]*)", text):
             flags |= {name, f"no-{name}"} if optional else {name}
@@ -252,7 +254,7 @@ def test_each_flag_that_a_server_prints_is_in_the_guide_and_none_else(server):
 
 
 def options_of(folder, *arguments, **variables):
-    """What `bolide config` says is set by these arguments, and all that it says."""
+    """Returns the options that `bolide config` reports for these arguments, and its whole output."""
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     environment = {name: value for name, value in os.environ.items() if name not in ("PORT", "WEB_CONCURRENCY")}
     environment.update(variables)
@@ -321,7 +323,7 @@ async def asgi(scope, receive, send):
 
 @pytest.fixture
 def bare(start, tmp_path):
-    """Starts Bolide with an application on the command line and these flags alone."""
+    """Starts Bolide with an application on the command line and only these flags."""
     (tmp_path / "shop.py").write_text(APPLICATION)
 
     def bare(*flags, application="shop:app", **options):
@@ -343,7 +345,7 @@ def test_bind_speaks_what_gunicorns_protocol_says(bare, free_port):
     instance = bare("--bind", f"127.0.0.1:{port}", "--protocol", "uwsgi")
     assert f"listening at uwsgi://127.0.0.1:{port}" in instance.log
     instance.stop()
-    # Beside `--socket` the protocol is uWSGI's.
+    # With `--socket` the protocol is uWSGI's.
     port, other = free_port(), free_port()
     instance = bare("--bind", f"127.0.0.1:{port}", "--socket", f"127.0.0.1:{other}", "--protocol", "fastcgi")
     assert f"listening at http://127.0.0.1:{port}" in instance.log
@@ -356,7 +358,7 @@ def test_interfaces_of_uvicorn_and_granian_are_asgi(shop):
         assert found - {"module = app:app", HTTP} == {"interface = asgi"} | wanted, said
 
 
-def test_port_and_web_concurrency_count_where_nothing_else_says_it(bare, free_port, shop):
+def test_port_and_web_concurrency_are_defaults(bare, free_port, shop):
     port = free_port()
     environment = {"PORT": str(port), "WEB_CONCURRENCY": "2"}
     found, said = options_of(shop, "app:app", **environment)
@@ -369,14 +371,14 @@ def test_port_and_web_concurrency_count_where_nothing_else_says_it(bare, free_po
     assert len(told.workers()) == 2
 
 
-def test_variables_of_other_servers_are_told_where_they_are_not_read(shop):
+def test_variables_of_other_servers_are_reported_if_unused(shop):
     said = options_of(shop, "app:app", GUNICORN_CMD_ARGS="--bind :9000", UVICORN_PORT="9001")[1]
     assert "`GUNICORN_CMD_ARGS` and `UVICORN_PORT` are set and not read (what they say belongs on the command line" in said
     (shop / "shop.ini").write_text("[uwsgi]\nmodule = app:app\nhttp = :8080\n")
     assert "not read" not in options_of(shop, "shop.ini", UVICORN_PORT="9001")[1]
 
 
-def test_a_port_that_is_none_ends_the_start(fail, tmp_path):
+def test_an_invalid_port_fails_the_start(fail, tmp_path):
     (tmp_path / "shop.py").write_text(APPLICATION)
     for flags in [(), ("--host", "127.0.0.1")]:
         status, lines = fail(*flags, "shop:app", env={**os.environ, "PORT": "web"})
@@ -395,7 +397,7 @@ def test_variables_of_an_env_file_are_the_applications_and_say_the_port(bare, fr
     assert json.loads(instance.get("/").text)["shop"] == "closed"
 
 
-def test_a_line_of_an_env_file_that_sets_nothing_is_told_with_its_place(fail, tmp_path):
+def test_a_line_of_an_env_file_that_sets_nothing_is_reported_with_its_place(fail, tmp_path):
     (tmp_path / "shop.py").write_text(APPLICATION)
     (tmp_path / "variables").write_text("A=1\nB='open\n")
     status, lines = fail("--env-file", "variables", "shop:app")
@@ -409,7 +411,7 @@ def test_root_path_is_what_a_front_server_takes_away(bare, free_port):
     assert (told["SCRIPT_NAME"], told["PATH_INFO"]) == ("/shop", "/cart")
     wsgi.stop()
     asgi = bare("--root-path", "/shop", "--bind", f"127.0.0.1:{free_port()}", application="shop:asgi")
-    # As uvicorn has it: the path begins with the root path.
+    # As in uvicorn: the path begins with the root path.
     assert json.loads(asgi.get("/cart").text) == {"root_path": "/shop", "path": "/shop/cart"}
 
 
