@@ -16,7 +16,7 @@ from typing import Any, Callable, Union
 
 import bolide
 from bolide import _native
-from bolide.named import folders_in_front, name_of
+from bolide.application_name import folders_in_front, name_of
 
 #: The value of an option: several are given in a list, and those of the form KEY=VALUE in a dictionary.
 OptionValue = Union[None, bool, int, float, str, "os.PathLike[str]", Sequence[Any], Mapping[str, Any]]
@@ -142,7 +142,7 @@ def command(arguments: Iterable[str]) -> list[str]:
     """Return the command of a server that ends with this process."""
     if not sys.executable:
         raise RuntimeError("this program does not know its Python interpreter (sys.executable), which a server is started with")
-    return [sys.executable, "-m", "bolide.attached", str(os.getpid()), *arguments]
+    return [sys.executable, "-m", "bolide.child_master", str(os.getpid()), *arguments]
 
 
 def serve_until_end(arguments: Iterable[str], environment: Mapping[str, str], kept: Iterable[int] = ()) -> int:

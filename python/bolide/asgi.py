@@ -12,7 +12,7 @@ import sys
 import types
 import weakref
 
-from bolide import farewell
+from bolide import shutdown
 from bolide.lifespan import Lifespan, LifespanError
 from bolide.log import log_exception, log_message, tell, write_lines
 from bolide.loops import event_loop_factory
@@ -20,7 +20,7 @@ from bolide.stacks import place_of, stack_of
 
 __all__ = [
     "ClientDisconnected",
-    "is_departure",
+    "is_client_disconnect",
     "log_exception",
     "log_message",
     "log_overdue",
@@ -43,7 +43,7 @@ class ClientDisconnected(OSError):
 CHAIN_MOST = 100
 
 #: What frameworks raise of themselves when they are told that the client has gone, and applications may let pass.
-FRAMEWORK_DEPARTURES = {"ClientDisconnect", "RequestAborted", "WebSocketDisconnect", "WebSocketDisconnected"}
+FRAMEWORK_DISCONNECTS = {"ClientDisconnect", "RequestAborted", "WebSocketDisconnect", "WebSocketDisconnected"}
 
 #: Tasks whose clients have left in the middle of an answer, as far as they go on.
 left = weakref.WeakSet()
@@ -64,18 +64,18 @@ async def pause():
     await asyncio.sleep(0)
 
 
-def is_departure(error, has_left=False):
+def is_client_disconnect(error, has_left=False):
     """Whether an application ended because its client had left: all that frameworks raise in the place of our exception, or put
     around it, and where it has left indeed (`has_left`) what they call so. One that something else beside it raised is not.
     """
     for _ in range(CHAIN_MOST):
         if error is None:
             return False
-        if isinstance(error, ClientDisconnected) or (has_left and type(error).__name__ in FRAMEWORK_DEPARTURES):
+        if isinstance(error, ClientDisconnected) or (has_left and type(error).__name__ in FRAMEWORK_DISCONNECTS):
             return True
         parts = getattr(error, "exceptions", None)
         if isinstance(error, Exception) and isinstance(parts, (tuple, list)) and parts:
-            return all(is_departure(part, has_left) for part in parts)
+            return all(is_client_disconnect(part, has_left) for part in parts)
         error = error.__cause__ or error.__context__
     return False
 
@@ -232,7 +232,7 @@ def close(loop):
             loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
         # From here on only threads of the application are waited for, and not for ever.
-        farewell.begin(0)
+        shutdown.begin(0)
         loop.run_until_complete(loop.shutdown_default_executor())
     except BaseException as error:
         log_exception(error, "the event loop's end")

@@ -44,7 +44,7 @@ class Imports:
                 self._missing.update(candidates(name))
             error = error.__cause__ or error.__context__
 
-    def news(self):
+    def unreported(self):
         """Return what was not told before, as bytes for the master, or None."""
         modules = list(sys.modules.items())
         ignored = {source_of(sys.modules[name]) for name in self._ignored if name in sys.modules}
@@ -66,10 +66,10 @@ class Imports:
             time.sleep(self._every)
             if len(sys.modules) == self._modules:
                 continue
-            news = self.news()
-            if news is not None:
+            unreported = self.unreported()
+            if unreported is not None:
                 try:
-                    report(news)
+                    report(unreported)
                 except OSError:
                     # The master is gone, or takes nothing now: what it does not hear of is not watched.
                     return

@@ -17,7 +17,7 @@ import time
 from bolide import log, traceback_page
 
 #: Bytes of the page that is kept for others, at the most.
-SLATE_BYTES = 4 * 1024 * 1024
+ERROR_REPORT_BYTES = 4 * 1024 * 1024
 
 #: Where pages ask whether there is something new, and how long they are to wait before they ask again, in milliseconds.
 BROWSER_PATH = "/.bolide/reload"
@@ -39,7 +39,7 @@ FAILED = "500 Internal Server Error"
 NOTHING = "Internal Server Error\n"
 
 
-class Slate:
+class ErrorReport:
     """A memory file of the instance: the page of the last failure to load, or nothing once the application is loaded."""
 
     def __init__(self, descriptor):
@@ -49,7 +49,7 @@ class Slate:
 
     def write(self, page, text):
         kept = json.dumps({"version": str(time.time_ns()), "page": page, "text": text}).encode()
-        if len(kept) <= SLATE_BYTES:
+        if len(kept) <= ERROR_REPORT_BYTES:
             self.clear()
             os.pwrite(self.descriptor, kept, 0)
 
@@ -61,7 +61,7 @@ class Slate:
         if not os.fstat(self.descriptor).st_size:
             return None
         try:
-            return json.loads(os.pread(self.descriptor, SLATE_BYTES, 0))
+            return json.loads(os.pread(self.descriptor, ERROR_REPORT_BYTES, 0))
         except ValueError:
             # It is being written.
             return None
@@ -112,7 +112,7 @@ class Development:
         self.shows_tracebacks = settings["shows_tracebacks"]
         self.tells_browsers = settings["tells_browsers"]
         self.script = SCRIPT if self.tells_browsers else ""
-        self.slate = Slate(boot["slate"])
+        self.error_report = ErrorReport(boot["slate"])
         self.serves_nobody = boot["serves_nobody"]
         self.identity = f"{boot['master_pid']}.{boot['generation']}"
         #: What is served in the place of an application that could not be loaded.
@@ -129,7 +129,7 @@ class Development:
         """Keep the page of an application that can't be loaded. Returns what is served in its place; None: older code is."""
         what = WAITING if self.serves_nobody else OLDER
         if self.shows_tracebacks:
-            self.slate.write(traceback_page.page(error, what, self.script), traceback_page.plain(error))
+            self.error_report.write(traceback_page.page(error, what, self.script), traceback_page.plain(error))
         if not self.serves_nobody:
             return None
         self.stand_in = self.failed_application()
@@ -138,17 +138,17 @@ class Development:
     def note_success(self):
         """The application is loaded, and is about to serve."""
         if self.stand_in is None:
-            self.slate.clear()
+            self.error_report.clear()
 
     # What is answered without the application.
 
     def failed_application(self):
         """Return the application that stands in: the page of the last failure."""
-        kept = self.slate.read()
+        kept = self.error_report.read()
 
         def failed(environ, start_response):
             nonlocal kept
-            kept = self.slate.read() or kept
+            kept = self.error_report.read() or kept
             question = Question.of_environ(environ)
             status, headers, body = self.answer_of_browser(question) or self.failure(kept, question)
             start_response(status, headers)
@@ -171,7 +171,7 @@ class Development:
         """
         if not self.tells_browsers or question.path != BROWSER_PATH:
             return None
-        kept = self.slate.read()
+        kept = self.error_report.read()
         version = f"{self.identity}.{kept['version']}" if kept else self.identity
         news = "event: reload\ndata: reload\n" if question.seen not in ("", version) else ""
         return answer("200 OK", "text/event-stream", f"retry: {BROWSER_RETRY_MS}\nid: {version}\n{news}\n")
@@ -181,7 +181,7 @@ class Development:
         told = self.answer_of_browser(question)
         if told is not None or not question.is_for_page or not self.may_see(question):
             return told
-        kept = self.slate.read()
+        kept = self.error_report.read()
         return kept and self.failure(kept, question)
 
     def exception(self, error, place, question):
@@ -234,7 +234,7 @@ class Development:
         return body
 
     def developed_asgi(self, application):
-        from bolide.asgi import is_departure
+        from bolide.asgi import is_client_disconnect
 
         async def developed(scope, receive, send):
             if scope["type"] != "http":
@@ -255,7 +255,7 @@ class Development:
             try:
                 await application(scope, receive, noted)
             except Exception as error:
-                if has_begun or is_departure(error):
+                if has_begun or is_client_disconnect(error):
                     raise
                 place = f"{question.method} {question.path}"
                 log.log_exception(error, place)

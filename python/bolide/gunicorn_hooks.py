@@ -11,7 +11,7 @@ import logging.config
 import os
 import sys
 
-from bolide import farewell, log
+from bolide import log, shutdown
 from bolide.gunicorn_configuration import lines_of, run
 
 #: gunicorn's defaults of settings that hooks ask for.
@@ -182,9 +182,9 @@ class Hooks:
         self.call("post_worker_init", self.worker)
 
     def end_worker(self):
-        farewell.at_work = "worker_exit"
+        shutdown.running_hook = "worker_exit"
         self.call("worker_exit", self.server, self.worker)
-        farewell.at_work = None
+        shutdown.running_hook = None
 
     def around_all(self, applications):
         """Return the applications, the WSGI ones with the hooks of requests around them, if there are any."""

@@ -6,7 +6,7 @@ has put into the module ``uwsgi``. Runs in workers; the names are looked up wher
 
 import importlib
 
-from bolide import farewell, log, uwsgi_decorators
+from bolide import log, shutdown, uwsgi_decorators
 from bolide.load import LoadError
 
 
@@ -35,11 +35,11 @@ class Hooks:
             call(name, function)
 
     def end_worker(self):
-        """Every request is answered, and the process' end has begun, which has its bound (``farewell``)."""
+        """Every request is answered, and the process' end has begun, which has its bound (``shutdown``)."""
         for name, function in self.worker_exit + self.of_module("atexit"):
-            farewell.at_work = name
+            shutdown.running_hook = name
             call(name, function)
-        farewell.at_work = None
+        shutdown.running_hook = None
 
     def of_module(self, name):
         function = self.uwsgi.hook(name)

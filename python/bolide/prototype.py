@@ -18,12 +18,12 @@ CAUSES_MOST = 20
 def main(descriptor):
     """Live, and begin the end. Returns the exit status of this process, be it prototype or worker."""
     native = import_native()
-    from bolide import farewell
+    from bolide import shutdown
 
     half = made_half(native)
     # The native module has it load, report and fork on order.
     status = native.run_prototype(descriptor, half)
-    farewell.begin(status, is_awaited=half.is_unshared)
+    shutdown.begin(status, is_awaited=half.is_unshared)
     half.end()
     return status
 
@@ -31,7 +31,7 @@ def main(descriptor):
 def made_half(native):
     # What workers need is imported before they are forked, so that they share it.
     # Threads are known before the application can replace them.
-    from bolide import log, threads, unshared, wsgi  # noqa: F401
+    from bolide import fork_safety, log, threads, wsgi  # noqa: F401
 
     return Half(native, log, wsgi)
 
@@ -111,13 +111,13 @@ class Half:
 
     def load(self):
         """Load the applications. Returns None, or why they can't be loaded."""
-        from bolide import unshared
+        from bolide import fork_safety
 
         if self.gunicorn_fault is not None:
             return self.gunicorn_fault
 
         # A worker that loads the application itself has all that it opens.
-        loading = None if self.log.worker else unshared.Loading()
+        loading = None if self.log.worker else fork_safety.LoadWatch()
         with loading or contextlib.nullcontext():
             self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext(), self.development)
             if reason is None:
@@ -125,9 +125,9 @@ class Half:
                 if self.gunicorn is not None:
                     self.applications = self.gunicorn.around_all(self.applications)
                 if self.settings["reloading"]["warmup"]:
-                    from bolide import inner
+                    from bolide import internal_requests
 
-                    inner.warm_up(self.applications, self.settings)
+                    internal_requests.warm_up(self.applications, self.settings)
         findings = loading.findings() if reason is None and loading is not None else None
         if findings is None:
             return reason
@@ -144,7 +144,7 @@ class Half:
 
     def imports(self):
         """Return the files of what was imported, for `py-autoreload`."""
-        return self.followed.news()
+        return self.followed.unreported()
 
     def call(self, name, argument, counts_answer):
         """Call a function that a hook names. Returns None, or why it failed."""
@@ -215,9 +215,9 @@ class Half:
                 self.gunicorn.note_loaded(self.applications)
             trial = None
             if self.is_on_trial and self.settings["reloading"]["probe"]:
-                from bolide import inner
+                from bolide import internal_requests
 
-                trial = inner.Trial(self.native, assignment, self.applications, self.settings)
+                trial = internal_requests.Trial(self.native, assignment, self.applications, self.settings)
             if any(interface == "asgi" for _, _, interface in self.applications):
                 from bolide import asgi
 
@@ -289,7 +289,7 @@ def load(boot, hooks, watched, development=None):
     The context `watched` is around the imports, and sees how they fail. In development the page that says why may stand in.
     """
     from bolide import log
-    from bolide.absent import absent_dependency
+    from bolide.import_hints import missing_dependency
     from bolide.load import LoadError
 
     settings = boot["settings"]
@@ -300,7 +300,7 @@ def load(boot, hooks, watched, development=None):
         if after:
             os.chdir(after)
         if settings["python"]["catch_exceptions"]:
-            from bolide.catch import show_exceptions
+            from bolide.catch_exceptions import show_exceptions
 
             applications = [
                 (mount, show_exceptions(application) if interface == "wsgi" else application, interface)
@@ -321,7 +321,7 @@ def load(boot, hooks, watched, development=None):
     except BaseException as error:
         # SystemExit too: a module that exits while it is imported is no application.
         log.log_exception(error, "loading the application")
-        failure, reason = error, f"{type(error).__name__}: {error}" + absent_dependency(error)
+        failure, reason = error, f"{type(error).__name__}: {error}" + missing_dependency(error)
         if boot["generation"] > 1 and holds_exclusively(error):
             reason += "; if the generation that serves holds it: `reload-order = stop-first` ends that one first"
     stands_in = None if development is None else development.note_failure(failure)
@@ -374,13 +374,13 @@ def name_process(native, naming, what):
         native.set_process_name(f"{naming['prefix']}{naming['name'] or f'bolide {what}'}{naming['suffix']}")
 
 
-def rehearse():
+def check_load():
     """Load the application for ``bolide check --load``, and serve nothing."""
     native = import_native()
-    from bolide import rehearsal
+    from bolide import load_check
 
-    return rehearsal.main(made_half(native))
+    return load_check.main(made_half(native))
 
 
 if __name__ == "__main__":
-    sys.exit(rehearse() if sys.argv[1] == "--rehearse" else main(int(sys.argv[1])))
+    sys.exit(check_load() if sys.argv[1] == "--rehearse" else main(int(sys.argv[1])))

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Callable
 
 from bolide._run import OptionValue, arguments_of, command, environment_of
-from bolide.named import name_of
+from bolide.application_name import name_of
 
 __all__ = ["Server", "StartFailed", "serve"]
 

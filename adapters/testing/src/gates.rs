@@ -9,7 +9,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// No test waits for longer, in seconds: what is waited for will not come then.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub trait Gates: Send + Sync {
     /// Comes back when the gate of this name is open.
@@ -18,46 +18,46 @@ pub trait Gates: Send + Sync {
 
 /// Gates in this process.
 #[derive(Default)]
-pub struct Doors {
-    doors: Mutex<HashMap<String, Door>>,
+pub struct LocalGates {
+    gates: Mutex<HashMap<String, GateState>>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Door {
+struct GateState {
     is_open: bool,
     waiting: u32,
 }
 
-impl Doors {
+impl LocalGates {
     pub fn open(&self, name: &str) {
         self.lock().entry(name.to_owned()).or_default().is_open = true;
         self.changed.notify_all();
     }
 
     /// Waits until an application waits at the gate of this name.
-    pub fn wait_for_somebody_at(&self, name: &str) {
-        let is_empty = |doors: &mut HashMap<String, Door>| doors.get(name).is_none_or(|door| door.waiting == 0);
+    pub fn wait_for_arrival(&self, name: &str) {
+        let is_empty = |gates: &mut HashMap<String, GateState>| gates.get(name).is_none_or(|gate| gate.waiting == 0);
         let (_guard, waited) =
-            self.changed.wait_timeout_while(self.lock(), PATIENCE, is_empty).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait_timeout_while(self.lock(), TEST_TIMEOUT, is_empty).unwrap_or_else(PoisonError::into_inner);
         assert!(!waited.timed_out(), "nobody came to the gate {name}");
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Door>> {
-        self.doors.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, GateState>> {
+        self.gates.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Gates for Doors {
+impl Gates for LocalGates {
     fn pass(&self, name: &str) {
-        let mut doors = self.lock();
-        doors.entry(name.to_owned()).or_default().waiting += 1;
+        let mut gates = self.lock();
+        gates.entry(name.to_owned()).or_default().waiting += 1;
         self.changed.notify_all();
-        let is_shut = |doors: &mut HashMap<String, Door>| doors.get(name).is_some_and(|door| !door.is_open);
-        let (mut doors, waited) =
-            self.changed.wait_timeout_while(doors, PATIENCE, is_shut).unwrap_or_else(PoisonError::into_inner);
+        let is_shut = |gates: &mut HashMap<String, GateState>| gates.get(name).is_some_and(|gate| !gate.is_open);
+        let (mut gates, waited) =
+            self.changed.wait_timeout_while(gates, TEST_TIMEOUT, is_shut).unwrap_or_else(PoisonError::into_inner);
         assert!(!waited.timed_out(), "nobody opened the gate {name}");
-        doors.entry(name.to_owned()).or_default().waiting -= 1;
+        gates.entry(name.to_owned()).or_default().waiting -= 1;
     }
 }
 

@@ -23,7 +23,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
 
-use crate::gates::PATIENCE;
+use crate::gates::TEST_TIMEOUT;
 
 /// A worker that turns more often without an end does not wait for its clients.
 const TURNS_MOST: u32 = 100_000;
@@ -115,10 +115,10 @@ impl<L: Language> Harness<L> {
 
     /// Turns when there is news, or when the worker's own time has come, until the condition holds.
     pub fn wait(&mut self, what: &str, mut condition: impl FnMut(&mut Harness<L>) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !condition(self) {
             assert!(Instant::now() < until, "in vain: {what}");
-            let most = self.due.map_or(PATIENCE, |due| due.saturating_duration_since(Instant::now()));
+            let most = self.due.map_or(TEST_TIMEOUT, |due| due.saturating_duration_since(Instant::now()));
             // A whole millisecond at the least, as the poll counts in them.
             self.has_news(PollTimeout::try_from(most + Duration::from_millis(1)).expect("a short time"));
             self.turn_now();
@@ -236,7 +236,7 @@ pub fn log() -> String {
 }
 
 /// Nobody reads the log of this process, and it takes no memory.
-pub fn log_to_nobody() {
+pub fn discard_log() {
     LOG.get_or_init(|| {
         let file = File::options().write(true).open("/dev/null").expect("there");
         bolide_log::inherit(file.try_clone().expect("a copy").into()).expect("a log");

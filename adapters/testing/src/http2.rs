@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bolide_contract::tls::Http2;
 use bolide_engine::app::Language;
 
-use crate::gates::Doors;
+use crate::gates::LocalGates;
 use crate::harness::{Client, HTTP, Harness, settings};
 use crate::language::TestLanguage;
 use crate::streaming::TestStreams;
@@ -33,7 +33,7 @@ pub fn worker<L: Language>(language: &'static L) -> Harness<L> {
 }
 
 pub fn called() -> Harness<TestLanguage> {
-    worker(TestLanguage::new(Arc::new(Doors::default())))
+    worker(TestLanguage::new(Arc::new(LocalGates::default())))
 }
 
 pub fn streamed() -> (Harness<TestStreams>, &'static TestStreams) {
@@ -71,8 +71,8 @@ pub struct Got {
     pub bodies: BTreeMap<u32, Vec<u8>>,
     pub ended: Vec<u32>,
     pub reset: Vec<u32>,
-    /// The last streams that were named in farewells.
-    pub farewells: Vec<u32>,
+    /// The last streams that were named in goaways.
+    pub goaways: Vec<u32>,
     /// And the reasons that they gave (RFC 9113 section 7).
     pub codes: Vec<u32>,
     /// Bytes by which the connection's window was opened.
@@ -101,7 +101,7 @@ impl Got {
                 }
                 GOAWAY => {
                     let number = |place: usize| u32::from_be_bytes(payload[place..place + 4].try_into().expect("four bytes"));
-                    self.farewells.push(number(0));
+                    self.goaways.push(number(0));
                     self.codes.push(number(4));
                 }
                 _ => {}

@@ -7,7 +7,7 @@
 //!   keeps what it is given, as ASGI's are.
 //! * [`gates`]: where applications wait until they are told to go on.
 //! * [`harness`]: a worker in the hands of a test, turn by turn, with clients over socket pairs.
-//! * [`helping`]: helpers, which work beside the workers.
+//! * [`helper_tasks`]: helpers, which work beside the workers.
 //! * [`http2`]: a client of that protocol, frame by frame.
 //! * [`replies`]: what a client reads of their answers.
 //! * [`prototype`]: the same applications under a real master.
@@ -15,7 +15,7 @@
 pub mod answers;
 pub mod gates;
 pub mod harness;
-pub mod helping;
+pub mod helper_tasks;
 pub mod http2;
 pub mod interpreter;
 pub mod language;

@@ -12,7 +12,7 @@ use bolide_engine::Assignment;
 use bolide_prototype::{Application, FailureNote, Helper, Loading};
 
 use crate::gates::Pipes;
-use crate::helping::Task;
+use crate::helper_tasks::Task;
 use crate::language::TestLanguage;
 
 /// Lives the life of a prototype. Gives the exit status.

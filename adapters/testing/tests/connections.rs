@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bolide_engine::Visited;
 use bolide_engine::app::Language;
 use bolide_testing::answers;
-use bolide_testing::gates::{Doors, Events};
+use bolide_testing::gates::{Events, LocalGates};
 use bolide_testing::harness::{Client, FASTCGI, HTTP, Harness, UWSGI};
 use bolide_testing::interpreter::Interpreter;
 use bolide_testing::language::TestLanguage;
@@ -39,7 +39,7 @@ type Script = (Client, &'static [u8]);
 
 /// A worker of applications that are called, and its language.
 fn called(options: &[&str]) -> (Harness<TestLanguage>, &'static Interpreter) {
-    let language = TestLanguage::new(Arc::new(Doors::default()));
+    let language = TestLanguage::new(Arc::new(LocalGates::default()));
     (Harness::new(language, options), language.interpreter)
 }
 

@@ -8,7 +8,7 @@ use bolide_contract::message::Order;
 use bolide_contract::settings::Settings;
 use bolide_engine::app::Language;
 use bolide_testing::answers;
-use bolide_testing::gates::Doors;
+use bolide_testing::gates::LocalGates;
 use bolide_testing::harness::{Client, HTTP, Harness, log, settings};
 use bolide_testing::interpreter::Interpreter;
 use bolide_testing::language::TestLanguage;
@@ -90,7 +90,7 @@ struct Case {
 /// Each state, under each kind of application.
 fn each_state(change: fn(&mut Settings)) -> Vec<Case> {
     let called = |state| {
-        let language = TestLanguage::new(Arc::new(Doors::default()));
+        let language = TestLanguage::new(Arc::new(LocalGates::default()));
         in_state(state, language, language.interpreter, change)
     };
     let streamed = |state| {

@@ -26,7 +26,7 @@ fn requests_are_answered_in_the_turn_in_which_they_are_read<L: Language>(mut wor
         }
         assert_eq!(worker.connections(), 1, "streams end with their answers");
     }
-    assert_eq!((got.reset.len(), got.farewells.len()), (0, 0));
+    assert_eq!((got.reset.len(), got.goaways.len()), (0, 0));
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn a_worker_that_drains_says_so_and_finishes_what_was_asked_for() {
     worker.settle();
     let mut got = Got::default();
     got.read(&mut client);
-    assert_eq!(got.farewells, [0x7fff_ffff], "RFC 9113 section 6.8: requests that are on their way are served");
+    assert_eq!(got.goaways, [0x7fff_ffff], "RFC 9113 section 6.8: requests that are on their way are served");
     client.send(&get(3, "/echo"));
     worker.settle();
     got.read(&mut client);
@@ -190,9 +190,9 @@ fn a_worker_that_drains_says_so_and_finishes_what_was_asked_for() {
     worker.wait("the last word of farewell", |_| {
         got.read(&mut client);
         of_idle.read(&mut idle);
-        got.farewells.len() == 2 && of_idle.farewells.len() == 2
+        got.goaways.len() == 2 && of_idle.goaways.len() == 2
     });
-    assert_eq!((got.farewells[1], of_idle.farewells[1]), (3, 0));
+    assert_eq!((got.goaways[1], of_idle.goaways[1]), (3, 0));
     drop(idle);
     client.send(&get(5, "/echo"));
     worker.settle();
@@ -234,7 +234,7 @@ fn a_client_that_breaks_the_protocol_is_told_and_its_connection_ends() {
     worker.settle();
     let mut got = Got::default();
     got.read(&mut client);
-    assert_eq!((got.farewells.len(), got.text(3), language.going_on()), (1, "", 0));
+    assert_eq!((got.goaways.len(), got.text(3), language.going_on()), (1, "", 0));
     assert!(client.receive(1).1, "and there is nothing more to come");
     drop(client);
     worker.settle();
@@ -279,7 +279,7 @@ fn a_large_body_comes_whole<L: Language>(mut worker: Harness<L>) {
         got.read(&mut client);
     }
     assert_eq!(
-        (got.bodies.get(&1).map(Vec::len), got.reset.len(), got.farewells.len()),
+        (got.bodies.get(&1).map(Vec::len), got.reset.len(), got.goaways.len()),
         (Some(body.len() + "POST /echo\n".len()), 0, 0)
     );
 }
@@ -329,7 +329,7 @@ fn uploads_that_come_to_nothing_leave_the_window_open<L: Language>(mut worker: H
         // Half of the window may wait for the frame that gives it back.
         assert!(WINDOW_BYTES + got.granted - sent > window / 2, "after {number}: {} of {sent} bytes", got.granted);
     }
-    assert_eq!((worker.connections(), got.farewells.len()), (1, 0));
+    assert_eq!((worker.connections(), got.goaways.len()), (1, 0));
     client.send(&[post(9001, "/echo"), frame(DATA, END_STREAM, 9001, b"hello")].concat());
     worker.settle();
     got.read(&mut client);

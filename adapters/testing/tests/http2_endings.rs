@@ -71,7 +71,7 @@ fn a_connection_whose_last_stream_ends_without_news_of_its_client_ends_in_its_ti
     wait_for_the_end(&mut worker);
     assert!(began.elapsed() >= Duration::from_millis(KEEPALIVE_MS - CLOCK_LATE_MS), "it is kept for a next request");
     got.read(&mut client);
-    assert_eq!((got.text(1), got.farewells.as_slice()), ("GET /slow/gate\n", &[1][..]));
+    assert_eq!((got.text(1), got.goaways.as_slice()), ("GET /slow/gate\n", &[1][..]));
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn frames_that_ask_for_nothing_do_not_keep_a_connection() {
         got.take(&bytes);
         has_ended
     });
-    assert_eq!((got.text(1), got.farewells.as_slice(), got.codes.as_slice()), ("GET /echo\n", &[1][..], &[0][..]));
+    assert_eq!((got.text(1), got.goaways.as_slice(), got.codes.as_slice()), ("GET /echo\n", &[1][..], &[0][..]));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_worker_that_drains_ends_with_a_last_stream_whose_client_stays() {
     worker.order(&Order::Drain { has_successors: false }, None);
     worker.wait("the last word of farewell", |_| {
         got.read(&mut client);
-        got.farewells.len() == 2
+        got.goaways.len() == 2
     });
     worker.settle();
     language.open("gate", &worker.engine);

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Once};
 
 use bolide_contract::message::{self, Order, Received, Report};
-use bolide_testing::gates::{Doors, PATIENCE};
+use bolide_testing::gates::{LocalGates, TEST_TIMEOUT};
 use bolide_testing::harness::{HTTP, assignment, keep_tests_alive, log, settings};
 use bolide_testing::language::TestLanguage;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -16,7 +16,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 /// A worker that serves in threads of its own.
 struct Worker {
     language: &'static TestLanguage,
-    doors: Arc<Doors>,
+    gates: Arc<LocalGates>,
     master: OwnedFd,
     ended: Receiver<std::io::Result<()>>,
 }
@@ -48,8 +48,8 @@ impl Worker {
             ask(client, &format!("/slow/up-{number}"));
         }
         let gates: Vec<String> = (0..count).map(|number| format!("up-{number}")).collect();
-        gates.iter().for_each(|gate| self.doors.wait_for_somebody_at(gate));
-        gates.iter().for_each(|gate| self.doors.open(gate));
+        gates.iter().for_each(|gate| self.gates.wait_for_arrival(gate));
+        gates.iter().for_each(|gate| self.gates.open(gate));
         for (number, client) in clients.iter().enumerate() {
             hear(client, &format!("/slow/up-{number}"));
         }
@@ -58,8 +58,8 @@ impl Worker {
     fn with(options: &[&str]) -> Worker {
         log();
         keep_tests_alive();
-        let doors = Arc::new(Doors::default());
-        let language = TestLanguage::new(doors.clone());
+        let gates = Arc::new(LocalGates::default());
+        let language = TestLanguage::new(gates.clone());
         let (assignment, master) = assignment(settings(options));
         let (end, ended) = channel();
         std::thread::spawn(move || {
@@ -67,7 +67,7 @@ impl Worker {
             // A test that has failed already does not wait for it.
             let _nobody_waits = end.send(result);
         });
-        let worker = Worker { language, doors, master, ended };
+        let worker = Worker { language, gates, master, ended };
         worker.wait_for(|report| matches!(report, Report::Serving { .. }));
         worker
     }
@@ -75,7 +75,7 @@ impl Worker {
     fn wait_for(&self, wanted: impl Fn(&Report) -> bool) {
         loop {
             let mut waits = [PollFd::new(self.master.as_fd(), PollFlags::POLLIN)];
-            let count = poll(&mut waits, PollTimeout::try_from(PATIENCE).expect("a short time")).expect("polled");
+            let count = poll(&mut waits, PollTimeout::try_from(TEST_TIMEOUT).expect("a short time")).expect("polled");
             assert!(count > 0, "the worker says nothing");
             match message::receive::<Report>(self.master.as_fd()) {
                 Ok(Received::Message(report, _)) if wanted(&report) => return,
@@ -91,7 +91,7 @@ impl Worker {
         let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
         let (far, _) = listener.accept().expect("accepted");
         far.set_nonblocking(true).expect("set");
-        near.set_read_timeout(Some(PATIENCE)).expect("set");
+        near.set_read_timeout(Some(TEST_TIMEOUT)).expect("set");
         message::send(self.master.as_fd(), &Order::Serve { listener: HTTP }, Some(far.as_raw_fd())).expect("ordered");
         near
     }
@@ -108,7 +108,7 @@ impl Worker {
 
     /// It ends, as ordered: everything is answered, every thread has let go of the language, and nobody had to be found by the clock.
     fn assert_ends(self) {
-        self.ended.recv_timeout(PATIENCE).expect("the worker ends").expect("well");
+        self.ended.recv_timeout(TEST_TIMEOUT).expect("the worker ends").expect("well");
         assert_eq!(self.language.interpreter.balance(), (0, 0));
         self.language.interpreter.acquire();
         self.language.interpreter.release();
@@ -139,12 +139,12 @@ fn a_call_that_blocks_keeps_no_other_client_waiting() {
         for gate in ["one", "two", "three"] {
             let target = format!("/slow/{gate}");
             ask(&slow, &target);
-            worker.doors.wait_for_somebody_at(gate);
+            worker.gates.wait_for_arrival(gate);
             for _ in 0..10 {
                 ask(&quick, "/echo");
                 hear(&quick, "/echo");
             }
-            worker.doors.open(gate);
+            worker.gates.open(gate);
             hear(&slow, &target);
         }
         drop((slow, quick));
@@ -160,12 +160,12 @@ fn what_comes_for_a_connection_that_is_in_a_call_is_served_when_the_call_returns
         for round in 0..20 {
             let gate = format!("gate-{round}");
             ask(&slow, &format!("/slow/{gate}"));
-            worker.doors.wait_for_somebody_at(&gate);
+            worker.gates.wait_for_arrival(&gate);
             // The poll has told of it before it tells of what comes later: news of a connection that is away, which are told once.
             ask(&slow, "/echo/next");
             ask(&quick, "/echo");
             hear(&quick, "/echo");
-            worker.doors.open(&gate);
+            worker.gates.open(&gate);
             hear(&slow, &format!("/slow/{gate}"));
             hear(&slow, "/echo/next");
         }
@@ -183,12 +183,12 @@ fn every_thread_may_be_blocked_and_all_go_on() {
             ask(client, &format!("/slow/{number}"));
         }
         for number in 0..clients.len() {
-            worker.doors.wait_for_somebody_at(&number.to_string());
+            worker.gates.wait_for_arrival(&number.to_string());
         }
         let late = worker.client();
         ask(&late, "/echo");
         for (number, client) in clients.iter().enumerate().rev() {
-            worker.doors.open(&number.to_string());
+            worker.gates.open(&number.to_string());
             hear(client, &format!("/slow/{number}"));
         }
         hear(&late, "/echo");
@@ -202,10 +202,10 @@ fn a_call_that_keeps_the_language_ends_and_all_are_answered() {
     let worker = Worker::start("2");
     let (busy, other) = (worker.client(), worker.client());
     ask(&busy, "/busy/gate");
-    worker.doors.wait_for_somebody_at("gate");
+    worker.gates.wait_for_arrival("gate");
     ask(&other, "/echo");
     ask(&busy, "/echo/next");
-    worker.doors.open("gate");
+    worker.gates.open("gate");
     hear(&busy, "/busy/gate");
     hear(&busy, "/echo/next");
     hear(&other, "/echo");
@@ -241,7 +241,7 @@ fn files_and_routes_wait_for_no_thread_that_has_the_language() {
         ask(&known, "/echo");
         hear(&known, "/echo");
         ask(&busy, "/busy/gate");
-        worker.doors.wait_for_somebody_at("gate");
+        worker.gates.wait_for_arrival("gate");
         let waiting: Vec<TcpStream> = (0..waiting).map(|_| worker.client()).collect();
         for client in &waiting {
             ask(client, "/echo");
@@ -249,7 +249,7 @@ fn files_and_routes_wait_for_no_thread_that_has_the_language() {
         for _ in 0..10 {
             have_own_answers(&late);
         }
-        worker.doors.open("gate");
+        worker.gates.open("gate");
         hear(&busy, "/busy/gate");
         for client in &waiting {
             hear(client, "/echo");
@@ -275,12 +275,12 @@ fn what_the_language_keeps_of_a_connection_is_dropped_by_a_thread_that_has_it() 
             }
             let target = format!("/busy/{gate}");
             ask(&busy, &target);
-            worker.doors.wait_for_somebody_at(gate);
+            worker.gates.wait_for_arrival(gate);
             // Another header block comes in place of the one that is known, or the client goes.
             known[..5].iter().for_each(have_own_answers);
             drop(known);
             have_own_answers(&watch);
-            worker.doors.open(gate);
+            worker.gates.open(gate);
             hear(&busy, &target);
         }
         drop((busy, watch));
@@ -297,10 +297,10 @@ fn a_client_that_goes_while_its_answer_waits_has_it_given_back_by_a_thread_that_
     let mut some = [0; 64];
     (&slow).read_exact(&mut some).expect("the answer begins");
     ask(&busy, "/busy/gate");
-    worker.doors.wait_for_somebody_at("gate");
+    worker.gates.wait_for_arrival("gate");
     drop(slow);
     have_own_answers(&watch);
-    worker.doors.open("gate");
+    worker.gates.open("gate");
     hear(&busy, "/busy/gate");
     drop((busy, watch));
     worker.end();
@@ -311,9 +311,9 @@ fn a_drain_in_the_middle_of_a_call_waits_for_its_answer() {
     let worker = Worker::start("2");
     let slow = worker.client();
     ask(&slow, "/slow/gate");
-    worker.doors.wait_for_somebody_at("gate");
+    worker.gates.wait_for_arrival("gate");
     worker.order_to_drain();
-    worker.doors.open("gate");
+    worker.gates.open("gate");
     hear(&slow, "/slow/gate");
     drop(slow);
     // It may have ended already: it takes no order any more.

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use bolide_contract::tls::{Certificate, ClientAuth, Http2, PrivateKey, Tls, TlsVersion};
 use bolide_engine::app::Language;
-use bolide_testing::gates::Doors;
+use bolide_testing::gates::LocalGates;
 use bolide_testing::harness::{self, Client, Harness};
 use bolide_testing::language::TestLanguage;
 use bolide_testing::replies::{Reply, replies};
@@ -70,7 +70,7 @@ fn worker_of<L: Language>(language: &'static L, options: &[&str]) -> Harness<L> 
 }
 
 fn called() -> Harness<TestLanguage> {
-    worker_of(TestLanguage::new(Arc::new(Doors::default())), &[])
+    worker_of(TestLanguage::new(Arc::new(LocalGates::default())), &[])
 }
 
 /// A client of TLS over a connection of the worker's.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bolide_engine::app::Language;
 use bolide_testing::answers;
-use bolide_testing::gates::{Doors, Events};
+use bolide_testing::gates::{Events, LocalGates};
 use bolide_testing::harness::{Client, HTTP, Harness};
 use bolide_testing::language::TestLanguage;
 use bolide_testing::streaming::TestStreams;
@@ -21,7 +21,7 @@ const ANSWER: &str = "GET /echo\n";
 const LARGE: &[u8] = b"GET /stream/100/10000 HTTP/1.0\r\n\r\n";
 
 fn called() -> Harness<TestLanguage> {
-    Harness::new(TestLanguage::new(Arc::new(Doors::default())), &[])
+    Harness::new(TestLanguage::new(Arc::new(LocalGates::default())), &[])
 }
 
 fn streamed() -> Harness<TestStreams> {

@@ -74,8 +74,8 @@ pub struct PyCallbacks {
     pub client_disconnected: Object,
     /// `pause()`: to be awaited; others have their turn meanwhile.
     pub pause: Object,
-    /// `is_departure(exception, has_left)`: whether that exception is behind another one, or one of a framework's that means the same.
-    pub is_departure: Object,
+    /// `is_client_disconnect(exception, has_left)`: whether that exception is behind another one, or one of a framework's that means the same.
+    pub is_client_disconnect: Object,
     /// `note_left(task, has_begun, request)`: its client has gone, in the middle of its answer or before.
     pub note_left: Object,
 }

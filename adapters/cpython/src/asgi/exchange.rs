@@ -328,10 +328,10 @@ impl ProtocolState {
     }
 
     /// The client has said that it leaves, or has left.
-    pub fn has_goodbye(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         match self {
             ProtocolState::Http(http) => http.is_disconnected(),
-            ProtocolState::WebSocket(socket) => socket.has_goodbye(),
+            ProtocolState::WebSocket(socket) => socket.has_ended(),
         }
     }
 

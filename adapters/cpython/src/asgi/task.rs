@@ -53,7 +53,7 @@ fn end_of(asgi: &Asgi, task: *mut ffi::PyObject, has_left: impl FnOnce() -> bool
             {
                 TaskEnd::Disconnected
             }
-            Some(exception) if is_departure(asgi, &exception, has_left()) => TaskEnd::DisconnectedIndirectly,
+            Some(exception) if is_client_disconnect(asgi, &exception, has_left()) => TaskEnd::DisconnectedIndirectly,
             Some(exception) => {
                 ffi::PyErr_SetObject(ffi::Py_TYPE(exception.as_ptr()).cast(), exception.as_ptr());
                 TaskEnd::Raised
@@ -67,11 +67,11 @@ fn end_of(asgi: &Asgi, task: *mut ffi::PyObject, has_left: impl FnOnce() -> bool
     }
 }
 
-fn is_departure(asgi: &Asgi, exception: &Object, has_left: bool) -> bool {
+fn is_client_disconnect(asgi: &Asgi, exception: &Object, has_left: bool) -> bool {
     // SAFETY: both live; the result is ours. An exception that can't even be looked at is told as it is.
     unsafe {
         let has_left = if has_left { ffi::Py_True() } else { ffi::Py_False() };
-        let found = call(asgi.callbacks.is_departure.as_ptr(), [exception.as_ptr(), has_left]);
+        let found = call(asgi.callbacks.is_client_disconnect.as_ptr(), [exception.as_ptr(), has_left]);
         if found.is_none() {
             ffi::PyErr_Clear();
         }
@@ -126,9 +126,8 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
         AsgiExchange::with(&moved, |exchange| exchange.place = place);
     }
     show_awaited(asgi);
-    let end = end_of(asgi, task, || {
-        AsgiExchange::with(object, |exchange| exchange.protocol.has_goodbye() || client_has_gone(exchange))
-    });
+    let end =
+        end_of(asgi, task, || AsgiExchange::with(object, |exchange| exchange.protocol.has_ended() || client_has_gone(exchange)));
     if matches!(end, TaskEnd::Returned) && AsgiExchange::with(object, |exchange| exchange.protocol.is_complete()) {
         return;
     }
@@ -180,7 +179,7 @@ fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &str
         TaskEnd::Disconnected | TaskEnd::DisconnectedIndirectly if complete => Outcome::Finished,
         TaskEnd::Disconnected => Outcome::Failed,
         TaskEnd::DisconnectedIndirectly => {
-            tell_of_departure(asgi, object, described);
+            log_disconnect(asgi, object, described);
             Outcome::Failed
         }
         TaskEnd::Raised if complete => {
@@ -201,7 +200,7 @@ fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &str
             returned_from_websocket(asgi, object, described)
         }
         TaskEnd::Returned if AsgiExchange::with(object, client_has_gone) => {
-            tell_of_departure(asgi, object, described);
+            log_disconnect(asgi, object, described);
             Outcome::Failed
         }
         TaskEnd::Returned => {
@@ -236,7 +235,7 @@ fn client_has_gone(exchange: &mut AsgiExchange) -> bool {
 }
 
 /// One line for a client that did not wait for the end of its answer.
-fn tell_of_departure(asgi: &'static Asgi, object: &Object, described: &str) {
+fn log_disconnect(asgi: &'static Asgi, object: &Object, described: &str) {
     let began_ms = AsgiExchange::with(object, |exchange| exchange.began_ms);
     if began_ms > 0 && !asgi.is_quiet_of_clients {
         let seconds = now_ms().saturating_sub(began_ms) as f64 / 1000.0;

@@ -118,7 +118,7 @@ impl WebSocketState {
         self.is_disconnected
     }
 
-    pub fn has_goodbye(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.is_disconnected || self.goodbye.is_some()
     }
 

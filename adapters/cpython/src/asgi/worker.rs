@@ -247,7 +247,7 @@ fn make(
             report_stall: object("report_stall")?,
             client_disconnected: object("ClientDisconnected")?,
             pause: object("pause")?,
-            is_departure: object("is_departure")?,
+            is_client_disconnect: object("is_client_disconnect")?,
             note_left: object("note_left")?,
         },
         fault_log: FaultLog { log_exception: object("log_exception")?, log_message: object("log_message")? },

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use bolide_testing::helping::NOTES;
+use bolide_testing::helper_tasks::NOTES;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

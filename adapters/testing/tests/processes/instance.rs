@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use bolide_testing::gates::PATIENCE;
+use bolide_testing::gates::TEST_TIMEOUT;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, mkdtemp};
 
@@ -72,7 +72,7 @@ impl Instance {
     }
 
     pub fn wait<T>(&self, what: &str, condition: impl Fn() -> Option<T>) -> T {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(found) = condition() {
                 return found;
@@ -86,7 +86,7 @@ impl Instance {
         let log = self.log();
         let line = log.lines().find_map(|line| line.split_once("listening at http://")).expect("it listens").1;
         let stream = TcpStream::connect(line.trim()).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("set");
         stream
     }
 
@@ -126,7 +126,7 @@ impl Instance {
     }
 
     pub fn wait_for_end(&mut self) -> ExitStatus {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.master.try_wait().expect("ours") {
                 return status;

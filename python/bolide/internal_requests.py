@@ -62,7 +62,7 @@ class Trial:
     def passes(self):
         """Ask a WSGI application."""
         mount, application, _ = choose(self.applications, self.target)
-        with self.patience():
+        with self.time_limit():
             try:
                 status = ask(application, self.target, mount, self.settings)
             except BaseException as error:
@@ -75,7 +75,7 @@ class Trial:
         mount, application, interface = chosen
         if interface != "asgi":
             return self.passes()
-        with self.patience():
+        with self.time_limit():
             try:
                 state = states[self.applications.index(chosen)]
                 status = await ask_in_loop(application, self.target, mount, self.settings, state)
@@ -98,8 +98,8 @@ class Trial:
         self.assignment.note_failure(f"reload-probe: GET {self.target} {how}")
         return False
 
-    def patience(self):
-        return Patience(self.timeout, self.late)
+    def time_limit(self):
+        return TimeLimit(self.timeout, self.late)
 
     def late(self):
         """The answer has not come in time, and the application may be anywhere: the process ends. Runs in a thread of its own."""
@@ -108,7 +108,7 @@ class Trial:
         os._exit(self.native.EXIT_LOAD_FAILED)
 
 
-class Patience:
+class TimeLimit:
     """A timer around a block of code."""
 
     def __init__(self, seconds, function):

@@ -48,7 +48,7 @@ def missing_file(path, origin):
     return f"{message}; did you mean {os.path.relpath(os.path.join(folder, near[0]))}?" if near else message
 
 
-def absent_dependency(error):
+def missing_dependency(error):
     """What to add to a ModuleNotFoundError of an application's own import, or nothing."""
     name = getattr(error, "name", None)
     if not isinstance(error, ModuleNotFoundError) or not name:

@@ -33,7 +33,7 @@ LIBRARIES = tuple(
 OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
-class Loading:
+class LoadWatch:
     """The time in which the application is loaded, as a context: what it opened is known afterwards."""
 
     def __init__(self):

@@ -15,13 +15,13 @@ from bolide import _native, log, threads
 
 #: How long a process that has nothing more to serve waits for what its application has left running, in seconds. Less than the
 #: time after which the master kills it (INTERPRETER_END_MS).
-FAREWELL_SECONDS = 4
+SHUTDOWN_SECONDS = 4
 
 #: The same where the master waits for this end before workers can load the application.
 AWAITED_SECONDS = 1
 
 #: It says who it waits for when it has waited for so long, in seconds.
-TOLD_AFTER_SECONDS = 0.5
+WARN_AFTER_SECONDS = 0.5
 
 #: Threads that the log names.
 NAMES_MOST = 10
@@ -32,7 +32,7 @@ make_lock = _thread.allocate_lock
 sleep = time.sleep
 
 #: The function of the application's that runs at the worker's end, in words; None as long as there is none.
-at_work = None
+running_hook = None
 
 #: With which the process leaves; None as long as it has something to do.
 exit_status = None
@@ -52,17 +52,17 @@ def begin(status, is_awaited=False):
         runs = make_lock()
         runs.acquire()
         start_thread(leave_soon if is_awaited else watch, (runs,))
-        runs.acquire(timeout=FAREWELL_SECONDS)
+        runs.acquire(timeout=SHUTDOWN_SECONDS)
 
 
 def watch(runs):
     """Look at the clock, in a thread for which nobody waits."""
     runs.release()
-    sleep(TOLD_AFTER_SECONDS)
+    sleep(WARN_AFTER_SECONDS)
     names = waited_for()
     if names:
-        log.write_lines([f"{subject()} has nothing more to serve, and waits {FAREWELL_SECONDS} s for {names}"])
-    sleep(FAREWELL_SECONDS - TOLD_AFTER_SECONDS)
+        log.write_lines([f"{subject()} has nothing more to serve, and waits {SHUTDOWN_SECONDS} s for {names}"])
+    sleep(SHUTDOWN_SECONDS - WARN_AFTER_SECONDS)
     left = waited_for() or "what the application does at the interpreter's end"
     log.write_lines([f"{subject()} does not wait any longer, and leaves {left} behind"])
     leave()
@@ -88,8 +88,8 @@ def subject():
 
 def waited_for():
     """Return who the interpreter waits for, in words; nothing if there is nobody."""
-    if at_work:
-        return at_work
+    if running_hook:
+        return running_hook
     own = {threading.main_thread(), *threads.OWN}
     left = [thread for thread in threading.enumerate() if not thread.daemon and thread not in own]
     names = ", ".join(repr(thread.name) for thread in left[:NAMES_MOST])

@@ -1,4 +1,4 @@
-"""The master as a child of a Python process: ``python -m bolide.attached PARENT ARGUMENT…``, where PARENT is that process' pid.
+"""The master as a child of a Python process: ``python -m bolide.child_master PARENT ARGUMENT…``, where PARENT is that process' pid.
 
 It is told to end when its parent has ended, however that was. It must not know what the server serves; :mod:`bolide._run`
 starts it.
