@@ -1,7 +1,8 @@
-"""The end of a process: what the application has left running in it gets a few seconds, by name, and then the process leaves.
+"""The end of a process: code of the application that still runs gets a few seconds and is named in the log, then the process
+exits.
 
-An interpreter that ends waits for its threads, for those of executors, and for ``atexit`` functions, however long they take.
-Must not know applications. Runs in prototypes and workers.
+A Python interpreter that ends waits without a limit for its threads, those of executors, and ``atexit`` functions. Must not know
+applications. Runs in prototypes and workers.
 """
 
 import _thread
@@ -13,42 +14,42 @@ import time
 
 from bolide import _native, log, threads
 
-#: How long a process that has nothing more to serve waits for what its application has left running, in seconds. Less than the
-#: time after which the master kills it (INTERPRETER_END_MS).
+#: How long a process that has nothing more to serve waits for code of its application, in seconds. It is less than the time after
+#: which the master kills the process (INTERPRETER_END_MS).
 SHUTDOWN_SECONDS = 4
 
-#: The same where the master waits for this end before workers can load the application.
+#: The same if the master waits for this end before workers can load the application, in seconds.
 AWAITED_SECONDS = 1
 
-#: It says who it waits for when it has waited for so long, in seconds.
+#: The log names what the process waits for after this time, in seconds.
 WARN_AFTER_SECONDS = 0.5
 
-#: Threads that the log names.
+#: Most threads that the log names.
 NAMES_MOST = 10
 
-# Those of the interpreter itself: the application may put its own in their place (gevent does).
+# The interpreter's own functions: the application may replace them (gevent does).
 start_thread = _thread.start_new_thread
 make_lock = _thread.allocate_lock
 sleep = time.sleep
 
-#: The function of the application's that runs at the worker's end, in words; None as long as there is none.
+#: The application's function that runs at the worker's end, by its name for the log; None if none runs.
 running_hook = None
 
-#: With which the process leaves; None as long as it has something to do.
+#: The exit status of the process; None as long as it has work to do.
 exit_status = None
 
 
 def begin(status, is_awaited=False):
-    """Begin the process' end: the caller returns, and so does whoever called it, while the time runs.
+    """Begin the end of the process. The caller returns, and so do its callers, while the time runs.
 
-    One that is awaited has served nothing and leaves soon, without a word of what goes on in it.
+    If the end is awaited, the process has served nothing: it exits soon, and logs nothing about code that still runs.
     """
     global exit_status
     has_begun = exit_status is not None
     exit_status = status
     if not has_begun:
         # An interpreter that ends frees the state of a thread that has not begun to run, and CPython's own start of the thread
-        # then writes there.
+        # then writes to it.
         runs = make_lock()
         runs.acquire()
         start_thread(leave_soon if is_awaited else watch, (runs,))
@@ -56,7 +57,7 @@ def begin(status, is_awaited=False):
 
 
 def watch(runs):
-    """Look at the clock, in a thread for which nobody waits."""
+    """Enforce the time limit, in a thread that the interpreter does not wait for."""
     runs.release()
     sleep(WARN_AFTER_SECONDS)
     names = waited_for()
@@ -75,7 +76,7 @@ def leave_soon(runs):
 
 
 def leave():
-    # Closed, or taken away by the application: then there is nothing to flush.
+    # If the application has closed or removed it, there is nothing to flush.
     with contextlib.suppress(OSError, ValueError, AttributeError):
         sys.stdout.flush()
     _native.finish_log()
@@ -87,7 +88,7 @@ def subject():
 
 
 def waited_for():
-    """Return who the interpreter waits for, in words; nothing if there is nobody."""
+    """Return a description of what the interpreter waits for, or an empty string."""
     if running_hook:
         return running_hook
     own = {threading.main_thread(), *threads.OWN}
