@@ -55,7 +55,7 @@ def serve(
     """
 
 def write_log(lines: bytes) -> None:
-    """Write whole lines, each with its newline, without blocking. Lines that the reader has no room for are dropped and counted."""
+    """Write whole lines, each with its newline, without blocking. Lines that do not fit are dropped and counted."""
 
 def tell_log(text: str) -> None:
     """Write one line of the server itself, with its timestamp or as JSON, without blocking."""

@@ -1,5 +1,5 @@
-//! Where an application waits until it is told to go on, by a name that its request gives. Threads of a worker wait here; whoever tests it
-//! opens.
+//! Named gates at which an application waits until the test opens them; the request gives the name. The threads of a test worker
+//! wait here. It knows no requests.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,15 +8,15 @@ use std::path::PathBuf;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// No test waits for longer, in seconds: what is waited for will not come then.
+/// The longest wait of any test: after it, the event will not come.
 pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub trait Gates: Send + Sync {
-    /// Comes back when the gate of this name is open.
+    /// Returns when the gate of this name is open.
     fn pass(&self, name: &str);
 }
 
-/// Gates in this process.
+/// Gates within this process.
 #[derive(Default)]
 pub struct LocalGates {
     gates: Mutex<HashMap<String, GateState>>,
@@ -61,7 +61,7 @@ impl Gates for LocalGates {
     }
 }
 
-/// Something that happens while an application is called: the test's own, on the application's thread.
+/// Calls a function of the test on the application's thread, in the middle of a call.
 pub struct Events<F: Fn(&str) + Send + Sync>(pub F);
 
 impl<F: Fn(&str) + Send + Sync> Gates for Events<F> {
@@ -70,14 +70,14 @@ impl<F: Fn(&str) + Send + Sync> Gates for Events<F> {
     }
 }
 
-/// Gates between processes: pipes with names in a folder. Whoever writes one opens it.
+/// Gates between processes: named pipes in a folder. Writing to a pipe opens the gate.
 pub struct Pipes {
     pub folder: PathBuf,
 }
 
 impl Gates for Pipes {
     fn pass(&self, name: &str) {
-        // Opening waits for a writer, reading for its end. A gate that is not there stops nobody.
+        // Opening waits for a writer, reading for its end. A missing gate counts as open.
         if let Ok(mut pipe) = File::open(self.folder.join(name)) {
             let _opened_all_the_same = pipe.read_to_end(&mut Vec::new());
         }

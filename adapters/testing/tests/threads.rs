@@ -1,5 +1,5 @@
-//! Several threads of one worker: who is blocked in a call keeps nobody else waiting, and what comes for a connection meanwhile is served when
-//! the call returns, without a look at the clock.
+//! Several threads of one worker: a thread that is blocked in a call delays no other, and events of a connection meanwhile are
+//! handled when the call returns, without the clock.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ use bolide_testing::harness::{HTTP, assignment, keep_tests_alive, log, settings}
 use bolide_testing::language::TestLanguage;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// A worker that serves in threads of its own.
+/// A worker with threads of its own.
 struct Worker {
     language: &'static TestLanguage,
     gates: Arc<LocalGates>,
@@ -26,7 +26,7 @@ impl Worker {
         Worker::with(&["--threads", threads])
     }
 
-    /// One that has a file and a route of its own.
+    /// A worker with a static file and a route.
     fn with_own_answers(threads: &str) -> Worker {
         // Written once: another test may be sending it.
         static WRITTEN: Once = Once::new();
@@ -41,7 +41,7 @@ impl Worker {
         worker
     }
 
-    /// A thread has come up when it has had the language for the first time: so many requests are under way at once then.
+    /// A thread has started when it has held the language for the first time: this many requests run at once then.
     fn wait_for_threads(&self, count: usize) {
         let clients: Vec<TcpStream> = (0..count).map(|_| self.client()).collect();
         for (number, client) in clients.iter().enumerate() {
@@ -85,7 +85,7 @@ impl Worker {
         }
     }
 
-    /// A client of TCP: a pair of UNIX sockets would wake the worker's poll each time that the client takes something.
+    /// A TCP client: with a pair of UNIX sockets, each read of the client would wake the worker's poll.
     fn client(&self) -> TcpStream {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
@@ -96,7 +96,7 @@ impl Worker {
         near
     }
 
-    /// Ends the worker in order.
+    /// Stops the worker normally.
     fn end(self) {
         self.order_to_drain();
         self.assert_ends();
@@ -106,7 +106,8 @@ impl Worker {
         message::send(self.master.as_fd(), &Order::Drain { has_successors: false }, None).expect("ordered");
     }
 
-    /// It ends, as ordered: everything is answered, every thread has let go of the language, and nobody had to be found by the clock.
+    /// Asserts that it ends as ordered: everything is answered, every thread has released the language, and no event had to be
+    /// found by the clock.
     fn assert_ends(self) {
         self.ended.recv_timeout(TEST_TIMEOUT).expect("the worker ends").expect("well");
         assert_eq!(self.language.interpreter.balance(), (0, 0));
@@ -161,7 +162,7 @@ fn what_comes_for_a_connection_that_is_in_a_call_is_served_when_the_call_returns
             let gate = format!("gate-{round}");
             ask(&slow, &format!("/slow/{gate}"));
             worker.gates.wait_for_arrival(&gate);
-            // The poll has told of it before it tells of what comes later: news of a connection that is away, which are told once.
+            // The poll reports this event before later ones: it belongs to a connection that is in a call, and is reported once.
             ask(&slow, "/echo/next");
             ask(&quick, "/echo");
             hear(&quick, "/echo");
@@ -213,7 +214,7 @@ fn a_call_that_keeps_the_language_ends_and_all_are_answered() {
     worker.end();
 }
 
-/// Asks for what the worker answers without the application, and hears it.
+/// Requests an answer that the worker makes without the application, and reads it.
 fn have_own_answers(mut client: &TcpStream) {
     for (target, fields, status) in [("/files/own.txt", "", "200"), ("/gone", "X-Other: 1\r\n", "410")] {
         client.write_all(format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").as_bytes()).expect("sent");
@@ -234,7 +235,7 @@ fn have_own_answers(mut client: &TcpStream) {
 
 #[test]
 fn files_and_routes_wait_for_no_thread_that_has_the_language() {
-    // With three threads, one has the language and one waits for it; with fewer, nobody may be waiting.
+    // With three threads, one holds the language and one waits for it; with fewer, no thread may be waiting.
     for (threads, waiting) in [("2", 0), ("3", 1), ("auto", 0)] {
         let worker = Worker::with_own_answers(threads);
         let (busy, known, late) = (worker.client(), worker.client(), worker.client());
@@ -267,7 +268,7 @@ fn what_the_language_keeps_of_a_connection_is_dropped_by_a_thread_that_has_it() 
         for gate in ["one", "two"] {
             let known: Vec<TcpStream> = (0..10).map(|_| worker.client()).collect();
             for client in &known {
-                // The second time its header block is known, and what was made of it is kept.
+                // The second time, its header block is known and its memo is used.
                 for _ in 0..2 {
                     ask(client, "/echo");
                     hear(client, "/echo");
@@ -276,7 +277,7 @@ fn what_the_language_keeps_of_a_connection_is_dropped_by_a_thread_that_has_it() 
             let target = format!("/busy/{gate}");
             ask(&busy, &target);
             worker.gates.wait_for_arrival(gate);
-            // Another header block comes in place of the one that is known, or the client goes.
+            // Another header block replaces the known one, or the client disconnects.
             known[..5].iter().for_each(have_own_answers);
             drop(known);
             have_own_answers(&watch);
@@ -316,6 +317,6 @@ fn a_drain_in_the_middle_of_a_call_waits_for_its_answer() {
     worker.gates.open("gate");
     hear(&slow, "/slow/gate");
     drop(slow);
-    // It may have ended already: it takes no order any more.
+    // It may have ended already, and then it takes no order any more.
     worker.assert_ends();
 }

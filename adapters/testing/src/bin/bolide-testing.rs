@@ -1,4 +1,4 @@
-//! A server of the test language: `bolide`'s own master, whose prototype is this program too. It has the options of `bolide`.
+//! A server of the test language: the master of `bolide`, with this program as its prototype. It has the options of `bolide`.
 
 use bolide_master::Program;
 use bolide_testing::helper_tasks;
