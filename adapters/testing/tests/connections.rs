@@ -254,7 +254,7 @@ fn a_header_block_that_is_remembered_is_that_of_its_own_connection() {
 }
 
 #[test]
-fn what_a_client_sends_while_its_request_is_in_work_is_served_without_a_look_at_the_clock() {
+fn requests_that_arrive_during_a_call_are_served_without_the_clock() {
     // The application is in a call when its client's next request and another client's arrive.
     let scripts: Arc<Mutex<VecDeque<Script>>> = Arc::default();
     let (told, clients) = (scripts.clone(), Arc::new(Mutex::new(Vec::new())));
@@ -297,7 +297,7 @@ fn what_follows_a_kept_request_is_served_after_it<const STREAMS_BODY: bool>(lang
 }
 
 #[test]
-fn what_a_client_sends_while_the_application_has_its_request_is_served_after_it() {
+fn a_request_that_arrives_while_the_application_has_another_is_served_after_it() {
     what_follows_a_kept_request_is_served_after_it(TestStreams::new());
     what_follows_a_kept_request_is_served_after_it(TestStreams::with_whole_bodies());
 }

@@ -120,7 +120,7 @@ fn a_body_goes_on_when_its_window_opens() {
 }
 
 #[test]
-fn a_request_that_its_client_takes_back_is_given_up_at_once() {
+fn a_request_that_its_client_cancels_is_given_up_at_once() {
     let (mut worker, language) = streamed();
     let mut client = client(&mut worker);
     client.send(&[get(1, "/slow/gate"), get(3, "/stream/30/10000"), post(5, "/echo")].concat());
@@ -243,7 +243,7 @@ fn a_client_that_breaks_the_protocol_is_told_and_its_connection_ends() {
 }
 
 #[test]
-fn what_is_no_beginning_of_either_http_is_ended_without_an_answer() {
+fn bytes_that_begin_neither_http_version_end_the_connection_without_an_answer() {
     let mut worker = called();
     for (sent, answer) in [
         (&b"NONSENSE\r\n\r\n"[..], ""),
@@ -292,7 +292,7 @@ fn a_body_of_many_turns_comes_whole() {
 }
 
 #[test]
-fn a_request_that_is_taken_back_at_once_is_nobodys() {
+fn a_request_that_is_cancelled_at_once_is_not_called() {
     let calls: Arc<Mutex<u32>> = Arc::default();
     let noted = calls.clone();
     let language = TestLanguage::new(Arc::new(Events(move |_: &str| *noted.lock().unwrap_or_else(PoisonError::into_inner) += 1)));
@@ -338,7 +338,7 @@ fn uploads_that_come_to_nothing_leave_the_window_open<L: Language>(mut worker: H
 }
 
 #[test]
-fn uploads_that_are_taken_back_leave_the_window_open() {
+fn cancelled_uploads_leave_the_window_open() {
     uploads_that_come_to_nothing_leave_the_window_open(called());
     uploads_that_come_to_nothing_leave_the_window_open(streamed().0);
 }

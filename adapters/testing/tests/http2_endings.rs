@@ -58,7 +58,7 @@ fn wait_for_the_end<L: Language>(worker: &mut Harness<L>) {
 }
 
 #[test]
-fn a_connection_whose_last_stream_ends_without_news_of_its_client_ends_in_its_time() {
+fn a_connection_whose_last_stream_ends_without_an_event_of_its_client_ends_in_its_time() {
     let language = TestStreams::new();
     let mut worker = impatient(language);
     let mut client = client(&mut worker);

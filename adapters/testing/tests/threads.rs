@@ -154,7 +154,7 @@ fn a_call_that_blocks_keeps_no_other_client_waiting() {
 }
 
 #[test]
-fn what_comes_for_a_connection_that_is_in_a_call_is_served_when_the_call_returns() {
+fn events_of_a_connection_in_a_call_are_handled_when_the_call_returns() {
     for threads in ["2", "3"] {
         let worker = Worker::start(threads);
         let (slow, quick) = (worker.client(), worker.client());
@@ -261,7 +261,7 @@ fn files_and_routes_wait_for_no_thread_that_has_the_language() {
 }
 
 #[test]
-fn what_the_language_keeps_of_a_connection_is_dropped_by_a_thread_that_has_it() {
+fn a_memo_of_a_connection_is_dropped_by_a_thread_that_holds_the_language() {
     for threads in ["2", "3"] {
         let worker = Worker::with_own_answers(threads);
         let (busy, watch) = (worker.client(), worker.client());
@@ -290,7 +290,7 @@ fn what_the_language_keeps_of_a_connection_is_dropped_by_a_thread_that_has_it() 
 }
 
 #[test]
-fn a_client_that_goes_while_its_answer_waits_has_it_given_back_by_a_thread_that_has_the_language() {
+fn a_suspended_answer_is_given_back_by_a_thread_that_holds_the_language_when_its_client_disconnects() {
     let worker = Worker::with_own_answers("3");
     let (busy, slow, watch) = (worker.client(), worker.client(), worker.client());
     ask(&slow, "/stream/1000/65536");

@@ -349,7 +349,7 @@ fn a_record_of_which_a_bit_differs_ends_the_connection_with_an_alert() {
 }
 
 #[test]
-fn who_speaks_http_to_a_port_of_https_is_told_so_in_plain_text() {
+fn http_to_an_https_port_gets_a_plain_text_error() {
     let mut worker = called();
     for cut in [1, 5, HELLO.len()] {
         let mut client = worker.client_of(HTTPS, None);
@@ -403,7 +403,7 @@ fn junk_in_place_of_a_handshake_or_within_one_ends_its_connection() {
 }
 
 #[test]
-fn tls_to_a_port_of_http_is_told_to_the_log_once() {
+fn tls_to_an_http_port_is_logged_once() {
     let mut worker = called();
     for _ in 0..3 {
         let mut client = worker.client();
@@ -417,7 +417,7 @@ fn tls_to_a_port_of_http_is_told_to_the_log_once() {
 }
 
 #[test]
-fn news_after_a_handshake_that_came_with_a_request_is_not_lost() {
+fn events_after_a_handshake_that_came_with_a_request_are_not_lost() {
     // The last flight of the handshake and the request share one write, so no poll reports the second.
     let mut worker = called();
     let mut client = TlsClient::new(&mut worker, &TLS13, None);

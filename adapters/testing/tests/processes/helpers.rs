@@ -99,7 +99,7 @@ fn a_helper_that_dies_comes_again_and_one_that_is_told_to_end_by_a_signal_too() 
 }
 
 #[test]
-fn a_helper_that_dies_at_birth_is_tried_again_after_a_pause_and_keeps_nobody_from_serving() {
+fn a_helper_that_fails_early_is_forked_again_after_a_pause_and_workers_serve_meanwhile() {
     let instance = Instance::of_file(&options("broken"));
     wait_for(&instance, "born", 1, 3);
     for pause in ["100 ms", "200 ms"] {
