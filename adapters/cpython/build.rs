@@ -1,5 +1,5 @@
-//! Refuses the Pythons that the native module is not made for, before a minute is spent on compiling it. It knows what PyO3 has
-//! found out about the interpreter, and runs when Cargo builds the module: in the hands of whoever has no wheel.
+//! Refuses unsupported Pythons before the native module is compiled, which takes about a minute. It knows PyO3's facts about the
+//! interpreter. Cargo runs it when it builds the module, where no wheel exists.
 
 use pyo3_build_config::{BuildFlag, InterpreterConfig, PythonImplementation};
 
@@ -10,7 +10,7 @@ fn main() {
     }
 }
 
-/// Why there is no native module for this Python. What is shared between threads rests on the interpreter's lock, and the layout of
+/// Returns why this Python is not supported. The interpreter's lock protects the data that threads share, and the layout of
 /// objects is CPython's.
 fn refusal(python: &InterpreterConfig) -> Option<String> {
     let version = python.version();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bolide_engine::app::Language;
 use bolide_testing::gates::Events;
-use bolide_testing::harness::{HTTP, Harness, UWSGI, log_to_nobody};
+use bolide_testing::harness::{HTTP, Harness, UWSGI, discard_log};
 use bolide_testing::interpreter::Interpreter;
 use bolide_testing::language::TestLanguage;
 use bolide_testing::replies::{Reply, replies};
@@ -131,7 +131,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
 }
 
 fn served_by<L: Language>(language: &'static L, interpreter: &'static Interpreter) -> Served<L> {
-    log_to_nobody();
+    discard_log();
     Served { worker: Harness::new(language, &OPTIONS), interpreter }
 }
 

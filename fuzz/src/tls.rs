@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::Arc;
 
 use bolide_testing::gates::Events;
-use bolide_testing::harness::{Client, Harness, log_to_nobody, settings};
+use bolide_testing::harness::{Client, Harness, discard_log, settings};
 use bolide_testing::interpreter::Interpreter;
 use bolide_testing::language::TestLanguage;
 use bolide_tls::rustls::pki_types::pem::PemObject;
@@ -73,7 +73,7 @@ fn check(input: &[u8]) -> Result<Kind, String> {
 }
 
 fn served_by_tls() -> Served {
-    log_to_nobody();
+    discard_log();
     let language = TestLanguage::new(Arc::new(Events(|_: &str| {})));
     let settings = settings(&["--https", "127.0.0.1:0,auto", "--http2", "off", "--limit-post", "20000"]);
     let https = settings.listeners.iter().position(|listener| listener.tls.is_some()).expect("asked for");

@@ -1,7 +1,7 @@
 """Bolide: an application server for WSGI and ASGI applications that runs uwsgi.ini files as they are.
 
-This package is the door: the console script ``bolide`` and ``python -m bolide`` both call :func:`main`; a program of Python's
-calls :func:`run`, and a test of an application ``bolide.testing.serve``.
+This package is the entry point: the console script ``bolide`` and ``python -m bolide`` call :func:`main`. A Python program calls
+:func:`run`, and a test of an application calls ``bolide.testing.serve``.
 """
 
 import os.path
@@ -14,7 +14,7 @@ except ImportError as error:
 
     raise explained(error) from None
 
-# What a type checker reads and the interpreter does not: the module `typing` is no part of a start.
+# Read by type checkers and not by the interpreter: a start must not pay for importing `typing`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from bolide._run import run
@@ -28,8 +28,8 @@ is_application_process = False
 def main():
     """Run the master with the arguments of the command line.
 
-    It runs when this interpreter has ended, and the process ends with its status: call it last. Nothing is imported
-    here that the interpreter does not have anyway, because the way to the master is part of every start.
+    The master runs when this interpreter has ended, and the process exits with the master's status: call this last. Every start
+    passes through here, so it imports only modules that the interpreter has loaded already.
     """
     from bolide import _native
 
@@ -39,7 +39,7 @@ def main():
 
 
 def __getattr__(name):
-    """Import :func:`run` when somebody asks for it: the console script does not."""
+    """Import :func:`run` on first use: the console script does not need it."""
     if name == "run":
         from bolide._run import run
 

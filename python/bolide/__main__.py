@@ -1,4 +1,4 @@
-"""``python -m bolide`` is the console script by another name."""
+"""``python -m bolide`` does the same as the console script."""
 
 from bolide import main
 

@@ -1,7 +1,7 @@
 """The server as a function call: ``bolide.run("main:app", port=8000)``.
 
-The server is a child process, whose command line is made here of keywords: options of a configuration, and settings of other
-servers, which are handed on as their flags. It must not know what they mean; the process of the caller runs it.
+The server is a child process. This module makes its command line from keywords: options of a configuration, and settings of other
+servers, which are passed on as their flags. It must not know what they mean. The caller's process runs it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, Callable, Union
 
 import bolide
 from bolide import _native
-from bolide.named import folders_in_front, name_of
+from bolide.application_name import folders_in_front, name_of
 
-#: The value of an option: several are given in a list, and those of the form KEY=VALUE in a dictionary.
+#: The value of an option: several values are a list, those of the form KEY=VALUE a dictionary.
 OptionValue = Union[None, bool, int, float, str, "os.PathLike[str]", Sequence[Any], Mapping[str, Any]]
 
-#: Signals that are handed on to the server. Ctrl-C reaches it by itself, and twice in a moment is one wish.
+#: Signals that are forwarded to the server. It gets Ctrl-C from the terminal too, and counts two in a moment as one.
 HANDED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -58,16 +58,16 @@ def run(
     ssl_ca_certs: None | str | os.PathLike[str] = None,
     **options: OptionValue,
 ) -> None:
-    """Serve an application until the server is stopped, by Ctrl-C or a signal, and return.
+    """Serve an application until the server is stopped by Ctrl-C or a signal, then return.
 
-    `app` is what the command line takes, such as ``"main:app"`` or ``"app.py"``, or the application itself. The server is another
-    process, which loads it by its name: an object must be the value of a name of a module, and the call must stand where that
-    module does not come by when it is imported (``if __name__ == "__main__":``).
+    `app` is the application as the command line takes it, such as ``"main:app"`` or ``"app.py"``, or the application object
+    itself. The server is another process, which loads the application by name. So an object must be the value of a module-level
+    name, and the call must not run when that module is imported: put it behind ``if __name__ == "__main__":``.
 
-    Further keywords are options of a configuration with underscores for dashes: ``run("main:app", threads=8, harakiri=30)``.
+    Further keywords are configuration options with underscores for dashes: ``run("main:app", threads=8, harakiri=30)``.
 
-    SystemExit: the server could not be started, or failed; it has the exit status, and the log the reason. TypeError: there is no
-    such keyword. ValueError: a value is none of its keyword, or the object can't be loaded by a name.
+    SystemExit: the server did not start, or failed; it carries the exit status, and the log has the reason. TypeError: the
+    keyword does not exist. ValueError: a value is invalid for its keyword, or the object can't be loaded by a name.
     """
     defaults = run.__kwdefaults__
     given = {name: value for name, value in locals().items() if name in defaults and value is not defaults[name]}
@@ -81,7 +81,7 @@ def run(
 
 
 def refuse_to_nest() -> None:
-    """A prototype that loads the module of the call comes by it again where nothing stands before it."""
+    """Raise RuntimeError in a prototype: an unguarded call runs again when the prototype loads its module."""
     if bolide.is_application_process:
         raise RuntimeError(
             "bolide.run() was called while the server loads the application from the same file: put the call behind "
@@ -93,14 +93,14 @@ def refuse_to_nest() -> None:
 
 
 def arguments_of(application: str, keywords: Mapping[str, OptionValue]) -> list[str]:
-    """Return the words of the command line for an application and the keywords of a call."""
+    """Return the command-line arguments for an application and the keywords of a call."""
     given = {name: value for name, value in keywords.items() if value is not None}
     check_together(given)
-    # Of several folders the last one comes first.
+    # The last `--pythonpath` ends up first in `sys.path`.
     words = [f"--pythonpath={folder}" for folder in reversed(folders_in_front())]
     for name, value in given.items():
         words += _native.keyword_words(name, value if isinstance(value, bool) else None, list(texts_of(name, value)))
-    # What follows this one on a command line might be taken for its value.
+    # `--reload` takes an optional value, so it must not be followed by another argument.
     words.sort(key=lambda word: word == "--reload")
     return [application, *words]
 
@@ -123,7 +123,7 @@ def texts_of(name: str, value: OptionValue) -> Iterable[str]:
     if isinstance(value, Mapping):
         return [f"{key}={one}" for key, one in value.items()]
     if isinstance(value, Iterable) and not isinstance(value, (bytes, bytearray)):
-        # A pair is a field of an answer, as uvicorn has it.
+        # A pair is a response header, as in uvicorn.
         pairs = (":".join(one) if isinstance(one, tuple) and all(isinstance(part, str) for part in one) else one for one in value)
         return [text for one in pairs for text in texts_of(name, one)]
     raise TypeError(f"{name}={value!r}: an option is a text, a number, True or False, a path, a list of these or a dictionary")
@@ -133,20 +133,22 @@ def texts_of(name: str, value: OptionValue) -> Iterable[str]:
 
 
 def environment_of(options: dict[str, Any]) -> dict[str, str]:
-    """Take `env` where it is a dictionary, and return the environment of a server: its values are no place for placeholders."""
+    """Remove `env` from the options if it is a dictionary, and return the server's environment: placeholders must not apply to
+    its values.
+    """
     more = options.pop("env") if isinstance(options.get("env"), Mapping) else {}
     return {**os.environ, **{str(name): str(value) for name, value in more.items()}}
 
 
 def command(arguments: Iterable[str]) -> list[str]:
-    """Return the command of a server that ends with this process."""
+    """Return the command line of a server that ends with this process."""
     if not sys.executable:
         raise RuntimeError("this program does not know its Python interpreter (sys.executable), which a server is started with")
-    return [sys.executable, "-m", "bolide.attached", str(os.getpid()), *arguments]
+    return [sys.executable, "-m", "bolide.child_master", str(os.getpid()), *arguments]
 
 
 def serve_until_end(arguments: Iterable[str], environment: Mapping[str, str], kept: Iterable[int] = ()) -> int:
-    """Start a server and wait for its end; return its exit status. Signals that come to this process meanwhile are handed on."""
+    """Start a server, wait for its end and return its exit status. Signals that this process receives are forwarded."""
     server = None
     handed_on = []
 
@@ -158,7 +160,7 @@ def serve_until_end(arguments: Iterable[str], environment: Mapping[str, str], ke
     earlier = {}
     if threading.current_thread() is threading.main_thread():
         earlier = {number: signal.signal(number, hand_on) for number in HANDED_ON}
-        # Ctrl-Z reaches the server by itself, which says what that does; here it would stop who waits for it.
+        # The server gets Ctrl-Z from the terminal too, and logs what it does. Here it would stop the waiting process.
         earlier[signal.SIGTSTP] = signal.signal(signal.SIGTSTP, lambda number, frame: None)
     try:
         server = subprocess.Popen(command(arguments), env=environment, pass_fds=tuple(kept))
@@ -167,13 +169,13 @@ def serve_until_end(arguments: Iterable[str], environment: Mapping[str, str], ke
         status = server.wait()
     finally:
         if server is not None and server.poll() is None:
-            # Somebody has interrupted the wait by an exception; the server has its time to end.
+            # An exception has interrupted the wait; the server gets its time to stop.
             server.terminate()
             server.wait()
         for number, handler in earlier.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
     if -status in handed_on:
-        # It was stopped before it had begun to be a server.
+        # The signal ended the process before the server was running.
         return 0
-    # As a shell tells of a process that a signal has ended.
+    # The exit status of a shell for a process that a signal has killed.
     return status if status >= 0 else 128 - status

@@ -1,7 +1,7 @@
-"""Serving ASGI applications: the event loop, the worker inside it, and what the native half calls.
+"""Serving ASGI applications: the event loop, the worker inside it, and the callbacks of the native module.
 
-A worker's process uses this module. None of it runs on the way of a plain request, but :func:`plain_headers` for
-applications that give their headers in an unusual shape.
+A worker's process runs it. None of it is on the path of a plain request, except :func:`plain_headers` for applications that pass
+their headers in an unusual type.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import sys
 import types
 import weakref
 
-from bolide import farewell
+from bolide import shutdown
 from bolide.lifespan import Lifespan, LifespanError
 from bolide.log import log_exception, log_message, tell, write_lines
 from bolide.loops import event_loop_factory
@@ -20,7 +20,7 @@ from bolide.stacks import place_of, stack_of
 
 __all__ = [
     "ClientDisconnected",
-    "is_departure",
+    "is_client_disconnect",
     "log_exception",
     "log_message",
     "log_overdue",
@@ -31,28 +31,28 @@ __all__ = [
     "serve",
 ]
 
-#: Tasks that the report of a stuck loop names.
+#: Most tasks that the report of a blocked loop names.
 TASKS_TOLD = 20
 
 
 class ClientDisconnected(OSError):
-    """``send()`` was called and the client has gone (ASGI 2.4: "a server-specific subclass of OSError")."""
+    """``send()`` was called after the client had disconnected (ASGI 2.4: "a server-specific subclass of OSError")."""
 
 
-#: Exceptions of a chain that are looked at.
+#: Most exceptions of a chain that are examined.
 CHAIN_MOST = 100
 
-#: What frameworks raise of themselves when they are told that the client has gone, and applications may let pass.
-FRAMEWORK_DEPARTURES = {"ClientDisconnect", "RequestAborted", "WebSocketDisconnect", "WebSocketDisconnected"}
+#: Exceptions that frameworks raise when the client has disconnected, and that applications may let through.
+FRAMEWORK_DISCONNECTS = {"ClientDisconnect", "RequestAborted", "WebSocketDisconnect", "WebSocketDisconnected"}
 
-#: Tasks whose clients have left in the middle of an answer, as far as they go on.
+#: Tasks whose clients disconnected in the middle of an answer, while they run.
 left = weakref.WeakSet()
-#: Those whose clients have left before, and their requests in words.
+#: Tasks whose clients disconnected before the answer began, with a description of each request.
 unanswered = weakref.WeakKeyDictionary()
 
 
 def note_left(task, has_begun, request):
-    """Note that the client of this task has left: what it sends is dropped."""
+    """Note that the client of this task has disconnected: everything that the task sends is dropped."""
     if has_begun:
         left.add(task)
     else:
@@ -60,29 +60,32 @@ def note_left(task, has_begun, request):
 
 
 async def pause():
-    """Let other tasks run, and go on."""
+    """Yield to other tasks once."""
     await asyncio.sleep(0)
 
 
-def is_departure(error, has_left=False):
-    """Whether an application ended because its client had left: all that frameworks raise in the place of our exception, or put
-    around it, and where it has left indeed (`has_left`) what they call so. One that something else beside it raised is not.
+def is_client_disconnect(error, has_left=False):
+    """Return whether an application ended because its client had disconnected.
+
+    That is so for our exception, for any that frameworks raise instead of it or around it, and, if the client has in fact left
+    (`has_left`), for the frameworks' own exceptions of that meaning. An exception group counts only if all of its members do.
     """
     for _ in range(CHAIN_MOST):
         if error is None:
             return False
-        if isinstance(error, ClientDisconnected) or (has_left and type(error).__name__ in FRAMEWORK_DEPARTURES):
+        if isinstance(error, ClientDisconnected) or (has_left and type(error).__name__ in FRAMEWORK_DISCONNECTS):
             return True
         parts = getattr(error, "exceptions", None)
         if isinstance(error, Exception) and isinstance(parts, (tuple, list)) and parts:
-            return all(is_departure(part, has_left) for part in parts)
+            return all(is_client_disconnect(part, has_left) for part in parts)
         error = error.__cause__ or error.__context__
     return False
 
 
 def serve(native, assignment, applications, settings, trial=None, development=None):
-    """Serve until the order to end has been carried out. Returns the exit status of this process. `trial` comes before that;
-    `development` hears of an application that does not start.
+    """Serve until the order to stop has been carried out. Return the exit status of this process.
+
+    `trial` runs before serving; `development` is notified of an application that does not start.
     """
     loop = event_loop_factory(settings["asynchronous"]["event_loop"])()
     asyncio.set_event_loop(loop)
@@ -96,7 +99,7 @@ def serve(native, assignment, applications, settings, trial=None, development=No
 
 
 def run(loop, service):
-    """Run the service's life as the loop's main task. An application that exits is let finish what others wait for."""
+    """Run the service as the loop's main task. If the application exits, tasks that others wait for may finish."""
     main = loop.create_task(service.live(), name="bolide")
     while True:
         try:
@@ -105,12 +108,12 @@ def run(loop, service):
             log_exception(error, "the event loop")
             service.leave()
         except KeyboardInterrupt:
-            # The master has been interrupted too, and tells its workers what to do.
+            # Ctrl-C interrupts the master too, which gives its workers their orders.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 class Service:
-    """A worker's life within its loop: lifespan, serving, draining, the lifespan's end."""
+    """The life of a worker within its loop: lifespan startup, serving, draining, lifespan shutdown."""
 
     def __init__(self, native, assignment, applications, settings, loop, trial, development):
         self.native = native
@@ -131,7 +134,7 @@ class Service:
             for lifespan in lifespans:
                 await lifespan.startup()
         except LifespanError as error:
-            # At a start the master tells it too; a worker may be refused its start long after that.
+            # At a start the master logs the reason too. A worker may also fail to start long after that.
             if self.assignment.is_first_to_fail():
                 tell(str(error))
             self.assignment.note_failure(str(error))
@@ -177,10 +180,10 @@ class Service:
             self.worker.leave()
 
     async def background_work(self):
-        """Wait for what applications do after their responses. The master bounds it: ``reload-mercy``.
+        """Wait for background work of applications after their responses. The master bounds it: ``reload-mercy``.
 
-        A task whose client left in the middle of its answer, and that waits for something to say to it, is cancelled. At a stop
-        so are those whose clients left before, when they have had the seconds that streams have.
+        A task whose client disconnected in the middle of its answer, and that waits for an event of that client, is cancelled. At
+        a stop, tasks whose clients disconnected before the answer are cancelled too, after the seconds that streams have.
         """
         patience_ends = self.loop.time() + LEFT_SECONDS
         while self.worker.running:
@@ -195,7 +198,7 @@ class Service:
 
 
 def cancel_unanswered():
-    """Cancel tasks that nobody waits for, but those that wait for a thread: it would go on without them."""
+    """Cancel tasks that no other task awaits, except those that wait for a thread: the thread would go on without them."""
     bridge = sys.modules.get("bolide.bridge")
     cancelled = []
     for task, request in tuple(unanswered.items()):
@@ -212,18 +215,19 @@ def cancel_unanswered():
         )
 
 
-#: How long a task may take to see by itself that its client has gone, when its worker ends.
+#: How long a task may take to notice by itself that its client has disconnected when its worker ends, in seconds.
 LEFT_SECONDS = 0.5
-#: How long it may go on after the order to stop where its client left before its answer began, as long as a stream may.
+#: How long such a task may run after the order to stop if its client left before the answer began, in seconds: as long as a
+#: stream.
 UNANSWERED_SECONDS = 3
-#: Requests that the line about them names.
+#: Most requests that the log line about them names.
 REQUESTS_TOLD = 3
-#: How often a drained worker looks whether background work has ended.
+#: Interval at which a drained worker checks whether background work has ended, in seconds.
 BACKGROUND_LOOK_SECONDS = 0.02
 
 
 def close(loop):
-    """End what is left in the loop, as asyncio.run() does."""
+    """Shut down what is left in the loop, as asyncio.run() does."""
     try:
         tasks = [task for task in asyncio.all_tasks(loop) if not task.done()]
         for task in tasks:
@@ -231,8 +235,8 @@ def close(loop):
         if tasks:
             loop.run_until_complete(asyncio.gather(*tasks, return_exceptions=True))
         loop.run_until_complete(loop.shutdown_asyncgens())
-        # From here on only threads of the application are waited for, and not for ever.
-        farewell.begin(0)
+        # From here on only threads of the application are awaited, and for a bounded time.
+        shutdown.begin(0)
         loop.run_until_complete(loop.shutdown_default_executor())
     except BaseException as error:
         log_exception(error, "the event loop's end")
@@ -241,7 +245,9 @@ def close(loop):
 
 
 def only_makes_a_coroutine(application):
-    """Whether calling it runs none of its code: an async function, a method or partial of one, or an object with such a call."""
+    """Return whether calling the application runs none of its code: an async function, a method or partial of one, or an object
+    with an async ``__call__``.
+    """
     while isinstance(application, (functools.partial, types.MethodType)):
         application = application.func if isinstance(application, functools.partial) else application.__func__
     if not inspect.isfunction(application):
@@ -250,8 +256,10 @@ def only_makes_a_coroutine(application):
 
 
 def within_a_task(application):
-    """Return an application whose call is a coroutine's too: what a plain function does before it returns its awaitable belongs
-    to its request's task, with the context variables that it sets.
+    """Return an application whose call is a coroutine function too.
+
+    The code that a plain function runs before it returns its awaitable then belongs to the task of its request, with the context
+    variables that it sets.
     """
 
     async def application_in_task(scope, receive, send):
@@ -265,7 +273,7 @@ def within_a_task(application):
 
 
 def plain_headers(headers):
-    """Return the headers of a message as a list of pairs of bytes; TypeError names what is none."""
+    """Return the headers of a message as a list of pairs of bytes. TypeError names the part that is not a pair."""
     plain = []
     for pair in headers:
         try:
@@ -280,17 +288,17 @@ def plain_headers(headers):
 
 
 def log_overdue(task, seconds, place):
-    """Log that a task is over its time, with its stack."""
+    """Log that a task has exceeded its time limit, with its stack."""
     lines = [f"harakiri: {place} took {seconds:.1f} s; its task is cancelled; it waits here:"]
     write_lines(lines + stack_of(task))
 
 
 def report_stall(seconds):
-    """Log the tasks that wait behind what blocks the loop. Runs in the watcher's thread."""
+    """Log the tasks that wait while the loop is blocked. Runs in the watcher's thread."""
     try:
         tasks = [task for task in asyncio.all_tasks(current_loop) if not task.done()]
     except RuntimeError:
-        # The set of tasks changes while we look at it: the loop turns again.
+        # The set of tasks changed during the iteration: the loop runs again.
         return
     lines = [f"{len(tasks)} tasks wait for the event loop, which has not turned for {seconds:.1f} s"]
     for task in tasks[:TASKS_TOLD]:

@@ -1,6 +1,6 @@
-"""``py-autoreload``: the files of what is imported, for the master to watch.
+"""``py-autoreload``: the files of imported modules, for the master to watch.
 
-It must not know who watches them, or what a change leads to. Runs in prototypes and workers.
+It must not know how they are watched, or what a change leads to. Runs in prototypes and workers.
 """
 
 import contextlib
@@ -12,20 +12,22 @@ import sys
 import threading
 import time
 
-#: Exceptions of a chain that are looked at, at the most.
+#: Most exceptions of a chain that are examined.
 CAUSES_MOST = 20
 
-#: Endings of compiled files, whose source has one letter less.
+#: Extensions of compiled files. The source's extension has one letter less.
 COMPILED = (".pyc", ".pyo", ".pyd")
 
 
 class Imports:
-    """Takes note of each file that a module is loaded from. As a context, of what an import lacked that failed within it."""
+    """Collects each file that a module is loaded from. As a context manager it also collects the files that a failed import
+    lacked.
+    """
 
     def __init__(self, settings):
         self._every = settings["every_ms"] / 1000
         self._ignored = frozenset(settings["ignored"])
-        #: The time of modification of each source file when it was read, in nanoseconds, whether its module came to be or not.
+        #: The modification time of each source file when it was read, in nanoseconds, also if its module failed to load.
         self._read = {}
         self._missing = set()
         self._told = set()
@@ -44,8 +46,8 @@ class Imports:
                 self._missing.update(candidates(name))
             error = error.__cause__ or error.__context__
 
-    def news(self):
-        """Return what was not told before, as bytes for the master, or None."""
+    def unreported(self):
+        """Return the files that have not been reported yet, as bytes for the master, or None."""
         modules = list(sys.modules.items())
         ignored = {source_of(sys.modules[name]) for name in self._ignored if name in sys.modules}
         files = {source_of(module) for name, module in modules if name not in self._ignored}
@@ -58,7 +60,7 @@ class Imports:
         return json.dumps([[file, self._read.get(file)] for file in new if is_text(file)]).encode()
 
     def follow(self, report):
-        """Have a thread report what a worker imports from now on, which views may do at their first request."""
+        """Start a thread that reports further imports of a worker: views may import modules at their first request."""
         threading.Thread(target=self._follow, args=(report,), name="bolide py-autoreload", daemon=True).start()
 
     def _follow(self, report):
@@ -66,16 +68,18 @@ class Imports:
             time.sleep(self._every)
             if len(sys.modules) == self._modules:
                 continue
-            news = self.news()
-            if news is not None:
+            unreported = self.unreported()
+            if unreported is not None:
                 try:
-                    report(news)
+                    report(unreported)
                 except OSError:
-                    # The master is gone, or takes nothing now: what it does not hear of is not watched.
+                    # The master is gone or can't receive now. These files stay unwatched.
                     return
 
     def _follow_sources(self):
-        """Note when each source was changed before it is read: a change that comes between reading and watching is seen then."""
+        """Record the modification time of each source before it is read, so that a change between reading and watching is
+        detected.
+        """
         loader = importlib.machinery.SourceFileLoader
         original = loader.path_stats
 
@@ -88,7 +92,7 @@ class Imports:
 
 
 def source_of(module):
-    """Return the path of a module's source, or None for one that has none."""
+    """Return the path of a module's source, or None if it has none."""
     file = getattr(module, "__file__", None)
     if not isinstance(file, str):
         return None
@@ -98,18 +102,18 @@ def source_of(module):
 
 
 def missing_module(error):
-    """Return the name of the module that an import lacked, or None."""
+    """Return the name of the module that an import could not find, or None."""
     if isinstance(error, ModuleNotFoundError):
         return error.name
     if isinstance(error, ImportError) and error.name:
-        # `from package import module`; before 3.12 the name of the module is in the message alone.
+        # `from package import module`: before 3.12 only the message has the name of the module.
         found = re.search(r"cannot import name '([^']+)'", str(error))
         return found and f"{error.name}.{found[1]}"
     return None
 
 
 def candidates(name):
-    """Yield the files that would have been a module that is missing."""
+    """Yield the paths at which a missing module would be found."""
     parent, _, leaf = name.rpartition(".")
     for folder in folders_of(parent):
         yield os.path.join(folder, f"{leaf}.py")
@@ -117,7 +121,7 @@ def candidates(name):
 
 
 def folders_of(package):
-    """Return the folders in which modules of a package are looked for; it may have gone with the import that failed."""
+    """Return the folders of a package's modules. The failed import may have removed the package itself."""
     if not package:
         return [os.path.abspath(folder) for folder in sys.path if isinstance(folder, str)]
     known = getattr(sys.modules.get(package), "__path__", None)
@@ -129,7 +133,7 @@ def folders_of(package):
 
 
 def is_text(path):
-    """Whether JSON can carry it; a name that is no UTF-8 is not watched."""
+    """Return whether JSON can carry the path. A name that is not UTF-8 is not watched."""
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""WSGI applications in a worker of ASGI ones: each request runs in a thread, and its answer goes through the event loop.
+"""WSGI applications in a worker of ASGI applications: each request runs in a thread, and its answer goes through the event loop.
 
-For ``mount`` lines that put both into one worker. A worker that has WSGI applications only is served without this. Must not
-know sockets. Runs in workers.
+It serves ``mount`` options that put both kinds into one worker; a worker that has WSGI applications only does not use it. Must
+not know sockets. Runs in workers.
 """
 
 import asyncio
@@ -15,12 +15,12 @@ import urllib.parse
 from bolide import __version__, wsgi
 from bolide.log import errors
 
-#: Bytes of a body that are kept in memory, as ``post-buffering`` says; the rest goes to a temporary file.
+#: Bytes of a body that are kept in memory, as with ``post-buffering``; the rest goes to a temporary file.
 DEFAULT_BODY_MEMORY_BYTES = 1024 * 1024
 
 
 class ClientLeft(OSError):
-    """The client has gone while the application was writing."""
+    """The client disconnected while the application was writing."""
 
 
 class WsgiApplication:
@@ -31,7 +31,7 @@ class WsgiApplication:
         self.loop = loop
         self.body_memory_bytes = settings["limits"]["body_memory_bytes"] or DEFAULT_BODY_MEMORY_BYTES
         self.body_disk_bytes = settings["limits"]["body_disk_bytes"]
-        #: What the bodies of all requests have on the disk at present. The loop's thread counts.
+        #: Bytes of all requests' bodies that are on the disk now. Only the loop's thread counts.
         self.on_disk = 0
         self.multiprocess = settings["workers"]["processes"] > 1
         self.has_file_wrapper = not settings["python"]["no_file_wrapper"]
@@ -48,7 +48,7 @@ class WsgiApplication:
         length = on_disk = 0
 
         def give_back():
-            # Before the client has the end of its answer: its next request may come at once.
+            # Before the client has the end of its answer: it may send its next request at once.
             nonlocal on_disk
             self.on_disk -= on_disk
             on_disk = 0
@@ -78,7 +78,7 @@ class WsgiApplication:
             give_back()
 
     def environ(self, scope, body, length):
-        """Return the environ of a request (PEP 3333), with the keys that a worker of WSGI applications gives."""
+        """Return the environ of a request (PEP 3333), with the same keys as in a worker of WSGI applications."""
         path = path_of(scope).decode("latin-1")
         root = scope["root_path"].encode().decode("latin-1")
         query = scope["query_string"].decode("latin-1")
@@ -115,7 +115,7 @@ class WsgiApplication:
             environ["wsgi.file_wrapper"] = wsgi.FileWrapper
         for name, value in scope["headers"]:
             key = name.decode("latin-1").upper().replace("-", "_")
-            # httpoxy: a client's Proxy header is not the machine's setting (CVE-2016-5385).
+            # httpoxy: a client's Proxy header must not become HTTP_PROXY, the setting of HTTP clients (CVE-2016-5385).
             if key in ("PROXY", "TRANSFER_ENCODING"):
                 continue
             if key not in ("CONTENT_TYPE", "CONTENT_LENGTH"):
@@ -130,12 +130,12 @@ class WsgiApplication:
 
 
 def is_bridge(coroutine):
-    """Whether it is a request of an application that runs in a thread of ours."""
+    """Return whether the coroutine is a request whose application runs in one of our threads."""
     return getattr(coroutine, "cr_code", None) is WsgiApplication.__call__.__code__
 
 
 async def refuse(send):
-    """Answer a request whose body is more than the disk may hold (``limit-post-disk``), as a worker of WSGI applications does."""
+    """Refuse a request whose body exceeds the disk limit (``limit-post-disk``), as a worker of WSGI applications does."""
     text = b"the bodies that this worker keeps in temporary files have as many bytes as limit-post-disk allows"
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(text)).encode())]
     await send({"type": "http.response.start", "status": 507, "headers": headers})
@@ -143,14 +143,14 @@ async def refuse(send):
 
 
 def path_of(scope):
-    """Return the bytes of the path. The scope's text has lost those that are no UTF-8; ``raw_path`` has them."""
+    """Return the bytes of the path: ``raw_path`` keeps those that are not UTF-8, and the scope's text does not."""
     if "\ufffd" in scope["path"]:
         return urllib.parse.unquote_to_bytes(scope["raw_path"])
     return scope["path"].encode()
 
 
 def is_address(server):
-    """Whether this is the address of our socket, in place of the name by which a front server knows itself."""
+    """Return whether this is the address of our socket, and not the name by which a front server knows itself."""
     if server.startswith(("/", "@")):
         return True
     try:
@@ -160,23 +160,23 @@ def is_address(server):
     return True
 
 
-#: Threads with ``threads = auto``.
+#: Number of threads with ``threads = auto``.
 AUTO_THREADS = 8
 
 
 class Answer:
-    """A WSGI application's answer on its way to the loop. Runs in a thread of the pool."""
+    """The answer of a WSGI application on its way to the loop. Runs in a thread of the pool."""
 
     def __init__(self, loop, send, on_end):
         self.loop = loop
         self.send = send
-        #: Called in the loop's thread, before the last message.
+        #: Called in the loop's thread before the last message.
         self.on_end = on_end
         self.head = None
         self.has_begun = False
 
     def run(self, application, environ):
-        """Call the application and send what it gives; its exceptions end the ASGI task, which logs them."""
+        """Call the application and send its answer. Its exceptions end the ASGI task, which logs them."""
         result = application(environ, self.start_response)
         try:
             if isinstance(result, wsgi.FileWrapper) and self.send_file(result):
@@ -190,7 +190,7 @@ class Answer:
                     self.write(part)
             self.finish(b"")
         except ClientLeft:
-            # Nobody is there to be told; close() runs all the same.
+            # The client has disconnected. close() runs all the same.
             return
         finally:
             if hasattr(result, "close"):
@@ -224,7 +224,7 @@ class Answer:
         self.tell({"type": "http.response.body", "body": data, "more_body": False})
 
     def send_file(self, wrapper):
-        """Send a real file without reading it; False if it is none."""
+        """Send a regular file without reading it. Return False if the wrapper holds none."""
         found = wsgi.sendable(wrapper)
         if found is None:
             return False
@@ -233,7 +233,7 @@ class Answer:
         return True
 
     def tell(self, message):
-        """Send a message from this thread, and wait until the client has room for more."""
+        """Send a message from this thread, and wait until the client can take more."""
         if self.head is None:
             raise AssertionError("the application gave a part of the body before it called start_response (PEP 3333)")
         messages = [message] if self.has_begun else [self.head, message]

@@ -1,6 +1,6 @@
-"""From a module to the application in it: by the name that was given, by a call that makes it, or found by what it is.
+"""Finding the application in its module: by the given name, by a call of a factory, or by its class.
 
-Runs where the application is loaded. It looks at what a module has, and calls nothing but functions that make applications.
+It inspects the names of a module, and calls nothing but functions that make applications. Runs where the application is loaded.
 """
 
 import ast
@@ -10,18 +10,18 @@ import types
 
 #: uWSGI's name for the callable when none is given.
 DEFAULT_CALLABLE = "application"
-#: Names that are looked for, likeliest first.
+#: Names that are tried, the likeliest first.
 CALLABLES = ("application", "app")
-#: Names of functions that make an application, likeliest first.
+#: Names of functions that make an application, the likeliest first.
 FACTORIES = ("create_app", "make_app", "create_application", "make_application", "get_app", "build_app")
-#: Parameters of what is an application itself.
+#: Parameters of a function that is an application itself.
 PLAIN_PARAMETERS = (["environ", "start_response"], ["scope", "receive", "send"])
-#: How near a name has to be that is no usual one, as difflib counts.
+#: How similar a name must be to one of the usual names, as a ratio of difflib.
 CLOSE = 0.8
-#: Names that a message lists, at the most.
+#: Most names that a message lists.
 LISTED_MOST = 4
 
-#: Classes of applications: the package and the name of one of its classes, and what its authors call it.
+#: Classes of applications: the package, the name of one of its classes, and the framework's name.
 FRAMEWORKS = {
     ("flask", "Flask"): "Flask",
     ("quart", "Quart"): "Quart",
@@ -34,7 +34,7 @@ FRAMEWORKS = {
     ("pyramid", "Router"): "Pyramid",
     ("sanic", "Sanic"): "Sanic",
 }
-#: Classes of what is put around an application: it comes first.
+#: Classes that wrap an application: the wrapper is preferred.
 WRAPPERS = {
     ("socketio", "ASGIApp"): "Socket.IO",
     ("socketio", "WSGIApp"): "Socket.IO",
@@ -42,51 +42,53 @@ WRAPPERS = {
 }
 
 
-#: An application of aiohttp can be called, and is none of WSGI or ASGI; one of Dash holds the application.
+#: An application of aiohttp can be called, but is neither WSGI nor ASGI. One of Dash holds its application in an attribute.
 AIOHTTP = ("aiohttp", "Application")
 DASH = ("dash", "Dash")
 
 
 class LoadError(Exception):
-    """An application that is not there; the message is for people."""
+    """An application that can't be loaded; the message is for users."""
 
 
 class MissingCallable(LoadError):
-    """The module is there, and has no such callable."""
+    """The module exists and has no such callable."""
 
 
 class Named:
-    """How an application was named: the words for messages about it."""
+    """How the application was named, for messages."""
 
     def __init__(self, name, origin, is_positional=False, is_factory=False):
         #: The module or the file.
         self.name = name
-        #: The place of the option, or the command line.
+        #: The place of the option (file and line), or the command line.
         self.origin = origin
-        #: A positional argument names it: then what it says is a command.
+        #: A positional argument names it, so messages suggest a command.
         self.is_positional = is_positional
-        #: ``factory = true``: the function itself is asked for.
+        #: ``factory = true``: the function itself was named.
         self.is_factory = is_factory
 
     def command(self, callable):
-        """What to type for this callable of the module."""
+        """Return the command to type for this callable of the module."""
         quote = '"' if set(callable) & set("()'") else ""
         return f"`bolide {quote}{self.name}:{callable}{quote}`"
 
 
 class Taken:
-    """What was taken of a module."""
+    """The object that was chosen from a module."""
 
     def __init__(self, value, expression, is_called=False):
         self.value = value
-        #: As it is written behind the module: ``app``, ``create_app()``.
+        #: As it is written after the module: ``app``, ``create_app()``.
         self.expression = expression
-        #: Nobody wrote the call.
+        #: The call is implied, not written.
         self.is_called = is_called
 
 
 def find(module, expression, named):
-    """Return what an expression names in the module: ``app``, ``package.app``, or a call such as ``create_app("prod")``."""
+    """Return the object that an expression names in the module: ``app``, ``package.app``, or a call such as
+    ``create_app("prod")``.
+    """
     path, call = parsed(expression, named)
     value = module
     for part in path.split("."):
@@ -103,9 +105,9 @@ def find(module, expression, named):
 
 
 def search(module, named):
-    """Return the application of a module that nobody has named.
+    """Return the application of a module if no callable is configured.
 
-    That is what has a usual name, else the only one that a framework has made, else what a function makes.
+    The object with a usual name is chosen first, then the only one that a framework has made, then the result of a factory.
     """
     if named.is_factory:
         factory = next((name for name in FACTORIES if callable(getattr(module, name, None))), None)
@@ -130,7 +132,7 @@ def search(module, named):
 
 
 def framework(value):
-    """The framework whose class an application has, or None. It asks the object itself for nothing: it may be a proxy."""
+    """Return the framework whose class the object has, or None. It reads no attribute of the object, which may be a proxy."""
     return next((known for known in map(known_class, type(value).__mro__) if known), None)
 
 
@@ -140,7 +142,7 @@ def known_class(kind):
 
 
 def is_of(value, known):
-    """Whether it has a class of this package and name."""
+    """Return whether the object's class, or one of its bases, has this package and name."""
     return any((kind.__module__.partition(".")[0], kind.__name__) == known for kind in type(value).__mro__)
 
 
@@ -149,7 +151,7 @@ def is_wrapper(value):
 
 
 def made_by_frameworks(module):
-    """Names of applications that a framework has made, each application once. What is put around others hides them."""
+    """Return the names of applications that a framework has made, each application once. Wrappers take precedence."""
     found = {}
     for name, value in contents(module):
         if not isinstance(value, type) and framework(value):
@@ -159,12 +161,12 @@ def made_by_frameworks(module):
 
 
 def makes_applications(value):
-    """Whether it is a plain function without arguments: nobody can answer a request with it."""
+    """Return whether it is a plain function without parameters: such a function can't answer a request."""
     return inspect.isfunction(value) and not inspect.iscoroutinefunction(value) and needs_no_arguments(value)
 
 
 def needs_no_arguments(function):
-    """Whether it can be called without arguments, and takes no arbitrary ones, behind which anything may stand."""
+    """Return whether it can be called without arguments. `*args` does not count: it may require anything."""
     signature = signature_of(function)
     if signature is None:
         return False
@@ -172,7 +174,7 @@ def needs_no_arguments(function):
 
 
 def signature_of(function):
-    """Its signature, or None where Python can't tell it."""
+    """Return its signature, or None if Python can't determine it."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):
@@ -180,12 +182,12 @@ def signature_of(function):
 
 
 def contents(module):
-    """The names of a module and what they stand for; whatever has taken a module's place in ``sys.modules`` may have none."""
+    """Return the names and values of a module. An object that replaced the module in ``sys.modules`` may have none."""
     return list(getattr(module, "__dict__", {}).items())
 
 
 def parsed(expression, named):
-    """The dotted name of an expression, and the arguments of its call, or None where it is no call."""
+    """Return the dotted name of an expression, and the arguments of its call, or None if it is no call."""
     advice = "write a name such as app, or a call with literal arguments such as create_app('prod')"
     wrong = LoadError(f"{named.origin}: {expression!r} names no callable: {advice}")
     try:
@@ -212,7 +214,7 @@ def parsed(expression, named):
 
 
 def called(function, call, expression, named):
-    """Call a function that makes an application, with these arguments, and return what it makes."""
+    """Call a factory with these arguments and return its result."""
     check_callable(function, expression, named)
     arguments, keywords = call
     signature = signature_of(function)
@@ -242,7 +244,7 @@ def check_callable(value, expression, named):
 
 
 def missing(module, expression, path, named):
-    """The message for a callable that the module does not have."""
+    """Return the error message for a callable that the module does not have."""
     message = f"{named.origin}: {named.name!r} has no {expression!r}"
     likely = likely_names(module)
     likely = difflib.get_close_matches(path, likely, n=1) or close_names(module, path) or likely
@@ -277,13 +279,13 @@ def is_plain_application(value):
 
 
 def close_names(module, wanted):
-    """Callables of the module whose names are near to the one that was asked for."""
+    """Return the callables of the module with a name similar to the requested one."""
     names = [name for name, value in contents(module) if not name.startswith("__") and callable(value)]
     return difflib.get_close_matches(wanted, names, n=1, cutoff=CLOSE)
 
 
 def likely_names(module):
-    """Names that are probably the application's."""
+    """Return names that are probably the application's."""
     usual = [
         name
         for name in (*reversed(CALLABLES), "api", "wsgi", *FACTORIES)

@@ -1,9 +1,8 @@
-"""``develop``: what is other where somebody works on the application.
+"""``develop``: the differences while somebody works on the application.
 
-Code that can't be loaded is stood in for by the page that says why, until a change mends it; while older code serves, that page
-is what a browser is shown that asks for a page, and everything else is answered by the older code. Exceptions of requests are
-shown too. Applications are wrapped when they are loaded, so that nobody else has a branch for any of it. Prototypes and workers
-use it.
+If code can't be loaded, a page with the reason is served until a change fixes it. While older code still serves, browsers that
+ask for a page see that page, and the older code answers all other requests. Exceptions of requests are shown too. It wraps
+applications when they are loaded, so that other configurations have no branch for it. Runs in prototypes and workers.
 """
 
 import ipaddress
@@ -16,14 +15,14 @@ import time
 
 from bolide import log, traceback_page
 
-#: Bytes of the page that is kept for others, at the most.
-SLATE_BYTES = 4 * 1024 * 1024
+#: Most bytes of the error page that is kept for other processes.
+ERROR_REPORT_BYTES = 4 * 1024 * 1024
 
-#: Where pages ask whether there is something new, and how long they are to wait before they ask again, in milliseconds.
+#: The path that pages poll for changes, and the time between two polls, in milliseconds.
 BROWSER_PATH = "/.bolide/reload"
 BROWSER_RETRY_MS = 500
 
-#: What the page of a failure does with that.
+#: The script of an error page that reloads it after a change.
 SCRIPT = f"<script>new EventSource('{BROWSER_PATH}').addEventListener('reload', () => location.reload())</script>\n"
 
 HTML = "text/html; charset=utf-8"
@@ -35,21 +34,21 @@ OLDER = (
     "It is loaded again when a file changes."
 )
 FAILED = "500 Internal Server Error"
-#: What strangers are told.
+#: The body of an error for clients that may not see tracebacks.
 NOTHING = "Internal Server Error\n"
 
 
-class Slate:
-    """A memory file of the instance: the page of the last failure to load, or nothing once the application is loaded."""
+class ErrorReport:
+    """A memory file of the instance: the page of the last failure to load, or empty once the application is loaded."""
 
     def __init__(self, descriptor):
         self.descriptor = descriptor
-        # Programs of the application have no business with it.
+        # Programs that the application starts must not inherit it.
         os.set_inheritable(descriptor, False)
 
     def write(self, page, text):
         kept = json.dumps({"version": str(time.time_ns()), "page": page, "text": text}).encode()
-        if len(kept) <= SLATE_BYTES:
+        if len(kept) <= ERROR_REPORT_BYTES:
             self.clear()
             os.pwrite(self.descriptor, kept, 0)
 
@@ -57,24 +56,24 @@ class Slate:
         os.ftruncate(self.descriptor, 0)
 
     def read(self):
-        """Return what is there as a dict, or None."""
+        """Return the report as a dict, or None."""
         if not os.fstat(self.descriptor).st_size:
             return None
         try:
-            return json.loads(os.pread(self.descriptor, SLATE_BYTES, 0))
+            return json.loads(os.pread(self.descriptor, ERROR_REPORT_BYTES, 0))
         except ValueError:
-            # It is being written.
+            # A process is writing it.
             return None
 
 
 class Question:
-    """What is looked at of a request."""
+    """The properties of a request that decide about its answer."""
 
     def __init__(self, method, path, fields):
         self.method = method
         self.path = path
         self.accepts_html = "text/html" in fields("accept")
-        #: A page, and nothing that a script or another page has fetched.
+        #: A page that the user has opened, and not a resource that a script or another page fetches.
         self.is_for_page = method == "GET" and self.accepts_html and fields("sec-fetch-dest") in ("", "document")
         self.seen = fields("last-event-id")
         self.is_local = names_this_machine(fields("host"))
@@ -93,7 +92,9 @@ class Question:
 
 
 def names_this_machine(host):
-    """Whether a Host is one of this machine: a stranger's page may have led its own name here to read what is said to us."""
+    """Return whether a Host header names this machine. A stranger's page may have pointed its own name here to read our answers
+    (DNS rebinding).
+    """
     name = host.rpartition(":")[0] if re.search(r":\d*$", host) else host
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -104,7 +105,7 @@ def names_this_machine(host):
 
 
 class Development:
-    """The development of one generation, in its prototype and its worker."""
+    """Development mode of one generation, in its prototype and its worker."""
 
     def __init__(self, boot, native):
         settings = boot["settings"]["development"]
@@ -112,43 +113,45 @@ class Development:
         self.shows_tracebacks = settings["shows_tracebacks"]
         self.tells_browsers = settings["tells_browsers"]
         self.script = SCRIPT if self.tells_browsers else ""
-        self.slate = Slate(boot["slate"])
+        self.error_report = ErrorReport(boot["slate"])
         self.serves_nobody = boot["serves_nobody"]
         self.identity = f"{boot['master_pid']}.{boot['generation']}"
-        #: What is served in the place of an application that could not be loaded.
+        #: The application that is served instead of one that could not be loaded.
         self.stand_in = None
         #: Threads that a debugger has stopped.
         self.halted = set()
 
     def wrap(self, applications):
-        """Return the applications with their exceptions shown."""
+        """Return the applications, wrapped so that their exceptions are shown."""
         kinds = {"wsgi": self.developed_wsgi, "asgi": self.developed_asgi}
         return [(mount, kinds[interface](application), interface) for mount, application, interface in applications]
 
     def note_failure(self, error):
-        """Keep the page of an application that can't be loaded. Returns what is served in its place; None: older code is."""
+        """Keep the page of an application that can't be loaded. Return the application to serve instead, or None if older code
+        serves.
+        """
         what = WAITING if self.serves_nobody else OLDER
         if self.shows_tracebacks:
-            self.slate.write(traceback_page.page(error, what, self.script), traceback_page.plain(error))
+            self.error_report.write(traceback_page.page(error, what, self.script), traceback_page.plain(error))
         if not self.serves_nobody:
             return None
         self.stand_in = self.failed_application()
         return [("", self.stand_in, "wsgi")]
 
     def note_success(self):
-        """The application is loaded, and is about to serve."""
+        """The application is loaded and is about to serve."""
         if self.stand_in is None:
-            self.slate.clear()
+            self.error_report.clear()
 
-    # What is answered without the application.
+    # Answers without the application.
 
     def failed_application(self):
-        """Return the application that stands in: the page of the last failure."""
-        kept = self.slate.read()
+        """Return the stand-in application, which serves the page of the last failure."""
+        kept = self.error_report.read()
 
         def failed(environ, start_response):
             nonlocal kept
-            kept = self.slate.read() or kept
+            kept = self.error_report.read() or kept
             question = Question.of_environ(environ)
             status, headers, body = self.answer_of_browser(question) or self.failure(kept, question)
             start_response(status, headers)
@@ -165,23 +168,23 @@ class Development:
         return self.shows_tracebacks and question.is_local
 
     def answer_of_browser(self, question):
-        """Answer a page that asks whether there is something new (``reload-browser``); None where it asks for something else.
+        """Answer a page that polls for changes (``reload-browser``). Return None for any other request.
 
-        The answer ends at once, and the browser comes again with the number that it has seen: no thread waits for it.
+        The answer ends at once, and the browser asks again with the version that it has seen, so no thread waits for it.
         """
         if not self.tells_browsers or question.path != BROWSER_PATH:
             return None
-        kept = self.slate.read()
+        kept = self.error_report.read()
         version = f"{self.identity}.{kept['version']}" if kept else self.identity
         news = "event: reload\ndata: reload\n" if question.seen not in ("", version) else ""
         return answer("200 OK", "text/event-stream", f"retry: {BROWSER_RETRY_MS}\nid: {version}\n{news}\n")
 
     def page_for(self, question):
-        """Answer in the place of the application where there is something to say; None: it is the application's."""
+        """Return an answer that takes precedence over the application's, or None."""
         told = self.answer_of_browser(question)
         if told is not None or not question.is_for_page or not self.may_see(question):
             return told
-        kept = self.slate.read()
+        kept = self.error_report.read()
         return kept and self.failure(kept, question)
 
     def exception(self, error, place, question):
@@ -192,7 +195,7 @@ class Development:
             return answer(FAILED, HTML, traceback_page.page(error, place, self.script))
         return answer(FAILED, TEXT, traceback_page.plain(error))
 
-    # Applications within.
+    # Wrapped applications.
 
     def developed_wsgi(self, application):
         def developed(environ, start_response):
@@ -208,7 +211,7 @@ class Development:
                 return [self.raised(error, place, question, start_response)]
             finally:
                 self.let_go()
-            # What is complete, and a file, stays what the server knows.
+            # The server has fast paths for complete bodies and for files: they pass unchanged.
             if isinstance(result, (list, tuple, bytes)) or type(result).__module__.startswith("bolide."):
                 return result
             return self.iterated(result, place, question, start_response)
@@ -228,13 +231,13 @@ class Development:
 
     def raised(self, error, place, question, start_response):
         status, headers, body = self.exception(error, place, question)
-        # What has been sent already is cut off: then this raises the exception again.
+        # If the answer has begun, this raises the exception again, and the answer is cut off.
         start_response(status, headers, sys.exc_info())
         log.log_exception(error, place)
         return body
 
     def developed_asgi(self, application):
-        from bolide.asgi import is_departure
+        from bolide.asgi import is_client_disconnect
 
         async def developed(scope, receive, send):
             if scope["type"] != "http":
@@ -255,7 +258,7 @@ class Development:
             try:
                 await application(scope, receive, noted)
             except Exception as error:
-                if has_begun or is_departure(error):
+                if has_begun or is_client_disconnect(error):
                     raise
                 place = f"{question.method} {question.path}"
                 log.log_exception(error, place)
@@ -268,7 +271,7 @@ class Development:
     # Debuggers.
 
     def watch_debuggers(self):
-        """Tell the master whenever a debugger of the library's kind stops this worker, and when it lets go."""
+        """Notify the master when a debugger based on ``bdb`` stops this worker, and when it continues."""
         import bdb
 
         original = {name: getattr(bdb.Bdb, name) for name in ("set_trace", "set_continue", "set_quit")}

@@ -1,8 +1,8 @@
-"""A ``gunicorn.conf.py``: executed as gunicorn does it, and told as JSON.
+"""Executes a ``gunicorn.conf.py`` as gunicorn does, and prints its settings as JSON.
 
-A process of its own runs it where the configuration is read: the text of this file is given to the configured Python, which need
-not have Bolide installed. So it must not import anything of Bolide, and needs no more than Python 3.9. The prototype executes the
-file once more, for its hooks (``gunicorn_hooks``).
+A child of the process that reads the configuration runs it: the configured Python, which may not have Bolide installed, is given
+the text of this file. So it must not import anything of Bolide, and must run with Python 3.9. The prototype executes the
+configuration once more, for its hooks (``gunicorn_hooks``).
 """
 
 import ast
@@ -15,7 +15,7 @@ import sys
 import traceback
 import types
 
-#: Longest text by which a value is shown that is no plain one, in characters.
+#: Longest repr of a value that JSON can't express, in characters.
 SHOWN_MOST = 200
 
 
@@ -31,7 +31,7 @@ def run(path):
 
 
 def lines_of(path):
-    """Return the line of each name that the file sets outside of functions and classes: the last one."""
+    """Return the line of each name that the file sets outside of functions and classes: the last one that sets it."""
     with open(path, "rb") as file:
         tree = ast.parse(file.read(), path)
     lines = {}
@@ -55,20 +55,20 @@ def note(lines, name, node):
 
 
 def described(value):
-    """Return a kind and something that JSON has: ``value``, ``function``, ``class`` or ``other``."""
+    """Return a kind (``value``, ``function``, ``class`` or ``other``) and a value that JSON can express."""
     if isinstance(value, type):
         return "class", f"{value.__module__}.{value.__qualname__}"
     if callable(value):
         return "function", None
     try:
-        # What JSON makes of a tuple or of an enumeration of numbers is what the options need.
+        # JSON turns tuples into lists and enumerations of numbers into numbers, as the options need them.
         return "value", json.loads(json.dumps(value, default=str if isinstance(value, os.PathLike) else None))
     except (TypeError, ValueError):
         return "other", repr(value)[:SHOWN_MOST]
 
 
 def settings(path):
-    """Return what the file sets: a list of name, kind, value and line. Names of modules are left out, and private ones."""
+    """Return the file's settings: a list of name, kind, value and line, without modules and private names."""
     module = run(path)
     lines = lines_of(path)
     found = []
@@ -81,7 +81,7 @@ def settings(path):
 
 
 def mistake(error, path):
-    """Return where in the file an exception was raised, and what it says."""
+    """Return where in the file an exception was raised, and its message."""
     line = 0
     if isinstance(error, SyntaxError) and error.filename == path:
         line = error.lineno or 0
@@ -94,21 +94,21 @@ def mistake(error, path):
 
 
 def end_with_parent():
-    """Have the kernel kill this process when the one that has started it has ended.
+    """Have the kernel kill this process when its parent has ended.
 
-    Standard input is a pipe whose other end that process holds, and is none for the file.
+    Standard input is a pipe whose other end the parent holds; the file itself reads /dev/null.
     """
     pipe = os.dup(0)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.set_blocking(pipe, False)
-    # A signal needs neither a thread nor a turn of Python's. A kernel that has none of this reads the file all the same.
+    # A signal needs neither a thread nor the interpreter. A kernel without F_SETSIG reads the file all the same.
     with contextlib.suppress(OSError):
         fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(pipe, fcntl.F_SETSIG, signal.SIGKILL)
         fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
-    # It may have ended before the kernel was asked.
+    # The parent may have ended before the signal was set up.
     with contextlib.suppress(BlockingIOError):
         os.read(pipe, 1)
         os._exit(1)
@@ -116,17 +116,17 @@ def end_with_parent():
 
 def main(path):
     end_with_parent()
-    # What the file prints goes where warnings go, and not into the answer.
+    # The file's output goes to standard error with the warnings, and not into the report.
     answer = os.dup(1)
     os.dup2(2, 1)
     try:
         told = {"settings": settings(path)}
     except BaseException as error:
-        # Also SystemExit: a configuration that exits is none.
+        # Also SystemExit: a configuration that exits is invalid.
         told = {"error": mistake(error, path)}
     with os.fdopen(answer, "w", encoding="utf-8") as out:
         json.dump(told, out)
-    # Threads and functions for the end that the file has started keep nobody waiting.
+    # Skips the file's threads and atexit functions, which could delay the exit.
     sys.stderr.flush()
     os._exit(0)
 

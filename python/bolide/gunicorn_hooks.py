@@ -1,8 +1,8 @@
-"""The hooks of a ``gunicorn.conf.py`` (``gunicorn-hooks``), called where they belong.
+"""The hooks of a ``gunicorn.conf.py`` (``gunicorn-hooks``).
 
-There is no arbiter with the application's code here: what gunicorn calls in its master is called in the prototype, which forks
-the workers and hears of their ends, and the rest in the workers. Hooks get small objects that have what hooks use of gunicorn's.
-It must not know anything of a request but a WSGI application's environ.
+Bolide has no arbiter that holds the application's code. So hooks of gunicorn's master run in the prototype, which forks the
+workers and is notified of their ends, and the other hooks run in workers. Hooks get small objects with the attributes of
+gunicorn's that they commonly use. It must not know anything of a request but a WSGI environ.
 """
 
 import inspect
@@ -11,10 +11,10 @@ import logging.config
 import os
 import sys
 
-from bolide import farewell, log
+from bolide import log, shutdown
 from bolide.gunicorn_configuration import lines_of, run
 
-#: gunicorn's defaults of settings that hooks ask for.
+#: gunicorn's defaults of settings that hooks read.
 DEFAULTS = {
     "bind": ["127.0.0.1:8000"],
     "chdir": None,
@@ -28,7 +28,7 @@ DEFAULTS = {
     "timeout": 30,
     "worker_class": "sync",
 }
-#: gunicorn's loggers, as its own defaults have them; ``logconfig_dict`` is laid over it.
+#: gunicorn's default loggers; ``logconfig_dict`` is merged into it.
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
@@ -52,7 +52,7 @@ LOGGING = {
 
 
 class Configuration:
-    """``server.cfg`` and ``worker.cfg``: what the file sets, and gunicorn's defaults of what hooks usually ask for."""
+    """``server.cfg`` and ``worker.cfg``: the file's settings, and gunicorn's defaults of those that hooks usually read."""
 
     def __init__(self, module, workers):
         fixed = {"workers": workers["processes"], "threads": getattr(module, "threads", 1)}
@@ -74,19 +74,19 @@ class Log:
 
 
 class Server:
-    """What stands for gunicorn's arbiter."""
+    """Takes the role of gunicorn's arbiter."""
 
     def __init__(self, cfg, settings):
         self.cfg = cfg
         self.log = Log()
         #: The master: the prototype is its child.
         self.pid = os.getppid()
-        #: As gunicorn has it: of TCP host and port, else the path.
+        #: As in gunicorn: host and port of a TCP socket, else the path.
         self.address = [address_of(text) for text in ([cfg.bind] if isinstance(cfg.bind, str) else cfg.bind)]
         self.num_workers = settings["workers"]["processes"]
         self.proc_name = cfg.proc_name
         self.worker_age = 0
-        #: Workers of this generation that run, by their process.
+        #: Running workers of this generation, by pid.
         self.WORKERS = {}
 
 
@@ -100,7 +100,7 @@ def address_of(text):
 
 
 class Worker:
-    """A worker as hooks know it."""
+    """A worker as hooks see it."""
 
     def __init__(self, age, server):
         self.age = age
@@ -122,7 +122,7 @@ class Hooks:
     """The hooks of one file, in a prototype and in the workers that are forked from it."""
 
     def __init__(self, described, boot):
-        """Execute the file; what it sets in the environment and in ``sys.path`` holds from here on."""
+        """Execute the file. Its changes of the environment and of ``sys.path`` stay in effect."""
         self.path = described["file"]
         self.boot = boot
         self.module = run(self.path)
@@ -130,13 +130,13 @@ class Hooks:
         cfg = Configuration(self.module, settings["workers"])
         set_up_logging(cfg)
         self.server = Server(cfg, settings)
-        #: The worker that is about to be forked, and in a worker its own.
+        #: The worker that is about to be forked; in a worker, itself.
         self.worker = None
         if boot["generation"] == 1:
             self.tell_uncalled(described["uncalled"])
 
     def tell_uncalled(self, names):
-        """Say which hooks of the file nobody calls."""
+        """Log the hooks of the file that are never called."""
         lines = lines_of(self.path)
         for name in names:
             if callable(getattr(self.module, name, None)):
@@ -145,7 +145,7 @@ class Hooks:
     # In the prototype.
 
     def begin(self):
-        """What there is to load is loaded, and no worker is forked yet. The sockets are open."""
+        """Everything is loaded, and no worker is forked yet. The sockets are open."""
         self.call("on_starting" if self.boot["generation"] == 1 else "on_reload", self.server)
         if self.boot["generation"] == 1:
             self.call("when_ready", self.server)
@@ -156,13 +156,13 @@ class Hooks:
         self.call("pre_fork", self.server, self.worker)
 
     def after_fork(self, pid):
-        """The fork has gone well; in the child the number of the process is 0."""
+        """The fork has succeeded. `pid` is 0 in the child."""
         self.worker.pid = pid or os.getpid()
         if pid:
             self.server.WORKERS[pid] = self.worker
 
     def note_end(self, pid):
-        """A worker's process has ended, however it did."""
+        """A worker's process has ended, for whatever reason."""
         worker = self.server.WORKERS.pop(pid, None)
         if worker is not None:
             worker.alive = False
@@ -171,23 +171,23 @@ class Hooks:
     # In workers.
 
     def begin_worker(self):
-        """The process is a worker's; with ``lazy-apps`` the application is not loaded yet."""
+        """This process is a worker; with ``lazy-apps`` the application is not loaded yet."""
         self.server.WORKERS = {}
         self.call("post_fork", self.server, self.worker)
 
     def note_loaded(self, applications):
-        """The worker has its applications, and serves next."""
+        """The worker has its applications and is about to serve."""
         self.worker.wsgi = applications[0][1]
         self.worker.booted = True
         self.call("post_worker_init", self.worker)
 
     def end_worker(self):
-        farewell.at_work = "worker_exit"
+        shutdown.running_hook = "worker_exit"
         self.call("worker_exit", self.server, self.worker)
-        farewell.at_work = None
+        shutdown.running_hook = None
 
     def around_all(self, applications):
-        """Return the applications, the WSGI ones with the hooks of requests around them, if there are any."""
+        """Return the applications, with the hooks of requests around the WSGI ones, if the file has such hooks."""
         before, after = self.function("pre_request"), self.function("post_request")
         if before is None and after is None:
             return applications
@@ -202,14 +202,14 @@ class Hooks:
         return found if callable(found) else None
 
     def call(self, name, *arguments):
-        """Call a hook, if the file has it; what it raises is in the log, and the server goes on."""
+        """Call a hook if the file has it. Its exception is logged, and the server goes on."""
         function = self.function(name)
         if function is None:
             return
         try:
             function(*arguments)
         except BaseException as error:
-            # Also SystemExit: a hook does not decide when the process goes.
+            # Also SystemExit: a hook does not decide when the process exits.
             log.log_exception(error, f"{self.path}: {name}")
 
 
@@ -225,7 +225,7 @@ class WithHooks:
     def __call__(self, environ, start_response):
         request = Request(environ)
         if self.before is not None:
-            # As in gunicorn, what it raises is the answer's end.
+            # As in gunicorn, an exception of it ends the request.
             self.before(self.hooks.worker, request)
         if self.after is None:
             return self.application(environ, start_response)
@@ -246,14 +246,14 @@ class WithHooks:
     @staticmethod
     def with_end(parts, end):
         if isinstance(parts, (list, tuple)):
-            # Nothing of it is the application's work any more, and its length stays known.
+            # The application has finished its work, and the list keeps its length.
             end()
             return parts
         return Parts(parts, end)
 
 
 class Parts:
-    """The body of an answer; its end is told of."""
+    """The body of an answer; calls `end` when it is closed."""
 
     def __init__(self, parts, end):
         self.parts = parts
@@ -271,7 +271,7 @@ class Parts:
 
 
 class Response:
-    """What ``post_request`` finds of the answer."""
+    """The attributes of the answer that ``post_request`` reads."""
 
     def __init__(self, start_response):
         self.start_response = start_response
@@ -286,12 +286,12 @@ class Response:
 
 
 class Request:
-    """What hooks find of the request: gunicorn's names, of what is in environ."""
+    """The attributes of gunicorn's request that hooks read, taken from environ."""
 
     def __init__(self, environ):
         self.method = environ.get("REQUEST_METHOD", "")
         self.uri = environ.get("REQUEST_URI", environ.get("PATH_INFO", ""))
-        #: As the client has written it.
+        #: As the client has sent it, without decoding.
         self.path = self.uri.partition("?")[0]
         self.query = environ.get("QUERY_STRING", "")
         self.scheme = environ.get("wsgi.url_scheme", "http")
@@ -304,7 +304,7 @@ class Request:
 
 
 def with_arguments(function):
-    """Return ``post_request`` as a function of four arguments: gunicorn takes it with two, three or four."""
+    """Return ``post_request`` as a function of four arguments. As in gunicorn, it may have two, three or four parameters."""
     try:
         count = len(inspect.signature(function).parameters)
     except (TypeError, ValueError):
@@ -313,7 +313,7 @@ def with_arguments(function):
 
 
 def set_up_logging(cfg):
-    """Set up ``logging`` as gunicorn does for the whole process: what applications write to ``gunicorn.error`` is in the log."""
+    """Set up ``logging`` for the whole process as gunicorn does, so that records of ``gunicorn.error`` reach the log."""
     logger = logging.getLogger("gunicorn.error")
     logger.propagate = False
     logger.setLevel(getattr(logging, str(cfg.loglevel).upper(), logging.INFO))
@@ -336,7 +336,7 @@ def set_up_logging(cfg):
 
 
 def made(described, boot):
-    """Return the hooks and None, or None and why the file can't be executed."""
+    """Return the hooks and None, or None and the reason why the file can't be executed."""
     try:
         return Hooks(described, boot), None
     except BaseException as error:

@@ -1,17 +1,17 @@
-"""Functions of the application's that a worker calls when it begins and when it ends.
+"""Functions of the application that a worker calls at its start and at its end.
 
-Those of the options ``post-fork`` and ``worker-exit``, those that ``uwsgidecorators`` collects, and those that the application
-has put into the module ``uwsgi``. Runs in workers; the names are looked up where the application is loaded.
+They come from the options ``post-fork`` and ``worker-exit``, from ``uwsgidecorators``, and from attributes that the application
+has set on the module ``uwsgi``. They are looked up where the application is loaded, and run in workers.
 """
 
 import importlib
 
-from bolide import farewell, log, uwsgi_decorators
+from bolide import log, shutdown, uwsgi_decorators
 from bolide.load import LoadError
 
 
 class Hooks:
-    """The functions, once :meth:`look_up` has found them."""
+    """The functions. :meth:`look_up` finds them."""
 
     def __init__(self, described, uwsgi):
         self.described = described
@@ -20,7 +20,7 @@ class Hooks:
         self.worker_exit = []
 
     def look_up(self):
-        """Import what the options name. Raises LoadError."""
+        """Import the functions that the options name. Raises LoadError."""
         self.post_fork = [(f"post-fork = {named['name']}", find(named)) for named in self.described["post_fork"]]
         self.worker_exit = [(f"worker-exit = {named['name']}", find(named)) for named in self.described["worker_exit"]]
 
@@ -35,11 +35,11 @@ class Hooks:
             call(name, function)
 
     def end_worker(self):
-        """Every request is answered, and the process' end has begun, which has its bound (``farewell``)."""
+        """Every request is answered. The end of the process has begun, and ``shutdown`` bounds its time."""
         for name, function in self.worker_exit + self.of_module("atexit"):
-            farewell.at_work = name
+            shutdown.running_hook = name
             call(name, function)
-        farewell.at_work = None
+        shutdown.running_hook = None
 
     def of_module(self, name):
         function = self.uwsgi.hook(name)
@@ -47,18 +47,19 @@ class Hooks:
 
 
 def call(name, function):
-    """Call one; what it raises is in the log, and nobody else's business."""
+    """Call one function. Its exception is logged and has no other effect."""
     try:
         function()
     except BaseException as error:
-        # Also SystemExit: a function at the beginning or at the end does not decide when the worker goes.
+        # Also SystemExit: such a function does not decide when the worker exits.
         log.log_exception(error, name)
 
 
 def call_named(name, argument, counts_answer):
-    """Call the function of a hook, ``module:name`` or ``module.name``. Return why it failed, or None; a traceback is in the log.
+    """Call the function of a hook, ``module:name`` or ``module.name``. Return the reason of its failure, or None. A traceback is
+    logged.
 
-    With ``counts_answer`` it fails by an answer that is a number other than 0, as uWSGI's ``callret`` has it.
+    With ``counts_answer`` a returned number other than 0 is a failure too, as with uWSGI's ``callret``.
     """
     if ":" not in name:
         name = ":".join(name.rsplit(".", 1))
@@ -67,7 +68,7 @@ def call_named(name, argument, counts_answer):
     except LoadError as error:
         return str(error)
     except BaseException as error:
-        # Also SystemExit: whether the process goes on is decided by whoever reads the reason.
+        # Also SystemExit: the caller decides whether the process goes on.
         log.log_exception(error, f"the hook {name}")
         return f"{type(error).__name__}: {error}"
     if counts_answer and isinstance(answer, int) and answer != 0:
@@ -80,7 +81,7 @@ def name_of(function):
 
 
 def find(named):
-    """Import the function of an option."""
+    """Import the function that an option names."""
     module_name, _, path = named["name"].partition(":")
     try:
         found = importlib.import_module(module_name)

@@ -9,23 +9,23 @@ import os
 from bolide.log import log_exception, log_message, write_lines
 from bolide.stacks import stack_of
 
-#: What the scope says of the specification.
+#: The versions in the scope of the lifespan.
 ASGI_VERSIONS = {"version": "3.0", "spec_version": "2.0"}
 
 
 class LifespanError(Exception):
-    """An application that can't start; the message is for people."""
+    """An application that can't start; the message is for users."""
 
 
 class Lifespan:
-    """The one task of an application that hears of the start and the end.
+    """The lifespan task of an application, which handles startup and shutdown.
 
-    ``state`` is what the application leaves for its requests.
+    ``state`` is the lifespan state that its requests get.
     """
 
     def __init__(self, application, mode, is_first_to_fail=lambda: True):
         self.application = application
-        #: Asked before a failed start is told: no other worker of the generation has told it, and is about to end.
+        #: Returns whether this worker is the first of its generation that reports a failed start, and so has to log it.
         self.is_first_to_fail = is_first_to_fail
         self.mode = mode
         self.state = {}
@@ -36,7 +36,7 @@ class Lifespan:
         self.failure = None
 
     async def startup(self):
-        """Ask the application to start; raises LifespanError if it fails."""
+        """Have the application start. Raises LifespanError if it fails."""
         if self.mode == "Off":
             return
         loop = asyncio.get_running_loop()
@@ -55,20 +55,20 @@ class Lifespan:
             raise LifespanError(self.failed()) from (self.task.result() if self.task.done() else None)
         if self.started.done():
             return
-        # The application has ended its lifespan without a word.
+        # The application ended its lifespan without a reply.
         error = self.task.result()
         if isinstance(error, SystemExit) or self.mode == "On":
             raise LifespanError(self.explained(error)) from error
         self.task = None
 
     async def shutdown(self):
-        """Tell the application that the worker ends. How long it may take is the master's to say."""
+        """Tell the application that the worker ends. The master limits how long that may take."""
         if self.task is None or self.task.done():
             return
         self.messages.put_nowait({"type": "lifespan.shutdown"})
         await asyncio.wait([self.task, self.stopped], return_when=asyncio.FIRST_COMPLETED)
         if not self.task.done():
-            # What comes after the answer, as closing files, may take a moment.
+            # Work after the reply, such as closing files, may take a moment.
             await asyncio.wait([self.task], timeout=AFTER_ANSWER_SECONDS)
 
     async def live(self, scope):
@@ -79,7 +79,7 @@ class Lifespan:
             if isinstance(error, asyncio.CancelledError):
                 raise
             is_told = self.started.done() or self.failure is not None or self.mode == "On" or isinstance(error, SystemExit)
-            # All workers of a generation fail alike, and the first one says why.
+            # All workers of a generation fail for the same reason, so only the first one logs it.
             if is_told and (self.has_started() or self.is_first_to_fail()):
                 log_exception(error, "the application's lifespan")
             return error
@@ -104,9 +104,9 @@ class Lifespan:
             raise RuntimeError(f"{kind!r} is no message of a lifespan at this point")
 
     def failed(self):
-        """Log what the application said of its failed start, and return it in one line."""
+        """Log the application's message about its failed start, and return it in one line."""
         lines = self.failure.splitlines()
-        # Frameworks say the traceback and then raise the exception, which has been logged by now.
+        # Frameworks send the traceback as the message and then raise the exception, which has been logged by now.
         if len(lines) > 1 and not (self.task.done() and self.task.result()) and self.is_first_to_fail():
             write_lines(lines)
         # The last line of a traceback is the exception.
@@ -118,8 +118,8 @@ class Lifespan:
         return f"the application's lifespan startup failed: {type(error).__name__}: {error}"
 
 
-#: How often the log shows where an application waits in its startup, in seconds. Tests shorten it.
+#: Interval at which the log shows where a startup is stuck, in seconds. Tests shorten it.
 STARTUP_TOLD_SECONDS = int(os.environ.get("BOLIDE_TEST_NOTICE_MS", "30000")) / 1000
 
-#: How long an application's lifespan may go on after it has said that its shutdown is complete.
+#: How long an application's lifespan may go on after it has replied to the shutdown, in seconds.
 AFTER_ANSWER_SECONDS = 5

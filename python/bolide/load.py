@@ -1,7 +1,7 @@
-"""Loading applications: from what the configuration names to callables.
+"""Loading applications: from the configuration to callables.
 
-Runs in the prototype, or with ``lazy-apps`` in each worker. What goes wrong is told in words; a traceback is
-shown where the application's own code raised it.
+Runs in the prototype, or with ``lazy-apps`` in each worker. Failures become error messages; a traceback is shown only if the
+application's own code raised it.
 """
 
 import functools
@@ -14,8 +14,8 @@ import sys
 import types
 
 from bolide import log
-from bolide.absent import missing_file, missing_module
 from bolide.callables import DEFAULT_CALLABLE, LoadError, MissingCallable, Named, Taken, find, framework, search
+from bolide.import_hints import missing_file, missing_module
 
 
 def load_applications(applications):
@@ -32,7 +32,7 @@ def load_applications(applications):
 
 
 def tell_taken(application, way, module, taken, interface):
-    """Say which application is served, where its user left that open. Of several workers that load it, the first says so."""
+    """Log which application is served if the configuration left that open. If several workers load it, the first one logs it."""
     if log.worker > 1:
         return
     words = f"the {framework(taken.value) or interface.upper()} application `{taken.expression}`"
@@ -44,7 +44,7 @@ def tell_taken(application, way, module, taken, interface):
 
 
 def place_of(module, way, folder):
-    """Where an application is, for people: its file, and the name of its module where that is not the file's."""
+    """Return where an application is, for messages: its file, and the name of its module if that differs from the file's."""
     path = getattr(module, "__file__", None)
     if path is None:
         return repr(getattr(module, "__name__", way["source"]))
@@ -58,14 +58,14 @@ def place_of(module, way, folder):
 
 
 def load_first(application, loaded):
-    """Return the way to an application, its module, and what was taken of it.
+    """Return the configured source of an application, its module, and the object that was taken from it.
 
-    Where it can't be loaded, they are those of the first substitute that can be. It is as in uWSGI, whose ``wsgi-file`` is
-    loaded where its ``module`` can't be.
+    If it can't be loaded, the first substitute that can be loaded is returned. As in uWSGI, ``wsgi-file`` is loaded if ``module``
+    can't be.
     """
     failures = []
     for way in [application, *application["substitutes"]]:
-        # Another callable helps only where the module itself could be loaded, and a guess only where all before it could be.
+        # Another callable helps only if the module itself could be loaded, and a guess only if all sources before it could be.
         is_guess = way is not application and way["is_guess"]
         if any((is_guess or source == way["source"]) and not isinstance(error, MissingCallable) for source, error in failures):
             continue
@@ -80,7 +80,7 @@ def load_first(application, loaded):
             log.tell(way["reason"])
         return way, module, taken
     for _, error in failures[1:]:
-        # That a guess is wrong is no news.
+        # A wrong guess is not worth a message.
         if not isinstance(error, MissingCallable):
             tell_failure(error)
     raise failures[0][1]
@@ -103,7 +103,7 @@ def made_by(factory, application):
 
 
 def with_interface(application, interface):
-    """Return the application and its interface, told from the callable when it is "Auto"."""
+    """Return the application and its interface, which is detected from the callable if it is "Auto"."""
     if interface == "Wsgi":
         return application, "wsgi"
     if is_double_callable(application):
@@ -114,7 +114,9 @@ def with_interface(application, interface):
 
 
 def is_coroutine_callable(application):
-    """Whether calling it gives a coroutine: an async function, a partial of one, or an object with an async ``__call__``."""
+    """Return whether a call of it gives a coroutine: an async function, a partial of one, or an object with an async
+    ``__call__``.
+    """
     while isinstance(application, functools.partial):
         application = application.func
     application = inspect.unwrap(application)
@@ -125,12 +127,14 @@ def is_coroutine_callable(application):
 
 
 def is_double_callable(application):
-    """Whether it is of ASGI 2: a class that is made with the scope, and whose objects are called with receive and send."""
+    """Return whether it is an ASGI 2 application: a class that is instantiated with the scope, and whose instances are called
+    with receive and send.
+    """
     return inspect.isclass(application) and inspect.iscoroutinefunction(application.__call__)
 
 
 def single_callable(application):
-    """Return an ASGI 3 application for one of ASGI 2."""
+    """Wrap an ASGI 2 application as an ASGI 3 application."""
 
     async def single(scope, receive, send):
         await application(scope)(receive, send)
@@ -139,7 +143,7 @@ def single_callable(application):
 
 
 def load_application(way, loaded, application):
-    """Return the module of one way to an application, and what is taken of it. Modules that several name are loaded once."""
+    """Return the module of one source of an application, and the object that is taken from it. A module is loaded once."""
     source = way["source"]
     origin = way["origin"]
     if "Paste" in source or "Pecan" in source:
@@ -173,9 +177,9 @@ def import_application(name, origin, application=None):
 
 
 def import_from(folder, name):
-    """Import a module that was named by its file, in a folder that is first in ``sys.path`` from now on.
+    """Import a module that was named by its file. Its folder becomes the first in ``sys.path``.
 
-    Where another module has taken its name before, as a file ``logging.py`` would find, it is loaded from its file.
+    If another module already has that name, as for a file ``logging.py``, it is loaded from its file.
     """
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -191,7 +195,7 @@ def import_from(folder, name):
 
 
 def import_file(path, name, origin):
-    """Load a file as a module, as uWSGI does: under a name made from its path as written, whatever its extension."""
+    """Load a file as a module, as uWSGI does: its name is made from the path as written, and any extension is allowed."""
     if not os.path.isfile(path):
         raise LoadError(missing_file(path, origin))
     loader = importlib.machinery.SourceFileLoader(name, path)
@@ -207,7 +211,7 @@ def import_file(path, name, origin):
 
 
 def import_text(name, text):
-    """Run a text as the body of a module, as uWSGI's ``eval``."""
+    """Execute a text as the body of a module, as uWSGI's ``eval`` does."""
     module = types.ModuleType(name)
     sys.modules[name] = module
     exec(compile(text, "<eval>", "exec"), module.__dict__)
@@ -215,7 +219,7 @@ def import_text(name, text):
 
 
 def named_application(source, origin):
-    """Return an application that another library makes of its own configuration."""
+    """Return an application that another library creates from its own configuration."""
     library, name = next(iter(source.items()))
     module = {"Paste": "paste.deploy", "Pecan": "pecan.deploy"}[library]
     try:
@@ -227,13 +231,13 @@ def named_application(source, origin):
 
 
 def set_up_logging(applications):
-    """Set up ``logging`` by the file of the first application of PasteDeploy (``paste-logger``)."""
+    """Configure ``logging`` from the PasteDeploy file of the first application (``paste-logger``)."""
     import logging.config
 
     for application in applications:
         scheme, _, path = application["source"].get("Paste", "").partition(":")
         if scheme == "config":
-            # What comes behind "#" names one application of the file.
+            # The part after "#" names one application of the file.
             path = path.partition("#")[0]
             folder = os.path.dirname(path)
             logging.config.fileConfig(path, {"__file__": path, "here": folder}, disable_existing_loggers=False)
@@ -241,7 +245,7 @@ def set_up_logging(applications):
 
 
 def import_beside(names):
-    """Import the modules and run the files of ``import``. One that fails is told of, and the next is imported."""
+    """Import the modules and run the files of ``import``. A failure is logged, and the next one is imported."""
     for name in names:
         try:
             module_or_file(name, "import")
@@ -250,7 +254,7 @@ def import_beside(names):
 
 
 def set_aliases(aliases, origin):
-    """Give modules further names: ``(name, module or file)``."""
+    """Give modules additional names: ``(name, module or file)``."""
     for name, what in aliases:
         sys.modules[name] = module_or_file(what, origin)
 

@@ -1,7 +1,7 @@
-"""What a worker says in the log: ``wsgi.errors``, and applications' exceptions.
+"""What a worker writes to the log: ``wsgi.errors``, and exceptions of applications.
 
-Everything is written as whole lines, by the one writer of the log that Rust has too: the lines of several workers don't mix,
-and nobody waits for a reader of the log.
+All output is written as whole lines by the log writer of the native module. So lines of several workers do not mix, and no thread
+waits for a reader of the log. Must not know where the log goes. Runs in prototypes and workers.
 """
 
 import importlib
@@ -14,21 +14,21 @@ from bolide import _native
 #: The number of this worker; set once, after the fork.
 worker = 0
 
-#: Called with each exception of the application's that was logged while it serves; None where nobody wants to know.
+#: Called with each exception of the application that is logged while the worker serves, or None.
 after_exception = None
 
-#: A line without an end is written when it has this many characters.
+#: An unfinished line is written when it has this many characters.
 LONGEST_LINE = 8192
 
 
-#: Exceptions of a chain that are looked at, at the most.
+#: Most exceptions of a chain that are examined.
 CHAIN_MOST = 20
 
-#: Beginnings of the names of files that lead to an application's code, and are none of it.
+#: Prefixes of files whose frames lead to an application's code and do not belong to it.
 OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep, "<frozen importlib", os.path.dirname(importlib.__file__) + os.sep)
 
 
-#: There is no other worker whose lines could be meant.
+#: There is a single worker, so lines need no worker number.
 is_alone = False
 
 
@@ -37,7 +37,7 @@ def prefix():
 
 
 def write_lines(lines):
-    """Write complete lines to the log, each with the worker's number."""
+    """Write whole lines to the log, each with the worker's number."""
     start = prefix()
     text = "".join(f"{start}{line}\n" for line in lines)
     _native.write_log(text.encode("utf-8", "backslashreplace"))
@@ -88,7 +88,7 @@ errors = Errors()
 
 
 def strip(exception):
-    """Have the tracebacks of an exception, and of those that led to it, begin in the application: the way there is ours."""
+    """Remove the leading frames that are ours from the tracebacks of an exception and of its causes."""
     for _ in range(CHAIN_MOST):
         if exception is None:
             break
@@ -123,6 +123,6 @@ def log_message(message):
 
 
 def tell(message):
-    """Log one line of the server's own, in the form that such lines have wherever they come from: ``bolide: worker 1: …``."""
-    # Text with a half of a surrogate pair is none for Rust.
+    """Log one line of the server itself, in the same form as those of other processes: ``bolide: worker 1: …``."""
+    # Rust's strings can't hold a lone surrogate.
     _native.tell_log(f"{prefix()}{message}".encode("utf-8", "backslashreplace").decode())

@@ -1,6 +1,7 @@
 """The event loop of a worker: ``loop = auto | asyncio | uvloop | rloop``.
 
-Must not know applications or sockets. The prototype looks for the loop with the application; workers make theirs after the fork.
+Must not know applications or sockets. The prototype imports the loop's module together with the application; workers create their
+loops after the fork.
 """
 
 import asyncio
@@ -9,12 +10,12 @@ import sys
 
 from bolide.load import LoadError
 
-#: Modules that make loops, by the settings' names.
+#: Modules that provide event loops, by the setting's value.
 MODULES = {"Uvloop": "uvloop", "Rloop": "rloop"}
 
 
 def event_loop_factory(kind):
-    """Return the function that makes event loops of this kind; LoadError if it is not installed."""
+    """Return the factory of event loops of this kind. LoadError if it is not installed."""
     if kind == "Asyncio":
         return asyncio.new_event_loop
     if kind == "Auto":

@@ -1,8 +1,8 @@
-"""The prototype: an interpreter with the application loaded, which forks workers and never serves.
+"""The prototype: an interpreter that loads the application, forks workers and never serves.
 
-The master execs it, as ``python …/bolide/prototype.py N`` or ``python -m bolide.prototype N``, where N is the number
-of the descriptor that holds its settings. With ``--rehearse`` in place of N it loads, says how that went and ends
-(``bolide check --load``). It must not know sockets or protocols: those are the native module's.
+The master executes it as ``python …/bolide/prototype.py N`` or ``python -m bolide.prototype N``, where N is the number of the
+descriptor that holds its settings. With ``--rehearse`` instead of N it loads the application, reports the result and exits
+(``bolide check --load``). It must not know sockets or protocols, which belong to the native module.
 """
 
 import contextlib
@@ -11,71 +11,71 @@ import os
 import re
 import sys
 
-#: Causes of an exception that are looked at, at the most.
+#: Most causes of an exception that are examined.
 CAUSES_MOST = 20
 
 
 def main(descriptor):
-    """Live, and begin the end. Returns the exit status of this process, be it prototype or worker."""
+    """Run this process, prototype or worker, and begin its shutdown. Return the exit status."""
     native = import_native()
-    from bolide import farewell
+    from bolide import shutdown
 
     half = made_half(native)
-    # The native module has it load, report and fork on order.
+    # The native module calls its methods to load, and forks on order.
     status = native.run_prototype(descriptor, half)
-    farewell.begin(status, is_awaited=half.is_unshared)
+    shutdown.begin(status, is_awaited=half.is_unshared)
     half.end()
     return status
 
 
 def made_half(native):
-    # What workers need is imported before they are forked, so that they share it.
-    # Threads are known before the application can replace them.
-    from bolide import log, threads, unshared, wsgi  # noqa: F401
+    # Modules that workers need are imported before the fork, so that workers share them. `threads` must be imported before the
+    # application can replace Python's threads.
+    from bolide import fork_safety, log, threads, wsgi  # noqa: F401
 
     return Half(native, log, wsgi)
 
 
 class Half:
-    """Python's half of a prototype, and of the workers that are forked from it: the native module calls it, method by method."""
+    """The Python half of a prototype and of its workers. The native module calls its methods."""
 
     def __init__(self, native, log, wsgi):
         self.native = native
         self.log = log
         self.wsgi = wsgi
         self.boot = self.settings = None
-        #: What `load_applications` gives, once it is loaded.
+        #: The result of `load_applications`, once it is loaded.
         self.applications = None
-        #: What applications find as the module `uwsgi`, and their functions at a worker's begin and end.
+        #: The module `uwsgi` of the application, and its functions for a worker's start and end.
         self.uwsgi = self.hooks = None
-        #: What was loaded can't be shared by workers, and another prototype is to fork them (``fork-safety = lazy``).
+        #: The application opened things that workers can't share, so another prototype will fork them (``fork-safety = lazy``).
         self.is_unshared = False
-        #: It was a worker that has served, and ended in good order.
+        #: It was a worker that has served and has ended normally.
         self.has_served = False
-        #: This worker's generation is not let in yet.
+        #: This worker's generation has not been accepted yet.
         self.is_on_trial = False
-        #: What `py-autoreload` follows; None where it is off.
+        #: The imports that `py-autoreload` follows; None if it is off.
         self.followed = None
-        #: The hooks of a gunicorn.conf.py; None where there is none, or it can't be executed, and then why.
+        #: The hooks of a gunicorn.conf.py, and the reason if it can't be executed; None if there is none.
         self.gunicorn = self.gunicorn_fault = None
-        #: With `develop`: see `bolide.developing`.
+        #: With `develop`, an object of `bolide.developing`.
         self.development = None
 
     def prepare(self, boot):
-        """Set up this process and what the application sees of it: path, environment, arguments."""
+        """Set up this process as the application sees it: path, environment, arguments."""
         import atexit
 
         import bolide
         from bolide import threads
 
-        # Who calls `bolide.run` now is the application's own module, which is loaded to be served.
+        # A call of `bolide.run` from now on comes from the application's own module, which is being loaded to be served.
         bolide.is_application_process = True
-        # Registered first, so that it runs last: functions of the application may write to the log at their end.
+        # Registered first, so that it runs last: the application's atexit functions may still write to the log.
         atexit.register(finish, self.native)
         self.boot = boot
         self.settings = boot["settings"]
         application, python = self.settings["application"], self.settings["python"]
-        # uWSGI has "." first in sys.path, below what pythonpath names.
+        # uWSGI has "." first in sys.path, after the folders of pythonpath.
         sys.path[:0] = [*python["path"], "."]
         for key, value in application["environment"]:
             os.environ[key] = value
@@ -84,7 +84,7 @@ class Half:
         if python["executable"]:
             sys.executable = python["executable"]
         threads.stack_bytes = python["thread_stack_bytes"] or 0
-        # uWSGI's applications find the server's name here, whatever program it is.
+        # As with uWSGI, applications find the server's name here, whichever program runs.
         sys.argv = ["uwsgi", *python["arguments"]]
         name_process(self.native, self.settings["naming"], "prototype")
         from bolide.hooks import Hooks
@@ -110,14 +110,14 @@ class Half:
             self.log.is_alone = True
 
     def load(self):
-        """Load the applications. Returns None, or why they can't be loaded."""
-        from bolide import unshared
+        """Load the applications. Return None, or the reason why they can't be loaded."""
+        from bolide import fork_safety
 
         if self.gunicorn_fault is not None:
             return self.gunicorn_fault
 
-        # A worker that loads the application itself has all that it opens.
-        loading = None if self.log.worker else unshared.Loading()
+        # A worker that loads the application itself keeps everything that it opens.
+        loading = None if self.log.worker else fork_safety.LoadWatch()
         with loading or contextlib.nullcontext():
             self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext(), self.development)
             if reason is None:
@@ -125,9 +125,9 @@ class Half:
                 if self.gunicorn is not None:
                     self.applications = self.gunicorn.around_all(self.applications)
                 if self.settings["reloading"]["warmup"]:
-                    from bolide import inner
+                    from bolide import internal_requests
 
-                    inner.warm_up(self.applications, self.settings)
+                    internal_requests.warm_up(self.applications, self.settings)
         findings = loading.findings() if reason is None and loading is not None else None
         if findings is None:
             return reason
@@ -136,24 +136,24 @@ class Half:
             self.is_unshared = True
             self.log.tell(f"{findings}; so each loads the application itself (fork-safety = lazy)")
             return None
-        findings = f"{findings}. {unshared.ADVICE}"
+        findings = f"{findings}. {fork_safety.ADVICE}"
         if safety == "Refuse":
             return f"{findings} (fork-safety = refuse)"
         self.log.tell(f"WARNING: {findings}")
         return None
 
     def imports(self):
-        """Return the files of what was imported, for `py-autoreload`."""
-        return self.followed.news()
+        """Return the files of the imported modules, for `py-autoreload`."""
+        return self.followed.unreported()
 
     def call(self, name, argument, counts_answer):
-        """Call a function that a hook names. Returns None, or why it failed."""
+        """Call a function that a hook names. Return None, or the reason of its failure."""
         from bolide.hooks import call_named
 
         return call_named(name, argument, counts_answer)
 
     def freeze(self):
-        """Freeze what is loaded, so that workers share its pages instead of copying them at their first collection."""
+        """Freeze all loaded objects, so that workers share their pages instead of copying them at their first collection."""
         import faulthandler
         import gc
 
@@ -161,12 +161,13 @@ class Half:
             self.gunicorn.begin()
         gc.collect()
         gc.freeze()
-        # The master asks for the stack of a thread that is over its time before it kills the worker, and of a worker that does
-        # not come to serve. Workers have this from their first moment on: the signal's default is to end the process.
+        # The master asks for the stack of a thread that exceeds its time limit before it kills the worker, and of a worker that
+        # does not begin to serve. Workers must have the handler from their first moment on, because the signal's default action
+        # ends the process.
         faulthandler.register(self.native.STACK_SIGNAL, file=self.native.log_descriptor(), all_threads=False, chain=False)
 
     def fork(self):
-        """Fork this process. Returns what ``os.fork`` does."""
+        """Fork this process. Return the result of ``os.fork``."""
         if self.gunicorn is None:
             return os.fork()
         self.gunicorn.before_fork()
@@ -180,11 +181,11 @@ class Half:
             self.gunicorn.note_end(pid)
 
     def become_worker(self, number):
-        """Be the worker of this number from now on. Runs after the fork."""
+        """Become the worker of this number. Runs after the fork."""
         self.log.worker = number
         name_process(self.native, self.settings["naming"], f"worker {number}")
         take_cpus(number, self.settings["workers"]["cpus_of_each"])
-        # A child that a view forks shares the worker's sockets: one that comes back from the view must not serve on.
+        # A child that a view forks shares the worker's sockets. If it returns from the view, it must not serve.
         os.register_at_fork(
             before=self.native.prepare_fork, after_in_child=self.native.note_child, after_in_parent=self.native.note_fork
         )
@@ -192,11 +193,11 @@ class Half:
             self.gunicorn.begin_worker()
 
     def undergo_trial(self):
-        """Let the application answer `reload-probe` before it serves."""
+        """Have the application answer `reload-probe` before the worker serves."""
         self.is_on_trial = True
 
     def serve(self, assignment):
-        """Serve until the worker's end. Returns the exit status."""
+        """Serve until the worker ends. Return the exit status."""
         if self.followed is not None:
             self.followed.follow(assignment.report_imports)
         named = self.settings["python"]["reload_on"]
@@ -215,9 +216,9 @@ class Half:
                 self.gunicorn.note_loaded(self.applications)
             trial = None
             if self.is_on_trial and self.settings["reloading"]["probe"]:
-                from bolide import inner
+                from bolide import internal_requests
 
-                trial = inner.Trial(self.native, assignment, self.applications, self.settings)
+                trial = internal_requests.Trial(self.native, assignment, self.applications, self.settings)
             if any(interface == "asgi" for _, _, interface in self.applications):
                 from bolide import asgi
 
@@ -225,7 +226,7 @@ class Half:
                     self.log.tell("uwsgi.after_req_hook is set, and is not called: it is for WSGI applications alone")
                 status = asgi.serve(self.native, assignment, self.applications, self.settings, trial, self.development)
                 if self.development is not None and self.development.stand_in is not None:
-                    # The application has not started, and nothing else serves.
+                    # The application has not started, and no other worker serves: serve its error page.
                     self.native.serve(assignment, [("", self.development.stand_in)], self.wsgi, None)
                     status = 0
                 self.has_served = status == 0
@@ -241,7 +242,7 @@ class Half:
         return 0
 
     def end(self):
-        """Have the application's functions called that belong to a worker's end."""
+        """Call the application's functions for a worker's end."""
         if self.has_served:
             if self.gunicorn is not None:
                 self.gunicorn.end_worker()
@@ -249,7 +250,9 @@ class Half:
 
 
 def finish(native):
-    """The last step before the interpreter ends: it gives signals their default effect back, and would be killed by one."""
+    """The last step before the interpreter ends. The interpreter restores the default action of signals, which would kill the
+    process.
+    """
     import signal
 
     for number in native.GROUP_SIGNALS:
@@ -258,10 +261,10 @@ def finish(native):
 
 
 def import_native():
-    """Import the native module, from beside this file if this interpreter does not know the package."""
+    """Import the native module, from the folder of this file if the interpreter does not have the package."""
     home, is_strange = None, False
     if __package__ in (None, ""):
-        # Run as a file: Python has put this file's folder first in sys.path, where it does not belong.
+        # It runs as a file, so Python has put this file's folder first in sys.path, where it does not belong.
         folder = os.path.dirname(os.path.abspath(__file__))
         sys.path[:] = [path for path in sys.path if os.path.abspath(path or ".") != folder]
         home = os.path.dirname(folder)
@@ -272,24 +275,24 @@ def import_native():
         from bolide import _native
     except ImportError as error:
         version = ".".join(map(str, sys.version_info[:2]))
-        # A Python that can't have Bolide is not told to install it.
+        # A Python that is not supported must not be told to install Bolide.
         advice = "" if type(error).__name__ == "Unsupported" else ". Install Bolide into it: pip install bolide"
         sys.exit(
             f"bolide: the Python of this application ({sys.executable}, version {version}) can't load Bolide: {error}{advice}"
         )
     if is_strange:
-        # The package is known from now on. What lies beside it is the server's, not the application's.
+        # The package is imported. Its folder may hold other packages, which are the server's and not the application's.
         sys.path.remove(home)
     return _native
 
 
 def load(boot, hooks, watched, development=None):
-    """Load the applications. Returns them and None, or None and why they can't be loaded, of which the log has the details.
+    """Load the applications. Return them and None, or None and the reason; the log has the details.
 
-    The context `watched` is around the imports, and sees how they fail. In development the page that says why may stand in.
+    The context manager `watched` surrounds the imports and sees how they fail. In development, an error page may stand in.
     """
     from bolide import log
-    from bolide.absent import absent_dependency
+    from bolide.import_hints import missing_dependency
     from bolide.load import LoadError
 
     settings = boot["settings"]
@@ -300,14 +303,14 @@ def load(boot, hooks, watched, development=None):
         if after:
             os.chdir(after)
         if settings["python"]["catch_exceptions"]:
-            from bolide.catch import show_exceptions
+            from bolide.catch_exceptions import show_exceptions
 
             applications = [
                 (mount, show_exceptions(application) if interface == "wsgi" else application, interface)
                 for mount, application, interface in applications
             ]
         if any(interface == "asgi" for _, _, interface in applications):
-            # Workers share what is imported before they are forked.
+            # Modules that are imported before the fork are shared by workers.
             import bolide.asgi  # noqa: F401
             from bolide.loops import event_loop_factory
 
@@ -316,12 +319,12 @@ def load(boot, hooks, watched, development=None):
     except LoadError as error:
         failure, reason = error, str(error)
         if log.worker:
-            # A prototype's reason is the master's to tell. A worker may lack its application long after the start.
+            # The master logs the reason of a prototype. A worker may fail to load its application long after the start.
             log.tell(reason)
     except BaseException as error:
-        # SystemExit too: a module that exits while it is imported is no application.
+        # SystemExit too: a module that exits while it is imported is not an application.
         log.log_exception(error, "loading the application")
-        failure, reason = error, f"{type(error).__name__}: {error}" + absent_dependency(error)
+        failure, reason = error, f"{type(error).__name__}: {error}" + missing_dependency(error)
         if boot["generation"] > 1 and holds_exclusively(error):
             reason += "; if the generation that serves holds it: `reload-order = stop-first` ends that one first"
     stands_in = None if development is None else development.note_failure(failure)
@@ -332,7 +335,7 @@ def load(boot, hooks, watched, development=None):
 
 
 def import_all(settings, hooks):
-    """Import what the settings name, and return the applications."""
+    """Import the modules of the settings, and return the applications."""
     from bolide.load import import_beside, load_applications, set_aliases, set_up_logging
     from bolide.wsgi import nothing_there
 
@@ -341,7 +344,7 @@ def import_all(settings, hooks):
     import_beside(python["imports"])
     if python["paste_logger"]:
         set_up_logging(settings["applications"])
-    # Static files and routes may be all that there is.
+    # An instance may have only static files and routes.
     applications = load_applications(settings["applications"]) or [("", nothing_there, "wsgi")]
     hooks.look_up()
     set_aliases(python["late_aliases"], "post-pymodule-alias")
@@ -349,7 +352,7 @@ def import_all(settings, hooks):
 
 
 def holds_exclusively(error):
-    """Whether loading failed for something that one process at a time can have: an address, or a lock."""
+    """Return whether loading failed because of a resource that only one process can hold: an address, or a lock."""
     for _ in range(CAUSES_MOST):
         if getattr(error, "errno", None) in (errno.EADDRINUSE, errno.EWOULDBLOCK):
             return True
@@ -362,7 +365,7 @@ def holds_exclusively(error):
 
 
 def take_cpus(number, count):
-    """Have the worker of this number run on its own CPUs alone (``cpu-affinity``), of those that the instance may use."""
+    """Bind the worker of this number to its own CPUs (``cpu-affinity``), out of those that the instance may use."""
     if count:
         usable = sorted(os.sched_getaffinity(0))
         first = (number - 1) * count
@@ -374,13 +377,13 @@ def name_process(native, naming, what):
         native.set_process_name(f"{naming['prefix']}{naming['name'] or f'bolide {what}'}{naming['suffix']}")
 
 
-def rehearse():
+def check_load():
     """Load the application for ``bolide check --load``, and serve nothing."""
     native = import_native()
-    from bolide import rehearsal
+    from bolide import load_check
 
-    return rehearsal.main(made_half(native))
+    return load_check.main(made_half(native))
 
 
 if __name__ == "__main__":
-    sys.exit(rehearse() if sys.argv[1] == "--rehearse" else main(int(sys.argv[1])))
+    sys.exit(check_load() if sys.argv[1] == "--rehearse" else main(int(sys.argv[1])))

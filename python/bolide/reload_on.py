@@ -1,6 +1,6 @@
-"""``reload-on-exception`` and its kin: a worker that has seen such an exception asks for its replacement.
+"""``reload-on-exception`` and the related options: a worker that has seen such an exception asks for its replacement.
 
-It must not know how that comes about. Runs in workers, when an exception of the application's has been logged.
+It must not know how the worker is replaced. Runs in workers after an exception of the application was logged.
 """
 
 import time
@@ -9,7 +9,7 @@ from bolide.log import tell
 
 
 class ReloadOn:
-    """Compares exceptions with what the configuration names."""
+    """Compares exceptions with the configured ones."""
 
     def __init__(self, settings, ask, min_lifetime_ms):
         self._any = settings["any"]
@@ -31,7 +31,9 @@ class ReloadOn:
         self._ask()
 
     def is_named(self, error):
-        """Whether its type, its text, or both with a colon between them are named; the type with or without its module."""
+        """Return whether the configuration names its type, its text, or both with a colon between them. The type may have its
+        module.
+        """
         kind = type(error)
         names = {kind.__name__, f"{kind.__module__}.{kind.__qualname__}"}
         if names & self._types:
@@ -41,6 +43,6 @@ class ReloadOn:
         try:
             value = str(error)
         except Exception:
-            # An exception that can't say what it is has no value to compare.
+            # An exception whose `str()` fails has no text to compare.
             return False
         return value in self._values or any(f"{name}: {value}" in self._reprs for name in names)

@@ -1,16 +1,16 @@
-"""Where a task waits, for the log. Must not know loops. Runs in workers."""
+"""The stacks of asyncio tasks, for the log. Must not know event loops. Runs in workers."""
 
 import asyncio
 import io
 import os
 import traceback
 
-#: Frames of a task's stack that the log shows.
+#: Most frames of a task's stack that the log shows.
 FRAMES_TOLD = 12
 
 
 def place_of(task):
-    """Return where a task waits, in one line: the innermost frame that is not asyncio's own."""
+    """Return where a task waits, in one line: the innermost frame outside of asyncio."""
     frames = frames_of(task)
     if not frames:
         return "not begun"
@@ -19,12 +19,12 @@ def place_of(task):
     return f'File "{place.filename}", line {place.lineno}, in {place.name}'
 
 
-#: Below this folder are the files of asyncio itself.
+#: The folder of asyncio's own files.
 ASYNCIO = os.path.dirname(asyncio.__file__) + os.sep
 
 
 def stack_of(task):
-    """Return the lines of a task's stack, the innermost frames only."""
+    """Return the lines of a task's stack, of the innermost frames only."""
     text = io.StringIO()
     for frame in frames_of(task)[-FRAMES_TOLD:]:
         summary = traceback.extract_stack(frame, limit=1)
@@ -33,7 +33,7 @@ def stack_of(task):
 
 
 def frames_of(task):
-    """Return the frames of what a task awaits, the outermost first."""
+    """Return the frames of the coroutines that a task awaits, the outermost first."""
     frames = []
     coroutine = task.get_coro()
     while coroutine is not None:

@@ -1,7 +1,7 @@
-"""A server for the time of a test: ``with bolide.testing.serve("shop:app") as server: get(server.url)``.
+"""A server for the duration of a test: ``with bolide.testing.serve("shop:app") as server: get(server.url)``.
 
-The server is a child of the process that tests, and ends with it, however that ends. It must not know any framework or testing
-library; the process of the tests runs it.
+The server is a child of the test process, and ends with it for whatever reason. It must not know any framework or testing
+library. The process of the tests runs it.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from types import TracebackType
 from typing import Any, Callable
 
 from bolide._run import OptionValue, arguments_of, command, environment_of
-from bolide.named import name_of
+from bolide.application_name import name_of
 
 __all__ = ["Server", "StartFailed", "serve"]
 
-#: Connections that may wait until the server serves.
+#: Backlog of the listening socket: connections can queue before the server serves.
 BACKLOG = 128
-#: How long a server may take to serve, in seconds.
+#: How long a server may take to start, in seconds.
 START_SECONDS = 60.0
-#: How long requests in flight have at the end of a test before they are cut off, in seconds.
+#: How long requests in flight may go on at the end of a test before they are cut off, in seconds.
 STOP_SECONDS = 5
-#: How long each further way to end a server is given, in seconds.
+#: How long the server may take to end after each signal, in seconds.
 END_SECONDS = 10
-#: How long :meth:`Server.wait_for_log` waits, in seconds.
+#: Default timeout of :meth:`Server.wait_for_log`, in seconds.
 LOG_SECONDS = 10.0
-#: Bytes of one message about the state of the server.
+#: Most bytes of one message about the server's state (sd_notify).
 MESSAGE_BYTES = 8192
-#: Bytes that are read of the log at once.
+#: Most bytes of the log that are read at once.
 READ_BYTES = 65536
-#: Characters of the log that are kept, its last ones.
+#: The last characters of the log that are kept.
 LOG_CHARACTERS_MOST = 8 << 20
 
-#: Keywords about where to listen, and whether it is this process' child: both are settled here.
+#: Options that `serve` sets itself: where to listen, and whether the server is a child of this process.
 SETTLED = {
     "host", "uds", "fd", "http", "http_socket", "http11_socket", "https", "https_socket", "https2", "socket", "uwsgi_socket",
     "fastcgi_socket", "scgi_socket", "ssl_certfile", "ssl_keyfile", "ssl_ca_certs", "reload",
@@ -50,7 +50,7 @@ SETTLED = {
 
 
 class StartFailed(RuntimeError):
-    """The server has not come to serve; the message has the last line of its log, and `log` all of it."""
+    """The server did not start. The message has the last line of its log, and `log` all of it."""
 
     def __init__(self, message: str, log: str) -> None:
         super().__init__(message)
@@ -66,23 +66,23 @@ def serve(
 ) -> Server:
     """Return a context manager that serves an application at a free port of 127.0.0.1, or at `port`.
 
-    `app` and `options` are those of :func:`bolide.run`; there is one worker unless `processes` says otherwise. Variables for the
-    application alone are given as ``env={"NAME": "value"}``.
+    `app` and `options` are those of :func:`bolide.run`. There is one worker unless `processes` is given. Variables for the
+    application alone are passed as ``env={"NAME": "value"}``.
 
-    TypeError, ValueError: as of :func:`bolide.run`. At its begin StartFailed: the server does not come to serve.
+    TypeError, ValueError: as in :func:`bolide.run`. StartFailed, on entering the context: the server did not start.
     """
     settled = sorted(SETTLED.intersection(options))
     if settled:
         raise TypeError(
             f"{', '.join(settled)}: a server of a test listens at http://127.0.0.1, and nowhere else; `port` chooses the port"
         )
-    # The name is looked for where the call stands.
+    # The name is searched first in the module of the call.
     application = name_of(app, sys._getframe(1).f_globals)
     return Server(application, options, port, start_timeout)
 
 
 class Server:
-    """A server of a test; what `serve` returns."""
+    """A server of a test, returned by `serve`."""
 
     def __init__(self, application: str, options: dict[str, OptionValue], port: int, start_timeout: float) -> None:
         self._environment = environment_of(options)
@@ -103,24 +103,24 @@ class Server:
 
     @property
     def port(self) -> int:
-        """The port at which it listens, from the begin of the `with` on."""
+        """The port at which it listens, once the `with` block has begun."""
         if self._port is None:
             raise RuntimeError("the server is started by `with`: it has no port before")
         return self._port
 
     @property
     def url(self) -> str:
-        """Its address without a slash at the end, such as ``http://127.0.0.1:54321``."""
+        """Its URL without a trailing slash, such as ``http://127.0.0.1:54321``."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def log(self) -> str:
-        """All that the server and its application have written so far; a request's line may come a moment after its answer."""
+        """The output of the server and its application so far. A request's line may appear a moment after its answer."""
         with self._news:
             return self._text
 
     def wait_for_log(self, pattern: str, seconds: float = LOG_SECONDS) -> re.Match[str]:
-        """Return the first match of a regular expression in the log, when it is there. TimeoutError: it has not come in time."""
+        """Wait until a regular expression matches in the log, and return its first match. TimeoutError: no match in time."""
         expression = re.compile(pattern, re.MULTILINE)
         end = time.monotonic() + seconds
         with self._news:
@@ -134,7 +134,7 @@ class Server:
                 self._news.wait(left)
 
     def __enter__(self) -> Server:
-        # The kernel ends the server with the thread that has started it, so that is one which lives as long.
+        # The kernel ends the server when the thread that started it ends, so this thread lives as long as the server.
         self._reader = threading.Thread(target=self._live, name="bolide", daemon=True)
         self._reader.start()
         try:
@@ -158,7 +158,7 @@ class Server:
         self._end()
 
     def _live(self) -> None:
-        """Start the process, and hear it until its end."""
+        """Start the process, and read its output until it ends."""
         try:
             self._start_and_listen()
         except BaseException as error:
@@ -170,7 +170,7 @@ class Server:
     def _start_and_listen(self) -> None:
         with contextlib.ExitStack() as opened:
             manager = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-            # The kernel chooses a name that nobody has, and that is no file.
+            # The kernel chooses an unused name in the abstract namespace.
             manager.bind("")
             environment = {**self._environment, "NOTIFY_SOCKET": "@" + manager.getsockname()[1:].decode()}
             with socket.create_server(("127.0.0.1", self._wanted_port), backlog=BACKLOG) as listening:
@@ -193,13 +193,15 @@ class Server:
             process.wait()
 
     def _listen(self, log: int, manager: socket.socket, ended: int) -> None:
-        """Read the log, and what the server says to its service manager, until it has ended and nothing is left."""
+        """Read the log, and the messages to the service manager (sd_notify), until the server has ended and nothing is left to
+        read.
+        """
         decoder = codecs.getincrementaldecoder("utf-8")("replace")
         poll = select.poll()
         for descriptor in (log, manager.fileno(), ended):
             poll.register(descriptor, select.POLLIN)
         has_ended = False
-        # A process of the application's may keep the log open for longer than the server lives.
+        # A process of the application may keep the log open after the server has ended.
         while events := dict(poll.poll(0 if has_ended else None)):
             part, is_serving = b"", False
             if log in events:
@@ -221,7 +223,7 @@ class Server:
         if process is None:
             return
         self._process = None
-        # Requests in flight are finished; who does not end is ended at once, and then by the kernel.
+        # Requests in flight are finished first. Then the server is stopped at once, and at last killed.
         for number, seconds in (
             (signal.SIGTERM, STOP_SECONDS + END_SECONDS),
             (signal.SIGQUIT, END_SECONDS),

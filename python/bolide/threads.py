@@ -1,7 +1,7 @@
-"""The further threads of a worker: Python's own, so that names, ``threading.enumerate()``, thread-local data and debuggers are as
-an application expects.
+"""The additional threads of a worker. They are Python's own, so that names, ``threading.enumerate()``, thread-local data and
+debuggers work as an application expects.
 
-Must not know what they run. Imported before the application, which may put something else in the place of threads.
+Must not know what they run. It is imported before the application, which may replace Python's threads. Runs in workers.
 """
 
 import _thread
@@ -10,19 +10,19 @@ import weakref
 
 
 def starters():
-    """Return the functions that ``threading`` starts threads with, whatever their names are in this Python."""
+    """Return the functions by which ``threading`` starts threads, whatever this version of Python calls them."""
     return [getattr(threading, name, None) for name in ("_start_new_thread", "_start_joinable_thread")]
 
 
-#: Those of the interpreter itself.
+#: The interpreter's own functions, before any replacement.
 NATIVE = starters()
 start_native = _thread.start_new_thread
 
-#: The worker's own further threads, for which the interpreter does not wait.
+#: The worker's additional threads, which the interpreter does not wait for.
 OWN = weakref.WeakSet()
 
 
-#: Bytes of the stack of each of them; 0 is the system's (``thread-stack-size``).
+#: Stack size of each of them in bytes; 0 is the system's default (``thread-stack-size``).
 stack_bytes = 0
 
 
@@ -32,21 +32,21 @@ def start(name, body):
     try:
         start_one(name, body)
     finally:
-        # Threads of the application have the stack that it asks for itself.
+        # Threads of the application keep the stack size that the application sets.
         threading.stack_size(usual)
 
 
 def start_one(name, body):
     if starters() == NATIVE:
-        # The interpreter's end does not wait for it: the worker has waited already, for as long as it will.
+        # A daemon thread: the worker has waited for it already, for a bounded time, when the interpreter ends.
         threading.Thread(name=name, target=run_as_parent, args=(name, body), daemon=True).start()
     else:
-        # A library has replaced threads (gevent.monkey does): one of its own would only run when this one waits in it.
+        # A library has replaced threads (gevent.monkey does). Its threads would run only while this thread waits in that library.
         start_native(run, (name, body))
 
 
 def run(name, body):
-    """What a thread does that a library takes for one of its own."""
+    """The body of a thread that the library takes for one of its own."""
     thread = threading.current_thread()
     thread.name = name
     OWN.add(thread)
@@ -54,6 +54,7 @@ def run(name, body):
 
 
 def run_as_parent(name, body):
-    # What the application starts here inherits this. It is waited for at the end, as what is started in the first thread.
+    # Threads that the application starts here inherit this flag. The end waits for them as for threads started in the main
+    # thread.
     threading.current_thread()._daemonic = False
     run(name, body)

@@ -1,7 +1,7 @@
-"""The page of a failure: an exception with its traceback, for whoever works on the application.
+"""The error page: an exception with its traceback, for the application's developer.
 
-It must not know requests, and takes nothing from elsewhere: no script, style or picture of another place. The frames of the
-application's own files are open, those of libraries folded. Values of variables are not shown. Prototypes and workers run it.
+It must not know requests, and loads nothing from elsewhere: no script, style sheet or image. Frames of the application's own
+files are expanded, those of libraries collapsed. It does not show the values of variables. Runs in prototypes and workers.
 """
 
 import html
@@ -11,13 +11,13 @@ import sys
 import sysconfig
 import traceback
 
-#: Exceptions of a chain that are shown, at the most.
+#: Most exceptions of a chain that are shown.
 CHAIN_MOST = 10
-#: Frames of an exception that are shown, at the most: the last ones are where it happened.
+#: Most frames of an exception that are shown: the innermost ones.
 FRAMES_MOST = 100
-#: Source lines before and behind the line of a frame.
+#: Source lines before and after the line of a frame.
 CONTEXT_LINES = 5
-#: Characters of a source line, or of a message, that are shown.
+#: Most characters of a source line, or of a message, that are shown.
 LINE_MOST = 2_000
 
 STYLE = """
@@ -45,7 +45,7 @@ pre i { color: var(--soft); display: inline-block; font-style: normal; margin-ri
 
 
 def page(error, what, script=""):
-    """Return the page as HTML. ``what`` is the line below the exception: what failed, and what is waited for."""
+    """Return the page as HTML. ``what`` is the line below the exception: the operation that failed, and what happens next."""
     chain = chain_of(error)
     title = one_line(error)
     parts = [f"<h1>{html.escape(cut(headline(error)))}</h1>", f"<p>{html.escape(what)}</p>"]
@@ -63,12 +63,12 @@ def page(error, what, script=""):
 
 
 def plain(error):
-    """Return the traceback as Python writes it."""
+    """Return the traceback as Python prints it."""
     return "".join(traceback.format_exception(type(error), error, error.__traceback__))
 
 
 def one_line(error):
-    """Return the exception as the last line of its traceback has it."""
+    """Return the exception like the last line of its traceback."""
     return cut(traceback.format_exception_only(type(error), error)[-1].strip().split("\n")[0])
 
 
@@ -79,7 +79,7 @@ def headline(error):
 
 
 def chain_of(error):
-    """Return what is shown, the last exception first, each with the words between it and the one before."""
+    """Return the exceptions to show, the last one first, each with the text that connects it with the one before."""
     chain, link = [], ""
     while error is not None and len(chain) < CHAIN_MOST and all(error is not known for _, known in chain):
         chain.append((link, error))
@@ -93,7 +93,9 @@ def chain_of(error):
 
 
 def frames_of(error):
-    """Yield a part of the page for each frame, those of the application first, each group from where it happened upwards."""
+    """Yield the HTML of each frame: first those of the application, then those of libraries, each group from the innermost
+    outwards.
+    """
     places = []
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         places.append((error.filename, error.lineno, ""))
@@ -122,7 +124,7 @@ def frame_part(path, line, name, is_open, kind):
 
 
 def is_library(path):
-    """Whether a file is of the interpreter, of installed packages or of ours."""
+    """Return whether a file belongs to the interpreter, to an installed package or to Bolide."""
     if path.startswith("<"):
         return True
     path = os.path.abspath(path)
@@ -140,7 +142,7 @@ LIBRARIES = library_folders()
 
 
 def shown_path(path):
-    """Return the path as seen from the application's folder, where it lies below that."""
+    """Return the path relative to the application's folder if it is below that."""
     here = os.getcwd() + os.sep
     return path[len(here) :] if path.startswith(here) else path
 
@@ -150,7 +152,7 @@ def cut(text):
 
 
 if __name__ == "__main__":
-    # For whoever changes the page: it shows itself.
+    # For work on the page itself: shows an example.
     try:
         raise RuntimeError("this is what it looks like") from ValueError("<a cause>")
     except RuntimeError as shown:

@@ -1,6 +1,6 @@
-"""Why this Python has no native module: another version than the package is for, a free-threaded build, or no CPython.
+"""Why this Python has no native module: the package is for another version, or this is a free-threaded build or not CPython.
 
-It is imported only when the native module could not be, and by what builds it. It must not import anything of Bolide. Any
+It is imported when the import of the native module has failed, and by the build. It must not import anything of Bolide. Any
 process runs it.
 """
 
@@ -11,11 +11,11 @@ import sysconfig
 
 
 class Unsupported(ImportError):
-    """There is no Bolide for this Python: none that could be installed into it, either."""
+    """Bolide does not support this Python, and can't be installed into it."""
 
 
 def explained(error):
-    """Return the ImportError to raise for one that the native module's import has raised."""
+    """Return the ImportError to raise after the native module's import has failed with this error."""
     refused = refusal()
     if refused:
         return Unsupported(refused, name="bolide._native")
@@ -23,7 +23,7 @@ def explained(error):
 
 
 def refusal():
-    """Why this Python can't have Bolide; None where it can."""
+    """Return why this Python is not supported; None if it is."""
     version = ".".join(map(str, sys.version_info[:2]))
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return (
@@ -36,7 +36,7 @@ def refusal():
 
 
 def mismatch(folder):
-    """For which Python the native module in this folder of the package is; None where it is this one's, or there is none."""
+    """Return the Python for which this folder's native module was built; None if it is this one, or if there is no module."""
     present = sorted(name for name in os.listdir(folder) if name.startswith("_native."))
     if f"_native{sysconfig.get_config_var('EXT_SUFFIX')}" in present:
         return None

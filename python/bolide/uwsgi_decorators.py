@@ -1,16 +1,17 @@
-"""The module ``uwsgidecorators`` that applications import: what of it works without the services that are not there yet.
+"""The module ``uwsgidecorators`` that applications import, with the decorators that need no service.
 
-Registered beside ``uwsgi`` (see ``uwsgi_module``). A name that is not here says where it belongs when it is asked for.
+It is registered beside ``uwsgi`` (see ``uwsgi_module``). Access to a missing name raises an error that explains it. Runs in every
+process that loads an application.
 """
 
 import functools
 import sys
 import threading
 
-# `from uwsgidecorators import *` gives programs the module `uwsgi` too, as uWSGI's file does.
+# `from uwsgidecorators import *` imports the module `uwsgi` too, as with uWSGI's file.
 __all__ = ["harakiri", "postfork", "thread", "uwsgi"]  # noqa: F822
 
-#: Decorators of uWSGI's that need a service.
+#: Decorators of uWSGI that need a service.
 LATER = frozenset(
     {
         "cron",
@@ -36,12 +37,12 @@ LATER = frozenset(
     }
 )
 
-#: Functions that each worker calls before it serves, in the order in which they were decorated.
+#: Functions that each worker calls before it serves, in the order of their decoration.
 postfork_chain = []
 
 
 def postfork(function):
-    """Have each worker call the function before it serves; ``@postfork(2)`` has worker 2 alone call it."""
+    """Have each worker call the function before it serves; with ``@postfork(2)``, worker 2 alone."""
     if callable(function):
         postfork_chain.append(function)
         return function
@@ -60,7 +61,7 @@ def postfork(function):
 
 
 def thread(function):
-    """Make a function that runs in a daemon thread. A call of it gives the function back, as uWSGI's does."""
+    """Make a function run in a daemon thread. A call returns the function, as with uWSGI."""
 
     @functools.wraps(function)
     def start(*arguments):
@@ -71,7 +72,7 @@ def thread(function):
 
 
 class harakiri:
-    """Give a view so many seconds: ``@harakiri(30)``."""
+    """Limit the time of a view, in seconds: ``@harakiri(30)``."""
 
     def __init__(self, seconds):
         self.seconds = seconds

@@ -1,7 +1,7 @@
-"""The module ``uwsgi`` that applications import: uWSGI 2.0.31's names with its types, thin over the native module.
+"""The module ``uwsgi`` that applications import: names of uWSGI 2.0.31 with its types, a thin layer over the native module.
 
-Runs in every process that loads an application, which finds it in ``sys.modules`` before that. What the names are is said once,
-in ``uwsgi_names``. It must not know sockets or protocols.
+It must not know sockets or protocols. ``uwsgi_names`` describes the names. Runs in every process that loads an application, and
+is in ``sys.modules`` before that.
 """
 
 import importlib.machinery
@@ -14,19 +14,19 @@ import types
 
 from bolide import uwsgi_decorators, uwsgi_names
 
-#: The most threads that a worker has with `threads = auto`.
+#: Most threads that a worker has with `threads = auto`.
 MOST_THREADS = 64
 
-#: Bytes of a part of a body that came in chunks.
+#: Most bytes of a part of a chunked body.
 CHUNK_BYTES = 32 * 1024
 
-#: Where the number of waiting connections stands in Linux' tcp_info of a listening socket (tcpi_unacked), in bytes.
+#: Offset in bytes of tcpi_unacked in Linux's tcp_info, which counts the queued connections of a listening socket.
 UNACKED_AT = 24
 #: Bytes of a tcp_info up to the end of that field.
 TCP_INFO_BYTES = 28
 
 
-#: A worker that is not there.
+#: The entry of a worker that does not run.
 NOBODY = {
     "pid": 0,
     "requests": 0,
@@ -40,7 +40,7 @@ NOBODY = {
 
 
 class Options(dict):
-    """``uwsgi.opt``. Its keys are text, as in uWSGI for Python 3; those of programs that ask with bytes are found too."""
+    """``uwsgi.opt``. Its keys are text, as in uWSGI for Python 3; lookups with bytes work too."""
 
     def __missing__(self, key):
         if isinstance(key, bytes) and (text := key.decode("utf-8", "replace")) in self:
@@ -55,7 +55,7 @@ class Options(dict):
 
 
 class Uwsgi:
-    """What the module's functions need: what is known of this instance, and of this process."""
+    """State of the module's functions: facts about this instance and this process."""
 
     def __init__(self, native, boot, log):
         self.native = native
@@ -79,7 +79,7 @@ class Uwsgi:
         sys.modules["uwsgidecorators"] = uwsgi_decorators
 
     def values(self):
-        """Return what is no function, by its name."""
+        """Return the module's attributes that are not functions, by name."""
         described = self.settings["python_module"]
         magic = {letter.encode(): value.encode("utf-8", "surrogateescape") for letter, value in described["shown_magic"]}
         return {
@@ -101,7 +101,7 @@ class Uwsgi:
         }
 
     def note_applications(self, applications):
-        """Show what is loaded, unless the application has put something of its own there."""
+        """Set the module's `applications`, unless the application has set it itself."""
         if self.module is not None and self.module.applications is None:
             self.module.applications = {mount: callable for mount, callable, _ in applications}
 
@@ -120,7 +120,7 @@ class Uwsgi:
     def accepting(self, accepting=True):
         return None
 
-    # Arguments are no matter to uWSGI here.
+    # uWSGI ignores arguments here.
     def worker_id(self, *_):
         return self.log_settings.worker
 
@@ -178,7 +178,7 @@ class Uwsgi:
             return None
 
     def sendfile(self, what, chunk=0, position=0, size=0):
-        """As in uWSGI: a path, or what has a descriptor. A chunk's size is the server's business here."""
+        """As in uWSGI: sends a path, or an object with a descriptor. The server chooses the size of chunks."""
         if isinstance(what, (str, bytes)):
             try:
                 with open(what, "rb") as file:
@@ -196,7 +196,7 @@ class Uwsgi:
         return True
 
     def chunked_read(self, timeout=0):
-        """The body is whole before the application is called: its end is an empty part."""
+        """The body is complete before the application is called: an empty part marks its end."""
         environ = self.native.uwsgi_environ()
         if environ is None or "wsgi.input" not in environ or environ.get("HTTP_UPGRADE"):
             raise OSError("unable to receive chunked part: the body did not come in chunks")
@@ -229,11 +229,11 @@ class Uwsgi:
         return self.native.uwsgi_ask(self.native.ASK_STOP) or None
 
     def listen_queue(self, socket=0):
-        """As in uWSGI: of one socket, by its place in the configuration."""
+        """As in uWSGI: of one socket, by its position in the configuration."""
         sockets = self.module.sockets
         if not 0 <= socket < max(len(sockets), 1):
             raise ValueError(f"unable to find socket {socket}")
-        # Where the application is loaded before the fork, no socket is known yet.
+        # If the application is loaded before the fork, the sockets are not known yet.
         return waiting_at(sockets[socket]) if sockets else 0
 
     def request_id(self):
@@ -244,8 +244,8 @@ class Uwsgi:
         return sum(row["requests"] for row in self.native.uwsgi_rows())
 
     def workers(self):
-        """As uWSGI's: one dict for each worker that the configuration asks for."""
-        # Of two generations the one that came last is the worker of a number.
+        """As in uWSGI: one dict for each worker that the configuration asks for."""
+        # If two generations have a worker of the same number, the later one counts.
         rows = {row["worker"]: row for row in sorted(self.native.uwsgi_rows(), key=lambda row: row["started_ms"])}
         return tuple(self.worker(number, rows.get(number)) for number in range(1, self.module.numproc + 1))
 
@@ -281,7 +281,7 @@ class Uwsgi:
         }
 
     def application(self, place, mount, callable, counters):
-        # Applications beyond those that have counters of their own are counted with the last of these.
+        # Applications beyond those with counters of their own share the last counters.
         requests, exceptions = counters[place] if place < len(counters) else (0, 0)
         return {
             "id": place,
@@ -297,7 +297,7 @@ class Uwsgi:
 
 
 def encoded(text):
-    """Return text or bytes as bytes, and None for nothing."""
+    """Return text or bytes as bytes, and None for an empty value."""
     if isinstance(text, str):
         text = text.encode("latin-1", "replace")
     return text or None
@@ -309,7 +309,7 @@ def threads_of(threads):
 
 
 def options(pairs):
-    """Make ``uwsgi.opt``. What uWSGI has to be told and is always so here is in it: sentry-sdk and others look for it."""
+    """Return ``uwsgi.opt``. It includes options that uWSGI needs and that always hold here: sentry-sdk and others check them."""
     found = Options({"enable-threads": True, "py-call-uwsgi-fork-hooks": True})
     for name, value in pairs:
         found.pop(name, None)
@@ -336,7 +336,7 @@ def memory_of(process):
 
 
 def waiting_at(descriptor):
-    """Return how many connections wait at a listening socket. Of a UNIX socket nobody can tell."""
+    """Return how many connections are queued at a listening socket. Linux has no such count for UNIX sockets."""
     import socket
 
     with socket.socket(fileno=os.dup(descriptor)) as listening:

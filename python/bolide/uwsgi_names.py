@@ -1,10 +1,10 @@
-"""The names of the module ``uwsgi``: which are here, and where those that are not belong. One table, from which the error of a
-missing name, the type stubs' test and the page in ``docs`` are made.
+"""The names of the module ``uwsgi``: the supported ones, and why the others are missing. The error of a missing name, the test of
+the type stubs and a page in ``docs`` are generated from this one table.
 
-It knows no implementation, and imports nothing.
+It knows no implementation, and imports nothing. Runs in every process that loads an application.
 """
 
-#: Names that are here, and what they are.
+#: Supported names, with a description.
 HERE = {
     "accepting": "`accepting()` changes nothing: a worker takes connections as soon as it can answer",
     "after_req_hook": "set it to a function, and each worker calls that after every answer of a WSGI application",
@@ -62,10 +62,10 @@ HERE = {
     "workers": "`workers()`: a tuple with a dict for each worker",
 }
 
-#: The milestone of names that don't come.
+#: The milestone of names that will never be supported.
 NEVER = "never"
 
-#: Names of uWSGI's that are not here: the milestone that they belong to, and what to do meanwhile.
+#: Names of uWSGI that are missing: their milestone, and what to use until then.
 MILESTONES = {
     "services": (
         "it comes with the services (caches, queues, spooler, mules, locks, signals, metrics)",
@@ -92,10 +92,10 @@ MILESTONES = {
     ),
 }
 
-#: Each name that is not here, and its milestone.
+#: Each missing name, and its milestone.
 LATER = {name: milestone for milestone, (_, names) in MILESTONES.items() for name in names.split()}
 
-#: Names that applications set, and that are no attributes before.
+#: Names that applications set, and that do not exist before.
 SETTABLE = frozenset({"after_req_hook", "atexit", "post_fork_hook"})
 
 #: The version of uWSGI whose module this is.
@@ -103,7 +103,7 @@ VERSION = (2, 0, 31)
 
 
 def missing(name):
-    """Return what to tell somebody who asks for a name that is not here."""
+    """Return the error message for a missing name."""
     milestone = LATER.get(name)
     if milestone is None:
         return f"module 'uwsgi' has no attribute {name!r}"

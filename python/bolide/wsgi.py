@@ -1,6 +1,7 @@
-"""What goes into each ``environ``, and what the native half calls: none of it runs on the way of a plain request.
+"""Objects that go into each ``environ``, and functions that the native module calls. None of it is on the path of a plain
+request.
 
-A worker's process uses this module, and through it the application.
+A worker's process runs it, and through it the application.
 """
 
 import io
@@ -22,12 +23,12 @@ __all__ = [
     "sendable",
 ]
 
-#: Bytes of a part of a file that is not sent by sendfile.
+#: Most bytes of a part of a file that is not sent by sendfile.
 BLOCK_BYTES = 64 * 1024
 
 
 class EmptyInput:
-    """``wsgi.input`` of a request without a body. It has no state, so one serves for all."""
+    """``wsgi.input`` of a request without a body. It has no state, so all requests share one object."""
 
     __slots__ = ()
 
@@ -50,7 +51,7 @@ class EmptyInput:
         return False
 
     def close(self):
-        """Closing nothing: the next request has the same object."""
+        """Does nothing: the next request gets the same object."""
 
     def __iter__(self):
         return iter(())
@@ -58,17 +59,17 @@ class EmptyInput:
 
 EMPTY_INPUT = EmptyInput()
 
-#: ``wsgi.input`` of a body that is in memory: reading, lines and iteration at any size are the library's.
+#: ``wsgi.input`` of a body in memory: the standard library does reading, lines and iteration.
 body_in_memory = io.BytesIO
 
 
 def body_in_file(descriptor):
-    """``wsgi.input`` of a body that went to a temporary file; closing it frees the disk."""
+    """``wsgi.input`` of a body in a temporary file; closing it frees the disk."""
     return os.fdopen(descriptor, "rb")
 
 
 def nothing_there(environ, start_response):
-    """The application where none was asked for: what files and routes don't take is not found."""
+    """The application of an instance without one: requests that no file and no route answers get 404."""
     start_response("404 Not Found", [("Content-Type", "text/plain")])
     return [b"Not Found"]
 
@@ -76,8 +77,8 @@ def nothing_there(environ, start_response):
 class FileWrapper:
     """``wsgi.file_wrapper`` (PEP 3333, "Optional Platform-Specific File Handling").
 
-    Returned as it is by the application, a wrapper around a real file is sent by sendfile; otherwise it is
-    an iterable like any other.
+    If the application returns a wrapper of a regular file unchanged, sendfile sends it; otherwise it is an iterable like any
+    other.
     """
 
     def __init__(self, filelike, block_size=BLOCK_BYTES):
@@ -97,9 +98,9 @@ class FileWrapper:
 
 
 def sendable(wrapper):
-    """Return ``(descriptor, offset, length)`` if what is wrapped is a regular file, else None.
+    """Return ``(descriptor, offset, length)`` if it wraps a regular file, else None.
 
-    The length is what is left from the file's present position.
+    The length counts from the file's current position.
     """
     filelike = wrapper.filelike
     try:
@@ -107,7 +108,7 @@ def sendable(wrapper):
         offset = filelike.tell()
         status = os.fstat(descriptor)
     except (AttributeError, OSError, ValueError):
-        # No descriptor, no position or closed: it is read like any iterable, and says itself what is wrong.
+        # No descriptor, no position, or closed: it is read like any iterable, and raises its own error.
         return None
     if not stat.S_ISREG(status.st_mode) or isinstance(filelike, io.TextIOBase):
         return None
@@ -115,7 +116,7 @@ def sendable(wrapper):
 
 
 def read_and_go_on(wrapper, rest):
-    """Give the parts of a wrapper that was itself a part of an answer and is no real file, and then the rest of the answer."""
+    """Yield the parts of a wrapper that is itself a part of an answer and no regular file, then the rest of the answer."""
     try:
         yield from wrapper
     finally:
@@ -125,11 +126,11 @@ def read_and_go_on(wrapper, rest):
 
 
 class ConnectionSocket:
-    """``gunicorn.socket`` and ``werkzeug.socket`` of a request that asks for another protocol: its connection, for libraries
-    that speak WebSocket on it.
+    """``gunicorn.socket`` and ``werkzeug.socket``: the connection of an Upgrade request, for libraries that speak WebSocket on
+    it.
 
-    It becomes a socket when it is first used for anything. From then on the connection is the application's: the server reads and
-    sends nothing on it, and forgets it when the application returns.
+    It becomes a socket at its first use. From then on the application owns the connection: the server neither reads nor writes
+    it, and forgets it when the application returns.
     """
 
     def __init__(self, take):
@@ -146,6 +147,6 @@ class ConnectionSocket:
             import socket
 
             made = self._socket = socket.socket(fileno=self._take())
-            # The server's own descriptor does not block, and that is a state of the connection, not of the descriptor.
+            # The server's descriptor is non-blocking, and this flag is shared by all descriptors of the connection.
             made.setblocking(True)
         return made

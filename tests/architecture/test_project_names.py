@@ -37,5 +37,5 @@ def test_frameworks_are_those_of_the_look_at_texts():
 
 
 def test_virtualenvs_have_the_same_names():
-    absent = (ROOT / "python" / "bolide" / "absent.py").read_text()
-    assert in_rust("mod.rs", "ENVIRONMENTS") == ast.literal_eval(re.search(r"^ENVIRONMENTS = (.+)$", absent, re.MULTILINE)[1])
+    hints = (ROOT / "python" / "bolide" / "import_hints.py").read_text()
+    assert in_rust("mod.rs", "ENVIRONMENTS") == ast.literal_eval(re.search(r"^ENVIRONMENTS = (.+)$", hints, re.MULTILINE)[1])

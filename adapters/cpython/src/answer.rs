@@ -1,6 +1,6 @@
-//! What a WSGI application returned, and its parts one after the other (PEP 3333, "Buffering and Streaming").
+//! The result of a WSGI application, and its parts one after the other (PEP 3333, "Buffering and Streaming").
 //!
-//! It knows no response. Worker threads run it, with the interpreter in hand.
+//! It knows no response. Worker threads run it while they hold the interpreter.
 
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::response::When;
@@ -8,23 +8,23 @@ use pyo3::ffi;
 
 use crate::object::Object;
 
-/// Parts that are drawn from a list's iterator before the first is sent. Of an iterator with more the length is not told, and it is read
-/// like any other.
+/// Most parts that are taken from a list's iterator before the first is sent. If there are more, the length stays unknown, and
+/// the answer is read like any other iterable.
 const DRAWN_PARTS_MOST: isize = 1024;
 
-/// What the application returned, and how it is read.
+/// The object that the application returned, and the state of its iteration.
 pub struct Answer {
     result: Object,
-    /// A list or tuple of all parts, once it is known that they are all there; `next` is the index of the next.
+    /// A list or tuple of all parts, once they are known to be complete; `next` is the index of the next part.
     parts: Option<Object>,
     next: isize,
-    /// What gives the parts otherwise.
+    /// The iterator over the parts otherwise.
     iterator: Option<Object>,
-    /// All of it was given; its `close()` is still to be called.
+    /// All parts were returned; `close()` is still to be called.
     has_ended: bool,
 }
 
-/// What an answer gives next.
+/// The next step of an answer.
 pub enum Part {
     Bytes(Object),
     /// A `wsgi.file_wrapper`.
@@ -38,32 +38,32 @@ impl Answer {
         Answer { result, parts, next: 0, iterator: None, has_ended: false }
     }
 
-    /// Nothing of it was given yet.
+    /// True if no part was returned yet.
     pub fn is_fresh(&self) -> bool {
         self.iterator.is_none() && self.next == 0 && !self.has_ended
     }
 
-    /// What may be a `wsgi.file_wrapper`, or have a `close()`: `None` for a list or tuple, which is neither.
+    /// The object that may be a `wsgi.file_wrapper`, or have a `close()`; `None` for a list or tuple, which is neither.
     pub fn result(&self) -> Option<&Object> {
         if self.parts.as_ref().is_some_and(|parts| parts.as_ptr() == self.result.as_ptr()) { None } else { Some(&self.result) }
     }
 
-    /// Parts that are all there come without the application's doing, so they may leave together.
+    /// Complete parts need no code of the application, so they may be sent together.
     pub fn when(&self) -> When {
         if self.iterator.is_none() { When::WithTheNext } else { When::Now }
     }
 
-    /// The list or tuple of all parts, where they are there before the first is sent. `Some(None)`: the application makes them one by
+    /// The list or tuple of all parts, if they exist before the first is sent. `Some(None)`: the application makes them one by
     /// one. `None`: an exception is set.
     ///
-    /// What iterates by the iterator of a list or tuple says by it that it is complete, whatever type it is itself: nothing of the
-    /// application's runs between its parts. Django's HttpResponse is such an object, and its StreamingHttpResponse is none.
+    /// An object whose iterator is that of a list or tuple is complete, whatever its own type is: no code of the application runs
+    /// between its parts. Django's HttpResponse is such an object, and its StreamingHttpResponse is not.
     pub fn whole(&mut self) -> Option<Option<&Object>> {
         if self.parts.is_none() {
             let iterator = self.iterator()?;
             let is_of_list =
                 iterator.is_exactly(&raw mut ffi::PyListIter_Type) || iterator.is_exactly(&raw mut ffi::PyTupleIter_Type);
-            // SAFETY: the iterator lives; those of lists and tuples know how many items they have left, and the tuple of them is new.
+            // SAFETY: the iterator lives; those of lists and tuples know how many items they have left, and their tuple is new.
             unsafe {
                 if is_of_list && (0..=DRAWN_PARTS_MOST).contains(&ffi::PyObject_LengthHint(iterator.as_ptr(), 0)) {
                     self.parts = Some(Object::owned(ffi::PySequence_Tuple(iterator.as_ptr()))?);
@@ -74,7 +74,7 @@ impl Answer {
         Some(self.parts.as_ref())
     }
 
-    /// The next part, whatever it is. `Some(None)` at the end; `None`: an exception is set.
+    /// Returns the next part, of whatever type. `Some(None)` at the end; `None`: an exception is set.
     pub fn next(&mut self) -> Option<Option<Object>> {
         match &self.parts {
             _ if self.has_ended => Some(None),
@@ -90,13 +90,13 @@ impl Answer {
         }
     }
 
-    /// All of it was given. What was drawn from its iterator is not kept.
+    /// Marks it as used up, and drops the parts that were taken from its iterator.
     pub fn end(&mut self) {
         self.has_ended = true;
         (self.parts, self.iterator) = (None, None);
     }
 
-    /// An iterable over what was not given yet. `None`: an exception is set.
+    /// Returns an iterable over the remaining parts. `None`: an exception is set.
     pub fn rest(&self) -> Option<Object> {
         if let Some(iterator) = &self.iterator {
             return Some(iterator.clone());
@@ -120,7 +120,7 @@ impl Answer {
         }
     }
 
-    /// The iterator over what the application returned; it is asked for once. `None`: an exception is set.
+    /// Returns the iterator over the application's result, which is made once. `None`: an exception is set.
     fn iterator(&mut self) -> Option<&Object> {
         if self.iterator.is_none() {
             // SAFETY: the result lives; the iterator is ours.
@@ -131,7 +131,8 @@ impl Answer {
         self.iterator.as_ref()
     }
 
-    /// uWSGI serves bytes as one part. To Python they are an iterable of integers. `None`: an exception is set.
+    /// Wraps bytes in a tuple: uWSGI serves them as one part, and Python would iterate over integers. `None`: an exception is
+    /// set.
     pub fn put_bytes_in_a_tuple(&mut self) -> Option<()> {
         // SAFETY: the result lives; the tuple is new, and takes a reference of its own.
         unsafe {
@@ -142,7 +143,7 @@ impl Answer {
         Some(())
     }
 
-    /// What it gives from now on.
+    /// Continues with this iterator.
     pub fn go_on_with(&mut self, iterator: Object) {
         self.iterator = Some(iterator);
     }
@@ -156,13 +157,13 @@ fn is_tuple(object: &Object) -> bool {
     object.is_exactly(&raw mut ffi::PyTuple_Type)
 }
 
-/// How many items a list or tuple of parts has.
+/// The number of items in a list or tuple of parts.
 pub fn length(parts: &Object) -> isize {
     // SAFETY: the object is exactly a list or a tuple.
     unsafe { if is_list(parts) { ffi::PyList_Size(parts.as_ptr()) } else { ffi::PyTuple_Size(parts.as_ptr()) } }
 }
 
-/// An item of a list or tuple of parts.
+/// Returns an item of a list or tuple of parts.
 ///
 /// # Safety
 /// `index` is within the length.
@@ -175,7 +176,7 @@ pub unsafe fn item(parts: &Object, index: isize) -> Option<Object> {
     }
 }
 
-/// Raises that a part is none.
+/// Raises a TypeError for a part that is not bytes.
 pub fn not_bytes(part: &Object) {
     // SAFETY: the part and the format live through the call; %.200s takes a C string, which a type's name is.
     unsafe {

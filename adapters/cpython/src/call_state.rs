@@ -1,6 +1,7 @@
-//! What the callables of one `start_response` share, and functions of the module `uwsgi` reach by way of `current_request`.
+//! The state that the callables of one `start_response` share; functions of the module `uwsgi` reach it through
+//! `current_request`.
 //!
-//! It knows neither. Whoever holds the interpreter uses it.
+//! It knows neither. The thread that holds the interpreter uses it.
 
 use std::cell::{Cell, RefCell, RefMut};
 use std::ptr::null_mut;
@@ -13,30 +14,30 @@ use pyo3::ffi;
 
 use crate::request_extras::RequestExtras;
 
-/// Looked at and changed by threads that hold the interpreter only, and by none of them through an exclusive reference: while one
-/// waits in `write` without the interpreter, others may call in.
+/// Only threads that hold the interpreter access it, and none of them through an exclusive reference: while one waits in `write`
+/// without the interpreter, others may call in.
 pub struct CallState {
-    /// The response that is being written; null between requests.
+    /// The response in progress; null between requests.
     pub response: Cell<*mut ResponseWriter<'static>>,
-    /// Borrowed from the owner of the callables, and used only while that has armed us.
+    /// Borrowed from the owner of the callables, and used only while the owner has armed this state.
     pub write: Cell<*mut ffi::PyObject>,
-    /// A `write` waits for its client. Until it has ended the response is its own, and stays where it is.
+    /// A `write` waits for its client. Until it has ended, it owns the response, which must not move.
     pub is_writing: Cell<bool>,
-    /// The engine's thread that has armed us (pthread_self).
+    /// The engine's thread that has armed this state (pthread_self).
     pub thread: Cell<libc::pthread_t>,
-    /// The application's call has returned: what it returned is being sent, by that thread.
+    /// The application's call has returned: that thread is sending the result.
     pub has_returned: Cell<bool>,
-    /// All of the answer was given: only its line of the log is left to be written.
+    /// The answer is complete; only its access log line is still to be written.
     pub has_ended: Cell<bool>,
-    /// Where the scoreboard shows the request, if it may take the connection.
+    /// The request's slot in the scoreboard, if the request may take over the connection.
     pub slot: Cell<Option<&'static Slot>>,
-    /// The application has a further callable of the state's, or has left something here: it serves no other request.
+    /// The application holds a further callable of this state, or has left data here: it is not used for another request.
     pub is_spent: Cell<bool>,
-    /// What few requests have: see [`RequestExtras`].
+    /// Data that few requests have: see [`RequestExtras`].
     pub extras: RefCell<Option<Box<RequestExtras>>>,
-    /// For the engine's thread, to wait for the end of such a `write`.
+    /// For the engine's thread, to wait until such a `write` has ended.
     pub quiet: (Mutex<()>, Condvar),
-    /// Whether a client that left is the application's business (`ignore-write-errors`, `disable-write-exception`).
+    /// Whether a client's disconnect raises an exception in the application (`ignore-write-errors`, `disable-write-exception`).
     pub write_errors: bool,
     pub write_timeout: Duration,
 }
@@ -64,16 +65,17 @@ impl CallState {
         RefMut::map(self.extras.borrow_mut(), |extras| &mut **extras.get_or_insert_default())
     }
 
-    /// The response, for as long as the interpreter is held and no code of the application runs.
+    /// Returns the response, for as long as the interpreter is held and no code of the application runs.
     #[expect(clippy::mut_from_ref, reason = "the response is the engine's, lent to whoever holds the interpreter")]
     pub fn response(&self) -> Option<&mut ResponseWriter<'static>> {
-        // SAFETY: null, or the response that the thread armed us with, which is not using it while the application runs. Whoever
-        // asks holds the interpreter, so nobody else has it, but for a `write` that waits and has let it go meanwhile.
+        // SAFETY: null, or the response that the thread armed us with, which is not using it while the application runs. The
+        // caller holds the interpreter, so no other thread uses it, except a `write` that waits and has released the interpreter
+        // meanwhile.
         unsafe { self.response.get().as_mut() }
     }
 
-    /// The application has returned, and what it returned is being sent by the engine's thread, which has armed us and is not the
-    /// calling one. It may have let the interpreter go meanwhile: the response must not be touched.
+    /// True if the application has returned and another thread, the engine's that has armed us, is sending the result. That
+    /// thread may have released the interpreter meanwhile: the response must not be touched.
     pub fn is_of_another_thread(&self) -> bool {
         // SAFETY: the calls have no conditions.
         let is_ours = || unsafe { libc::pthread_equal(self.thread.get(), libc::pthread_self()) != 0 };

@@ -1,8 +1,8 @@
-//! Context variables (PEP 567) of answers that are suspended: an answer's iterator goes on in the context in which it began, and what
-//! it has set there is not seen by requests that the thread serves meanwhile. Flask's `stream_with_context` relies on that.
+//! Context variables (PEP 567) of suspended answers: the iterator of an answer continues in the context in which it began, and
+//! requests that the thread serves meanwhile do not see its variables. Flask's `stream_with_context` relies on that.
 //!
-//! A thread is always in a context of its own; who is suspended takes it along, and the thread goes on in a new one. So a
-//! request that is never suspended pays nothing. The thread holds the interpreter in all of it.
+//! A thread is always in a context of its own. A suspended answer keeps that context, and the thread goes on in a new one. So a
+//! request that is never suspended pays nothing. The thread holds the interpreter throughout.
 
 use pyo3::ffi;
 
@@ -10,16 +10,16 @@ use crate::object::Object;
 
 /// The contexts of a thread that runs the application.
 pub struct Contexts {
-    /// As it was before the first request; never entered.
+    /// The context before the first request; never entered.
     base: Object,
-    /// The one in which the thread is.
+    /// The context that the thread has entered.
     current: Object,
-    /// The thread's own, while it is in that of an answer.
+    /// The thread's own context, while it runs in that of an answer.
     resting: Option<Object>,
 }
 
 impl Contexts {
-    /// From here on the thread is in a context of its own. `None`: an exception is set.
+    /// Enters a context of the thread's own. `None`: an exception is set.
     pub fn enter() -> Option<Contexts> {
         // SAFETY: the thread holds the interpreter; what is made is ours.
         unsafe {
@@ -32,7 +32,7 @@ impl Contexts {
         }
     }
 
-    /// Leaves the present context to an answer that is suspended. `None`: there is no memory for another one, and they share it.
+    /// Leaves the current context to a suspended answer. `None`: there is no memory for another context, so both share it.
     pub fn suspend(&mut self) -> Option<Object> {
         let next = self.resting.take().or_else(|| {
             // SAFETY: a context of ours; the copy is new.
@@ -47,19 +47,20 @@ impl Contexts {
         }
     }
 
-    /// Takes up an answer's context.
+    /// Continues in an answer's context.
     pub fn resume(&mut self, context: Option<Object>) {
         self.resting = context.and_then(|context| self.change_to(context));
     }
 
-    /// Comes back from it: the answer has ended.
+    /// Returns to the thread's own context: the answer has ended.
     pub fn rest(&mut self) {
         if let Some(own) = self.resting.take() {
             self.change_to(own);
         }
     }
 
-    /// Gives back the one that was left. `None`: the application has left the thread in a context of its own, and it stays there.
+    /// Returns the context that was left. `None`: the application has left the thread in a context of its own, and the thread
+    /// stays there.
     fn change_to(&mut self, context: Object) -> Option<Object> {
         // SAFETY: both live, and the thread holds the interpreter.
         unsafe {

@@ -1,6 +1,7 @@
-//! Which request the calling thread serves, for functions of the module `uwsgi`: the state of the callables that it armed last.
+//! The request that the calling thread serves, for functions of the module `uwsgi`: the state of the callables that it armed
+//! last.
 //!
-//! It must not know what those functions are. Worker threads run it, with the interpreter in hand.
+//! It must not know those functions. Worker threads run it while they hold the interpreter.
 
 use std::cell::Cell;
 use std::ptr::null;
@@ -15,23 +16,23 @@ use crate::call_state::CallState;
 use crate::request_extras::RequestExtras;
 
 thread_local! {
-    /// What the calling thread serves, or has served last.
+    /// The state of the request that the calling thread serves, or has served last.
     static CURRENT: Cell<*const CallState> = const { Cell::new(null()) };
 }
 
-/// The calling thread serves what this state is of.
+/// Makes this state's request the current one of the calling thread.
 pub fn make_current(state: *const CallState) {
     CURRENT.set(state);
 }
 
-/// The state is about to be gone.
+/// Called before the state is freed.
 pub fn forget(state: *const CallState) {
     if CURRENT.get() == state {
         forget_current();
     }
 }
 
-/// The calling thread serves nothing, as far as the module `uwsgi` is concerned.
+/// Leaves the calling thread without a current request, for the module `uwsgi`.
 pub fn forget_current() {
     CURRENT.set(null());
 }
@@ -43,15 +44,15 @@ pub struct CurrentRequest {
 }
 
 impl CurrentRequest {
-    /// `None`: the thread serves none, or another thread is in the middle of writing its answer.
+    /// `None`: the thread serves no request, or another thread is writing its answer.
     pub fn of_this_thread() -> Option<CurrentRequest> {
         CurrentRequest::of_this_thread_till_its_line().filter(|request| !request.state().has_ended.get())
     }
 
-    /// The same, and a request all of whose answer was given, as long as its line of the log can be changed.
+    /// Includes a request whose answer is complete, as long as its access log line can be changed.
     pub fn of_this_thread_till_its_line() -> Option<CurrentRequest> {
         let state = CURRENT.get();
-        // SAFETY: what is current lives until it is another's or forgotten, by this very thread.
+        // SAFETY: the current state lives until this very thread replaces or forgets it.
         let found = unsafe { state.as_ref() }?;
         (!found.response.get().is_null() && !found.is_writing.get()).then_some(CurrentRequest { state })
     }
@@ -61,7 +62,7 @@ impl CurrentRequest {
         unsafe { &*self.state }
     }
 
-    /// Uses the response for a moment in which nothing of Python runs.
+    /// Uses the response. No Python code may run in `act`.
     pub fn with<R>(&self, act: impl FnOnce(&mut ResponseWriter<'static>) -> R) -> Option<R> {
         self.state().response().map(act)
     }
@@ -70,7 +71,7 @@ impl CurrentRequest {
         act(&mut self.state().extras())
     }
 
-    /// From now on the request is a WebSocket, which takes as long as it takes: `harakiri` is about requests.
+    /// Turns the request into a WebSocket, which may last: `harakiri` applies to requests only.
     pub fn keep_websocket(&self, websocket: BlockingWebSocket) {
         if let Some(slot) = self.state().slot.get() {
             slot.limit_ms.store(Slot::UNLIMITED_MS, Relaxed);

@@ -1,7 +1,7 @@
-//! `environ`: a copy of what never changes, then the few keys that differ (PEP 3333, "environ Variables").
+//! `environ`: a copy of a template with all constant keys, then the few keys that differ (PEP 3333, "environ Variables").
 //!
-//! There is a template for each listener; for a kept-alive connection that repeats its header block there is a
-//! richer one, with the header fields in it. It knows nothing of the call that follows.
+//! There is a template for each listener, and for a kept-alive connection that repeats its header block one that also has the
+//! header fields. It knows nothing of the call that follows. Worker threads run it while they hold the interpreter.
 
 use bolide_engine::request::{
     Forwarded, FrontTls, HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, VariablesRequest, Version, joint,
@@ -11,13 +11,13 @@ use pyo3::ffi;
 use crate::names::{EnvironKeys, EnvironNames, Methods};
 use crate::object::{Object, latin1};
 
-/// What the uwsgi packet of a request would carry for its own line and its connection, in uWSGI's way of counting:
-/// REQUEST_METHOD, REQUEST_URI, PATH_INFO, QUERY_STRING, SERVER_PROTOCOL, SCRIPT_NAME, SERVER_NAME, SERVER_PORT,
-/// REMOTE_ADDR, REMOTE_PORT: their number, the bytes of their names and of their two lengths.
+/// The variables that a uwsgi packet would carry for the request line and the connection, counted like uWSGI does:
+/// REQUEST_METHOD, REQUEST_URI, PATH_INFO, QUERY_STRING, SERVER_PROTOCOL, SCRIPT_NAME, SERVER_NAME, SERVER_PORT, REMOTE_ADDR,
+/// REMOTE_PORT: their number, the bytes of their names and of their two lengths.
 const OWN_VARIABLES: u32 = 10;
 const OWN_VARIABLE_BYTES: u32 = 14 + 11 + 9 + 12 + 15 + 11 + 11 + 11 + 11 + 11 + 4 * OWN_VARIABLES;
 
-/// Whom a request comes from, as far as its connection and its header block say.
+/// The origin of a request, according to its connection and its header block.
 #[derive(Clone, Copy)]
 struct RequestOrigin<'a> {
     peer: &'a Peer,
@@ -31,7 +31,7 @@ pub struct EnvironMemo {
     log_facts: LogFacts,
 }
 
-/// A dictionary under construction. A failure (out of memory) leaves a Python exception set and is told once, at the end.
+/// A dictionary under construction. A failure (out of memory) leaves a Python exception set and is reported once, at the end.
 pub struct Dictionary {
     pub object: Object,
     failed: bool,
@@ -75,13 +75,13 @@ impl Dictionary {
         }
     }
 
-    /// `None`: something could not be put in, and an exception is set.
+    /// `None`: an item could not be added, and an exception is set.
     pub fn done(self) -> Option<Object> {
         (!self.failed).then_some(self.object)
     }
 }
 
-/// What makes environs: one for each thread.
+/// Creates environs. Each thread has one.
 pub struct Environs {
     pub names: EnvironNames,
     methods: Methods,
@@ -95,7 +95,7 @@ impl Environs {
         Environs { names, methods, keys, templates }
     }
 
-    /// The dictionary for a request, without `wsgi.input` and without a mount's SCRIPT_NAME. `None`: an exception is set.
+    /// Returns the dictionary of a request, without `wsgi.input` and without a mount's SCRIPT_NAME. `None`: an exception is set.
     pub fn make(&mut self, request: &mut Request<'_, EnvironMemo>) -> Option<Dictionary> {
         let template = self.templates.get(request.listener).or(self.templates.first())?.clone();
         let Request { peer, forwarded, script_name, .. } = *request;
@@ -140,7 +140,7 @@ impl Environs {
         environ.set(&names.request_method, &self.methods.of(http.method)?);
         let uri = if http.uri == b"/" { names.slash.clone() } else { latin1(http.uri)? };
         environ.set(&names.request_uri, &uri);
-        // Most paths are the target itself: then one string serves for both.
+        // Most paths equal the target: then one string serves for both.
         if http.path == http.uri {
             environ.set(&names.path_info, &uri);
         } else {
@@ -153,13 +153,13 @@ impl Environs {
             environ.set_text(&self.keys.header(b"host")?, http.authority);
         }
         if http.chunked {
-            // RFC 9112 section 7.1.3: what was decoded has a length, and is chunked no more.
+            // RFC 9112 section 7.1.3: a decoded body has a length, and is no longer chunked.
             environ.set_text(&names.content_length, body_length.to_string().as_bytes());
             if let Some(key) = self.keys.header(b"transfer-encoding") {
                 environ.remove(&key);
             }
         }
-        // Last, so that they take the place of what the request itself says.
+        // Last, so that they override the request's own variables.
         for (name, value) in http.variables {
             self.variable(&mut environ, name, value)?;
         }
@@ -229,7 +229,7 @@ impl Environs {
         Some(())
     }
 
-    /// The TLS that a front server speaks with the client, by its PROXY header; as mod_ssl names it.
+    /// The TLS between a front server and the client, from the PROXY header, with the names of mod_ssl.
     fn set_front_tls(&mut self, environ: &mut Dictionary, facts: &FrontTls) -> Option<()> {
         environ.set(&self.names.wsgi_url_scheme, &self.names.https);
         environ.set(&self.names.https_variable, &self.names.on);
@@ -246,7 +246,7 @@ impl Environs {
         Some(())
     }
 
-    /// What a trusted front server says beyond the client's address. The host is in each request's `authority`.
+    /// Sets what a trusted front server says beyond the client's address. The host is in each request's `authority`.
     fn set_forwarded(&self, environ: &mut Dictionary, forwarded: &Forwarded) {
         let names = &self.names;
         match forwarded.is_https {
@@ -284,7 +284,7 @@ impl Environs {
         Some(environ)
     }
 
-    /// A variable of a front server, or of a route.
+    /// Sets a variable of a front server, or of a route.
     fn variable(&mut self, environ: &mut Dictionary, name: &[u8], value: &[u8]) -> Option<()> {
         let key = self.keys.variable(name)?;
         let text = latin1(value)?;
@@ -297,7 +297,7 @@ impl Environs {
         Some(())
     }
 
-    /// The scheme that a front server names; anything but the two is ignored, since applications put it into links.
+    /// Sets the scheme that a front server names. Anything but http and https is ignored, because applications put it into links.
     fn set_scheme(&self, environ: &mut Dictionary, value: &[u8]) {
         let names = &self.names;
         if value.eq_ignore_ascii_case(b"https") {

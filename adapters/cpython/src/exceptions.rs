@@ -7,7 +7,7 @@ use pyo3::ffi;
 use crate::native::call;
 use crate::object::{Object, latin1};
 
-/// Sets an exception with this text, and returns `None`, which says so to the caller.
+/// Sets an exception with this text, and returns `None` for the caller to return.
 pub fn raise<T>(kind: *mut ffi::PyObject, text: &str) -> Option<T> {
     // SAFETY: the type lives as long as the interpreter; the text is copied, or an exception is set already.
     unsafe {
@@ -31,8 +31,7 @@ pub fn raise_os<T>(errno: Option<i32>, text: &str) -> Option<T> {
     None
 }
 
-/// Calls Python while an exception may be set that is somebody else's: a message of the application may be refused, and leave
-/// the engine something to do.
+/// Calls Python while another exception may be set: after a refused message of the application, the engine may have work left.
 #[allow(deprecated, reason = "the calls that replace these came with 3.12, and 3.9 is supported")]
 pub fn keeping_exception(act: impl FnOnce()) {
     let (mut kind, mut value, mut traceback) = (null_mut(), null_mut(), null_mut());

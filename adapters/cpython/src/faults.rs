@@ -1,5 +1,5 @@
-//! What becomes of an application's exception: one entry in the log, with the request that met it, and the
-//! decision whether the process is to end. The exception never leaves its request.
+//! Handling of an application's exception: one log entry that names its request, and the decision whether the process ends. The
+//! exception never leaves its request. It knows no response; threads that hold the interpreter run it.
 
 use bolide_engine::app::Outcome;
 use bolide_engine::request::RequestParts;
@@ -7,7 +7,7 @@ use pyo3::ffi;
 
 use crate::object::{Object, utf8_lossy};
 
-/// Python's own functions for what is easier said there.
+/// The Python functions that write to the log.
 pub struct FaultLog {
     /// `bolide.log.log_exception(exception, where)`
     pub log_exception: Object,
@@ -15,7 +15,7 @@ pub struct FaultLog {
     pub log_message: Object,
 }
 
-/// Takes the exception that is set, logs it, and says how the call ended.
+/// Takes the exception that is set, logs it, and returns the outcome of the call.
 pub fn failed<Pending>(fault_log: &FaultLog, subject: &str) -> Outcome<Pending> {
     // SAFETY: the thread holds the interpreter; what is fetched is owned by us.
     unsafe {
@@ -25,7 +25,7 @@ pub fn failed<Pending>(fault_log: &FaultLog, subject: &str) -> Outcome<Pending> 
     }
 }
 
-/// The same without an outcome, for `close()` and other places that have none.
+/// Logs the exception that is set, for `close()` and other calls that have no outcome.
 #[allow(deprecated, reason = "the calls that replace these came with 3.12, and 3.9 is supported")]
 pub fn log_set_exception(fault_log: &FaultLog, subject: &str) {
     // SAFETY: the thread holds the interpreter; the three are owned by us after the call, and null or alive.
@@ -42,13 +42,13 @@ pub fn log_set_exception(fault_log: &FaultLog, subject: &str) {
         let arguments = [value.as_ptr(), subject.as_ref().map_or(ffi::Py_None(), Object::as_ptr)];
         let logged = ffi::PyObject_Vectorcall(fault_log.log_exception.as_ptr(), arguments.as_ptr(), 2, std::ptr::null_mut());
         if Object::owned(logged).is_none() {
-            // Logging failed itself, for want of memory or stack: CPython's last resort writes straight to standard error.
+            // Logging itself failed, for lack of memory or stack: CPython's last resort writes directly to standard error.
             ffi::PyErr_WriteUnraisable(fault_log.log_exception.as_ptr());
         }
     }
 }
 
-/// Says something that is no exception.
+/// Logs a message that is not an exception.
 pub fn log_message(fault_log: &FaultLog, message: &str) {
     // SAFETY: the thread holds the interpreter; the argument is owned until the call has returned.
     unsafe {
@@ -63,7 +63,7 @@ pub fn log_message(fault_log: &FaultLog, message: &str) {
     }
 }
 
-/// The name of a request in the log, as text.
+/// Returns the name of a request for the log, as text.
 pub fn described<Memo>(parts: &RequestParts<'_, Memo>) -> String {
     String::from_utf8_lossy(&parts.line()).into_owned()
 }

@@ -1,8 +1,7 @@
-//! The native module `bolide._native`: the door through which Python starts the master, and in which a
-//! prototype and its workers run.
+//! The native module `bolide._native`: Python starts the master through it, and a prototype and its workers run in it.
 //!
-//! It knows CPython and the engine's seam, nothing of protocols or of the master's inside. Every process of
-//! Bolide that was started by Python loads it.
+//! It knows CPython and the engine's interface, but no protocols and no internals of the master. Every Bolide process that was
+//! started by Python loads it.
 
 mod answer;
 mod asgi;
@@ -34,13 +33,13 @@ use bolide_master::Invocation;
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 
-/// What the master is to run with, kept from the call of [`main`] to the interpreter's end.
+/// The arguments of the master, kept from the call of [`main`] to the interpreter's end.
 static INVOCATION: Mutex<Option<Invocation>> = Mutex::new(None);
 
-/// Runs the master when the interpreter has ended, and ends the process with its status: the caller returns to Python and
-/// leaves. The master needs no Python, so the interpreter's memory goes back to the system first (some 5 MB).
-/// `arguments` are those of the command line, without the program's name, `imports` what this
-/// Python imports from, and the script that it executes.
+/// Runs the master when the interpreter has ended, and ends the process with the master's status; the caller returns to Python
+/// and exits. The master needs no Python, so the interpreter's memory goes back to the system first (some 5 MB). `arguments` are
+/// those of the command line, without the program's name. `imports` has the entries of `sys.path`, and the script that this
+/// interpreter executes.
 #[pyfunction]
 fn main(
     arguments: Vec<OsString>,
@@ -58,7 +57,7 @@ fn main(
     }
 }
 
-/// The words of the command line for a keyword of `bolide.run`, whose value is `switch`, if that is True or False, and has these texts.
+/// Returns the command-line arguments for a keyword of `bolide.run` with these values. `switch` is set if the value is a bool.
 #[pyfunction]
 fn keyword_words(name: &str, switch: Option<bool>, texts: Vec<String>) -> PyResult<Vec<String>> {
     bolide_master::keyword_words(name, switch, &texts).map_err(|error| match error.is_value {
@@ -67,7 +66,7 @@ fn keyword_words(name: &str, switch: Option<bool>, texts: Vec<String>) -> PyResu
     })
 }
 
-/// Has this process be told to end (SIGTERM) when its parent does. False: it has ended already.
+/// Has the kernel send this process SIGTERM when its parent ends. False: the parent has ended already.
 #[pyfunction]
 fn end_with_parent(parent: i32) -> PyResult<bool> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM).map_err(std::io::Error::from)?;
@@ -90,7 +89,7 @@ fn prepare_fork() {
 #[pyfunction]
 fn note_fork() {
     bolide_engine::forks::note_fork();
-    // From 3.13 on `os.fork` counts the threads for its warning when the hooks have run: what follows comes behind that.
+    // From 3.13 on, `os.fork` counts the threads for its warning after the hooks have run, so the rest must come later.
     // SAFETY: the function takes no argument, and the interpreter is held.
     if unsafe { pyo3::ffi::Py_AddPendingCall(Some(go_on_after_fork), std::ptr::null_mut()) } != 0 {
         bolide_engine::forks::go_on_after_fork();
@@ -105,13 +104,14 @@ extern "C" fn go_on_after_fork(_: *mut c_void) -> c_int {
 extern "C" fn run_master() {
     let invocation = INVOCATION.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(invocation) = invocation {
-        // SAFETY: the call takes a number and changes nothing that anybody refers to.
+        // SAFETY: the call takes a number and invalidates no reference.
         unsafe { libc::malloc_trim(0) };
         std::process::exit(bolide_master::main(invocation));
     }
 }
 
-// What is shared between threads rests on the interpreter's lock. A free-threaded Python takes it back for a module that says so.
+// The interpreter's lock protects the data that threads share. A free-threaded Python enables the lock again for a module that
+// declares this.
 #[pymodule(gil_used = true)]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;

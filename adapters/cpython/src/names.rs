@@ -1,4 +1,5 @@
-//! The strings that every `environ` has: made once, interned; and those of names that peers chose.
+//! The strings that every `environ` has, made once and interned, and a cache of names that peers choose. Worker threads run it
+//! while they hold the interpreter.
 
 use std::collections::HashMap;
 
@@ -6,13 +7,14 @@ use pyo3::ffi;
 
 use crate::object::{Object, latin1};
 
-/// Names of header fields (or uwsgi variables) of which a thread keeps the objects. Clients choose names; memory must not be theirs.
+/// Most names of header fields (or uwsgi variables) whose objects a thread keeps. Clients choose names, so their memory must be
+/// bounded.
 const KEPT_NAMES: usize = 1024;
 
 /// Longest name that is kept, in bytes.
 const KEPT_NAME_BYTES: usize = 64;
 
-/// Makes a struct of interned strings, each named after what it says.
+/// Makes a struct of interned strings, with a field for each.
 macro_rules! interned {
     ($(#[$about:meta])* $name:ident { $($field:ident = $text:literal),* $(,)? }) => {
         $(#[$about])*
@@ -57,7 +59,7 @@ interned! { EnvironNames {
 } }
 
 interned! {
-    /// The usual methods of requests.
+    /// The common request methods.
     Methods {
     get = "GET",
     post = "POST",
@@ -69,7 +71,7 @@ interned! {
 } }
 
 impl Methods {
-    /// The method as a string; the usual ones are ready-made.
+    /// Returns the method as a string; the common ones are interned.
     pub fn of(&self, method: &[u8]) -> Option<Object> {
         let known = match method {
             b"GET" => &self.get,
@@ -85,7 +87,7 @@ impl Methods {
     }
 }
 
-/// Header fields that browsers, programs and front servers send. Their keys are interned, as those in an application's code are.
+/// Header fields that browsers, programs and front servers send. Their keys are interned, like those in an application's code.
 const USUAL_HEADERS: [&str; 60] = [
     "Accept",
     "Accept-Charset",
@@ -149,7 +151,7 @@ const USUAL_HEADERS: [&str; 60] = [
     "X-Requested-With",
 ];
 
-/// Variables that nginx' `uwsgi_params` and its like send.
+/// Variables that nginx' `uwsgi_params` and similar configurations send.
 const USUAL_VARIABLES: [&str; 18] = [
     "CONTENT_LENGTH",
     "CONTENT_TYPE",
@@ -171,8 +173,8 @@ const USUAL_VARIABLES: [&str; 18] = [
     "UWSGI_SCRIPT",
 ];
 
-/// Objects that were made of names which peers chose. Those of usual names stay; the others are few, and when there are too many
-/// they are forgotten, so that junk takes no place for long.
+/// A cache of objects for names that peers choose. Common names stay. Of other names few are kept, and all are dropped if there
+/// are too many, so that junk does not occupy memory for long.
 pub struct NameCache {
     known: HashMap<Box<[u8]>, (Object, IsUsual)>,
 }
@@ -184,12 +186,12 @@ impl NameCache {
         NameCache { known: HashMap::new() }
     }
 
-    /// A cache in which the usual header fields are already. `None`: out of memory, an exception is set.
+    /// Returns a cache with the common header fields. `None`: out of memory, an exception is set.
     pub fn of_usual_headers(mut make: impl FnMut(&[u8]) -> Option<Object>) -> Option<NameCache> {
         let mut cache = NameCache::new();
         for name in USUAL_HEADERS {
             let object = make(name.as_bytes())?;
-            // As programs write it, and as HTTP/2 has it, which front servers hand on.
+            // As programs write it, and in lower case, as in HTTP/2, which front servers pass on.
             cache.add_usual(name.as_bytes(), object.clone());
             cache.add_usual(name.to_ascii_lowercase().as_bytes(), object);
         }
@@ -201,7 +203,7 @@ impl NameCache {
         self.known.insert(name.into(), (object, true));
     }
 
-    /// What was made of a name, or is made now. `None`: an exception is set.
+    /// Returns the object of a name, made now if it is not cached. `None`: an exception is set.
     pub fn get_or_make(&mut self, name: &[u8], make: impl FnOnce(&[u8]) -> Option<Object>) -> Option<Object> {
         if let Some((object, _)) = self.known.get(name) {
             return Some(object.clone());
@@ -217,9 +219,10 @@ impl NameCache {
     }
 }
 
-/// Names that clients and front servers use, as keys of `environ`. A thread has its own.
+/// The keys of `environ` for names that clients and front servers use. Each thread has its own.
 ///
-/// Nothing that a peer chose is interned: some Pythons (3.12.0 to 3.12.6, and free-threaded ones) never let an interned string go.
+/// Names that a peer chooses are never interned: some Pythons (3.12.0 to 3.12.6, and free-threaded ones) never free an interned
+/// string.
 pub struct EnvironKeys {
     header_keys: NameCache,
     variable_keys: NameCache,
@@ -246,7 +249,7 @@ impl EnvironKeys {
         self.header_keys.get_or_make(name, |name| latin1(&header_key(name)))
     }
 
-    /// The name of a uwsgi variable as it is.
+    /// Returns the name of a uwsgi variable unchanged.
     pub fn variable(&mut self, name: &[u8]) -> Option<Object> {
         self.variable_keys.get_or_make(name, latin1)
     }

@@ -1,5 +1,5 @@
-//! Python types and functions made by hand, and calls into Python, without a look at who holds the interpreter: the threads that
-//! run this do. It knows nothing of requests.
+//! Python types and functions made by hand, and calls into Python. Nothing here checks that the interpreter is held: the calling
+//! threads hold it. It knows nothing of requests.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
@@ -22,7 +22,7 @@ pub struct NativeType<T> {
     holds: PhantomData<T>,
 }
 
-/// A slot of a type, or a method's definition, that Python may keep a pointer to.
+/// A slot of a type, or a method's definition, to which Python may keep a pointer.
 pub struct Lasting<T>(pub T);
 
 // SAFETY: constant data: C strings and function pointers.
@@ -44,7 +44,7 @@ impl<T> NativeType<T> {
             flags: ffi::Py_TPFLAGS_DEFAULT as u32,
             slots: all.as_mut_ptr(),
         };
-        // SAFETY: the spec and its slots live through the call, the name for ever; the caller vouches for the functions.
+        // SAFETY: the spec and its slots live through the call, and the name is static; the caller vouches for the functions.
         let object = unsafe { Object::owned(ffi::PyType_FromSpec(&mut spec))? };
         Some(NativeType { object, holds: PhantomData })
     }
@@ -52,7 +52,8 @@ impl<T> NativeType<T> {
     /// A new object around `value`. `None`: an exception is set.
     pub fn make(&self, value: T) -> Option<Object> {
         let kind = self.object.as_ptr().cast::<ffi::PyTypeObject>();
-        // SAFETY: the type is alive, and its objects are as large as `Held<T>`; the value is written before anybody sees it.
+        // SAFETY: the type is alive, and its objects are as large as `Held<T>`; the value is written before the object is visible
+        // to any code.
         unsafe {
             let object = Object::owned(ffi::PyType_GenericAlloc(kind, 0))?;
             (&raw mut (*object.as_ptr().cast::<Held<T>>()).value).write(value);
@@ -61,17 +62,17 @@ impl<T> NativeType<T> {
     }
 }
 
-/// The value that an object holds.
+/// Returns the value that an object holds.
 ///
 /// # Safety
-/// The object is of a [`NativeType<T>`] and lives as long as the result is used; nobody else uses its value meanwhile.
+/// The object is of a [`NativeType<T>`] and lives as long as the result is used; no other code uses its value meanwhile.
 pub unsafe fn held<'a, T>(object: *mut ffi::PyObject) -> &'a mut T {
     // SAFETY: the caller says so.
     unsafe { &mut (*object.cast::<Held<T>>()).value }
 }
 
 /// # Safety
-/// Called by Python only, once, when nobody refers to the object any more.
+/// Called by Python only, once, when no reference to the object is left.
 unsafe extern "C" fn dealloc<T>(object: *mut ffi::PyObject) {
     // SAFETY: see above; a type made from a spec is referred to by each of its objects.
     unsafe {
@@ -89,7 +90,7 @@ pub fn bound(definition: &'static Lasting<ffi::PyMethodDef>, object: &Object) ->
     unsafe { Object::owned(ffi::PyCFunction_NewEx(definition, object.as_ptr(), null_mut())) }
 }
 
-/// A call without keywords. `None`: an exception is set.
+/// Calls without keywords. `None`: an exception is set.
 ///
 /// # Safety
 /// All are living objects.
@@ -98,7 +99,7 @@ pub unsafe fn call<const COUNT: usize>(callable: *mut ffi::PyObject, arguments: 
     unsafe { Object::owned(ffi::PyObject_Vectorcall(callable, arguments.as_ptr(), COUNT, null_mut())) }
 }
 
-/// A call of a method: `arguments` begins with the object. `None`: an exception is set.
+/// Calls a method: `arguments` begins with the object. `None`: an exception is set.
 ///
 /// # Safety
 /// All are living objects, the name a str.
@@ -107,7 +108,7 @@ pub unsafe fn call_method<const COUNT: usize>(name: &Object, arguments: [*mut ff
     unsafe { Object::owned(ffi::PyObject_VectorcallMethod(name.as_ptr(), arguments.as_ptr(), COUNT, null_mut())) }
 }
 
-/// The same, where the last argument has the one name of the tuple `keyword`.
+/// Calls a method whose last argument has the one name of the tuple `keyword`.
 ///
 /// # Safety
 /// As above.

@@ -1,5 +1,5 @@
-//! A counted reference for the hot path: what `Py<T>` is, without a look at who holds the interpreter.
-//! Everything in this file must be called, and every [`Object`] dropped, by a thread that holds it.
+//! A counted reference for the hot path, like `Py<T>`, but without checks that the interpreter is held. Everything in this file
+//! must be called, and every [`Object`] dropped, by a thread that holds the interpreter.
 
 use std::ptr::NonNull;
 
@@ -8,9 +8,8 @@ use pyo3::ffi;
 /// An owned reference to a Python object.
 pub struct Object(NonNull<ffi::PyObject>);
 
-// SAFETY: a reference may move between threads; it is only counted by a thread that holds the interpreter,
-// which the engine guarantees: it runs an adapter, and drops what an adapter left with it, between
-// `acquire` and `release` only.
+// SAFETY: a reference may move between threads; it is only counted by a thread that holds the interpreter, which the engine
+// guarantees: it runs an adapter, and drops the objects that an adapter left with it, between `acquire` and `release` only.
 unsafe impl Send for Object {}
 // SAFETY: as above; a shared `Object` gives out nothing but the pointer.
 unsafe impl Sync for Object {}
@@ -24,7 +23,7 @@ impl Object {
         NonNull::new(pointer).map(Object)
     }
 
-    /// Makes a reference of its own from a borrowed one. `None` for a null pointer.
+    /// Makes a new reference from a borrowed one. `None` for a null pointer.
     ///
     /// # Safety
     /// `pointer` is null or refers to a living object.
@@ -38,20 +37,20 @@ impl Object {
         self.0.as_ptr()
     }
 
-    /// Gives the reference away.
+    /// Releases ownership of the reference to the caller.
     pub fn into_ptr(self) -> *mut ffi::PyObject {
         let pointer = self.as_ptr();
         std::mem::forget(self);
         pointer
     }
 
-    /// How many references there are. With one, nobody else can see the object.
+    /// True if this is the only reference: then no other code can see the object.
     pub fn is_unshared(&self) -> bool {
         // SAFETY: the object lives as long as we refer to it.
         unsafe { ffi::Py_REFCNT(self.as_ptr()) == 1 }
     }
 
-    /// The object's type is exactly this one.
+    /// True if the object's type is exactly this one.
     pub fn is_exactly(&self, kind: *mut ffi::PyTypeObject) -> bool {
         // SAFETY: the object lives as long as we refer to it.
         unsafe { ffi::Py_TYPE(self.as_ptr()) == kind }
@@ -73,7 +72,7 @@ impl Drop for Object {
     }
 }
 
-/// Another reference, for Python to own. The interpreter's own function of this kind is not there before 3.10.
+/// Makes another reference, for Python to own. The interpreter's own function for this is missing before 3.10.
 ///
 /// # Safety
 /// `pointer` refers to a living object.
@@ -96,13 +95,13 @@ pub unsafe fn bytes_of<'a>(pointer: *mut ffi::PyObject) -> &'a [u8] {
     }
 }
 
-/// A `str` from bytes as PEP 3333 wants it: each byte a character of latin-1. `None`: out of memory, an exception is set.
+/// Returns a `str` as PEP 3333 requires: each byte is a latin-1 character. `None`: out of memory, an exception is set.
 pub fn latin1(bytes: &[u8]) -> Option<Object> {
     // SAFETY: the pointer and length are those of a slice; the result is new.
     unsafe { Object::owned(ffi::PyUnicode_DecodeLatin1(bytes.as_ptr().cast(), bytes.len() as isize, std::ptr::null())) }
 }
 
-/// A `str` of what is meant to be UTF-8: what is not shows as U+FFFD. `None`: out of memory, an exception is set.
+/// Returns a `str` from bytes that should be UTF-8; invalid ones become U+FFFD. `None`: out of memory, an exception is set.
 pub fn utf8_lossy(bytes: &[u8]) -> Option<Object> {
     // SAFETY: the pointer and length are those of a slice; the result is new.
     unsafe { Object::owned(ffi::PyUnicode_DecodeUTF8(bytes.as_ptr().cast(), bytes.len() as isize, c"replace".as_ptr())) }

@@ -1,8 +1,8 @@
-//! The name that `ps` and `top` show for a prototype or a worker: `auto-procname`, `procname` and their kin.
+//! The process title that `ps` and `top` show for a prototype or a worker: `auto-procname`, `procname` and the related options.
 
 use pyo3::prelude::*;
 
-/// Names this process.
+/// Sets the title of this process.
 #[pyfunction]
 pub fn set_process_name(name: &str) {
     bolide_master::set_process_name(name);

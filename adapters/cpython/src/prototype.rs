@@ -1,5 +1,5 @@
-//! Python's half of a prototype: the object of `bolide/prototype.py` that loads the application, as the room `prototype` calls it.
-//! It decides nothing. The prototype's process runs it, and each worker up to its service.
+//! The Python implementation of the trait [`Application`]: it calls the methods of the object in `bolide/prototype.py` that loads
+//! the application. It decides nothing. The prototype's process runs it, and each worker until it serves.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -15,8 +15,8 @@ use pyo3::prelude::*;
 
 use crate::uwsgi_module;
 
-/// Lives the life of a prototype, and in each worker that of a worker. Returns the exit status of the process. `half` has the methods
-/// of the trait [`Application`] that are Python's.
+/// Runs a prototype, and in each forked child a worker. Returns the exit status of the process. `half` has the Python methods of
+/// the trait [`Application`].
 #[pyfunction]
 pub fn run_prototype(boot: i32, half: Bound<'_, PyAny>) -> PyResult<i32> {
     bolide_prototype::run(boot, &mut PythonApplication { half })
@@ -28,12 +28,12 @@ pub fn ask_for_replacement() {
     bolide_prototype::signals::ask_for_replacement();
 }
 
-/// What a worker is to serve with.
+/// The sockets and settings of a worker.
 #[pyclass(frozen, module = "bolide._native")]
 pub struct Assignment {
     engine: Mutex<Option<EngineAssignment>>,
     note: FailureNote,
-    /// The worker's line to the master, where that wants to hear of imports.
+    /// The worker's control channel to the master, if the master watches imports.
     control: Option<OwnedFd>,
 }
 
@@ -43,17 +43,17 @@ struct PythonApplication<'py> {
 
 #[pymethods]
 impl Assignment {
-    /// Leaves a line for the master that says why the application does not start.
+    /// Leaves the reason why the application does not start for the master, in one line.
     fn note_failure(&self, reason: &str) -> PyResult<()> {
         Ok(self.note.write(reason)?)
     }
 
-    /// No other worker tells why the application does not start.
+    /// True if no other worker has logged why the application does not start.
     fn is_first_to_fail(&self) -> bool {
         self.note.is_mine_to_tell()
     }
 
-    /// Has the master watch the files of what was imported since the worker began.
+    /// Has the master watch the files of the imports since the worker began.
     fn report_imports(&self, list: &[u8]) -> PyResult<()> {
         match &self.control {
             Some(control) => Ok(report_imports(control.as_fd(), list)?),
@@ -72,7 +72,7 @@ impl Assignment {
 impl Application for PythonApplication<'_> {
     type Error = PyErr;
 
-    /// The settings and what else came with them go to Python as plain data.
+    /// Passes the settings and the rest of the boot file to Python as plain data.
     fn prepare(&mut self, boot: &Boot) -> PyResult<()> {
         let text = serde_json::to_string(boot).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let boot = self.half.py().import("json")?.call_method1("loads", (text,))?;
@@ -117,7 +117,7 @@ impl Application for PythonApplication<'_> {
         self.half.py().detach(wait)
     }
 
-    /// As `os.fork` does it, so that `os.register_at_fork` hooks run and the generators of random numbers are seeded anew.
+    /// As `os.fork` does it, so that `os.register_at_fork` hooks run and random number generators are seeded again.
     fn fork(&mut self) -> io::Result<ForkResult> {
         let py = self.half.py();
         let forked = self.half.call_method0("fork").and_then(|pid| pid.extract::<i32>());

@@ -1,4 +1,5 @@
-//! What few requests have, of those that use the module `uwsgi`: it lies beside the response, and goes with the request.
+//! Data of the few requests that use functions of the module `uwsgi`: it is kept beside the response, and dropped with the
+//! request.
 //!
 //! It knows no response. The thread that serves the request uses it.
 
@@ -11,14 +12,14 @@ use crate::object::Object;
 
 #[derive(Default)]
 pub struct RequestExtras {
-    /// Its slot, and the limit that stood there before `set_user_harakiri`.
+    /// The request's slot, and its limit before `set_user_harakiri`.
     limited: Option<(&'static Slot, u32)>,
     pub environ: Option<Object>,
     pub websocket: Option<BlockingWebSocket>,
 }
 
 impl RequestExtras {
-    /// The request may take so long, in milliseconds since it began.
+    /// Limits the time of the request, in milliseconds since it began.
     pub fn limit(&mut self, slot: &'static Slot, limit_ms: u32) {
         self.limited.get_or_insert((slot, slot.limit_ms.load(Relaxed)));
         slot.limit_ms.store(limit_ms, Relaxed);

@@ -1,6 +1,6 @@
-//! `start_response` and the `write` that it returns: native callables, made once for a thread and armed with the response
-//! of the request that is being served. An application that keeps one beyond its request gets an error, not another
-//! client's connection.
+//! `start_response` and the `write` that it returns: native callables, made once for a thread and armed with the response of the
+//! current request. An application that keeps one beyond its request gets an error, not another client's connection. The thread
+//! that holds the interpreter runs it.
 
 use std::ffi::CStr;
 use std::os::fd::IntoRawFd;
@@ -22,7 +22,7 @@ use crate::uwsgi_module;
 
 const CAPSULE_NAME: &CStr = c"bolide.start_response";
 
-/// The pair of callables and the state that they share.
+/// The pair of callables and their shared state.
 pub struct StartResponse {
     pub callable: Object,
     write: Object,
@@ -31,7 +31,7 @@ pub struct StartResponse {
     state: *const CallState,
 }
 
-// SAFETY: the pointer is to what `capsule` owns, and is followed by threads that hold the interpreter only, as all of it is used.
+// SAFETY: the pointer is to memory that `capsule` owns, and only threads that hold the interpreter follow it, as with all of it.
 unsafe impl Send for StartResponse {}
 
 impl StartResponse {
@@ -71,10 +71,10 @@ impl StartResponse {
         state.thread.set(unsafe { libc::pthread_self() });
     }
 
-    /// As [`StartResponse::arm`], for what is still done when all of the answer was given. Nobody but us refers to it.
+    /// Like [`StartResponse::arm`], for work after the answer is complete. Only we hold references to it.
     ///
     /// # Safety
-    /// As there.
+    /// Like there.
     pub unsafe fn arm_ended(&self, response: *mut ResponseWriter<'_>) {
         debug_assert!(self.is_unshared(), "an answer that has ended is lent to whoever kept its callables");
         // SAFETY: as the caller promises.
@@ -82,30 +82,30 @@ impl StartResponse {
         self.state().has_ended.set(true);
     }
 
-    /// A callable that gives the application the number of a descriptor of its own for the connection, which the server then
-    /// forgets. `None`: out of memory, an exception is set.
+    /// Returns a callable that gives the application a descriptor of its own for the connection, which the server then forgets.
+    /// `None`: out of memory, an exception is set.
     pub fn taker(&self, slot: &'static Slot) -> Option<Object> {
         self.state().is_spent.set(true);
         self.state().slot.set(Some(slot));
         bound(&TAKE_SOCKET, &self.capsule)
     }
 
-    /// Where the scoreboard shows the request, if it may become another thing than a request.
+    /// Notes the scoreboard's slot of a request that may take over its connection.
     pub fn note_slot(&self, slot: &'static Slot) {
         self.state().slot.set(Some(slot));
     }
 
-    /// Keeps the `environ` of a request whose body came in chunks, or that asks for another protocol, for the module `uwsgi`.
+    /// Keeps the `environ` of a request with a chunked body or an Upgrade field, for the module `uwsgi`.
     pub fn keep_environ(&self, environ: &Object) {
         self.state().extras().environ = Some(environ.clone());
     }
 
-    /// It is what the module `uwsgi` finds on the calling thread, from now on.
+    /// Makes this the current request of the calling thread, for the module `uwsgi`.
     pub fn make_current(&self) {
         current_request::make_current(self.state);
     }
 
-    /// The slot of the thread serves other requests from now on.
+    /// Forgets the thread's slot, which shows other requests from now on.
     pub fn leave_slot(&self) {
         if let Some(extras) = &mut *self.state().extras.borrow_mut() {
             extras.restore_limit();
@@ -123,16 +123,16 @@ impl StartResponse {
         }
     }
 
-    /// The application's call has returned. A thread of it that is still in `write` has its part sent first: the response is its own
-    /// till then.
+    /// The application's call has returned. If another thread of it is still in `write`, its part is sent first: it owns the
+    /// response until then.
     pub fn call_has_returned(&self) {
         let state = self.state();
         state.has_returned.set(true);
         while state.is_writing.get() {
             let (lock, ended) = &state.quiet;
             let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-            // SAFETY: this thread holds the interpreter, and takes it again before it looks at anything of Python's. The
-            // guard is let go before that: who holds the interpreter waits for the lock, never the other way round.
+            // SAFETY: this thread holds the interpreter, and takes it again before it accesses Python objects. The guard is
+            // released before that: threads that hold the interpreter wait for the lock, never the other way round.
             unsafe {
                 let thread = ffi::PyEval_SaveThread();
                 drop(ended.wait(guard));
@@ -141,7 +141,7 @@ impl StartResponse {
         }
     }
 
-    /// The application's call has returned, and with it ends its WebSocket.
+    /// Ends the WebSocket with the application's call.
     pub fn end_websocket(&self) {
         let state = self.state();
         let websocket = state.extras.borrow_mut().as_mut().and_then(|extras| extras.websocket.take());
@@ -155,7 +155,7 @@ impl StartResponse {
         self.state().response.set(null_mut());
     }
 
-    /// Nobody but us refers to it: it may serve the next request.
+    /// True if only we hold references to it: it may serve the next request.
     pub fn is_unshared(&self) -> bool {
         !self.state().is_spent.get() && self.callable.is_unshared() && self.write.is_unshared()
     }
@@ -189,15 +189,15 @@ static TAKE_SOCKET: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
 });
 
 fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a CallState> {
-    // SAFETY: only capsules of this name reach here, and their pointer is the state until the capsule is freed, which the
-    // callable that Python is calling refers to. The reference is a shared one: several threads may be in `write`.
+    // SAFETY: only capsules of this name reach here, and their pointer is the state until the capsule is freed; the callable that
+    // Python is calling holds a reference to the capsule. The result is a shared reference: several threads may be in `write`.
     unsafe { ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<CallState>().as_ref() }
 }
 
 /// # Safety
 /// Called by Python only, as the destructor of our capsule.
 unsafe extern "C" fn free_state(capsule: *mut ffi::PyObject) {
-    // SAFETY: Python calls this once, when nobody refers to the capsule any more.
+    // SAFETY: Python calls this once, when no reference to the capsule is left.
     unsafe {
         let state = ffi::PyCapsule_GetPointer(capsule, CAPSULE_NAME.as_ptr()).cast::<CallState>();
         if !state.is_null() {
@@ -298,7 +298,7 @@ fn write_head(response: &mut ResponseWriter<'_>, status: *mut ffi::PyObject, hea
             return raise(type_error(), "the headers of start_response must be a list of (name, value) tuples (PEP 3333)");
         }
         let mut number = 0;
-        // The size is asked for each time: nothing here runs the application's code, but a list is not ours to trust.
+        // The size is read each time: no code of the application runs here, but the list belongs to the application.
         while number < if is_list { ffi::PyList_Size(headers) } else { ffi::PyTuple_Size(headers) } {
             let pair = if is_list { ffi::PyList_GetItem(headers, number) } else { ffi::PyTuple_GetItem(headers, number) };
             if pair.is_null() || ffi::PyTuple_Check(pair) == 0 || ffi::PyTuple_Size(pair) != 2 {
@@ -333,7 +333,7 @@ fn with_latin1<T>(text: *mut ffi::PyObject, act: impl FnOnce(&[u8]) -> Result<T,
     }
 }
 
-/// The latin-1 bytes of a str: its own memory when it is ASCII, which is nearly always, else a copy.
+/// The latin-1 bytes of a str: its own memory if it is ASCII, as nearly always, else a copy.
 enum Latin1Text<'a> {
     Own(&'a [u8]),
     Copy(Object),
@@ -358,7 +358,7 @@ fn latin1_text<'a>(text: *mut ffi::PyObject, what: &dyn Fn() -> String) -> Optio
         let mut length = 0;
         let start = ffi::PyUnicode_AsUTF8AndSize(text, &mut length);
         if !start.is_null() {
-            // UTF-8 has as many bytes as the str has characters where all of them are ASCII, and only there.
+            // The UTF-8 of a str has as many bytes as the str has characters only if all of them are ASCII.
             if length == ffi::PyUnicode_GET_LENGTH(text) {
                 return Some(Latin1Text::Own(std::slice::from_raw_parts(start.cast::<u8>(), length as usize)));
             }
@@ -378,7 +378,7 @@ fn latin1_text<'a>(text: *mut ffi::PyObject, what: &dyn Fn() -> String) -> Optio
 /// Called by Python only, with our capsule and one argument.
 unsafe extern "C" fn write(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> *mut ffi::PyObject {
     match write_part(capsule, data) {
-        // SAFETY: None lives for ever; the caller gets a reference of its own.
+        // SAFETY: None is immortal; the caller gets a reference of its own.
         Some(()) => unsafe {
             let none = ffi::Py_None();
             ffi::Py_INCREF(none);
@@ -398,7 +398,7 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
         return raise(runtime_error(), "write was called while it runs in another thread: it takes one part at a time");
     }
     if state.is_of_another_thread() {
-        // What the application returned is being sent, and a part of another thread would get between its halves.
+        // The application's result is being sent, and a part of another thread would split it.
         return raise(runtime_error(), "write was called by another thread when the application had returned (PEP 3333)");
     }
     let Some(response) = state.response() else {
@@ -406,7 +406,7 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
     };
     // SAFETY: checked above; the caller holds a reference, also while the interpreter is released below.
     let part = unsafe { bytes_of(data) };
-    // What can't be suspended can't wait for its turn either.
+    // This answer can't be suspended, so it can't yield its turn either.
     response.begin_turn();
     match response.push(part, When::Now) {
         Pushed::All if response.holds_call() => write_rest(state, &[]),
@@ -416,16 +416,16 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
     }
 }
 
-/// Waits for a slow client, as often as the rest of a part needs it, or what was kept of it.
+/// Waits for a slow client until it has the rest of a part, and all data that was buffered before.
 fn write_rest(state: &CallState, mut rest: &[u8]) -> Option<()> {
     state.is_writing.set(true);
     let sent = loop {
-        // It is there: the engine's thread takes no response away while somebody writes.
+        // It exists: the engine's thread takes no response away during a `write`.
         let Some(response) = state.response() else { break false };
         if response.wants_room() {
             let wait = response.room_wait();
-            // SAFETY: this thread holds the interpreter, and takes it again before it looks at the state or the response, to which
-            // no reference of ours is used in between: the wait owns what it needs.
+            // SAFETY: this thread holds the interpreter, and takes it again before it accesses the state or the response. No
+            // reference of ours is used in between: the wait owns all that it needs.
             let has_room = unsafe {
                 let thread = ffi::PyEval_SaveThread();
                 let has_room = wait.wait(state.write_timeout);
@@ -473,7 +473,7 @@ fn taken_socket(capsule: *mut ffi::PyObject) -> Option<i32> {
     };
     match given {
         Ok(own) => {
-            // What the application does with it takes as long as it takes: `harakiri` is about requests.
+            // The application may use the connection without a time limit: `harakiri` applies to requests only.
             if let Some(slot) = state.slot.get() {
                 slot.limit_ms.store(Slot::UNLIMITED_MS, Relaxed);
             }
@@ -491,7 +491,7 @@ fn client_is_gone(write_errors: bool) -> Option<()> {
     raise(unsafe { ffi::PyExc_OSError }, "write error: the client has gone, or takes nothing any more")
 }
 
-/// Raises what `sys.exc_info()` gave: the head has left, and the application's error is all that can be told.
+/// Raises the exception of `sys.exc_info()`: the head has been sent, so only the application's error can be reported.
 #[allow(deprecated, reason = "the call that replaces PyErr_Restore came with 3.12, and 3.9 is supported")]
 fn raise_again<T>(exc_info: *mut ffi::PyObject) -> Option<T> {
     // SAFETY: `exc_info` lives through the call; PyErr_Restore takes references, so each is made first.

@@ -1,11 +1,12 @@
-//! The further threads of a worker: what they run. Python's half (`bolide/threads.py`) makes them.
+//! The bodies of a worker's additional threads. The Python half (`bolide/threads.py`) makes the threads. It knows nothing of the
+//! engine; the worker's first thread calls it.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
 
 use pyo3::prelude::*;
 
-/// What a thread runs: a callable, good for one call.
+/// The body of a thread: a callable that can be called once.
 #[pyclass(frozen, module = "bolide._native")]
 pub struct ThreadBody {
     body: Mutex<Option<Box<dyn FnOnce() + Send + 'static>>>,
@@ -21,7 +22,7 @@ impl ThreadBody {
     }
 }
 
-/// Starts a thread; the caller holds the interpreter. How is said in `bolide/threads.py`.
+/// Starts a thread, as `bolide/threads.py` describes. The caller holds the interpreter.
 pub fn spawn(name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
     Python::attach(|py| {
         let body = Bound::new(py, ThreadBody { body: Mutex::new(Some(body)) })?;

@@ -1,7 +1,7 @@
-//! What the Python module `uwsgi` (`bolide/uwsgi_module.py`) asks of this process and of the instance: rows of the scoreboard, the
-//! listening sockets, and words to the master.
+//! The native half of the Python module `uwsgi` (`bolide/uwsgi_module.py`) for facts about this process and the instance: rows of
+//! the scoreboard, the listening sockets, and requests to the master.
 //!
-//! It knows no request: functions about one are in `uwsgi_request`. Workers run it; in a prototype there is nothing to tell yet.
+//! It knows no HTTP request: functions about one are in `uwsgi_request`. Workers run it; in a prototype there is no data yet.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
@@ -17,7 +17,7 @@ use bolide_engine::taken_connections::TakenConnections;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// A worker's way to the scoreboard and to its master.
+/// A worker's access to the scoreboard and to its master.
 struct Link {
     scoreboard: Scoreboard,
     row: u32,
@@ -29,10 +29,10 @@ struct Link {
 
 static LINK: OnceLock<Link> = OnceLock::new();
 
-/// The shortest limit of a request that the master knows of from here, in milliseconds.
+/// The shortest limit of a request that was reported to the master, in milliseconds.
 static SHORTEST_LIMIT_MS: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// This process is a worker, and is about to serve.
+/// Called in a worker that is about to serve.
 pub fn attach(assignment: &Assignment) -> io::Result<()> {
     let row = assignment.scoreboard.row(assignment.row).ok_or(io::ErrorKind::NotFound)?;
     let threads = assignment.settings.workers.threads.most();
@@ -48,14 +48,14 @@ pub fn attach(assignment: &Assignment) -> io::Result<()> {
     Ok(())
 }
 
-/// The slot in which the scoreboard shows what the calling thread serves. `None`: it is none of the worker's threads.
+/// The scoreboard's slot of the calling thread. `None`: it is not a thread of the worker.
 pub fn own_slot() -> Option<&'static Slot> {
     let link = LINK.get()?;
     let own = nix::unistd::gettid().as_raw() as u32;
     link.scoreboard.slots(link.row).iter().find(|slot| slot.thread.load(Relaxed) == own)
 }
 
-/// What a WebSocket of this worker is to be like.
+/// The settings of a WebSocket of this worker.
 pub fn with_websocket_terms<R>(act: impl FnOnce(&WebSocket, &'static Row, &'static TakenConnections) -> R) -> Option<R> {
     let link = LINK.get()?;
     Some(act(&link.websocket, link.scoreboard.row(link.row)?, &link.taken_connections))
@@ -66,17 +66,17 @@ pub fn taken_connections() -> Option<&'static TakenConnections> {
     Some(&LINK.get()?.taken_connections)
 }
 
-/// A request has a limit of its own: the master must look after requests at least so often, in milliseconds. It is told once of each
-/// limit that is shorter than those before.
+/// A request has a limit of its own, in milliseconds: the master must check requests at least that often. Only limits shorter
+/// than all before are reported.
 pub fn ask_for_harakiri(milliseconds: u32) {
     let Some(link) = LINK.get() else { return };
     if SHORTEST_LIMIT_MS.fetch_min(milliseconds, Relaxed) > milliseconds {
-        // A master that is gone kills nobody.
+        // If the master is gone, no process enforces the limit.
         let _ = message::send(link.control.as_fd(), &Report::Limited { row: link.row, milliseconds }, None);
     }
 }
 
-/// Tells the master what the application asks for. False: there is no master to tell.
+/// Sends a request of the application to the master. False: there is no master.
 pub fn ask(asked: Asked) -> bool {
     let tell = |link: &Link| {
         let report = Report::Asked { row: link.row, asked };
@@ -88,17 +88,18 @@ pub fn ask(asked: Asked) -> bool {
 /// A debugger has stopped this worker.
 static IS_HALTED: AtomicBool = AtomicBool::new(false);
 
-/// Somebody debugs this worker: that nothing moves in it is no news.
+/// True while a debugger has stopped this worker: it is not stuck.
 pub fn is_halted() -> bool {
     IS_HALTED.load(Relaxed)
 }
 
-/// Tells the master that a debugger has stopped this worker, or has let it go on: nobody else takes its time then.
+/// Notifies the master that a debugger has stopped this worker, or that it continues: the master enforces no time limit
+/// meanwhile.
 #[pyfunction]
 fn note_debugger(is_halted: bool) {
     IS_HALTED.store(is_halted, Relaxed);
     if let Some(link) = LINK.get() {
-        // A master that is gone waits for nobody.
+        // If the master is gone, no process waits for the worker.
         let _ = message::send(link.control.as_fd(), &Report::Halted { row: link.row, is_halted }, None);
     }
 }
@@ -113,7 +114,7 @@ fn uwsgi_listeners() -> Vec<RawFd> {
     LINK.get().map(|link| link.listeners.clone()).unwrap_or_default()
 }
 
-/// What is known of each worker that lives.
+/// Returns the row of each running worker.
 #[pyfunction]
 fn uwsgi_rows(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>>> {
     let Some(link) = LINK.get() else { return Ok(Vec::new()) };

@@ -1,8 +1,8 @@
-//! Functions of the Python module `uwsgi` that are about the request that the calling thread serves: its log line, its limit, its
+//! Functions of the Python module `uwsgi` about the request that the calling thread serves: its log line, its limit, its
 //! connection, a file in the middle of its answer, and a WebSocket whose messages the thread waits for.
 //!
-//! WSGI only: an asynchronous application has many requests on one thread, and `receive` and `send` for each. Worker threads run it, with the
-//! interpreter in hand but for waits.
+//! WSGI only: an asynchronous application has many requests on one thread, and each has its `receive` and `send`. Worker threads
+//! run it, and hold the interpreter except while they wait.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
@@ -23,7 +23,7 @@ use crate::uwsgi_module;
 /// The longest limit that `set_user_harakiri` may set, in seconds: about 24 days.
 const LIMIT_MOST_SECONDS: u64 = 2_000_000;
 
-/// SystemError is what uWSGI raises.
+/// uWSGI raises SystemError.
 fn no_request() -> PyErr {
     PySystemError::new_err("this thread serves no WSGI request at present")
 }
@@ -32,12 +32,13 @@ fn current() -> PyResult<CurrentRequest> {
     CurrentRequest::of_this_thread().ok_or_else(no_request)
 }
 
-/// Uses the response of the request, also in `uwsgi.after_req_hook`, when all of it was given: for what adds nothing to it.
+/// Uses the response of the request, also in `uwsgi.after_req_hook` after the answer is complete: for functions that send
+/// nothing.
 fn with_response<R>(act: impl FnOnce(&mut ResponseWriter<'static>) -> R) -> PyResult<R> {
     CurrentRequest::of_this_thread_till_its_line().and_then(|request| request.with(act)).ok_or_else(no_request)
 }
 
-/// Text or bytes, as uWSGI takes them.
+/// Accepts text or bytes, as uWSGI does.
 fn bytes_of_either(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if let Ok(text) = value.cast::<PyString>() {
         return Ok(text.to_str()?.as_bytes().to_vec());
@@ -77,7 +78,7 @@ fn uwsgi_disconnect() -> PyResult<bool> {
     Ok(true)
 }
 
-/// The time counts from the call, as in uWSGI; 0 takes it back.
+/// The time counts from the call, as in uWSGI; 0 removes the limit.
 #[pyfunction]
 fn uwsgi_set_user_harakiri(seconds: i64) -> PyResult<()> {
     let request = current()?;
@@ -94,7 +95,7 @@ fn uwsgi_set_user_harakiri(seconds: i64) -> PyResult<()> {
     Ok(())
 }
 
-/// Sends so many bytes of a file, and comes back when they have left.
+/// Sends this part of a file, and returns when it is sent.
 #[pyfunction]
 fn uwsgi_send_file(py: Python<'_>, descriptor: RawFd, offset: i64, length: u64) -> PyResult<()> {
     let request = current()?;
@@ -122,7 +123,7 @@ fn uwsgi_send_file(py: Python<'_>, descriptor: RawFd, offset: i64, length: u64) 
                 let has_room = py.detach(|| wait.wait(timeout));
                 request.with(|response| response.room_came(has_room));
             }
-            // The turn of others, who have the interpreter for a moment.
+            // Other threads get the interpreter for a moment.
             Some((Progress::Blocked, None)) => py.detach(std::thread::yield_now),
             Some((Progress::Done, ..)) => return Ok(()),
             Some((Progress::Broken, ..)) | None => {
@@ -132,15 +133,15 @@ fn uwsgi_send_file(py: Python<'_>, descriptor: RawFd, offset: i64, length: u64) 
     }
 }
 
-/// The `environ` of a request whose body came in chunks, or that asks for another protocol.
+/// Returns the `environ` of a request with a chunked body or an Upgrade field.
 #[pyfunction]
 fn uwsgi_environ(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
     let environ = current()?.with_extras(|extras| extras.environ.clone());
-    // SAFETY: the pointer is a living object's, of which the result has a reference of its own.
+    // SAFETY: the pointer is a living object's, and the result has a reference of its own.
     Ok(environ.map(|environ| unsafe { Bound::from_borrowed_ptr(py, environ.as_ptr()) }))
 }
 
-/// `environ` and the choice of a subprotocol; `key` takes the place of the request's own.
+/// Takes `environ` and the chosen subprotocol; `key` replaces the request's own.
 #[pyfunction]
 fn uwsgi_accept_websocket(environ: &Bound<'_, PyDict>, key: Option<&[u8]>, protocol: Option<&[u8]>) -> PyResult<()> {
     let request = current()?;
@@ -171,7 +172,7 @@ fn uwsgi_accept_websocket(environ: &Bound<'_, PyDict>, key: Option<&[u8]>, proto
     Ok(())
 }
 
-/// The next message; with `waits`, when it has come. None: there is none now.
+/// Returns the next message, or None if there is none now; with `waits`, waits for it.
 #[pyfunction]
 fn uwsgi_hear(py: Python<'_>, waits: bool) -> PyResult<Option<Bound<'_, PyBytes>>> {
     let request = current()?;
@@ -186,7 +187,7 @@ fn uwsgi_hear(py: Python<'_>, waits: bool) -> PyResult<Option<Bound<'_, PyBytes>
     }
 }
 
-/// Sends a message, and comes back when the client has it, as far as the kernel knows.
+/// Sends a message, and returns when the kernel has taken it.
 #[pyfunction]
 fn uwsgi_say(py: Python<'_>, payload: &Bound<'_, PyAny>, is_text: bool) -> PyResult<()> {
     let request = current()?;
@@ -219,7 +220,7 @@ fn on_websocket<R>(
     done.ok_or_else(|| PyOSError::new_err("there is no WebSocket: websocket_handshake comes first"))
 }
 
-/// Waits for the client, without the interpreter, for a moment that the WebSocket names.
+/// Waits for the client without the interpreter, for a time that the WebSocket determines.
 fn wait(py: Python<'_>, request: &CurrentRequest) -> PyResult<()> {
     let (socket, for_room, most_ms) = on_websocket(request, |websocket, response| {
         (response.socket().as_raw_fd(), websocket.is_behind(response), websocket.wait_ms(response))

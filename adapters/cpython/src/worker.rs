@@ -1,4 +1,5 @@
-//! A worker's native half: from the settings and the loaded applications to the engine.
+//! The native half of a worker: connects the settings and the loaded applications with the engine. It knows no request. The
+//! worker's main thread runs it.
 
 use bolide_contract::settings::Settings;
 use bolide_engine::ListeningSocket;
@@ -13,8 +14,8 @@ use crate::prototype::Assignment;
 use crate::uwsgi_module;
 use crate::wsgi::Wsgi;
 
-/// Serves until the order to end has been carried out. `applications` is a list of `(mount, callable)`; `module` is
-/// `bolide.wsgi`, whose pieces go into each `environ`; `after_request` is called after each answer.
+/// Serves until the order to stop has been carried out. `applications` is a list of `(mount, callable)`; `module` is
+/// `bolide.wsgi`, with the objects that go into each `environ`; `after_request` is called after each answer.
 #[pyfunction]
 pub fn serve(
     py: Python<'_>,
@@ -51,7 +52,7 @@ pub fn serve(
             settings.listeners.iter().map(|listener| listener.timeout_ms).max().unwrap_or(0),
         ),
     };
-    // The worker serves for the rest of the process' life: nothing ever frees this.
+    // The worker serves for the rest of the process' life, so this is never freed.
     let wsgi: &'static Wsgi = Box::leak(Box::new(wsgi));
     bolide_engine::serve(wsgi, engine_assignment)?;
     if let Some(taken) = uwsgi_module::taken_connections() {
@@ -61,12 +62,12 @@ pub fn serve(
 }
 
 pub fn object_of(object: Bound<'_, PyAny>) -> Object {
-    // SAFETY: the pointer is the reference that `into_ptr` gives away; it is never null.
+    // SAFETY: the pointer is the reference that `into_ptr` releases to us; it is never null.
     unsafe { Object::owned(object.into_ptr()) }.unwrap_or_else(|| unreachable!("a Bound is never null"))
 }
 
-/// What every `environ` of a listener has. The keys that differ from request to request are here too, with empty values:
-/// so the copy has room for them.
+/// Returns the constant part of every `environ` of a listener. It includes the keys that differ from request to request, with
+/// empty values, so that the copy has room for them.
 fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, module: &Bound<'_, PyAny>) -> PyResult<Object> {
     let environ = PyDict::new(py);
     for name in ["REQUEST_METHOD", "REQUEST_URI", "PATH_INFO", "QUERY_STRING", "SERVER_PROTOCOL", "SCRIPT_NAME"] {
@@ -78,7 +79,7 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, mod
     environ.set_item("REMOTE_PORT", "")?;
     environ.set_item("DOCUMENT_ROOT", "")?;
     environ.set_item("wsgi.version", (1, 0))?;
-    // A front server's TLS is not its client's.
+    // The TLS of a front server is not that of the client.
     environ.set_item("wsgi.url_scheme", if listener.is_https() { "https" } else { "http" })?;
     environ.set_item("wsgi.input", module.getattr("EMPTY_INPUT")?)?;
     // The body is whole and has an end (it was collected first): reading beyond its length is safe, also of a chunked one.

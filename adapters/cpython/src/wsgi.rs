@@ -1,7 +1,7 @@
-//! WSGI (PEP 3333): the call of the application and the way of its answer into the response.
+//! WSGI (PEP 3333): calls the application and passes its answer to the response.
 //!
-//! [`Wsgi`] is one for the worker, [`WsgiThread`] one for each of its threads. All of it runs with the interpreter
-//! in hand, on the thread that read the request.
+//! There is one [`Wsgi`] for the worker and one [`WsgiThread`] for each of its threads. All of it runs on the thread that read
+//! the request, which holds the interpreter.
 
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -28,11 +28,11 @@ use crate::object::{Object, bytes_of};
 use crate::start_response::StartResponse;
 use crate::threads;
 
-/// Bytes of a part of the body from which on its compression takes long enough to let other threads run Python meanwhile: a
-/// millisecond or so.
+/// Size of a body part whose compression takes long enough, about a millisecond, to release the interpreter to other threads
+/// meanwhile.
 const LONG_CODING_BYTES: usize = 32 * 1024;
 
-/// The applications of a worker and what its threads need to call them.
+/// The applications of a worker, and the objects that its threads need to call them.
 pub struct Wsgi {
     pub row: &'static Row,
     pub mounts: Mounts,
@@ -59,12 +59,12 @@ pub struct Wsgi {
     pub write_timeout: std::time::Duration,
 }
 
-/// An answer that is suspended where its client became slow.
+/// An answer that is suspended because its client is slow.
 pub struct SuspendedAnswer {
     answer: Answer,
-    /// The chunk that was not taken whole, and how much of it was.
+    /// The chunk that was not taken completely, and the number of bytes that were taken.
     chunk: Option<(Object, usize)>,
-    /// The application may still call it, from its generator: it stays with this answer.
+    /// The application may still call it, from its generator, so it stays with this answer.
     start: StartResponse,
     /// Its context variables.
     context: Option<Object>,
@@ -87,7 +87,7 @@ impl Language for Wsgi {
         let names = EnvironNames::new().ok_or_else(no_memory)?;
         let methods = Methods::new().ok_or_else(no_memory)?;
         let core = if thread == 0 { None } else { integer(thread) };
-        // SAFETY: the engine asks for a `&'static` language, and this is that one: `Wsgi` is never freed (see worker.rs).
+        // SAFETY: the engine asks for a `&'static` language, and this one is: `Wsgi` is never freed (see worker.rs).
         let wsgi: &'static Wsgi = unsafe { &*std::ptr::from_ref(self) };
         let keys = EnvironKeys::new().ok_or_else(no_memory)?;
         let environs = Environs::new(names, methods, keys, self.templates.clone());
@@ -164,12 +164,12 @@ impl App for WsgiThread {
     }
 
     fn release(&mut self) {
-        // SAFETY: this thread holds the interpreter; `acquire` gives it back.
+        // SAFETY: this thread holds the interpreter; `acquire` restores it.
         self.saved = unsafe { ffi::PyEval_SaveThread() };
     }
 
     fn acquire(&mut self) {
-        // SAFETY: `saved` is what `release` got on this thread.
+        // SAFETY: `saved` is the value that `release` got on this thread.
         unsafe { ffi::PyEval_RestoreThread(self.saved) };
         self.saved = null_mut();
     }
@@ -186,11 +186,11 @@ impl App for WsgiThread {
     }
 }
 
-/// The progress of an answer's sending.
+/// The progress of sending an answer.
 enum SendProgress {
     All,
     Gone,
-    /// The client is slow, or it is the others' turn; this chunk was not taken whole.
+    /// The client is slow, or other requests have their turn; this chunk was not taken completely.
     Slow(Option<(Object, usize)>),
 }
 
@@ -251,12 +251,12 @@ impl WsgiThread {
             sent = Some(self.complete(&mut answer, response));
         }
         start.disarm();
-        // Whatever is freed with it (the file of a large body, say) is freed behind the answer.
+        // Objects that are freed with it, such as the file of a large body, are freed after the answer.
         drop(environ);
         Some(self.conclude(sent, answer, start, response, &|| described(&request.parts)))
     }
 
-    /// For libraries that speak WebSocket on the connection itself: they look for it under these names.
+    /// Offers the connection to libraries that speak WebSocket on it themselves, under the names that they look for.
     fn offer_socket(&self, environ: &mut Dictionary, start: &StartResponse, slot: &'static Slot) -> Option<()> {
         let arguments = [start.taker(slot)?];
         let pointers = [arguments[0].as_ptr()];
@@ -270,8 +270,8 @@ impl WsgiThread {
         Some(())
     }
 
-    /// An application that has taken its connection ends with an exception, by which other servers know that they are to answer
-    /// nothing (gunicorn: StopIteration, Werkzeug: ConnectionError). True: the exception was that, and is cleared.
+    /// An application that has taken over its connection ends with an exception that tells other servers to send no answer
+    /// (gunicorn: StopIteration, Werkzeug: ConnectionError). True: it was that exception, which is now cleared.
     fn forgive(&self, response: &ResponseWriter<'_>) -> bool {
         // SAFETY: the thread holds the interpreter, and an exception is set; the types live as long as it does.
         unsafe {
@@ -285,7 +285,7 @@ impl WsgiThread {
         true
     }
 
-    /// The application of a request, with SCRIPT_NAME and PATH_INFO set for its mount.
+    /// Returns the application of a request, and sets SCRIPT_NAME and PATH_INFO for its mount.
     fn choose(&mut self, environ: &mut Dictionary, request: &mut Request<'_, EnvironMemo>) -> Option<*mut ffi::PyObject> {
         let choice = match self.wsgi.mounts.choose(&request.parts) {
             Ok(choice) => choice,
@@ -327,8 +327,8 @@ impl WsgiThread {
         Some(())
     }
 
-    /// Hands a part to the response. One that is compressed on its way takes a while, and needs nothing of Python's meanwhile: the
-    /// caller holds the object that the bytes are of, and the application's callables leave the response to this thread.
+    /// Passes a part to the response. Compression of a large part takes a while without Python: the caller holds the object of
+    /// the bytes, and the application's callables leave the response to this thread.
     fn push(&mut self, part: &[u8], when: When, response: &mut ResponseWriter<'_>) -> Pushed {
         if part.len() > LONG_CODING_BYTES && response.is_filtered() {
             return self.aside(|| response.push(part, when));
@@ -336,7 +336,7 @@ impl WsgiThread {
         response.push(part, when)
     }
 
-    /// Sends the answer as far as the client takes it. `None`: an exception is set.
+    /// Sends as much of the answer as the client takes. `None`: an exception is set.
     fn send(
         &mut self,
         answer: &mut Answer,
@@ -384,7 +384,7 @@ impl WsgiThread {
             if !response.has_head() {
                 // SAFETY: a bytes object that lives as long as `bytes`, if it is one.
                 if unsafe { ffi::PyBytes_Check(bytes.as_ptr()) != 0 && bytes_of(bytes.as_ptr()).is_empty() } {
-                    // PEP 3333 asks for the head before the first part; an empty one is none, and uWSGI takes it.
+                    // PEP 3333 requires the head before the first part. An empty part does not count: uWSGI accepts it.
                     continue;
                 }
                 // SAFETY: the exception type lives as long as the interpreter.
@@ -396,7 +396,7 @@ impl WsgiThread {
                 }
                 return None;
             }
-            // SAFETY: a bytes object, as a file is none of those that come here; it lives as long as `bytes`.
+            // SAFETY: a bytes object, since files do not get here; it lives as long as `bytes`.
             match self.push(unsafe { bytes_of(bytes.as_ptr()) }, answer.when(), response) {
                 Pushed::All if cut_off_late_stream(self.wsgi.row, response) => return Some(SendProgress::Gone),
                 Pushed::All if response.turn_is_over() => return Some(SendProgress::Slow(None)),
@@ -407,8 +407,8 @@ impl WsgiThread {
         }
     }
 
-    /// All parts are given: the answer leaves, and only then code of the application's runs again (`close()`, or whatever runs when its objects
-    /// are freed). Where its client is too slow for that, this code waits as well, unless there is none.
+    /// All parts are known: the answer is sent, and only then code of the application runs again (`close()`, or code that runs
+    /// when its objects are freed). If the client is too slow for that, this code waits as well, unless there is none.
     fn complete(&mut self, answer: &mut Answer, response: &mut ResponseWriter<'_>) -> SendProgress {
         if !response.has_head() {
             return SendProgress::All;
@@ -429,7 +429,7 @@ impl WsgiThread {
         }
     }
 
-    /// What comes after sending: the end, or the wait for the client. `sent` is `None` when an exception is set.
+    /// Handles the end of sending: the answer is complete, or it waits for the client. `sent` is `None` if an exception is set.
     fn conclude(
         &mut self,
         sent: Option<SendProgress>,
@@ -450,7 +450,7 @@ impl WsgiThread {
                 self.keep(start);
             }
             None => {
-                // The exception that is set is taken first: close() may raise one of its own.
+                // The exception that is set is handled first: close() may raise another one.
                 let outcome = if self.forgive(response) { Outcome::Finished } else { failed(&self.wsgi.fault_log, &place()) };
                 let is_fatal = matches!(outcome, Outcome::FailedFatally);
                 if answer.result().is_some() && matches!(outcome, Outcome::Failed | Outcome::FailedFatally) {
@@ -473,7 +473,7 @@ impl WsgiThread {
         Outcome::Finished
     }
 
-    /// PEP 3333: `close()` is called in any case, whether the answer went well or not.
+    /// PEP 3333: `close()` is called in any case, whether the answer succeeded or not.
     fn close(&mut self, answer: &Answer) {
         if let Some(result) = answer.result() {
             self.close_object(result);
@@ -497,7 +497,7 @@ impl WsgiThread {
         }
     }
 
-    /// Keeps the callables for the next request, if the application has let go of them.
+    /// Keeps the callables for the next request, if the application has released them.
     fn keep(&mut self, start: StartResponse) {
         start.disarm();
         if start.is_unshared() {
@@ -511,8 +511,8 @@ impl WsgiThread {
         object.is_exactly(self.wsgi.file_wrapper.as_ptr().cast())
     }
 
-    /// A `wsgi.file_wrapper` around a real file: the file, where to begin and how much of it. `Some(None)`: it is none, and is read like
-    /// any iterable. `None`: an exception is set.
+    /// Returns the file, offset and length of a `wsgi.file_wrapper` around a regular file. `Some(None)`: it is not one, and is
+    /// read like any iterable. `None`: an exception is set.
     fn sendable(&self, wrapper: &Object) -> Option<Option<(File, i64, u64)>> {
         let arguments = [wrapper.as_ptr()];
         // SAFETY: the callable and its argument live; the result is ours, and a tuple of three ints or None.
@@ -524,12 +524,12 @@ impl WsgiThread {
             let number = |place| ffi::PyLong_AsLongLong(ffi::PyTuple_GetItem(found.as_ptr(), place));
             let (descriptor, offset, length) = (number(0), number(1), number(2));
             let borrowed = BorrowedFd::borrow_raw(descriptor as i32);
-            // Of our own, so that the application's close() can't end it under us.
+            // A copy of the descriptor, because the application's close() may close its own meanwhile.
             Some(borrowed.try_clone_to_owned().ok().map(|own| (File::from(own), offset, length as u64)))
         }
     }
 
-    /// A `wsgi.file_wrapper` that the answer gives as one of its parts. True: it leaves first, and the answer goes on after it.
+    /// Sends a `wsgi.file_wrapper` that is one part of the answer. True: it is sent first, and the answer continues after it.
     fn send_file_part(&mut self, answer: &mut Answer, wrapper: &Object, response: &mut ResponseWriter<'_>) -> Option<bool> {
         if let Some((file, offset, length)) = self.sendable(wrapper)? {
             if length > 0 {
@@ -546,7 +546,7 @@ impl WsgiThread {
         Some(false)
     }
 
-    /// The next part of an answer. `None`: an exception is set.
+    /// Returns the next part of an answer. `None`: an exception is set.
     fn next_part(&self, answer: &mut Answer) -> Option<Part> {
         let Some(part) = answer.next()? else { return Some(Part::End) };
         // SAFETY: the part lives.
@@ -560,7 +560,7 @@ impl WsgiThread {
         None
     }
 
-    /// All parts are known: so is the length of the body, unless there are files among them. `None`: an exception is set.
+    /// All parts are known, and so is the length of the body, unless there are files among them. `None`: an exception is set.
     fn declare_whole(&self, parts: &Object, response: &mut ResponseWriter<'_>) -> Option<()> {
         let mut total = 0u64;
         for index in 0..length(parts) {

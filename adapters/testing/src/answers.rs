@@ -1,18 +1,19 @@
-//! What the applications of the tests answer, by the path that they are asked for. It knows no response and no connection.
+//! The answers of the test applications, by the path of the request. It knows no response and no connection. The threads of a
+//! test worker run it.
 //!
 //! | path | answer |
 //! | --- | --- |
 //! | `/echo…` | the method, the target, and the request's body, with a Content-Length |
-//! | `/fields` | the request's header fields, a line each |
-//! | `/slow/NAME`, `/busy/NAME` | the same as `/echo`, once the gate NAME is open; `/busy` keeps the language meanwhile |
-//! | `/stream/PARTS/BYTES` | a body of unknown length, in so many parts of so many bytes |
-//! | `/fail` | the application fails before it has said anything |
+//! | `/fields` | the request's header fields, one a line |
+//! | `/slow/NAME`, `/busy/NAME` | the same as `/echo`, once the gate NAME is open; `/busy` holds the language meanwhile |
+//! | `/stream/PARTS/BYTES` | a body of unknown length: PARTS parts of BYTES bytes each |
+//! | `/fail` | the application fails before it has sent anything |
 //! | `/fail/PARTS/BYTES` | it fails after these parts |
-//! | `/leave` | it fails, and asks the process to end |
+//! | `/leave` | it fails, and asks the process to exit |
 //! | `/short`, `/long` | less, and more, than its Content-Length |
 //! | anything else | 404 |
 
-/// Bytes of an answer that a request can ask for, and parts of them.
+/// Most bytes of an answer that a request can ask for, and most parts.
 const BYTES_MOST: usize = 4 * 1024 * 1024;
 const PARTS_MOST: usize = 10_000;
 
@@ -54,12 +55,12 @@ impl Answer {
     }
 }
 
-/// The bytes of a part of a stream: each part has a letter of its own.
+/// The bytes of one part of a stream: each part has a different letter.
 pub fn part(number: usize, bytes: usize) -> Vec<u8> {
     vec![b'a' + (number % 26) as u8; bytes]
 }
 
-/// The body of a stream as a whole.
+/// The complete body of a stream.
 pub fn stream(parts: usize, bytes: usize) -> Vec<u8> {
     (0..parts).flat_map(|number| part(number, bytes)).collect()
 }

@@ -1,6 +1,6 @@
-//! A worker in the hands of a test: it turns only when its poll has news, so that news which nobody told it of stay where they are and
-//! fail the test, and time is counted in turns. Clients are the other ends of socket pairs, in the same thread: what one has sent is
-//! there when the worker turns.
+//! A worker under the control of a test. It turns only if its poll reports events, so that an event without a notification stays
+//! unhandled and fails the test, and time is counted in turns. Clients are the other ends of socket pairs, in the same thread:
+//! data of a client is there when the worker turns. It must not know what the tests check.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -23,12 +23,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, setsockopt, socketpair, sockopt};
 
-use crate::gates::PATIENCE;
+use crate::gates::TEST_TIMEOUT;
 
-/// A worker that turns more often without an end does not wait for its clients.
+/// More turns than this, without an end, show that the worker does not wait for its clients.
 const TURNS_MOST: u32 = 100_000;
 
-/// Number of the listener whose protocol is HTTP, of the one whose is uwsgi, and of the one whose is FastCGI.
+/// Numbers of the listeners for HTTP, for uwsgi and for FastCGI.
 pub const HTTP: u32 = 0;
 pub const UWSGI: u32 = 1;
 pub const FASTCGI: u32 = 2;
@@ -40,13 +40,13 @@ static LOG: OnceLock<File> = OnceLock::new();
 
 pub struct Harness<L: Language> {
     pub engine: EmbeddedWorker<L>,
-    /// The master's end of the worker's line.
+    /// The master's end of the worker's control channel.
     master: OwnedFd,
     pub row: &'static Row,
-    /// What the worker's threads serve.
+    /// The slots of the worker's threads in the scoreboard.
     pub slots: &'static [Slot],
     last: Turned,
-    /// When the worker wants its next turn, whatever its poll says.
+    /// When the worker wants its next turn, whatever its poll reports.
     due: Option<Instant>,
 }
 
@@ -56,7 +56,7 @@ pub struct Client {
 }
 
 impl<L: Language> Harness<L> {
-    /// A worker with these options of the command line.
+    /// Starts a worker with these command-line options.
     pub fn new(language: &'static L, options: &[&str]) -> Harness<L> {
         Harness::with_settings(language, settings(options))
     }
@@ -71,12 +71,12 @@ impl<L: Language> Harness<L> {
         Harness { engine, master, row, slots, last: Turned::Wait(None), due: None }
     }
 
-    /// A client of HTTP.
+    /// Connects an HTTP client.
     pub fn client(&mut self) -> Client {
         self.client_of(HTTP, None)
     }
 
-    /// A client of a listener. `room`: bytes that the worker's socket takes at once, more or less.
+    /// Connects a client to a listener. `room`: about how many bytes the worker's socket takes at once.
     pub fn client_of(&mut self, listener: u32, room: Option<usize>) -> Client {
         let (near, far) = UnixStream::pair().expect("a pair");
         for stream in [&near, &far] {
@@ -94,7 +94,7 @@ impl<L: Language> Harness<L> {
         message::send(self.master.as_fd(), order, with.map(AsRawFd::as_raw_fd)).expect("the worker takes orders");
     }
 
-    /// One turn, if there is news. False: there was none.
+    /// Runs one turn if there are events. False: there were none.
     pub fn turn(&mut self) -> bool {
         let has_news = self.has_news(PollTimeout::ZERO) || self.last == Turned::Again || self.engine.wants_turn();
         if has_news {
@@ -103,7 +103,7 @@ impl<L: Language> Harness<L> {
         has_news
     }
 
-    /// Turns as long as there is news. Gives the number of turns.
+    /// Turns as long as there are events. Returns the number of turns.
     pub fn settle(&mut self) -> u32 {
         let mut turns = 0;
         while self.turn() {
@@ -113,26 +113,26 @@ impl<L: Language> Harness<L> {
         turns
     }
 
-    /// Turns when there is news, or when the worker's own time has come, until the condition holds.
+    /// Turns when there are events, or when a timer of the worker is due, until the condition holds.
     pub fn wait(&mut self, what: &str, mut condition: impl FnMut(&mut Harness<L>) -> bool) {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !condition(self) {
             assert!(Instant::now() < until, "in vain: {what}");
-            let most = self.due.map_or(PATIENCE, |due| due.saturating_duration_since(Instant::now()));
-            // A whole millisecond at the least, as the poll counts in them.
+            let most = self.due.map_or(TEST_TIMEOUT, |due| due.saturating_duration_since(Instant::now()));
+            // At least a whole millisecond, because the poll counts in milliseconds.
             self.has_news(PollTimeout::try_from(most + Duration::from_millis(1)).expect("a short time"));
             self.turn_now();
         }
     }
 
-    /// Lets this much time pass while no client does anything: the worker looks after its time limits.
+    /// Lets this much time pass while no client does anything: the worker checks its time limits.
     pub fn pass(&mut self, milliseconds: u64) {
         turn_by_hand(milliseconds);
         self.turn_now();
         self.settle();
     }
 
-    /// Connections of the worker's.
+    /// The number of the worker's connections.
     pub fn connections(&self) -> u32 {
         self.row.connections.load(Relaxed)
     }
@@ -158,12 +158,12 @@ impl<L: Language> Harness<L> {
 }
 
 impl Client {
-    /// Sends all of it: there is room.
+    /// Sends all bytes: there is room.
     pub fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).expect("the worker's socket has room");
     }
 
-    /// Sends as much as there is room for. Gives the number of bytes; `None` when the worker has gone.
+    /// Sends as many bytes as there is room for. Returns their number; `None` if the worker has closed the connection.
     pub fn send_some(&mut self, bytes: &[u8]) -> Option<usize> {
         match self.stream.write(bytes) {
             Ok(count) => Some(count),
@@ -172,7 +172,7 @@ impl Client {
         }
     }
 
-    /// What has come, up to `most` bytes. True: and the worker has closed the connection.
+    /// Returns the data that has arrived, up to `most` bytes. True: the worker has closed the connection after it.
     pub fn receive(&mut self, most: usize) -> (Vec<u8>, bool) {
         let mut bytes = vec![0; most];
         let mut count = 0;
@@ -184,7 +184,7 @@ impl Client {
                 }
                 Ok(read) => count += read,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // A connection that was closed with something unread in it is reset.
+                // A connection that is closed with unread data in it is reset.
                 Err(_) => {
                     bytes.truncate(count);
                     return (bytes, true);
@@ -195,7 +195,7 @@ impl Client {
         (bytes, false)
     }
 
-    /// All that has come.
+    /// Returns all data that has arrived.
     pub fn received(&mut self) -> Vec<u8> {
         let mut all = Vec::new();
         loop {
@@ -207,23 +207,24 @@ impl Client {
         }
     }
 
-    /// Says that it sends no more.
+    /// Ends the client's sending side.
     pub fn end_sending(&mut self) {
         self.stream.shutdown(std::net::Shutdown::Write).expect("the connection is there");
     }
 }
 
-/// A failed assertion is the test's, and not the end of a worker's process. Before the first worker of this process begins.
+/// Keeps the panic hook of the tests: a failed assertion fails its test, and does not end the process as in a worker. To be
+/// called before the first worker of this process starts.
 pub fn keep_tests_alive() {
     static KEPT: Once = Once::new();
     KEPT.call_once(|| {
         bolide_engine::end_worker_at_a_panic(0);
-        // What was set is set once, so no worker sets it again.
+        // The workers' hook is set only once, so no worker sets it again.
         drop(std::panic::take_hook());
     });
 }
 
-/// The log of all workers of this process, so far.
+/// Returns the log of all workers of this process so far.
 pub fn log() -> String {
     let file = LOG.get_or_init(|| {
         let memory = memfd_create(c"bolide-testing-log", MFdFlags::MFD_CLOEXEC).expect("a memory file");
@@ -235,8 +236,8 @@ pub fn log() -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Nobody reads the log of this process, and it takes no memory.
-pub fn log_to_nobody() {
+/// Discards the log of this process, so that it takes no memory.
+pub fn discard_log() {
     LOG.get_or_init(|| {
         let file = File::options().write(true).open("/dev/null").expect("there");
         bolide_log::inherit(file.try_clone().expect("a copy").into()).expect("a log");
@@ -244,7 +245,7 @@ pub fn log_to_nobody() {
     });
 }
 
-/// Settings as the command line makes them.
+/// Returns settings as the command line makes them.
 pub fn settings(options: &[&str]) -> Settings {
     let arguments: Vec<_> = [
         "--http-socket",
@@ -268,7 +269,8 @@ pub fn settings(options: &[&str]) -> Settings {
     }
 }
 
-/// What a worker of these settings is given, and the master's end of its line. Its listeners are there to be named in orders.
+/// Returns a worker's assignment with these settings, and the master's end of its control channel. Its listeners exist only for
+/// orders to name them.
 pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
     let slots = settings.workers.threads.most();
     let (scoreboard, _memory) = Scoreboard::create(1, slots).expect("a scoreboard");

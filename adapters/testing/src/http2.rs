@@ -1,4 +1,5 @@
-//! A client of HTTP/2 for tests of the worker: it writes and reads frames by hand, with the few fields that need no compression.
+//! An HTTP/2 client for tests of the worker: it writes and reads frames by hand, with the few fields that need no compression. It
+//! must not know the worker's own code for HTTP/2. The tests run it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use bolide_contract::tls::Http2;
 use bolide_engine::app::Language;
 
-use crate::gates::Doors;
+use crate::gates::LocalGates;
 use crate::harness::{Client, HTTP, Harness, settings};
 use crate::language::TestLanguage;
 use crate::streaming::TestStreams;
@@ -23,7 +24,7 @@ pub const WINDOW_UPDATE: u8 = 8;
 pub const END_STREAM: u8 = 1;
 pub const END_HEADERS: u8 = 4;
 
-/// Bytes of a body that a client takes before it says more (RFC 9113 section 6.9.2).
+/// Bytes of a body that a client accepts before it sends WINDOW_UPDATE (RFC 9113 section 6.9.2).
 pub const WINDOW_BYTES: usize = 65_535;
 
 pub fn worker<L: Language>(language: &'static L) -> Harness<L> {
@@ -33,7 +34,7 @@ pub fn worker<L: Language>(language: &'static L) -> Harness<L> {
 }
 
 pub fn called() -> Harness<TestLanguage> {
-    worker(TestLanguage::new(Arc::new(Doors::default())))
+    worker(TestLanguage::new(Arc::new(LocalGates::default())))
 }
 
 pub fn streamed() -> (Harness<TestStreams>, &'static TestStreams) {
@@ -46,12 +47,12 @@ pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
 }
 
-/// A request without a body: fields that name an entry of the static table, and literals (RFC 7541 section 6).
+/// A request without a body: fields that refer to the static table, and literals (RFC 7541 section 6).
 pub fn get(stream: u32, path: &str) -> Vec<u8> {
     head(stream, 0x82, path, END_STREAM)
 }
 
-/// The head of one whose body follows.
+/// The head of a request whose body follows.
 pub fn post(stream: u32, path: &str) -> Vec<u8> {
     head(stream, 0x83, path, 0)
 }
@@ -65,15 +66,15 @@ pub fn window(stream: u32, bytes: u32) -> Vec<u8> {
     frame(WINDOW_UPDATE, 0, stream, &bytes.to_be_bytes())
 }
 
-/// What a client has got of each stream, and of the connection as a whole.
+/// The data that a client has received on each stream, and on the connection.
 #[derive(Debug, Default)]
 pub struct Got {
     pub bodies: BTreeMap<u32, Vec<u8>>,
     pub ended: Vec<u32>,
     pub reset: Vec<u32>,
-    /// The last streams that were named in farewells.
-    pub farewells: Vec<u32>,
-    /// And the reasons that they gave (RFC 9113 section 7).
+    /// The last stream identifiers of the GOAWAY frames.
+    pub goaways: Vec<u32>,
+    /// The error codes of those frames (RFC 9113 section 7).
     pub codes: Vec<u32>,
     /// Bytes by which the connection's window was opened.
     pub granted: usize,
@@ -101,7 +102,7 @@ impl Got {
                 }
                 GOAWAY => {
                     let number = |place: usize| u32::from_be_bytes(payload[place..place + 4].try_into().expect("four bytes"));
-                    self.farewells.push(number(0));
+                    self.goaways.push(number(0));
                     self.codes.push(number(4));
                 }
                 _ => {}
@@ -118,7 +119,7 @@ impl Got {
     }
 }
 
-/// A client that has begun.
+/// Connects a client and sends its preface.
 pub fn client<L: Language>(worker: &mut Harness<L>) -> Client {
     let mut client = worker.client_of(HTTP, None);
     client.send(&[PREFACE, &frame(SETTINGS, 0, 0, b"")].concat());

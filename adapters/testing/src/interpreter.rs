@@ -1,23 +1,24 @@
-//! The language's own lock, which has one holder at a time, as CPython's has: with it the tests see whether the engine lets go of it and
-//! takes it where it should. And a count of what an adapter is promised. Every thread of a worker uses it.
+//! The lock of the test language, which has one holder at a time, like CPython's: the tests check that the engine releases and
+//! acquires it where it should. It also counts violations of the engine's promises to an adapter. It knows no requests. Every
+//! thread of a worker uses it.
 
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::thread::{ThreadId, current};
 
-/// Calls that are remembered; nobody asks for more.
+/// Most calls that are remembered; no test needs more.
 const CALLS_MOST: usize = 10_000;
 
 #[derive(Default)]
 pub struct Interpreter {
     holder: Mutex<Option<ThreadId>>,
     freed: Condvar,
-    /// Answers and exchanges that the engine has been given to keep, and that it has given back.
+    /// Answers and exchanges that the engine was given to keep, and those that it has given back.
     pub kept: AtomicU64,
     pub given_back: AtomicU64,
-    /// What the engine did against its word.
+    /// The number of violations of the engine's promises.
     pub faults: AtomicU64,
-    /// The first lines of the requests that the application was called for, until somebody takes them.
+    /// The request lines of the application's calls, until a test takes them.
     calls: Mutex<Vec<Vec<u8>>>,
 }
 
@@ -42,14 +43,14 @@ impl Interpreter {
         *self.holder.lock().unwrap_or_else(PoisonError::into_inner) == Some(current().id())
     }
 
-    /// Says that something of the language is called or dropped now, which needs the language in hand.
+    /// Checks that this thread holds the language: a part of it is called or dropped now.
     pub fn check(&self) {
         if !self.is_held() {
             self.faults.fetch_add(1, SeqCst);
         }
     }
 
-    /// The application is called.
+    /// Notes a call of the application.
     pub fn note_call(&self, line: &[u8]) {
         self.check();
         let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
@@ -58,18 +59,18 @@ impl Interpreter {
         }
     }
 
-    /// The calls since this was asked last: `METHOD TARGET` and a line end.
+    /// Returns the calls since the last time: `METHOD TARGET` and a line end.
     pub fn take_calls(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut *self.calls.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// What the engine still has, and what it did against its word.
+    /// Returns how many objects the engine still keeps, and the number of violations.
     pub fn balance(&self) -> (u64, u64) {
         (self.kept.load(SeqCst) - self.given_back.load(SeqCst), self.faults.load(SeqCst))
     }
 }
 
-/// Something that the engine keeps for the application and must give back: a suspended answer, an ongoing exchange.
+/// An object that the engine keeps for the application and must give back: a suspended answer, an ongoing exchange.
 pub struct Kept {
     interpreter: &'static Interpreter,
     is_given_back: bool,
@@ -81,7 +82,7 @@ impl Kept {
         Kept { interpreter, is_given_back: false }
     }
 
-    /// The application has it again: the engine has resumed or abandoned it, or is done with it.
+    /// The application has it again: the engine has resumed or abandoned it, or has finished with it.
     pub fn give_back(&mut self) {
         self.interpreter.check();
         if !std::mem::replace(&mut self.is_given_back, true) {
@@ -93,7 +94,7 @@ impl Kept {
 impl Drop for Kept {
     fn drop(&mut self) {
         if !self.is_given_back {
-            // Its end was told to nobody: an application's `close()` would not have run.
+            // The application was not notified of its end: its `close()` would not have run.
             self.interpreter.faults.fetch_add(1, SeqCst);
         }
     }

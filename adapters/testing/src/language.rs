@@ -1,5 +1,6 @@
-//! The application that is called: one request at a time on a thread, its body collected before, its answer suspended where the client is
-//! slow. What an adapter for an interpreter has to do, and nothing else.
+//! The application that is called: one request at a time on a thread, its body collected before the call, its answer suspended
+//! while the client is slow. It does all that an adapter for an interpreter has to do, and nothing else. It knows no sockets. The
+//! threads of a test worker run it.
 
 use std::io::Read;
 use std::ops::ControlFlow;
@@ -18,7 +19,7 @@ pub struct TestLanguage {
     pub gates: Arc<dyn Gates>,
 }
 
-/// One thread of it. It has the language from its making to its end, but for the time of a [`App::release`].
+/// One thread of the language. It holds the language from its creation to its end, except during [`App::release`].
 pub struct TestApp {
     interpreter: &'static Interpreter,
     gates: Arc<dyn Gates>,
@@ -30,22 +31,22 @@ pub struct Fields {
     interpreter: &'static Interpreter,
 }
 
-/// An answer's body on its way.
+/// The body of an answer in progress.
 struct Sending {
     parts: Box<dyn Iterator<Item = Vec<u8>> + Send>,
-    /// The part that is next, and the bytes of it that were taken.
+    /// The next part, and the number of its bytes that were taken.
     part: Option<(Vec<u8>, usize)>,
     fails: bool,
 }
 
-/// The same while the engine keeps it.
+/// The same, while the engine keeps it.
 pub struct SuspendedSending {
     sending: Sending,
     kept: Kept,
 }
 
 impl TestLanguage {
-    /// A language that lives as long as the process, as the engine wants it.
+    /// Makes a language that lives as long as the process, as the engine requires.
     pub fn new(gates: Arc<dyn Gates>) -> &'static TestLanguage {
         Box::leak(Box::new(TestLanguage { interpreter: Box::leak(Box::default()), gates }))
     }
@@ -131,7 +132,7 @@ impl TestApp {
         self.interpreter.acquire();
     }
 
-    /// The request's header fields, a line each: from what was made of them when the same bytes came before, if they did.
+    /// Returns the request's header fields, one a line: from the memo if the same bytes came before.
     fn fields(&self, parts: &mut RequestParts<'_, Fields>) -> Vec<u8> {
         let RequestParts::Http(http) = parts else { return Vec::new() };
         if let HeaderMemory::Same(fields) = &http.memo {
@@ -144,7 +145,7 @@ impl TestApp {
         text
     }
 
-    /// Hands the body to the response as far as the client takes it.
+    /// Passes as much of the body to the response as the client takes.
     fn send(&mut self, mut sending: Sending, response: &mut ResponseWriter<'_>) -> Outcome<SuspendedSending> {
         self.interpreter.check();
         while let Some((part, taken)) = sending.part.take().or_else(|| sending.parts.next().map(|part| (part, 0))) {
@@ -172,7 +173,7 @@ impl Drop for Fields {
     }
 }
 
-/// The first line of most answers, and the path that chooses one.
+/// The first line of most answers, and the path that selects an answer.
 pub fn line_and_path<Memo>(parts: &RequestParts<'_, Memo>) -> (Vec<u8>, Vec<u8>) {
     ([&parts.line()[..], b"\n"].concat(), parts.path().to_vec())
 }

@@ -1,21 +1,21 @@
-//! A language of the tests. Its applications are Rust, so engine, prototype and master run with it as they do under any adapter, without an
-//! interpreter; and what the engine promises to an adapter is checked at each step.
+//! The test language. Its applications are Rust code, so engine, prototype and master run with it as under any adapter, without
+//! an interpreter, and each step checks the engine's promises to an adapter.
 //!
-//! It serves nobody but tests and fuzz targets. What it is made of:
+//! It serves tests and fuzz targets only. Its parts:
 //!
-//! * [`language::TestLanguage`]: an application that is called, one request a thread, as WSGI's are; [`streaming::TestStreams`]: one that
-//!   keeps what it is given, as ASGI's are.
-//! * [`gates`]: where applications wait until they are told to go on.
-//! * [`harness`]: a worker in the hands of a test, turn by turn, with clients over socket pairs.
-//! * [`helping`]: helpers, which work beside the workers.
+//! * [`language::TestLanguage`]: an application that is called, one request a thread, as in WSGI; [`streaming::TestStreams`]: one
+//!   that keeps its exchanges, as in ASGI.
+//! * [`gates`]: where applications wait until the test lets them continue.
+//! * [`harness`]: a worker under the control of a test, turn by turn, with clients over socket pairs.
+//! * [`helper_tasks`]: helpers, which work beside the workers.
 //! * [`http2`]: a client of that protocol, frame by frame.
-//! * [`replies`]: what a client reads of their answers.
+//! * [`replies`]: parses answers as a client does.
 //! * [`prototype`]: the same applications under a real master.
 
 pub mod answers;
 pub mod gates;
 pub mod harness;
-pub mod helping;
+pub mod helper_tasks;
 pub mod http2;
 pub mod interpreter;
 pub mod language;

@@ -1,5 +1,5 @@
-//! The test language under a real master: its half of a prototype. There is one application to load, `testing`; another name is that of an
-//! application that can't be loaded. The prototype's process runs it, and each worker.
+//! The test language under a real master: its implementation of a prototype. It loads one application, `testing`; any other name
+//! is an application that can't be loaded. It knows no requests. The prototype's process runs it, and each worker.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -12,13 +12,13 @@ use bolide_engine::Assignment;
 use bolide_prototype::{Application, FailureNote, Helper, Loading};
 
 use crate::gates::Pipes;
-use crate::helping::Task;
+use crate::helper_tasks::Task;
 use crate::language::TestLanguage;
 
-/// Lives the life of a prototype. Gives the exit status.
+/// Runs a prototype, and in each forked child a worker or a helper. Returns the exit status.
 ///
 /// # Errors
-/// What keeps this process from its work.
+/// The boot file can't be read, or a system call fails.
 pub fn run(boot: RawFd) -> io::Result<i32> {
     bolide_prototype::run(boot, &mut TestApplication { settings: None, generation: 0, language: None, task: None })
 }
@@ -27,7 +27,7 @@ struct TestApplication {
     settings: Option<Settings>,
     generation: u32,
     language: Option<&'static TestLanguage>,
-    /// Of a helper.
+    /// In a helper, its task.
     task: Option<Task>,
 }
 
@@ -54,7 +54,7 @@ impl Application for TestApplication {
         Ok(Loading::Loaded)
     }
 
-    /// Nothing writes into what is loaded.
+    /// No code writes to loaded objects.
     fn freeze(&mut self) -> io::Result<()> {
         Ok(())
     }

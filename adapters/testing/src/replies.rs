@@ -1,4 +1,5 @@
-//! Answers as a client reads them from a connection of HTTP/1, one behind the other. It trusts nothing: what is no answer is an error.
+//! Parses answers from the bytes of an HTTP/1 connection, as a client does. It trusts nothing: bytes that are not a valid answer
+//! are an error. The tests run it.
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reply {
@@ -8,10 +9,10 @@ pub struct Reply {
     pub is_whole: bool,
 }
 
-/// Reads all answers. `is_head` tells whether the request of this number was HEAD, whose answer has no body.
+/// Parses all answers. `is_head` returns whether the request of this number was HEAD, whose answer has no body.
 ///
 /// # Errors
-/// What is wrong with the bytes, in a sentence.
+/// A sentence that describes the invalid bytes.
 pub fn replies(bytes: &[u8], is_head: impl Fn(usize) -> bool) -> Result<Vec<Reply>, String> {
     let mut found = Vec::new();
     let mut left = bytes;
@@ -64,7 +65,7 @@ impl Head {
     }
 }
 
-/// The content of a chunked body, the bytes that it takes, and whether it has its end.
+/// Returns the content of a chunked body, its encoded length, and whether it is complete.
 fn chunks(bytes: &[u8]) -> Result<(Vec<u8>, usize, bool), String> {
     let (mut content, mut used) = (Vec::new(), 0);
     loop {
@@ -93,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read_as_they_are_framed_and_nothing_else_is_one() {
+    fn answers_are_parsed_by_their_framing_and_other_bytes_are_refused() {
         let bytes = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhiHTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nHTTP/1.1 404 Not Found\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nno\r\n0\r\n\r\n";
         let found = replies(bytes, |number| number == 1).expect("answers");
         let facts: Vec<_> = found.iter().map(|reply| (reply.status, &reply.body[..], reply.is_whole)).collect();

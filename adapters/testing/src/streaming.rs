@@ -1,5 +1,6 @@
-//! The application that keeps what it is given: it gets a request with its head, takes the body as it comes, or gets it with a whole body,
-//! and answers from within [`App::news`] or, later, from outside by [`EmbeddedWorker::visit`], as an asynchronous one does. One thread runs it.
+//! The application that keeps its exchanges: it gets a request with its head, and takes the body as it arrives, or gets it with a
+//! whole body. It answers from within [`App::news`] or, later, from outside by [`EmbeddedWorker::visit`], like an asynchronous
+//! application. It knows no sockets. One thread runs it.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -21,7 +22,7 @@ pub struct TestStreams<const STREAMS_BODY: bool = true> {
     exchanges: &'static Mutex<Exchanges>,
 }
 
-/// The requests that the application has in its hands, by a number of its own.
+/// The application's ongoing exchanges, by numbers of its own.
 #[derive(Default)]
 struct Exchanges {
     next: u64,
@@ -30,18 +31,18 @@ struct Exchanges {
 
 struct Exchange {
     id: ExchangeId,
-    /// The gate at which it waits: till it is open nothing of the body is taken, and nothing is said.
+    /// The gate at which it waits: until it is open, it takes nothing of the body, and sends nothing.
     gate: Option<String>,
     is_echo: bool,
     /// The status, until the answer has begun.
     status: Option<&'static [u8]>,
     parts: Box<dyn Iterator<Item = Vec<u8>> + Send>,
-    /// What the client has not taken yet.
+    /// Bytes that the client has not taken yet.
     unsent: Vec<u8>,
     fails: bool,
 }
 
-/// How far an exchange has come.
+/// The progress of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
     /// It waits for its client, or at a gate.
@@ -55,21 +56,21 @@ pub struct StreamApp<const STREAMS_BODY: bool> {
     streams: TestStreams<STREAMS_BODY>,
 }
 
-/// An exchange as the engine keeps it.
+/// An exchange as the engine holds it.
 pub struct ExchangeNumber {
     number: u64,
     kept: Kept,
 }
 
 impl TestStreams {
-    /// A language that lives as long as the process, as the engine wants it.
+    /// Makes a language that lives as long as the process, as the engine requires.
     pub fn new() -> &'static TestStreams {
         TestStreams::lasting()
     }
 }
 
 impl TestStreams<false> {
-    /// The same with bodies that are collected before the call.
+    /// The same, with bodies that are collected before the call.
     pub fn with_whole_bodies() -> &'static TestStreams<false> {
         TestStreams::lasting()
     }
@@ -80,7 +81,7 @@ impl<const STREAMS_BODY: bool> TestStreams<STREAMS_BODY> {
         Box::leak(Box::new(TestStreams { interpreter: Box::leak(Box::default()), exchanges: Box::leak(Box::default()) }))
     }
 
-    /// Tells those who wait at a gate to go on, from outside of any turn. Gives what became of each visit.
+    /// Opens a gate from outside of any turn, and continues the exchanges that wait there. Returns the result of each visit.
     pub fn open(&self, gate: &str, worker: &EmbeddedWorker<TestStreams<STREAMS_BODY>>) -> Vec<Visited<()>> {
         let waits = |exchange: &Exchange| exchange.gate.as_deref() == Some(gate);
         let numbers: Vec<u64> =
@@ -88,7 +89,7 @@ impl<const STREAMS_BODY: bool> TestStreams<STREAMS_BODY> {
         numbers.into_iter().map(|number| self.go_on(number, worker)).collect()
     }
 
-    /// Requests that the application has in its hands.
+    /// The number of ongoing exchanges.
     pub fn going_on(&self) -> usize {
         self.lock().going_on.len()
     }
@@ -154,7 +155,7 @@ impl<const STREAMS_BODY: bool> App for StreamApp<STREAMS_BODY> {
     }
 
     fn resume(&mut self, pending: ExchangeNumber, _response: &mut ResponseWriter<'_>) -> Outcome<ExchangeNumber> {
-        // Ongoing exchanges have news; they are never suspended.
+        // Ongoing exchanges get events; they are never suspended.
         Outcome::Ongoing(pending)
     }
 
@@ -195,13 +196,13 @@ impl<const STREAMS_BODY: bool> Drop for StreamApp<STREAMS_BODY> {
 
 impl Drop for ExchangeNumber {
     fn drop(&mut self) {
-        // An exchange whose answer is complete is done with: the engine drops its name.
+        // An exchange whose answer is complete is finished: the engine drops its handle.
         self.kept.give_back();
     }
 }
 
 impl Exchange {
-    /// What is to be answered. The error is the end of a request that the application fails for.
+    /// Makes the exchange of a request. The error is the outcome of a request that the application fails.
     fn new<Memo>(request: &mut Request<'_, Memo>) -> Result<Exchange, Outcome<ExchangeNumber>> {
         let (mut line, path) = line_and_path(&request.parts);
         let is_streamed = request.request_stream.is_some();
@@ -237,7 +238,7 @@ impl Exchange {
         Ok(exchange)
     }
 
-    /// As [`Exchange::advance`], from outside of the call: what it comes to is said here.
+    /// Like [`Exchange::advance`], from outside of the call: its result becomes an answer here.
     fn finish_or_wait(&mut self, response: &mut ResponseWriter<'_>, stream: Option<&mut RequestStream>) -> Step {
         let step = self.advance(response, stream);
         match step {
@@ -249,15 +250,16 @@ impl Exchange {
         step
     }
 
-    /// Goes on as far as the client lets it.
+    /// Continues as far as the client permits.
     fn advance(&mut self, response: &mut ResponseWriter<'_>, mut stream: Option<&mut RequestStream>) -> Step {
         let is_held = self.gate.is_some();
-        // A body that is not whole when its client has gone may be one that is refused: an answer that has not begun would stand in the way.
+        // If the client has disconnected before its body was complete, the request may be refused: a begun answer would prevent
+        // that.
         let is_fresh = self.status.is_some();
         let waits_in_vain =
             |body: &mut BodyStream| body.is_gone && (is_held || !body.has_part() || is_fresh && !body.is_complete());
         if (is_held || self.is_echo) && stream.as_mut().and_then(|stream| stream.body()).is_some_and(waits_in_vain) {
-            // The client has gone: an application that is told so has nothing to wait for.
+            // The client has disconnected, and an application that is told so has nothing to wait for.
             return Step::Failed;
         }
         if self.gate.is_some() {
@@ -305,7 +307,7 @@ impl Exchange {
         }
     }
 
-    /// Takes what has come of the body. False: nothing has.
+    /// Takes the part of the body that has arrived. False: nothing has.
     fn take_body(&mut self, body: Option<&mut BodyStream>, response: &mut ResponseWriter<'_>) -> bool {
         let Some(body) = body else { return false };
         body.is_wanted = false;

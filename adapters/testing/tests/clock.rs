@@ -1,4 +1,5 @@
-//! Time as a worker sees it, on a clock that the tests turn by hand: calls of the application take minutes here, and no test waits for them.
+//! Time as a worker sees it, on a clock that the tests advance by hand: calls of the application take minutes here, and no test
+//! waits for them.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -13,12 +14,12 @@ use bolide_testing::language::TestLanguage;
 const SLOW: &[u8] = b"GET /busy/call HTTP/1.1\r\nHost: h\r\n\r\n";
 const QUICK: &[u8] = b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n";
 
-/// A worker whose slow calls take so many milliseconds each.
+/// A worker whose slow calls take this many milliseconds each.
 fn slow(call_ms: u64, options: &[&str]) -> Harness<TestLanguage> {
     Harness::new(TestLanguage::new(Arc::new(Events(move |_: &str| turn_by_hand(call_ms)))), options)
 }
 
-/// So many clients that ask at the same moment, as if a burst had come.
+/// This many clients, which send their requests at the same moment, as in a burst.
 fn burst(worker: &mut Harness<TestLanguage>, count: usize) -> Vec<Client> {
     let mut clients: Vec<Client> = (0..count).map(|_| worker.client()).collect();
     for client in &mut clients {
@@ -45,7 +46,7 @@ fn the_time_of_a_call_begins_with_the_call_and_not_with_the_burst_that_brought_i
     worker.settle();
     let ages = ages.lock().unwrap_or_else(PoisonError::into_inner);
     assert_eq!(ages.len(), clients.len());
-    // What harakiri looks at: of a call that begins, nothing has passed.
+    // The ages that harakiri checks: a call that begins has an age of 0.
     assert!(ages.iter().all(|age| *age < 60_000), "{ages:?}");
 }
 
@@ -58,7 +59,7 @@ fn requests_that_follow_one_another_on_a_connection_have_a_time_each() {
     assert_eq!(dates(&mut client).len(), 3);
 }
 
-/// The different dates of the answers that have come.
+/// The different dates of the answers so far.
 fn dates(client: &mut Client) -> Vec<String> {
     let answers = String::from_utf8(client.received()).expect("text");
     let mut dates: Vec<String> = answers.lines().filter(|line| line.starts_with("Date: ")).map(str::to_owned).collect();
@@ -81,7 +82,7 @@ fn a_connection_is_kept_its_whole_time_after_an_answer_that_others_waited_for() 
     let mut worker = slow(400, &["--http-keepalive=4"]);
     let clients = burst(&mut worker, 20);
     worker.settle();
-    // Eight seconds have passed for the first of them, whose time began with its answer as well.
+    // Eight seconds have passed for the first of them too: its time began with its answer.
     worker.pass(0);
     let kept = worker.connections();
     assert!((10..20).contains(&kept), "those that were answered in the last four seconds, of {kept}");

@@ -1,5 +1,5 @@
-//! One thread of a worker and its connections, with scripted clients: whatever comes, in whatever pieces, is answered at the turn in which it
-//! is complete, and nothing of it reaches another connection.
+//! One thread of a worker and its connections, with scripted clients: a request in any pieces is answered at the turn in which it
+//! is complete, and no byte of it reaches another connection.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bolide_engine::Visited;
 use bolide_engine::app::Language;
 use bolide_testing::answers;
-use bolide_testing::gates::{Doors, Events};
+use bolide_testing::gates::{Events, LocalGates};
 use bolide_testing::harness::{Client, FASTCGI, HTTP, Harness, UWSGI};
 use bolide_testing::interpreter::Interpreter;
 use bolide_testing::language::TestLanguage;
@@ -15,7 +15,7 @@ use bolide_testing::replies::{Reply, replies};
 use bolide_testing::streaming::TestStreams;
 use nix::sys::socket::{setsockopt, sockopt};
 
-/// What is sent in pieces, and the ends of answers to it.
+/// Requests that are sent in pieces, and the ends of their answers.
 const CONVERSATIONS: [(&[u8], &[&str]); 6] = [
     (b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n", &["GET /echo\n"]),
     (b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello", &["POST /echo\nhello"]),
@@ -34,16 +34,16 @@ const CONVERSATIONS: [(&[u8], &[&str]); 6] = [
 /// Bytes that a socket is to take, as far as the system lets it.
 const LARGE_ROOM: usize = 1 << 22;
 
-/// What a client sends at a moment that the application chooses.
+/// Data that a client sends at a moment that the application chooses.
 type Script = (Client, &'static [u8]);
 
 /// A worker of applications that are called, and its language.
 fn called(options: &[&str]) -> (Harness<TestLanguage>, &'static Interpreter) {
-    let language = TestLanguage::new(Arc::new(Doors::default()));
+    let language = TestLanguage::new(Arc::new(LocalGates::default()));
     (Harness::new(language, options), language.interpreter)
 }
 
-/// The bodies of answers, in their order. An answer of the server's own counts by its status.
+/// Returns the bodies of answers in order. An answer of the server itself counts by its status.
 fn bodies(answers: &[u8]) -> Vec<String> {
     let found = replies(answers, |_| false).expect("answers");
     let text = |reply: Reply| {
@@ -56,13 +56,13 @@ fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes.windows(wanted.len()).position(|window| window == wanted)
 }
 
-/// Sends a conversation with cuts at these places, and gives the answers. Each piece is served in a few turns.
+/// Sends a conversation with cuts at these places, and returns the answers. Each piece is served in a few turns.
 fn converse<L: Language>(worker: &mut Harness<L>, sent: &[u8], cuts: impl IntoIterator<Item = usize>) -> Vec<String> {
     let mut client = worker.client();
     let mut from = 0;
     for cut in cuts.into_iter().chain([sent.len()]) {
         if client.send_some(&sent[from..cut]) != Some(cut - from) {
-            // It was refused before, and the connection closed.
+            // The request was refused already, and the connection closed.
             break;
         }
         from = cut;
@@ -129,7 +129,7 @@ fn a_packet_of_uwsgi_is_the_same_wherever_it_is_cut() {
     drop((worker, interpreter));
 }
 
-/// What stands for the record that answers a question.
+/// Represents the record that answers a question.
 const KNOWN_NOT: &str = "[known not]";
 
 /// A record of FastCGI, of request 7.
@@ -160,7 +160,7 @@ fn fastcgi_request(keeps: bool) -> Vec<u8> {
     .concat()
 }
 
-/// The contents of an answer's records, in their order; what stands for the others among them.
+/// Returns the contents of an answer's records in order; a placeholder represents records of other kinds.
 fn fastcgi_answer(mut answer: &[u8]) -> Vec<u8> {
     let mut content = Vec::new();
     while let [1, kind, 0, id, high, low, 0, 0, rest @ ..] = answer {
@@ -254,8 +254,8 @@ fn a_header_block_that_is_remembered_is_that_of_its_own_connection() {
 }
 
 #[test]
-fn what_a_client_sends_while_its_request_is_in_work_is_served_without_a_look_at_the_clock() {
-    // The application is in a call when the next request comes, and another client's.
+fn requests_that_arrive_during_a_call_are_served_without_the_clock() {
+    // The application is in a call when its client's next request and another client's arrive.
     let scripts: Arc<Mutex<VecDeque<Script>>> = Arc::default();
     let (told, clients) = (scripts.clone(), Arc::new(Mutex::new(Vec::new())));
     let kept = clients.clone();
@@ -287,7 +287,7 @@ fn what_follows_a_kept_request_is_served_after_it<const STREAMS_BODY: bool>(lang
     worker.settle();
     assert_eq!((client.received(), language.going_on()), (Vec::new(), 1));
     language.open("gate", &worker.engine);
-    // The visit leaves something to do, for which a turn is asked at once.
+    // The visit leaves work to do, and schedules a turn at once.
     assert!(worker.turn());
     worker.settle();
     assert_eq!(bodies(&client.received()), ["POST /slow/gate\nabcd", "GET /echo/next\n"]);
@@ -297,7 +297,7 @@ fn what_follows_a_kept_request_is_served_after_it<const STREAMS_BODY: bool>(lang
 }
 
 #[test]
-fn what_a_client_sends_while_the_application_has_its_request_is_served_after_it() {
+fn a_request_that_arrives_while_the_application_has_another_is_served_after_it() {
     what_follows_a_kept_request_is_served_after_it(TestStreams::new());
     what_follows_a_kept_request_is_served_after_it(TestStreams::with_whole_bodies());
 }
@@ -320,7 +320,7 @@ fn pipelined_requests_are_kept_one_after_the_other<const STREAMS_BODY: bool>(lan
         let answers = bodies(&if gate == "d" { &mut other } else { &mut client }.received());
         assert_eq!(answers, [format!("POST /slow/{gate}\n{gate}")]);
     }
-    // Both are kept alive; one leaves while the application has its request.
+    // Both are kept alive; one disconnects while the application has its request.
     client.send(b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n");
     other.send(ask("e").as_bytes());
     worker.settle();
@@ -338,12 +338,12 @@ fn pipelined_requests_that_the_application_keeps_are_answered_in_their_order() {
 
 #[test]
 fn one_client_does_not_hold_the_thread_with_requests_without_end() {
-    // Large enough that few of them fit into the buffer of one read; small ones are bounded by their number.
+    // Large enough that few of them fit into the buffer of one read; the number of small ones is bounded.
     for padding_bytes in [3_500, 1] {
         let padding = "x".repeat(padding_bytes);
         let request = format!("GET /echo/greedy HTTP/1.1\r\nHost: h\r\nX-Padding: {padding}\r\n\r\n");
         let (mut worker, _) = called(&[]);
-        // Neither its requests nor the answers, which it does not take, fill a socket.
+        // Neither its requests nor the answers, which it does not read, fill a socket.
         let (mut greedy, mut modest) = (worker.client_of(HTTP, Some(LARGE_ROOM)), worker.client());
         setsockopt(&greedy.stream, sockopt::SndBuf, &LARGE_ROOM).expect("set");
         let mut requests = 0;

@@ -1,5 +1,5 @@
-//! Each way in which a connection can end, in each state in which it can be: nothing of it is left in the worker, the application is told, and
-//! no look at the clock is needed but where time itself is the reason.
+//! Each way in which a connection can end, in each of its states: nothing of it is left in the worker, the application is
+//! notified, and the clock is needed only if time itself is the reason.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -8,27 +8,27 @@ use bolide_contract::message::Order;
 use bolide_contract::settings::Settings;
 use bolide_engine::app::Language;
 use bolide_testing::answers;
-use bolide_testing::gates::Doors;
+use bolide_testing::gates::LocalGates;
 use bolide_testing::harness::{Client, HTTP, Harness, log, settings};
 use bolide_testing::interpreter::Interpreter;
 use bolide_testing::language::TestLanguage;
 use bolide_testing::streaming::TestStreams;
 
-/// Bytes that the worker's socket takes where it is to be full soon.
+/// Bytes that the worker's socket takes if it should be full soon.
 const LITTLE_ROOM: usize = 8 * 1024;
 
-/// Time limits of a worker where time is the reason, in milliseconds.
+/// Time limits of a worker if time is the reason, in milliseconds.
 const SHORT_MS: u64 = 100;
 
-/// A state, by what a client has sent to bring a connection there.
+/// A state, and the data that a client sends to bring a connection there.
 struct State {
     name: &'static str,
     sent: &'static [u8],
-    /// The client takes nothing, and the worker's socket is full.
+    /// The client reads nothing, and the worker's socket is full.
     is_full: bool,
-    /// The application is at work, or has an answer that waits: the engine keeps something of it.
+    /// The application is in a call, or has an answer that waits: the engine keeps an object of it.
     is_kept: bool,
-    /// A client that has only ended its own side still gets this much of a body.
+    /// A client that has only ended its own side still gets this many bytes of a body.
     still_comes: usize,
 }
 
@@ -56,7 +56,7 @@ const COMMON: [State; 7] = [
     },
 ];
 
-/// Those of an application that is called with its body.
+/// Those of an application that gets a collected body.
 const COLLECTED: [State; 3] = [
     state("a body has begun", b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc"),
     state(
@@ -66,7 +66,7 @@ const COLLECTED: [State; 3] = [
     state("a chunk has begun", b"POST /echo HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"),
 ];
 
-/// Those of an application that takes its body as it comes.
+/// Those of an application that takes its body as it arrives.
 const STREAMED: [State; 3] = [
     State { is_kept: true, ..state("it waits for a body", b"POST /echo HTTP/1.1\r\nHost: h\r\nContent-Length: 10\r\n\r\nabc") },
     State { is_kept: true, ..state("it is at work", b"GET /slow/gate HTTP/1.1\r\nHost: h\r\n\r\n") },
@@ -90,7 +90,7 @@ struct Case {
 /// Each state, under each kind of application.
 fn each_state(change: fn(&mut Settings)) -> Vec<Case> {
     let called = |state| {
-        let language = TestLanguage::new(Arc::new(Doors::default()));
+        let language = TestLanguage::new(Arc::new(LocalGates::default()));
         in_state(state, language, language.interpreter, change)
     };
     let streamed = |state| {
@@ -101,7 +101,8 @@ fn each_state(change: fn(&mut Settings)) -> Vec<Case> {
     cases.chain(COMMON.iter().chain(&STREAMED).map(|state| in_time(|| streamed(state)))).collect()
 }
 
-/// A case that has come to its state before its worker's time limit could be over, however often the machine has something else to do.
+/// Returns a case that reached its state before its worker's time limit could expire, however often the machine is busy with
+/// other work.
 fn in_time(case: impl Fn() -> Case) -> Case {
     loop {
         let began = Instant::now();
@@ -130,7 +131,7 @@ fn in_state<L: Language>(
 }
 
 impl Case {
-    /// Nothing is left, and nothing had to be found by the clock.
+    /// Asserts that nothing is left, and that no event had to be found by the clock.
     fn assert_over(&self) {
         let left = (self.worker.connections(), self.interpreter.balance());
         assert_eq!(left, (0, (0, 0)), "{}", self.state.name);
@@ -138,7 +139,7 @@ impl Case {
     }
 }
 
-/// A worker, whatever its language.
+/// A worker of any language.
 trait Turning {
     fn settle(&mut self);
     fn connections(&self) -> u32;

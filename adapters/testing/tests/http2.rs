@@ -1,4 +1,5 @@
-//! HTTP/2, counted in turns of the worker's loop: streams of one connection wait for nobody but their client, and hold up nobody.
+//! HTTP/2, counted in turns of the worker's loop: streams of one connection wait for their client only, and do not delay each
+//! other.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -26,7 +27,7 @@ fn requests_are_answered_in_the_turn_in_which_they_are_read<L: Language>(mut wor
         }
         assert_eq!(worker.connections(), 1, "streams end with their answers");
     }
-    assert_eq!((got.reset.len(), got.farewells.len()), (0, 0));
+    assert_eq!((got.reset.len(), got.goaways.len()), (0, 0));
 }
 
 #[test]
@@ -77,7 +78,7 @@ fn a_request_that_waits_holds_up_no_other_of_its_connection() {
     a_kept_request_holds_up_no_other(TestStreams::with_whole_bodies());
 }
 
-/// A body that is larger than what the client takes: it stops there, and goes on when the client says so.
+/// A body larger than its client's window: it stops there, and continues when the client opens the window.
 fn a_body_waits_for_its_window<L: Language>(mut worker: Harness<L>) {
     let mut client = client(&mut worker);
     let body = stream(30, 10_000);
@@ -86,7 +87,7 @@ fn a_body_waits_for_its_window<L: Language>(mut worker: Harness<L>) {
     let mut got = Got::default();
     got.read(&mut client);
     assert_eq!(got.bodies[&1].len(), WINDOW_BYTES);
-    // The connection's window is closed to all: an answer's head is there, and no body.
+    // The connection's window is closed for all streams: an answer's head arrives, and no body.
     client.send(&get(3, "/echo"));
     worker.settle();
     got.read(&mut client);
@@ -104,7 +105,7 @@ fn a_body_waits_for_its_window<L: Language>(mut worker: Harness<L>) {
         assert_eq!(got.bodies[&1].len(), before + 1);
     }
     client.send(&window(1, 1 << 20));
-    // A socket takes less than that at once.
+    // A socket takes fewer bytes than that at once.
     while worker.settle() > 0 {
         got.read(&mut client);
     }
@@ -119,7 +120,7 @@ fn a_body_goes_on_when_its_window_opens() {
 }
 
 #[test]
-fn a_request_that_its_client_takes_back_is_given_up_at_once() {
+fn a_request_that_its_client_cancels_is_given_up_at_once() {
     let (mut worker, language) = streamed();
     let mut client = client(&mut worker);
     client.send(&[get(1, "/slow/gate"), get(3, "/stream/30/10000"), post(5, "/echo")].concat());
@@ -181,7 +182,7 @@ fn a_worker_that_drains_says_so_and_finishes_what_was_asked_for() {
     worker.settle();
     let mut got = Got::default();
     got.read(&mut client);
-    assert_eq!(got.farewells, [0x7fff_ffff], "RFC 9113 section 6.8: requests that are on their way are served");
+    assert_eq!(got.goaways, [0x7fff_ffff], "RFC 9113 section 6.8: requests that are on their way are served");
     client.send(&get(3, "/echo"));
     worker.settle();
     got.read(&mut client);
@@ -190,9 +191,9 @@ fn a_worker_that_drains_says_so_and_finishes_what_was_asked_for() {
     worker.wait("the last word of farewell", |_| {
         got.read(&mut client);
         of_idle.read(&mut idle);
-        got.farewells.len() == 2 && of_idle.farewells.len() == 2
+        got.goaways.len() == 2 && of_idle.goaways.len() == 2
     });
-    assert_eq!((got.farewells[1], of_idle.farewells[1]), (3, 0));
+    assert_eq!((got.goaways[1], of_idle.goaways[1]), (3, 0));
     drop(idle);
     client.send(&get(5, "/echo"));
     worker.settle();
@@ -208,7 +209,7 @@ fn a_worker_that_drains_says_so_and_finishes_what_was_asked_for() {
 fn a_client_of_many_requests_holds_up_others_for_few_of_them() {
     let calls: Arc<Mutex<Vec<String>>> = Arc::default();
     let noted = calls.clone();
-    // Each call takes longer than a turn lets requests begin.
+    // Each call takes longer than the time in which a turn begins requests.
     let language = TestLanguage::new(Arc::new(Events(move |name: &str| {
         noted.lock().unwrap_or_else(PoisonError::into_inner).push(name.to_owned());
         let began = std::time::Instant::now();
@@ -234,7 +235,7 @@ fn a_client_that_breaks_the_protocol_is_told_and_its_connection_ends() {
     worker.settle();
     let mut got = Got::default();
     got.read(&mut client);
-    assert_eq!((got.farewells.len(), got.text(3), language.going_on()), (1, "", 0));
+    assert_eq!((got.goaways.len(), got.text(3), language.going_on()), (1, "", 0));
     assert!(client.receive(1).1, "and there is nothing more to come");
     drop(client);
     worker.settle();
@@ -242,7 +243,7 @@ fn a_client_that_breaks_the_protocol_is_told_and_its_connection_ends() {
 }
 
 #[test]
-fn what_is_no_beginning_of_either_http_is_ended_without_an_answer() {
+fn bytes_that_begin_neither_http_version_end_the_connection_without_an_answer() {
     let mut worker = called();
     for (sent, answer) in [
         (&b"NONSENSE\r\n\r\n"[..], ""),
@@ -258,7 +259,7 @@ fn what_is_no_beginning_of_either_http_is_ended_without_an_answer() {
     }
 }
 
-/// More than a turn reads: the rest is not told of by an edge-triggered poll.
+/// More bytes than a turn reads: an edge-triggered poll does not report the rest.
 fn a_large_body_comes_whole<L: Language>(mut worker: Harness<L>) {
     let mut client = client(&mut worker);
     let body = vec![b'b'; 3 << 20];
@@ -266,7 +267,7 @@ fn a_large_body_comes_whole<L: Language>(mut worker: Harness<L>) {
     let mut got = Got::default();
     let mut frames: Vec<u8> = body.chunks(16_000).flat_map(|chunk| frame(DATA, 0, 1, chunk)).collect();
     frames.extend(frame(DATA, END_STREAM, 1, b""));
-    // A piece is less than the worker's window, which is open again when all of it was used.
+    // A piece is smaller than the worker's window, which is open again once all of it was used.
     let mut sent = 0;
     while sent < frames.len() {
         let piece = &frames[sent..frames.len().min(sent + 200_000)];
@@ -279,7 +280,7 @@ fn a_large_body_comes_whole<L: Language>(mut worker: Harness<L>) {
         got.read(&mut client);
     }
     assert_eq!(
-        (got.bodies.get(&1).map(Vec::len), got.reset.len(), got.farewells.len()),
+        (got.bodies.get(&1).map(Vec::len), got.reset.len(), got.goaways.len()),
         (Some(body.len() + "POST /echo\n".len()), 0, 0)
     );
 }
@@ -291,7 +292,7 @@ fn a_body_of_many_turns_comes_whole() {
 }
 
 #[test]
-fn a_request_that_is_taken_back_at_once_is_nobodys() {
+fn a_request_that_is_cancelled_at_once_is_not_called() {
     let calls: Arc<Mutex<u32>> = Arc::default();
     let noted = calls.clone();
     let language = TestLanguage::new(Arc::new(Events(move |_: &str| *noted.lock().unwrap_or_else(PoisonError::into_inner) += 1)));
@@ -304,12 +305,12 @@ fn a_request_that_is_taken_back_at_once_is_nobodys() {
     assert_eq!((*calls.lock().unwrap_or_else(PoisonError::into_inner), worker.connections()), (0, 1));
 }
 
-/// What came of bodies that are taken back, or that nobody reads, is the connection's window again.
+/// Bytes of bodies that are cancelled, or that the application does not read, return to the connection's window.
 fn uploads_that_come_to_nothing_leave_the_window_open<L: Language>(mut worker: Harness<L>) {
     const PIECE_BYTES: usize = 16_384;
     let mut client = client(&mut worker);
     let mut got = Got::default();
-    // What is answered before it is taken back has room.
+    // An answer that comes before the cancellation has room.
     client.send(&window(0, 1 << 30));
     got.read(&mut client);
     let window = WINDOW_BYTES + got.granted;
@@ -319,17 +320,17 @@ fn uploads_that_come_to_nothing_leave_the_window_open<L: Language>(mut worker: H
         let reset = frame(RST_STREAM, 0, number, &8u32.to_be_bytes());
         client.send(&upload);
         if number % 4 == 1 {
-            // Otherwise it is taken back before it was let in.
+            // Otherwise it is cancelled before it was accepted.
             worker.settle();
         }
         client.send(&reset);
         worker.settle();
         sent += PIECE_BYTES;
         got.read(&mut client);
-        // Half of the window may wait for the frame that gives it back.
+        // Half of the window may wait for the frame that returns it.
         assert!(WINDOW_BYTES + got.granted - sent > window / 2, "after {number}: {} of {sent} bytes", got.granted);
     }
-    assert_eq!((worker.connections(), got.farewells.len()), (1, 0));
+    assert_eq!((worker.connections(), got.goaways.len()), (1, 0));
     client.send(&[post(9001, "/echo"), frame(DATA, END_STREAM, 9001, b"hello")].concat());
     worker.settle();
     got.read(&mut client);
@@ -337,7 +338,7 @@ fn uploads_that_come_to_nothing_leave_the_window_open<L: Language>(mut worker: H
 }
 
 #[test]
-fn uploads_that_are_taken_back_leave_the_window_open() {
+fn cancelled_uploads_leave_the_window_open() {
     uploads_that_come_to_nothing_leave_the_window_open(called());
     uploads_that_come_to_nothing_leave_the_window_open(streamed().0);
 }
@@ -348,7 +349,7 @@ fn a_client_that_always_has_another_request_holds_up_others_for_a_few_batches() 
     #[derive(Default)]
     struct Seen {
         clients: Option<[Client; 2]>,
-        /// Requests of the first that were called, and how many when the second had its call.
+        /// Calls of the first client's requests, and their number when the second client's request was called.
         calls: u32,
         others: Option<u32>,
     }

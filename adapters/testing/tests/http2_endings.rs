@@ -1,8 +1,8 @@
-//! Every stream of HTTP/2 ends, and so does a connection without any: random sequences of what clients do, over several connections of one
-//! worker at a time.
+//! Every stream of HTTP/2 ends, and so does a connection without streams: random sequences of client actions, over several
+//! connections of one worker at a time.
 //!
-//! Time is real and short where a worker must wake by itself. The random sequences turn the clock by hand: however slow the machine is,
-//! no limit passes between two of their steps.
+//! Time is real and short if a worker must wake by itself. The random sequences advance the clock by hand: however slow the
+//! machine is, no limit expires between two of their steps.
 
 use std::time::{Duration, Instant};
 
@@ -16,25 +16,25 @@ use bolide_testing::streaming::TestStreams;
 use proptest::prelude::*;
 use proptest::sample::Index;
 
-/// How long a connection without streams is kept, in milliseconds: short, as a test waits for it.
+/// How long a connection without streams is kept, in milliseconds: short, because a test waits for it.
 const KEEPALIVE_MS: u64 = 300;
 
-/// A worker's clock is behind by a tick of the kernel's (4 ms, or 10) and by what one turn takes: so much at the most, on a slow machine
-/// too, in milliseconds.
+/// A worker's clock is late by a tick of the kernel (4 ms, or 10 ms) and by the time of one turn: this is the upper bound, on a
+/// slow machine too, in milliseconds.
 const CLOCK_LATE_MS: u64 = 50;
 
-/// How long a client may be in the middle of something, in milliseconds.
+/// How long a client may take to complete a message, in milliseconds.
 const TIMEOUT_MS: u64 = 400;
 
-/// The same limits where the clock is turned by hand, and how far it is turned at a time.
+/// The same limits with the manual clock, and the step by which it is advanced.
 const PATIENT_KEEPALIVE_MS: u64 = 1000 * KEEPALIVE_MS;
 const PATIENT_TIMEOUT_MS: u64 = 1000 * TIMEOUT_MS;
 const TURNED_MS: u64 = PATIENT_KEEPALIVE_MS / 30;
 
-/// Until when all connections have ended on that clock: the longest a client can keep one is a request's time and an idle time behind it.
+/// When all connections have ended on that clock: a client can keep one for the time of a request and an idle time after it.
 const ENDS_MS: u64 = 2 * (PATIENT_KEEPALIVE_MS + PATIENT_TIMEOUT_MS);
 
-/// Connections of a worker at a time.
+/// Concurrent connections of a worker.
 const CLIENTS: usize = 12;
 
 const PING_FRAME: &[u8] = &[0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
@@ -52,13 +52,13 @@ fn impatient<L: Language>(language: &'static L) -> Harness<L> {
     limited(language, KEEPALIVE_MS, TIMEOUT_MS)
 }
 
-/// The worker ends its connection, though the client neither reads nor says anything: both would be news of it.
+/// The worker ends its connection although the client neither reads nor sends: both would be events of the connection.
 fn wait_for_the_end<L: Language>(worker: &mut Harness<L>) {
     worker.wait("the end of a connection of which there is no news", |worker| worker.connections() == 0);
 }
 
 #[test]
-fn a_connection_whose_last_stream_ends_without_news_of_its_client_ends_in_its_time() {
+fn a_connection_whose_last_stream_ends_without_an_event_of_its_client_ends_in_its_time() {
     let language = TestStreams::new();
     let mut worker = impatient(language);
     let mut client = client(&mut worker);
@@ -71,7 +71,7 @@ fn a_connection_whose_last_stream_ends_without_news_of_its_client_ends_in_its_ti
     wait_for_the_end(&mut worker);
     assert!(began.elapsed() >= Duration::from_millis(KEEPALIVE_MS - CLOCK_LATE_MS), "it is kept for a next request");
     got.read(&mut client);
-    assert_eq!((got.text(1), got.farewells.as_slice()), ("GET /slow/gate\n", &[1][..]));
+    assert_eq!((got.text(1), got.goaways.as_slice()), ("GET /slow/gate\n", &[1][..]));
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn frames_that_ask_for_nothing_do_not_keep_a_connection() {
     let mut got = Got::default();
     client.send(&get(1, "/echo"));
     worker.settle();
-    // Few enough that they don't try anybody's patience for a minute; each second one is cut.
+    // Few enough to take less than a minute; every second one is cut.
     let (begun, rest) = PING_FRAME.split_at(5);
     let pieces = [PING_FRAME, begun, rest];
     let (mut sent, mut sent_at) = (0, Instant::now());
@@ -95,7 +95,7 @@ fn frames_that_ask_for_nothing_do_not_keep_a_connection() {
         got.take(&bytes);
         has_ended
     });
-    assert_eq!((got.text(1), got.farewells.as_slice(), got.codes.as_slice()), ("GET /echo\n", &[1][..], &[0][..]));
+    assert_eq!((got.text(1), got.goaways.as_slice(), got.codes.as_slice()), ("GET /echo\n", &[1][..], &[0][..]));
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn a_worker_that_drains_ends_with_a_last_stream_whose_client_stays() {
     worker.order(&Order::Drain { has_successors: false }, None);
     worker.wait("the last word of farewell", |_| {
         got.read(&mut client);
-        got.farewells.len() == 2
+        got.goaways.len() == 2
     });
     worker.settle();
     language.open("gate", &worker.engine);
@@ -118,19 +118,19 @@ fn a_worker_that_drains_ends_with_a_last_stream_whose_client_stays() {
     assert_eq!(got.text(1), "GET /slow/gate\n");
 }
 
-/// What a client does next on its connection.
+/// A client's next action on its connection.
 #[derive(Debug, Clone)]
 enum Step {
     Get {
         path: &'static str,
     },
-    /// An upload, of which so many bytes come; and perhaps its end.
+    /// An upload, of which this many bytes arrive, and perhaps its end.
     Upload {
         path: &'static str,
         bytes: u16,
         is_whole: bool,
     },
-    /// The same and a reset, all in one.
+    /// The same with a reset, all in one write.
     Cancelled {
         bytes: u16,
     },
@@ -140,13 +140,13 @@ enum Step {
     End {
         on: Index,
     },
-    /// It takes more of an answer.
+    /// Reads more of an answer.
     Take {
         bytes: u16,
     },
     Chat,
     HalfAFrame,
-    /// An answer goes on that its application has held back.
+    /// An answer continues that its application has held back.
     Open {
         gate: usize,
     },
@@ -170,21 +170,21 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A client that keeps the rules.
+/// A client that obeys the protocol.
 struct Peer {
     client: Client,
     got: Got,
     next: u32,
-    /// Streams whose body has not ended here.
+    /// Streams whose body is not complete yet.
     bodies: Vec<u32>,
     /// The rest of a frame that was begun.
     rest: Vec<u8>,
-    /// When the last stream was seen open, if not later, on the worker's clock.
+    /// The last time at which a stream was certainly open, on the worker's clock.
     was_busy_ms: u64,
     has_ended: bool,
 }
 
-/// Frames of DATA of a small body.
+/// DATA frames of a small body.
 fn body(number: u32, bytes: u16) -> Vec<u8> {
     frame(DATA, 0, number, &vec![b'x'; usize::from(bytes) % 10_000])
 }
@@ -205,7 +205,7 @@ impl Peer {
 
     fn send(&mut self, bytes: &[u8]) {
         let bytes = [std::mem::take(&mut self.rest), bytes.to_vec()].concat();
-        // A socket takes all that so few steps send; a connection that was closed takes none.
+        // A socket takes all bytes of these few steps; a closed connection takes none.
         let _may_be_closed = self.client.send_some(&bytes);
     }
 
@@ -287,7 +287,7 @@ proptest! {
         for round in 0..25 {
             for (peer, walk) in peers.iter_mut().zip(&walks) {
                 let Some(step) = walk.get(round) else { continue };
-                // Another client's step may have ended the last stream, and the time of the connection began then.
+                // Another client's step may have ended the last stream, and then the idle time of the connection has begun.
                 peer.read();
                 if !peer.open().is_empty() {
                     peer.was_busy_ms = now_ms();
@@ -297,7 +297,7 @@ proptest! {
                 peer.read();
             }
         }
-        // The last frames of clients, and the end of what applications hold back.
+        // The last frames of the clients, and the end of answers that applications hold back.
         for peer in &mut peers {
             peer.read();
             let open = peer.open();
@@ -320,7 +320,7 @@ proptest! {
             worker.settle();
             language.open(gate, &worker.engine);
         }
-        // A socket takes less than all answers at once.
+        // A socket takes fewer bytes than all answers at once.
         while worker.settle() > 0 {
             peers.iter_mut().for_each(Peer::read);
         }

@@ -1,5 +1,5 @@
-//! Several threads of one worker: who is blocked in a call keeps nobody else waiting, and what comes for a connection meanwhile is served when
-//! the call returns, without a look at the clock.
+//! Several threads of one worker: a thread that is blocked in a call delays no other, and events of a connection meanwhile are
+//! handled when the call returns, without the clock.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -8,15 +8,15 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Once};
 
 use bolide_contract::message::{self, Order, Received, Report};
-use bolide_testing::gates::{Doors, PATIENCE};
+use bolide_testing::gates::{LocalGates, TEST_TIMEOUT};
 use bolide_testing::harness::{HTTP, assignment, keep_tests_alive, log, settings};
 use bolide_testing::language::TestLanguage;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// A worker that serves in threads of its own.
+/// A worker with threads of its own.
 struct Worker {
     language: &'static TestLanguage,
-    doors: Arc<Doors>,
+    gates: Arc<LocalGates>,
     master: OwnedFd,
     ended: Receiver<std::io::Result<()>>,
 }
@@ -26,7 +26,7 @@ impl Worker {
         Worker::with(&["--threads", threads])
     }
 
-    /// One that has a file and a route of its own.
+    /// A worker with a static file and a route.
     fn with_own_answers(threads: &str) -> Worker {
         // Written once: another test may be sending it.
         static WRITTEN: Once = Once::new();
@@ -41,15 +41,15 @@ impl Worker {
         worker
     }
 
-    /// A thread has come up when it has had the language for the first time: so many requests are under way at once then.
+    /// A thread has started when it has held the language for the first time: this many requests run at once then.
     fn wait_for_threads(&self, count: usize) {
         let clients: Vec<TcpStream> = (0..count).map(|_| self.client()).collect();
         for (number, client) in clients.iter().enumerate() {
             ask(client, &format!("/slow/up-{number}"));
         }
         let gates: Vec<String> = (0..count).map(|number| format!("up-{number}")).collect();
-        gates.iter().for_each(|gate| self.doors.wait_for_somebody_at(gate));
-        gates.iter().for_each(|gate| self.doors.open(gate));
+        gates.iter().for_each(|gate| self.gates.wait_for_arrival(gate));
+        gates.iter().for_each(|gate| self.gates.open(gate));
         for (number, client) in clients.iter().enumerate() {
             hear(client, &format!("/slow/up-{number}"));
         }
@@ -58,8 +58,8 @@ impl Worker {
     fn with(options: &[&str]) -> Worker {
         log();
         keep_tests_alive();
-        let doors = Arc::new(Doors::default());
-        let language = TestLanguage::new(doors.clone());
+        let gates = Arc::new(LocalGates::default());
+        let language = TestLanguage::new(gates.clone());
         let (assignment, master) = assignment(settings(options));
         let (end, ended) = channel();
         std::thread::spawn(move || {
@@ -67,7 +67,7 @@ impl Worker {
             // A test that has failed already does not wait for it.
             let _nobody_waits = end.send(result);
         });
-        let worker = Worker { language, doors, master, ended };
+        let worker = Worker { language, gates, master, ended };
         worker.wait_for(|report| matches!(report, Report::Serving { .. }));
         worker
     }
@@ -75,7 +75,7 @@ impl Worker {
     fn wait_for(&self, wanted: impl Fn(&Report) -> bool) {
         loop {
             let mut waits = [PollFd::new(self.master.as_fd(), PollFlags::POLLIN)];
-            let count = poll(&mut waits, PollTimeout::try_from(PATIENCE).expect("a short time")).expect("polled");
+            let count = poll(&mut waits, PollTimeout::try_from(TEST_TIMEOUT).expect("a short time")).expect("polled");
             assert!(count > 0, "the worker says nothing");
             match message::receive::<Report>(self.master.as_fd()) {
                 Ok(Received::Message(report, _)) if wanted(&report) => return,
@@ -85,18 +85,18 @@ impl Worker {
         }
     }
 
-    /// A client of TCP: a pair of UNIX sockets would wake the worker's poll each time that the client takes something.
+    /// A TCP client: with a pair of UNIX sockets, each read of the client would wake the worker's poll.
     fn client(&self) -> TcpStream {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let near = TcpStream::connect(listener.local_addr().expect("bound")).expect("connected");
         let (far, _) = listener.accept().expect("accepted");
         far.set_nonblocking(true).expect("set");
-        near.set_read_timeout(Some(PATIENCE)).expect("set");
+        near.set_read_timeout(Some(TEST_TIMEOUT)).expect("set");
         message::send(self.master.as_fd(), &Order::Serve { listener: HTTP }, Some(far.as_raw_fd())).expect("ordered");
         near
     }
 
-    /// Ends the worker in order.
+    /// Stops the worker normally.
     fn end(self) {
         self.order_to_drain();
         self.assert_ends();
@@ -106,9 +106,10 @@ impl Worker {
         message::send(self.master.as_fd(), &Order::Drain { has_successors: false }, None).expect("ordered");
     }
 
-    /// It ends, as ordered: everything is answered, every thread has let go of the language, and nobody had to be found by the clock.
+    /// Asserts that it ends as ordered: everything is answered, every thread has released the language, and no event had to be
+    /// found by the clock.
     fn assert_ends(self) {
-        self.ended.recv_timeout(PATIENCE).expect("the worker ends").expect("well");
+        self.ended.recv_timeout(TEST_TIMEOUT).expect("the worker ends").expect("well");
         assert_eq!(self.language.interpreter.balance(), (0, 0));
         self.language.interpreter.acquire();
         self.language.interpreter.release();
@@ -139,12 +140,12 @@ fn a_call_that_blocks_keeps_no_other_client_waiting() {
         for gate in ["one", "two", "three"] {
             let target = format!("/slow/{gate}");
             ask(&slow, &target);
-            worker.doors.wait_for_somebody_at(gate);
+            worker.gates.wait_for_arrival(gate);
             for _ in 0..10 {
                 ask(&quick, "/echo");
                 hear(&quick, "/echo");
             }
-            worker.doors.open(gate);
+            worker.gates.open(gate);
             hear(&slow, &target);
         }
         drop((slow, quick));
@@ -153,19 +154,19 @@ fn a_call_that_blocks_keeps_no_other_client_waiting() {
 }
 
 #[test]
-fn what_comes_for_a_connection_that_is_in_a_call_is_served_when_the_call_returns() {
+fn events_of_a_connection_in_a_call_are_handled_when_the_call_returns() {
     for threads in ["2", "3"] {
         let worker = Worker::start(threads);
         let (slow, quick) = (worker.client(), worker.client());
         for round in 0..20 {
             let gate = format!("gate-{round}");
             ask(&slow, &format!("/slow/{gate}"));
-            worker.doors.wait_for_somebody_at(&gate);
-            // The poll has told of it before it tells of what comes later: news of a connection that is away, which are told once.
+            worker.gates.wait_for_arrival(&gate);
+            // The poll reports this event before later ones: it belongs to a connection that is in a call, and is reported once.
             ask(&slow, "/echo/next");
             ask(&quick, "/echo");
             hear(&quick, "/echo");
-            worker.doors.open(&gate);
+            worker.gates.open(&gate);
             hear(&slow, &format!("/slow/{gate}"));
             hear(&slow, "/echo/next");
         }
@@ -183,12 +184,12 @@ fn every_thread_may_be_blocked_and_all_go_on() {
             ask(client, &format!("/slow/{number}"));
         }
         for number in 0..clients.len() {
-            worker.doors.wait_for_somebody_at(&number.to_string());
+            worker.gates.wait_for_arrival(&number.to_string());
         }
         let late = worker.client();
         ask(&late, "/echo");
         for (number, client) in clients.iter().enumerate().rev() {
-            worker.doors.open(&number.to_string());
+            worker.gates.open(&number.to_string());
             hear(client, &format!("/slow/{number}"));
         }
         hear(&late, "/echo");
@@ -202,10 +203,10 @@ fn a_call_that_keeps_the_language_ends_and_all_are_answered() {
     let worker = Worker::start("2");
     let (busy, other) = (worker.client(), worker.client());
     ask(&busy, "/busy/gate");
-    worker.doors.wait_for_somebody_at("gate");
+    worker.gates.wait_for_arrival("gate");
     ask(&other, "/echo");
     ask(&busy, "/echo/next");
-    worker.doors.open("gate");
+    worker.gates.open("gate");
     hear(&busy, "/busy/gate");
     hear(&busy, "/echo/next");
     hear(&other, "/echo");
@@ -213,7 +214,7 @@ fn a_call_that_keeps_the_language_ends_and_all_are_answered() {
     worker.end();
 }
 
-/// Asks for what the worker answers without the application, and hears it.
+/// Requests an answer that the worker makes without the application, and reads it.
 fn have_own_answers(mut client: &TcpStream) {
     for (target, fields, status) in [("/files/own.txt", "", "200"), ("/gone", "X-Other: 1\r\n", "410")] {
         client.write_all(format!("GET {target} HTTP/1.1\r\nHost: h\r\n{fields}\r\n").as_bytes()).expect("sent");
@@ -234,14 +235,14 @@ fn have_own_answers(mut client: &TcpStream) {
 
 #[test]
 fn files_and_routes_wait_for_no_thread_that_has_the_language() {
-    // With three threads, one has the language and one waits for it; with fewer, nobody may be waiting.
+    // With three threads, one holds the language and one waits for it; with fewer, no thread may be waiting.
     for (threads, waiting) in [("2", 0), ("3", 1), ("auto", 0)] {
         let worker = Worker::with_own_answers(threads);
         let (busy, known, late) = (worker.client(), worker.client(), worker.client());
         ask(&known, "/echo");
         hear(&known, "/echo");
         ask(&busy, "/busy/gate");
-        worker.doors.wait_for_somebody_at("gate");
+        worker.gates.wait_for_arrival("gate");
         let waiting: Vec<TcpStream> = (0..waiting).map(|_| worker.client()).collect();
         for client in &waiting {
             ask(client, "/echo");
@@ -249,7 +250,7 @@ fn files_and_routes_wait_for_no_thread_that_has_the_language() {
         for _ in 0..10 {
             have_own_answers(&late);
         }
-        worker.doors.open("gate");
+        worker.gates.open("gate");
         hear(&busy, "/busy/gate");
         for client in &waiting {
             hear(client, "/echo");
@@ -260,14 +261,14 @@ fn files_and_routes_wait_for_no_thread_that_has_the_language() {
 }
 
 #[test]
-fn what_the_language_keeps_of_a_connection_is_dropped_by_a_thread_that_has_it() {
+fn a_memo_of_a_connection_is_dropped_by_a_thread_that_holds_the_language() {
     for threads in ["2", "3"] {
         let worker = Worker::with_own_answers(threads);
         let (busy, watch) = (worker.client(), worker.client());
         for gate in ["one", "two"] {
             let known: Vec<TcpStream> = (0..10).map(|_| worker.client()).collect();
             for client in &known {
-                // The second time its header block is known, and what was made of it is kept.
+                // The second time, its header block is known and its memo is used.
                 for _ in 0..2 {
                     ask(client, "/echo");
                     hear(client, "/echo");
@@ -275,12 +276,12 @@ fn what_the_language_keeps_of_a_connection_is_dropped_by_a_thread_that_has_it() 
             }
             let target = format!("/busy/{gate}");
             ask(&busy, &target);
-            worker.doors.wait_for_somebody_at(gate);
-            // Another header block comes in place of the one that is known, or the client goes.
+            worker.gates.wait_for_arrival(gate);
+            // Another header block replaces the known one, or the client disconnects.
             known[..5].iter().for_each(have_own_answers);
             drop(known);
             have_own_answers(&watch);
-            worker.doors.open(gate);
+            worker.gates.open(gate);
             hear(&busy, &target);
         }
         drop((busy, watch));
@@ -289,7 +290,7 @@ fn what_the_language_keeps_of_a_connection_is_dropped_by_a_thread_that_has_it() 
 }
 
 #[test]
-fn a_client_that_goes_while_its_answer_waits_has_it_given_back_by_a_thread_that_has_the_language() {
+fn a_suspended_answer_is_given_back_by_a_thread_that_holds_the_language_when_its_client_disconnects() {
     let worker = Worker::with_own_answers("3");
     let (busy, slow, watch) = (worker.client(), worker.client(), worker.client());
     ask(&slow, "/stream/1000/65536");
@@ -297,10 +298,10 @@ fn a_client_that_goes_while_its_answer_waits_has_it_given_back_by_a_thread_that_
     let mut some = [0; 64];
     (&slow).read_exact(&mut some).expect("the answer begins");
     ask(&busy, "/busy/gate");
-    worker.doors.wait_for_somebody_at("gate");
+    worker.gates.wait_for_arrival("gate");
     drop(slow);
     have_own_answers(&watch);
-    worker.doors.open("gate");
+    worker.gates.open("gate");
     hear(&busy, "/busy/gate");
     drop((busy, watch));
     worker.end();
@@ -311,11 +312,11 @@ fn a_drain_in_the_middle_of_a_call_waits_for_its_answer() {
     let worker = Worker::start("2");
     let slow = worker.client();
     ask(&slow, "/slow/gate");
-    worker.doors.wait_for_somebody_at("gate");
+    worker.gates.wait_for_arrival("gate");
     worker.order_to_drain();
-    worker.doors.open("gate");
+    worker.gates.open("gate");
     hear(&slow, "/slow/gate");
     drop(slow);
-    // It may have ended already: it takes no order any more.
+    // It may have ended already, and then it takes no order any more.
     worker.assert_ends();
 }

@@ -1,5 +1,5 @@
-//! TLS as a worker turns with it: handshakes and records in whatever pieces, clients that are slow, that leave, that lie, and clients that
-//! speak something else. The client is the library's own, in the same thread.
+//! TLS in a worker: handshakes and records in any pieces, clients that are slow, that disconnect, that send invalid data, and
+//! clients that speak another protocol. The client is that of the library, in the same thread.
 
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use bolide_contract::tls::{Certificate, ClientAuth, Http2, PrivateKey, Tls, TlsVersion};
 use bolide_engine::app::Language;
-use bolide_testing::gates::Doors;
+use bolide_testing::gates::LocalGates;
 use bolide_testing::harness::{self, Client, Harness};
 use bolide_testing::language::TestLanguage;
 use bolide_testing::replies::{Reply, replies};
@@ -17,7 +17,7 @@ use bolide_tls::rustls::pki_types::{CertificateDer, ServerName};
 use bolide_tls::rustls::version::{TLS12, TLS13};
 use bolide_tls::rustls::{ClientConfig, ClientConnection, RootCertStore, SupportedProtocolVersion};
 
-/// Number of the listener of these tests, behind those of all.
+/// Number of the listener of these tests, after those of the harness.
 const HTTPS: u32 = 3;
 
 const HELLO: &[u8] = b"GET /echo HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -29,7 +29,7 @@ struct Made {
     tls: Tls,
 }
 
-/// A certificate for `localhost` that is its own authority.
+/// A self-signed certificate for `localhost`.
 fn made() -> &'static Made {
     static MADE: OnceLock<Made> = OnceLock::new();
     MADE.get_or_init(|| {
@@ -59,7 +59,7 @@ fn made() -> &'static Made {
     })
 }
 
-/// A worker with one more listener, which speaks TLS.
+/// A worker with an additional listener, which speaks TLS.
 fn worker_of<L: Language>(language: &'static L, options: &[&str]) -> Harness<L> {
     let mut settings = harness::settings(options);
     let mut listener = settings.listeners[0].clone();
@@ -70,17 +70,17 @@ fn worker_of<L: Language>(language: &'static L, options: &[&str]) -> Harness<L> 
 }
 
 fn called() -> Harness<TestLanguage> {
-    worker_of(TestLanguage::new(Arc::new(Doors::default())), &[])
+    worker_of(TestLanguage::new(Arc::new(LocalGates::default())), &[])
 }
 
-/// A client of TLS over a connection of the worker's.
+/// A TLS client over a connection of the worker.
 struct TlsClient {
     client: Client,
     tls: ClientConnection,
-    /// Bytes that go each way at once.
+    /// Bytes that are moved in each direction at once.
     piece: usize,
     has_ended: bool,
-    /// Plaintext that has come, and whether the server has said that this is all.
+    /// Plaintext that has arrived, and whether the server has sent `close_notify`.
     plain: Vec<u8>,
     said_end: bool,
 }
@@ -103,7 +103,7 @@ impl TlsClient {
         TlsClient { client, tls, piece: 64 * 1024, has_ended: false, plain: Vec::new(), said_end: false }
     }
 
-    /// Moves bytes both ways, a piece at a time, until neither side has more to say.
+    /// Moves bytes in both directions, a piece at a time, until neither side has more to send.
     fn settle<L: Language>(&mut self, worker: &mut Harness<L>) {
         loop {
             let mut moved = false;
@@ -131,7 +131,7 @@ impl TlsClient {
         }
     }
 
-    /// True: something came.
+    /// True: some bytes arrived.
     fn take_in(&mut self) -> bool {
         let (bytes, ended) = self.client.receive(self.piece);
         self.has_ended |= ended;
@@ -144,12 +144,12 @@ impl TlsClient {
         !bytes.is_empty()
     }
 
-    /// What has come, as plaintext. True: and the server has said that this is all.
+    /// Returns the plaintext that has arrived. True: the server has sent `close_notify`.
     fn received(&mut self) -> (Vec<u8>, bool) {
         (std::mem::take(&mut self.plain), self.said_end)
     }
 
-    /// The library keeps no more than a few records by itself.
+    /// The library buffers no more than a few records by itself.
     fn take_plain(&mut self) {
         let mut part = vec![0; 64 * 1024];
         loop {
@@ -162,12 +162,12 @@ impl TlsClient {
     }
 
     fn say(&mut self, bytes: &[u8]) {
-        // The library would keep no more than 64 KiB by itself.
+        // The library would buffer no more than 64 KiB by default.
         self.tls.set_buffer_limit(None);
         self.tls.writer().write_all(bytes).expect("kept");
     }
 
-    /// All that comes of what is sent, the answers in their order.
+    /// Sends the bytes, and returns all answers in order.
     fn converse<L: Language>(&mut self, worker: &mut Harness<L>, bytes: &[u8]) -> Vec<Reply> {
         self.say(bytes);
         let mut all = Vec::new();
@@ -213,7 +213,7 @@ fn requests_that_share_a_record_are_answered_in_their_order() {
     assert_eq!(replies, wanted);
 }
 
-/// A body larger than all buffers of either side, in records as large as there are.
+/// A body larger than all buffers of either side, in records of the largest size.
 fn large_bodies_pass<L: Language>(mut worker: Harness<L>) {
     for version in VERSIONS {
         for piece in [64 * 1024, 4999] {
@@ -286,7 +286,7 @@ fn an_answer_that_is_given_up_and_has_no_other_end_is_no_whole_one() {
     let mut client = TlsClient::new(&mut worker, &TLS13, None);
     client.say(b"GET /fail/2/10 HTTP/1.0\r\n\r\n");
     client.settle(&mut worker);
-    // The library says so by an error: the connection ends without its word.
+    // The library reports it as an error: the connection ends without `close_notify`.
     while client.tls.wants_read() && !client.has_ended {
         client.take_in();
     }
@@ -349,7 +349,7 @@ fn a_record_of_which_a_bit_differs_ends_the_connection_with_an_alert() {
 }
 
 #[test]
-fn who_speaks_http_to_a_port_of_https_is_told_so_in_plain_text() {
+fn http_to_an_https_port_gets_a_plain_text_error() {
     let mut worker = called();
     for cut in [1, 5, HELLO.len()] {
         let mut client = worker.client_of(HTTPS, None);
@@ -363,7 +363,7 @@ fn who_speaks_http_to_a_port_of_https_is_told_so_in_plain_text() {
         worker.settle();
         assert_eq!(worker.connections(), 0);
     }
-    // The log is that of all tests of this program, and each line says at which worker's socket.
+    // The log is shared by all tests of this program, and each line names its worker's socket.
     let log = harness::log();
     let told: Vec<&str> = log.lines().filter(|line| line.contains("it speaks plain HTTP")).collect();
     let places: HashSet<&str> = told.iter().copied().collect();
@@ -403,7 +403,7 @@ fn junk_in_place_of_a_handshake_or_within_one_ends_its_connection() {
 }
 
 #[test]
-fn tls_to_a_port_of_http_is_told_to_the_log_once() {
+fn tls_to_an_http_port_is_logged_once() {
     let mut worker = called();
     for _ in 0..3 {
         let mut client = worker.client();
@@ -417,8 +417,8 @@ fn tls_to_a_port_of_http_is_told_to_the_log_once() {
 }
 
 #[test]
-fn news_after_a_handshake_that_came_with_a_request_is_not_lost() {
-    // The last flight of the handshake and the request share one write, so no poll tells of the second.
+fn events_after_a_handshake_that_came_with_a_request_are_not_lost() {
+    // The last flight of the handshake and the request share one write, so no poll reports the second.
     let mut worker = called();
     let mut client = TlsClient::new(&mut worker, &TLS13, None);
     let mut records = Vec::new();

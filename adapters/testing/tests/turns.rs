@@ -1,34 +1,34 @@
-//! How long a client waits, counted in turns of the worker's loop: a worker that turns again only when a clock tells it to answers too late
-//! here, on whatever machine.
+//! How long a client waits, counted in turns of the worker's loop: a worker that turns again only after a timer answers too late
+//! here, on any machine.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bolide_engine::app::Language;
 use bolide_testing::answers;
-use bolide_testing::gates::{Doors, Events};
+use bolide_testing::gates::{Events, LocalGates};
 use bolide_testing::harness::{Client, HTTP, Harness};
 use bolide_testing::language::TestLanguage;
 use bolide_testing::streaming::TestStreams;
 
-/// Bytes that the worker's socket takes where it is to be full soon.
+/// Bytes that the worker's socket takes if it should be full soon.
 const LITTLE_ROOM: usize = 8 * 1024;
 
 const REQUEST: &[u8] = b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n";
 /// A body of it, with a length or in chunks.
 const ANSWER: &str = "GET /echo\n";
 
-/// A body that is more than a socket takes, until the connection's end.
+/// A body larger than a socket takes, until the end of the connection.
 const LARGE: &[u8] = b"GET /stream/100/10000 HTTP/1.0\r\n\r\n";
 
 fn called() -> Harness<TestLanguage> {
-    Harness::new(TestLanguage::new(Arc::new(Doors::default())), &[])
+    Harness::new(TestLanguage::new(Arc::new(LocalGates::default())), &[])
 }
 
 fn streamed() -> Harness<TestStreams> {
     Harness::new(TestStreams::new(), &[])
 }
 
-/// The worker has news, and has answered after one turn.
+/// The worker has events, and has answered after one turn.
 fn answers_in_one_turn<L: Language>(worker: &mut Harness<L>, client: &mut Client, what: &str) {
     assert!(worker.turn(), "{what}: the poll knows nothing of it");
     assert!(has_answer(client), "{what}: no answer in this turn");
@@ -57,7 +57,7 @@ fn a_request_has_its_answer_at_once<L: Language>(mut worker: Harness<L>) {
     for other in &mut others {
         other.send(REQUEST);
     }
-    // On a slow machine the time of a turn ends before the last of them has begun.
+    // On a slow machine, the time of a turn ends before the last of them has begun.
     worker.settle();
     for other in &mut others {
         assert!(has_answer(other), "one of twenty that asked at the same time");

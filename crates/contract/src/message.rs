@@ -128,7 +128,7 @@ pub const LATE_DRAIN_MS: u64 = 200;
 pub const EXIT_LOAD_FAILED: i32 = 22;
 
 /// Time that a worker's interpreter may take to end, in milliseconds: for threads that are no daemons and for exit handlers. A worker
-/// of CPython gives up waiting by itself before that, and says for whom it waited (`bolide/farewell.py`).
+/// of CPython gives up waiting by itself before that, and says for whom it waited (`bolide/shutdown.py`).
 pub const INTERPRETER_END_MS: u64 = 7_000;
 
 /// Signals that a service manager, an operator or a terminal sends to every process of an instance at once. The master alone acts on

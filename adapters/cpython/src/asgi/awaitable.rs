@@ -1,7 +1,8 @@
-//! What `send()` and `receive()` return: an awaitable that is finished already, or one that waits for a future of the loop.
+//! The awaitables that `send()` and `receive()` return: finished ones, and ones that wait for a future of the loop.
 //!
-//! A finished one costs the application no trip through its loop. It has all that a coroutine has, so that
-//! `asyncio.create_task(receive())` and `asyncio.wait_for(receive(), 5)` work as with any server. It knows no exchange and no message.
+//! A finished one costs the application no trip through its loop. It has all methods of a coroutine, so
+//! `asyncio.create_task(receive())` and `asyncio.wait_for(receive(), 5)` work as with any server. It knows no exchange and no
+//! message. The event loop's thread runs it.
 
 use std::ptr::null_mut;
 
@@ -20,29 +21,29 @@ const SENT_ERROR: i32 = -1;
 const SENT_NEXT: i32 = 1;
 
 enum AwaitableState {
-    /// Awaiting it gives this at once.
+    /// Awaiting it returns this at once.
     Ready(Object),
     /// The iterator of a future, for a `send()`.
     Waiting(Object),
-    /// The iterator of a future, for a `receive()`: when it has ended, the source is asked for the message. So a message is
-    /// taken by a task that goes on with it, and never lost with one that is cancelled at that moment.
+    /// The iterator of a future, for a `receive()`: when the future is done, the message is taken from the source. So a task that
+    /// continues takes the message, and it is not lost with a task that is cancelled at that moment.
     Receiving { iterator: Object, source: Object, take: TakeOrWait },
 }
 
-/// What a source of messages has at present.
+/// The current state of a source of messages.
 pub enum ReceiveResult {
     Message(Object),
-    /// Nothing yet: this future is done when there may be something.
+    /// No message yet: this future is done when there may be one.
     Wait(Object),
 }
 
-/// Asks a source for its next message. `None`: an exception is set.
+/// Takes the next message from a source. `None`: an exception is set.
 pub type TakeOrWait = fn(&Object) -> Option<ReceiveResult>;
 
 /// Makes awaitables.
 pub struct Awaitables {
     kind: NativeType<AwaitableState>,
-    /// For `send()`, which gives nothing: one serves for all.
+    /// For `send()`, which returns None: one object serves all calls.
     done: Object,
 }
 
@@ -59,30 +60,30 @@ impl Awaitables {
         if hexversion()? >= VERSION_3_10 {
             slots.push(ffi::PyType_Slot { slot: AM_SEND_SLOT, pfunc: send_slot as *mut _ });
         }
-        // SAFETY: the functions have the signatures of their slots and look at objects of this type only.
+        // SAFETY: the functions have the signatures of their slots and access objects of this type only.
         let kind = unsafe { NativeType::new(c"bolide._native.Step", &slots)? };
         let done = kind.make(AwaitableState::Ready(none()))?;
         Some(Awaitables { kind, done })
     }
 
-    /// Awaiting it gives None at once.
+    /// Awaiting it returns None at once.
     pub fn done(&self) -> Object {
         self.done.clone()
     }
 
-    /// Awaiting it gives `value` at once.
+    /// Awaiting it returns `value` at once.
     pub fn ready(&self, value: Object) -> Option<Object> {
         self.kind.make(AwaitableState::Ready(value))
     }
 
-    /// Awaiting it waits for the future and gives its result.
+    /// Awaiting it waits for the future and returns its result.
     pub fn waiting(&self, future: &Object) -> Option<Object> {
         // SAFETY: the future lives; its iterator is ours.
         let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(future.as_ptr()))? };
         self.kind.make(AwaitableState::Waiting(iterator))
     }
 
-    /// Awaiting it waits for the future, and then gives the next message of the source.
+    /// Awaiting it waits for the future, and then returns the next message of the source.
     pub fn receiving(&self, future: &Object, source: Object, take: TakeOrWait) -> Option<Object> {
         // SAFETY: as above.
         let iterator = unsafe { Object::owned(ffi::PyObject_GetIter(future.as_ptr()))? };
@@ -122,7 +123,7 @@ unsafe extern "C" fn itself(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
 /// # Safety
 /// Called by Python only, with an object of our type and a place for the result.
 unsafe extern "C" fn send_slot(object: *mut ffi::PyObject, _value: *mut ffi::PyObject, result: *mut *mut ffi::PyObject) -> i32 {
-    // SAFETY: the object is of our type; nobody else looks at its value while the interpreter is ours.
+    // SAFETY: the object is of our type; no other code uses its value while this thread holds the interpreter.
     unsafe {
         loop {
             let (iterator, source) = match held::<AwaitableState>(object) {
@@ -148,7 +149,7 @@ unsafe extern "C" fn send_slot(object: *mut ffi::PyObject, _value: *mut ffi::PyO
                     *result = message.into_ptr();
                     return SENT_RETURN;
                 }
-                // Somebody else took the message: the wait goes on.
+                // Another task took the message: the wait goes on.
                 Some(ReceiveResult::Wait(future)) => {
                     let Some(iterator) = Object::owned(ffi::PyObject_GetIter(future.as_ptr())) else { return SENT_ERROR };
                     *held::<AwaitableState>(object) = AwaitableState::Receiving { iterator, source, take };
@@ -159,7 +160,7 @@ unsafe extern "C" fn send_slot(object: *mut ffi::PyObject, _value: *mut ffi::PyO
     }
 }
 
-/// The value that an iterator ended with; `None`: it raised an exception, which is set.
+/// Returns the value that an iterator ended with; `None`: it raised an exception, which is set.
 ///
 /// # Safety
 /// The thread holds the interpreter, and an iterator has just returned null.
@@ -242,7 +243,7 @@ unsafe extern "C" fn throw(object: *mut ffi::PyObject, arguments: *mut ffi::PyOb
 /// # Safety
 /// Called by Python only, with an object of our type.
 unsafe extern "C" fn close(object: *mut ffi::PyObject, _nothing: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: the object is of our type; what it waited for is let go.
+    // SAFETY: the object is of our type; the iterator of its future is dropped.
     unsafe {
         *held::<AwaitableState>(object) = AwaitableState::Ready(none());
         new_reference(ffi::Py_None())

@@ -1,24 +1,24 @@
-//! What a worker that ends waits for, in words: the master's log names it.
+//! Describes the tasks that an ending worker waits for; the master's log shows it.
 //!
-//! The event loop's thread runs it, after each of the loop's turns and each task's end.
+//! It knows no event loop. The event loop's thread runs it after each turn of the loop and after each task's end.
 
 use super::context::Asgi;
 use super::exchange::AsgiExchange;
 
-/// Tasks that are looked at for the oldest of them: a worker may have thousands.
+/// Most tasks that are searched for the oldest one: a worker may have thousands.
 const LOOKED_AT_MOST: usize = 64;
 
-/// Bytes of a request's line, so that what follows it finds room in the scoreboard.
+/// Bytes of a request's line, so that the text after it fits into the scoreboard.
 const LINE_BYTES: usize = 128;
 
-/// What the log says of one.
+/// The facts about one task for the log.
 struct Awaited {
     began_ms: u64,
     line: Vec<u8>,
     state: &'static [u8],
 }
 
-/// Shows it in the scoreboard, where the worker ends.
+/// Shows the description in the scoreboard if the worker is ending.
 pub fn show_awaited(asgi: &Asgi) {
     let Some(embedded) = asgi.embedded().filter(|embedded| embedded.worker().is_draining()) else { return };
     let heartbeat = embedded.heartbeat_of_loop();

@@ -1,7 +1,7 @@
-//! What a worker has of its asynchronous applications, shared by all of their requests: names, templates, Python's callbacks,
-//! and the engine within the event loop.
+//! The data that all requests of a worker's asynchronous applications share: names, templates, Python callbacks, and the engine
+//! within the event loop.
 //!
-//! It knows no request and no task. The event loop's thread alone touches it.
+//! It knows no request and no task. Only the event loop's thread uses it.
 
 use std::cell::{Cell, OnceCell, RefCell};
 
@@ -19,7 +19,7 @@ use crate::faults::{FaultLog, log_set_exception};
 use crate::native::call_method_with;
 use crate::object::Object;
 
-/// The applications of a worker and what serves them.
+/// The applications of a worker and the objects that serve them.
 pub struct Asgi {
     pub mounts: Mounts,
     /// The application of each mount.
@@ -36,11 +36,11 @@ pub struct Asgi {
     pub task_factory: TaskFactory,
     pub callbacks: PyCallbacks,
     pub fault_log: FaultLog,
-    /// For the one thread that enters.
+    /// Taken by the one thread that enters.
     pub templates: Cell<Option<Templates>>,
-    /// Those that `http.response.pathsend` has named lately.
+    /// Files that `http.response.pathsend` has named lately.
     pub files: RefCell<NamedFiles<Object>>,
-    /// A client that leaves is worth no line (`ignore-write-errors`, `disable-write-exception`).
+    /// A client's disconnect is not logged (`ignore-write-errors`, `disable-write-exception`).
     pub is_quiet_of_clients: bool,
     /// `limit-concurrency`
     pub most_running: usize,
@@ -49,44 +49,45 @@ pub struct Asgi {
     pub turn_is_wanted: Cell<bool>,
     /// `AsgiWorker.turn`, for the loop to call.
     pub turn: OnceCell<Object>,
-    /// The context of each turn. Without it a turn that one request asks for had that request's context variables, and so would
-    /// the requests that it gives to the application.
+    /// The context of each turn. Without it, a turn would run with the context variables of the request that scheduled it, and so
+    /// would the requests that start in that turn.
     pub context: Object,
     /// `("context",)`: the keyword of `call_soon` for it.
     pub context_keyword: Object,
     pub embedded: OnceCell<EmbeddedWorker<Asgi>>,
 }
 
-// SAFETY: the event loop's thread is the only one that touches an `Asgi`: the engine is embedded in that loop and has no
-// thread of its own, the watcher knows the engine's heartbeat only, and Python's other threads have no way to it but
-// through objects that say "not from this thread" (asyncio's own rule).
+// SAFETY: only the event loop's thread uses an `Asgi`: the engine is embedded in that loop and has no thread of its own, the
+// watcher knows the engine's heartbeat only, and other Python threads can reach it only through objects that refuse calls from
+// them (asyncio's own rule).
 unsafe impl Sync for Asgi {}
 
-/// Functions of `bolide.asgi` for what is easier said in Python.
+/// Functions of `bolide.asgi` for steps that are simpler in Python.
 pub struct PyCallbacks {
     /// `plain_headers(headers)`: a list of pairs of bytes, or a TypeError.
     pub plain_headers: Object,
-    /// `log_overdue(task, seconds, place)`: the stack of a task that is over its time.
+    /// `log_overdue(task, seconds, place)`: logs the stack of a task that exceeds its time limit.
     pub log_overdue: Object,
-    /// `report_stall(loop, seconds)`: the tasks that wait behind what blocks the loop.
+    /// `report_stall(loop, seconds)`: logs the tasks that wait while the loop is blocked.
     pub report_stall: Object,
-    /// The exception of a `send()` whose client has gone.
+    /// The exception of a `send()` whose client has disconnected.
     pub client_disconnected: Object,
-    /// `pause()`: to be awaited; others have their turn meanwhile.
+    /// `pause()`: awaiting it lets other tasks run.
     pub pause: Object,
-    /// `is_departure(exception, has_left)`: whether that exception is behind another one, or one of a framework's that means the same.
-    pub is_departure: Object,
-    /// `note_left(task, has_begun, request)`: its client has gone, in the middle of its answer or before.
+    /// `is_client_disconnect(exception, has_left)`: whether this exception is or follows from ours, or is a framework's with the
+    /// same meaning.
+    pub is_client_disconnect: Object,
+    /// `note_left(task, has_begun, request)`: the task's client has disconnected, in the middle of its answer or before.
     pub note_left: Object,
 }
 
 impl Asgi {
-    /// The engine, once it is there.
+    /// The engine, once it exists.
     pub fn embedded(&self) -> Option<&EmbeddedWorker<Asgi>> {
         self.embedded.get()
     }
 
-    /// Asks the loop for a turn if a visit left something to do.
+    /// Schedules a turn of the loop if a visit left work to do.
     pub fn want_turn(&self) {
         if let Some(embedded) = self.embedded.get()
             && !self.turn_is_wanted.get()
@@ -96,13 +97,13 @@ impl Asgi {
         }
     }
 
-    /// Has the loop call for a turn when the tasks that are ready have had theirs.
+    /// Schedules a turn after the tasks that are ready.
     pub fn ask_for_turn(&self) {
         let Some(turn) = self.turn.get() else { return };
         self.turn_is_wanted.set(true);
         keeping_exception(|| {
             let arguments = [self.event_loop.as_ptr(), turn.as_ptr(), self.context.as_ptr()];
-            // SAFETY: all live; the result is ours. The last argument is the one that the tuple names.
+            // SAFETY: all live; the result is ours. The tuple names the last argument.
             let asked = unsafe { call_method_with(&self.names.call_soon, arguments, &self.context_keyword) };
             if asked.is_none() {
                 self.log_set_exception("the event loop");

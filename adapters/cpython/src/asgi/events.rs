@@ -1,5 +1,5 @@
-//! The events of ASGI's two callables: what `receive()` gives the application, and what a `send()` comes to. What the application
-//! sends is read in `messages`. It knows no connection; the event loop's thread runs all of it.
+//! The events of ASGI's two callables: the messages of `receive()`, and the results of a `send()`. `messages` reads the messages
+//! of the application. It knows no connection; the event loop's thread runs all of it.
 
 use std::borrow::Cow;
 
@@ -13,22 +13,22 @@ use super::names::set;
 use crate::exceptions::{raise, runtime_error, value_error};
 use crate::object::{Object, new_bytes, utf8};
 
-/// An event for `receive()`, before Python's objects are made of it.
+/// An event for `receive()`, before it is converted to Python objects.
 pub enum ReceiveEvent {
     Nothing,
     /// Of a request's body.
     Part(Part),
-    /// The client of a request has gone, or all was said to it.
+    /// The client of a request has disconnected, or the answer is complete.
     Disconnect,
-    /// A WebSocket asks to be accepted.
+    /// A WebSocket's handshake.
     Connect,
     Message(SocketMessage),
-    /// A WebSocket's end.
+    /// The end of a WebSocket.
     End(Goodbye),
 }
 
 impl ReceiveEvent {
-    /// The message for the application; `Some(None)`: there is none. `None`: an exception is set.
+    /// Returns the message for the application; `Some(None)`: there is none. `None`: an exception is set.
     pub fn into_message(self, asgi: &Asgi) -> Option<Option<Object>> {
         let message = match self {
             ReceiveEvent::Nothing => return Some(None),
@@ -42,22 +42,22 @@ impl ReceiveEvent {
     }
 }
 
-/// The outcome of a `send()` that did not fail.
+/// The result of a successful `send()`.
 pub enum SendResult {
     Done,
-    /// The client is slow: the application is to wait.
+    /// The client is slow: the application has to wait.
     Wait,
-    /// Others have their turn before the application goes on.
+    /// Other tasks have their turn before the application continues.
     Pause,
 }
 
-/// Why a `send()` fails: the exception that it raises in the application.
+/// The reason of a failed `send()`: the exception that it raises in the application.
 pub enum SendError {
-    /// It does not fit what was said before.
+    /// The message is not allowed after the earlier ones.
     Mistake(Cow<'static, str>),
     Value(String),
     Gone,
-    /// The connection is not ours any more, which was not known.
+    /// The connection was lost, unnoticed until now.
     Lost,
 }
 
@@ -83,7 +83,7 @@ fn request_message(asgi: &Asgi, body: &[u8], more: bool) -> Option<Object> {
         set(&message, &asgi.names.body, new_bytes(body)?.as_ptr())?;
     }
     if more {
-        // SAFETY: True lives for ever.
+        // SAFETY: True is immortal.
         set(&message, &asgi.names.more_body, unsafe { ffi::Py_True() })?;
     }
     Some(message)
@@ -122,7 +122,7 @@ fn message(asgi: &Asgi, kind: &Object) -> Option<Object> {
 fn received_message(asgi: &Asgi, kind: MessageKind, payload: &[u8]) -> Option<Object> {
     let names = &asgi.names;
     let message = message(asgi, &names.websocket_receive)?;
-    // Only the key that has something: applications ask `"bytes" in message`.
+    // Only the key that has a value: applications check `"bytes" in message`.
     match kind {
         MessageKind::Text => set(&message, &names.text, utf8(payload)?.as_ptr())?,
         MessageKind::Binary => set(&message, &names.bytes, new_bytes(payload)?.as_ptr())?,

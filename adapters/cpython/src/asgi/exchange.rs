@@ -1,11 +1,11 @@
-//! One request or WebSocket in the hands of the application: what its `receive` and `send` are about, where the connection
-//! is at present, and who waits for what.
+//! One request or WebSocket that the application handles: the state of its `receive` and `send`, the present place of the
+//! connection, and the calls that wait.
 //!
-//! It knows no sockets and no protocol's bytes: those are the engine's. The event loop's thread runs all of it.
+//! It knows no sockets and no protocol's bytes, which belong to the engine. The event loop's thread runs all of it.
 //!
-//! Python's code may come back here whenever it runs, and it runs in more places than one sees: a loop's `call_soon`, an object's
-//! `__del__`. So an exchange is borrowed for moments in which none of it runs ([`AsgiExchange::with`]), and what those find is turned
-//! into Python's objects, exceptions and wake-ups afterwards.
+//! Python code may call back into this file whenever it runs, and it runs in more places than one sees: a loop's `call_soon`, an
+//! object's `__del__`. So an exchange is borrowed only while no Python code runs ([`AsgiExchange::with`]), and the results are
+//! turned into Python objects, exceptions and wake-ups afterwards.
 
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request_stream::RequestStream;
@@ -23,61 +23,61 @@ use super::websocket::{self, WebSocketSendEvent, WebSocketState};
 use crate::native::{Lasting, NativeType, bound, call, held};
 use crate::object::Object;
 
-/// One request or WebSocket of the application: what its `receive` and `send` share.
+/// One request or WebSocket of the application: the shared state of its `receive` and `send`.
 pub struct AsgiExchange {
     pub asgi: &'static Asgi,
     pub connection: ConnectionRef,
     pub protocol: ProtocolState,
-    /// The futures that waiting calls of `receive()` and of `send()` await.
+    /// The futures of waiting calls of `receive()` and of `send()`.
     pub receivers: Vec<Object>,
     pub senders: Vec<Object>,
-    /// The application's task, once it is known to go on by itself.
+    /// The application's task, if it continues after its first step.
     pub task: Option<Object>,
-    /// The request's method and target, for the log; from then on.
+    /// The request's method and target, for the log; set with `task`.
     pub request_line: Vec<u8>,
-    /// When the application got the request, in monotonic milliseconds; from then on.
+    /// When the application got the request, in monotonic milliseconds; set with `task`.
     pub began_ms: u64,
-    /// The application's number, for the counters; from then on.
+    /// The application's number, for the counters; set with `task`.
     pub application: u32,
-    /// Where it is among those that go on; from then on.
+    /// The index in the list of ongoing exchanges; set with `task`.
     pub place: usize,
-    /// The client has ended its side, as far as the engine has told; from then on.
+    /// The client has ended its side, as the engine has reported since `task` was set.
     pub has_left: bool,
 }
 
 /// An ongoing exchange, as the engine holds it.
 pub struct ExchangeHandle(pub Object);
 
-/// The connection of an exchange, wherever it is.
+/// The present place of an exchange's connection.
 #[derive(Clone, Copy)]
 pub enum ConnectionRef {
-    /// In the hands of the call that gave the request to the application, further up the stack.
+    /// Lent by the call that gave the request to the application, further up the stack.
     Lent { response: *mut ResponseWriter<'static>, request_stream: *mut RequestStream },
     /// In the engine's connection table.
     Parked(ExchangeId),
-    /// It is no longer ours: all was said, or the client has gone.
+    /// No longer ours: the answer is complete, or the client has disconnected.
     Over,
 }
 
-/// The protocol of an exchange, HTTP or WebSocket, and how far it has come.
+/// The protocol of an exchange, HTTP or WebSocket, and its state.
 pub enum ProtocolState {
     Http(HttpState),
     WebSocket(Box<WebSocketState>),
 }
 
-/// A message of the application's `send()` (ASGI: "event"), read from Python.
+/// A message of the application's `send()` (ASGI: "event"), after it was read from Python.
 pub enum SendEvent {
     Http(HttpSendEvent),
     WebSocket(WebSocketSendEvent),
 }
 
-/// Futures that calls of `receive()` and `send()` await, taken out of their exchange: to be told when nothing of it is borrowed.
+/// Futures of calls of `receive()` and `send()`, taken out of their exchange, to be completed while nothing of it is borrowed.
 #[must_use]
 #[derive(Default)]
 pub struct Waiters {
-    /// They go on.
+    /// Calls that continue.
     ready: Vec<Object>,
-    /// Calls of `send()` whose client has gone.
+    /// Calls of `send()` whose client has disconnected.
     gone: Vec<Object>,
 }
 
@@ -92,7 +92,7 @@ impl Waiters {
     }
 }
 
-/// The callables `receive` and `send` of an exchange, as the application gets them.
+/// The callables `receive` and `send` of an exchange that the application gets.
 pub struct AsgiChannel {
     pub exchange: Object,
     pub receive: Object,
@@ -125,16 +125,16 @@ impl AsgiChannel {
         Some(AsgiChannel { exchange, receive, send })
     }
 
-    /// For the next request, if the application has let go of them.
+    /// True if the application has released them, so that the next request can use them.
     pub fn is_free(&self) -> bool {
-        /// Ours, and those of the two callables.
+        /// Ours, and one of each callable.
         const OWN_REFERENCES: isize = 3;
         // SAFETY: the object lives as long as we refer to it.
         let references = unsafe { ffi::Py_REFCNT(self.exchange.as_ptr()) };
         references == OWN_REFERENCES && self.receive.is_unshared() && self.send.is_unshared()
     }
 
-    /// Begins anew with what has become free.
+    /// Resets a free exchange for the next request.
     pub fn renew(&self, connection: ConnectionRef, protocol: ProtocolState) {
         let old = AsgiExchange::with(&self.exchange, |exchange| {
             exchange.connection = connection;
@@ -146,23 +146,24 @@ impl AsgiChannel {
 }
 
 impl AsgiExchange {
-    /// A moment with the exchange that an object holds: none of Python's code may run in `act`.
+    /// Accesses the exchange that an object holds: no Python code may run in `act`.
     pub fn with<R>(object: &Object, act: impl FnOnce(&mut AsgiExchange) -> R) -> R {
-        // SAFETY: the object is an exchange, and the loop's thread alone has such; as no code of Python's runs meanwhile, nobody
-        // else has its value.
+        // SAFETY: the object is an exchange, and only the loop's thread has such; as no Python code runs meanwhile, no other code
+        // uses its value.
         act(unsafe { held::<AsgiExchange>(object.as_ptr()) })
     }
 
-    /// Visits the connection, wherever it is; none of Python's code may run in `act`. What a visit leaves to do is asked for with
-    /// [`Asgi::want_turn`].
+    /// Visits the connection at its present place; no Python code may run in `act`. A visit may leave work to do:
+    /// [`Asgi::want_turn`] schedules it.
     pub fn visit<R>(
         &mut self,
         act: impl FnOnce(&mut ProtocolState, &mut ResponseWriter<'_>, &mut RequestStream) -> R,
     ) -> Visited<R> {
         match self.connection {
             ConnectionRef::Lent { response, request_stream } => {
-                // SAFETY: the engine lent us both for the call that is on the stack below us; that call is not touching them
-                // while the application runs, and takes them back (`Parked` or `Over`) before it returns. `act` comes not back here.
+                // SAFETY: the engine lent us both for the call that is on the stack below us; that call does not touch them while
+                // the application runs, and takes them back (`Parked` or `Over`) before it returns. `act` does not come back
+                // here.
                 let (response, request_stream) = unsafe { (&mut *response, &mut *request_stream) };
                 Visited::Done(act(&mut self.protocol, response, request_stream))
             }
@@ -175,7 +176,7 @@ impl AsgiExchange {
         }
     }
 
-    /// The connection has news: who waits for them is returned.
+    /// The connection has events: returns the calls that wait for them.
     pub fn news(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> Waiters {
         self.has_left |= request_stream.body().is_some_and(|body| body.is_gone);
         let can_send = match &mut self.protocol {
@@ -199,7 +200,7 @@ impl AsgiExchange {
         waiters
     }
 
-    /// The client has gone, or the engine has given the exchange up. Who waits for it is returned.
+    /// The client has disconnected, or the engine has given the exchange up. Returns the calls that wait for it.
     pub fn disconnect(&mut self) -> Waiters {
         self.connection = ConnectionRef::Over;
         match &mut self.protocol {
@@ -209,7 +210,7 @@ impl AsgiExchange {
         Waiters { ready: std::mem::take(&mut self.receivers), gone: std::mem::take(&mut self.senders) }
     }
 
-    /// The next message, or a future that is done when there may be one. `None`: an exception is set.
+    /// Returns the next message, or a future that is done when there may be one. `None`: an exception is set.
     pub fn take_or_wait(object: &Object) -> Option<ReceiveResult> {
         let (asgi, event) = AsgiExchange::with(object, |exchange| (exchange.asgi, exchange.receive_event()));
         asgi.want_turn();
@@ -217,8 +218,8 @@ impl AsgiExchange {
             return Some(ReceiveResult::Message(message));
         }
         let future = future(asgi)?;
-        // A receive() with a time limit leaves a cancelled future behind: a stream that looks for its client's end once a second
-        // must not gather one each second.
+        // A receive() with a time limit leaves a cancelled future behind: a stream that checks for its client's end once a second
+        // must not collect one each second.
         let mut waiting = AsgiExchange::with(object, |exchange| std::mem::take(&mut exchange.receivers));
         waiting.retain(|receiver| !matches!(is_done(asgi, receiver), Some(true)));
         waiting.push(future.clone());
@@ -238,7 +239,7 @@ impl AsgiExchange {
         }
     }
 
-    /// `send(message)`: says it, and returns a finished awaitable, or one that waits. `None`: an exception is set.
+    /// `send(message)`: delivers the message, and returns a finished awaitable, or one that waits. `None`: an exception is set.
     pub fn send(object: &Object, mut event: SendEvent) -> Option<Object> {
         leave_if_child();
         let (asgi, result, waiters) = AsgiExchange::with(object, |exchange| {
@@ -262,7 +263,7 @@ impl AsgiExchange {
         }
     }
 
-    /// Gives an event to the client. None of Python's objects in it is let go here.
+    /// Delivers an event to the client. No Python object in it is dropped here.
     pub fn deliver(&mut self, event: &mut SendEvent) -> Result<SendResult, SendError> {
         let result = match (&self.protocol, &event) {
             (ProtocolState::Http(http), SendEvent::Http(event)) => http.may_send(event),
@@ -294,7 +295,7 @@ impl AsgiExchange {
         }
     }
 
-    /// The calls that go on after a `send()`, whether it succeeded or not.
+    /// Returns the calls that continue after a `send()`, whether it succeeded or not.
     fn after_sending(&mut self, result: &Result<SendResult, SendError>) -> Waiters {
         if matches!(result, Err(SendError::Lost)) {
             return self.disconnect();
@@ -305,13 +306,13 @@ impl AsgiExchange {
         if let ConnectionRef::Parked(_) = self.connection {
             self.connection = ConnectionRef::Over;
         }
-        // Nothing more will come; whoever waits for the client is told so.
+        // No message will follow, and calls that wait are told so.
         Waiters { ready: std::mem::take(&mut self.receivers), gone: Vec::new() }
     }
 }
 
 impl ProtocolState {
-    /// All has been said to the client.
+    /// True if the answer is complete.
     pub fn is_complete(&self) -> bool {
         match self {
             ProtocolState::Http(http) => http.is_complete(),
@@ -319,7 +320,7 @@ impl ProtocolState {
         }
     }
 
-    /// The client left before all was said.
+    /// True if the client disconnected before the answer was complete.
     pub fn is_disconnected(&self) -> bool {
         match self {
             ProtocolState::Http(http) => http.is_disconnected(),
@@ -327,15 +328,15 @@ impl ProtocolState {
         }
     }
 
-    /// The client has said that it leaves, or has left.
-    pub fn has_goodbye(&self) -> bool {
+    /// True if the client has announced its end, or has disconnected.
+    pub fn has_ended(&self) -> bool {
         match self {
             ProtocolState::Http(http) => http.is_disconnected(),
-            ProtocolState::WebSocket(socket) => socket.has_goodbye(),
+            ProtocolState::WebSocket(socket) => socket.has_ended(),
         }
     }
 
-    /// The application has begun to answer.
+    /// True if the application has begun to answer.
     pub fn has_begun(&self) -> bool {
         match self {
             ProtocolState::Http(http) => http.has_begun(),
@@ -343,7 +344,7 @@ impl ProtocolState {
         }
     }
 
-    /// What `receive` finds when the connection is not ours any more.
+    /// The message of `receive` when the connection is no longer ours.
     fn last_message(&mut self) -> ReceiveEvent {
         match self {
             ProtocolState::Http(_) => ReceiveEvent::Disconnect,

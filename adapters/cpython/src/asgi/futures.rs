@@ -1,5 +1,5 @@
-//! Futures of the loop: what calls of `receive()` and `send()` wait for. They know nothing of why somebody waits; the event loop's
-//! thread runs all of it.
+//! Futures of the loop, for waiting calls of `receive()` and `send()`. They do not know why a call waits; the event loop's thread
+//! runs all of it.
 
 use pyo3::ffi;
 
@@ -7,10 +7,10 @@ use super::context::Asgi;
 use crate::native::{call, call_method};
 use crate::object::{Object, latin1};
 
-/// The text of the exception of a `send()` whose client has gone.
+/// The text of the exception of a `send()` whose client has disconnected.
 pub const GONE: &str = "the client has gone";
 
-/// A future of the loop. `None`: an exception is set.
+/// Makes a future of the loop. `None`: an exception is set.
 pub fn future(asgi: &Asgi) -> Option<Object> {
     // SAFETY: the loop lives; the future is new.
     unsafe { call_method(&asgi.names.create_future, [asgi.event_loop.as_ptr()]) }
@@ -22,13 +22,13 @@ pub fn is_done(asgi: &Asgi, future: &Object) -> Option<bool> {
     unsafe { call_method(&asgi.names.done, [future.as_ptr()]).map(|done| done.as_ptr() == ffi::Py_True()) }
 }
 
-/// Whoever awaits the future goes on, unless it was cancelled.
+/// Completes the future, unless it was cancelled: the call that awaits it continues.
 pub fn wake(asgi: &Asgi, future: &Object) {
     // SAFETY: both live; None is immortal.
     complete(asgi, future, || unsafe { call_method(&asgi.names.set_result, [future.as_ptr(), ffi::Py_None()]).map(drop) });
 }
 
-/// A `send()` that waits learns that its client has gone.
+/// Completes the future of a waiting `send()` with an exception: its client has disconnected.
 pub fn reject_gone(asgi: &Asgi, future: &Object) {
     // SAFETY: all live; the exception is new.
     complete(asgi, future, || unsafe {

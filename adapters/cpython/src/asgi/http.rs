@@ -1,7 +1,7 @@
-//! HTTP as ASGI speaks it (ASGI 3, "HTTP"): the application's messages into the response, the request's body into messages.
+//! HTTP in ASGI (ASGI 3, "HTTP"): converts the application's messages into the response, and the request's body into messages.
 //!
-//! A message that breaks the specification is an exception in the application, at the line that sent it; nothing of it
-//! has been said to the client then. The event loop's thread runs all of it.
+//! A message that breaks the specification raises an exception in the application, at the line that sent it; nothing of the
+//! message has been sent to the client then. It knows no scope and no task. The event loop's thread runs all of it.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -15,41 +15,41 @@ use super::events::{ReceiveEvent, SendError, SendResult};
 use super::messages::{Headers, Message, file_part, path_file};
 use crate::object::{Object, bytes_of};
 
-/// How long an application may send parts of a body that has no length and is dropped, as an event stream does for HEAD. Then its
-/// `send()` says that the client has gone, which ends it.
+/// How long an application may send parts of a dropped body without a length, as an event stream does for HEAD. After that its
+/// `send()` raises that the client has disconnected, which ends it.
 const ENDLESS_BODY_TIME: Duration = Duration::from_secs(10);
 
 /// The stages of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ResponseStage {
-    /// Nothing was said.
+    /// Nothing was sent.
     Fresh,
     /// `http.response.start`
     Started,
-    /// The body is said, trailers are awaited.
+    /// The body is complete, trailers are expected.
     Trailers,
-    /// The answer has no body, and the client has all of it; the application still gives parts of one.
+    /// The answer has no body, and the client has all of it; the application still sends parts of a body.
     Silent,
     Complete,
 }
 
 pub struct HttpState {
     stage: ResponseStage,
-    /// Parts that the client was slow to take. Each has a `send()` that waits for it, so the application bounds them.
+    /// Parts that a slow client has not taken yet. A `send()` waits for each, so the application bounds them.
     unsent: VecDeque<UnsentPart>,
     is_disconnected: bool,
-    /// Since when parts of a body without a length are dropped.
+    /// Since when parts of a body without a length have been dropped.
     silent_since: Option<Instant>,
 }
 
-/// A part of the body, the bytes of it that were taken, and whether it is the last.
+/// A part of the body, the number of its bytes that were taken, and whether more follow.
 struct UnsentPart {
     part: Object,
     taken: usize,
     more: bool,
 }
 
-/// An event of the application's `send()`, read from Python: what it does to the response.
+/// An event of the application's `send()`, after it was read from Python.
 pub enum HttpSendEvent {
     Start {
         status: u16,
@@ -60,7 +60,7 @@ pub enum HttpSendEvent {
         part: Object,
         more: bool,
     },
-    /// The file is taken out when it is handed on.
+    /// The file is taken out when it is passed on.
     File {
         file: Option<std::fs::File>,
         offset: i64,
@@ -90,7 +90,7 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<HttpSendEvent>
         b"http.response.zerocopysend" => {
             let (file, offset, length) = file_part(message)?;
             let more = message.flag(&names.more_body)?;
-            // A part of nothing has no frame.
+            // An empty part has no frame.
             let is_empty = length == 0;
             Some(if is_empty {
                 HttpSendEvent::Body { part: asgi.empty.clone(), more }
@@ -99,7 +99,7 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<HttpSendEvent>
             })
         }
         b"http.response.trailers" => {
-            // A flag may run code of the application, which must not change a list that was looked at before.
+            // A flag may run code of the application, which must not change a list that was checked before.
             let more = message.flag(&names.more_trailers)?;
             Some(HttpSendEvent::Trailers { headers: Headers::read(asgi, message.get(&names.headers))?, more })
         }
@@ -108,16 +108,16 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<HttpSendEvent>
     }
 }
 
-/// `http.response.start`, and of a WebSocket that is refused `websocket.http.response.start`.
+/// `http.response.start`, and `websocket.http.response.start` for a refused WebSocket.
 pub fn read_start(asgi: &'static Asgi, message: &Message<'_>) -> Option<HttpSendEvent> {
     let names = &asgi.names;
-    // Before the headers, as it may run code of the application.
+    // Before the headers, because it may run code of the application.
     let trailers = message.flag(&names.trailers)?;
     let status = message.number(&names.status, "status")?;
     Some(HttpSendEvent::Start { status, headers: Headers::read(asgi, message.get(&names.headers))?, trailers })
 }
 
-/// `http.response.body`, and of a WebSocket that is refused `websocket.http.response.body`.
+/// `http.response.body`, and `websocket.http.response.body` for a refused WebSocket.
 pub fn read_body(asgi: &'static Asgi, message: &Message<'_>) -> Option<HttpSendEvent> {
     let names = &asgi.names;
     Some(HttpSendEvent::Body { part: message.bytes(&names.body, "body")?, more: message.flag(&names.more_body)? })
@@ -132,12 +132,14 @@ impl HttpState {
         matches!(self.stage, ResponseStage::Complete | ResponseStage::Silent) && self.unsent.is_empty()
     }
 
-    /// The client has all of an answer without a body: what is sent now is for [`HttpState::swallow`], wherever the connection is.
+    /// The client has all of an answer without a body: [`HttpState::swallow`] handles further messages, wherever the connection
+    /// is.
     pub fn is_silent(&self) -> bool {
         self.stage == ResponseStage::Silent
     }
 
-    /// Takes a part of a body that the answer has not. The application goes on to its end: whatever it has to do behind the answer is done.
+    /// Drops a part of a body that the answer does not have. The application continues to its end, with its work after the
+    /// answer.
     pub fn swallow(&mut self, event: &HttpSendEvent) -> Result<SendResult, SendError> {
         let more = match event {
             HttpSendEvent::Body { more, .. } | HttpSendEvent::File { more, .. } | HttpSendEvent::Trailers { more, .. } => *more,
@@ -167,7 +169,7 @@ impl HttpState {
         self.unsent.clear();
     }
 
-    /// `http.request` or `http.disconnect`, if there is one to tell.
+    /// Returns `http.request` or `http.disconnect`, if there is one.
     pub fn receive(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> ReceiveEvent {
         let Some(flow) = request_stream.body() else { return ReceiveEvent::Nothing };
         if self.is_complete() || self.is_disconnected {
@@ -189,13 +191,13 @@ impl HttpState {
         ReceiveEvent::Nothing
     }
 
-    /// Whether `receive` would find something.
+    /// Whether `receive` would return a message.
     pub fn has_message(&self, request_stream: &mut RequestStream) -> bool {
         let is_over = self.is_complete() || self.is_disconnected;
         is_over || request_stream.body().is_none_or(|flow| flow.has_part() || flow.is_gone)
     }
 
-    /// The client may have taken something. True: a waiting `send()` may go on.
+    /// The client may have taken some bytes. True: a waiting `send()` may continue.
     pub fn go_on(&mut self, response: &mut ResponseWriter<'_>) -> bool {
         while !response.has_file()
             && let Some(UnsentPart { part, taken, more }) = self.unsent.pop_front()
@@ -209,14 +211,14 @@ impl HttpState {
                     self.unsent.push_front(UnsentPart { part, taken: taken + further, more });
                     return false;
                 }
-                // The engine sees it too, and gives the exchange up.
+                // The engine notices it too, and gives the exchange up.
                 Pushed::Gone => return false,
             }
         }
         self.unsent.is_empty() && (self.stage == ResponseStage::Complete || !must_wait(response))
     }
 
-    /// What is wrong with the order of things, in a sentence.
+    /// Returns an error message if the event is not allowed in this stage.
     fn mistake(&self, event: &HttpSendEvent) -> Option<&'static str> {
         match (self.stage, event) {
             (ResponseStage::Fresh, HttpSendEvent::Start { .. } | HttpSendEvent::EarlyHints { .. }) => None,
@@ -238,7 +240,7 @@ impl HttpState {
         }
     }
 
-    /// An event out of its order, or after the client has left, is refused before anything is said.
+    /// Refuses an event that is not allowed in this stage, or that follows the client's disconnect, before anything is sent.
     pub fn may_send(&self, event: &HttpSendEvent) -> Result<(), SendError> {
         match self.mistake(event) {
             Some(mistake) => SendError::mistake(mistake),
@@ -247,7 +249,7 @@ impl HttpState {
         }
     }
 
-    /// Applies an event that is in its order.
+    /// Applies an event that is allowed in this stage.
     pub fn apply(&mut self, event: &mut HttpSendEvent, response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {
         match event {
             HttpSendEvent::Start { status, headers, trailers } => {
@@ -282,7 +284,7 @@ impl HttpState {
         }
     }
 
-    /// Files are sent in turns by the engine.
+    /// Sends a file, in turns of the engine.
     fn file(
         &mut self,
         (file, offset, length): (&mut Option<std::fs::File>, i64, u64),
@@ -305,7 +307,7 @@ impl HttpState {
         self.after_part(more, response)
     }
 
-    /// Nothing has left yet: the client can still be told of a failure.
+    /// Nothing has been sent yet: the client can still get an error status.
     fn check_length(&self, length: usize, more: bool, response: &ResponseWriter<'_>) -> Result<(), SendError> {
         match response.announced_length().filter(|_| !response.head_has_left()) {
             Some(announced) if length as u64 > announced || !more && (length as u64) < announced => {
@@ -326,7 +328,7 @@ impl HttpState {
             return self.head_alone(bytes, response);
         }
         if !self.unsent.is_empty() || response.has_file() {
-            // Another task of the application is sending too: first come, first served.
+            // Another task of the application is sending too: parts are sent in their order.
             self.unsent.push_back(UnsentPart { part: part.clone(), taken: 0, more });
             if !more {
                 self.stage = ResponseStage::Complete;
@@ -334,7 +336,7 @@ impl HttpState {
             return Ok(SendResult::Wait);
         }
         if more && bytes.is_empty() {
-            // The client of a stream learns that it has begun.
+            // The client of a stream gets its head at once.
             response.send_head();
         }
         match response.push(bytes, if more { When::Now } else { When::WithTheNext }) {
@@ -353,13 +355,13 @@ impl HttpState {
         }
         if !more {
             self.end_body(response);
-            // The application may go on with other work; its answer is not to wait for that.
+            // The application may continue with other work, and its answer must not wait for that.
             response.advance();
         }
         self.after_part(more, response)
     }
 
-    /// The first part of a body that is dropped: the answer is complete with its head, and the client may leave.
+    /// The first part of a dropped body: the answer is complete with its head, and the client may disconnect.
     fn head_alone(&mut self, bytes: &[u8], response: &mut ResponseWriter<'_>) -> Result<SendResult, SendError> {
         if bytes.is_empty() {
             response.send_head();
@@ -397,12 +399,12 @@ impl HttpState {
     }
 }
 
-/// The client is slow, or has been sent a turn's bytes and others wait for theirs.
+/// The client is slow, or it has been sent the bytes of its turn and other connections wait for theirs.
 fn must_wait(response: &ResponseWriter<'_>) -> bool {
     response.is_behind() || response.turn_is_over()
 }
 
-/// `http.response.start`. With a refusal nothing was begun.
+/// `http.response.start`. If it is refused, nothing was begun.
 fn start(status: u16, headers: &Headers, trailers: bool, response: &mut ResponseWriter<'_>) -> Result<(), SendError> {
     if let Err(refusal) = response.status_code_only(status) {
         return Err(SendError::Value(format!("the status {status} is refused: {refusal}")));
@@ -413,7 +415,7 @@ fn start(status: u16, headers: &Headers, trailers: bool, response: &mut Response
     let set = headers.each(|name, value| {
         let is_idle_trailer = !trailers && name.len() == 7 && name.eq_ignore_ascii_case(b"trailer");
         if name.len() == 17 && name.eq_ignore_ascii_case(b"transfer-encoding") || is_hop_by_hop(name) || is_idle_trailer {
-            // ASGI, "http.response.start": the framing is the server's. A proxy's application passes such fields on.
+            // ASGI, "http.response.start": the server does the framing. An application that is a proxy passes such fields on.
             if name.eq_ignore_ascii_case(b"connection") && value.eq_ignore_ascii_case(b"close") {
                 response.close_after();
             }
@@ -427,7 +429,7 @@ fn start(status: u16, headers: &Headers, trailers: bool, response: &mut Response
     })
 }
 
-/// RFC 9110 section 7.6.1. The length decides first, so that most names cost one comparison.
+/// RFC 9110 section 7.6.1. The length is compared first, so that most names cost one comparison.
 fn is_hop_by_hop(name: &[u8]) -> bool {
     let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
     match name.len() {

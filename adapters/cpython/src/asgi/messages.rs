@@ -1,5 +1,5 @@
-//! Messages from the application, read from Python: each value checked for its type, so that a mistake is an exception that
-//! names the key, at the line that made it.
+//! Reads messages of the application from Python. Each value is checked for its type, so that a mistake raises an exception that
+//! names the key, at the line that made it. It knows no response. The event loop's thread runs it.
 
 use std::fs::File;
 use std::io;
@@ -20,14 +20,14 @@ pub struct Message<'a> {
     kind: &'a [u8],
 }
 
-/// Names and values of header fields: a list or tuple whose items are pairs of bytes objects.
+/// Names and values of header fields: a list or tuple of pairs of bytes objects.
 pub struct Headers {
     /// `None`: there are none.
     pairs: Option<Object>,
 }
 
 impl<'a> Message<'a> {
-    /// `None`: it is no dictionary with a type, and an exception is set.
+    /// `None`: it is not a dictionary with a type, and an exception is set.
     pub fn new(asgi: &'static Asgi, dictionary: *mut ffi::PyObject) -> Option<Message<'a>> {
         // SAFETY: the caller's object lives through the message; what is found in it is borrowed.
         unsafe {
@@ -49,13 +49,13 @@ impl<'a> Message<'a> {
         self.kind
     }
 
-    /// Raises that this type is not known here.
+    /// Raises that this type is unknown.
     pub fn unknown<T>(&self, place: &str) -> Option<T> {
         let kind = String::from_utf8_lossy(self.kind).into_owned();
         raise(runtime_error(), &format!("{kind:?} is no message {place}"))
     }
 
-    /// What a key has: borrowed; null if it is missing or None.
+    /// Returns the value of a key: borrowed; null if it is missing or None.
     pub fn get(&self, key: &Object) -> *mut ffi::PyObject {
         // SAFETY: both live; the result is borrowed from the dictionary.
         unsafe {
@@ -64,7 +64,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Whether the key has a true value. `None`: that can't be told (its `__bool__` fails), and an exception is set.
+    /// Whether the value of the key is true. `None`: that can't be determined (its `__bool__` fails), and an exception is set.
     pub fn flag(&self, key: &Object) -> Option<bool> {
         let found = self.get(key);
         // SAFETY: the object lives.
@@ -75,7 +75,7 @@ impl<'a> Message<'a> {
             if found == ffi::Py_True() {
                 return Some(true);
             }
-            // Of our own: what runs now may take it out of the message.
+            // Our own reference: the code that runs now may remove the value from the message.
             let found = Object::borrowed(found)?;
             match ffi::PyObject_IsTrue(found.as_ptr()) {
                 -1 => None,
@@ -84,22 +84,22 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// A number that must be there.
+    /// Returns a number that is required.
     pub fn number(&self, key: &Object, name: &str) -> Option<u16> {
         let found = self.get(key);
-        // SAFETY: the object lives, or is null, which is looked at first.
+        // SAFETY: the object lives, or is null, which is checked first.
         unsafe {
             if found.is_null() || ffi::PyLong_Check(found) == 0 {
                 return raise(type_error(), &format!("'{name}' is an int, not {}", type_name(found)));
             }
             let mut overflow = 0;
             let number = ffi::PyLong_AsLongAndOverflow(found, &mut overflow);
-            // What does not fit is no status and no close code: 0 is none either, and refused by whoever uses it.
+            // A number out of range is no status and no close code. Neither is 0, which its users refuse.
             Some(if overflow != 0 { 0 } else { u16::try_from(number).unwrap_or(0) })
         }
     }
 
-    /// A byte string; an empty one if it is missing.
+    /// Returns bytes; empty ones if the key is missing.
     pub fn bytes(&self, key: &Object, name: &str) -> Option<Object> {
         let found = self.get(key);
         if found.is_null() {
@@ -117,7 +117,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// A text; `Some(None)` if it is missing.
+    /// Returns a text; `Some(None)` if the key is missing.
     pub fn text(&self, key: &Object, name: &str) -> Option<Option<Object>> {
         let found = self.get(key);
         if found.is_null() {
@@ -139,7 +139,7 @@ impl<'a> Message<'a> {
             return raise(type_error(), "'links' is a list of bytes");
         }
         let mut links = Vec::new();
-        // SAFETY: the sequence lives while its items are looked at; a bytes object in it is referred to by us.
+        // SAFETY: the sequence lives while its items are read; we hold a reference to each bytes object.
         unsafe {
             let found = Object::borrowed(found)?;
             let sequence = Object::owned(ffi::PySequence_Fast(found.as_ptr(), c"'links' is a list of bytes".as_ptr()))?;
@@ -161,7 +161,7 @@ impl Headers {
         if found.is_null() {
             return Some(Headers { pairs: None });
         }
-        // SAFETY: the object lives. A plain list or tuple of plain pairs is taken as it is; Python makes one of all else.
+        // SAFETY: the object lives. A plain list or tuple of plain pairs is used as it is; Python converts everything else.
         unsafe {
             let given = Object::borrowed(found)?;
             if are_plain_pairs(&given) {
@@ -172,12 +172,12 @@ impl Headers {
         }
     }
 
-    /// Hands each field to `act`, up to the first that it refuses.
+    /// Passes each field to `act`, up to the first that it refuses.
     pub fn each(&self, mut act: impl FnMut(&[u8], &[u8]) -> Result<(), &'static str>) -> Result<(), FieldError> {
         let Some(pairs) = &self.pairs else { return Ok(()) };
         for index in 0..size(pairs.as_ptr()) {
-            // SAFETY: the list lives, and none of the application's code runs here or in `act`. What it holds was looked at when it
-            // was read; a list is not ours, so it is looked at again.
+            // SAFETY: the list lives, and none of the application's code runs here or in `act`. Its items were checked when it
+            // was read; the list belongs to the application, so they are checked again.
             unsafe {
                 let pair = item(pairs.as_ptr(), index);
                 if !is_plain_pair(pair) {
@@ -191,7 +191,7 @@ impl Headers {
     }
 }
 
-/// Why a field is not taken.
+/// Why a field is refused.
 pub struct FieldError {
     name: Vec<u8>,
     reason: &'static str,
@@ -203,12 +203,12 @@ impl std::fmt::Display for FieldError {
     }
 }
 
-/// Whether this is a list or tuple of lists or tuples of two bytes objects: what frameworks give.
+/// Whether this is a list or tuple of lists or tuples of two bytes objects, as frameworks send it.
 ///
 /// # Safety
 /// The thread holds the interpreter.
 unsafe fn are_plain_pairs(object: &Object) -> bool {
-    // SAFETY: items are borrowed, looked at, and let go, without running code of the application.
+    // SAFETY: items are borrowed, checked, and dropped, without running code of the application.
     unsafe {
         if !is_list_or_tuple(object.as_ptr()) {
             return false;
@@ -251,7 +251,7 @@ unsafe fn item(object: *mut ffi::PyObject, index: isize) -> *mut ffi::PyObject {
     }
 }
 
-/// What a path of `http.response.pathsend` names, opened. `None`: an exception is set.
+/// Opens the file of a path of `http.response.pathsend`. `None`: an exception is set.
 pub fn path_file(message: &Message<'_>) -> Option<NamedFile<Object>> {
     let asgi = message.asgi;
     let Some(path) = message.text(&asgi.names.path, "path")? else {
@@ -264,14 +264,14 @@ pub fn path_file(message: &Message<'_>) -> Option<NamedFile<Object>> {
     match asgi.files.borrow_mut().open(path, make) {
         Ok(content) => Some(content),
         Err(error) => {
-            // SAFETY: the interpreter is held; what failed in it is told as the system's reason.
+            // SAFETY: the interpreter is held; the error is reported with the system's reason instead.
             unsafe { ffi::PyErr_Clear() };
             raise_os(error.raw_os_error(), &format!("{}: {error}", path.display()))
         }
     }
 }
 
-/// `http.response.zerocopysend`: the file, where to begin, and how much of it. `None`: an exception is set.
+/// `http.response.zerocopysend`: returns the file, the offset and the length. `None`: an exception is set.
 pub fn file_part(message: &Message<'_>) -> Option<(File, i64, u64)> {
     let asgi = message.asgi;
     let names = &asgi.names;
@@ -279,9 +279,9 @@ pub fn file_part(message: &Message<'_>) -> Option<(File, i64, u64)> {
     if found.is_null() {
         return raise(type_error(), "'file' is an open file, and must be there");
     }
-    // SAFETY: the object lives; the descriptor is borrowed for the moment in which it is doubled.
+    // SAFETY: the object lives; the descriptor is borrowed only until it is duplicated.
     let file = unsafe {
-        // Of our own: its `fileno` is the application's, and may take it out of the message.
+        // Our own reference: its `fileno` belongs to the application, and may remove it from the message.
         let found = Object::borrowed(found)?;
         let number = ffi::PyObject_AsFileDescriptor(found.as_ptr());
         if number < 0 {
@@ -317,7 +317,7 @@ fn long(message: &Message<'_>, key: &Object) -> Option<Option<i64>> {
     }
 }
 
-/// The UTF-8 of a str; `None` for anything else.
+/// Returns the UTF-8 of a str; `None` for anything else.
 ///
 /// # Safety
 /// The object lives as long as the text is used.
@@ -337,7 +337,7 @@ pub unsafe fn text_of<'a>(object: *mut ffi::PyObject) -> Option<&'a [u8]> {
     }
 }
 
-/// What people call the type of an object; a null pointer is a missing one.
+/// Returns the name of an object's type for messages; a null pointer is a missing object.
 pub fn type_name(object: *mut ffi::PyObject) -> String {
     if object.is_null() {
         return "missing".to_owned();

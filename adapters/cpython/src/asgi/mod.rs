@@ -1,7 +1,8 @@
 //! ASGI: asynchronous applications, served from within their own event loop.
 //!
-//! [`Asgi`] is what the worker has of them, [`AsgiThread`] what the engine calls: the only file here that knows all the others. All of it runs on the thread of the event
-//! loop, with the interpreter in hand: the engine's poll is one of the descriptors that the loop watches.
+//! [`Asgi`] is the state of a worker, [`AsgiThread`] the interface that the engine calls. This file alone knows all the others in
+//! the folder. All of it runs on the event loop's thread, which holds the interpreter: the engine's poll is one of the
+//! descriptors that the loop watches.
 
 mod awaitable;
 mod awaited;
@@ -41,12 +42,12 @@ use names::AsgiNames;
 use scope::{ScopeMemo, Scopes};
 use websocket::WebSocketState;
 
-/// The application as the engine sees it.
+/// The application as the engine calls it.
 pub struct AsgiThread {
     asgi: &'static Asgi,
     scopes: Scopes,
     exchanges: NativeType<AsgiExchange>,
-    /// What the last request has left for the next one.
+    /// The callables of the last request, to be used for the next one.
     spare: Option<AsgiChannel>,
 }
 
@@ -57,9 +58,9 @@ impl Language for Asgi {
         let templates = self.templates.take().ok_or("an event loop has one thread, and has it already")?;
         let names = AsgiNames::new().ok_or("no memory is left")?;
         let methods = Methods::new().ok_or("no memory is left")?;
-        // SAFETY: the engine asks for a `&'static` language, and this is that one: it is never freed (see worker.rs).
+        // SAFETY: the engine asks for a `&'static` language, and this one is: it is never freed (see worker.rs).
         let asgi: &'static Asgi = unsafe { &*std::ptr::from_ref(self) };
-        // SAFETY: the type has no slots but the one for its objects' end.
+        // SAFETY: the type has no slot except the one that frees its objects.
         let exchanges = unsafe { NativeType::new(c"bolide._native.Exchange", &[]) }.ok_or("no memory is left")?;
         let scopes = Scopes::new(names, methods, templates).ok_or("no memory is left")?;
         Ok(AsgiThread { asgi, scopes, exchanges, spare: None })
@@ -86,7 +87,7 @@ impl App for AsgiThread {
     }
 
     fn resume(&mut self, pending: ExchangeHandle, _response: &mut ResponseWriter<'_>) -> Outcome<ExchangeHandle> {
-        // Ongoing exchanges have news; they are never suspended.
+        // Ongoing exchanges get events; they are never suspended.
         Outcome::Ongoing(pending)
     }
 
@@ -108,13 +109,13 @@ impl App for AsgiThread {
     fn acquire(&mut self) {}
 
     fn interrupted(&mut self) -> ControlFlow<()> {
-        // The loop's own code sees to signals.
+        // The loop itself handles signals.
         ControlFlow::Continue(())
     }
 }
 
 impl AsgiThread {
-    /// Gives a request to its application, as far as that goes without waiting. `None`: an exception is set.
+    /// Passes a request to its application, and runs that up to its first wait. `None`: an exception is set.
     fn begin(
         &mut self,
         request: &mut Request<'_, ScopeMemo>,
@@ -126,7 +127,7 @@ impl AsgiThread {
             Err(problem) => return raise(lookup_error(), &problem),
         };
         let number = choice.number;
-        // In ASGI no root path ends with a slash.
+        // In ASGI, no root path ends with a slash.
         let mount = choice.below.map_or(&b""[..], |(mount, _)| mount.strip_suffix(b"/").unwrap_or(mount));
         let root_path = match (request.script_name, mount) {
             (b"", root_path) | (root_path, b"") => Cow::Borrowed(root_path),
@@ -178,7 +179,7 @@ impl AsgiThread {
             }
             is_complete
         });
-        // What the application still does after its answer, it does for itself.
+        // Work of the application after its answer does not concern the engine.
         Some(if is_complete { Outcome::Finished } else { Outcome::Ongoing(ExchangeHandle(channel.exchange)) })
     }
 }

@@ -1,4 +1,4 @@
-//! The strings that scopes and messages have: made once, interned.
+//! The strings of scopes and messages, made once and interned. The event loop's thread uses them.
 
 use pyo3::ffi;
 
@@ -61,7 +61,7 @@ interned! { AsgiNames {
     add_done_callback = "add_done_callback",
 } }
 
-/// Sets a key that is one of ours. `None`: an exception is set.
+/// Sets one of these keys. `None`: an exception is set.
 pub fn set(dictionary: &Object, key: &Object, value: *mut ffi::PyObject) -> Option<()> {
     // SAFETY: all three live; the dictionary takes references of its own.
     (unsafe { ffi::PyDict_SetItem(dictionary.as_ptr(), key.as_ptr(), value) } == 0).then_some(())

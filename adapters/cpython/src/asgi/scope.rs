@@ -1,6 +1,6 @@
-//! The scope of a connection (ASGI, "HTTP Connection Scope" and "WebSocket Connection Scope"): a copy of what never
-//! changes, then the few keys that differ. The same bytes of a kept-alive connection's header block are not turned into
-//! Python objects twice. It knows nothing of the call that follows.
+//! The scope of a connection (ASGI, "HTTP Connection Scope" and "WebSocket Connection Scope"): a copy of a template with all
+//! constant keys, then the few keys that differ. If a kept-alive connection repeats its header block, the Python objects of the
+//! first one are used again. It knows nothing of the call that follows. The event loop's thread runs it.
 
 use bolide_engine::request::{
     Forwarded, HeaderMemory, HttpRequest, LogFacts, Peer, Request, RequestParts, TlsFacts, VariablesRequest, Version,
@@ -16,28 +16,28 @@ use crate::object::{Object, bytes_of, latin1, new_bytes, none, utf8_lossy};
 pub struct ScopeMemo {
     template: Object,
     headers: Object,
-    /// The extension of this name, on a connection that speaks it.
+    /// The extension `tls`, on a TLS connection.
     tls: Option<Object>,
     log_facts: LogFacts,
 }
 
-/// A request as a dictionary under construction, and the extension `tls` where it has one.
+/// A request as a dictionary under construction, and its extension `tls`, if any.
 struct Begun {
     scope: Dictionary,
     tls: Option<Object>,
 }
 
-/// What every scope of a listener and an application has.
+/// The constant parts of the scopes.
 pub struct Templates {
     /// For each listener: the scope of a plain request, without `state`.
     pub http: Vec<Object>,
     /// For each listener: the scope of a WebSocket.
     pub websocket: Vec<Object>,
-    /// What is in each scope under these names.
+    /// The values of each scope under these names.
     pub asgi: Object,
     pub http_extensions: Object,
     pub websocket_extensions: Object,
-    /// For each application: what its lifespan left in `state`, if it has any.
+    /// For each application: the `state` of its lifespan, if it has one.
     pub states: Vec<Option<Object>>,
 }
 
@@ -50,18 +50,18 @@ pub struct Scopes {
     header_names: NameCache,
 }
 
-/// Whom a request of HTTP comes from, and where its application is.
+/// The origin of an HTTP request, and the place of its application.
 #[derive(Clone, Copy)]
 struct ScopeOrigin<'a> {
     peer: &'a Peer,
     forwarded: Option<&'a Forwarded>,
-    /// Of the path, and what of it a front server has taken away.
+    /// The root path of the application, and the part of the path that a front server has removed.
     root_path: &'a [u8],
     taken_away: &'a [u8],
     is_websocket: bool,
 }
 
-/// The request line, whatever protocol it came by.
+/// The request line, of any protocol.
 struct RequestLine<'a> {
     method: &'a [u8],
     path: &'a [u8],
@@ -77,7 +77,8 @@ impl Scopes {
         Some(Scopes { names, methods, templates, header_names })
     }
 
-    /// The scope of a request to the application of this number, which is at `root_path`. `None`: an exception is set.
+    /// Returns the scope of a request to the application of this number, which is mounted at `root_path`. `None`: an exception is
+    /// set.
     pub fn make(&mut self, request: &mut Request<'_, ScopeMemo>, application: usize, root_path: &[u8]) -> Option<Object> {
         let is_websocket = request.handshake.is_some();
         let templates = if is_websocket { &self.templates.websocket } else { &self.templates.http };
@@ -94,7 +95,7 @@ impl Scopes {
             }
         };
         request.log_facts.application = application as u32;
-        // An application may write into what it is given; the next request is not to see it.
+        // An application may write into its scope, and the next request must not see that.
         let extensions = if is_websocket { &self.templates.websocket_extensions } else { &self.templates.http_extensions };
         let mut extensions = Dictionary::copy_of(extensions)?;
         if let Some(tls) = tls {
@@ -190,7 +191,7 @@ impl Scopes {
         tls.done()
     }
 
-    /// What routes have set, as far as a scope has a place for it: the client, the scheme, header fields.
+    /// Sets the values of routes that a scope has a key for: the client, the scheme, header fields.
     fn set_routed(
         &mut self,
         scope: &mut Dictionary,
@@ -216,7 +217,7 @@ impl Scopes {
         Some(())
     }
 
-    /// A template with a connection's address and a request's header fields, and the list of those.
+    /// Makes a template with a connection's address and a request's header fields, and the list of those.
     fn with_headers(
         &mut self,
         template: &Object,
@@ -240,8 +241,9 @@ impl Scopes {
             self.append(&headers, name, value)?;
         }
         if is_websocket && http.version == Version::Http2 {
-            // RFC 8441 section 5: ":protocol" takes the place of both, which an extended CONNECT may not have. Applications look for them
-            // (Engine.IO refuses a WebSocket without), so they stand where a proxy that translates to HTTP/1.1 would put them.
+            // RFC 8441 section 5: ":protocol" replaces both fields, which an extended CONNECT must not have. Applications read
+            // them (Engine.IO refuses a WebSocket without them), so they are at the place where a proxy that translates to
+            // HTTP/1.1 would put them.
             self.append(&headers, b"upgrade", b"websocket")?;
             self.append(&headers, b"connection", b"Upgrade")?;
         }
@@ -252,7 +254,7 @@ impl Scopes {
         Some((scope, headers, log_facts))
     }
 
-    /// The scheme that a front server names, as for WSGI; anything but the two is ignored.
+    /// Sets the scheme that a front server names, as for WSGI. Anything but http and https is ignored.
     fn set_scheme(&self, scope: &mut Dictionary, value: &[u8], is_websocket: bool) {
         let names = &self.names;
         if value.eq_ignore_ascii_case(b"https") || value.eq_ignore_ascii_case(b"wss") {
@@ -275,7 +277,7 @@ impl Scopes {
         let mut found = UwsgiVariables::default();
         for (name, value) in variables.pairs() {
             if let Some(header) = header_of(name) {
-                // An empty Content-Length or Content-Type is how nginx says that there is none.
+                // nginx sends an empty Content-Length or Content-Type if there is none.
                 if name.starts_with(b"HTTP_") || !value.is_empty() {
                     self.append(&headers, &header, value)?;
                 }
@@ -343,11 +345,12 @@ impl Scopes {
         Some(())
     }
 
-    /// Puts a host in the place of the field Host, or before all fields where there is none.
+    /// Replaces the field Host, or inserts it before all fields if there is none.
     fn set_host(&mut self, headers: &Object, host: &[u8]) -> Option<()> {
         let name = self.header_names.get_or_make(b"host", new_bytes)?;
         let value = new_bytes(host)?;
-        // SAFETY: the list is ours, and holds tuples of two bytes objects that live as long as it does; it takes references of its own.
+        // SAFETY: the list is ours, and holds tuples of two bytes objects that live as long as it does; it takes references of
+        // its own.
         unsafe {
             let pair = Object::owned(ffi::PyTuple_Pack(2, name.as_ptr(), value.as_ptr()))?;
             let is_host =
@@ -377,7 +380,7 @@ impl Scopes {
     }
 }
 
-/// The variables of a uwsgi packet that are no header fields.
+/// The variables of a uwsgi packet that are not header fields.
 #[derive(Default)]
 struct UwsgiVariables<'a> {
     method: &'a [u8],
@@ -392,7 +395,7 @@ struct UwsgiVariables<'a> {
     server_port: &'a [u8],
     scheme: Option<&'a [u8]>,
     is_https: bool,
-    /// CONTENT_TYPE says something; HTTP_CONTENT_TYPE counts where it does not.
+    /// CONTENT_TYPE has a value; HTTP_CONTENT_TYPE counts only if it has none.
     has_content_type: bool,
     client_content_type: &'a [u8],
 }
@@ -420,10 +423,10 @@ impl<'a> UwsgiVariables<'a> {
     }
 }
 
-/// `HTTP_ACCEPT_ENCODING` -> `accept-encoding`; `None` for what is no header field.
+/// `HTTP_ACCEPT_ENCODING` -> `accept-encoding`; `None` for variables that are not header fields.
 ///
-/// nginx and lighttpd send these two by CGI's names and once more as fields of their client. As the body ends where CONTENT_LENGTH says,
-/// that one counts; a field that stands twice is a list to Django.
+/// nginx and lighttpd send these two by CGI's names and once more as fields of their client. CONTENT_LENGTH determines the end of
+/// the body, so it counts; Django would read a repeated field as a list.
 fn header_of(name: &[u8]) -> Option<Vec<u8>> {
     let rest = match name {
         b"HTTP_CONTENT_TYPE" | b"HTTP_CONTENT_LENGTH" => return None,
@@ -433,7 +436,7 @@ fn header_of(name: &[u8]) -> Option<Vec<u8>> {
     Some(rest.iter().map(|byte| if *byte == b'_' { b'-' } else { byte.to_ascii_lowercase() }).collect())
 }
 
-/// In ASGI the path has the root path at its start (ASGI 3, "root_path").
+/// In ASGI, the path begins with the root path (ASGI 3, "root_path").
 fn whole_path(root_path: &[u8], path: &[u8]) -> Vec<u8> {
     let is_whole = path.starts_with(root_path) && matches!(path.get(root_path.len()), None | Some(b'/'));
     if root_path.is_empty() || is_whole { path.to_vec() } else { [root_path, path].concat() }

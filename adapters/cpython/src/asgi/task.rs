@@ -1,5 +1,5 @@
-//! The application's task, from the call of the application to what its end means for the exchange. The event loop's thread runs
-//! all of it.
+//! The application's task, from the call of the application to the consequences of its end for the exchange. It knows no sockets.
+//! The event loop's thread runs all of it.
 
 use bolide_contract::scoreboard::now_ms;
 use bolide_engine::Visited;
@@ -19,11 +19,11 @@ use crate::object::{Object, new_reference, utf8_lossy};
 /// RFC 6455 section 7.4.1: the application has failed.
 const INTERNAL_ERROR: u16 = 1011;
 
-/// Calls the application and runs it up to where it waits. Returns its task; `None`: an exception is set.
+/// Calls the application and runs it up to its first wait. Returns its task; `None`: an exception is set.
 pub fn start(asgi: &'static Asgi, callable: &Object, scope: Object, channel: &AsgiChannel) -> Option<Object> {
     // SAFETY: all objects live through the calls; results are ours.
     unsafe {
-        // None of the application's code runs in this call: `bolide.asgi` hands over async functions only.
+        // No code of the application runs in this call: `bolide.asgi` passes async functions only.
         let coroutine = call(callable.as_ptr(), [scope.as_ptr(), channel.receive.as_ptr(), channel.send.as_ptr()])?;
         drop(scope);
         asgi.task_factory.start(coroutine)
@@ -34,17 +34,17 @@ pub fn start(asgi: &'static Asgi, callable: &Object, scope: Object, channel: &As
 enum TaskEnd {
     Returned,
     Cancelled,
-    /// By the exception that a `send()` to nobody raises. That is how applications end whose client has left, and no failure.
+    /// By the exception of a `send()` after the client's disconnect. Applications usually end that way then, so it is no failure.
     Disconnected,
-    /// The same, by an exception that the application or its framework raised in the place of that one.
+    /// By an exception that the application or its framework raised instead of that one.
     DisconnectedIndirectly,
     /// The exception is set.
     Raised,
 }
 
-/// `has_left` says whether the client has gone, and is asked only where the task has failed.
+/// `has_left` returns whether the client has disconnected. It is called only if the task has failed.
 fn end_of(asgi: &Asgi, task: *mut ffi::PyObject, has_left: impl FnOnce() -> bool) -> TaskEnd {
-    // SAFETY: the task lives and is done; what it gives is ours, and set again as Python's present exception.
+    // SAFETY: the task lives and is done; its exception is ours, and set again as Python's current one.
     unsafe {
         match call_method(&asgi.names.exception, [task]) {
             Some(exception) if exception.as_ptr() == ffi::Py_None() => TaskEnd::Returned,
@@ -53,7 +53,7 @@ fn end_of(asgi: &Asgi, task: *mut ffi::PyObject, has_left: impl FnOnce() -> bool
             {
                 TaskEnd::Disconnected
             }
-            Some(exception) if is_departure(asgi, &exception, has_left()) => TaskEnd::DisconnectedIndirectly,
+            Some(exception) if is_client_disconnect(asgi, &exception, has_left()) => TaskEnd::DisconnectedIndirectly,
             Some(exception) => {
                 ffi::PyErr_SetObject(ffi::Py_TYPE(exception.as_ptr()).cast(), exception.as_ptr());
                 TaskEnd::Raised
@@ -67,11 +67,11 @@ fn end_of(asgi: &Asgi, task: *mut ffi::PyObject, has_left: impl FnOnce() -> bool
     }
 }
 
-fn is_departure(asgi: &Asgi, exception: &Object, has_left: bool) -> bool {
-    // SAFETY: both live; the result is ours. An exception that can't even be looked at is told as it is.
+fn is_client_disconnect(asgi: &Asgi, exception: &Object, has_left: bool) -> bool {
+    // SAFETY: both live; the result is ours. An exception that can't be examined is reported unchanged.
     unsafe {
         let has_left = if has_left { ffi::Py_True() } else { ffi::Py_False() };
-        let found = call(asgi.callbacks.is_departure.as_ptr(), [exception.as_ptr(), has_left]);
+        let found = call(asgi.callbacks.is_client_disconnect.as_ptr(), [exception.as_ptr(), has_left]);
         if found.is_none() {
             ffi::PyErr_Clear();
         }
@@ -103,12 +103,12 @@ pub fn ended_at_once(
     outcome
 }
 
-/// Looks after a task that goes on by itself. `None`: an exception is set.
+/// Follows a task that continues after its first step. `None`: an exception is set.
 pub fn follow(asgi: &'static Asgi, object: &Object, task: Object) -> Option<()> {
     let callback = bound(&TASK_DONE, object)?;
     // SAFETY: all live; the result is ours.
     unsafe { call_method(&asgi.names.add_done_callback, [task.as_ptr(), callback.as_ptr()])? };
-    // The task refers to the exchange by its callback, and the exchange to the task: so neither goes before its end.
+    // The task holds the exchange by its callback, and the exchange holds the task: so neither is freed before the task's end.
     let place = asgi.ongoing.add(object);
     let before = AsgiExchange::with(object, |exchange| {
         exchange.place = place;
@@ -126,9 +126,8 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
         AsgiExchange::with(&moved, |exchange| exchange.place = place);
     }
     show_awaited(asgi);
-    let end = end_of(asgi, task, || {
-        AsgiExchange::with(object, |exchange| exchange.protocol.has_goodbye() || client_has_gone(exchange))
-    });
+    let end =
+        end_of(asgi, task, || AsgiExchange::with(object, |exchange| exchange.protocol.has_ended() || client_has_gone(exchange)));
     if matches!(end, TaskEnd::Returned) && AsgiExchange::with(object, |exchange| exchange.protocol.is_complete()) {
         return;
     }
@@ -163,7 +162,7 @@ fn ended_later(object: &Object, task: *mut ffi::PyObject) {
     asgi.want_turn();
 }
 
-/// An open WebSocket is told that its application has failed. False: there is none.
+/// Closes an open WebSocket whose application has failed. False: it is not open.
 fn close_failed(protocol: &mut ProtocolState, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> bool {
     let (ProtocolState::WebSocket(socket), RequestStream::Messages(websocket)) = (protocol, request_stream) else { return false };
     if socket.is_open() {
@@ -172,7 +171,7 @@ fn close_failed(protocol: &mut ProtocolState, response: &mut ResponseWriter<'_>,
     socket.is_open()
 }
 
-/// What an application's end means, when it is not simply that all was said. What went wrong is logged here.
+/// Determines the outcome of an application that has not simply completed its answer. Failures are logged here.
 fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &str) -> Outcome<ExchangeHandle> {
     let (complete, disconnected) =
         AsgiExchange::with(object, |exchange| (exchange.protocol.is_complete(), exchange.protocol.is_disconnected()));
@@ -180,7 +179,7 @@ fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &str
         TaskEnd::Disconnected | TaskEnd::DisconnectedIndirectly if complete => Outcome::Finished,
         TaskEnd::Disconnected => Outcome::Failed,
         TaskEnd::DisconnectedIndirectly => {
-            tell_of_departure(asgi, object, described);
+            log_disconnect(asgi, object, described);
             Outcome::Failed
         }
         TaskEnd::Raised if complete => {
@@ -201,7 +200,7 @@ fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &str
             returned_from_websocket(asgi, object, described)
         }
         TaskEnd::Returned if AsgiExchange::with(object, client_has_gone) => {
-            tell_of_departure(asgi, object, described);
+            log_disconnect(asgi, object, described);
             Outcome::Failed
         }
         TaskEnd::Returned => {
@@ -211,7 +210,7 @@ fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &str
     }
 }
 
-/// The application of a WebSocket has returned although nobody has closed. What that means is logged here.
+/// The application of a WebSocket has returned without a close: determines the outcome, and logs it.
 fn returned_from_websocket(asgi: &'static Asgi, object: &Object, described: &str) -> Outcome<ExchangeHandle> {
     let is_open =
         AsgiExchange::with(object, |exchange| matches!(&exchange.protocol, ProtocolState::WebSocket(socket) if socket.is_open()));
@@ -223,20 +222,20 @@ fn returned_from_websocket(asgi: &'static Asgi, object: &Object, described: &str
         return Outcome::Failed;
     }
     let mut close = SendEvent::WebSocket(WebSocketSendEvent::Close { code: NORMAL, reason: String::new() });
-    // One that can't be said is said to nobody: the client has gone by itself.
+    // If the message can't be sent, the client has disconnected by itself.
     let _is_gone = AsgiExchange::with(object, |exchange| exchange.deliver(&mut close)).is_err();
     Outcome::Finished
 }
 
-/// The client of a request has gone; the application may have been told so, and returned.
+/// True if the client of a request has disconnected; the application may have been told so, and have returned.
 fn client_has_gone(exchange: &mut AsgiExchange) -> bool {
     let gone = exchange
         .visit(|_, response, request_stream| response.client_is_gone() || request_stream.body().is_some_and(|flow| flow.is_gone));
     !matches!(gone, Visited::Done(false))
 }
 
-/// One line for a client that did not wait for the end of its answer.
-fn tell_of_departure(asgi: &'static Asgi, object: &Object, described: &str) {
+/// Logs one line for a client that did not wait for the end of its answer.
+fn log_disconnect(asgi: &'static Asgi, object: &Object, described: &str) {
     let began_ms = AsgiExchange::with(object, |exchange| exchange.began_ms);
     if began_ms > 0 && !asgi.is_quiet_of_clients {
         let seconds = now_ms().saturating_sub(began_ms) as f64 / 1000.0;
@@ -244,7 +243,7 @@ fn tell_of_departure(asgi: &'static Asgi, object: &Object, described: &str) {
     }
 }
 
-/// The client has left, and what the task sends is dropped: a worker that ends waits less long for it than for others.
+/// The client has disconnected, and messages of the task are dropped: a worker that ends waits less long for it than for others.
 pub fn note_left(asgi: &Asgi, object: &Object) {
     let (task, has_begun, request_line) = AsgiExchange::with(object, |exchange| {
         (exchange.task.clone(), exchange.protocol.has_begun(), exchange.request_line.clone())
@@ -260,14 +259,14 @@ pub fn note_left(asgi: &Asgi, object: &Object) {
     }
 }
 
-/// `harakiri`: the task's stack goes to the log, and the task is cancelled. The engine answers.
+/// `harakiri`: logs the task's stack, and cancels the task. The engine answers.
 pub fn cancel_overdue(object: &Object, milliseconds: u64) {
     let (asgi, task, request_line, waiters) = AsgiExchange::with(object, |exchange| {
         (exchange.asgi, exchange.task.clone(), exchange.request_line.clone(), exchange.disconnect())
     });
     waiters.wake(asgi);
     let Some(task) = task else { return };
-    // SAFETY: all live; results are ours. Cancelling only schedules what the task then does.
+    // SAFETY: all live; results are ours. Cancelling only schedules the task's next step.
     unsafe {
         let seconds = Object::owned(ffi::PyFloat_FromDouble(milliseconds as f64 / 1000.0));
         let request = utf8_lossy(&request_line);

@@ -1,7 +1,8 @@
-//! Tasks whose first step runs at once: as an eager task (Python 3.12), or by an equivalent of the same promises before that.
+//! Creates tasks whose first step runs at once: as an eager task (Python 3.12), or by an equivalent of the same guarantees before
+//! that.
 //!
-//! An application that never waits so costs no trip through the loop, and `asyncio.current_task()` is right in all of it. Nothing
-//! here knows of requests; the event loop's thread runs it.
+//! An application that never waits costs no trip through the loop this way, and `asyncio.current_task()` is right in all of it.
+//! Nothing here knows of requests; the event loop's thread runs it.
 
 use std::ptr::null_mut;
 
@@ -14,11 +15,11 @@ use crate::object::{Object, new_reference};
 
 const VERSION_3_12: u64 = 0x030c_0000;
 
-/// Begins tasks in the way that this interpreter has.
+/// Starts tasks in the way that this interpreter supports.
 pub struct TaskFactory {
     /// `asyncio.Task`
     task_type: Object,
-    /// The keywords of its call: `loop`, and `eager_start` where there is that.
+    /// The keywords of its call: `loop`, and `eager_start` if it is supported.
     keywords: Object,
     event_loop: Object,
     method: StartMethod,
@@ -27,8 +28,8 @@ pub struct TaskFactory {
 enum StartMethod {
     /// `Task(coroutine, loop=loop, eager_start=True)`
     Eager,
-    /// A task gives its first step to `loop.call_soon`. For that moment the loop's own attribute of this name is `catch`, which
-    /// puts the step aside; it is then run in the task's context.
+    /// A task passes its first step to `loop.call_soon`. Meanwhile the loop's own attribute of this name is `catch`, which stores
+    /// the step; the step is then run in the task's context.
     Caught { call_soon: Object, catch: Object, caught: Object },
 }
 
@@ -50,9 +51,9 @@ impl TaskFactory {
         }
     }
 
-    /// Makes the task of a coroutine, and runs it up to where it waits. `None`: an exception is set.
+    /// Makes the task of a coroutine, and runs it up to its first wait. `None`: an exception is set.
     pub fn start(&self, coroutine: Object) -> Option<Object> {
-        // SAFETY: all objects live through the calls; results are ours. A tuple steals the reference that is put into it.
+        // SAFETY: all objects live through the calls; results are ours. A tuple steals the reference of each item.
         unsafe {
             let arguments = Object::owned(ffi::PyTuple_New(1))?;
             ffi::PyTuple_SetItem(arguments.as_ptr(), 0, coroutine.into_ptr());
@@ -65,7 +66,7 @@ impl TaskFactory {
                         return None;
                     }
                     let task = make();
-                    // The loop's method is its class' again. Deleting can't fail: the line above has set it.
+                    // The loop has its class' method again. Deleting can't fail: the line above has set the attribute.
                     ffi::PyObject_SetAttr(event_loop, call_soon.as_ptr(), null_mut());
                     let task = task?;
                     run_caught(caught)?;
@@ -76,12 +77,12 @@ impl TaskFactory {
     }
 }
 
-/// Runs the step that was put aside, in its context. `None`: it raised an exception beyond its task (SystemExit).
+/// Runs the stored step in its context. `None`: it raised an exception out of its task (SystemExit).
 ///
 /// # Safety
 /// The thread holds the interpreter.
 unsafe fn run_caught(caught: &Object) -> Option<()> {
-    // SAFETY: the list is ours; what it holds is referred to by us before it is emptied.
+    // SAFETY: the list is ours; we hold references to its items before it is emptied.
     unsafe {
         let length = ffi::PyList_Size(caught.as_ptr());
         let entry = Object::borrowed(ffi::PyList_GetItem(caught.as_ptr(), length - 1))?;
@@ -94,7 +95,7 @@ unsafe fn run_caught(caught: &Object) -> Option<()> {
             return None;
         }
         let stepped = call(step, []);
-        // Leaving a context runs nothing, and an exception that is set stays.
+        // Leaving a context runs no code, and an exception that is set stays.
         ffi::PyContext_Exit(context);
         stepped.map(drop)
     }

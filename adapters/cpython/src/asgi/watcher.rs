@@ -1,7 +1,7 @@
-//! Looks from a thread of its own whether the event loop still turns, and tells what blocks it when it does not.
+//! Checks from a thread of its own whether the event loop still runs, and logs what blocks it if it does not.
 //!
-//! The stack of the loop's thread is written by `faulthandler`, in the signal's handler: that needs no interpreter, so it works while C
-//! code holds it. The tasks that wait are asked for afterwards, when the interpreter is to be had.
+//! `faulthandler` writes the stack of the loop's thread, in the signal's handler: that needs no interpreter, so it works while C
+//! code holds it. The waiting tasks are listed afterwards, when the interpreter is available. It must not know tasks or requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,26 +13,26 @@ use pyo3::prelude::*;
 
 use crate::uwsgi_module::is_halted;
 
-/// The loop is asked this many times within the time after which it counts as stuck.
+/// The loop is checked this many times within the time after which it counts as blocked.
 const LOOKS: u64 = 4;
 
-/// The shortest pause between two looks, in milliseconds.
+/// The shortest pause between two checks, in milliseconds.
 const LEAST_PAUSE_MS: u64 = 5;
 
-/// A loop that stays stuck is told of again after this many milliseconds.
+/// A loop that stays blocked is reported again after this many milliseconds.
 const AGAIN_MS: u64 = 30_000;
 
-/// Starts to watch. A loop that has not turned for `stall_ms` milliseconds is stuck.
+/// Starts to watch. A loop that has not run for `stall_ms` milliseconds is blocked.
 ///
 /// # Errors
-/// The system has no further thread.
+/// The system can't start another thread.
 pub fn watch(heartbeat: Arc<Heartbeat>, stall_ms: u64, worker: u32, report: Py<PyAny>) -> std::io::Result<()> {
     let name = format!("bolide worker {worker} watcher");
     std::thread::Builder::new().name(name).spawn(move || look(&heartbeat, stall_ms, worker, &report))?;
     Ok(())
 }
 
-/// Looks until the loop serves no more.
+/// Watches until the loop stops serving.
 fn look(heartbeat: &Heartbeat, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
     let pause = Duration::from_millis((stall_ms / LOOKS).max(LEAST_PAUSE_MS));
     loop {

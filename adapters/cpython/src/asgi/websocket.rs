@@ -1,7 +1,8 @@
-//! WebSocket as ASGI speaks it (ASGI 3, "WebSocket"): the application's messages into frames, the client's into messages.
+//! WebSocket in ASGI (ASGI 3, "WebSocket"): converts the application's messages into frames, and the client's frames into
+//! messages.
 //!
-//! A message that breaks the specification is an exception in the application, at the line that sent it. The event loop's
-//! thread runs all of it.
+//! A message that breaks the specification raises an exception in the application, at the line that sent it. It knows no sockets.
+//! The event loop's thread runs all of it.
 
 use std::collections::VecDeque;
 
@@ -16,18 +17,18 @@ use super::messages::{Headers, Message, text_of};
 use crate::exceptions::{raise, value_error};
 use crate::object::{Object, bytes_of};
 
-/// Codes that RFC 6455 section 7.4.1 gives these meanings.
+/// Status codes of RFC 6455 section 7.4.1.
 pub const NORMAL: u16 = 1000;
 const ABNORMAL: u16 = 1006;
 
 /// The stages of a WebSocket, as the application sees them.
 enum WebSocketStage {
-    /// `websocket.connect` is still to be received, or was, and is not answered.
+    /// `websocket.connect` was not received yet, or not answered yet.
     Connecting {
         connect_was_told: bool,
     },
     Open,
-    /// The application refuses with a response of its own (`websocket.http.response`).
+    /// The application refuses the handshake with a response of its own (`websocket.http.response`).
     Refusing(HttpState),
     /// The application has closed, or refused.
     Closed,
@@ -36,21 +37,21 @@ enum WebSocketStage {
 pub struct WebSocketState {
     stage: WebSocketStage,
     handshake: Handshake,
-    /// Messages that the application has not taken when the connection came to its end.
+    /// Messages that the application had not taken at the end of the connection.
     left: VecDeque<Received>,
-    /// What the application is told at the end, once that is known.
+    /// The message at the end, once it is known.
     goodbye: Option<Goodbye>,
     is_disconnected: bool,
 }
 
-/// An event of the application's `send()`, read from Python.
+/// An event of the application's `send()`, after it was read from Python.
 pub enum WebSocketSendEvent {
-    /// A subprotocol that UTF-8 can't say is empty: that is no token either.
+    /// A subprotocol that can't be UTF-8 becomes empty: neither is a token.
     Accept {
         subprotocol: Option<Vec<u8>>,
         headers: Headers,
     },
-    /// A str that UTF-8 can say.
+    /// A str that can be UTF-8.
     Text(Object),
     Binary(Object),
     Close {
@@ -105,7 +106,7 @@ impl WebSocketState {
         }
     }
 
-    /// The application has nothing more to say.
+    /// True if the application can send no more.
     pub fn is_complete(&self) -> bool {
         match &self.stage {
             WebSocketStage::Closed => true,
@@ -118,11 +119,11 @@ impl WebSocketState {
         self.is_disconnected
     }
 
-    pub fn has_goodbye(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         self.is_disconnected || self.goodbye.is_some()
     }
 
-    /// True when a failure of the application is to be told by a close frame and not by a response.
+    /// True if a failure of the application ends in a close frame and not in a response.
     pub fn is_open(&self) -> bool {
         matches!(self.stage, WebSocketStage::Open)
     }
@@ -132,7 +133,7 @@ impl WebSocketState {
         self.goodbye.get_or_insert(Goodbye { code: ABNORMAL, reason: String::new() });
     }
 
-    /// The next message, if there is one.
+    /// Returns the next message, if there is one.
     pub fn receive(&mut self, request_stream: &mut RequestStream) -> ReceiveEvent {
         if let WebSocketStage::Connecting { connect_was_told } = &mut self.stage {
             if !std::mem::replace(connect_was_told, true) {
@@ -142,7 +143,7 @@ impl WebSocketState {
             return if gone { self.end() } else { ReceiveEvent::Nothing };
         }
         let RequestStream::Messages(websocket) = request_stream else {
-            // Refused: the application may still ask how it went on.
+            // Refused: the application may still receive.
             let is_over = self.is_complete() || request_stream.body().is_some_and(|flow| flow.is_gone);
             return if is_over { self.end() } else { ReceiveEvent::Nothing };
         };
@@ -153,7 +154,7 @@ impl WebSocketState {
         websocket.take().map_or(ReceiveEvent::Nothing, ReceiveEvent::Message)
     }
 
-    /// The next of the messages that are left, and when there is none the end.
+    /// Returns the next remaining message, or the end if there is none.
     pub fn last_message(&mut self) -> ReceiveEvent {
         self.left.pop_front().map_or_else(|| self.end(), ReceiveEvent::Message)
     }
@@ -163,7 +164,7 @@ impl WebSocketState {
         ReceiveEvent::End(self.goodbye.clone().unwrap_or(Goodbye { code: ABNORMAL, reason: String::new() }))
     }
 
-    /// The connection ends before the application has taken all: what it has not yet is ours from then on.
+    /// The connection ends before the application has taken all messages: this keeps the rest.
     fn keep_what_is_left(&mut self, websocket: &mut WebSocket) {
         if let (None, Some(goodbye)) = (&self.goodbye, websocket.goodbye()) {
             self.goodbye = Some(goodbye.clone());
@@ -171,7 +172,7 @@ impl WebSocketState {
         }
     }
 
-    /// Whether `receive` would find something.
+    /// Whether `receive` would return a message.
     pub fn has_message(&self, request_stream: &mut RequestStream) -> bool {
         match request_stream {
             RequestStream::Messages(websocket) => self.goodbye.is_some() || websocket.has_news(),
@@ -179,20 +180,20 @@ impl WebSocketState {
         }
     }
 
-    /// True: a waiting `send()` may go on.
+    /// True: a waiting `send()` may continue.
     pub fn go_on(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> bool {
         match (&mut self.stage, request_stream) {
             (WebSocketStage::Refusing(http), _) => http.go_on(response),
             (_, RequestStream::Messages(websocket)) => {
                 self.keep_what_is_left(websocket);
-                // After the end nobody waits for room. A client that has gone is told by an exception, which follows.
+                // After the end no call waits for room. A client's disconnect raises an exception, which follows.
                 !(response.client_is_gone() || websocket.is_open() && websocket.is_behind(response))
             }
             _ => true,
         }
     }
 
-    /// Says a message, if it may come now.
+    /// Sends a message, if it is allowed now.
     pub fn apply(
         &mut self,
         event: &mut WebSocketSendEvent,
@@ -222,7 +223,7 @@ impl WebSocketState {
                 http.apply(event, response)
             }
             (WebSocketStage::Open, WebSocketSendEvent::Text(payload)) => {
-                // SAFETY: a str that lives as long as `payload`, whose UTF-8 Python keeps since it was read.
+                // SAFETY: a str that lives as long as `payload`; Python has kept its UTF-8 since it was read.
                 let text = unsafe { text_of(payload.as_ptr()) }.unwrap_or_default();
                 Self::send(MessageKind::Text, text, response, request_stream)
             }

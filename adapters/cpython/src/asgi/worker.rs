@@ -1,5 +1,5 @@
-//! The worker of asynchronous applications as Python sees it: `bolide/asgi.py` makes one, has the event loop watch its
-//! descriptor, and calls `turn` when that has news.
+//! The Python object for the worker of asynchronous applications: `bolide/asgi.py` makes one, has the event loop watch its
+//! descriptor, and calls `turn` when that is readable. It must not know requests. The event loop's thread runs it.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::os::fd::AsRawFd;
@@ -27,10 +27,10 @@ use crate::object::Object;
 use crate::prototype::Assignment;
 use crate::worker::object_of;
 
-/// The version of the specification that is spoken: `send()` to a client that has gone raises OSError since 2.4.
+/// The implemented version of the specification: `send()` after a client's disconnect raises OSError since 2.4.
 const SPEC_VERSION: &str = "2.5";
 
-/// A mount, its callable, and what its lifespan left in `state`.
+/// A mount, its callable, and the `state` of its lifespan.
 type MountedApplication = (String, Py<PyAny>, Option<Py<PyDict>>);
 
 /// A worker within an event loop.
@@ -48,8 +48,8 @@ pub struct AsgiWorker {
 
 #[pymethods]
 impl AsgiWorker {
-    /// `applications` is a list of `(mount, callable, state)`, `state` being None or the dictionary of its lifespan; `module` is
-    /// `bolide.asgi`; `on_drained` is called once, when there is nothing more to serve.
+    /// `applications` is a list of `(mount, callable, state)`, where `state` is None or the dictionary of its lifespan; `module`
+    /// is `bolide.asgi`; `on_drained` is called once, when there is nothing more to serve.
     #[new]
     fn new(
         py: Python<'_>,
@@ -64,7 +64,7 @@ impl AsgiWorker {
         let worker = engine.worker;
         let templates = templates(py, &engine, &applications)?;
         let asgi = make(py, applications, event_loop, module, templates, &settings)?;
-        // The worker serves for the rest of the process' life: nothing ever frees this.
+        // The worker serves for the rest of the process' life, so this is never freed.
         let asgi: &'static Asgi = Box::leak(Box::new(asgi));
         let embedded = EmbeddedWorker::new(asgi, engine)?;
         if asgi.embedded.set(embedded).is_err() {
@@ -82,7 +82,7 @@ impl AsgiWorker {
         })
     }
 
-    /// Begins to serve: the loop watches the descriptor from now on, and the master knows.
+    /// Begins to serve: the loop watches the descriptor from now on, and the master is notified.
     fn start(this: &Bound<'_, AsgiWorker>) -> PyResult<()> {
         let py = this.py();
         let worker = this.borrow();
@@ -100,7 +100,7 @@ impl AsgiWorker {
         Ok(())
     }
 
-    /// Does what there is to do, and has the loop call again in time.
+    /// Handles all pending events, and schedules the next timer.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
         bolide_engine::forks::leave_if_child();
         self.asgi.turn_is_wanted.set(false);
@@ -123,7 +123,7 @@ impl AsgiWorker {
         }
     }
 
-    /// The loop's timer is over.
+    /// The loop's timer has fired.
     fn tick(&self, py: Python<'_>) -> PyResult<()> {
         self.timer.borrow_mut().take();
         if !self.asgi.turn_is_wanted.get() {
@@ -132,7 +132,7 @@ impl AsgiWorker {
         self.turn(py)
     }
 
-    /// Serves no more: the loop forgets the descriptor, and nobody watches it any longer. What it does now may take its time.
+    /// Stops serving: the loop removes the descriptor, and the watcher stops. From now on the loop may block.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
         embedded(self.asgi)?.heartbeat().end();
         show_awaited(self.asgi);
@@ -143,25 +143,25 @@ impl AsgiWorker {
         Ok(())
     }
 
-    /// The applications' lifespans have ended: the master gives the interpreter's end a time of its own.
+    /// Reports that the lifespans have ended: the master then limits the time of the interpreter's end separately.
     fn report_leaving(&self) -> PyResult<()> {
         embedded(self.asgi)?.tell_leaving();
         Ok(())
     }
 
-    /// The application asked the process to exit: what is in flight is finished first.
+    /// The application wants the process to exit: requests in flight are finished first.
     fn leave(&self) -> PyResult<()> {
         embedded(self.asgi)?.leave();
         Ok(())
     }
 
-    /// Tasks of applications that have not ended.
+    /// The number of application tasks that still run.
     #[getter]
     fn running(&self) -> usize {
         self.asgi.ongoing.count()
     }
 
-    /// Seconds since the order to stop. None: there was none, and the worker ends for another reason.
+    /// Seconds since the order to stop. None: there was no order, and the worker ends for another reason.
     #[getter]
     fn seconds_of_stop(&self) -> PyResult<Option<f64>> {
         let told_ms = embedded(self.asgi)?.worker().row.stopped_ms.load(Relaxed);
@@ -170,7 +170,7 @@ impl AsgiWorker {
 }
 
 impl AsgiWorker {
-    /// One timer is enough: one that comes earlier than needed finds nothing to do.
+    /// One timer is enough: one that fires too early finds nothing to do.
     fn set_timer(&self, py: Python<'_>, milliseconds: u64) -> PyResult<()> {
         let due_ms = now_ms() + milliseconds;
         let mut timer = self.timer.borrow_mut();
@@ -247,7 +247,7 @@ fn make(
             report_stall: object("report_stall")?,
             client_disconnected: object("ClientDisconnected")?,
             pause: object("pause")?,
-            is_departure: object("is_departure")?,
+            is_client_disconnect: object("is_client_disconnect")?,
             note_left: object("note_left")?,
         },
         fault_log: FaultLog { log_exception: object("log_exception")?, log_message: object("log_message")? },
@@ -291,7 +291,7 @@ fn templates(py: Python<'_>, engine: &bolide_engine::Assignment, applications: &
         };
         for is_websocket in [false, true] {
             let scope = template(py, is_websocket, listener.is_https(), server)?;
-            // A dictionary that was built by insertion may have spare room; a copy of it is as small as it can be.
+            // A dictionary that was built by insertion may have spare room; its copy is as small as possible.
             let scope = object_of(scope.copy()?.into_any());
             (if is_websocket { &mut templates.websocket } else { &mut templates.http }).push(scope);
         }
@@ -302,7 +302,7 @@ fn templates(py: Python<'_>, engine: &bolide_engine::Assignment, applications: &
     Ok(templates)
 }
 
-/// What the server offers beyond the specification's core (ASGI, "Extensions").
+/// Extensions that the server offers (ASGI, "Extensions").
 const HTTP_EXTENSIONS: [&str; 2] = ["http.response.early_hint", "http.response.trailers"];
 const WEBSOCKET_EXTENSIONS: [&str; 1] = ["websocket.http.response"];
 
@@ -314,7 +314,7 @@ fn extensions(py: Python<'_>, names: impl IntoIterator<Item = &'static str>) -> 
     Ok(object_of(extensions.copy()?.into_any()))
 }
 
-/// The scope of `GET /`. The keys that differ from request to request are here too, so that the copy has room for them.
+/// The scope of `GET /`. It includes the keys that differ from request to request, so that the copy has room for them.
 fn template<'py>(
     py: Python<'py>,
     is_websocket: bool,

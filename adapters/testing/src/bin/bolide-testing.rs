@@ -1,7 +1,7 @@
-//! A server of the test language: `bolide`'s own master, whose prototype is this program too. It has the options of `bolide`.
+//! A server of the test language: the master of `bolide`, with this program as its prototype. It has the options of `bolide`.
 
 use bolide_master::Program;
-use bolide_testing::helping;
+use bolide_testing::helper_tasks;
 
 /// The argument that makes this process a prototype; the number of the boot file's descriptor follows.
 const PROTOTYPE: &str = "--be-prototype";
@@ -20,5 +20,5 @@ fn main() {
     }
     let own = std::env::current_exe().unwrap_or_default();
     let choose = move |_: &_| Ok(Program { executable: own.clone(), arguments: vec![PROTOTYPE.into()], package_folder: None });
-    std::process::exit(bolide_master::run(&arguments, Box::new(choose), helping::of_environment));
+    std::process::exit(bolide_master::run(&arguments, Box::new(choose), helper_tasks::of_environment));
 }

@@ -1,8 +1,8 @@
-//! Helpers under the real master. What each has done is in its notes: when it was born, when it worked, and when it ended in order.
+//! Helpers under the real master. Each one notes when it was born, when it works, and when it ends normally.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use bolide_testing::helping::NOTES;
+use bolide_testing::helper_tasks::NOTES;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -27,7 +27,7 @@ fn notes(instance: &Instance) -> Vec<Note> {
     text.lines().map(note).collect()
 }
 
-/// Waits until so many helpers of a generation have noted this. Gives their pids in the order of their numbers.
+/// Waits until this many helpers of a generation have noted this. Returns their pids in the order of their numbers.
 fn wait_for(instance: &Instance, what: &str, generation: u32, count: usize) -> Vec<Pid> {
     instance.wait(&format!("{count} helpers of generation {generation}: {what}"), || {
         let mut found = notes(instance);
@@ -37,8 +37,8 @@ fn wait_for(instance: &Instance, what: &str, generation: u32, count: usize) -> V
     })
 }
 
-/// Helpers of one generation alone were alive at any time, and no number had two of them. One that was killed has noted no end: it is
-/// among `killed`.
+/// Asserts that at any time only helpers of one generation were alive, and no two with the same number. Helpers that were killed
+/// have noted no end: they are in `killed`.
 fn assert_never_two(instance: &Instance, killed: &[Pid]) {
     let mut alive: Vec<Note> = Vec::new();
     for note in notes(instance) {
@@ -99,7 +99,7 @@ fn a_helper_that_dies_comes_again_and_one_that_is_told_to_end_by_a_signal_too() 
 }
 
 #[test]
-fn a_helper_that_dies_at_birth_is_tried_again_after_a_pause_and_keeps_nobody_from_serving() {
+fn a_helper_that_fails_early_is_forked_again_after_a_pause_and_workers_serve_meanwhile() {
     let instance = Instance::of_file(&options("broken"));
     wait_for(&instance, "born", 1, 3);
     for pause in ["100 ms", "200 ms"] {
@@ -254,7 +254,7 @@ fn at_an_upgrade_the_new_masters_helpers_wait_for_the_end_of_the_old_ones() {
     let first = wait_for(&instance, "works", 1, 1)[0];
     assert!(instance.command("upgrade"), "{}", instance.log());
     assert_eq!(instance.wait_for_end().code(), Some(0));
-    // The new master counts its generations from 1, too.
+    // The new master counts its generations from 1 as well.
     let second = wait_for(&instance, "works", 1, 2)[1];
     let all = notes(&instance);
     let place = |pid: Pid, what: &str| all.iter().position(|note| note.pid == pid && note.what == what);
@@ -272,7 +272,7 @@ fn a_canary_has_no_helpers_beside_it_but_those_of_the_generation_in_service() {
     wait_for(&instance, "works", 1, 1);
     instance.signal(Signal::SIGHUP);
     instance.wait_for_log("(reload-canary)");
-    // Requests are served in turn by workers, whatever turns a helper's row has.
+    // Workers take turns with requests, whatever turn a helper's row contains.
     (0..20).for_each(|_| assert_eq!(instance.get("/echo"), "GET /echo\n"));
     assert!(notes(&instance).iter().all(|note| note.generation == 1));
     instance.wait_for_log("ready: 2 workers of generation 2");

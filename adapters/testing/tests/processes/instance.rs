@@ -1,4 +1,4 @@
-//! A master of the test language, in the hands of a test.
+//! A master of the test language, under the control of a test.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use bolide_testing::gates::PATIENCE;
+use bolide_testing::gates::TEST_TIMEOUT;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, mkdtemp};
 
@@ -25,7 +25,7 @@ impl Instance {
         Instance::start_in(new_folder(), options)
     }
 
-    /// One that reads these lines from a file, again at each reload.
+    /// An instance that reads these lines from a file, again at each reload.
     pub fn of_file(lines: &str) -> Instance {
         let folder = new_folder();
         write_file(&folder, lines);
@@ -47,7 +47,7 @@ impl Instance {
         write_file(&self.folder, lines);
     }
 
-    /// Tells it a command, from another process. Gives whether that has worked.
+    /// Sends it a command from another process. Returns whether that succeeded.
     pub fn command(&self, command: &str) -> bool {
         let mut teller = Command::new(PROGRAM);
         teller.args([command, &self.pid().to_string()]).stdout(Stdio::null()).status().is_ok_and(|status| status.success())
@@ -72,7 +72,7 @@ impl Instance {
     }
 
     pub fn wait<T>(&self, what: &str, condition: impl Fn() -> Option<T>) -> T {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(found) = condition() {
                 return found;
@@ -86,11 +86,11 @@ impl Instance {
         let log = self.log();
         let line = log.lines().find_map(|line| line.split_once("listening at http://")).expect("it listens").1;
         let stream = TcpStream::connect(line.trim()).expect("connected");
-        stream.set_read_timeout(Some(PATIENCE)).expect("set");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("set");
         stream
     }
 
-    /// The body of the answer to a request on a connection of its own.
+    /// Returns the body of the answer to a request on a connection of its own.
     pub fn get(&self, target: &str) -> String {
         let mut stream = self.connect();
         write!(stream, "GET {target} HTTP/1.0\r\n\r\n").expect("sent");
@@ -107,12 +107,12 @@ impl Instance {
         self.wait("one prototype", || only(&children(self.pid())))
     }
 
-    /// Ends it in order; nothing of it is left.
+    /// Stops it normally, and removes its folder.
     pub fn stop(mut self) -> ExitStatus {
         self.end()
     }
 
-    /// The same, and its folder is left.
+    /// Stops it normally, and keeps its folder.
     pub fn end(&mut self) -> ExitStatus {
         let processes: Vec<Pid> =
             children(self.pid()).into_iter().flat_map(|child| [vec![child], children(child)].concat()).collect();
@@ -126,7 +126,7 @@ impl Instance {
     }
 
     pub fn wait_for_end(&mut self) -> ExitStatus {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.master.try_wait().expect("ours") {
                 return status;
@@ -139,7 +139,7 @@ impl Instance {
 
 impl Drop for Instance {
     fn drop(&mut self) {
-        // A test that failed leaves it running.
+        // A failed test leaves it running.
         let _has_ended = self.master.kill();
         let _has_ended = self.master.wait();
         std::fs::remove_dir_all(&self.folder).unwrap_or_default();

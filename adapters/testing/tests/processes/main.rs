@@ -1,4 +1,4 @@
-//! The test language under the real master: prototype, workers, their ends and their replacements, with no interpreter anywhere.
+//! The test language under the real master: prototype, workers, their ends and their replacements, without any interpreter.
 
 mod helpers;
 mod instance;
@@ -73,7 +73,7 @@ fn a_reload_answers_what_is_in_a_call_of_the_old_generation() {
     let mut slow = instance.connect();
     slow.write_all(b"GET /slow/gate HTTP/1.0\r\n\r\n").expect("sent");
     let before = instance.prototype();
-    // Whoever opens the pipe waits until the application does: it is in the call then.
+    // Opening the pipe waits until the application opens it: it is in the call then.
     let opened = std::thread::spawn(move || std::fs::File::options().write(true).open(gate));
     let opened = opened.join().expect("no panic").expect("opened");
     kill(instance.pid(), Signal::SIGHUP).expect("it lives");
@@ -94,7 +94,7 @@ fn nothing_outlives_a_master_that_is_killed() {
     instance.master.kill().expect("it lives");
     instance.master.wait().expect("ours");
     instance.wait("the end of all", || {
-        // They are nobody's children now, or another process' whose business it is to wait for them: one that has ended has no program.
+        // They have no parent now, or another process has to reap them: an ended process has no program.
         let lives = |pid: &Pid| std::fs::read_link(format!("/proc/{pid}/exe")).is_ok();
         (!all.iter().any(lives)).then_some(())
     });

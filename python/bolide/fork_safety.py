@@ -1,7 +1,8 @@
-"""What an application has opened while it was loaded and forked workers can't share: threads, connections, event loops.
+"""Detects resources that an application opened while it was loaded and that workers can't share after the fork: threads,
+connections, event loops.
 
-Must not know settings. Runs in the prototype, before, while and after it loads the application. What it puts in the way of
-starting a thread, of connecting and of importing is taken away when the application is loaded: a worker has nothing of it.
+Must not know settings. Runs in the prototype, before, while and after it loads the application. It patches functions that start
+threads, connect and import. The patches are removed when the application is loaded, so workers have none of them.
 """
 
 import importlib.machinery
@@ -11,18 +12,18 @@ import sys
 import sysconfig
 import threading
 
-#: Threads and connections that are told, each, at the most.
+#: Most threads, and most connections, that a message names.
 NAMES_MOST = 5
-#: Frames that are looked at for a place of the application's.
+#: Most frames that are searched for one of the application's.
 FRAMES_MOST = 200
 
-#: Other descriptors that workers can't share, by what /proc calls them.
+#: Further kinds of descriptors that workers can't share, by their names in /proc.
 SHARED_BY_MISTAKE = {"anon_inode:[eventpoll]": ("event loop", "epoll"), "anon_inode:inotify": ("file watcher", "inotify")}
 
-#: What the application can do, or who runs it.
+#: What the application's developer, or the operator, can do.
 ADVICE = "Open them in a function that `uwsgidecorators.postfork` marks, or set `lazy-apps = true`, which loads it in each worker"
 
-#: What CPython calls the file of the functions that load modules.
+#: The file name that CPython gives to the functions that load modules.
 IMPORTLIB = "<frozen importlib._bootstrap_external>"
 
 LIBRARIES = tuple(
@@ -33,13 +34,13 @@ LIBRARIES = tuple(
 OWN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 
-class Loading:
-    """The time in which the application is loaded, as a context: what it opened is known afterwards."""
+class LoadWatch:
+    """A context manager around the loading of the application. Afterwards it knows what the application has opened."""
 
     def __init__(self):
         self._before = set(_descriptors())
         self._tasks = set(_list("task"))
-        #: Where a descriptor was opened or a thread was started, as far as it was seen.
+        #: Where a descriptor was opened or a thread was started, if that was recorded.
         self._places = {}
         self._replaced = []
         self._is_over = False
@@ -63,13 +64,13 @@ class Loading:
             finally:
                 self._note_opened_by(loader.path)
 
-        # A part of importlib, as far as tracebacks and `stacklevel` of warnings are concerned: both leave it out.
+        # Tracebacks and the `stacklevel` of warnings skip frames of importlib, and so must they skip this function.
         exec_module.__code__ = exec_module.__code__.replace(co_filename=IMPORTLIB)
         for key in self._present():
             self._places[key] = None
         self._replaced = [
             (threading.Thread, "start", start_thread, start),
-            # This class inherits its method.
+            # The class inherits this method.
             (socket.socket, "connect", connect_socket, None),
             (loader, "exec_module", exec_module, execute),
         ]
@@ -78,7 +79,7 @@ class Loading:
         return self
 
     def __exit__(self, *_):
-        # Somebody may have put something of their own around ours, which then stays, and does nothing more.
+        # Another library may have wrapped our functions. Then they stay in place and do nothing more.
         self._is_over = True
         for owner, name, ours, original in self._replaced:
             if owner.__dict__.get(name) is not ours:
@@ -93,7 +94,7 @@ class Loading:
             self._places.setdefault(key, place())
 
     def _note_opened_by(self, path):
-        """What a library in C has opened was seen by nobody: the innermost module of the application's is where it was."""
+        """No patch sees what a library in C opens: it is attributed to the innermost loading module of the application."""
         if not self._is_over and is_applications(path):
             for key in self._present():
                 self._places.setdefault(key, shown(path))
@@ -104,7 +105,7 @@ class Loading:
         yield from map(int, _list("task"))
 
     def findings(self):
-        """Return what to say of what is there now and was not there before, or None."""
+        """Return a description of what is open now and was not open before, or None."""
         threads = self._threads()
         connections, others = self._opened()
         did, hurts = [], []
@@ -120,9 +121,10 @@ class Loading:
         return f"while it was loaded, the application {' and '.join(did)}; workers are forked later: they {' and '.join(hurts)}"
 
     def _threads(self):
-        """Threads that have come since: Python's by their names, others where their library gave them one.
+        """Threads that were started meanwhile: Python's by their names, others by the name that their library gave them.
 
-        Threads of numeric libraries have the name of the process; they are started anew after a fork, and nothing is lost.
+        Threads of numeric libraries have the name of the process. Their library starts them again after a fork, so they are left
+        out.
         """
         tasks = [task for task in _list("task") if task not in self._tasks]
         if not tasks:
@@ -138,7 +140,7 @@ class Loading:
         return sorted(found)
 
     def _opened(self):
-        """Connections by their peers, but for pairs of sockets within the process, and other descriptors by their kinds."""
+        """Connections by their peers, without socket pairs within the process, and other descriptors by their kinds."""
         connections, others = [], {}
         for descriptor, identity in _descriptors():
             if (descriptor, identity) in self._before:
@@ -159,7 +161,7 @@ class Loading:
 
 
 def place():
-    """Return the innermost place of the application's on the stack, or the outermost one of a library's: ``shop/db.py:12``."""
+    """Return the application's innermost place on the stack, or else a library's outermost one: ``shop/db.py:12``."""
     frame, outermost = sys._getframe(2), None
     for _ in range(FRAMES_MOST):
         if frame is None:
@@ -174,13 +176,13 @@ def place():
 
 
 def is_applications(path):
-    """Whether a file is the application's own, and no library's."""
+    """Return whether a file belongs to the application and to no library."""
     libraries = (*LIBRARIES, OWN)
     return not (path.startswith(libraries) or os.path.realpath(path).startswith(libraries))
 
 
 def shown(path):
-    """Return a path as seen from the application's folder, where it lies in it."""
+    """Return a path relative to the application's folder if it is in that."""
     path, here = os.path.abspath(path), os.path.join(os.getcwd(), "")
     return path[len(here) :] if path.startswith(here) else path
 
@@ -191,7 +193,7 @@ def counted(found, what):
 
 
 def is_tls(descriptor):
-    """Whether the connection of this number belongs to a TLS session of Python's."""
+    """Return whether the connection of this descriptor belongs to a TLS session of Python's."""
     if "ssl" not in sys.modules:
         return False
     import gc
@@ -201,7 +203,7 @@ def is_tls(descriptor):
 
 
 def _peer(descriptor):
-    """Return the other end's address of a connected socket, or None for one that listens or was never connected."""
+    """Return the peer's address of a connected socket, or None if it listens or was never connected."""
     try:
         with socket.socket(fileno=os.dup(descriptor)) as copy:
             peer = copy.getpeername()
@@ -213,7 +215,9 @@ def _peer(descriptor):
 
 
 def _key(descriptor, identity):
-    """What names an open descriptor: of a socket its identity, whatever its number; others have none of their own."""
+    """Return a key of an open descriptor. A socket has an identity, whatever its number; other descriptors have none of their
+    own.
+    """
     return identity if identity is None or identity.startswith("socket:") else (descriptor, identity)
 
 
@@ -221,12 +225,12 @@ def _list(what):
     try:
         return os.listdir(f"/proc/self/{what}")
     except OSError:
-        # Without /proc nothing is found, and nothing said.
+        # Without /proc there is nothing to find.
         return []
 
 
 def _descriptors():
-    """Yield the number and the kernel's identity of each open descriptor: a number alone may be another one's soon."""
+    """Yield the number and the kernel's identity of each open descriptor: a number alone may be reused."""
     for descriptor in _list("fd"):
         identity = _identity(descriptor)
         if identity is not None:
@@ -237,7 +241,7 @@ def _identity(descriptor):
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:
-        # That of the listing itself.
+        # The descriptor of the listing itself.
         return None
 
 

@@ -217,20 +217,20 @@ async def application(scope, receive, send):
 #: No thread runs here before this one blocks. The process exits at the next check of the clock.
 BEGUN = """
 import os, sys
-from bolide import farewell
+from bolide import shutdown
 sys.setswitchinterval(1000)
 looked = []
 def sleep(seconds):
     looked.append(seconds)
     end.acquire()
-farewell.sleep = sleep
-end = farewell.make_lock()
+shutdown.sleep = sleep
+end = shutdown.make_lock()
 end.acquire()
-farewell.begin(0)
+shutdown.begin(0)
 os._exit(0 if looked else 3)
 """
 
 
-def test_the_thread_of_the_farewell_runs_before_the_interpreter_ends():
-    """Finalization frees the state of a thread that has not begun: CPython would write to it, and crash."""
+def test_the_shutdown_thread_runs_before_the_interpreter_ends():
+    """The end of the interpreter frees the state of a thread that has not begun: CPython would write there, and crash."""
     assert subprocess.run([sys.executable, "-c", BEGUN], timeout=200, check=False).returncode == 0

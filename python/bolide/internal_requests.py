@@ -1,7 +1,7 @@
-"""Requests that no client has sent: `warmup`, when the application is loaded, and `reload-probe`, before a worker serves.
+"""Requests that come from no client: `warmup` after the application is loaded, and `reload-probe` before a worker serves.
 
-They go straight to the application, without a connection, a route or a line of the access log. The prototype uses this module,
-and workers of a generation that is not let in yet.
+They call the application directly, without a connection, a route or a line of the access log. It runs in the prototype, and in
+workers of a new generation before they serve.
 """
 
 import asyncio
@@ -14,12 +14,12 @@ from urllib.parse import unquote_to_bytes
 
 from bolide.log import errors, log_exception, tell
 
-#: From this status on an answer says that the application does not work.
+#: An answer with this status or a higher one counts as a failure of the application.
 FAILED_STATUS = 500
 
 
 def warm_up(applications, settings):
-    """Ask for what `warmup` names. What goes wrong is told, and nothing else happens."""
+    """Call the application for each path of `warmup`. A failure is logged and has no other effect."""
     for target in settings["reloading"]["warmup"]:
         mount, application, interface = choose(applications, target)
         if interface == "asgi":
@@ -38,7 +38,7 @@ def warm_up(applications, settings):
 
 
 def close_database_connections():
-    """Close Django's connections: workers would share them."""
+    """Close Django's connections, which workers would share otherwise."""
     database = sys.modules.get("django.db")
     if database is None:
         return
@@ -49,7 +49,7 @@ def close_database_connections():
 
 
 class Trial:
-    """`reload-probe`: the application of this worker is asked once; who does not pass leaves the reason for the master."""
+    """`reload-probe`: calls the application of this worker once. If that fails, the master gets the reason."""
 
     def __init__(self, native, assignment, applications, settings):
         self.native = native
@@ -60,9 +60,9 @@ class Trial:
         self.timeout = settings["reloading"]["probe_timeout_ms"] / 1000
 
     def passes(self):
-        """Ask a WSGI application."""
+        """Probe a WSGI application. Return whether it passes."""
         mount, application, _ = choose(self.applications, self.target)
-        with self.patience():
+        with self.time_limit():
             try:
                 status = ask(application, self.target, mount, self.settings)
             except BaseException as error:
@@ -70,12 +70,12 @@ class Trial:
         return self.is_passed(status)
 
     async def passes_in_loop(self, states):
-        """Ask an application of a worker with an event loop; `states` are those of the lifespans, an application each."""
+        """Probe the application of a worker with an event loop; `states` has the lifespan state of each application."""
         chosen = choose(self.applications, self.target)
         mount, application, interface = chosen
         if interface != "asgi":
             return self.passes()
-        with self.patience():
+        with self.time_limit():
             try:
                 state = states[self.applications.index(chosen)]
                 status = await ask_in_loop(application, self.target, mount, self.settings, state)
@@ -98,18 +98,18 @@ class Trial:
         self.assignment.note_failure(f"reload-probe: GET {self.target} {how}")
         return False
 
-    def patience(self):
-        return Patience(self.timeout, self.late)
+    def time_limit(self):
+        return TimeLimit(self.timeout, self.late)
 
     def late(self):
-        """The answer has not come in time, and the application may be anywhere: the process ends. Runs in a thread of its own."""
+        """The answer is late, and the application may be stuck anywhere: end the process. Runs in a thread of its own."""
         faulthandler.dump_traceback(file=self.native.log_descriptor(), all_threads=True)
         self.fails(f"did not answer within {self.timeout:g} s (reload-probe-timeout)")
         os._exit(self.native.EXIT_LOAD_FAILED)
 
 
-class Patience:
-    """A timer around a block of code."""
+class TimeLimit:
+    """A context manager that calls a function if its block takes too long."""
 
     def __init__(self, seconds, function):
         self.timer = threading.Timer(seconds, function)
@@ -124,20 +124,20 @@ class Patience:
 
 
 def choose(applications, target):
-    """Return the application that takes a path: the one with the longest mount, else the first."""
+    """Return the application for a path: the one with the longest matching mount, else the first."""
     path = target.partition("?")[0]
     mounted = [one for one in applications if one[0] and (path == one[0] or path.startswith(one[0].rstrip("/") + "/"))]
     return max(mounted, key=lambda one: len(one[0])) if mounted else applications[0]
 
 
 def host_of(settings):
-    """Return a name that the application is asked by: frameworks refuse those that they don't know."""
+    """Return a host name for the request: frameworks refuse hosts that they don't know."""
     names = settings["clients"].get("server_names") or ["localhost"]
     return str(names[0]).lstrip("*.") if isinstance(names[0], str) else "localhost"
 
 
 def ask(application, target, mount, settings):
-    """Call a WSGI application; returns the status, or None if it has not said one."""
+    """Call a WSGI application. Return the status, or None if it has not set one."""
     path, _, query = target.partition("?")
     plain = unquote_to_bytes(path).decode("latin-1")
     script = mount.rstrip("/") if settings["application"]["manage_script_name"] else ""
@@ -173,7 +173,7 @@ def ask(application, target, mount, settings):
     body = application(environ, start_response)
     try:
         for _ in body:
-            # The beginning of the answer is proof enough: a stream may have no end.
+            # The beginning of the answer is enough: a stream may be endless.
             break
     finally:
         close = getattr(body, "close", None)
@@ -183,7 +183,7 @@ def ask(application, target, mount, settings):
 
 
 async def ask_in_loop(application, target, mount, settings, state):
-    """Call an ASGI application; returns the status, or None if it has not said one."""
+    """Call an ASGI application. Return the status, or None if it has not sent one."""
     path, _, query = target.partition("?")
     host = host_of(settings)
     scope = {
@@ -223,7 +223,7 @@ async def ask_in_loop(application, target, mount, settings, state):
     task = asyncio.ensure_future(application(scope, receive, send))
     await asyncio.wait([task, answered], return_when=asyncio.FIRST_COMPLETED)
     if not task.done():
-        # What comes after the answer, as background work, may take a moment; a stream has no end.
+        # Background work after the answer may take a moment; a stream may be endless.
         await asyncio.wait([task], timeout=AFTER_ANSWER_SECONDS)
         task.cancel()
     try:

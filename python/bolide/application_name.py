@@ -1,7 +1,7 @@
-"""Where an object of this process can be loaded from again: the module or file, and the name that it has there.
+"""The name by which another process can load an object of this process: its module or file, and its name there.
 
-The master never holds an application, and each generation loads it anew, so an application is handed over by its name. It must
-not know how a server is started; whoever calls :func:`bolide.run` or ``bolide.testing.serve`` runs it.
+The master never holds an application, and each generation loads it again, so an application is passed on by name. It must not
+know how a server is started. The process that calls :func:`bolide.run` or ``bolide.testing.serve`` runs it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
-#: Names that are taken first where an object has several in its module.
+#: Preferred names if an object has several in its module.
 USUAL_NAMES = ("application", "app")
 
 ADVICE = 'name it instead, as in "main:app", or name the function that makes it: "main:create_app" with factory=True'
@@ -21,8 +21,8 @@ ADVICE = 'name it instead, as in "main:app", or name the function that makes it:
 def name_of(app: Any, caller: dict[str, Any]) -> str:
     """Return the name of an application as the command line takes it, such as ``shop:app`` or ``/srv/shop.py:app``.
 
-    An object is looked for where the call stands first, whose globals are `caller`: what was done to it there is done again.
-    ValueError: it can't be loaded again by a name.
+    `caller` has the globals of the calling module, which is searched first: loading that module repeats what it did to the
+    object. ValueError: the object can't be loaded by a name.
     """
     if isinstance(app, (str, os.PathLike)):
         text = os.fspath(app)
@@ -55,7 +55,7 @@ def attribute_of(module: ModuleType, app: Any) -> str | None:
 
 
 def place_of(module: ModuleType, attribute: str) -> str:
-    """Return the module's name if it can be imported by one, else its file."""
+    """Return the module's name if another process can import it by name, else its file."""
     file = getattr(module, "__file__", None)
     if not file:
         raise ValueError(f"{attribute!r} was made where no file is, so that no server can load it: write it into one")
@@ -72,7 +72,8 @@ def name_to_import(module: ModuleType, file: str) -> str | None:
     name = module.__name__
     if name == "__main__":
         spec = module.__spec__
-        # `python -m shop.main` knows its name, and a script has that of its file where nothing else comes before it.
+        # `python -m shop.main` knows its name. A script has the name of its file, unless an import of that name finds another
+        # module.
         is_script = spec is None or spec.name == "__main__"
         name = os.path.splitext(os.path.basename(file))[0] if is_script else spec.name
     if name == "__main__" or not all(part.isidentifier() for part in name.split(".")):
@@ -83,7 +84,7 @@ def name_to_import(module: ModuleType, file: str) -> str | None:
 
 
 def is_found(name: str, file: str | None = None) -> bool:
-    """Whether an import in another process finds a module of this name, and in this file if one is given."""
+    """Return whether an import in another process finds a module of this name, in this file if one is given."""
     try:
         spec = importlib.machinery.PathFinder.find_spec(name, None)
     except (ImportError, ValueError):
@@ -94,7 +95,7 @@ def is_found(name: str, file: str | None = None) -> bool:
 
 
 def folders_in_front() -> list[str]:
-    """Return the folders that stand before Python's own in sys.path: another process does not have them by itself."""
+    """Return the folders that precede Python's own in sys.path: another process does not have them by default."""
     own = os.path.realpath(os.path.dirname(os.__file__))
     folders = []
     for entry in sys.path:

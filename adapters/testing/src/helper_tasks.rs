@@ -1,5 +1,5 @@
-//! Helpers of the test language: what each does is a word, and all of them write down when they begin and end, so that a test sees which of
-//! them have run at once. A process that was forked as a helper runs it; the master asks for the list.
+//! Helpers of the test language. The task of each is a word. All of them note when they begin and end, so that a test sees which
+//! of them ran at once. They know no requests. A process that was forked as a helper runs them; the master asks for the list.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,12 +9,12 @@ use std::time::Duration;
 use bolide_contract::settings;
 use bolide_prototype::Helper;
 
-/// The variable of `env` that names the tasks of an instance's helpers, with commas between them.
+/// The variable of `env` that lists the tasks of an instance's helpers, separated by commas.
 pub const HELPERS: &str = "TEST_HELPERS";
-/// The file of the notes, in the folder of `chdir`.
+/// The name of the file of notes, in the folder of `chdir`.
 pub const NOTES: &str = "helpers";
 
-/// Takes the helpers from [`HELPERS`] into the settings.
+/// Puts the helpers of [`HELPERS`] into the settings.
 pub fn of_environment(settings: &mut settings::Settings) {
     let variables = &settings.application.environment;
     let tasks = variables.iter().rfind(|(name, _)| name == HELPERS).map_or("", |(_, value)| value.as_str());
@@ -22,7 +22,7 @@ pub fn of_environment(settings: &mut settings::Settings) {
     settings.helpers = tasks.map(|task| settings::Helper { task: task.to_owned() }).collect();
 }
 
-/// What one helper does.
+/// The task of one helper.
 pub struct Task {
     word: String,
     number: u32,
@@ -40,7 +40,7 @@ impl Task {
         Ok(Task { word, number, generation, notes })
     }
 
-    /// `unready`: this has no end. `broken`: it fails.
+    /// `unready`: never returns. `broken`: fails.
     ///
     /// # Errors
     /// The notes can't be written.
@@ -55,7 +55,7 @@ impl Task {
         }
     }
 
-    /// `idle`: waits for its end. `slow`: ends some time after it was told to. `stubborn`: does not end.
+    /// `idle`: waits for the order to end. `slow`: ends some time after the order. `stubborn`: does not end.
     ///
     /// # Errors
     /// The notes can't be written.
@@ -73,7 +73,7 @@ impl Task {
         Ok(0)
     }
 
-    /// One line, which is written whole: `2 1 4711 works`.
+    /// Appends one line in a single write: `2 1 4711 works`.
     fn note(&self, what: &str) -> io::Result<()> {
         let line = format!("{} {} {} {what}\n", self.generation, self.number, std::process::id());
         File::options().create(true).append(true).open(&self.notes)?.write_all(line.as_bytes())

@@ -1,7 +1,7 @@
-"""``catch-exceptions``: an application's exception is the answer to its request, with its traceback.
+"""``catch-exceptions``: the answer to a request shows the traceback of the application's exception.
 
-For development only: a traceback tells a stranger more than they should know. Wrapped around the application when it
-is loaded, so that nobody else pays for it. Runs in prototypes and workers.
+For development only: a traceback reveals internals to strangers. It wraps the application when that is loaded, so other
+configurations pay nothing for it. Runs in prototypes and workers.
 """
 
 import sys
@@ -13,7 +13,7 @@ HEADERS = [("Content-Type", "text/plain; charset=utf-8")]
 
 
 def show_exceptions(application):
-    """Return the application with its exceptions as answers."""
+    """Return the application, wrapped so that its exceptions become answers."""
 
     def shown(environ, start_response):
         try:
@@ -39,7 +39,7 @@ def iterate(result, environ, start_response):
 
 
 def explain(error, environ, start_response):
-    """Log the exception and return its traceback; what has been sent already is cut off (``start_response`` raises)."""
+    """Log the exception and return its traceback. An answer that has begun is cut off: ``start_response`` raises."""
     start_response("500 Internal Server Error", HEADERS, sys.exc_info())
     log.log_exception(error, f"{environ['REQUEST_METHOD']} {environ['REQUEST_URI']}")
     lines = traceback.format_exception(type(error), error, error.__traceback__)

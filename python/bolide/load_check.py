@@ -1,7 +1,7 @@
-"""A rehearsal of the load, for ``bolide check --load``: applications are imported as in a prototype, and nothing is served.
+"""The load check of ``bolide check --load``: imports the applications as a prototype does, and serves nothing.
 
-It reads what to load from standard input, says in one line of JSON how that went where its standard output was, and lets the
-interpreter end. Run by a child of the command; it must not know sockets, or a master.
+It reads what to load from standard input, and writes the result as one line of JSON to the descriptor that was standard output.
+It must not know sockets, or a master. A child of the command runs it.
 """
 
 import faulthandler
@@ -12,18 +12,18 @@ import sys
 import sysconfig
 import traceback
 
-#: What the report says of a failure has this many characters at the most: its reader takes a line of bounded length.
+#: Most characters of a failure's description: the reader accepts lines of bounded length.
 REASON_CHARACTERS_MOST = 4000
 
 
 def main(half):
-    """Load the applications and report. Returns the exit status."""
+    """Load the applications and report. Return the exit status."""
     order = json.load(sys.stdin)
     report = take_over()
     failures = []
-    # What is told with its traceback tells its place, too.
+    # For an exception that is logged with a traceback, the report has its place too.
     half.log.after_exception = failures.append
-    # Whoever is stuck shows where, and ends.
+    # A load that hangs writes its stack and exits.
     faulthandler.dump_traceback_later(order["limit_ms"] / 1000, exit=True)
     half.prepare(order["boot"])
     folder = os.getcwd()
@@ -38,7 +38,9 @@ def main(half):
 
 
 def take_over():
-    """Return a descriptor for the report alone: what is printed goes to standard error, and there is nothing to read."""
+    """Reserve standard output for the report, and return its descriptor. Output of the application goes to standard error, and
+    its input is empty.
+    """
     report = os.dup(1)
     os.dup2(2, 1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -48,7 +50,9 @@ def take_over():
 
 
 def place(error, folder):
-    """Return the file and line of an exception, and the line itself: the last one that is no library's, or else the first."""
+    """Return the file and line of an exception, and the source line: the last frame outside of libraries, or else the first
+    frame.
+    """
     if isinstance(error, SyntaxError) and error.filename:
         return described(error.filename, error.lineno or 1, folder)
     frames = traceback.extract_tb(error.__traceback__)
@@ -67,7 +71,7 @@ def described(filename, line, folder):
 
 
 def is_library(filename):
-    """Whether a file belongs to Python or to an installed package."""
+    """Return whether a file belongs to Python or to an installed package."""
     if filename.startswith("<"):
         return True
     folders = {sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")}

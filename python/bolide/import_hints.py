@@ -1,6 +1,6 @@
-"""What to say of a module or a file that is not there: what was probably meant, and where it lies.
+"""Error messages for a module or a file that does not exist, with a suggestion of what was meant and where it is.
 
-Runs where the application is loaded, once that has failed. It looks at names of files, and imports nothing.
+It reads names of files and must not import anything. It runs in the process that loads the application, after that has failed.
 """
 
 import difflib
@@ -8,16 +8,16 @@ import glob
 import os
 import sys
 
-#: Entries of a folder that are looked at, at the most: it may be anything.
+#: Most entries of a folder that are read: the folder may be any.
 ENTRIES_MOST = 4096
-#: Folders of ``sys.path`` that a message names, at the most.
+#: Most folders of ``sys.path`` that a message names.
 SEARCHED_MOST = 6
-#: Where people keep their virtualenv.
+#: The usual names of virtualenvs.
 ENVIRONMENTS = (".venv", "venv", "env", ".virtualenv")
 
 
 def missing_module(name, origin, application):
-    """The message for a module that the configuration names, and that is not there."""
+    """Return the error message for a configured module that does not exist."""
     message = f"{origin}: there is no module {name!r}"
     is_positional = bool(application and application["is_positional"])
     tail = f":{application['callable']}" if application and application["callable"] else ""
@@ -41,15 +41,15 @@ def missing_module(name, origin, application):
 
 
 def missing_file(path, origin):
-    """The message for a file that the configuration names, and that is not there."""
+    """Return the error message for a configured file that does not exist."""
     message = f"{origin}: there is no file {path!r} (the working folder is {os.getcwd()!r})"
     folder, name = os.path.split(path)
     near = difflib.get_close_matches(name, [entry for entry in entries(folder or ".") if entry.endswith((".py", ".wsgi"))], n=1)
     return f"{message}; did you mean {os.path.relpath(os.path.join(folder, near[0]))}?" if near else message
 
 
-def absent_dependency(error):
-    """What to add to a ModuleNotFoundError of an application's own import, or nothing."""
+def missing_dependency(error):
+    """Return a hint for a ModuleNotFoundError of an application's own import, or an empty string."""
     name = getattr(error, "name", None)
     if not isinstance(error, ModuleNotFoundError) or not name:
         return ""
@@ -66,7 +66,7 @@ def absent_dependency(error):
 
 
 def folder_of(name):
-    """A folder beside us that holds a module of this name and is not in ``sys.path``, relative to the working folder."""
+    """Return a folder in the working folder that holds this module and is not in ``sys.path``, as a relative path."""
     parts = name.split(".")
     for entry in ("src", *entries(".")):
         path = os.path.join(entry, *parts)
@@ -78,7 +78,7 @@ def folder_of(name):
 
 
 def near_module(name):
-    """A module with a similar name, where this one would lie."""
+    """Return a module with a similar name in the folder where this one would be."""
     package, _, last = name.rpartition(".")
     folder = os.path.join(".", *package.split(".")) if package else "."
     names = []
@@ -91,7 +91,7 @@ def near_module(name):
 
 
 def virtualenv_with(name):
-    """A virtualenv beside us that has this module, unless it is the one in use."""
+    """Return a virtualenv in the working folder that has this module, unless it is the active one."""
     for environment in ENVIRONMENTS:
         places = glob.glob(os.path.join(environment, "lib", "python*", "site-packages", name))
         places += glob.glob(os.path.join(environment, "lib", "python*", "site-packages", f"{name}.py"))
@@ -105,12 +105,12 @@ def virtualenv_option(path, origin):
 
 
 def quoted(text):
-    """The text as a word of a shell's command line."""
+    """Quote a text for a shell command line."""
     return f'"{text}"' if set(text) & set("()' ") else text
 
 
 def entries(folder):
-    """Names in a folder, in order; hidden ones are left out, and so is all of one that can't be read."""
+    """Return the sorted names in a folder, without hidden ones; none if it can't be read."""
     found = []
     try:
         with os.scandir(folder) as listing:
