@@ -330,7 +330,7 @@ impl<L: Language> Shared<L> {
                 let connection = Box::new(Connection::new(socket, peer, number, &self.worker, now_ms));
                 let due_ms = connection.due_ms();
                 connections.insert(connection, due_ms);
-                self.worker.row.connections.store(connections.count() as u32, Relaxed);
+                self.worker.row.connections.store(connections.population().all() as u32, Relaxed);
                 if self.takes_turns() {
                     self.worker.row.turns.fetch_add(1, Relaxed);
                 }
@@ -340,7 +340,7 @@ impl<L: Language> Shared<L> {
             Accepted::Exhausted(error) => {
                 if now_ms.saturating_sub(housekeeping.exhausted_reported_ms) > EXHAUSTED_REPORT_MS {
                     housekeeping.exhausted_reported_ms = now_ms;
-                    let open = connections.count();
+                    let open = connections.population().all();
                     let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
                     complain(self.worker.number, &format!("can't accept a connection, {open} are open: {error}; {advice}"));
                 }

@@ -78,7 +78,7 @@ impl<L: Language> Shared<L> {
         if state.housekeeping.quick_calls.note(now_ms) {
             self.put_off_look(state);
         }
-        if state.housekeeping.guards_others && state.connections.count() > 1 && self.may_move() {
+        if state.housekeeping.guards_others && state.connections.population().all() > 1 && self.may_move() {
             // This very call may be the one that does not end.
             state.housekeeping.guards_others = false;
             self.begin_companion();

@@ -138,6 +138,19 @@ pub enum Due {
     At(u64),
 }
 
+/// The number of those that are in the table, away included. A connection of HTTP/2 and its streams are counted each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Population {
+    pub sockets: usize,
+    pub streams: usize,
+}
+
+impl Population {
+    pub fn all(self) -> usize {
+        self.sockets + self.streams
+    }
+}
+
 pub struct ConnectionTable<C> {
     entries: Vec<Entry<C>>,
     free: Vec<u32>,
@@ -147,7 +160,7 @@ pub struct ConnectionTable<C> {
     /// Listening sockets in `ready`, and what else stays ready as long as somebody waits there: the poll tells of them each time that it is asked, and each is queued once.
     queued_listeners: Vec<Key>,
     deadlines: Deadlines,
-    count: usize,
+    population: Population,
     /// Those that are attended to.
     away: usize,
 }
@@ -161,18 +174,18 @@ impl<C> ConnectionTable<C> {
             ready_streams: 0,
             queued_listeners: Vec::new(),
             deadlines: Deadlines::default(),
-            count: 0,
+            population: Population::default(),
             away: 0,
         }
     }
 
-    /// Connections, those that are away included.
-    pub fn count(&self) -> usize {
-        self.count
+    pub fn population(&self) -> Population {
+        self.population
     }
 
     /// Lets a connection in and queues it: a new one often has its request with it. At `due_ms` it is looked at in any case.
     pub fn insert(&mut self, connection: Box<C>, due_ms: u64) -> Key {
+        self.population.sockets += 1;
         self.enter(connection, Sharing::Nobody, due_ms)
     }
 
@@ -181,11 +194,11 @@ impl<C> ConnectionTable<C> {
         if let Some(entry @ Entry { sharing: Sharing::Nobody, .. }) = self.find(connection) {
             entry.sharing = Sharing::Streams(Box::default());
         }
+        self.population.streams += 1;
         self.enter(stream, Sharing::Of(connection), due_ms)
     }
 
     fn enter(&mut self, connection: Box<C>, sharing: Sharing, due_ms: u64) -> Key {
-        self.count += 1;
         let key = match self.free.pop() {
             Some(index) => Key::new(index as usize, self.entries[index as usize].generation),
             None => {
@@ -244,7 +257,7 @@ impl<C> ConnectionTable<C> {
         if due_ms < entry.looked_at_ms {
             entry.looked_at_ms = due_ms;
             self.deadlines.add(due_ms, key.0);
-            if self.deadlines.is_crowded(self.count) {
+            if self.deadlines.is_crowded(self.population.all()) {
                 self.tidy_deadlines();
             }
         }
@@ -448,12 +461,16 @@ impl<C> ConnectionTable<C> {
         // The highest generation is left out: with it, a key would be taken for a special one.
         entry.generation = (entry.generation + 1) % (u32::MAX - 1);
         self.free.push(key.index() as u32);
-        self.count -= 1;
         self.away -= usize::from(was_away);
-        if let Sharing::Streams(streams) = sharing {
-            // What is left of them learns of the end.
-            self.ready_streams -= streams.waiting.len();
-            self.ready.extend(streams.waiting.into_iter().map(Place::One));
+        match sharing {
+            Sharing::Nobody => self.population.sockets -= 1,
+            Sharing::Of(_) => self.population.streams -= 1,
+            Sharing::Streams(streams) => {
+                self.population.sockets -= 1;
+                // What is left of them learns of the end.
+                self.ready_streams -= streams.waiting.len();
+                self.ready.extend(streams.waiting.into_iter().map(Place::One));
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use crate::access_log::complain;
 use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::connections::ConnectionTable;
+use crate::patience::DRAIN_ARRIVAL_MS;
 use crate::response::ResponseWriter;
 use crate::worker_state::{LeaderState, Shared};
 
@@ -18,11 +19,6 @@ use crate::worker_state::{LeaderState, Shared};
 /// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
 /// not ended when all of the mercy is over is killed.
 const LAST_PART_MS: u64 = 5_000;
-
-/// A request whose head is still on its way to a draining worker has this many milliseconds to come whole, and its body too where the worker
-/// stops: one that drips in must not cost all of the mercy. At a reload it is the time for which a body may stop to come, or come more slowly
-/// than `body-min-rate`.
-pub(crate) const DRAIN_ARRIVAL_MS: u64 = 5_000;
 
 /// Milliseconds for which a stream may go on after the order to stop: an answer whose length nobody has told, as events are. Its
 /// client is then taken for one that has left. At a reload it has all of the mercy.
@@ -69,7 +65,7 @@ impl StaggeredClose {
 /// master's order to stop. True: it was one.
 pub fn cut_off_late_stream(row: &Row, response: &mut ResponseWriter<'_>) -> bool {
     let stopped_ms = row.stopped_ms.load(Relaxed);
-    if stopped_ms == 0 || !response.is_stream() || now_ms() < stopped_ms + STREAM_STOP_MS {
+    if stopped_ms == 0 || !response.is_endless() || now_ms() < stopped_ms + STREAM_STOP_MS {
         return false;
     }
     response.cut_off();

@@ -18,6 +18,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
+use crate::connection::Link;
 use crate::connections::{ExchangeId, Key};
 use crate::counting;
 use crate::deadlines::NEVER_MS;
@@ -152,7 +153,7 @@ impl<L: Language> EmbeddedWorker<L> {
                 found = self.fetch(thread, app, events);
                 continue;
             }
-            if self.shared.worker.is_draining() && connections.count() == 0 {
+            if self.shared.worker.is_draining() && connections.population().all() == 0 {
                 break Turned::Drained;
             }
             let now_ms = thread.clock.now_ms;
@@ -177,12 +178,15 @@ impl<L: Language> EmbeddedWorker<L> {
         };
         drop(guard);
         let visited = connection.visit(id, &self.shared.worker, act);
-        let shared = connection.multiplexer().cloned();
+        let multiplexer = match connection.link() {
+            Link::Socket { .. } => None,
+            Link::Multiplexed(multiplexer) | Link::Stream { multiplexer, .. } => Some(multiplexer.clone()),
+        };
         let mut guard = self.shared.lock_state();
         let due_ms = connection.due_ms();
         guard.connections.check_in(key, connection, due_ms);
-        if let Some(shared) = shared {
-            self.shared.call_connection(&shared, None, &mut guard.connections);
+        if let Some(multiplexer) = multiplexer {
+            self.shared.call_connection(&multiplexer, None, &mut guard.connections);
         }
         let Some((result, has_news)) = visited else { return Visited::Gone };
         if has_news {

@@ -18,7 +18,7 @@ use crate::access_log::complain;
 use crate::allocator;
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
-use crate::connection::{Connection, NextAction};
+use crate::connection::{Connection, Link, NextAction};
 use crate::connections::{ConnectionTable, Due, EventSource, Key};
 use crate::deadlines::{CLOCK_TICK_MS, NEVER_MS};
 use crate::draining::End;
@@ -148,7 +148,7 @@ impl<L: Language> Shared<L> {
                 }
             }
             self.look_after_time(&mut guard, thread);
-            if self.worker.is_draining() && guard.connections.count() == 0 {
+            if self.worker.is_draining() && guard.connections.population().all() == 0 {
                 return LeadEnd::Drained;
             }
             (guard, is_interrupted) = self.poll(guard, thread, app, &mut events);
@@ -236,7 +236,7 @@ impl<L: Language> Shared<L> {
 
     /// Whether there is something to do at once: news of connections, or the end.
     pub(crate) fn has_news(&self, state: &LeaderState<L::App>) -> bool {
-        state.connections.has_ready() || self.worker.is_draining() && state.connections.count() == 0
+        state.connections.has_ready() || self.worker.is_draining() && state.connections.population().all() == 0
     }
 
     /// For a thread that has lost the lead: what it leaves behind may be the leader's business, which sleeps in the poll (or the
@@ -264,10 +264,12 @@ impl<L: Language> Shared<L> {
         app: &mut AppThread<L::App>,
     ) {
         let LeaderState { connections, housekeeping, .. } = &mut *state;
-        if connection.multiplexer().is_some() {
-            match connection.is_multiplexed() {
-                true => self.let_streams_in(&connection, connections),
-                false => return self.place_stream_back(key, connection, after, state, app),
+        match connection.link() {
+            Link::Socket { .. } => {}
+            Link::Multiplexed(multiplexer) => self.let_streams_in(&connection, multiplexer, connections),
+            Link::Stream { multiplexer, number } => {
+                let link = (multiplexer.clone(), *number);
+                return self.place_stream_back(key, connection, link, after, state, app);
             }
         }
         let is_known = connection.is_polled;
@@ -287,7 +289,7 @@ impl<L: Language> Shared<L> {
                 app.discard(connection.leftover());
             }
             connections.remove(key);
-            self.worker.row.connections.store(connections.count() as u32, Relaxed);
+            self.worker.row.connections.store(connections.population().all() as u32, Relaxed);
         }
     }
 
@@ -502,7 +504,7 @@ impl<L: Language> Shared<L> {
             housekeeping.streams_have_ended = true;
             self.tell_of_streams(connections);
         }
-        housekeeping.giving_back.note(connections.count(), now);
+        housekeeping.giving_back.note(connections.population().all(), now);
         if housekeeping.giving_back.is_due(now) {
             self.give_memory_back(connections, housekeeping, now);
         }
@@ -525,7 +527,7 @@ impl<L: Language> Shared<L> {
         if connections.has_ready() || !self.is_calm() || socket::has_news(self.poll.0.as_fd()) {
             return housekeeping.giving_back.put_off(now);
         }
-        housekeeping.giving_back.look((connections.count(), now), allocator::own_bytes, allocator::give_back);
+        housekeeping.giving_back.look((connections.population().all(), now), allocator::own_bytes, allocator::give_back);
     }
 
     pub(crate) fn is_worn(&self) -> bool {

@@ -225,7 +225,7 @@ impl<A: App> Streaming<A> {
     pub fn given_up_ms(&self, response: &Response) -> u64 {
         // A client that has ended its side may read on, but is taken for one that has left, as servers in front do.
         let ends_early = match &self.request_stream {
-            RequestStream::Body(body) => body.is_gone || response.is_stream(),
+            RequestStream::Body(body) => body.is_gone || response.is_endless(),
             RequestStream::Messages(_) => false,
         };
         if ends_early { self.mercy_ends_ms.min(self.stream_ends_ms) } else { self.mercy_ends_ms }

@@ -120,7 +120,7 @@ impl<L: Language> Shared<L> {
         let connection = Box::new(connection);
         let due_ms = connection.due_ms();
         connections.insert(connection, due_ms);
-        self.worker.row.connections.store(connections.count() as u32, Relaxed);
+        self.worker.row.connections.store(connections.population().all() as u32, Relaxed);
     }
 
     /// Through which of the listening sockets a connection came: they are known by their sockets, as another generation may have others.
@@ -175,7 +175,7 @@ impl<L: Language> Shared<L> {
         match connection_queue::put(queue.put.as_fd(), &moved, connection.socket()) {
             Ok(Put::Done) => {
                 state.connections.remove(key);
-                self.worker.row.connections.store(state.connections.count() as u32, Relaxed);
+                self.worker.row.connections.store(state.connections.population().all() as u32, Relaxed);
                 state.put_down.push(connection.leftover());
                 return Move::Gone;
             }

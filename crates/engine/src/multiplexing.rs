@@ -2,22 +2,27 @@
 //!
 //! It knows no frames and no application. The threads that attend to connections run it, with the table in their hands.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::now_ms;
 
 use crate::app::Language;
 use crate::app_thread::AppThread;
-use crate::connection::{Connection, NextAction};
+use crate::connection::{Connection, Link, NextAction};
 use crate::connections::{ConnectionTable, Key};
 use crate::multiplexer::{Call, SharedMultiplexer};
 use crate::worker_state::{LeaderState, Shared};
 
 impl<L: Language> Shared<L> {
     /// After a turn of a connection of HTTP/2: its new streams enter the table, and those that may go on are queued.
-    pub(crate) fn let_streams_in(&self, connection: &Connection<L::App>, connections: &mut ConnectionTable<Connection<L::App>>) {
-        let Some(shared) = connection.multiplexer() else { return };
-        let arrived = connection.take_arrived();
+    pub(crate) fn let_streams_in(
+        &self,
+        connection: &Connection<L::App>,
+        shared: &SharedMultiplexer,
+        connections: &mut ConnectionTable<Connection<L::App>>,
+    ) {
+        let arrived = shared.lock().take_arrived();
         let has_arrived = !arrived.is_empty();
         for arrival in arrived {
             let number = arrival.number;
@@ -39,7 +44,7 @@ impl<L: Language> Shared<L> {
         }
         drop(multiplexer);
         if has_arrived {
-            self.worker.row.connections.store(connections.count() as u32, Relaxed);
+            self.worker.row.connections.store(connections.population().all() as u32, Relaxed);
         }
     }
 
@@ -48,26 +53,26 @@ impl<L: Language> Shared<L> {
         &self,
         key: Key,
         mut stream: Box<Connection<L::App>>,
+        (shared, number): (Arc<SharedMultiplexer>, u32),
         after: NextAction,
         state: &mut LeaderState<L::App>,
         app: &mut AppThread<L::App>,
     ) {
         let LeaderState { connections, housekeeping, .. } = state;
-        let Some(shared) = stream.multiplexer().cloned() else { return };
-        let number = stream.stream_number().filter(|_| after == NextAction::Again);
+        let again = (after == NextAction::Again).then_some(number);
         if after == NextAction::Close {
             if !app.is_held() {
                 app.discard(stream.leftover());
             }
             connections.remove(key);
-            self.worker.row.connections.store(connections.count() as u32, Relaxed);
+            self.worker.row.connections.store(connections.population().all() as u32, Relaxed);
             drop(stream);
             self.limit_after_last_stream(&shared, connections);
         } else {
             self.limit_time(&mut stream, housekeeping);
             self.check_in(key, stream, after == NextAction::Rest, connections);
         }
-        self.call_connection(&shared, number, connections);
+        self.call_connection(&shared, again, connections);
     }
 
     /// A stream has ended, without a turn of its connection: the last one's end begins the time that the client has for its next request.
@@ -117,7 +122,7 @@ impl<L: Language> Shared<L> {
 
     /// The worker drains: clients of HTTP/2 are to be told.
     pub(crate) fn tell_multiplexed(&self, connections: &mut ConnectionTable<Connection<L::App>>) {
-        let keys: Vec<Key> = connections.keys(|connection| connection.is_multiplexed());
+        let keys: Vec<Key> = connections.keys(|connection| matches!(connection.link(), Link::Multiplexed(_)));
         for key in keys {
             connections.news(key);
         }

@@ -2,6 +2,11 @@
 //!
 //! It knows no sockets and asks no clock: times are handed in, in monotonic milliseconds. Workers run it, for each piece of a body.
 
+/// A request whose head is still on its way to a draining worker has this many milliseconds to come whole, and its body too where the worker
+/// stops: one that drips in must not cost all of the mercy. At a reload it is the time for which a body may stop to come, or come more slowly
+/// than `body-min-rate`.
+pub(crate) const DRAIN_ARRIVAL_MS: u64 = 5_000;
+
 /// The time that a client may still keep us waiting. Waiting uses it up, and each byte that comes gives some back: who sends at the
 /// lowest rate or above never runs out of it, and who sends nothing has the whole time limit.
 #[derive(Debug, Clone, Copy)]

@@ -334,7 +334,7 @@ impl Response {
     }
 
     /// The head has left, nobody knows how long the body will be, and it has not ended.
-    pub fn is_stream(&self) -> bool {
+    pub fn is_endless(&self) -> bool {
         self.stage == Stage::Body && self.left == BodyLeft::Unknown
     }
 

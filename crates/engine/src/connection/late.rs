@@ -7,7 +7,7 @@ use bolide_protocol::Fault;
 use super::{Connection, ConnectionStage, NextAction};
 use crate::app::App;
 use crate::context::Context;
-use crate::draining::DRAIN_ARRIVAL_MS;
+use crate::patience::DRAIN_ARRIVAL_MS;
 use crate::tls::TlsFault;
 use crate::worker::Worker;
 

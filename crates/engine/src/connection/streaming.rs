@@ -205,7 +205,7 @@ impl<A: App> Connection<A> {
 
     /// One whose answer's end nobody can tell.
     pub fn is_endless(&self) -> bool {
-        self.is_streaming() && self.exchange.response.is_stream()
+        self.is_streaming() && self.exchange.response.is_endless()
     }
 
     /// A request that the application has in its hands.
