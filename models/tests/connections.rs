@@ -1,8 +1,8 @@
 //! The connection table in the hands of several threads: one has lost the lead while it attends to a connection, another leads and polls.
 //! A `Desk` is what `event_loop` does with the table, its lock, and the bell; the table is the server's own.
 
-use bolide_models::connections::{ConnectionTable, Key};
 use bolide_models::explore;
+use bolide_models::scheduling::connections::{ConnectionTable, Key};
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 use loom::thread;

@@ -9,6 +9,7 @@ mod late;
 mod linger;
 pub mod moving;
 mod multiplexed;
+pub mod multiplexer;
 mod proxy_header;
 mod pulling;
 mod refusal;
@@ -25,21 +26,21 @@ use bolide_protocol::session::{HeadEvent, RequestHead, Session, SessionEvent};
 
 use crate::app::App;
 use crate::app_thread::{AppThread, Leftover};
-use crate::body::{Body, Collector};
-use crate::client::Client;
-use crate::connections::{Due, ExchangeId, Key};
-use crate::context::{Context, ExchangeContext};
+use crate::connection::multiplexer::{Beginning, SharedMultiplexer};
+use crate::exchange::context::{Context, ExchangeContext};
+use crate::exchange::thread_context::ThreadContext;
+use crate::exchange::worker::Worker;
 use crate::exchange::{BodySource, Exchange, ExchangeState, Served, give_up, go_on, serve};
-use crate::multiplexer::{Beginning, SharedMultiplexer};
-use crate::patience::Patience;
 use crate::request::HeaderMemory;
-use crate::request_stream::{BodyStream, RequestStream};
+use crate::request::body::{Body, Collector};
+use crate::request::request_stream::{BodyStream, RequestStream};
 use crate::response::ResponseWriter;
-use crate::socket::Read;
-use crate::thread_context::ThreadContext;
-use crate::transport::Transport;
-use crate::turn::TurnBudget;
-use crate::worker::Worker;
+use crate::scheduling::connections::{Due, ExchangeId, Key};
+use crate::scheduling::patience::Patience;
+use crate::scheduling::turn::TurnBudget;
+use crate::sockets::client::Client;
+use crate::sockets::socket::Read;
+use crate::sockets::transport::Transport;
 
 /// The next action for a connection, as it asks for it.
 #[derive(Debug, PartialEq, Eq)]

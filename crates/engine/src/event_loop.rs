@@ -1,7 +1,20 @@
 //! The worker's loop: poll, take what has news, attend to it, look after time. One thread leads it at a time
-//! ([`crate::leadership`]). Its state is unlocked while a connection is attended to, as that may take as long as the application likes.
+//! ([`crate::scheduling::leadership`]). Its state is unlocked while a connection is attended to, as that may take as long as the application likes.
 //!
 //! The poll is edge-triggered: a connection is told to the kernel once in its life, and read until it is empty.
+
+mod accepting;
+mod allocator;
+mod companion;
+pub mod draining;
+pub mod embedded;
+mod lookout;
+mod moving;
+mod multiplexing;
+pub mod panics;
+mod pausing;
+mod threads;
+pub mod worker_state;
 
 use std::io;
 use std::ops::ControlFlow;
@@ -14,21 +27,19 @@ use bolide_contract::message::{self, Order, Received, Report};
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 
-use crate::access_log::complain;
-use crate::allocator;
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::{Connection, Link, NextAction};
-use crate::connections::{ConnectionTable, Due, EventSource, Key};
-use crate::deadlines::{CLOCK_TICK_MS, NEVER_MS};
-use crate::draining::End;
+use crate::event_loop::draining::End;
+use crate::event_loop::moving::Move;
+use crate::event_loop::panics::end_worker_at_a_panic;
+use crate::event_loop::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
+use crate::exchange::thread_context::ThreadContext;
 use crate::forks;
-use crate::moving::Move;
-use crate::panics::end_worker_at_a_panic;
-use crate::socket;
-use crate::thread_context::ThreadContext;
-use crate::threads;
-use crate::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
+use crate::logging::access_log::complain;
+use crate::scheduling::connections::{ConnectionTable, Due, EventSource, Key};
+use crate::scheduling::deadlines::{CLOCK_TICK_MS, NEVER_MS};
+use crate::sockets::socket;
 
 /// Events that one poll fetches.
 pub(crate) const EVENTS: usize = 256;

@@ -4,8 +4,13 @@
 //! as fields until then, and the encoder of the session writes them. A body that the client is slow to take waits up to [`OUTPUT_BYTES`];
 //! beyond that the application's iterator is suspended. It knows no language, no socket and no log; a worker's threads run it.
 
+pub mod buffers;
+pub mod compression;
+pub mod fields;
 mod filtered;
+pub mod filters;
 mod informational;
+pub mod named_file;
 mod sending;
 mod static_body;
 mod upgrade;
@@ -16,12 +21,12 @@ use bolide_protocol::http1::framing::decimal;
 use bolide_protocol::http1::is_token;
 use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
 
-use crate::body_file::{BodyFile, Queue};
-use crate::fields::{Known, is_field_value, known_field};
-use crate::response_filters::ResponseFilter;
-pub use crate::socket::wait_for_client;
-pub use crate::transport::RoomWait;
-use crate::x_sendfile::XSendfile;
+use crate::response::fields::{Known, is_field_value, known_field};
+use crate::response::filters::ResponseFilter;
+use crate::response::named_file::XSendfile;
+use crate::sockets::body_file::{BodyFile, Queue};
+pub use crate::sockets::socket::wait_for_client;
+pub use crate::sockets::transport::RoomWait;
 pub use writer::ResponseWriter;
 
 /// Bytes that wait for a slow client before the application's iterator is suspended.
@@ -430,5 +435,5 @@ pub fn reason_phrase(code: u16) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "response_tests.rs"]
+#[path = "response/response_tests.rs"]
 mod tests;

@@ -9,12 +9,12 @@ use bolide_protocol::session::Session;
 
 use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
-use crate::client::Client;
-use crate::connections::Key;
 use crate::exchange::Exchange;
-use crate::listener::{ListeningSocket, Peer};
-use crate::transport::Transport;
-use crate::worker::Worker;
+use crate::exchange::worker::Worker;
+use crate::scheduling::connections::Key;
+use crate::sockets::client::Client;
+use crate::sockets::listener::{ListeningSocket, Peer};
+use crate::sockets::transport::Transport;
 
 /// Connections that a front server is told it may open, where its protocol lets it ask: as many as a process has descriptors for, by
 /// default (the soft limit of RLIMIT_NOFILE).

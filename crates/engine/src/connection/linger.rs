@@ -2,9 +2,9 @@
 
 use super::{Connection, ConnectionStage, Link, NextAction};
 use crate::app::App;
-use crate::context::Context;
+use crate::exchange::context::Context;
 use crate::exchange::{ExchangeState, UnreadBody};
-use crate::socket::Read;
+use crate::sockets::socket::Read;
 
 /// A connection that is ended by us with unread input lingers this long, in milliseconds, so that the peer
 /// can read the answer before a reset destroys it (RFC 9112 section 9.6).

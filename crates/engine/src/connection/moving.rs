@@ -9,11 +9,11 @@ use bolide_contract::settings::Protocol;
 use super::beginning::session_of;
 use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
-use crate::client::Client;
+use crate::exchange::worker::Worker;
 use crate::forks;
-use crate::listener::{Peer, PeerOrigin};
-use crate::transport::Transport;
-use crate::worker::Worker;
+use crate::sockets::client::Client;
+use crate::sockets::listener::{Peer, PeerOrigin};
+use crate::sockets::transport::Transport;
 
 /// The listener of a connection that came from another worker, as this one knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

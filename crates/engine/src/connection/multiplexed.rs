@@ -16,11 +16,11 @@ use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts, RequestHead, Ses
 
 use super::{Connection, Link, NextAction, ServeStep};
 use crate::app::App;
-use crate::context::Context;
-use crate::deadlines::NEVER_MS;
-use crate::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, Pumped, SharedMultiplexer, StreamLink};
-use crate::transport::Transport;
-use crate::worker::Worker;
+use crate::connection::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, Pumped, SharedMultiplexer, StreamLink};
+use crate::exchange::context::Context;
+use crate::exchange::worker::Worker;
+use crate::scheduling::deadlines::NEVER_MS;
+use crate::sockets::transport::Transport;
 
 /// Milliseconds between the two words of farewell (RFC 9113 section 6.8): requests that were sent before the client has read the first are
 /// served.

@@ -2,7 +2,7 @@
 
 use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
-use crate::worker::Worker;
+use crate::exchange::worker::Worker;
 
 impl<A: App> Connection<A> {
     /// It is between two requests, or the head of the next one has not come whole: in a pause, nothing begins here.

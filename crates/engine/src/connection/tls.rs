@@ -4,9 +4,9 @@ use bolide_protocol::Fault;
 
 use super::{Connection, Link, NextAction};
 use crate::app::App;
-use crate::context::Context;
-use crate::socket::Read;
-use crate::tls::{Alpn, TlsFault};
+use crate::exchange::context::Context;
+use crate::sockets::socket::Read;
+use crate::sockets::tls::{Alpn, TlsFault};
 
 impl<A: App> Connection<A> {
     /// Leads the handshake on, and reads what came behind it. Signatures are native work of a millisecond, for which nobody waits who

@@ -4,7 +4,7 @@
 
 use super::writer::ResponseWriter;
 use super::{BodyLeft, OUTPUT_BYTES, Pushed, Response, When};
-use crate::response_filters::{FilteredHead, FirstPart, ResponseFilter};
+use crate::response::filters::{FilteredHead, FirstPart, ResponseFilter};
 
 /// Bytes of a body that go through the encoder between two looks at how much waits for the client.
 const SLICE_BYTES: usize = 16 * 1024;

@@ -4,8 +4,8 @@
 
 use super::writer::ResponseWriter;
 use super::{FIELD_BYTES, HeadRefusal, Response, Stage};
-use crate::fields::is_field_value;
-use crate::response_filters::FirstPart;
+use crate::response::fields::is_field_value;
+use crate::response::filters::FirstPart;
 use bolide_protocol::http1::is_token;
 
 impl Response {

@@ -8,9 +8,9 @@ use bolide_protocol::response::{ResponseEncoder, Wire};
 
 use super::writer::ResponseWriter;
 use super::{BodyLeft, Progress, Response, Stage};
-use crate::body_file::BodyFile;
-use crate::response_filters::FirstPart;
-use crate::transport::Transport;
+use crate::response::filters::FirstPart;
+use crate::sockets::body_file::BodyFile;
+use crate::sockets::transport::Transport;
 
 /// Bytes of a file that are compressed for one client before others have their turn: a millisecond's work or two.
 const ENCODED_TURN_BYTES: usize = 64 * 1024;

@@ -11,8 +11,8 @@ use bolide_files::roots::FileVersion;
 
 use super::writer::{COPY_BYTES, ResponseWriter};
 use super::{BodyLeft, Stage};
-use crate::body_file::{BodyFile, Queue, QueuedPart};
-use crate::response_filters::FirstPart;
+use crate::response::filters::FirstPart;
+use crate::sockets::body_file::{BodyFile, Queue, QueuedPart};
 
 impl ResponseWriter<'_> {
     /// Takes a head without the fields that are ours to set, in parts of whole lines. `length` is what its Content-Length says, if it has

@@ -9,9 +9,9 @@ use bolide_contract::scoreboard::Slot;
 
 use super::writer::ResponseWriter;
 use super::{BodyLeft, HeadRefusal, Response, Stage, reason_phrase};
-use crate::fields::{Known, known_field};
-use crate::response_filters::FirstPart;
-use crate::taken_connections::TakenConnections;
+use crate::response::fields::{Known, known_field};
+use crate::response::filters::FirstPart;
+use crate::sockets::taken_connections::TakenConnections;
 
 impl ResponseWriter<'_> {
     /// RFC 6455 section 4.2.2: from here on the connection carries frames, which [`ResponseWriter::push`] sends as they are. Without `accept` it

@@ -10,10 +10,10 @@ use std::time::Duration;
 use bolide_protocol::response::{BodyLength, HeadTerms};
 
 use super::{BodyLeft, OUTPUT_BYTES, Progress, Pushed, Response, Stage, Terms, When};
-use crate::buffers::ResponseBuffers;
-use crate::response_filters::FirstPart;
-use crate::transport::RoomWait;
-use crate::transport::Transport;
+use crate::response::buffers::ResponseBuffers;
+use crate::response::filters::FirstPart;
+use crate::sockets::transport::RoomWait;
+use crate::sockets::transport::Transport;
 
 /// Parts of a body up to this many bytes are copied behind the head; larger ones go out from where they are.
 pub(super) const COPY_BYTES: usize = 16 * 1024;

@@ -6,8 +6,8 @@ use bolide_protocol::response::ResponseHead;
 
 use super::writer::ResponseWriter;
 use super::{Response, Stage};
-use crate::response_filters::FirstPart;
-use crate::x_sendfile::XSendfile;
+use crate::response::filters::FirstPart;
+use crate::response::named_file::XSendfile;
 
 /// Of a file, the server says these itself.
 const OF_THE_FILE: [&[u8]; 5] = [b"content-length", b"content-range", b"etag", b"last-modified", b"accept-ranges"];
