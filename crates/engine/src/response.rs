@@ -7,16 +7,13 @@
 pub mod buffers;
 pub mod compression;
 pub mod fields;
-mod filtered;
+mod files;
 pub mod filters;
 mod informational;
 pub mod named_file;
-mod sending;
-mod static_body;
-mod upgrade;
 mod writer;
-mod x_sendfile;
 
+use bolide_files::SendfileHeader;
 use bolide_protocol::http1::framing::decimal;
 use bolide_protocol::http1::is_token;
 use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
@@ -426,6 +423,38 @@ impl Response {
 
     fn is_bodiless_status(&self) -> bool {
         matches!(self.head.status(), 204 | 304)
+    }
+
+    /// What is to be changed in this answer. Between its beginning and its first part.
+    pub(crate) fn set_filter(&mut self, filter: Box<ResponseFilter>) {
+        self.filter = Some(filter);
+    }
+
+    /// Something may be changed in what is left of this answer: its body may be compressed.
+    pub fn is_filtered(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Says what a 304 is about.
+    pub(crate) fn note_unmodified(&mut self, content_type: &str, bytes: u64, is_compressed: bool) {
+        if let Some(filter) = &mut self.filter {
+            filter.note_unmodified(content_type.as_bytes(), bytes, is_compressed);
+        }
+    }
+
+    /// Lets the application name a file. Between the beginning of an answer and its head.
+    pub(crate) fn allow_x_sendfile(&mut self, x_sendfile: XSendfile) {
+        self.x_sendfile = Some(Box::new(x_sendfile));
+    }
+
+    /// Whether the body that the application sends is none of its answer.
+    fn names_file(&self) -> bool {
+        self.x_sendfile.as_ref().is_some_and(|x_sendfile| x_sendfile.named.is_some())
+    }
+
+    /// A field that may name a file. False: it is like any other.
+    fn note_file(&mut self, by: SendfileHeader, name: &[u8]) -> bool {
+        self.x_sendfile.as_mut().is_some_and(|x_sendfile| x_sendfile.note(by, name))
     }
 }
 

@@ -27,6 +27,7 @@ use crate::sockets::socket::Read;
 use crate::sockets::transport::Transport;
 use deadline::{Deadline, Facts};
 pub use stream_link::StreamLink;
+pub use urgency::Ranks;
 
 /// Bytes of frames that wait for a client, all streams of its connection together. Beyond it their applications wait.
 const OUTPUT_BYTES: usize = 256 * 1024;
@@ -527,6 +528,14 @@ impl Multiplexer {
             self.woken.push(line.number);
         }
         self.ring();
+    }
+
+    /// Takes the names of the connections of streams that have news.
+    pub fn take_woken(&mut self) -> Vec<Key> {
+        let mut woken = std::mem::take(&mut self.woken);
+        woken.sort_unstable();
+        woken.dedup();
+        woken.into_iter().filter_map(|number| self.line(number)?.key).collect()
     }
 
     pub fn take_arrived(&mut self) -> Vec<Arrival> {

@@ -9,7 +9,7 @@ use bolide_contract::scoreboard::now_ms;
 
 use crate::app::Language;
 use crate::app_thread::AppThread;
-use crate::connection::multiplexer::{Call, SharedMultiplexer};
+use crate::connection::multiplexer::{Call, Ranks, SharedMultiplexer};
 use crate::connection::{Connection, Link, NextAction};
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::scheduling::connections::{ConnectionTable, Key};
@@ -40,7 +40,7 @@ impl<L: Language> Shared<L> {
             }
             // Those that had news before, and whose turn has not come, are no more urgent for that.
             let mut ranks = None;
-            connections.order_streams(connection.key, |key| ranks.get_or_insert_with(|| multiplexer.ranks()).of(key));
+            connections.order_streams(connection.key, |key| ranks.get_or_insert_with(|| Ranks::among(&multiplexer)).of(key));
         }
         drop(multiplexer);
         if has_arrived {

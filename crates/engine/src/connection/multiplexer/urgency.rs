@@ -16,29 +16,19 @@ const LAST: Rank = (u8::MAX, true, u64::MAX, u32::MAX);
 pub struct Ranks(Vec<(u64, Rank)>);
 
 impl Ranks {
-    pub fn of(&self, stream: Key) -> Rank {
-        self.0.binary_search_by_key(&stream.0, |(key, _)| *key).map_or(LAST, |place| self.0[place].1)
-    }
-}
-
-impl Multiplexer {
-    pub fn ranks(&self) -> Ranks {
+    pub fn among(multiplexer: &Multiplexer) -> Ranks {
         let rank_of = |number: u32, sent_bytes: u64| {
-            let priority = self.session.priority(number);
+            let priority = multiplexer.session.priority(number);
             let turn = if priority.incremental { sent_bytes } else { u64::from(number) };
             (priority.urgency, priority.incremental, turn, number)
         };
-        let named = self.lines.iter().filter_map(|line| Some((line.key?.0, rank_of(line.number, line.sent_bytes))));
+        let named = multiplexer.lines.iter().filter_map(|line| Some((line.key?.0, rank_of(line.number, line.sent_bytes))));
         let mut ranks: Vec<(u64, Rank)> = named.collect();
         ranks.sort_unstable_by_key(|(key, _)| *key);
         Ranks(ranks)
     }
 
-    /// Takes the names of the connections of streams that have news.
-    pub fn take_woken(&mut self) -> Vec<Key> {
-        let mut woken = std::mem::take(&mut self.woken);
-        woken.sort_unstable();
-        woken.dedup();
-        woken.into_iter().filter_map(|number| self.line(number)?.key).collect()
+    pub fn of(&self, stream: Key) -> Rank {
+        self.0.binary_search_by_key(&stream.0, |(key, _)| *key).map_or(LAST, |place| self.0[place].1)
     }
 }
