@@ -5,26 +5,11 @@
 //! The tests are in `tests`. Nothing here is part of the server.
 
 mod atomics;
-mod clock;
-pub mod concurrency;
-#[path = "../../crates/engine/src/connections.rs"]
-pub mod connections;
-#[path = "../../crates/engine/src/deadlines.rs"]
-#[allow(dead_code, reason = "the loop's clock is not modelled")]
-mod deadlines;
-#[path = "../../crates/engine/src/elsewhere.rs"]
-#[allow(dead_code, reason = "when the companion begins is not modelled")]
-pub mod elsewhere;
-#[path = "../../crates/engine/src/held_answers.rs"]
-pub mod held_answers;
-#[path = "../../crates/engine/src/leadership.rs"]
-pub mod leadership;
 #[path = "../../crates/contract/src/published.rs"]
 pub mod published;
+pub mod scheduling;
 #[path = "../../crates/contract/src/slot.rs"]
 pub mod slot;
-#[path = "../../crates/engine/src/turn.rs"]
-pub mod turn;
 
 /// How often a thread of a model may be preempted. Errors that need more than three preemptions are rare, and each further one
 /// multiplies the time.

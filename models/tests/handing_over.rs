@@ -5,10 +5,10 @@
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
 
-use bolide_models::concurrency::{AtomicU32, Doorbell, Ordering::Relaxed};
-use bolide_models::connections::{ConnectionTable, EventSource, Key};
-use bolide_models::elsewhere::{Companion, Sleep};
 use bolide_models::explore;
+use bolide_models::scheduling::concurrency::{AtomicU32, Doorbell, Ordering::Relaxed};
+use bolide_models::scheduling::connections::{ConnectionTable, EventSource, Key};
+use bolide_models::scheduling::elsewhere::{Companion, Sleep};
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 use loom::thread;
 

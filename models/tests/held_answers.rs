@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bolide_models::explore;
-use bolide_models::held_answers::{HeldAnswers, Holding};
+use bolide_models::scheduling::held_answers::{HeldAnswers, Holding};
 use loom::sync::Mutex;
 use loom::thread;
 

@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
-use bolide_models::concurrency::Doorbell;
 use bolide_models::explore;
-use bolide_models::leadership::{Leadership, Need, Turn};
+use bolide_models::scheduling::concurrency::Doorbell;
+use bolide_models::scheduling::leadership::{Leadership, Need, Turn};
 use loom::sync::atomic::{AtomicBool, AtomicU32, Ordering::SeqCst};
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 use loom::thread;

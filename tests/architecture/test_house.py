@@ -7,6 +7,7 @@ A new arrow or room needs a line there and here.
 import json
 import re
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,11 @@ LOGGING_ROOMS = (
 
 LONGEST_FILE_LINES = 600
 
+FOLDER_FILES_MOST = 25
+
+#: Folders with more Rust files of their own than a reader takes in at a glance. One that is mended leaves this list.
+CROWDED_FOLDERS = ["crates/master/src"]
+
 
 def tracked(*patterns):
     listed = subprocess.run(["git", "ls-files", "-z", *patterns], cwd=ROOT, check=True, capture_output=True).stdout
@@ -105,6 +111,12 @@ def test_files_stay_readable_in_one_sitting():
         if lines > LONGEST_FILE_LINES:
             long.append(f"{path}: {lines} lines")
     assert not long, "find the seam in:\n" + "\n".join(long)
+
+
+def test_a_folder_shows_its_parts_at_a_glance():
+    folders = Counter(Path(path).parent.as_posix() for path in tracked("*.rs"))
+    crowded = sorted(name for name, files in folders.items() if files > FOLDER_FILES_MOST)
+    assert crowded == CROWDED_FOLDERS, "lay the files of these into folders that say what they are about"
 
 
 def test_every_source_file_says_what_it_is():

@@ -186,12 +186,47 @@ def test_type_names_are_unique_and_files_have_no_cycles():
 
 
 #: Crates whose folders depend on each other in cycles. Their files do not.
-FOLDERS_IN_CIRCLES = {"crates/engine", "crates/master", "crates/options", "crates/supervision"}
+FOLDERS_IN_CIRCLES = {"crates/master", "crates/options", "crates/supervision"}
 
 
 def test_folders_know_each_other_in_one_direction():
     found = {crate for crate, modules in crates().items() if circles(topmost(knowledge(modules)))}
     assert found <= FOLDERS_IN_CIRCLES
+
+
+#: A file's own `impl` blocks, by the name of the type.
+IMPL = re.compile(r"^impl(?:<[^{]*?>)? (?:[^{]*? for )?&?(?:mut )?(?:\w+::)*(?P<name>[A-Z]\w*)", re.M)
+
+#: Types that have `impl` blocks in more files than a reader finds at once. One that is mended leaves this list.
+SCATTERED_TYPES = {
+    "crates/engine": ["Connection", "Shared"],
+    "crates/master": ["Supervisor"],
+    "crates/options": ["Draft"],
+    "crates/protocol": ["Http2"],
+}
+
+IMPL_FILES_MOST = 3
+
+
+def scattered(modules):
+    """Types with `impl` blocks in more than three files."""
+    files = {}
+    for module, text in modules.items():
+        for name in IMPL.findall(text):
+            files.setdefault(name, set()).add(module)
+    return sorted(name for name, places in files.items() if len(places) > IMPL_FILES_MOST)
+
+
+def test_a_type_is_implemented_in_few_files():
+    found = {crate: scattered(modules) for crate, modules in crates().items()}
+    assert {crate: names for crate, names in found.items() if names} == SCATTERED_TYPES, "give what it does owners of its own"
+
+
+def test_a_scattered_type_is_found_whatever_its_blocks_look_like():
+    blocks = ["impl One {}", "impl<A: App> One<A> {}", "impl<'a> Drop for One<'a> {}", "impl From<Two> for crate::One {\n}"]
+    assert scattered(made(**dict(zip("abcd", blocks, strict=True)))) == ["One"]
+    assert scattered(made(**dict(zip("abc", blocks, strict=False)))) == []
+    assert scattered(made(a="\n".join(blocks), b="impl Two for Three<One> {}")) == []
 
 
 def made(**files):

@@ -1,25 +1,44 @@
 //! The settings of one instance, as every process sees them. Plain data: the options room makes
 //! them from the configuration, the master hands them on, nobody changes them afterwards.
 
+pub mod answering;
+pub mod attendant;
+pub mod clients;
+pub mod confinement;
+pub mod control;
+pub mod developing;
+pub mod elastic;
+pub mod exceptions;
+pub mod files;
+pub mod hooks;
+pub mod logging;
+pub mod python_module;
+pub mod recycling;
+pub mod reloading;
+pub mod sockets;
+pub mod statistics;
+pub mod tls;
+pub mod watching;
+
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
 pub use crate::address::Address;
-use crate::answering::{Answering, RouteRule};
 pub use crate::children::Helper;
-use crate::clients::Clients;
-use crate::control::Control;
-use crate::developing::Development;
-use crate::elastic::Elastic;
-use crate::exceptions::ReloadOn;
-use crate::logging::Logging;
-use crate::recycling::Recycling;
-use crate::reloading::Reloading;
-use crate::sockets::SocketTuning;
-use crate::statistics::Statistics;
-use crate::tls::{Http2, Tls};
-use crate::watching::Watching;
+use crate::settings::answering::{Answering, RouteRule};
+use crate::settings::clients::Clients;
+use crate::settings::control::Control;
+use crate::settings::developing::Development;
+use crate::settings::elastic::Elastic;
+use crate::settings::exceptions::ReloadOn;
+use crate::settings::logging::Logging;
+use crate::settings::recycling::Recycling;
+use crate::settings::reloading::Reloading;
+use crate::settings::sockets::SocketTuning;
+use crate::settings::statistics::Statistics;
+use crate::settings::tls::{Http2, Tls};
+use crate::settings::watching::Watching;
 
 /// Everything that a start of Bolide is told.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,21 +57,21 @@ pub struct Settings {
     pub elastic: Elastic,
     pub limits: Limits,
     pub logging: Logging,
-    pub hooks: Vec<crate::hooks::Hook>,
+    pub hooks: Vec<crate::settings::hooks::Hook>,
     /// What runs beside the application.
-    pub attendant: crate::attendant::Attendant,
+    pub attendant: crate::settings::attendant::Attendant,
     pub statistics: Statistics,
     pub identity: Identity,
-    pub confinement: crate::confinement::Confinement,
+    pub confinement: crate::settings::confinement::Confinement,
     pub naming: Naming,
     pub clients: Clients,
     pub asynchronous: Asynchronous,
-    pub python_module: crate::python_module::PythonModule,
+    pub python_module: crate::settings::python_module::PythonModule,
     /// Internal routing, in the order written.
     pub routes: Vec<RouteRule>,
     pub answering: Answering,
     /// Static files; `None` where nothing is served without the application.
-    pub files: Option<crate::files::Files>,
+    pub files: Option<crate::settings::files::Files>,
     pub watching: Watching,
     /// `develop`; `None` where it is off.
     pub development: Option<Development>,

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use crate::request::Request;
-use crate::request_stream::RequestStream;
+use crate::request::request_stream::RequestStream;
 use crate::response::ResponseWriter;
 
 /// A language with its application loaded.

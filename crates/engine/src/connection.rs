@@ -9,6 +9,7 @@ mod late;
 mod linger;
 pub mod moving;
 mod multiplexed;
+pub mod multiplexer;
 mod proxy_header;
 mod pulling;
 mod refusal;
@@ -25,21 +26,21 @@ use bolide_protocol::session::{HeadEvent, RequestHead, Session, SessionEvent};
 
 use crate::app::App;
 use crate::app_thread::{AppThread, Leftover};
-use crate::body::{Body, Collector};
-use crate::client::Client;
-use crate::connections::{Due, ExchangeId, Key};
-use crate::context::{Context, ExchangeContext};
+use crate::connection::multiplexer::{Beginning, SharedMultiplexer};
+use crate::exchange::context::{Context, ExchangeContext};
+use crate::exchange::thread_context::ThreadContext;
+use crate::exchange::worker::Worker;
 use crate::exchange::{BodySource, Exchange, ExchangeState, Served, give_up, go_on, serve};
-use crate::multiplexer::{Beginning, SharedMultiplexer};
-use crate::patience::Patience;
 use crate::request::HeaderMemory;
-use crate::request_stream::{BodyStream, RequestStream};
+use crate::request::body::{Body, Collector};
+use crate::request::request_stream::{BodyStream, RequestStream};
 use crate::response::ResponseWriter;
-use crate::socket::Read;
-use crate::thread_context::ThreadContext;
-use crate::transport::Transport;
-use crate::turn::TurnBudget;
-use crate::worker::Worker;
+use crate::scheduling::connections::{Due, ExchangeId, Key};
+use crate::scheduling::patience::Patience;
+use crate::scheduling::turn::TurnBudget;
+use crate::sockets::client::Client;
+use crate::sockets::socket::Read;
+use crate::sockets::transport::Transport;
 
 /// The next action for a connection, as it asks for it.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,12 +63,7 @@ pub struct Connection<A: App> {
     memo: Option<A::Memo>,
     client: Client,
     listener: usize,
-    /// Of a connection of HTTP/2 and of each of its streams: what they have in common, the transport among it.
-    multiplexer: Option<Arc<SharedMultiplexer>>,
-    /// Of a stream.
-    stream_number: Option<u32>,
-    /// Nothing was understood yet, and it may be HTTP/2.
-    awaits_preface: bool,
+    link: Link,
     /// Bytes that were read and not understood yet.
     input: Vec<u8>,
     stage: ConnectionStage,
@@ -88,6 +84,16 @@ pub struct Connection<A: App> {
     pub is_polled: bool,
     /// The poll has told that the peer sends no more: what is left to read ends with the end itself.
     pub peer_has_ended: bool,
+}
+
+/// A connection's relation to its socket.
+pub enum Link {
+    /// The socket is its own. `may_be_http2`: nothing was understood yet.
+    Socket { may_be_http2: bool },
+    /// The socket is its own and speaks HTTP/2: its streams share the transport.
+    Multiplexed(Arc<SharedMultiplexer>),
+    /// It is a stream of such a connection.
+    Stream { multiplexer: Arc<SharedMultiplexer>, number: u32 },
 }
 
 /// How far a connection has come.
@@ -155,8 +161,8 @@ impl<A: App> Connection<A> {
 
     /// True while no request is begun or under way.
     pub fn is_idle(&self) -> bool {
-        if let (Some(shared), ConnectionStage::Serves, true) = (&self.multiplexer, self.stage, self.is_multiplexed()) {
-            return shared.lock().is_idle();
+        if let (Link::Multiplexed(multiplexer), ConnectionStage::Serves) = (&self.link, self.stage) {
+            return multiplexer.lock().is_idle();
         }
         self.exchange.is_idle() && !matches!(self.stage, ConnectionStage::Lingers { .. }) && !self.has_part_of_request()
     }
@@ -181,16 +187,19 @@ impl<A: App> Connection<A> {
         let now_ms = context.thread.clock.now_ms;
         let is_over = std::mem::take(&mut self.is_overdue) && self.deadline_ms <= now_ms;
         let is_over = is_over && !(worker.is_paused() && self.awaits_request());
-        if self.is_multiplexed() && self.stage == ConnectionStage::Serves {
-            return self.attend_multiplexed(is_over, context);
-        }
-        if self.transport.is_stream() && self.transport.peer_has_ended() {
-            self.peer_has_ended = true;
-            self.transport.is_broken = true;
-            if self.session.has_head() {
-                // The client has taken it back before anybody has seen it.
-                return NextAction::Close;
+        match &self.link {
+            Link::Multiplexed(multiplexer) if self.stage == ConnectionStage::Serves => {
+                return self.attend_multiplexed(&multiplexer.clone(), is_over, context);
             }
+            Link::Stream { .. } if self.transport.peer_has_ended() => {
+                self.peer_has_ended = true;
+                self.transport.is_broken = true;
+                if self.session.has_head() {
+                    // The client has taken it back before anybody has seen it.
+                    return NextAction::Close;
+                }
+            }
+            Link::Socket { .. } | Link::Multiplexed(_) | Link::Stream { .. } => {}
         }
         // What drips into a worker that ends has always a byte more.
         let is_late = self.is_arriving() && worker.arrivals_are_over(now_ms);
@@ -342,8 +351,8 @@ impl<A: App> Connection<A> {
         if let ServeStep::Http2(beginning) = step {
             let rest = rest.to_vec();
             context.thread.read = buffer;
-            self.begin_http2(*beginning, rest, context.worker);
-            return Some(self.attend_multiplexed(false, context));
+            let multiplexer = self.begin_http2(*beginning, rest, context.worker);
+            return Some(self.attend_multiplexed(&multiplexer, false, context));
         }
         let has_rest = !rest.is_empty();
         if has_rest && !matches!(step, ServeStep::Close | ServeStep::Linger) {
@@ -430,9 +439,8 @@ impl<A: App> Connection<A> {
 
     /// Serves the request at the start of `bytes`, as far as it is here. Returns the bytes used.
     fn begin(&mut self, bytes: &[u8], context: &mut Context<'_, A>) -> Result<(usize, ServeStep), Fault> {
-        if self.awaits_preface
-            && let Some(step) = self.look_for_preface(bytes, context.worker)
-        {
+        let may_be_http2 = matches!(self.link, Link::Socket { may_be_http2: true });
+        if may_be_http2 && let Some(step) = self.look_for_preface(bytes, context.worker) {
             return Ok((0, step));
         }
         let limits = &context.worker.head_limits;
@@ -450,9 +458,7 @@ impl<A: App> Connection<A> {
             }
         };
         let rest = &bytes[used..];
-        if self.awaits_preface
-            && let Some(beginning) = self.upgrade_to_http2(&mut head, bytes, context)
-        {
+        if may_be_http2 && let Some(beginning) = self.upgrade_to_http2(&mut head, bytes, context) {
             return Ok((used, ServeStep::Http2(beginning)));
         }
         let (more, step) = if A::STREAMS_BODY {
@@ -513,7 +519,7 @@ impl<A: App> Connection<A> {
             }
             Served::Done { keep } => {
                 // A stream ends with its answer.
-                let keep = keep && !self.transport.is_stream();
+                let keep = keep && !matches!(self.link, Link::Stream { .. });
                 self.has_served = true;
                 self.exchange.stream = self.exchange.stream.wrapping_add(1);
                 self.exchange.share = None;

@@ -1,7 +1,20 @@
 //! The worker's loop: poll, take what has news, attend to it, look after time. One thread leads it at a time
-//! ([`crate::leadership`]). Its state is unlocked while a connection is attended to, as that may take as long as the application likes.
+//! ([`crate::scheduling::leadership`]). Its state is unlocked while a connection is attended to, as that may take as long as the application likes.
 //!
 //! The poll is edge-triggered: a connection is told to the kernel once in its life, and read until it is empty.
+
+mod accepting;
+mod allocator;
+mod companion;
+pub mod draining;
+pub mod embedded;
+mod lookout;
+mod moving;
+mod multiplexing;
+pub mod panics;
+mod pausing;
+mod threads;
+pub mod worker_state;
 
 use std::io;
 use std::ops::ControlFlow;
@@ -14,21 +27,19 @@ use bolide_contract::message::{self, Order, Received, Report};
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 
-use crate::access_log::complain;
-use crate::allocator;
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
-use crate::connection::{Connection, NextAction};
-use crate::connections::{ConnectionTable, Due, EventSource, Key};
-use crate::deadlines::{CLOCK_TICK_MS, NEVER_MS};
-use crate::draining::End;
+use crate::connection::{Connection, Link, NextAction};
+use crate::event_loop::draining::End;
+use crate::event_loop::moving::Move;
+use crate::event_loop::panics::end_worker_at_a_panic;
+use crate::event_loop::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
+use crate::exchange::thread_context::ThreadContext;
 use crate::forks;
-use crate::moving::Move;
-use crate::panics::end_worker_at_a_panic;
-use crate::socket;
-use crate::thread_context::ThreadContext;
-use crate::threads;
-use crate::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
+use crate::logging::access_log::complain;
+use crate::scheduling::connections::{ConnectionTable, Due, EventSource, Key};
+use crate::scheduling::deadlines::{CLOCK_TICK_MS, NEVER_MS};
+use crate::sockets::socket;
 
 /// Events that one poll fetches.
 pub(crate) const EVENTS: usize = 256;
@@ -148,7 +159,7 @@ impl<L: Language> Shared<L> {
                 }
             }
             self.look_after_time(&mut guard, thread);
-            if self.worker.is_draining() && guard.connections.count() == 0 {
+            if self.worker.is_draining() && guard.connections.population().all() == 0 {
                 return LeadEnd::Drained;
             }
             (guard, is_interrupted) = self.poll(guard, thread, app, &mut events);
@@ -236,7 +247,7 @@ impl<L: Language> Shared<L> {
 
     /// Whether there is something to do at once: news of connections, or the end.
     pub(crate) fn has_news(&self, state: &LeaderState<L::App>) -> bool {
-        state.connections.has_ready() || self.worker.is_draining() && state.connections.count() == 0
+        state.connections.has_ready() || self.worker.is_draining() && state.connections.population().all() == 0
     }
 
     /// For a thread that has lost the lead: what it leaves behind may be the leader's business, which sleeps in the poll (or the
@@ -264,10 +275,12 @@ impl<L: Language> Shared<L> {
         app: &mut AppThread<L::App>,
     ) {
         let LeaderState { connections, housekeeping, .. } = &mut *state;
-        if connection.multiplexer().is_some() {
-            match connection.is_multiplexed() {
-                true => self.let_streams_in(&connection, connections),
-                false => return self.place_stream_back(key, connection, after, state, app),
+        match connection.link() {
+            Link::Socket { .. } => {}
+            Link::Multiplexed(multiplexer) => self.let_streams_in(&connection, multiplexer, connections),
+            Link::Stream { multiplexer, number } => {
+                let link = (multiplexer.clone(), *number);
+                return self.place_stream_back(key, connection, link, after, state, app);
             }
         }
         let is_known = connection.is_polled;
@@ -287,7 +300,7 @@ impl<L: Language> Shared<L> {
                 app.discard(connection.leftover());
             }
             connections.remove(key);
-            self.worker.row.connections.store(connections.count() as u32, Relaxed);
+            self.worker.row.connections.store(connections.population().all() as u32, Relaxed);
         }
     }
 
@@ -502,7 +515,7 @@ impl<L: Language> Shared<L> {
             housekeeping.streams_have_ended = true;
             self.tell_of_streams(connections);
         }
-        housekeeping.giving_back.note(connections.count(), now);
+        housekeeping.giving_back.note(connections.population().all(), now);
         if housekeeping.giving_back.is_due(now) {
             self.give_memory_back(connections, housekeeping, now);
         }
@@ -525,7 +538,7 @@ impl<L: Language> Shared<L> {
         if connections.has_ready() || !self.is_calm() || socket::has_news(self.poll.0.as_fd()) {
             return housekeeping.giving_back.put_off(now);
         }
-        housekeeping.giving_back.look((connections.count(), now), allocator::own_bytes, allocator::give_back);
+        housekeeping.giving_back.look((connections.population().all(), now), allocator::own_bytes, allocator::give_back);
     }
 
     pub(crate) fn is_worn(&self) -> bool {

@@ -3,17 +3,23 @@
 //! It knows no socket: what it says goes through a [`crate::response::ResponseWriter`], what its client sends is handed in. It knows no
 //! readiness. The thread that attends to its connection runs it.
 
+pub mod context;
+pub mod dispatch;
+pub mod https_redirect;
 mod log_entry;
+pub mod routing;
 mod serving;
+pub mod thread_context;
+pub mod worker;
 
 use bolide_protocol::session::{HeadEvent, HeadParts};
 
 use crate::app::App;
-use crate::body::{Body, Collector, Share};
-use crate::deadlines::NEVER_MS;
-use crate::patience::Patience;
-use crate::request_stream::RequestStream;
+use crate::request::body::{Body, Collector, Share};
+use crate::request::request_stream::RequestStream;
 use crate::response::Response;
+use crate::scheduling::deadlines::NEVER_MS;
+use crate::scheduling::patience::Patience;
 use log_entry::KeptLogEntry;
 pub use serving::{give_up, go_on, serve};
 
@@ -225,7 +231,7 @@ impl<A: App> Streaming<A> {
     pub fn given_up_ms(&self, response: &Response) -> u64 {
         // A client that has ended its side may read on, but is taken for one that has left, as servers in front do.
         let ends_early = match &self.request_stream {
-            RequestStream::Body(body) => body.is_gone || response.is_stream(),
+            RequestStream::Body(body) => body.is_gone || response.is_endless(),
             RequestStream::Messages(_) => false,
         };
         if ends_early { self.mercy_ends_ms.min(self.stream_ends_ms) } else { self.mercy_ends_ms }

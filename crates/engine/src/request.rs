@@ -1,19 +1,25 @@
 //! A request as the application's adapter sees it: spans of the read buffer, the body, and where it came from.
 
+pub mod blocking_websocket;
+pub mod body;
+pub mod mounts;
+pub mod request_stream;
+pub mod websocket;
+
 use bolide_contract::scoreboard::Slot;
 pub use bolide_protocol::Span;
 use bolide_protocol::http1::head::Field;
 pub use bolide_protocol::http1::head::Version;
 use bolide_protocol::variables::Variable;
 
-pub use crate::body::Body;
-pub use crate::client::Forwarded;
+pub use crate::request::body::Body;
+pub use crate::sockets::client::Forwarded;
 pub use bolide_tls::{ClientFacts, TlsFacts};
 
-use crate::connections::ExchangeId;
-pub use crate::listener::{FrontTls, Peer};
-use crate::request_stream::RequestStream;
-use crate::websocket::Handshake;
+use crate::request::request_stream::RequestStream;
+use crate::request::websocket::Handshake;
+use crate::scheduling::connections::ExchangeId;
+pub use crate::sockets::listener::{FrontTls, Peer};
 
 /// A request whose head is complete, and its body too unless the application [streams it](crate::app::App::STREAMS_BODY).
 pub struct Request<'a, Memo> {

@@ -4,24 +4,26 @@
 //! as fields until then, and the encoder of the session writes them. A body that the client is slow to take waits up to [`OUTPUT_BYTES`];
 //! beyond that the application's iterator is suspended. It knows no language, no socket and no log; a worker's threads run it.
 
-mod filtered;
+pub mod buffers;
+pub mod compression;
+pub mod fields;
+mod files;
+pub mod filters;
 mod informational;
-mod sending;
-mod static_body;
-mod upgrade;
+pub mod named_file;
 mod writer;
-mod x_sendfile;
 
+use bolide_files::SendfileHeader;
 use bolide_protocol::http1::framing::decimal;
 use bolide_protocol::http1::is_token;
 use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
 
-use crate::body_file::{BodyFile, Queue};
-use crate::fields::{Known, is_field_value, known_field};
-use crate::response_filters::ResponseFilter;
-pub use crate::socket::wait_for_client;
-pub use crate::transport::RoomWait;
-use crate::x_sendfile::XSendfile;
+use crate::response::fields::{Known, is_field_value, known_field};
+use crate::response::filters::ResponseFilter;
+use crate::response::named_file::XSendfile;
+use crate::sockets::body_file::{BodyFile, Queue};
+pub use crate::sockets::socket::wait_for_client;
+pub use crate::sockets::transport::RoomWait;
 pub use writer::ResponseWriter;
 
 /// Bytes that wait for a slow client before the application's iterator is suspended.
@@ -334,7 +336,7 @@ impl Response {
     }
 
     /// The head has left, nobody knows how long the body will be, and it has not ended.
-    pub fn is_stream(&self) -> bool {
+    pub fn is_endless(&self) -> bool {
         self.stage == Stage::Body && self.left == BodyLeft::Unknown
     }
 
@@ -422,6 +424,38 @@ impl Response {
     fn is_bodiless_status(&self) -> bool {
         matches!(self.head.status(), 204 | 304)
     }
+
+    /// What is to be changed in this answer. Between its beginning and its first part.
+    pub(crate) fn set_filter(&mut self, filter: Box<ResponseFilter>) {
+        self.filter = Some(filter);
+    }
+
+    /// Something may be changed in what is left of this answer: its body may be compressed.
+    pub fn is_filtered(&self) -> bool {
+        self.filter.is_some()
+    }
+
+    /// Says what a 304 is about.
+    pub(crate) fn note_unmodified(&mut self, content_type: &str, bytes: u64, is_compressed: bool) {
+        if let Some(filter) = &mut self.filter {
+            filter.note_unmodified(content_type.as_bytes(), bytes, is_compressed);
+        }
+    }
+
+    /// Lets the application name a file. Between the beginning of an answer and its head.
+    pub(crate) fn allow_x_sendfile(&mut self, x_sendfile: XSendfile) {
+        self.x_sendfile = Some(Box::new(x_sendfile));
+    }
+
+    /// Whether the body that the application sends is none of its answer.
+    fn names_file(&self) -> bool {
+        self.x_sendfile.as_ref().is_some_and(|x_sendfile| x_sendfile.named.is_some())
+    }
+
+    /// A field that may name a file. False: it is like any other.
+    fn note_file(&mut self, by: SendfileHeader, name: &[u8]) -> bool {
+        self.x_sendfile.as_mut().is_some_and(|x_sendfile| x_sendfile.note(by, name))
+    }
 }
 
 /// The reason of a status; one that no standard names has none, which RFC 9112 section 4 allows.
@@ -430,5 +464,5 @@ pub fn reason_phrase(code: u16) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "response_tests.rs"]
+#[path = "response/response_tests.rs"]
 mod tests;

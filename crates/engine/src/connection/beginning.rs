@@ -7,14 +7,14 @@ use bolide_contract::settings::Protocol;
 use bolide_protocol::fastcgi::FastCgiLimits;
 use bolide_protocol::session::Session;
 
-use super::{Connection, ConnectionStage};
+use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
-use crate::client::Client;
-use crate::connections::Key;
 use crate::exchange::Exchange;
-use crate::listener::{ListeningSocket, Peer};
-use crate::transport::Transport;
-use crate::worker::Worker;
+use crate::exchange::worker::Worker;
+use crate::scheduling::connections::Key;
+use crate::sockets::client::Client;
+use crate::sockets::listener::{ListeningSocket, Peer};
+use crate::sockets::transport::Transport;
 
 /// Connections that a front server is told it may open, where its protocol lets it ask: as many as a process has descriptors for, by
 /// default (the soft limit of RLIMIT_NOFILE).
@@ -34,7 +34,7 @@ impl<A: App> Connection<A> {
         if listening.is_some_and(|listening| listening.has_proxy_header) {
             connection.stage = ConnectionStage::AwaitsProxyHeader;
         }
-        connection.awaits_preface = listening.is_some_and(ListeningSocket::speaks_http2);
+        connection.link = Link::Socket { may_be_http2: listening.is_some_and(ListeningSocket::speaks_http2) };
         connection.deadline_ms = now_ms + listening.map_or(0, |listening| listening.timeout_ms);
         connection
     }
@@ -47,9 +47,7 @@ impl<A: App> Connection<A> {
             memo: None,
             client,
             listener,
-            multiplexer: None,
-            stream_number: None,
-            awaits_preface: false,
+            link: Link::Socket { may_be_http2: false },
             input: Vec::new(),
             stage: ConnectionStage::Serves,
             has_served: false,

@@ -8,11 +8,11 @@ use bolide_protocol::{Fault, Span};
 
 use super::pulling::{PullEnd, Pulled, pull};
 use super::{Connection, ServeStep};
-use crate::access_log::complain;
 use crate::app::App;
-use crate::body::{Collector, Refusal};
-use crate::context::Context;
+use crate::exchange::context::Context;
 use crate::exchange::{Collecting, ExchangeState};
+use crate::logging::access_log::complain;
+use crate::request::body::{Collector, Refusal};
 use crate::response::ResponseWriter;
 
 impl<A: App> Connection<A> {

@@ -6,10 +6,10 @@ use bolide_protocol::Fault;
 
 use super::{Connection, ConnectionStage, NextAction};
 use crate::app::App;
-use crate::context::Context;
-use crate::draining::DRAIN_ARRIVAL_MS;
-use crate::tls::TlsFault;
-use crate::worker::Worker;
+use crate::exchange::context::Context;
+use crate::exchange::worker::Worker;
+use crate::scheduling::patience::DRAIN_ARRIVAL_MS;
+use crate::sockets::tls::TlsFault;
 
 impl<A: App> Connection<A> {
     /// A request that has begun to come has so long to come whole. A body that keeps coming may take all of the mercy at a reload, where others

@@ -1,10 +1,10 @@
 //! The end of a connection whose client may still send: we say that we send no more, and read on for a moment.
 
-use super::{Connection, ConnectionStage, NextAction};
+use super::{Connection, ConnectionStage, Link, NextAction};
 use crate::app::App;
-use crate::context::Context;
+use crate::exchange::context::Context;
 use crate::exchange::{ExchangeState, UnreadBody};
-use crate::socket::Read;
+use crate::sockets::socket::Read;
 
 /// A connection that is ended by us with unread input lingers this long, in milliseconds, so that the peer
 /// can read the answer before a reset destroys it (RFC 9112 section 9.6).
@@ -20,7 +20,7 @@ impl<A: App> Connection<A> {
 
     /// The end of an idle connection. Its client may ask at this very moment: that gets no answer any more, but an end in place of a reset.
     pub(super) fn part_when_idle(&mut self, context: &mut Context<'_, A>) -> NextAction {
-        if self.transport.is_stream() || self.is_multiplexed() {
+        if !matches!(self.link, Link::Socket { .. }) {
             return NextAction::Close;
         }
         self.transport.end_sending();
@@ -28,7 +28,7 @@ impl<A: App> Connection<A> {
     }
 
     pub(super) fn begin_linger(&mut self, context: &mut Context<'_, A>) -> NextAction {
-        if self.transport.is_stream() {
+        if matches!(self.link, Link::Stream { .. }) {
             // What is still to come of a request says nothing, and its connection goes on.
             return NextAction::Close;
         }

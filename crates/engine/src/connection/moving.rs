@@ -7,13 +7,13 @@ use bolide_contract::connection_queue::MovedConnection;
 use bolide_contract::settings::Protocol;
 
 use super::beginning::session_of;
-use super::{Connection, ConnectionStage};
+use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
-use crate::client::Client;
+use crate::exchange::worker::Worker;
 use crate::forks;
-use crate::listener::{Peer, PeerOrigin};
-use crate::transport::Transport;
-use crate::worker::Worker;
+use crate::sockets::client::Client;
+use crate::sockets::listener::{Peer, PeerOrigin};
+use crate::sockets::transport::Transport;
 
 /// The listener of a connection that came from another worker, as this one knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl<A: App> Connection<A> {
             && !matches!(self.stage, ConnectionStage::Lingers { .. })
             && !self.has_part_of_request()
             && !self.peer_has_ended;
-        is_between && self.multiplexer.is_none() && self.transport.is_movable() && !self.is_last
+        is_between && matches!(self.link, Link::Socket { .. }) && self.transport.is_movable() && !self.is_last
     }
 
     /// What another worker needs to go on with the connection, where it may move.
@@ -85,8 +85,8 @@ impl<A: App> Connection<A> {
         connection.is_last = matches!(arrived, Arrived::Formerly(_));
         connection.has_served = moved.has_served;
         connection.is_shared = moved.is_shared;
-        connection.awaits_preface =
-            !moved.has_served && !connection.is_last && listening.is_some_and(|listening| listening.speaks_http2());
+        let speaks_http2 = listening.is_some_and(|listening| listening.speaks_http2());
+        connection.link = Link::Socket { may_be_http2: !moved.has_served && !connection.is_last && speaks_http2 };
         if listening.is_some_and(|listening| listening.has_proxy_header) && !moved.proxy_header_was_read && !connection.is_last {
             connection.stage = ConnectionStage::AwaitsProxyHeader;
         }

@@ -14,13 +14,13 @@ use bolide_protocol::http2::{Http2, Http2Error, Http2Limits, PREFACE};
 use bolide_protocol::response::Wire;
 use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts, RequestHead, Session};
 
-use super::{Connection, NextAction, ServeStep};
+use super::{Connection, Link, NextAction, ServeStep};
 use crate::app::App;
-use crate::context::Context;
-use crate::deadlines::NEVER_MS;
-use crate::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, Pumped, SharedMultiplexer, StreamLink};
-use crate::transport::Transport;
-use crate::worker::Worker;
+use crate::connection::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, Pumped, SharedMultiplexer, StreamLink};
+use crate::exchange::context::Context;
+use crate::exchange::worker::Worker;
+use crate::scheduling::deadlines::NEVER_MS;
+use crate::sockets::transport::Transport;
 
 /// Milliseconds between the two words of farewell (RFC 9113 section 6.8): requests that were sent before the client has read the first are
 /// served.
@@ -29,9 +29,9 @@ const FAREWELL_MS: u64 = 1_000;
 impl<A: App> Connection<A> {
     /// The connection of one stream. `connection` is the one that has the socket.
     pub fn of_stream(connection: &Connection<A>, arrival: Arrival, worker: &Worker, now_ms: u64) -> Option<Connection<A>> {
-        let shared = connection.multiplexer.as_ref()?;
+        let Link::Multiplexed(multiplexer) = &connection.link else { return None };
         let Arrival { number, request, .. } = arrival;
-        let transport = Transport::of_stream(&connection.transport, Box::new(StreamLink::new(shared.clone(), number)));
+        let transport = Transport::of_stream(&connection.transport, Box::new(StreamLink::new(multiplexer.clone(), number)));
         let session = match request {
             Ok((head, parts)) => Session::http2_stream(head, parts),
             Err(fault) => Session::refused_http2_stream(fault),
@@ -39,26 +39,14 @@ impl<A: App> Connection<A> {
         let timeout_ms = connection.timeout_ms(worker);
         let mut stream = Connection::with(transport, session, connection.client.of_stream(), connection.listener);
         stream.deadline_ms = now_ms + timeout_ms;
-        stream.multiplexer = Some(shared.clone());
-        stream.stream_number = Some(number);
+        stream.link = Link::Stream { multiplexer: multiplexer.clone(), number };
         // The poll knows its connection.
         stream.is_polled = true;
         Some(stream)
     }
 
-    /// What a connection of HTTP/2 and its streams have in common; `None` for others.
-    pub fn multiplexer(&self) -> Option<&Arc<SharedMultiplexer>> {
-        self.multiplexer.as_ref()
-    }
-
-    /// It has the socket that its streams have in common.
-    pub fn is_multiplexed(&self) -> bool {
-        self.multiplexer.is_some() && self.stream_number.is_none()
-    }
-
-    /// Number of the stream, where it is one.
-    pub fn stream_number(&self) -> Option<u32> {
-        self.stream_number
+    pub fn link(&self) -> &Link {
+        &self.link
     }
 
     /// The first bytes of a connection: they are the beginning of HTTP/2 (RFC 9113 sections 3.2 and 3.3), may become it, or are not (`None`).
@@ -90,7 +78,7 @@ impl<A: App> Connection<A> {
         bytes: &[u8],
         context: &mut Context<'_, A>,
     ) -> Option<Box<Beginning>> {
-        self.awaits_preface = false;
+        self.link = Link::Socket { may_be_http2: false };
         let RequestHead::Http { line, facts } = &mut head.head else { return None };
         let is_encrypted = context.worker.listeners.get(self.listener).is_some_and(|listener| listener.tls.is_some());
         if !facts.upgrade || is_encrypted || head.body != Framing::None || head.is_repeated {
@@ -123,12 +111,13 @@ impl<A: App> Connection<A> {
     }
 
     /// From here on the connection speaks HTTP/2. `input` is what was read.
-    pub(super) fn begin_http2(&mut self, beginning: Beginning, input: Vec<u8>, worker: &Worker) {
+    pub(super) fn begin_http2(&mut self, beginning: Beginning, input: Vec<u8>, worker: &Worker) -> Arc<SharedMultiplexer> {
         let shared = Multiplexer::shared(self.transport.take(), beginning.session, worker, (self.key, self.deadline_ms), input);
         if let Some(arrival) = beginning.upgraded {
             shared.lock().arrive(arrival);
         }
-        self.multiplexer = Some(shared);
+        self.link = Link::Multiplexed(shared.clone());
+        shared
     }
 
     /// The bounds of a connection of HTTP/2 here.
@@ -140,9 +129,13 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// Reads, and sends what streams have left. What begins is found by [`Connection::take_arrived`].
-    pub(super) fn attend_multiplexed(&mut self, is_over: bool, context: &mut Context<'_, A>) -> NextAction {
-        let Some(shared) = self.multiplexer.clone() else { return NextAction::Close };
+    /// Reads, and sends what streams have left. What begins is found by [`Multiplexer::take_arrived`].
+    pub(super) fn attend_multiplexed(
+        &mut self,
+        shared: &SharedMultiplexer,
+        is_over: bool,
+        context: &mut Context<'_, A>,
+    ) -> NextAction {
         let mut multiplexer = shared.lock();
         let now_ms = context.thread.clock.now_ms;
         multiplexer.key = self.key;
@@ -230,18 +223,13 @@ impl<A: App> Connection<A> {
 
     /// Streams end without a turn of their connection: one that has lost its last has the time of an idle one from now on.
     pub fn note_last_stream(&mut self, worker: &Worker) {
-        if self.deadline_ms != NEVER_MS || !self.is_multiplexed() {
-            return;
+        let Link::Multiplexed(shared) = &self.link else { return };
+        if self.deadline_ms == NEVER_MS {
+            let shared = shared.clone();
+            let mut multiplexer = shared.lock();
+            if !multiplexer.has_streams() {
+                self.limit_multiplexed(&mut multiplexer, now_ms(), worker);
+            }
         }
-        let Some(shared) = self.multiplexer.clone() else { return };
-        let mut multiplexer = shared.lock();
-        if !multiplexer.has_streams() {
-            self.limit_multiplexed(&mut multiplexer, now_ms(), worker);
-        }
-    }
-
-    /// Requests that have begun, each to become a connection of its own.
-    pub fn take_arrived(&self) -> Vec<Arrival> {
-        self.multiplexer.as_ref().map_or_else(Vec::new, |shared| shared.lock().take_arrived())
     }
 }

@@ -7,9 +7,9 @@ use bolide_protocol::{Fault, Progress};
 
 use super::{Connection, ConnectionStage, NextAction};
 use crate::app::App;
-use crate::context::Context;
-use crate::listener::{FrontTls, Peer, PeerOrigin};
-use crate::socket::{self, Read};
+use crate::exchange::context::Context;
+use crate::sockets::listener::{FrontTls, Peer, PeerOrigin};
+use crate::sockets::socket::{self, Read};
 
 impl<A: App> Connection<A> {
     /// Reads the header, and nothing of what follows it: it stays in the socket until all of it has come. `None`: it is done, go on.

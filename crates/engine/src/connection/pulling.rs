@@ -6,8 +6,8 @@ use bolide_protocol::fastcgi::Answer;
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_protocol::session::{HeadParts, Session, SessionEvent};
 
+use crate::exchange::worker::Worker;
 use crate::response::ResponseWriter;
-use crate::worker::Worker;
 
 /// What handing bytes to a body came to.
 pub(super) struct Pulled {

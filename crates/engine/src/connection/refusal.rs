@@ -3,9 +3,9 @@
 use bolide_protocol::Fault;
 
 use super::Connection;
-use crate::access_log::complain;
 use crate::app::App;
-use crate::context::Context;
+use crate::exchange::context::Context;
+use crate::logging::access_log::complain;
 use crate::response::{Progress, Terms, reason_phrase};
 
 impl<A: App> Connection<A> {

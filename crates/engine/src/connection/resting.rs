@@ -1,13 +1,15 @@
 //! A connection in a pause of its worker: whether its next request must wait, and what that costs of its time. Workers run it.
 
-use super::{Connection, ConnectionStage};
+use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
-use crate::worker::Worker;
+use crate::exchange::worker::Worker;
 
 impl<A: App> Connection<A> {
     /// It is between two requests, or the head of the next one has not come whole: in a pause, nothing begins here.
     pub fn awaits_request(&self) -> bool {
-        self.exchange.is_idle() && !matches!(self.stage, ConnectionStage::Lingers { .. }) && !self.is_multiplexed()
+        self.exchange.is_idle()
+            && !matches!(self.stage, ConnectionStage::Lingers { .. })
+            && !matches!(self.link, Link::Multiplexed(_))
     }
 
     /// The worker's pause has lasted so long: no time limit counts that time.

@@ -13,16 +13,16 @@ use bolide_protocol::session::HeadEvent;
 use super::pulling::{PullEnd, Pulled, heed, pull};
 use super::{Connection, NextAction, ServeStep};
 use crate::app::App;
-use crate::connections::ExchangeId;
-use crate::context::Context;
-use crate::counting;
-use crate::deadlines::NEVER_MS;
+use crate::exchange::context::Context;
+use crate::exchange::worker::Worker;
 use crate::exchange::{BodySource, ExchangeState, Served, Streaming, Suspended, give_up};
-use crate::patience::Patience;
-use crate::request_stream::{BodyStream, RequestStream};
+use crate::logging::counting;
+use crate::request::request_stream::{BodyStream, RequestStream};
 use crate::response::{Progress, ResponseWriter, reason_phrase};
-use crate::socket::Read;
-use crate::worker::Worker;
+use crate::scheduling::connections::ExchangeId;
+use crate::scheduling::deadlines::NEVER_MS;
+use crate::scheduling::patience::Patience;
+use crate::sockets::socket::Read;
 
 impl<A: App> Connection<A> {
     /// Calls the application with a body that is still to come. `rest` is what followed the head; returns the bytes of it that were used.
@@ -205,7 +205,7 @@ impl<A: App> Connection<A> {
 
     /// One whose answer's end nobody can tell.
     pub fn is_endless(&self) -> bool {
-        self.is_streaming() && self.exchange.response.is_stream()
+        self.is_streaming() && self.exchange.response.is_endless()
     }
 
     /// A request that the application has in its hands.

@@ -2,11 +2,11 @@
 
 use bolide_protocol::Fault;
 
-use super::{Connection, NextAction};
+use super::{Connection, Link, NextAction};
 use crate::app::App;
-use crate::context::Context;
-use crate::socket::Read;
-use crate::tls::{Alpn, TlsFault};
+use crate::exchange::context::Context;
+use crate::sockets::socket::Read;
+use crate::sockets::tls::{Alpn, TlsFault};
 
 impl<A: App> Connection<A> {
     /// Leads the handshake on, and reads what came behind it. Signatures are native work of a millisecond, for which nobody waits who
@@ -17,7 +17,7 @@ impl<A: App> Connection<A> {
         if let Some(facts) = transport.tls_facts() {
             self.client.note_tls(facts.clone());
             // RFC 9113 section 3.2: within TLS it is chosen in the handshake, and not by how a client begins.
-            self.awaits_preface = transport.alpn() == Some(Alpn::Http2);
+            self.link = Link::Socket { may_be_http2: transport.alpn() == Some(Alpn::Http2) };
         }
         read
     }

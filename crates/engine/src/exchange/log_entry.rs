@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use crate::counting::AnsweredBy;
+use crate::logging::counting::AnsweredBy;
 use crate::request::LogFacts;
 
 /// Values of the request's variables that the lines of the settings have, in the order of their names. `None` where they have none.

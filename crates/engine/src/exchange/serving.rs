@@ -19,18 +19,18 @@ use bolide_routes::Values;
 
 use super::log_entry::{LogEntry, NotedValues};
 use super::{BodySource, Served, Suspended};
-use crate::access_log::complain;
 use crate::app::{App, Outcome};
-use crate::clock::precise_us;
-use crate::context::ExchangeContext;
-use crate::counting::{self, AnsweredBy};
-use crate::dispatch::serve_directly;
-use crate::log_line::{LogLine, RequestNotes};
+use crate::exchange::context::ExchangeContext;
+use crate::exchange::dispatch::serve_directly;
+use crate::exchange::routing::{HttpValues, Routed, Rules, VariableValues, WithAside};
+use crate::exchange::worker::Worker;
+use crate::logging::access_log::complain;
+use crate::logging::counting::{self, AnsweredBy};
+use crate::logging::log_line::{LogLine, RequestNotes};
+use crate::request::websocket::{self, Handshake};
 use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts, VariablesRequest};
 use crate::response::{Progress, Terms};
-use crate::routing::{HttpValues, Routed, Rules, VariableValues, WithAside};
-use crate::websocket::{self, Handshake};
-use crate::worker::Worker;
+use crate::scheduling::clock::precise_us;
 
 /// Serves a request. `bytes` are those of its head; what of it is many lies in `context.thread.parts`. `wire` is how the connection's
 /// session is answered.

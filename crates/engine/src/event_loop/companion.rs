@@ -1,0 +1,299 @@
+//! A worker's companion: a thread without the language that looks after connections while every thread of the worker is inside a call of the
+//! application. What has come on them meanwhile, other workers may serve at once: it is handed over ([`crate::event_loop::moving`]). Answers that the
+//! kernel holds ([`crate::scheduling::corking`]) leave in time.
+//!
+//! It begins in a worker that has company when a second connection is there: its next call may be the one that lasts. A worker alone has one
+//! only where answers are held. It looks once a millisecond while calls take their time. Where they are quick, the leader puts the look off, a
+//! system call in some milliseconds, since a wake-up costs more than some requests. It sleeps at rest, and is woken by the first connection
+//! that is attended to afterwards. It knows no protocol. Workers run it.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
+use std::thread;
+use std::time::Duration;
+
+use bolide_contract::clock::now_ms;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::epoll::{EpollEvent, EpollTimeout};
+use nix::sys::signal::SigSet;
+
+use crate::app::Language;
+use crate::event_loop::moving::Move;
+use crate::event_loop::worker_state::{LeaderState, Shared};
+use crate::forks::Beside;
+use crate::logging::access_log::complain;
+use crate::scheduling::connections::{EventSource, Key};
+use crate::scheduling::corking::{HOLD_US, LOOK_US};
+use crate::scheduling::elsewhere::Sleep;
+
+/// The pause between two looks.
+const TICK: Duration = Duration::from_millis(1);
+
+/// The same while answers of HTTP/2 are held that are to be pushed in time.
+const HELD_TICK: Duration = Duration::from_micros(LOOK_US);
+
+/// For how long the look is put off where calls are quick: longer than a tick of the coarse clock, by which that is seen (4 ms on most
+/// kernels).
+const PUT_OFF: Duration = Duration::from_millis(5);
+
+/// While a call lasts, news wake it; at the latest after this many milliseconds it looks whether the call has ended.
+const LOOK_MS: u16 = 20;
+
+/// Looks in which nothing was served before it sleeps.
+const IDLE_LOOKS: u32 = 3;
+
+/// Milliseconds in which nobody needed it after which it sleeps until somebody does.
+const CALM_MS: u64 = 10_000;
+
+/// Bytes of its stack: its calls are few and not deep.
+const STACK_BYTES: usize = 256 * 1024;
+
+/// Events that it fetches at once, and connections that it hands over in one look.
+const EVENTS: usize = 64;
+
+impl<L: Language> Beside for Shared<L> {
+    fn end_for_a_fork(&self) {
+        if !self.companion.has_begun.load(SeqCst) {
+            return;
+        }
+        self.companion_thread.call_off();
+        self.companion.bell.ring();
+        self.companion_thread.join();
+        self.companion.bell.hear();
+    }
+
+    fn begin_again(self: Arc<Self>) {
+        // The call that has forked may be the one that lasts.
+        if self.companion_thread.allow() {
+            self.begin_companion();
+        }
+    }
+}
+
+impl<L: Language> Shared<L> {
+    /// A connection is about to be attended to.
+    #[inline]
+    pub(crate) fn wake_companion(self: &Arc<Self>, now_ms: u64, state: &mut LeaderState<L::App>) {
+        if state.housekeeping.quick_calls.note(now_ms) {
+            self.put_off_look(state);
+        }
+        if state.housekeeping.guards_others && state.connections.population().all() > 1 && self.may_move() {
+            // This very call may be the one that does not end.
+            state.housekeeping.guards_others = false;
+            self.begin_companion();
+        }
+        self.companion.wake_for_work(&mut state.housekeeping.companion);
+    }
+
+    /// The calls of the last milliseconds were quick: a companion that is awake need not look whether one lasts.
+    fn put_off_look(&self, state: &mut LeaderState<L::App>) {
+        let is_awake = self.companion.has_begun.load(Relaxed) && state.housekeeping.companion == Sleep::Awake;
+        // Where answers are held, each first one puts it off.
+        if is_awake && !state.housekeeping.corking.has_held() && !state.housekeeping.corking.holds() {
+            self.companion_thread.look_after(PUT_OFF);
+        }
+    }
+
+    /// The kernel holds a first answer. The leader pushes it in time, unless its next call lasts.
+    pub(crate) fn guard_corked(&self) {
+        self.companion_thread.look_after(Duration::from_micros(HOLD_US));
+    }
+
+    /// A connection was attended to: its answer could have been held, if somebody had watched.
+    #[inline]
+    pub(crate) fn note_wanted_watch(self: &Arc<Self>, state: &mut LeaderState<L::App>) {
+        if self.worker.held_answers.want_watch() {
+            self.need_companion(state);
+        }
+    }
+
+    /// There is work for the companion: it begins, or wakes, and stays awake for a while.
+    #[cold]
+    fn need_companion(self: &Arc<Self>, state: &mut LeaderState<L::App>) {
+        state.housekeeping.needed_ms = now_ms();
+        self.companion.wake_for_need(&mut state.housekeeping.companion);
+        self.begin_companion();
+    }
+
+    /// Starts the companion, where there is none. Gives whether there is one now.
+    pub(crate) fn begin_companion(self: &Arc<Self>) -> bool {
+        if self.companion.has_begun.load(Relaxed) {
+            return !self.companion.has_failed.load(Relaxed);
+        }
+        self.companion.has_begun.store(true, Relaxed);
+        let shared = self.clone();
+        let begun = thread::Builder::new().name("companion".to_owned()).stack_size(STACK_BYTES).spawn(move || shared.accompany());
+        match begun {
+            Ok(thread) => self.companion_thread.put(thread),
+            Err(error) => {
+                self.companion.has_failed.store(true, Relaxed);
+                complain(self.worker.number, &format!("can't start the thread that hands waiting connections over: {error}"));
+            }
+        }
+        !self.companion.has_failed.load(Relaxed)
+    }
+
+    /// The companion's life. It ends with the process, or for a fork.
+    fn accompany(&self) {
+        // Signals are the application's.
+        let _ = SigSet::all().thread_block();
+        let mut before = None;
+        let mut events = [EpollEvent::empty(); EVENTS];
+        let mut idle_looks = 0;
+        while !self.companion_thread.is_called_off() {
+            let calls = self.calls();
+            let is_lasting = calls.is_some() && calls == before;
+            idle_looks = if calls.is_none() { idle_looks + 1 } else { 0 };
+            before = calls;
+            if is_lasting && self.look_after_waiting(&mut events) {
+                self.worker.held_answers.watch(false);
+                // Whoever comes next is seen at once.
+                self.wait_for_news();
+            } else if idle_looks > IDLE_LOOKS {
+                self.sleep();
+                idle_looks = 0;
+            } else {
+                let are_wanted = self.push_held();
+                self.worker.held_answers.watch(true);
+                if are_wanted {
+                    thread::sleep(HELD_TICK);
+                } else {
+                    self.wait_for_alarm();
+                }
+            }
+        }
+        self.end_accompanying();
+    }
+
+    /// Leaves nothing behind that it alone would see to.
+    fn end_accompanying(&self) {
+        self.worker.held_answers.watch(false);
+        let mut guard = self.lock_state();
+        Self::push_corked(&mut guard);
+        guard.housekeeping.companion = Sleep::Awake;
+        // Whatever becomes of the fork, it begins again with the next call.
+        guard.housekeeping.guards_others = self.queue.is_some() && self.has_company();
+        self.companion.has_begun.store(false, SeqCst);
+    }
+
+    /// Pushes the answers that are held, where the call that the leader is inside of may last longer than they may wait. Gives whether answers
+    /// of HTTP/2 were.
+    fn push_held(&self) -> bool {
+        let were_wanted = self.worker.held_answers.were_wanted();
+        // What is there was held since the last look at the most.
+        self.worker.held_answers.push();
+        let mut guard = self.lock_state();
+        if were_wanted {
+            guard.housekeeping.needed_ms = now_ms();
+        }
+        if guard.housekeeping.corking.is_nearly_over() {
+            Self::push_corked(&mut guard);
+        }
+        were_wanted
+    }
+
+    /// Waits for the time of the next look, or for a fork.
+    fn wait_for_alarm(&self) {
+        let guard = self.lock_state();
+        let left = guard.housekeeping.corking.left();
+        self.companion_thread.look_after(left.map_or(TICK, |left| left.min(TICK)));
+        drop(guard);
+        let alarm = PollFd::new(self.companion_thread.alarm(), PollFlags::POLLIN);
+        let mut waits = [alarm, PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN)];
+        // Whatever came of it, the look finds out.
+        let _ = poll(&mut waits, PollTimeout::NONE);
+        self.companion.bell.hear();
+        self.companion_thread.note_alarm();
+    }
+
+    /// The calls that all threads of the worker are inside of, as the sum of their numbers: these only grow, so two sums that are equal are of the
+    /// same calls. `None`: a thread is free for another.
+    fn calls(&self) -> Option<u64> {
+        let mut slots = self.worker.slots.iter().filter(|slot| slot.thread.load(Relaxed) != 0);
+        slots.try_fold(0, |sum: u64, slot| (slot.began_ms.load(Relaxed) != 0).then(|| sum.wrapping_add(slot.count.load(Relaxed))))
+    }
+
+    /// Fetches the news that nobody else does now, and hands over the connections that have some. False: the worker's own threads may look
+    /// after them, or there is no room: nothing will come of looking again at once.
+    fn look_after_waiting(&self, events: &mut [EpollEvent]) -> bool {
+        let mut guard = self.lock_state();
+        // A leader that sleeps in its poll takes its news itself.
+        if self.worker.row.waiting.load(Relaxed) == 1 || guard.connections.is_nobody_away() {
+            return false;
+        }
+        Self::push_corked(&mut guard);
+        let Ok(count) = self.poll.wait(events, EpollTimeout::ZERO) else { return false };
+        let mut waits_elsewhere = false;
+        for event in &events[..count] {
+            let source = Key(event.data()).source();
+            waits_elsewhere |= !matches!(source, EventSource::Connection(_));
+            match source {
+                EventSource::Control => self.take_orders(&mut guard),
+                _ => Self::take_event(event, &mut guard.connections),
+            }
+        }
+        self.move_rest(&mut guard, now_ms());
+        if !self.may_move() || self.worker.is_paused() || self.worker.is_draining() {
+            return false;
+        }
+        self.move_waiting(&mut guard) && !waits_elsewhere
+    }
+
+    /// Hands over the connections with a request that waits. False: the queue is full.
+    fn move_waiting(&self, state: &mut LeaderState<L::App>) -> bool {
+        let ready: Vec<Key> = state.connections.ready().collect();
+        let mut looks = EVENTS;
+        for key in ready {
+            let may_wait = matches!(key.source(), EventSource::Connection(_))
+                && state.connections.peek(key).is_some_and(|connection| connection.may_move());
+            if !may_wait {
+                continue;
+            }
+            if looks == 0 {
+                break;
+            }
+            looks -= 1;
+            let waits = state.connections.peek(key).is_some_and(|connection| connection.has_unread());
+            if waits && self.move_away(key, true, state) == Move::NoRoom {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sleeps until somebody has work, or says that all is to be handed over.
+    fn sleep(&self) {
+        let mut guard = self.lock_state();
+        if !guard.connections.is_nobody_away() || guard.housekeeping.corking.holds() {
+            return;
+        }
+        // Where others could serve what waits here, the next call may be one that lasts.
+        let is_calm = !self.may_move() && now_ms().saturating_sub(guard.housekeeping.needed_ms) > CALM_MS;
+        self.worker.held_answers.watch(false);
+        guard.housekeeping.companion = if is_calm { Sleep::UntilNeeded } else { Sleep::UntilWork };
+        // What it was put off to does not wake it.
+        self.companion_thread.forget_look();
+        drop(guard);
+        // The master says when a call is one that the worker is to be killed for.
+        let bell = PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN);
+        let alarm = PollFd::new(self.companion_thread.alarm(), PollFlags::POLLIN);
+        let mut waits = [bell, alarm, PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
+        // A worker that drains is killed for no call by such a word; and its master may be gone, of which the poll would tell without end.
+        let count = if self.worker.is_draining() { 2 } else { 3 };
+        // An error is a signal's, and there are none here; whatever it was, the next look finds out.
+        let _ = poll(&mut waits[..count], PollTimeout::NONE);
+        self.companion.bell.hear();
+        self.companion_thread.note_alarm();
+        // Nobody has said so where it was the alarm, or the master.
+        self.lock_state().housekeeping.companion = Sleep::Awake;
+    }
+
+    /// Waits until the poll has news, or the call that lasts may have ended.
+    fn wait_for_news(&self) {
+        let bell = PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN);
+        let mut waits = [PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN), bell];
+        // Whatever came of it, the next look finds out.
+        let _ = poll(&mut waits, PollTimeout::from(LOOK_MS));
+    }
+}

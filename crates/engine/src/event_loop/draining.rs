@@ -1,0 +1,141 @@
+//! The end of a worker: what becomes of its connections when it is told to drain, or to stop.
+//!
+//! A drain (a reload) finishes what is under way; a stop does too, but holds nothing open that would never end. The loop calls it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::message::Report;
+use bolide_contract::scoreboard::{Row, now_ms};
+
+use crate::app::{App, Language};
+use crate::connection::Connection;
+use crate::event_loop::worker_state::{LeaderState, Shared};
+use crate::logging::access_log::complain;
+use crate::response::ResponseWriter;
+use crate::scheduling::connections::ConnectionTable;
+use crate::scheduling::patience::DRAIN_ARRIVAL_MS;
+
+/// The last part of `reload-mercy`, in milliseconds, belongs to applications alone, but at most a quarter of it: streams that
+/// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
+/// not ended when all of the mercy is over is killed.
+const LAST_PART_MS: u64 = 5_000;
+
+/// Milliseconds for which a stream may go on after the order to stop: an answer whose length nobody has told, as events are. Its
+/// client is then taken for one that has left. At a reload it has all of the mercy.
+const STREAM_STOP_MS: u64 = 3_000;
+
+/// A draining worker closes its WebSockets within this many milliseconds, and few ones faster: each takes at most as long as
+/// the second figure says.
+const WEBSOCKET_LEAVE_MS: u64 = 5_000;
+const WEBSOCKET_LEAVE_EACH_MS: u64 = 10;
+
+/// The end of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Other workers go on, and take over what can move.
+    Replaced,
+    /// No other worker of the instance goes on.
+    Alone,
+    /// The same, and nothing is held open that would never end.
+    AtOnce,
+}
+
+/// When each WebSocket of a draining worker is closed: one after the other, so that not all clients come back at the same moment.
+struct StaggeredClose {
+    next_ms: u64,
+    step_us: u64,
+    number: u64,
+}
+
+impl StaggeredClose {
+    fn new<A: App>(connections: &mut ConnectionTable<Connection<A>>, at_once: bool) -> StaggeredClose {
+        let mut count = 0;
+        connections.for_each(|connection| count += u64::from(connection.is_websocket()));
+        let spread_ms = if at_once { 0 } else { WEBSOCKET_LEAVE_MS.min(count * WEBSOCKET_LEAVE_EACH_MS) };
+        StaggeredClose { next_ms: now_ms(), step_us: (spread_ms * 1000).checked_div(count).unwrap_or(0), number: 0 }
+    }
+
+    fn next_ms(&mut self) -> u64 {
+        self.number += 1;
+        self.next_ms + self.number * self.step_us / 1000
+    }
+}
+
+/// For a thread that is in the iterator of an answer, and takes no orders meanwhile: cuts off a stream that goes on too long after the
+/// master's order to stop. True: it was one.
+pub fn cut_off_late_stream(row: &Row, response: &mut ResponseWriter<'_>) -> bool {
+    let stopped_ms = row.stopped_ms.load(Relaxed);
+    if stopped_ms == 0 || !response.is_endless() || now_ms() < stopped_ms + STREAM_STOP_MS {
+        return false;
+    }
+    response.cut_off();
+    tell_of_cut_streams(row.worker.load(Relaxed), 1);
+    true
+}
+
+fn tell_of_cut_streams(worker: u32, count: u32) {
+    let seconds = STREAM_STOP_MS / 1000;
+    complain(worker, &format!("streams that go on {seconds} s after the order to stop, and are cut off: {count}"));
+}
+
+impl<L: Language> Shared<L> {
+    pub(crate) fn begin_to_drain(&self, state: &mut LeaderState<L::App>, end: End) {
+        let at_once = end == End::AtOnce;
+        self.worker.hands_over.store(end == End::Replaced && self.queue.is_some(), Relaxed);
+        let LeaderState { connections, housekeeping, .. } = &mut *state;
+        if !self.worker.is_draining() && end != End::Replaced {
+            // Nobody may be left who would take them from the queue.
+            self.take_all_moved(connections);
+        }
+        if !self.worker.draining.swap(true, Relaxed) {
+            self.worker.row.accepting.store(0, Relaxed);
+            let was_paused = self.let_go_on(connections, housekeeping);
+            let mercy_ms = self.worker.settings.lifecycle.reload_mercy_ms;
+            let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
+            self.worker.mercy_ends_ms.store(ends_ms, Relaxed);
+            housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
+            let somebody_waits = !was_paused && self.leave_listeners(connections, housekeeping);
+            self.report(|row, _| Report::Left { row, somebody_waits });
+            connections.for_each(|connection| connection.give_up_at(ends_ms));
+        }
+        if at_once && !std::mem::replace(&mut housekeeping.stopping_at_once, true) {
+            housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
+            let ends_ms = now_ms() + STREAM_STOP_MS;
+            self.worker.streams_end_ms.store(ends_ms, Relaxed);
+            connections.for_each(|connection| connection.end_stream_at(ends_ms));
+        }
+        let mut leaving = StaggeredClose::new(connections, at_once);
+        connections.change_all(|connection| {
+            if connection.is_idle() {
+                connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
+            } else if connection.is_websocket() {
+                connection.leave_at(leaving.next_ms(), at_once);
+            } else {
+                connection.arrive_by(housekeeping.arrivals_end_ms, &self.worker, now_ms());
+            }
+            connection.due_ms()
+        });
+        self.tell_multiplexed(connections);
+        if self.worker.hands_over() {
+            self.move_all(state);
+        }
+    }
+
+    pub(crate) fn tell_of_streams(&self, connections: &mut ConnectionTable<Connection<L::App>>) {
+        let mut count = 0;
+        connections.for_each(|connection| count += u32::from(connection.is_endless()));
+        if count > 0 {
+            tell_of_cut_streams(self.worker.number, count);
+        }
+    }
+
+    pub(crate) fn tell_of_mercy(&self, connections: &mut ConnectionTable<Connection<L::App>>) {
+        let mut count = 0;
+        connections.for_each(|connection| count += u32::from(connection.is_streaming()));
+        if count > 0 {
+            let mercy_s = self.worker.settings.lifecycle.reload_mercy_ms / 1000;
+            let problem = format!("the mercy of {mercy_s} s (reload-mercy) is nearly over; requests that are cut off: {count}");
+            complain(self.worker.number, &problem);
+        }
+    }
+}

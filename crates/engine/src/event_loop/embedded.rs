@@ -1,0 +1,327 @@
+//! The worker inside somebody else's event loop: that loop watches one descriptor, our poll, and calls [`EmbeddedWorker::turn`] when
+//! it has news. So an asynchronous application and its server share a thread, without a queue or a hop between them.
+//!
+//! It knows no language and no such loop. One thread does all of it; the application's code runs inside `turn` (when it is
+//! given a request) and outside (when it goes on by itself), and both may come back through [`EmbeddedWorker::visit`].
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+
+use bolide_contract::clock::now_ms;
+use bolide_contract::message::Report;
+use bolide_contract::scoreboard::Slot;
+use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::app::{App, Language};
+use crate::app_thread::AppThread;
+use crate::connection::Link;
+use crate::event_loop::worker_state::{Assignment, Shared};
+use crate::event_loop::{EVENTS, prepare};
+use crate::exchange::thread_context::ThreadContext;
+use crate::exchange::worker::Worker;
+use crate::logging::counting;
+use crate::request::request_stream::RequestStream;
+use crate::response::ResponseWriter;
+use crate::scheduling::connections::{ExchangeId, Key};
+use crate::scheduling::deadlines::NEVER_MS;
+
+/// Fetches of one turn at most: the tasks of the application have their turn in between.
+const FETCHES: u32 = 4;
+
+/// A fetch that brought so many events is followed by another: those whose requests were answered have probably asked again, and
+/// to find that out here costs a tenth of what a turn of the whole loop costs.
+const MANY_EVENTS: usize = 8;
+
+/// Milliseconds after which a turn begins nothing more: first steps of requests may take long, and the tasks of the application, the
+/// heartbeat and those who come meanwhile are to have their turns between them.
+const TURN_MS: u64 = 5;
+
+/// A worker that serves from within another loop.
+pub struct EmbeddedWorker<L: Language> {
+    shared: Arc<Shared<L>>,
+    loop_thread: RefCell<LoopThread<L::App>>,
+    is_turning: Cell<bool>,
+    /// Until when the host was told that no turn is needed, in monotonic milliseconds: a limit that comes earlier needs one.
+    told_until_ms: Cell<u64>,
+    heartbeat: Arc<Heartbeat>,
+}
+
+/// The one thread of an embedded worker, and its tools.
+struct LoopThread<A: App> {
+    thread: ThreadContext,
+    app: AppThread<A>,
+    events: Box<[EpollEvent]>,
+}
+
+/// The host's next step after a turn.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Turned {
+    /// Call again when the descriptor has news, or after this many milliseconds at the latest.
+    Wait(Option<u64>),
+    /// There is more to do, and the tasks of the host come first: call again as soon as they have had their turn.
+    Again,
+    /// The worker has drained: there is nothing more to serve.
+    Drained,
+}
+
+/// The result of a visit by the application.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Visited<R> {
+    Done(R),
+    /// The connection is attended to at present, further up the stack.
+    Away,
+    /// The connection is gone, or serves another request by now.
+    Gone,
+}
+
+/// Tells from another thread whether the loop still turns.
+pub struct Heartbeat {
+    descriptor: EventFd,
+    /// Monotonic milliseconds of the last answer.
+    beaten_ms: AtomicU64,
+    has_ended: AtomicBool,
+    slot: &'static Slot,
+}
+
+impl<L: Language> EmbeddedWorker<L> {
+    /// The calling thread runs the language, and makes all further calls.
+    ///
+    /// # Errors
+    /// The poll can't be made, or the language refuses the thread.
+    pub fn new(language: &'static L, assignment: Assignment) -> io::Result<EmbeddedWorker<L>> {
+        let shared = prepare(language, assignment)?;
+        let app = AppThread::new(shared.language.enter(0).map_err(io::Error::other)?, None);
+        let slot = shared.worker.slots.first().ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))?;
+        let thread = ThreadContext::new(&shared.worker, 0, slot);
+        let heartbeat = Arc::new(Heartbeat::new(slot)?);
+        shared.poll.add(&heartbeat.descriptor, EpollEvent::new(EpollFlags::EPOLLIN, Key::HEARTBEAT.0))?;
+        let events = vec![EpollEvent::empty(); EVENTS].into_boxed_slice();
+        Ok(EmbeddedWorker {
+            shared,
+            loop_thread: RefCell::new(LoopThread { thread, app, events }),
+            is_turning: Cell::new(false),
+            told_until_ms: Cell::new(0),
+            heartbeat,
+        })
+    }
+
+    /// The descriptor that the host watches for reading.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.shared.poll.0.as_fd()
+    }
+
+    /// Tells the master and the other workers that this one serves.
+    pub fn announce(&self) {
+        self.shared.announce();
+    }
+
+    /// Fetches what is there and attends to it. Called from within itself it does nothing: the outer call goes on.
+    pub fn turn(&self) -> Turned {
+        let Ok(mut loop_thread) = self.loop_thread.try_borrow_mut() else { return Turned::Wait(None) };
+        let LoopThread { thread, app, events } = &mut *loop_thread;
+        self.is_turning.set(true);
+        let row = self.shared.worker.row;
+        row.waiting.store(0, Relaxed);
+        let began_ms = now_ms();
+        let mut found = self.fetch(thread, app, events);
+        let mut fetches = 1;
+        let turned = loop {
+            let guard = self.shared.lock_state();
+            // One thread has the lead for ever.
+            let (mut guard, _) =
+                self.shared.attend_ready(guard, thread, app, true, began_ms + TURN_MS, || self.heartbeat.answer());
+            let is_over = thread.clock.now_ms > began_ms + TURN_MS;
+            if found >= MANY_EVENTS && fetches < FETCHES && !is_over {
+                drop(guard);
+                fetches += 1;
+                found = self.fetch(thread, app, events);
+                continue;
+            }
+            thread.log.flush();
+            self.shared.look_after_time(&mut guard, thread);
+            let connections = &guard.connections;
+            if connections.has_ready() {
+                if is_over {
+                    break Turned::Again;
+                }
+                drop(guard);
+                // Who has come meanwhile is before those that have had their turn.
+                found = self.fetch(thread, app, events);
+                continue;
+            }
+            if self.shared.worker.is_draining() && connections.population().all() == 0 {
+                break Turned::Drained;
+            }
+            let now_ms = thread.clock.now_ms;
+            let wait_ms = self.shared.longest_wait_ms(&guard, now_ms);
+            self.told_until_ms.set(wait_ms.map_or(NEVER_MS, |wait_ms| now_ms + wait_ms));
+            break Turned::Wait(wait_ms);
+        };
+        // What the loop does next is the application's.
+        self.shared.worker.held_answers.push();
+        // One that has more to do is nobody who waits for connections.
+        row.waiting.store(u32::from(turned != Turned::Again), Relaxed);
+        self.is_turning.set(false);
+        turned
+    }
+
+    /// Lets the application act on an exchange that it has in its hands.
+    pub fn visit<R>(&self, id: ExchangeId, act: impl FnOnce(&mut ResponseWriter<'_>, &mut RequestStream) -> R) -> Visited<R> {
+        let key = id.connection;
+        let mut guard = self.shared.lock_state();
+        let Some(mut connection) = guard.connections.check_out(key) else {
+            return if guard.connections.is_checked_out(key) { Visited::Away } else { Visited::Gone };
+        };
+        drop(guard);
+        let visited = connection.visit(id, &self.shared.worker, act);
+        let multiplexer = match connection.link() {
+            Link::Socket { .. } => None,
+            Link::Multiplexed(multiplexer) | Link::Stream { multiplexer, .. } => Some(multiplexer.clone()),
+        };
+        let mut guard = self.shared.lock_state();
+        let due_ms = connection.due_ms();
+        guard.connections.check_in(key, connection, due_ms);
+        if let Some(multiplexer) = multiplexer {
+            self.shared.call_connection(&multiplexer, None, &mut guard.connections);
+        }
+        let Some((result, has_news)) = visited else { return Visited::Gone };
+        if has_news {
+            guard.connections.news(key);
+        }
+        Visited::Done(result)
+    }
+
+    /// Whether a turn is wanted that the descriptor will not ask for: a visit left something to do.
+    pub fn wants_turn(&self) -> bool {
+        if self.is_turning.get() {
+            return false;
+        }
+        let guard = self.shared.lock_state();
+        guard.connections.has_ready() || Shared::<L>::must_look_before(&guard.connections, self.told_until_ms.get())
+    }
+
+    pub fn worker(&self) -> &Worker {
+        &self.shared.worker
+    }
+
+    /// The timer of [`Turned::Wait`] is over, and no turn was asked for. A visit that leaves something to do must not wait for this.
+    pub fn note_timer(&self) {
+        if !self.is_turning.get() && self.shared.lock_state().connections.has_ready() {
+            self.shared.complain_of_lost_news();
+        }
+    }
+
+    /// For the loop's own thread.
+    pub fn heartbeat_of_loop(&self) -> &Heartbeat {
+        &self.heartbeat
+    }
+
+    /// For a thread that watches the loop.
+    pub fn heartbeat(&self) -> Arc<Heartbeat> {
+        self.heartbeat.clone()
+    }
+
+    /// Tells the master that every connection is closed: what follows is the application's own end.
+    pub fn tell_drained(&self) {
+        self.shared.report(|row, pid| Report::Drained { row, pid });
+    }
+
+    /// Tells the master that the application has ended as well, and that the interpreter follows.
+    pub fn tell_leaving(&self) {
+        self.shared.report(|row, pid| Report::Leaving { row, pid });
+    }
+
+    /// The application asks for the process' end: what is in flight is finished, and a replacement starts meanwhile.
+    pub fn leave(&self) {
+        self.shared.worker.leaving.store(true, Relaxed);
+        self.heartbeat.ask();
+    }
+
+    /// The application of this number failed after its first step: the scoreboard counts it.
+    pub fn count_exception(&self, application: u32) {
+        counting::count_exception(&self.heartbeat.slot.tally, application);
+    }
+
+    /// An answer of this status is broken off, or a WebSocket's end told, because the application has failed.
+    pub fn count_broken_off(&self, response: &ResponseWriter<'_>) {
+        if response.status_code() < counting::FAILED_STATUS {
+            counting::count_error(&self.heartbeat.slot.tally);
+        }
+    }
+
+    /// Queues what is there already. Returns how many events that were.
+    fn fetch(&self, thread: &mut ThreadContext, app: &mut AppThread<L::App>, events: &mut [EpollEvent]) -> usize {
+        let found = self.shared.poll.wait(events, EpollTimeout::ZERO);
+        if self.shared.take_news(found, events, &mut self.shared.lock_state().connections, thread) {
+            self.shared.run_signal_handlers(app);
+        }
+        found.unwrap_or(0)
+    }
+}
+
+impl Heartbeat {
+    fn new(slot: &'static Slot) -> io::Result<Heartbeat> {
+        let descriptor = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(Heartbeat { descriptor, beaten_ms: AtomicU64::new(now_ms()), has_ended: AtomicBool::new(false), slot })
+    }
+
+    /// Asks the loop for a turn; [`Heartbeat::beaten_ms`] tells when it had one.
+    pub fn ask(&self) {
+        // A counter that is full was asked already.
+        let _ = self.descriptor.write(1);
+    }
+
+    /// Monotonic milliseconds of the loop's last answer.
+    pub fn beaten_ms(&self) -> u64 {
+        self.beaten_ms.load(Relaxed)
+    }
+
+    /// The loop has been stuck since then, in monotonic milliseconds: the scoreboard says so, and the master's `harakiri` counts
+    /// from there.
+    pub fn tell_stuck(&self, since_ms: u64) {
+        // What the loop shows of its own accord is not what it is stuck in.
+        let is_awaited = self.slot.limit_ms.load(Relaxed) == Slot::UNLIMITED_MS;
+        if (is_awaited || self.slot.began_ms.load(Relaxed) == 0) && !self.has_ended() {
+            self.hide_awaited();
+            self.slot.begin(since_ms, &[b"the event loop, which does not turn"]);
+        }
+    }
+
+    /// The worker ends and waits for this, which is no request whose time `harakiri` counts. Until [`Heartbeat::hide_awaited`], or the loop's next
+    /// answer.
+    pub fn show_awaited(&self, began_ms: u64, pieces: &[&[u8]]) {
+        self.slot.limit_ms.store(Slot::UNLIMITED_MS, Relaxed);
+        self.slot.begin(began_ms, pieces);
+    }
+
+    pub fn hide_awaited(&self) {
+        self.slot.end();
+        self.slot.limit_ms.store(0, Relaxed);
+    }
+
+    /// The loop serves no more: whether it turns is nobody's business from now on.
+    pub fn end(&self) {
+        self.has_ended.store(true, Relaxed);
+        self.slot.end();
+    }
+
+    pub fn has_ended(&self) -> bool {
+        self.has_ended.load(Relaxed)
+    }
+
+    /// Kernel's id of the thread that turns the loop.
+    pub fn thread(&self) -> u32 {
+        self.slot.thread.load(Relaxed)
+    }
+
+    fn answer(&self) {
+        // An empty counter means that this was answered already.
+        let _ = self.descriptor.read();
+        self.beaten_ms.store(now_ms(), Relaxed);
+        self.hide_awaited();
+    }
+}

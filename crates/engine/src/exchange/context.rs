@@ -1,0 +1,32 @@
+//! Where work is done: the worker and what its thread has, and for a request the connection that it came by.
+//!
+//! It knows no protocol. Worker threads make it for moments.
+
+use crate::app::App;
+use crate::app_thread::AppThread;
+use crate::exchange::thread_context::ThreadContext;
+use crate::exchange::worker::Worker;
+use crate::response::ResponseWriter;
+use crate::scheduling::connections::ExchangeId;
+use crate::sockets::client::Client;
+
+/// A thread at work.
+pub struct Context<'a, A: App> {
+    pub worker: &'a Worker,
+    pub thread: &'a mut ThreadContext,
+    pub app: &'a mut AppThread<A>,
+}
+
+/// A thread at work on one exchange.
+pub struct ExchangeContext<'a, A: App> {
+    pub worker: &'a Worker,
+    pub thread: &'a mut ThreadContext,
+    pub app: &'a mut AppThread<A>,
+    pub writer: ResponseWriter<'a>,
+    pub client: &'a Client,
+    /// Number of the listener, in the order of the settings.
+    pub listener: usize,
+    pub id: ExchangeId,
+    /// The answer is the connection's last.
+    pub is_last: bool,
+}

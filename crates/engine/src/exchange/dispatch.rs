@@ -1,0 +1,141 @@
+//! What is answered before the application is asked: what routes have decided, and requests for static files. It turns a request
+//! into the question that `bolide-files` answers, and the answer into a response. The language is never entered here.
+
+use std::cell::RefCell;
+
+use bolide_files::{Answer, Conditions, FileRequest, Page};
+use bolide_protocol::http1::head::{Field, HeadLimits, header_block};
+use bolide_routes::{Form, Served, Verdict};
+
+use crate::app::App;
+use crate::exchange::context::ExchangeContext;
+use crate::exchange::https_redirect::https_redirect;
+use crate::exchange::routing::{Rules, give};
+use crate::logging::access_log::complain;
+use crate::logging::counting::AnsweredBy;
+use crate::request::{HttpRequest, Request, RequestParts, VariablesRequest};
+use crate::response::ResponseWriter;
+use crate::response::named_file::XSendfile;
+
+/// Answers a request without the application, as far as routes and files have an answer, and says who has. `None`: the request is the
+/// application's.
+pub fn serve_directly<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    request: &Request<'_, A::Memo>,
+    verdict: Option<&Verdict>,
+) -> Option<AnsweredBy> {
+    let worker = context.worker;
+    let listener = worker.listeners.get(context.listener);
+    if let Some(port) = listener.and_then(|listener| listener.redirects_to_https) {
+        give(&https_redirect(request, port), worker.rules, &mut context.writer);
+        return Some(AnsweredBy::Route);
+    }
+    match (verdict, worker.files) {
+        (None | Some(Verdict::Serve), None) => None,
+        (None | Some(Verdict::Serve), Some(files)) => {
+            let answer = if files.has_maps() { ask(context, request, |ask, complain| files.find(ask, complain)) } else { None };
+            if answer.is_none() && files.allows_any_sendfile() {
+                let x_sendfile = ask(context, request, |ask, _| XSendfile::of(files, worker.number, ask));
+                context.writer.allow_x_sendfile(x_sendfile);
+            }
+            answer.map(|answer| say(&mut context.writer, worker.rules, answer)).map(|()| AnsweredBy::File)
+        }
+        (Some(Verdict::Answer(answer)), _) => {
+            give(answer, worker.rules, &mut context.writer);
+            Some(AnsweredBy::Route)
+        }
+        (Some(Verdict::File(served, relative)), Some(files)) => {
+            let routed = routed(served, relative);
+            let answer = ask(context, request, |ask, complain| files.find_routed(&routed, ask, complain));
+            say(&mut context.writer, worker.rules, answer);
+            Some(AnsweredBy::FileOfRoute)
+        }
+        // The settings of files are there wherever a route names one.
+        (Some(Verdict::Close | Verdict::File(..)), _) => {
+            context.writer.cut_off();
+            Some(AnsweredBy::Route)
+        }
+    }
+}
+
+fn routed<'a>(served: &'a Served, relative: &'a [u8]) -> bolide_files::Routed<'a> {
+    let page = match &served.form {
+        Form::Static => None,
+        Form::Page(page) => Some(Page {
+            status: page.status,
+            reason: &page.reason,
+            content_type: &page.content_type,
+            type_by_name: page.type_by_name,
+        }),
+    };
+    bolide_files::Routed { folder: served.folder, relative, page }
+}
+
+/// Puts a request's question for a file.
+fn ask<A: App, T>(
+    context: &mut ExchangeContext<'_, A>,
+    request: &Request<'_, A::Memo>,
+    find: impl FnOnce(&FileRequest<'_>, &mut dyn FnMut(&str)) -> T,
+) -> T {
+    let app = RefCell::new(&mut *context.app);
+    let (worker, thread) = (context.worker, &*context.thread);
+    // Fields that the connection remembers are not there as spans: they are found anew.
+    let mut again = Vec::new();
+    let mut ask = FileRequest {
+        method: b"",
+        path: b"",
+        uri: b"",
+        document_root: b"",
+        conditions: Conditions::default(),
+        now_ms: thread.clock.now_ms,
+        now: thread.clock.second(),
+        aside: &|work| app.borrow_mut().aside(work),
+    };
+    (ask.method, ask.uri) = (request.parts.method(), request.parts.uri());
+    match &request.parts {
+        RequestParts::Http(http) => note_http(&mut ask, http, &worker.head_limits, &mut again),
+        RequestParts::Variables(variables) => note_variables(&mut ask, variables),
+    }
+    find(&ask, &mut |text| complain(worker.number, text))
+}
+
+fn note_http<'a, Memo>(ask: &mut FileRequest<'a>, http: &'a HttpRequest<'_, Memo>, limits: &HeadLimits, again: &mut Vec<Field>) {
+    ask.path = http.path;
+    let mut fields = http.fields;
+    if fields.is_empty() && http.header_bytes.len() > 2 {
+        // They were understood before, so they are now.
+        let _ = header_block(http.header_bytes, http.version, limits, again);
+        fields = again;
+    }
+    for field in fields {
+        ask.conditions.note(field.name.of(http.header_bytes), field.value.of(http.header_bytes));
+    }
+}
+
+fn note_variables<'a>(ask: &mut FileRequest<'a>, uwsgi: &'a VariablesRequest<'_>) {
+    for (name, value) in uwsgi.pairs() {
+        match name {
+            b"PATH_INFO" => ask.path = value,
+            b"DOCUMENT_ROOT" => ask.document_root = value,
+            // A front server sends what its client did not say as an empty value.
+            _ if !value.is_empty() => {
+                if let Some(name) = name.strip_prefix(b"HTTP_") {
+                    ask.conditions.note(name, value);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Hands an answer to the response. What the client does not take at once is sent when it does.
+fn say(response: &mut ResponseWriter<'_>, rules: Option<&'static Rules>, answer: Answer) {
+    if let Some(page) = rules.filter(|_| answer.is_in_own_words()).and_then(|rules| rules.error_page(answer.status)) {
+        return response.give_page(answer.status, "text/html", &page);
+    }
+    if let Some((content_type, bytes, is_compressed)) = answer.unmodified() {
+        response.note_unmodified(content_type, bytes, is_compressed);
+    }
+    response.ready_head(answer.status, &answer.head(), answer.fields(), answer.length);
+    response.give_body(answer.body);
+}

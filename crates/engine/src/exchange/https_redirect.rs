@@ -1,0 +1,72 @@
+//! `http-to-https`: a listener that answers each request with the address of the same path by HTTPS. It asks no application and no
+//! route. Workers run it, for listeners that the settings name.
+
+use bolide_routes::Answer;
+
+use crate::exchange::routing::header_of;
+use crate::request::{Request, RequestParts};
+
+/// The port that an `https` address has unless it says another (RFC 9110 section 4.2.2).
+const DEFAULT_PORT: u16 = 443;
+
+/// The answer to a request at a listener that sends its clients to this port of HTTPS.
+pub fn https_redirect<Memo>(request: &Request<'_, Memo>, port: u16) -> Answer {
+    let RequestParts::Http(http) = &request.parts else { return refusal() };
+    let host = match http.authority {
+        [] => header_of(http.header_bytes, b"HOST").unwrap_or_default(),
+        authority => authority.into(),
+    };
+    let name = without_port(&host);
+    if name.is_empty() {
+        return refusal();
+    }
+    let port = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
+    // `OPTIONS *` is about the server and no path of it.
+    let uri = if http.uri.starts_with(b"/") { http.uri } else { b"/" };
+    let location = [b"https://", name, port.as_bytes(), uri].concat();
+    // RFC 9110 section 15.4.2: clients may make a GET of a POST that 301 sends on, and must not do so by 308.
+    let (status, reason) = match http.method {
+        b"GET" | b"HEAD" => (301, "Moved Permanently"),
+        _ => (308, "Permanent Redirect"),
+    };
+    answer(status, reason, vec![("Location", location)], b"")
+}
+
+/// A client of HTTP/1.0 may name no host, and there is nothing to send it to.
+fn refusal() -> Answer {
+    let text: &[u8] = b"This address speaks HTTPS alone, and the request names no host to be sent to.\n";
+    answer(400, "Bad Request", vec![("Content-Type", b"text/plain".to_vec())], text)
+}
+
+fn answer(status: u16, reason: &'static str, fields: Vec<(&'static str, Vec<u8>)>, body: &[u8]) -> Answer {
+    Answer { status, reason: reason.into(), fields, body: body.to_vec(), closes: false, is_in_own_words: !body.is_empty() }
+}
+
+/// The name of `name:port` and of `[address]:port`.
+fn without_port(host: &[u8]) -> &[u8] {
+    match host.iter().rposition(|&byte| byte == b':') {
+        // Within brackets colons are the address's own.
+        Some(colon) if !host[colon..].contains(&b']') => &host[..colon],
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_port_of_a_host_is_taken_off_and_an_address_of_ipv6_stays_whole() {
+        for (host, name) in [
+            ("example.com", "example.com"),
+            ("example.com:8080", "example.com"),
+            ("127.0.0.1:80", "127.0.0.1"),
+            ("[::1]", "[::1]"),
+            ("[::1]:8080", "[::1]"),
+            (":80", ""),
+            ("", ""),
+        ] {
+            assert_eq!(without_port(host.as_bytes()), name.as_bytes(), "{host}");
+        }
+    }
+}

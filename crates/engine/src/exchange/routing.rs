@@ -1,0 +1,340 @@
+//! Internal routing in a worker: requests as the rules see them, and what the rules decided, carried out.
+//!
+//! The rules themselves are in the room `routes`. It runs on the thread that read the request, before the application is asked, and only where
+//! the settings have rules for requests or answers.
+
+use std::borrow::Cow;
+use std::io;
+use std::path::Path;
+
+use bolide_contract::settings::Settings;
+use bolide_files::AcceptedCodings;
+use bolide_protocol::Span;
+use bolide_protocol::variables::{Variable, VariableFacts};
+use bolide_routes::{Answer, Overrides, Routes, ServerValue, Values, Verdict, reason};
+
+use crate::logging::access_log::{tell, tell_all};
+use crate::request::{Version, joint};
+use crate::response::ResponseWriter;
+use crate::response::filters::{FilterRules, ResponseFilter};
+use crate::sockets::listener::{ListeningSocket, Peer};
+
+/// Bytes of an error page.
+const PAGE_BYTES: u64 = 1024 * 1024;
+
+/// The rules of a worker for requests and answers, resolved at its start.
+pub struct Rules {
+    routes: Routes,
+    answers: FilterRules,
+    error_pages: Vec<(u16, std::path::PathBuf)>,
+}
+
+/// A request as the rules have left it.
+pub struct Routed {
+    /// `None`: the application is asked.
+    verdict: Option<Verdict>,
+    overrides: Overrides,
+}
+
+impl Rules {
+    /// The rules of an instance, which live as long as its process. `None` where there is nothing to do.
+    ///
+    /// # Errors
+    /// A rule that the options took and this build does not know.
+    pub fn of(settings: &Settings) -> io::Result<Option<&'static Rules>> {
+        let (routes, mistakes) = Routes::compile(&settings.routes, Path::new(""));
+        let routes = routes.ok_or_else(|| {
+            let first = mistakes.into_iter().find(|mistake| mistake.is_fatal).map(|mistake| mistake.message);
+            io::Error::new(io::ErrorKind::InvalidInput, first.unwrap_or_default())
+        })?;
+        let answers = FilterRules::new(&settings.answering, &routes.responses);
+        let error_pages = settings.answering.error_pages.clone();
+        if routes.is_empty() && answers.is_empty() && error_pages.is_empty() {
+            return Ok(None);
+        }
+        Ok(Some(Box::leak(Box::new(Rules { routes, answers, error_pages }))))
+    }
+
+    /// Walks the rules for a request, and tells the response what is to become of its answer.
+    pub fn walk(&'static self, request: &dyn Values, response: &mut ResponseWriter<'_>) -> Routed {
+        let mut overrides = Overrides::default();
+        let verdict = self.routes.requests.walk(request, &mut overrides);
+        tell_all(&mut overrides.lines);
+        for (name, value) in &overrides.log_variables {
+            response.set_log_variable(name, value);
+        }
+        response.is_unlogged = overrides.is_unlogged;
+        response.harakiri_ms = overrides.harakiri_ms;
+        let concerns_answer = !overrides.added.is_empty() || !overrides.removed.is_empty() || overrides.is_compressed;
+        if concerns_answer || !self.answers.is_empty() {
+            let seen = WithOverrides { request, overrides: &overrides };
+            let variables = self.answers.variables().map(|name| (name.clone(), owned(seen.value(name)))).collect();
+            let accepted = match self.answers.may_compress() || overrides.is_compressed {
+                true => AcceptedCodings::read(&request.value(b"HTTP_ACCEPT_ENCODING").unwrap_or_default()),
+                false => AcceptedCodings::default(),
+            };
+            let worker = request.server(ServerValue::Worker);
+            response.set_filter(ResponseFilter::new(
+                &self.answers,
+                &self.routes.responses,
+                &mut overrides,
+                variables,
+                accepted,
+                worker,
+            ));
+        }
+        Routed { verdict: Some(verdict).filter(|verdict| *verdict != Verdict::Serve), overrides }
+    }
+
+    /// Folders in which the files of routes lie, by their number.
+    pub fn folders(&self) -> &[std::path::PathBuf] {
+        &self.routes.folders
+    }
+
+    /// Whether an answer of the server's own may have a page.
+    pub fn has_error_page(&self, status: u16) -> bool {
+        self.error_pages.iter().any(|(of, _)| *of == status)
+    }
+
+    /// The page for an answer of the server's own, where there is one that can be read.
+    pub fn error_page(&self, status: u16) -> Option<Vec<u8>> {
+        let pages = self.error_pages.iter().filter(|(of, _)| *of == status);
+        pages.map(|(_, path)| path).find_map(|path| {
+            let metadata = std::fs::metadata(path).ok().filter(|found| found.is_file() && found.len() <= PAGE_BYTES);
+            metadata.and_then(|_| std::fs::read(path).ok())
+        })
+    }
+}
+
+impl Routed {
+    /// What a rule made of a variable, or what it was.
+    pub fn or<'a>(&'a self, name: &[u8], before: &'a [u8]) -> &'a [u8] {
+        self.overrides.value(name).unwrap_or(before)
+    }
+
+    /// What a rule made of a variable.
+    pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
+        self.overrides.value(name)
+    }
+
+    /// Variables that rules have set and that the application must see.
+    pub fn variables(&self) -> &[(Vec<u8>, Vec<u8>)] {
+        &self.overrides.variables
+    }
+
+    /// What a rule decided, if one did.
+    pub fn verdict(&self) -> Option<&Verdict> {
+        self.verdict.as_ref()
+    }
+
+    /// A uwsgi packet with the variables that rules have set after its own: of several with one name the last counts.
+    pub fn packet(
+        &self,
+        bytes: &[u8],
+        variables: &[Variable],
+        facts: VariableFacts,
+    ) -> Option<(Vec<u8>, Vec<Variable>, VariableFacts)> {
+        if self.overrides.variables.is_empty() {
+            return None;
+        }
+        let (mut bytes, mut variables, mut facts) = (bytes.to_vec(), variables.to_vec(), facts);
+        for (name, value) in &self.overrides.variables {
+            let mut put = |text: &[u8]| {
+                let start = bytes.len();
+                bytes.extend_from_slice(text);
+                Span { start: start as u32, end: bytes.len() as u32 }
+            };
+            let variable = Variable { name: put(name), value: put(value) };
+            variables.push(variable);
+            match name.as_slice() {
+                b"REQUEST_METHOD" => facts.method = Some(variable.value),
+                b"REQUEST_URI" => facts.uri = Some(variable.value),
+                _ => {}
+            }
+        }
+        Some((bytes, variables, facts))
+    }
+}
+
+fn owned(value: Option<Cow<'_, [u8]>>) -> Option<Vec<u8>> {
+    value.map(Cow::into_owned)
+}
+
+/// An answer of a rule's own, by the same way as an application's. What a rule filled in with a client's bytes may be no
+/// header value: then the field is left out.
+pub fn give(answer: &Answer, rules: Option<&'static Rules>, response: &mut ResponseWriter<'_>) {
+    let Answer { status, reason: text, fields, body, closes, is_in_own_words } = answer;
+    let page = rules.filter(|_| *is_in_own_words).and_then(|rules| rules.error_page(*status));
+    if response.status(format!("{status} {text}").as_bytes()).is_err() {
+        let plain = format!("{status} {}", reason(*status).unwrap_or("Unknown"));
+        // Digits and a phrase of our own can't be refused.
+        let _ = response.status(plain.as_bytes());
+    }
+    for (name, value) in fields {
+        let value: &[u8] = if page.is_some() && *name == "Content-Type" { b"text/html" } else { value };
+        if let Err(refusal) = response.field(name.as_bytes(), value) {
+            tell(format!("bolide: a route's {name} is left out: {refusal}").as_bytes());
+        }
+    }
+    if *closes {
+        response.close_after();
+    }
+    response.give_whole(page.as_ref().unwrap_or(body));
+}
+
+/// A request with what rules have set.
+struct WithOverrides<'a> {
+    request: &'a dyn Values,
+    overrides: &'a Overrides,
+}
+
+impl Values for WithOverrides<'_> {
+    fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        self.overrides.value(name).map(Cow::Borrowed).or_else(|| self.request.value(name))
+    }
+
+    fn server(&self, what: ServerValue) -> u64 {
+        self.request.server(what)
+    }
+
+    fn aside(&self, work: &mut dyn FnMut()) {
+        self.request.aside(work);
+    }
+}
+
+/// A request, and how work of its rules that takes long is done.
+pub struct WithAside<'a, V> {
+    pub values: V,
+    pub aside: &'a dyn Fn(&mut dyn FnMut()),
+}
+
+impl<V: Values> Values for WithAside<'_, V> {
+    fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        self.values.value(name)
+    }
+
+    fn server(&self, what: ServerValue) -> u64 {
+        self.values.server(what)
+    }
+
+    fn aside(&self, work: &mut dyn FnMut()) {
+        (self.aside)(work);
+    }
+}
+
+/// An HTTP request by the names of CGI, as `environ` would have it.
+pub struct HttpValues<'a> {
+    pub method: &'a [u8],
+    pub uri: &'a [u8],
+    pub path: &'a [u8],
+    pub query: &'a [u8],
+    pub authority: &'a [u8],
+    pub version: Version,
+    /// The header fields' bytes: they are looked through when a rule asks, because a connection that repeats its header block has
+    /// not had it parsed.
+    pub header_bytes: &'a [u8],
+    pub body_bytes: u64,
+    pub peer: &'a Peer,
+    pub script_name: &'a [u8],
+    pub is_https: bool,
+    pub listener: Option<&'a ListeningSocket>,
+    pub worker: u32,
+}
+
+impl Values for HttpValues<'_> {
+    fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        Some(Cow::Borrowed(match name {
+            b"PATH_INFO" => self.path,
+            b"REQUEST_URI" => self.uri,
+            b"QUERY_STRING" => self.query,
+            b"REQUEST_METHOD" => self.method,
+            b"SCRIPT_NAME" => self.script_name,
+            b"DOCUMENT_ROOT" => b"",
+            b"HTTPS" => return self.is_https.then_some(Cow::Borrowed(b"on")),
+            b"REMOTE_ADDR" => self.peer.address.as_bytes(),
+            b"REMOTE_PORT" => self.peer.port.as_bytes(),
+            b"SERVER_NAME" => self.listener?.server_name.as_bytes(),
+            b"SERVER_PORT" => self.listener?.server_port.as_bytes(),
+            b"SERVER_PROTOCOL" => self.version.name().as_bytes(),
+            b"HTTP_HOST" if !self.authority.is_empty() => self.authority,
+            b"CONTENT_TYPE" => return self.header(b"CONTENT_TYPE"),
+            b"CONTENT_LENGTH" if self.body_bytes > 0 => return Some(self.body_bytes.to_string().into_bytes().into()),
+            b"CONTENT_LENGTH" => return self.header(b"CONTENT_LENGTH"),
+            // CVE-2016-5385: see `environ`.
+            b"HTTP_PROXY" => return None,
+            _ => match name.strip_prefix(b"HTTP_") {
+                Some(name) => return self.header(name),
+                None => return self.of_tls(name),
+            },
+        }))
+    }
+
+    fn server(&self, what: ServerValue) -> u64 {
+        server_value(self.worker, what)
+    }
+}
+
+impl HttpValues<'_> {
+    fn of_tls(&self, wanted: &[u8]) -> Option<Cow<'_, [u8]>> {
+        let variables = self.peer.tls.as_ref()?.variables();
+        let (_, value) = variables.into_iter().find(|(name, _)| name.as_bytes() == wanted)?;
+        Some(value.into_owned().into_bytes().into())
+    }
+
+    fn header(&self, wanted: &[u8]) -> Option<Cow<'_, [u8]>> {
+        header_of(self.header_bytes, wanted)
+    }
+}
+
+/// A header of a block by its CGI name; several of one name are joined as `environ` joins them.
+pub fn header_of<'a>(header_bytes: &'a [u8], wanted: &[u8]) -> Option<Cow<'a, [u8]>> {
+    let mut found: Option<Cow<'a, [u8]>> = None;
+    for line in header_bytes.split(|&byte| byte == b'\n') {
+        let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
+        if !is_cgi_name(&line[..colon], wanted) {
+            continue;
+        }
+        let value = line[colon + 1..].trim_ascii();
+        found = Some(match found {
+            None => value.into(),
+            Some(before) => [&before, joint(wanted), value].concat().into(),
+        });
+    }
+    found
+}
+
+/// Whether a field's name becomes this CGI name. One with an underscore becomes none: it could be another's forgery.
+fn is_cgi_name(name: &[u8], wanted: &[u8]) -> bool {
+    name.len() == wanted.len()
+        && name.iter().zip(wanted).all(|(&byte, &upper)| match byte {
+            b'-' => upper == b'_',
+            b'_' => false,
+            _ => byte.to_ascii_uppercase() == upper,
+        })
+}
+
+/// A front server's request: its own variables.
+pub struct VariableValues<'a> {
+    pub bytes: &'a [u8],
+    pub variables: &'a [Variable],
+    pub worker: u32,
+}
+
+impl Values for VariableValues<'_> {
+    fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        let found = self.variables.iter().rfind(|variable| variable.name.of(self.bytes) == name)?;
+        Some(found.value.of(self.bytes).into())
+    }
+
+    fn server(&self, what: ServerValue) -> u64 {
+        server_value(self.worker, what)
+    }
+}
+
+fn server_value(worker: u32, what: ServerValue) -> u64 {
+    match what {
+        ServerValue::Worker => worker.into(),
+        ServerValue::Process => std::process::id().into(),
+        ServerValue::Status => 0,
+    }
+}

@@ -1,0 +1,355 @@
+//! `log-format`: compiled once into pieces, and written for each request. It knows no connection; worker threads run it, where the settings have
+//! a format.
+//!
+//! The variables and what they say are uWSGI's; one that says nothing is `-`. A name that is none of them is one of the application's own
+//! (`uwsgi.set_logvar`). A client's quotation mark must not end a field: a format that is an object of JSON has its values escaped as JSON has
+//! it, one with quotes as Apache does (gunicorn and nginx do the like), with `\x27` where values stand between single quotes, and one without
+//! has them as they are, as in uWSGI.
+
+use bolide_log::{dates, json};
+
+use crate::logging::log_line::{LogLine, RequestNotes, URI_BYTES, memory_bytes, quotable, visible};
+
+/// The format of `%(ltime)`, and of `%(ftime)` without one of its own.
+const APACHE_TIME: &str = "%d/%b/%Y:%H:%M:%S %z";
+
+/// A compiled format.
+#[derive(Debug, PartialEq, Eq)]
+pub struct LogFormat {
+    pieces: Vec<Piece>,
+    /// CGI names of the request's variables that the line says.
+    names: Vec<Vec<u8>>,
+    time: String,
+    escapes: Escapes,
+}
+
+/// What becomes of a client's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Escapes {
+    /// Control characters are shown as `?`.
+    Visible,
+    /// The format has quotes.
+    Quotes,
+    /// It has values between single quotes.
+    SingleQuotes,
+    /// It is an object of JSON.
+    Json,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Piece {
+    Text(Vec<u8>),
+    Known(ServerFact),
+    /// A variable of the request, by its place in the names.
+    Request(usize),
+    /// The application's own.
+    Application(Vec<u8>),
+    /// A metric: there is none.
+    Nothing,
+}
+
+/// What the server knows itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ServerFact {
+    Uri,
+    Method,
+    User,
+    Address,
+    Protocol,
+    Status,
+    BodyBytes,
+    HeadBytes,
+    AnswerBytes,
+    RequestBodyBytes,
+    Microseconds,
+    Milliseconds,
+    Seconds,
+    StartMilliseconds,
+    StartMicroseconds,
+    Start,
+    LocalTime,
+    FormattedTime,
+    Ctime,
+    Now,
+    Process,
+    Worker,
+    Switches,
+    Variables,
+    Core,
+    AddressSpace,
+    Resident,
+    AddressSpaceMebibytes,
+    ResidentMebibytes,
+    PacketBytes,
+    Zero,
+    Headers,
+    WriteErrors,
+}
+
+/// uWSGI's names for them.
+const KNOWN: &[(&str, ServerFact)] = &[
+    ("uri", ServerFact::Uri),
+    ("method", ServerFact::Method),
+    ("user", ServerFact::User),
+    ("addr", ServerFact::Address),
+    ("proto", ServerFact::Protocol),
+    ("status", ServerFact::Status),
+    ("rsize", ServerFact::BodyBytes),
+    ("hsize", ServerFact::HeadBytes),
+    ("size", ServerFact::AnswerBytes),
+    ("cl", ServerFact::RequestBodyBytes),
+    ("micros", ServerFact::Microseconds),
+    ("msecs", ServerFact::Milliseconds),
+    ("secs", ServerFact::Seconds),
+    ("tmsecs", ServerFact::StartMilliseconds),
+    ("tmicros", ServerFact::StartMicroseconds),
+    ("time", ServerFact::Start),
+    ("ltime", ServerFact::LocalTime),
+    ("ftime", ServerFact::FormattedTime),
+    ("ctime", ServerFact::Ctime),
+    ("epoch", ServerFact::Now),
+    ("pid", ServerFact::Process),
+    ("wid", ServerFact::Worker),
+    ("switches", ServerFact::Switches),
+    ("vars", ServerFact::Variables),
+    ("core", ServerFact::Core),
+    ("vsz", ServerFact::AddressSpace),
+    ("rss", ServerFact::Resident),
+    ("vszM", ServerFact::AddressSpaceMebibytes),
+    ("rssM", ServerFact::ResidentMebibytes),
+    ("pktsize", ServerFact::PacketBytes),
+    // There is one plugin, whose number is 0, and a body that can't be read reaches no application.
+    ("modifier1", ServerFact::Zero),
+    ("modifier2", ServerFact::Zero),
+    ("rerr", ServerFact::Zero),
+    ("headers", ServerFact::Headers),
+    ("werr", ServerFact::WriteErrors),
+    ("ioerr", ServerFact::WriteErrors),
+];
+
+/// Those that are variables of the request.
+const OF_REQUEST: &[(&str, &str)] = &[("host", "HTTP_HOST"), ("uagent", "HTTP_USER_AGENT"), ("referer", "HTTP_REFERER")];
+
+/// The variable that tells `%(cl)`.
+const LENGTH: &[u8] = b"CONTENT_LENGTH";
+
+impl LogFormat {
+    /// Any text is a format. `time` is that of `%(ftime)`, for strftime(3).
+    pub fn compile(format: &str, time: Option<&str>) -> LogFormat {
+        let escapes = match format.trim() {
+            text if text.starts_with('{') && text.ends_with('}') => Escapes::Json,
+            text if has_values_in_single_quotes(text) => Escapes::SingleQuotes,
+            // Of fields outside of the quotes too: a quote there would begin a field where none is.
+            text if text.contains('"') => Escapes::Quotes,
+            _ => Escapes::Visible,
+        };
+        let time = time.unwrap_or(APACHE_TIME).to_owned();
+        let mut made = LogFormat { pieces: Vec::new(), names: Vec::new(), time, escapes };
+        let mut text = String::new();
+        let mut rest = format;
+        while let Some(start) = rest.find("%(") {
+            let after = &rest[start + 2..];
+            let Some(end) = after.find(')').filter(|end| *end > 0) else {
+                text.push_str(&rest[..start + 2]);
+                rest = after;
+                continue;
+            };
+            text.push_str(&rest[..start]);
+            made.add_text(&mut text);
+            made.add_variable(&after[..end]);
+            rest = &after[end + 1..];
+        }
+        text.push_str(rest);
+        made.add_text(&mut text);
+        made
+    }
+
+    /// The names whose values a line wants, for as long as the request's bytes are at hand.
+    pub fn names(&self) -> &[Vec<u8>] {
+        &self.names
+    }
+
+    /// Adds a line.
+    pub fn write(&self, buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>) {
+        let now_us = dates::now_us();
+        for piece in &self.pieces {
+            let value: &[u8] = match piece {
+                Piece::Text(text) => {
+                    buffer.extend_from_slice(text);
+                    continue;
+                }
+                Piece::Known(known) => {
+                    self.known(*known, buffer, line, notes, now_us);
+                    continue;
+                }
+                Piece::Request(place) => notes.request(*place),
+                Piece::Application(name) => notes.of_application(name),
+                Piece::Nothing => b"",
+            };
+            self.text(buffer, value);
+        }
+        buffer.push(b'\n');
+    }
+
+    fn add_text(&mut self, text: &mut String) {
+        if !text.is_empty() {
+            self.pieces.push(Piece::Text(std::mem::take(text).into_bytes()));
+        }
+    }
+
+    fn add_variable(&mut self, name: &str) {
+        let piece = if let Some((_, known)) = KNOWN.iter().find(|(known, _)| *known == name) {
+            if *known == ServerFact::RequestBodyBytes {
+                self.place(LENGTH);
+            }
+            Piece::Known(*known)
+        } else if let Some((_, variable)) = OF_REQUEST.iter().find(|(known, _)| *known == name) {
+            Piece::Request(self.place(variable.as_bytes()))
+        } else if let Some(variable) = name.strip_prefix("var.") {
+            Piece::Request(self.place(variable.as_bytes()))
+        } else if name.starts_with("metric.") {
+            Piece::Nothing
+        } else {
+            Piece::Application(name.as_bytes().to_vec())
+        };
+        self.pieces.push(piece);
+    }
+
+    fn place(&mut self, name: &[u8]) -> usize {
+        self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+            self.names.push(name.to_vec());
+            self.names.len() - 1
+        })
+    }
+
+    fn text(&self, buffer: &mut Vec<u8>, value: &[u8]) {
+        let value = if value.is_empty() { b"-" } else { &value[..value.len().min(URI_BYTES)] };
+        match self.escapes {
+            Escapes::Visible => visible(buffer, value),
+            Escapes::Quotes => quotable(buffer, value),
+            Escapes::SingleQuotes => single_quotable(buffer, value),
+            Escapes::Json => json::escaped(buffer, value),
+        }
+    }
+
+    fn known(&self, known: ServerFact, buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>, now_us: u64) {
+        const MEBIBYTE: u64 = 1024 * 1024;
+        let began_us = now_us.saturating_sub(line.microseconds);
+        let number = match known {
+            ServerFact::Uri => return self.text(buffer, line.uri),
+            ServerFact::Method => return self.text(buffer, line.method),
+            ServerFact::User => return self.text(buffer, line.user),
+            ServerFact::Address => return self.text(buffer, line.address),
+            ServerFact::Protocol => return self.text(buffer, line.protocol),
+            ServerFact::Ctime => return buffer.extend_from_slice(line.ctime),
+            ServerFact::LocalTime => return dates::strftime(buffer, APACHE_TIME, (began_us / 1_000_000) as i64),
+            ServerFact::FormattedTime => return dates::strftime(buffer, &self.time, (began_us / 1_000_000) as i64),
+            ServerFact::Seconds => {
+                let text = format!("{}.{:06}", line.microseconds / 1_000_000, line.microseconds % 1_000_000);
+                return buffer.extend_from_slice(text.as_bytes());
+            }
+            ServerFact::RequestBodyBytes => {
+                let length = self.names.iter().position(|name| name == LENGTH).map_or(&b""[..], |place| notes.request(place));
+                return self.text(buffer, if length.is_empty() { b"0" } else { length });
+            }
+            ServerFact::Status => line.status.into(),
+            ServerFact::BodyBytes => line.body_bytes,
+            ServerFact::HeadBytes => line.head_bytes,
+            ServerFact::AnswerBytes => line.head_bytes + line.body_bytes,
+            ServerFact::Microseconds => line.microseconds,
+            ServerFact::Milliseconds => line.microseconds / 1000,
+            ServerFact::StartMicroseconds => began_us,
+            ServerFact::StartMilliseconds => began_us / 1000,
+            ServerFact::Start => began_us / 1_000_000,
+            ServerFact::Now => now_us / 1_000_000,
+            ServerFact::Process => std::process::id().into(),
+            ServerFact::Worker => line.worker.into(),
+            // A synchronous application is entered once.
+            ServerFact::Switches => 1,
+            ServerFact::Variables => line.variables.into(),
+            ServerFact::Core => line.core.into(),
+            ServerFact::AddressSpace => memory_bytes().0,
+            ServerFact::Resident => memory_bytes().1,
+            ServerFact::AddressSpaceMebibytes => memory_bytes().0 / MEBIBYTE,
+            ServerFact::ResidentMebibytes => memory_bytes().1 / MEBIBYTE,
+            ServerFact::PacketBytes => line.variable_bytes.into(),
+            ServerFact::Zero => 0,
+            ServerFact::Headers => line.header_count.into(),
+            ServerFact::WriteErrors => line.is_broken.into(),
+        };
+        buffer.extend_from_slice(itoa::Buffer::new().format(number).as_bytes());
+    }
+}
+
+/// Whether a variable stands between two single quotes, and not only beside apostrophes of plain text.
+fn has_values_in_single_quotes(format: &str) -> bool {
+    let parts: Vec<&str> = format.split('\'').collect();
+    let ends = parts.len().saturating_sub(1);
+    parts.iter().take(ends).skip(1).step_by(2).any(|part| part.contains("%("))
+}
+
+/// As [`quotable`], with `\x27` for a single quote too.
+fn single_quotable(buffer: &mut Vec<u8>, text: &[u8]) {
+    for (number, part) in text.split(|byte| *byte == b'\'').enumerate() {
+        if number > 0 {
+            buffer.extend_from_slice(b"\\x27");
+        }
+        quotable(buffer, part);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logging::log_line::tests::line;
+
+    fn written(format: &str) -> String {
+        let format = LogFormat::compile(format, None);
+        let values: Vec<Vec<u8>> = format
+            .names()
+            .iter()
+            .map(|name| match name.as_slice() {
+                b"HTTP_REFERER" => b"a\"b\n\xff".to_vec(),
+                b"HTTP_USER_AGENT" => b"it's \"\\".to_vec(),
+                _ => Vec::new(),
+            })
+            .collect();
+        let own = vec![(b"mine".to_vec(), b"1".to_vec()), (b"mine".to_vec(), b"2".to_vec())];
+        let mut buffer = Vec::new();
+        format.write(&mut buffer, &line(), &RequestNotes { values: &values, application: &own });
+        String::from_utf8_lossy(&buffer).into_owned()
+    }
+
+    #[test]
+    fn what_a_format_says_is_what_the_line_has() {
+        for (format, expected) in [
+            ("", "\n"),
+            ("plain", "plain\n"),
+            ("%(method) %(uri) %(proto)", "GET /x?y HTTP/1.1\n"),
+            ("%%(status)%", "%200%\n"),
+            ("%() %(", "%() %(\n"),
+            ("%(rsize)+%(hsize)=%(size)", "12+79=91\n"),
+            ("%(micros) %(msecs) %(secs)", "1999 1 0.001999\n"),
+            ("%(user) %(host) %(metric.x) %(var.X) %(unknown)", "- - - - -\n"),
+            ("%(mine)", "2\n"),
+            ("%(cl) %(modifier1) %(werr) %(ioerr) %(rerr)", "0 0 0 0 0\n"),
+            ("%(referer)", "a\"b?\u{fffd}\n"),
+            ("\"%(referer)\" %(status)", "\"a\\\"b\\n\u{fffd}\" 200\n"),
+            ("%(referer) \"%(status)\"", "a\\\"b\\n\u{fffd} \"200\"\n"),
+            ("'%(uagent)' %(status)", "'it\\x27s \\\"\\\\' 200\n"),
+            ("'%(method) %(uagent) %(uri)' %(referer)", "'GET it\\x27s \\\"\\\\ /x?y' a\\\"b\\n\u{fffd}\n"),
+            ("\"%(status)\" '%(uagent)'", "\"200\" 'it\\x27s \\\"\\\\'\n"),
+            ("\"%(uagent)\"", "\"it's \\\"\\\\\"\n"),
+            ("it's %(uagent)", "it's it's \"\\\n"),
+            ("it's %(status), and %(uagent)'s", "it's 200, and it\\x27s \\\"\\\\'s\n"),
+            ("{\"r\": \"%(referer)\"}", "{\"r\": \"a\\\"b\\n\u{fffd}\"}\n"),
+        ] {
+            assert_eq!(written(format), expected, "{format}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_is_said_twice_is_looked_up_once() {
+        assert_eq!(LogFormat::compile("%(host) %(var.HTTP_HOST) %(cl)", None).names(), [&b"HTTP_HOST"[..], LENGTH]);
+    }
+}

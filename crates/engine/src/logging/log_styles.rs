@@ -1,0 +1,120 @@
+//! Request lines that are neither uWSGI's nor a format's: a short one for eyes, and an object of JSON. It knows no connection; worker threads
+//! run it, where the settings ask for such lines.
+
+use bolide_log::json::{begin_object, string};
+
+use crate::logging::log_line::{LogLine, RequestNotes, URI_BYTES, visible};
+
+/// Keys of an object that have a variable of the request: left out where the request has none.
+pub const JSON_NAMES: [(&str, &str); 3] = [("host", "HTTP_HOST"), ("referer", "HTTP_REFERER"), ("user_agent", "HTTP_USER_AGENT")];
+
+/// Where the time of day stands in C's `ctime`.
+const TIME_OF_DAY: std::ops::Range<usize> = 11..19;
+/// Letters of the longer of the usual methods.
+const METHOD_COLUMNS: usize = 4;
+
+/// `21:03:24 GET  /boom  500  19 ms  265 B`
+pub fn short(buffer: &mut Vec<u8>, line: &LogLine<'_>, coloured: bool) {
+    let colour: &[u8] = match line.status {
+        _ if !coloured => b"",
+        500.. => b"\x1b[31m",
+        400..=499 => b"\x1b[33m",
+        300..=399 => b"\x1b[36m",
+        _ => b"\x1b[32m",
+    };
+    buffer.extend_from_slice(line.ctime.get(TIME_OF_DAY).unwrap_or_default());
+    buffer.push(b' ');
+    visible(buffer, line.method);
+    // The usual methods have three or four letters: what follows stands in one column.
+    buffer.extend_from_slice(if line.method.len() < METHOD_COLUMNS { b"  " } else { b" " });
+    visible(buffer, &line.uri[..line.uri.len().min(URI_BYTES)]);
+    buffer.extend_from_slice(b"  ");
+    buffer.extend_from_slice(colour);
+    buffer.extend_from_slice(itoa::Buffer::new().format(line.status).as_bytes());
+    if !colour.is_empty() {
+        buffer.extend_from_slice(b"\x1b[0m");
+    }
+    let rest = format!("  {} ms  {} B\n", line.microseconds / 1000, line.body_bytes);
+    buffer.extend_from_slice(rest.as_bytes());
+}
+
+/// `{"time":…,"type":"request",…}`
+pub fn json(buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>) {
+    begin_object(buffer, "request");
+    let numbers = format!(",\"worker\":{},\"core\":{}", line.worker, line.core);
+    buffer.extend_from_slice(numbers.as_bytes());
+    text(buffer, "address", line.address);
+    text(buffer, "user", line.user);
+    text(buffer, "method", line.method);
+    text(buffer, "uri", line.uri);
+    text(buffer, "protocol", line.protocol);
+    for (place, (key, _)) in JSON_NAMES.iter().enumerate() {
+        text(buffer, key, notes.request(place));
+    }
+    let numbers = format!(
+        ",\"status\":{},\"bytes\":{},\"head_bytes\":{},\"microseconds\":{}",
+        line.status, line.body_bytes, line.head_bytes, line.microseconds
+    );
+    buffer.extend_from_slice(numbers.as_bytes());
+    if line.is_broken {
+        buffer.extend_from_slice(b",\"broken\":true");
+    }
+    if !notes.application.is_empty() {
+        buffer.extend_from_slice(b",\"variables\":{");
+        for (number, (name, value)) in notes.application.iter().enumerate() {
+            if number > 0 {
+                buffer.push(b',');
+            }
+            string(buffer, name);
+            buffer.push(b':');
+            string(buffer, value);
+        }
+        buffer.push(b'}');
+    }
+    buffer.extend_from_slice(b"}\n");
+}
+
+/// Adds a key with its text, where there is one.
+fn text(buffer: &mut Vec<u8>, key: &str, value: &[u8]) {
+    if !value.is_empty() {
+        buffer.push(b',');
+        string(buffer, key.as_bytes());
+        buffer.push(b':');
+        string(buffer, &value[..value.len().min(URI_BYTES)]);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::logging::log_line::tests::line;
+
+    #[test]
+    fn a_short_line_says_what_a_developer_looks_for() {
+        let written = |status, coloured| {
+            let mut buffer = Vec::new();
+            short(&mut buffer, &LogLine { status, ..line() }, coloured);
+            String::from_utf8_lossy(&buffer).into_owned()
+        };
+        assert_eq!(written(200, false), "08:49:37 GET  /x?y  200  1 ms  12 B\n");
+        assert_eq!(written(500, true), "08:49:37 GET  /x?y  \x1b[31m500\x1b[0m  1 ms  12 B\n");
+    }
+
+    #[test]
+    fn an_object_has_one_line_whatever_the_client_has_sent() {
+        let values = vec![b"a\"\n".to_vec(), Vec::new(), b"\xff".to_vec()];
+        let own = vec![(b"k\"".to_vec(), b"v\\".to_vec())];
+        let mut buffer = Vec::new();
+        json(&mut buffer, &LogLine { uri: b"/\"\r\n", ..line() }, &RequestNotes { values: &values, application: &own });
+        let text = String::from_utf8(buffer).expect("UTF-8");
+        let (_, rest) = text.split_once(",\"worker\"").expect("a worker");
+        assert_eq!(
+            rest,
+            concat!(
+                ":1,\"core\":0,\"address\":\"127.0.0.1\",\"method\":\"GET\",\"uri\":\"/\\\"\\r\\n\",\"protocol\":\"HTTP/1.1\",",
+                "\"host\":\"a\\\"\\n\",\"user_agent\":\"\u{fffd}\",\"status\":200,\"bytes\":12,\"head_bytes\":79,\"microseconds\":1999,",
+                "\"variables\":{\"k\\\"\":\"v\\\\\"}}\n"
+            )
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! A WebSocket for an application that waits for each message in the middle of its call (`uwsgi.websocket_recv`): the same WebSocket as that
+//! of streaming applications, with reads of its own. It never waits itself: its owner does, between two looks.
+//!
+//! It knows no language. The thread that serves the request runs it, over a connection that is this request's alone.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::{Row, Slot, now_ms};
+use bolide_contract::settings::WebSocket as Settings;
+use bolide_protocol::websocket::close::NORMAL;
+
+use crate::request::websocket::{Message, MessageKind, WebSocket, asked_by_variables};
+use crate::response::ResponseWriter;
+use crate::scheduling::turn::TurnBudget;
+use crate::sockets::socket::Read;
+use crate::sockets::taken_connections::{Held, TakenConnections};
+
+/// Bytes that are read at once: a whole record of TLS and more.
+const READ_BYTES: usize = 64 * 1024;
+
+/// The longest wait between two looks, in milliseconds: an order to stop rings nobody who is in a call.
+const LOOK_MOST_MS: u64 = 500;
+
+pub struct BlockingWebSocket {
+    websocket: WebSocket,
+    /// What was read while there was no room for its messages.
+    input: Vec<u8>,
+    buffer: Vec<u8>,
+    /// How long a client may take nothing of what it is sent, in milliseconds.
+    timeout_ms: u64,
+    row: &'static Row,
+    _held: Held,
+}
+
+/// What there is for the application.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Heard {
+    Message(Message),
+    Nothing,
+    /// It has ended, and all that came before was taken.
+    End,
+}
+
+/// What a worker gives its WebSockets.
+pub struct WebSocketTerms<'a> {
+    pub settings: &'a Settings,
+    pub row: &'static Row,
+    pub timeout_ms: u64,
+    pub taken: &'static TakenConnections,
+    /// Shows the request.
+    pub slot: Option<&'a Slot>,
+}
+
+impl BlockingWebSocket {
+    /// Answers 101. `find` gives the variables of the request, `protocol` is the application's choice of a subprotocol.
+    ///
+    /// # Errors
+    /// What is wrong with the request, with the choice, or with the moment.
+    pub fn accept<'a>(
+        response: &mut ResponseWriter<'_>,
+        find: &dyn Fn(&[u8]) -> &'a [u8],
+        protocol: Option<&[u8]>,
+        terms: &WebSocketTerms<'_>,
+    ) -> Result<BlockingWebSocket, &'static str> {
+        if response.head_has_left() {
+            return Err("the answer has begun");
+        }
+        if response.shares_connection() {
+            return Err("the connection has other requests too (HTTP/2)");
+        }
+        let asked = asked_by_variables(find, terms.settings).map_err(|fault| fault.reason)?;
+        let handshake = asked.ok_or("the client does not ask for WebSocket")?;
+        Ok(BlockingWebSocket {
+            websocket: handshake.accept(response, protocol, &[])?,
+            input: Vec::new(),
+            buffer: Vec::new(),
+            timeout_ms: terms.timeout_ms,
+            row: terms.row,
+            _held: terms.taken.hold_call(terms.slot),
+        })
+    }
+
+    /// The next message, if it is here.
+    pub fn take(&mut self, response: &mut ResponseWriter<'_>) -> Heard {
+        if let Some(message) = self.websocket.take() {
+            return Heard::Message(message);
+        }
+        self.look(response);
+        match self.websocket.take() {
+            Some(message) => Heard::Message(message),
+            None if self.websocket.goodbye().is_some() || response.client_is_gone() => Heard::End,
+            None => Heard::Nothing,
+        }
+    }
+
+    /// Hands a message in. The payload of a text must be UTF-8. `false`: it has ended.
+    pub fn say(&mut self, kind: MessageKind, payload: &[u8], response: &mut ResponseWriter<'_>) -> bool {
+        if self.has_ended(response) {
+            return false;
+        }
+        response.begin_turn();
+        self.websocket.say(kind, payload, response);
+        true
+    }
+
+    /// Whether what was handed in waits for the client still.
+    pub fn is_behind(&self, response: &ResponseWriter<'_>) -> bool {
+        self.websocket.has_outgoing(response) && !response.client_is_gone()
+    }
+
+    pub fn has_ended(&self, response: &ResponseWriter<'_>) -> bool {
+        !self.websocket.is_open() || response.client_is_gone()
+    }
+
+    /// Takes what the client has said, sends what waits, and looks after time.
+    pub fn look(&mut self, response: &mut ResponseWriter<'_>) {
+        self.read(response);
+        let now = now_ms();
+        let is_stopping = self.row.stopped_ms.load(Relaxed) != 0;
+        if is_stopping || self.row.drained_ms.load(Relaxed) != 0 {
+            self.websocket.leave_at(now, is_stopping);
+        }
+        response.begin_turn();
+        self.websocket.tend(response, now, self.timeout_ms, false);
+    }
+
+    /// For how many milliseconds its owner may wait for the client before it looks again.
+    pub fn wait_ms(&self, response: &ResponseWriter<'_>) -> u64 {
+        let next_ms = self.websocket.next_ms(response.has_unsent(), self.timeout_ms);
+        next_ms.saturating_sub(now_ms()).clamp(1, LOOK_MOST_MS)
+    }
+
+    /// The application has returned: the client is told, and the connection ends.
+    pub fn end(mut self, response: &mut ResponseWriter<'_>) {
+        response.begin_turn();
+        self.websocket.close(NORMAL, "", response);
+        response.disconnect();
+    }
+
+    fn read(&mut self, response: &mut ResponseWriter<'_>) {
+        let mut turn = TurnBudget::default();
+        self.websocket.take_in(response, &mut self.input, &mut turn);
+        self.buffer.resize(READ_BYTES, 0);
+        while self.websocket.room() > 0 && self.input.is_empty() && turn.may_read() {
+            match response.transport.read(&mut self.buffer) {
+                Read::Bytes(count) => {
+                    turn.note_read(response.transport.read_cost(count));
+                    self.websocket.hear(now_ms());
+                    let used = self.websocket.feed(&mut self.buffer[..count], response, &mut turn);
+                    self.input.extend_from_slice(&self.buffer[used..count]);
+                }
+                Read::Nothing => break,
+                Read::End | Read::Broken => {
+                    self.websocket.hang_up();
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,534 @@
+//! WebSocket (RFC 6455) on a connection that the application has in its hands: the handshake, messages both ways, pings, and the
+//! end, which takes a word from both sides.
+//!
+//! Frames are the protocol room's. It knows no language and no event loop; the loop's thread runs it.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+
+use bolide_contract::scoreboard::now_ms;
+use bolide_contract::settings::WebSocket as Settings;
+use bolide_protocol::Fault;
+use bolide_protocol::http1::head::Field;
+use bolide_protocol::http1::is_token;
+pub use bolide_protocol::websocket::MessageKind;
+pub use bolide_protocol::websocket::close::may_be_sent;
+use bolide_protocol::websocket::close::{ABNORMAL, GOING_AWAY, NO_STATUS, SERVICE_RESTART};
+use bolide_protocol::websocket::{Deflate, Deflation, Event, Inflation, Limits, Receiver, Violation, handshake, send};
+
+use crate::response::{HeadRefusal, Pushed, ResponseWriter, When};
+use crate::scheduling::turn::TurnBudget;
+
+/// Messages, and bytes of them, that wait for the application. With as many, the client is not read from.
+const WAITING_MESSAGES: usize = 1024;
+const WAITING_BYTES: usize = 64 * 1024;
+
+/// Milliseconds that the application may take to answer the messages that came whole before a client's mistake.
+const ANSWER_MS: u64 = 5_000;
+
+/// Milliseconds that a client may take to answer our close frame.
+const CLOSE_MS: u64 = 5_000;
+
+/// A buffer for frames that grew beyond this many bytes is given back to the allocator after its message.
+const KEPT_BYTES: usize = 64 * 1024;
+
+/// No time, in monotonic milliseconds.
+const NEVER_MS: u64 = u64::MAX;
+
+/// The working memory of a thread: connections own none (RFC 7692 section 7.1.1, no context is taken over).
+#[derive(Default)]
+struct Workbench {
+    inflation: Inflation,
+    deflation: Deflation,
+    frame: Vec<u8>,
+}
+
+thread_local! {
+    static WORKBENCH: RefCell<Workbench> = RefCell::default();
+}
+
+/// A client's request to switch, found to be good.
+#[derive(Debug, Clone)]
+pub struct Handshake {
+    /// `None` on a stream of HTTP/2, where nobody could take the answer for another's (RFC 8441 section 5).
+    accept: Option<[u8; handshake::ACCEPT_BYTES]>,
+    deflate: Option<Deflate>,
+    settings: Settings,
+}
+
+/// A message from the client. A text is UTF-8.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Message {
+    pub kind: MessageKind,
+    pub payload: Vec<u8>,
+}
+
+/// The end of a WebSocket, as the application is told of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Goodbye {
+    pub code: u16,
+    pub reason: String,
+}
+
+/// The stages of a WebSocket's end (RFC 6455 section 7).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SocketStage {
+    Open,
+    /// We have said that it ends, and wait for the client's word until then, in monotonic milliseconds.
+    Closing {
+        until_ms: u64,
+    },
+    /// All is said; what is left is sent, and the connection closed.
+    Closed,
+}
+
+/// A WebSocket.
+pub struct WebSocket {
+    receiver: Receiver,
+    deflate: Option<Deflate>,
+    stage: SocketStage,
+    goodbye: Option<Goodbye>,
+    waiting: VecDeque<Message>,
+    waiting_bytes: usize,
+    /// The application has taken all and has asked for more.
+    is_wanted: bool,
+    /// A mistake of the client's behind messages that the application has not answered, and the time, in monotonic milliseconds, at
+    /// which it ends the connection whether they are or not.
+    mistake: Option<(Violation, u64)>,
+    /// Frames that the client was slow to take, and how much of them has left.
+    outgoing: Vec<u8>,
+    sent: usize,
+    ping_interval_ms: Option<u64>,
+    ping_timeout_ms: u64,
+    /// Monotonic milliseconds at which something came from the client, and at which a ping that is unanswered was sent.
+    heard_ms: u64,
+    pinged_ms: Option<u64>,
+    /// Monotonic milliseconds since which the client has taken nothing of what waits for it, and what it had taken by then.
+    stuck_ms: Option<u64>,
+    taken_bytes: u64,
+    /// When the worker, which drains, closes it, and with which code.
+    leave_ms: u64,
+    leave_code: u16,
+}
+
+/// Looks whether a request of HTTP/1.1 with an Upgrade field asks for WebSocket.
+///
+/// # Errors
+/// 426 for another version than 13, 400 for a malformed key or list of extensions (RFC 6455 section 4.2).
+pub fn asked_by_fields(fields: &[Field], bytes: &[u8], settings: &Settings) -> Result<Option<Handshake>, Fault> {
+    let all = |wanted| joined(fields, bytes, wanted);
+    if !names_websocket(&all(b"upgrade")) {
+        return Ok(None);
+    }
+    let asked = Asked {
+        version: &all(b"sec-websocket-version"),
+        key: Some(&all(b"sec-websocket-key")),
+        extensions: &all(b"sec-websocket-extensions"),
+    };
+    asked.judge(settings).map(Some)
+}
+
+/// The same for a request of HTTP/2 that asks for WebSocket by its method (RFC 8441 section 4).
+///
+/// # Errors
+/// As [`asked_by_fields`].
+pub fn asked_by_connect(fields: &[Field], bytes: &[u8], settings: &Settings) -> Result<Handshake, Fault> {
+    let version = joined(fields, bytes, b"sec-websocket-version");
+    let extensions = joined(fields, bytes, b"sec-websocket-extensions");
+    Asked { version: &version, key: None, extensions: &extensions }.judge(settings)
+}
+
+/// The values of all fields with this name, as one list.
+fn joined(fields: &[Field], bytes: &[u8], wanted: &[u8]) -> Vec<u8> {
+    let mut joined: Vec<u8> = Vec::new();
+    for field in fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(wanted)) {
+        if !joined.is_empty() {
+            joined.extend_from_slice(b", ");
+        }
+        joined.extend_from_slice(field.value.of(bytes));
+    }
+    joined
+}
+
+/// Looks the same up in the variables of a front server.
+///
+/// # Errors
+/// As [`asked_by_fields`].
+pub fn asked_by_variables<'a>(find: &dyn Fn(&[u8]) -> &'a [u8], settings: &Settings) -> Result<Option<Handshake>, Fault> {
+    if find(b"REQUEST_METHOD") != b"GET" || !names_websocket(find(b"HTTP_UPGRADE")) {
+        return Ok(None);
+    }
+    let asked = Asked {
+        version: find(b"HTTP_SEC_WEBSOCKET_VERSION"),
+        key: Some(find(b"HTTP_SEC_WEBSOCKET_KEY")),
+        extensions: find(b"HTTP_SEC_WEBSOCKET_EXTENSIONS"),
+    };
+    asked.judge(settings).map(Some)
+}
+
+fn names_websocket(upgrade: &[u8]) -> bool {
+    upgrade.split(|byte| *byte == b',').any(|name| name.trim_ascii().eq_ignore_ascii_case(b"websocket"))
+}
+
+/// A client's words when it asks to switch.
+struct Asked<'a> {
+    version: &'a [u8],
+    /// Of HTTP/1.
+    key: Option<&'a [u8]>,
+    extensions: &'a [u8],
+}
+
+impl Asked<'_> {
+    fn judge(&self, settings: &Settings) -> Result<Handshake, Fault> {
+        if self.version != b"13" {
+            return Err(Fault::new(426, "WebSocket is spoken here in version 13."));
+        }
+        let accept = self.key.map(handshake::accept_key).transpose()?;
+        let deflate =
+            if settings.compression && !self.extensions.is_empty() { handshake::negotiate(self.extensions)? } else { None };
+        Ok(Handshake { accept, deflate, settings: settings.clone() })
+    }
+}
+
+impl Handshake {
+    /// Answers 101 (of HTTP/2, 200), with the application's choice of a subprotocol and its fields, and begins to speak.
+    ///
+    /// # Errors
+    /// A field or a subprotocol that can't be; nothing has left then.
+    pub fn accept(
+        &self,
+        response: &mut ResponseWriter<'_>,
+        subprotocol: Option<&[u8]>,
+        further: &[(&[u8], &[u8])],
+    ) -> Result<WebSocket, HeadRefusal> {
+        let mut fields: Vec<(&[u8], &[u8])> = Vec::new();
+        if let Some(chosen) = subprotocol {
+            // RFC 6455 section 11.3.4: the response names one, and names are tokens.
+            if !is_token(chosen) {
+                return Err("the subprotocol is not a token (letters, digits and !#$%&'*+-.^_`|~)");
+            }
+            fields.push((b"Sec-WebSocket-Protocol", chosen));
+        }
+        fields.extend_from_slice(further);
+        let extensions = self.deflate.map(|deflate| {
+            let mut value = Vec::new();
+            deflate.write_response(&mut value);
+            value
+        });
+        response.switch_to_websocket(self.accept.as_ref().map(|accept| &accept[..]), extensions.as_deref(), &fields)?;
+        let limits = Limits { message_bytes: self.settings.message_bytes };
+        Ok(WebSocket {
+            receiver: Receiver::new(limits, self.deflate),
+            deflate: self.deflate,
+            stage: SocketStage::Open,
+            goodbye: None,
+            waiting: VecDeque::new(),
+            waiting_bytes: 0,
+            is_wanted: false,
+            mistake: None,
+            outgoing: Vec::new(),
+            sent: 0,
+            ping_interval_ms: self.settings.ping_interval_ms,
+            ping_timeout_ms: self.settings.ping_timeout_ms,
+            heard_ms: now_ms(),
+            pinged_ms: None,
+            stuck_ms: None,
+            taken_bytes: 0,
+            leave_ms: NEVER_MS,
+            leave_code: SERVICE_RESTART,
+        })
+    }
+}
+
+impl WebSocket {
+    /// The next message for the application.
+    pub fn take(&mut self) -> Option<Message> {
+        let message = self.waiting.pop_front();
+        self.is_wanted = message.is_none();
+        let message = message?;
+        self.waiting_bytes -= message.payload.len();
+        Some(message)
+    }
+
+    /// How it ended. Messages that came before may still wait.
+    pub fn goodbye(&self) -> Option<&Goodbye> {
+        self.goodbye.as_ref()
+    }
+
+    pub fn has_news(&self) -> bool {
+        !self.waiting.is_empty() || self.goodbye.is_some()
+    }
+
+    /// The application may still send.
+    pub fn is_open(&self) -> bool {
+        self.stage == SocketStage::Open
+    }
+
+    /// The client is slow to take what it was sent: no more should be handed in.
+    pub fn is_behind(&self, response: &ResponseWriter<'_>) -> bool {
+        !self.outgoing.is_empty() || response.is_behind()
+    }
+
+    /// Sends a message. The payload of a text must be UTF-8. What the client does not take at once is kept.
+    pub fn say(&mut self, kind: MessageKind, payload: &[u8], response: &mut ResponseWriter<'_>) {
+        WORKBENCH.with_borrow_mut(|bench| {
+            let Workbench { deflation, frame, .. } = bench;
+            frame.clear();
+            send::encode_message(kind, payload, self.deflate.as_ref().map(|deflate| (deflate, deflation)), frame);
+            self.write(frame, response);
+            if frame.capacity() > KEPT_BYTES {
+                *frame = Vec::new();
+            }
+        });
+    }
+
+    /// Says that it ends. `told` is what the application will be told.
+    pub fn close(&mut self, code: u16, reason: &str, response: &mut ResponseWriter<'_>) {
+        if self.stage != SocketStage::Open {
+            return;
+        }
+        self.goodbye.get_or_insert_with(|| Goodbye { code, reason: reason.to_owned() });
+        self.write_close(may_be_sent(code).then_some(code), reason, response);
+        self.stage = SocketStage::Closing { until_ms: now_ms() + CLOSE_MS };
+    }
+
+    /// How many bytes may be read now; what matters is whether it is 0.
+    pub fn room(&self) -> usize {
+        let is_full = match self.mistake {
+            // What was read behind it is looked at again, and found to be the same mistake, when its time has come.
+            Some(_) => !self.is_wanted,
+            None => self.waiting.len() >= WAITING_MESSAGES || self.waiting_bytes >= WAITING_BYTES,
+        };
+        if self.stage == SocketStage::Closed || is_full && self.stage == SocketStage::Open { 0 } else { WAITING_BYTES }
+    }
+
+    /// The client has ended without a word.
+    pub fn hang_up(&mut self) {
+        self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: String::new() });
+        self.stage = SocketStage::Closed;
+    }
+
+    /// The worker drains: it is closed at this time, in monotonic milliseconds. `for_good`: no successor is there to come back to.
+    pub(crate) fn leave_at(&mut self, when_ms: u64, for_good: bool) {
+        self.leave_ms = self.leave_ms.min(when_ms);
+        self.leave_code = if for_good { GOING_AWAY } else { SERVICE_RESTART };
+    }
+
+    /// Takes what the client has sent before, as far as there is room; the rest stays in `input`.
+    pub(crate) fn take_in(&mut self, response: &mut ResponseWriter<'_>, input: &mut Vec<u8>, turn: &mut TurnBudget) {
+        if !input.is_empty() && self.room() > 0 {
+            let mut before = std::mem::take(input);
+            let used = self.feed(&mut before, response, turn);
+            input.extend_from_slice(&before[used..]);
+        }
+    }
+
+    /// The client has sent something.
+    pub(crate) fn hear(&mut self, now_ms: u64) {
+        self.heard_ms = now_ms;
+        self.pinged_ms = None;
+    }
+
+    /// Sends what waits and looks after time: pings, the end of a client that says nothing or takes nothing for `timeout_ms`,
+    /// the wait for its last word.
+    pub(crate) fn tend(&mut self, response: &mut ResponseWriter<'_>, now_ms: u64, timeout_ms: u64, is_draining: bool) {
+        self.send_outgoing(response);
+        self.look_after_slowness(response, now_ms, timeout_ms);
+        if is_draining && self.leave_ms == NEVER_MS {
+            self.leave_ms = now_ms;
+        }
+        if let Some((violation, until_ms)) = self.mistake
+            && until_ms <= now_ms
+        {
+            self.fail(violation, response);
+        }
+        if self.stage == SocketStage::Open && self.leave_ms <= now_ms {
+            let reason = if self.leave_code == GOING_AWAY { "the server stops" } else { "the server restarts" };
+            self.close(self.leave_code, reason, response);
+        }
+        if self.stage == SocketStage::Open {
+            self.look_after_silence(response, now_ms);
+        }
+        match self.stage {
+            // What it has not taken by now would only make its end wait for the time limit of a slow client, too.
+            SocketStage::Closing { until_ms } if until_ms <= now_ms && self.has_unsent(response) => response.give_client_up(),
+            SocketStage::Closing { until_ms } if until_ms <= now_ms => response.cut_off(),
+            SocketStage::Closed if self.outgoing.is_empty() || response.client_is_gone() => response.finish(),
+            _ => {}
+        }
+    }
+
+    /// When it wants to be looked after again, in monotonic milliseconds; `timeout_ms` is how long a client may take nothing.
+    pub(crate) fn next_ms(&self, response_is_unsent: bool, timeout_ms: u64) -> u64 {
+        let own = match self.stage {
+            SocketStage::Open => {
+                self.silence_ms().min(self.leave_ms).min(self.mistake.map_or(NEVER_MS, |(_, until_ms)| until_ms))
+            }
+            SocketStage::Closing { until_ms } => until_ms,
+            SocketStage::Closed => NEVER_MS,
+        };
+        if self.outgoing.is_empty() && !response_is_unsent {
+            return own;
+        }
+        own.min(self.stuck_ms.unwrap_or_else(now_ms) + timeout_ms)
+    }
+
+    /// Something that was said waits for the client.
+    pub(crate) fn has_outgoing(&self, response: &ResponseWriter<'_>) -> bool {
+        self.has_unsent(response)
+    }
+
+    fn has_unsent(&self, response: &ResponseWriter<'_>) -> bool {
+        !self.outgoing.is_empty() || response.has_unsent()
+    }
+
+    /// When the client has been silent for too long. What it says while there is no room is not heard: its silence is ours then.
+    fn silence_ms(&self) -> u64 {
+        if self.room() == 0 {
+            return NEVER_MS;
+        }
+        match (self.pinged_ms, self.ping_interval_ms) {
+            (Some(pinged_ms), _) => pinged_ms + self.ping_timeout_ms,
+            (None, Some(interval_ms)) => self.heard_ms + interval_ms,
+            (None, None) => NEVER_MS,
+        }
+    }
+
+    fn look_after_silence(&mut self, response: &mut ResponseWriter<'_>, now_ms: u64) {
+        if self.silence_ms() > now_ms {
+            return;
+        }
+        if self.pinged_ms.is_some() {
+            return self.vanish("the client did not answer a ping", response);
+        }
+        self.pinged_ms = Some(now_ms);
+        self.write_control(|out| send::encode_ping(b"", out), response);
+    }
+
+    /// What the client says meanwhile does not count: it would keep what it is sent in our memory for ever.
+    fn look_after_slowness(&mut self, response: &mut ResponseWriter<'_>, now_ms: u64, timeout_ms: u64) {
+        if !self.has_unsent(response) {
+            self.stuck_ms = None;
+            return;
+        }
+        let taken_bytes = response.taken_bytes();
+        match self.stuck_ms {
+            Some(stuck_ms) if taken_bytes == self.taken_bytes => {
+                if stuck_ms + timeout_ms <= now_ms {
+                    self.vanish("the client took nothing of what it was sent", response);
+                }
+            }
+            _ => {
+                self.stuck_ms = Some(now_ms);
+                self.taken_bytes = taken_bytes;
+            }
+        }
+    }
+
+    /// The client is not there any more: nobody will read a close frame.
+    fn vanish(&mut self, reason: &str, response: &mut ResponseWriter<'_>) {
+        self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: reason.to_owned() });
+        self.stage = SocketStage::Closed;
+        response.give_client_up();
+    }
+
+    /// Makes events of bytes; returns how many were taken. What is left waits for room.
+    pub(crate) fn feed(&mut self, bytes: &mut [u8], response: &mut ResponseWriter<'_>, turn: &mut TurnBudget) -> usize {
+        WORKBENCH.with_borrow_mut(|bench| {
+            let mut used = 0;
+            while used < bytes.len() && self.room() > 0 && turn.may_read() {
+                match self.receiver.feed(&mut bytes[used..], &mut bench.inflation) {
+                    Ok((count, event)) => {
+                        used += count;
+                        self.note(event, response, turn);
+                    }
+                    // What came whole before it is the application's, and its answers leave before we close.
+                    Err(violation) if self.stage == SocketStage::Open && !self.waiting.is_empty() => {
+                        self.is_wanted = false;
+                        self.mistake = Some((violation, now_ms() + ANSWER_MS));
+                        return used;
+                    }
+                    Err(violation) => {
+                        self.fail(violation, response);
+                        return bytes.len();
+                    }
+                }
+            }
+            used
+        })
+    }
+
+    fn note(&mut self, event: Event<'_>, response: &mut ResponseWriter<'_>, turn: &mut TurnBudget) {
+        match event {
+            Event::More | Event::Pong(_) => {}
+            Event::Message { kind, payload } if self.stage == SocketStage::Open => {
+                self.waiting_bytes += payload.len();
+                self.waiting.push_back(Message { kind, payload: payload.into_owned() });
+            }
+            // After our close frame nobody reads what the client still sends (section 5.5.1).
+            Event::Message { .. } => {}
+            // Section 5.5.3: a pong for the latest ping is enough; a client that takes nothing gets none.
+            Event::Ping(payload) => {
+                turn.note_ping();
+                if self.stage == SocketStage::Open && !self.is_behind(response) {
+                    self.write_control(|out| send::encode_pong(&payload, out), response);
+                }
+            }
+            Event::Close { code, reason } => {
+                if self.stage == SocketStage::Open {
+                    self.goodbye.get_or_insert_with(|| Goodbye { code: code.unwrap_or(NO_STATUS), reason: reason.into_owned() });
+                    self.write_close(code, "", response);
+                }
+                self.stage = SocketStage::Closed;
+            }
+        }
+    }
+
+    /// RFC 6455 section 7.1.7: the client's mistake ends it.
+    fn fail(&mut self, violation: Violation, response: &mut ResponseWriter<'_>) {
+        if self.stage == SocketStage::Open {
+            self.goodbye = Some(Goodbye { code: violation.code, reason: violation.reason.to_owned() });
+            self.write_close(Some(violation.code), violation.reason, response);
+        }
+        self.stage = SocketStage::Closed;
+        self.mistake = None;
+    }
+
+    fn write_close(&mut self, code: Option<u16>, reason: &str, response: &mut ResponseWriter<'_>) {
+        self.write_control(|out| send::encode_close(code, reason, out), response);
+    }
+
+    fn write_control(&mut self, encode: impl FnOnce(&mut Vec<u8>), response: &mut ResponseWriter<'_>) {
+        let mut frame = Vec::new();
+        encode(&mut frame);
+        self.write(&frame, response);
+    }
+
+    /// Writes whole frames behind those that wait. A client that takes no more may have said something before: the engine, which
+    /// sees that too, reads that first and ends it then.
+    fn write(&mut self, frame: &[u8], response: &mut ResponseWriter<'_>) {
+        if !self.outgoing.is_empty() {
+            self.outgoing.extend_from_slice(frame);
+            return;
+        }
+        match response.push(frame, When::Now) {
+            Pushed::All => {}
+            Pushed::Part(taken) => self.outgoing.extend_from_slice(&frame[taken..]),
+            Pushed::Gone => {}
+        }
+    }
+
+    fn send_outgoing(&mut self, response: &mut ResponseWriter<'_>) {
+        if self.outgoing.is_empty() {
+            return;
+        }
+        match response.push(&self.outgoing[self.sent..], When::Now) {
+            Pushed::All => {
+                self.outgoing = Vec::new();
+                self.sent = 0;
+            }
+            Pushed::Part(taken) => self.sent += taken,
+            Pushed::Gone => {}
+        }
+    }
+}

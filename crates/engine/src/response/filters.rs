@@ -1,0 +1,379 @@
+//! What is changed in an answer before it leaves: fields taken out and added, response routes, compression.
+//!
+//! A response has it only where the settings or a route ask for it. It works on the head's fields when they are complete, so that whoever writes
+//! a head (an application, a route, the engine itself) needs to know nothing of it.
+
+use std::borrow::Cow;
+
+use bolide_contract::answering::{Answering, Coding, Collected, Compression};
+use bolide_files::AcceptedCodings;
+use bolide_protocol::http1::is_token;
+use bolide_protocol::response::ResponseHead;
+use bolide_routes::{Overrides, ServerValue, Table, Values};
+
+use crate::logging::access_log::tell_all;
+use crate::response::compression::{Encoder, is_wanted_type};
+use crate::response::fields::{Known, is_field_value, known_field};
+
+/// A body of up to this many bytes that is complete is compressed before its head leaves, so that its length can be told.
+const WHOLE_BYTES: usize = 256 * 1024;
+
+/// The rules for every answer, resolved at a worker's start.
+pub struct FilterRules {
+    /// Names and values to be added.
+    added: Vec<(String, String)>,
+    removed: Vec<Vec<u8>>,
+    collected: Vec<Collected>,
+    compression: Compression,
+    /// Variables that response routes read.
+    variables: Vec<Vec<u8>>,
+    has_routes: bool,
+}
+
+impl FilterRules {
+    pub fn new(answering: &Answering, routes: &Table) -> FilterRules {
+        let mut variables: Vec<Vec<u8>> = Vec::new();
+        routes.variables(&mut |name| {
+            if !variables.iter().any(|known| known == name) {
+                variables.push(name.to_vec());
+            }
+        });
+        FilterRules {
+            added: answering.added.clone(),
+            removed: answering.removed.iter().map(|name| name.clone().into_bytes()).collect(),
+            collected: answering.collected.clone(),
+            compression: answering.compression.clone(),
+            variables,
+            has_routes: !routes.is_empty(),
+        }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.collected.is_empty() && !self.has_routes && !self.compresses()
+    }
+
+    fn compresses(&self) -> bool {
+        !self.compression.codings.is_empty() || self.compression.on_demand
+    }
+
+    /// Whether it is worth to know what a client accepts. A response route may ask for `gzip`.
+    pub fn may_compress(&self) -> bool {
+        self.compresses() || self.has_routes
+    }
+
+    pub fn variables(&self) -> impl Iterator<Item = &Vec<u8>> {
+        self.variables.iter()
+    }
+}
+
+/// The filter of one answer: those rules, and what the routes of its request said.
+pub struct ResponseFilter {
+    rules: &'static FilterRules,
+    routes: &'static Table,
+    added: Vec<Vec<u8>>,
+    removed: Vec<Vec<u8>>,
+    /// The `gzip:` of a route.
+    is_gzip_asked: bool,
+    /// The request's variables that response routes read.
+    variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+    accepted: AcceptedCodings,
+    worker: u64,
+    /// Of an answer 304: what it is about is nothing that would be compressed.
+    is_of_plain: bool,
+    encoder: Option<Encoder>,
+}
+
+/// A head that is complete but for the fields that are the server's own, and what is known of its answer.
+pub struct FilteredHead<'a> {
+    pub head: &'a mut ResponseHead,
+    /// `donotlog` of a response route.
+    pub is_unlogged: &'a mut bool,
+    /// Variables that response routes set for the log line.
+    pub log_variables: &'a mut Vec<(Vec<u8>, Vec<u8>)>,
+    pub head_only: bool,
+}
+
+/// The beginning of a body, as far as it is known when the head is filtered.
+#[derive(Clone, Copy)]
+pub enum FirstPart<'a> {
+    /// A part of the body, or all.
+    Bytes(&'a [u8]),
+    File,
+    Nothing,
+}
+
+impl ResponseFilter {
+    pub fn new(
+        rules: &'static FilterRules,
+        routes: &'static Table,
+        overrides: &mut Overrides,
+        variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
+        accepted: AcceptedCodings,
+        worker: u64,
+    ) -> Box<ResponseFilter> {
+        Box::new(ResponseFilter {
+            rules,
+            routes,
+            added: std::mem::take(&mut overrides.added),
+            removed: std::mem::take(&mut overrides.removed),
+            is_gzip_asked: overrides.is_compressed,
+            variables,
+            accepted,
+            worker,
+            is_of_plain: false,
+            encoder: None,
+        })
+    }
+
+    /// Notes what an answer 304 is about, where that is known.
+    pub fn note_unmodified(&mut self, content_type: &[u8], bytes: u64, is_compressed: bool) {
+        let compression = &self.rules.compression;
+        self.is_of_plain = is_compressed || bytes < compression.least_bytes || !is_wanted_type(compression, content_type);
+    }
+
+    /// Changes a head. Returns the body to send in place of the one that was given, if it was compressed whole.
+    pub fn head(&mut self, head: &mut FilteredHead<'_>, body: FirstPart<'_>) -> Option<Vec<u8>> {
+        for name in self.rules.removed.iter().chain(&self.removed) {
+            head.remove_for_rule(name);
+        }
+        self.collect(head);
+        if self.rules.has_routes {
+            self.walk(head);
+        }
+        for (name, value) in &self.rules.added {
+            head.add(name.as_bytes(), value.as_bytes());
+        }
+        for line in &self.added {
+            if let Err(refusal) = head.add_checked(line) {
+                tell_all(&mut vec![format!("bolide: a field that a route adds is left out: {refusal}").into_bytes()]);
+            }
+        }
+        let coding = self.coding(head, body)?;
+        self.compress(coding, head, body)
+    }
+
+    fn collect(&mut self, head: &mut FilteredHead<'_>) {
+        for Collected { field, variable, pulled } in &self.rules.collected {
+            let Some(value) = head.head.value(field.as_bytes()).map(<[u8]>::to_vec) else { continue };
+            self.variables.push((variable.as_bytes().to_vec(), Some(value)));
+            if *pulled {
+                head.remove_for_rule(field.as_bytes());
+            }
+        }
+    }
+
+    fn walk(&mut self, head: &mut FilteredHead<'_>) {
+        let mut overrides = Overrides::default();
+        let values = AnswerValues { variables: &self.variables, status: head.head.status(), worker: self.worker };
+        self.routes.walk(&values, &mut overrides);
+        tell_all(&mut overrides.lines);
+        *head.is_unlogged |= overrides.is_unlogged;
+        head.log_variables.append(&mut overrides.log_variables);
+        self.is_gzip_asked |= overrides.is_compressed;
+        // A switch of protocols can't become another answer.
+        if let Some((status, reason)) = &overrides.cleared
+            && head.head.status() >= 200
+        {
+            head.clear(*status, reason);
+        }
+        for name in &overrides.removed {
+            head.remove_for_rule(name);
+        }
+        self.added.append(&mut overrides.added);
+    }
+
+    /// Whether and how this answer is compressed. Where it might have been for another client, Vary says so (RFC 9110 section 12.5.5).
+    fn coding(&mut self, head: &mut FilteredHead<'_>, body: FirstPart<'_>) -> Option<Coding> {
+        let compression = &self.rules.compression;
+        let asked = compression.on_demand
+            && head.remove(b"uwsgi-encoding").is_some_and(|value| value.eq_ignore_ascii_case(b"gzip"))
+            && (head.head.content_length.is_none() || head.head.length_is_own);
+        let is_forced = asked || self.is_gzip_asked;
+        let offered: &[Coding] = if is_forced { &[Coding::Gzip] } else { &compression.codings };
+        if offered.is_empty() || !may_be_coded(head) {
+            return None;
+        }
+        // RFC 9110 section 15.4.5: it has the Vary and the ETag that the answer 200 would have. Of an application's we do not know the type.
+        if head.head.status() == 304 {
+            if !self.is_of_plain {
+                head.vary();
+                if self.accepted.best(offered.iter().copied()).is_some() {
+                    head.weaken_tag();
+                }
+            }
+            return None;
+        }
+        let has_body = head.head.content_length.is_some() || head.head_only || !matches!(body, FirstPart::Nothing);
+        let is_worth_it = head.head.content_length.is_none_or(|length| length >= compression.least_bytes)
+            && head.head.value(b"content-type").is_some_and(|text| is_wanted_type(compression, text));
+        if !has_body || !(is_forced || is_worth_it) {
+            return None;
+        }
+        head.vary();
+        self.accepted.best(offered.iter().copied())
+    }
+
+    fn compress(&mut self, coding: Coding, head: &mut FilteredHead<'_>, body: FirstPart<'_>) -> Option<Vec<u8>> {
+        if head.head_only {
+            head.coded(coding);
+            return None;
+        }
+        // Without memory for the encoder the answer goes out as it is.
+        let mut encoder = Encoder::new(coding, self.rules.compression.level).ok()?;
+        let whole = match body {
+            FirstPart::Bytes(part) if head.head.content_length == Some(part.len() as u64) && part.len() <= WHOLE_BYTES => {
+                Some(part)
+            }
+            FirstPart::Bytes(_) | FirstPart::File => None,
+            FirstPart::Nothing => return None,
+        };
+        let Some(part) = whole else {
+            head.coded(coding);
+            self.encoder = Some(encoder);
+            return None;
+        };
+        let mut made = Vec::with_capacity(part.len() / 2);
+        encoder.write(part, &mut made).ok()?;
+        encoder.finish(&mut made).ok()?;
+        if made.len() >= part.len() {
+            return None;
+        }
+        head.coded(coding);
+        head.head.set_length(made.len() as u64);
+        Some(made)
+    }
+
+    pub fn encoder(&mut self) -> Option<&mut Encoder> {
+        self.encoder.as_mut()
+    }
+
+    pub fn take_encoder(&mut self) -> Option<Encoder> {
+        self.encoder.take()
+    }
+}
+
+/// An answer's coding is its application's where it has chosen one; a part of something can't be coded; and nobody may change what
+/// `no-transform` forbids (RFC 9110 section 7.7) or what a digest was taken of.
+fn may_be_coded(head: &mut FilteredHead<'_>) -> bool {
+    const FIXED: [&[u8]; 6] =
+        [b"content-encoding", b"content-range", b"content-md5", b"digest", b"content-digest", b"repr-digest"];
+    let has_content = head.head.status() >= 200 && !(204..=206).contains(&head.head.status());
+    has_content
+        && FIXED.iter().all(|name| head.head.value(name).is_none())
+        && !head.head.values(b"cache-control").any(|value| has_word(value, b"no-transform"))
+}
+
+fn has_word(list: &[u8], word: &[u8]) -> bool {
+    list.split(|&byte| byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(word))
+}
+
+impl FilteredHead<'_> {
+    /// Takes all fields of this name out, but for those that say how the bytes that follow are to be read.
+    fn remove_for_rule(&mut self, name: &[u8]) {
+        if !matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop)) {
+            self.remove(name);
+        }
+    }
+
+    /// Takes all fields of this name out; returns the value of the first.
+    fn remove(&mut self, name: &[u8]) -> Option<Vec<u8>> {
+        self.note(name);
+        if let Some(Known::ContentLength) = known_field(name) {
+            self.head.content_length = None;
+        }
+        self.head.remove(name)
+    }
+
+    /// The server adds none of its own where this field was set or taken out.
+    fn note(&mut self, name: &[u8]) {
+        match known_field(name) {
+            Some(Known::Date) => self.head.has_date = true,
+            Some(Known::Server) => self.head.has_server = true,
+            Some(Known::ContentLength | Known::HopByHop | Known::Trailer | Known::NamesFile(_)) | None => {}
+        }
+    }
+
+    /// Adds a field that is known to be good.
+    fn add(&mut self, name: &[u8], value: &[u8]) {
+        self.note(name);
+        self.head.add(name, value);
+    }
+
+    fn add_checked(&mut self, line: &[u8]) -> Result<(), &'static str> {
+        let colon = line.iter().position(|&byte| byte == b':').ok_or("it has no colon")?;
+        let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
+        if !is_token(name) {
+            return Err("its name is not a token");
+        }
+        if !is_field_value(value) {
+            return Err("its value has a control character in it");
+        }
+        if matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop | Known::Trailer)) {
+            return Err("it is the server's to set");
+        }
+        self.add(name, value);
+        Ok(())
+    }
+
+    /// A new status, and no field but the length, which the framing rests on.
+    fn clear(&mut self, status: u16, reason: &str) {
+        let reason = if is_field_value(reason.as_bytes()) { reason } else { "" };
+        let length = self.head.content_length.filter(|_| !matches!(status, 204 | 304));
+        self.head.begin_with(status, reason);
+        if let Some(length) = length {
+            self.head.set_length(length);
+        }
+    }
+
+    fn vary(&mut self) {
+        if self.head.values(b"vary").any(|value| value == b"*" || has_word(value, b"accept-encoding")) {
+            return;
+        }
+        if !self.head.change(b"vary", |value| value.extend_from_slice(b", Accept-Encoding")) {
+            self.head.add_own(b"Vary", b"Accept-Encoding");
+        }
+    }
+
+    /// Says how the body is coded. It is another representation then (RFC 9110 section 8.8.3): a strong validator becomes a weak one, parts of
+    /// the body can't be asked for, and its length is not that of the body as it was.
+    fn coded(&mut self, coding: Coding) {
+        self.remove(b"content-length");
+        self.remove(b"accept-ranges");
+        self.weaken_tag();
+        self.head.add_own(b"Content-Encoding", coding.name().as_bytes());
+    }
+
+    fn weaken_tag(&mut self) {
+        self.head.change(b"etag", |value| {
+            if value.starts_with(b"\"") {
+                value.splice(0..0, *b"W/");
+            }
+        });
+    }
+}
+
+/// An answer as response routes see it.
+struct AnswerValues<'a> {
+    variables: &'a [(Vec<u8>, Option<Vec<u8>>)],
+    status: u16,
+    worker: u64,
+}
+
+impl Values for AnswerValues<'_> {
+    fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
+        let (_, value) = self.variables.iter().rfind(|(known, _)| known == name)?;
+        value.as_deref().map(Cow::Borrowed)
+    }
+
+    fn server(&self, what: ServerValue) -> u64 {
+        match what {
+            ServerValue::Status => self.status.into(),
+            ServerValue::Worker => self.worker,
+            ServerValue::Process => std::process::id().into(),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "filters_tests.rs"]
+mod tests;

@@ -1,0 +1,146 @@
+//! The companion's thread as the worker's own threads know it: its handle, its alarm, and whether calls are quick enough to put its next look
+//! off. It knows neither the worker's state nor what the companion does ([`crate::event_loop::companion`]). Workers run it.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use nix::sys::time::TimeSpec;
+use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
+
+/// Connections that are attended to in a tick of the coarse clock where calls are quick.
+const QUICK_CALLS: u32 = 8;
+
+/// A fork waits for its end for this long at the most. It ends between two looks.
+const END_MOST: Duration = Duration::from_millis(50);
+
+/// The pause between two looks whether it has ended.
+const END_TICK: Duration = Duration::from_micros(100);
+
+/// The companion's thread, as the worker's own know it.
+pub(crate) struct CompanionThread {
+    handle: Mutex<Option<JoinHandle<()>>>,
+    is_called_off: AtomicBool,
+    /// The time of its next look. The worker's threads set it with the state locked.
+    alarm: TimerFd,
+}
+
+/// Whether calls are quick at present, as connections are counted that are attended to in a tick of the coarse clock.
+#[derive(Debug, Default)]
+pub(crate) struct QuickCalls {
+    tick_ms: u64,
+    count: u32,
+}
+
+impl QuickCalls {
+    /// A connection is about to be attended to. True: a tick has ended in which calls were quick.
+    #[inline]
+    pub fn note(&mut self, now_ms: u64) -> bool {
+        self.count += 1;
+        if now_ms == self.tick_ms {
+            return false;
+        }
+        let were_quick = self.count > QUICK_CALLS;
+        (self.tick_ms, self.count) = (now_ms, 0);
+        were_quick
+    }
+}
+
+impl CompanionThread {
+    /// # Errors
+    /// No further descriptor is to be had.
+    pub fn new() -> io::Result<CompanionThread> {
+        let alarm = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
+        Ok(CompanionThread { handle: Mutex::default(), is_called_off: AtomicBool::new(false), alarm })
+    }
+
+    /// Its next look is after this time, whatever was set before.
+    pub fn look_after(&self, time: Duration) {
+        // timerfd_settime(2) refuses other descriptors and negative times: neither occurs.
+        let _ = self.alarm.set(Expiration::OneShot(TimeSpec::from_duration(time)), TimerSetTimeFlags::empty());
+    }
+
+    /// It looks when it is asked, and at no time of its own.
+    pub fn forget_look(&self) {
+        // As above.
+        let _ = self.alarm.unset();
+    }
+
+    /// What a poll waits for until the time of the next look.
+    pub fn alarm(&self) -> BorrowedFd<'_> {
+        self.alarm.as_fd()
+    }
+
+    /// The time of the look has come, or the wait has ended for another reason.
+    pub fn note_alarm(&self) {
+        // It does not block, and an alarm that did not go off is no fault.
+        let _ = self.alarm.wait();
+    }
+
+    /// It is to end, for a fork.
+    pub fn call_off(&self) {
+        self.is_called_off.store(true, SeqCst);
+    }
+
+    pub fn is_called_off(&self) -> bool {
+        self.is_called_off.load(SeqCst)
+    }
+
+    /// The fork is over. Gives whether it was called off.
+    pub fn allow(&self) -> bool {
+        self.is_called_off.swap(false, SeqCst)
+    }
+
+    pub fn put(&self, thread: JoinHandle<()>) {
+        *self.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+    }
+
+    /// Waits for its end, for [`END_MOST`] at the longest.
+    pub fn join(&self) {
+        let mut handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(thread) = handle.take() else { return };
+        let began = Instant::now();
+        while !thread.is_finished() {
+            if began.elapsed() > END_MOST {
+                *handle = Some(thread);
+                return;
+            }
+            thread::sleep(END_TICK);
+        }
+        // A panic ends the worker.
+        let _ = thread.join();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+    use super::*;
+
+    #[test]
+    fn calls_are_quick_when_many_fit_into_a_tick_of_the_clock() {
+        let mut quick = QuickCalls { tick_ms: 4, count: 0 };
+        for (calls, are_quick) in [(1, false), (QUICK_CALLS - 1, false), (QUICK_CALLS, true), (100, true), (1, false)] {
+            let tick_ms = quick.tick_ms;
+            assert!(!(0..calls).any(|_| quick.note(tick_ms)), "the tick has not ended");
+            assert_eq!(quick.note(tick_ms + 4), are_quick, "{calls} calls");
+        }
+    }
+
+    #[test]
+    fn an_alarm_goes_off_after_its_last_time() {
+        let thread = CompanionThread::new().expect("a timer");
+        let is_over = || matches!(thread.alarm.wait(), Ok(()));
+        thread.look_after(Duration::from_secs(3600));
+        assert!(!is_over());
+        thread.look_after(Duration::from_nanos(1));
+        let mut waits = [PollFd::new(thread.alarm(), PollFlags::POLLIN)];
+        assert_eq!(poll(&mut waits, PollTimeout::from(10_000_u16)), Ok(1));
+        assert!(is_over());
+        assert!(!is_over(), "it goes off once");
+    }
+}

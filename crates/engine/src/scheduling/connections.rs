@@ -1,0 +1,520 @@
+//! Where a worker's connections wait for their turn: a table of them, the queue of those with news, and their time limits.
+//!
+//! Connections and listening sockets have their turns in the order in which their news came: neither those that are open nor those that
+//! come can starve the others. The streams of a connection of HTTP/2 have one place in that order together, so a client with many requests
+//! waits as long as one with few. What the worker itself is told (orders, the heartbeat) comes first.
+//!
+//! In a worker with several threads the connection table is locked for moments only; a connection that is attended to is
+//! *away*, and belongs to its thread alone. It knows no sockets and no application.
+
+use std::collections::VecDeque;
+
+use crate::scheduling::deadlines::{Deadlines, NEVER_MS};
+use crate::scheduling::turn::StreamsTurn;
+
+/// Names a connection's place, and which connection it was: news of one that is gone finds nobody.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Key(pub u64);
+
+/// Names one request and its answer: the connection, and the number of the stream on it. Where requests follow one another (all protocols
+/// but HTTP/2), they are counted from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExchangeId {
+    pub connection: Key,
+    pub stream: u32,
+}
+
+/// The subject of a poll's news.
+#[derive(Debug, PartialEq, Eq)]
+pub enum EventSource {
+    Control,
+    Listener(usize),
+    /// Somebody asks whether the loop still turns.
+    Heartbeat,
+    /// A thread that does not lead has left something for the one that does.
+    Bell,
+    /// Connections look for a worker.
+    Queue,
+    Connection(Key),
+}
+
+/// Keys from here on are not connections: the heartbeat, the bell, the queue of connections, and from the other end the control socket, then listeners counted
+/// downwards.
+const FIRST_SPECIAL: u64 = 0xffff_ffff_0000_0000;
+const BELL: u64 = FIRST_SPECIAL + 1;
+const QUEUE: u64 = FIRST_SPECIAL + 2;
+const CONTROL: u64 = u64::MAX;
+
+impl Key {
+    pub const CONTROL: Key = Key(CONTROL);
+    pub const HEARTBEAT: Key = Key(FIRST_SPECIAL);
+    pub const BELL: Key = Key(BELL);
+    pub const QUEUE: Key = Key(QUEUE);
+
+    pub fn listener(number: usize) -> Key {
+        Key(CONTROL - 1 - number as u64)
+    }
+
+    pub fn source(self) -> EventSource {
+        match self.0 {
+            CONTROL => EventSource::Control,
+            FIRST_SPECIAL => EventSource::Heartbeat,
+            BELL => EventSource::Bell,
+            QUEUE => EventSource::Queue,
+            special if special >= FIRST_SPECIAL => EventSource::Listener((CONTROL - 1 - special) as usize),
+            _ => EventSource::Connection(self),
+        }
+    }
+
+    fn new(index: usize, generation: u32) -> Key {
+        Key(u64::from(generation) << 32 | index as u64)
+    }
+
+    fn index(self) -> usize {
+        (self.0 & 0xffff_ffff) as usize
+    }
+
+    fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+enum Occupancy<C> {
+    Free,
+    Present(Box<C>),
+    /// A thread attends to it; `news` came meanwhile.
+    CheckedOut {
+        news: bool,
+    },
+}
+
+/// A place in the queue.
+#[derive(Debug, Clone, Copy)]
+enum Place {
+    /// A connection's, a stream's whose connection is gone, or what else the poll tells of.
+    One(Key),
+    /// The streams' of this connection.
+    Streams(Key),
+}
+
+/// Whose turn an entry has.
+enum Sharing {
+    /// Its own.
+    Nobody,
+    /// Its own, and its streams have another.
+    Streams(Box<Streams>),
+    /// A stream, which has its turns among those of this connection.
+    Of(Key),
+}
+
+/// Streams of a connection.
+#[derive(Default)]
+struct Streams {
+    /// Those that wait for their turn.
+    waiting: VecDeque<Key>,
+    /// They have a place in the queue.
+    are_queued: bool,
+    turn: StreamsTurn,
+    /// Others have their turn first, and those as well of whom the poll has not told yet.
+    is_over: bool,
+}
+
+struct Entry<C> {
+    generation: u32,
+    /// The poll has told that the peer says no more, which it does once.
+    has_ended: bool,
+    /// The time of its entry among the deadlines, in monotonic milliseconds; [`NEVER_MS`] where it has none.
+    looked_at_ms: u64,
+    sharing: Sharing,
+    occupancy: Occupancy<C>,
+}
+
+/// The outcome of a look at a connection whose time has come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Due {
+    /// It has its turn now.
+    Now,
+    /// Its limit was put off until then, in monotonic milliseconds.
+    At(u64),
+}
+
+/// The number of those that are in the table, away included. A connection of HTTP/2 and its streams are counted each.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Population {
+    pub sockets: usize,
+    pub streams: usize,
+}
+
+impl Population {
+    pub fn all(self) -> usize {
+        self.sockets + self.streams
+    }
+}
+
+pub struct ConnectionTable<C> {
+    entries: Vec<Entry<C>>,
+    free: Vec<u32>,
+    ready: VecDeque<Place>,
+    /// Streams that wait for their turn.
+    ready_streams: usize,
+    /// Listening sockets in `ready`, and what else stays ready as long as somebody waits there: the poll tells of them each time that it is asked, and each is queued once.
+    queued_listeners: Vec<Key>,
+    deadlines: Deadlines,
+    population: Population,
+    /// Those that are attended to.
+    away: usize,
+}
+
+impl<C> ConnectionTable<C> {
+    pub fn new() -> ConnectionTable<C> {
+        ConnectionTable {
+            entries: Vec::new(),
+            free: Vec::new(),
+            ready: VecDeque::new(),
+            ready_streams: 0,
+            queued_listeners: Vec::new(),
+            deadlines: Deadlines::default(),
+            population: Population::default(),
+            away: 0,
+        }
+    }
+
+    pub fn population(&self) -> Population {
+        self.population
+    }
+
+    /// Lets a connection in and queues it: a new one often has its request with it. At `due_ms` it is looked at in any case.
+    pub fn insert(&mut self, connection: Box<C>, due_ms: u64) -> Key {
+        self.population.sockets += 1;
+        self.enter(connection, Sharing::Nobody, due_ms)
+    }
+
+    /// The same with a stream of `connection`, which is here or away.
+    pub fn insert_stream(&mut self, connection: Key, stream: Box<C>, due_ms: u64) -> Key {
+        if let Some(entry @ Entry { sharing: Sharing::Nobody, .. }) = self.find(connection) {
+            entry.sharing = Sharing::Streams(Box::default());
+        }
+        self.population.streams += 1;
+        self.enter(stream, Sharing::Of(connection), due_ms)
+    }
+
+    fn enter(&mut self, connection: Box<C>, sharing: Sharing, due_ms: u64) -> Key {
+        let key = match self.free.pop() {
+            Some(index) => Key::new(index as usize, self.entries[index as usize].generation),
+            None => {
+                let (sharing, occupancy) = (Sharing::Nobody, Occupancy::Free);
+                self.entries.push(Entry { generation: 0, has_ended: false, looked_at_ms: NEVER_MS, sharing, occupancy });
+                Key::new(self.entries.len() - 1, 0)
+            }
+        };
+        let entry = &mut self.entries[key.index()];
+        (entry.sharing, entry.occupancy) = (sharing, Occupancy::Present(connection));
+        self.look_at(key, due_ms);
+        self.queue(key);
+        key
+    }
+
+    /// A connection or stream is to have its turn.
+    fn queue(&mut self, key: Key) {
+        match self.find(key) {
+            Some(Entry { sharing: Sharing::Of(connection), .. }) => {
+                let connection = *connection;
+                self.queue_stream(connection, key);
+            }
+            _ => self.ready.push_back(Place::One(key)),
+        }
+    }
+
+    #[inline(never)]
+    fn queue_stream(&mut self, connection: Key, key: Key) {
+        let Some(streams) = Self::streams_of(&mut self.entries, connection) else {
+            return self.ready.push_back(Place::One(key));
+        };
+        streams.waiting.push_back(key);
+        self.ready_streams += 1;
+        if !std::mem::replace(&mut streams.are_queued, true) {
+            self.ready.push_back(Place::Streams(connection));
+        }
+    }
+
+    /// Orders the streams of a connection that wait for their turn.
+    pub fn order_streams<R: Ord>(&mut self, connection: Key, mut rank: impl FnMut(Key) -> R) {
+        if let Some(streams) = Self::streams_of(&mut self.entries, connection)
+            && streams.waiting.len() > 1
+        {
+            streams.waiting.make_contiguous().sort_by_cached_key(|key| rank(*key));
+        }
+    }
+
+    /// The turn of those that were let in last, so many, is now: they have waited elsewhere, in the listen queue, say.
+    pub fn bring_forward(&mut self, count: usize) {
+        self.ready.rotate_right(count.min(self.ready.len()));
+    }
+
+    /// Has the connection looked at by this time.
+    fn look_at(&mut self, key: Key, due_ms: u64) {
+        let entry = &mut self.entries[key.index()];
+        if due_ms < entry.looked_at_ms {
+            entry.looked_at_ms = due_ms;
+            self.deadlines.add(due_ms, key.0);
+            if self.deadlines.is_crowded(self.population.all()) {
+                self.tidy_deadlines();
+            }
+        }
+    }
+
+    /// Throws out entries that mean nothing any more.
+    fn tidy_deadlines(&mut self) {
+        self.deadlines.clear();
+        for (index, entry) in self.entries.iter().enumerate() {
+            if entry.looked_at_ms != NEVER_MS {
+                self.deadlines.add(entry.looked_at_ms, Key::new(index, entry.generation).0);
+            }
+        }
+    }
+
+    /// Until when nothing is to be looked at, in monotonic milliseconds.
+    pub fn next_look_ms(&self) -> u64 {
+        self.deadlines.earliest_ms()
+    }
+
+    /// Queues the connections whose time has come, as `look` says of each.
+    pub fn look(&mut self, now_ms: u64, mut look: impl FnMut(&mut C) -> Due) {
+        while let Some((when_ms, key)) = self.deadlines.take(now_ms) {
+            let key = Key(key);
+            let Some(entry) = self.find(key).filter(|entry| entry.looked_at_ms == when_ms) else { continue };
+            entry.looked_at_ms = NEVER_MS;
+            // One that is attended to brings its limit with it when it comes back.
+            let Occupancy::Present(connection) = &mut entry.occupancy else { continue };
+            match look(connection) {
+                Due::Now => self.queue(key),
+                Due::At(due_ms) => self.look_at(key, due_ms.max(now_ms + 1)),
+            }
+        }
+    }
+
+    /// Changes the limits of all connections that are here: `change` gives the new ones.
+    pub fn change_all(&mut self, mut change: impl FnMut(&mut C) -> u64) {
+        for index in 0..self.entries.len() {
+            let entry = &mut self.entries[index];
+            if let Occupancy::Present(connection) = &mut entry.occupancy {
+                let (due_ms, key) = (change(connection), Key::new(index, entry.generation));
+                self.look_at(key, due_ms);
+            }
+        }
+    }
+
+    /// Changes the limit of a connection. False: it is not here, and brings its limit with it when it comes back.
+    pub fn change(&mut self, key: Key, change: impl FnOnce(&mut C) -> u64) -> bool {
+        let Some(Entry { occupancy: Occupancy::Present(connection), .. }) = self.find(key) else { return false };
+        let due_ms = change(connection);
+        self.look_at(key, due_ms);
+        true
+    }
+
+    /// Queues what has news.
+    pub fn news(&mut self, key: Key) {
+        match key.source() {
+            EventSource::Connection(_) => match self.find(key) {
+                Some(Entry { occupancy: Occupancy::CheckedOut { news }, .. }) => *news = true,
+                Some(Entry { sharing: Sharing::Of(connection), .. }) => {
+                    let connection = *connection;
+                    self.queue_stream(connection, key);
+                }
+                Some(_) => self.ready.push_back(Place::One(key)),
+                None => {}
+            },
+            EventSource::Listener(_) | EventSource::Queue if self.queued_listeners.contains(&key) => {}
+            EventSource::Listener(_) | EventSource::Queue => {
+                self.queued_listeners.push(key);
+                self.ready.push_back(Place::One(key));
+            }
+            EventSource::Control | EventSource::Heartbeat | EventSource::Bell => self.ready.push_front(Place::One(key)),
+        }
+    }
+
+    /// The peer says no more. That is told only once, perhaps together with the last bytes.
+    pub fn note_end(&mut self, key: Key) {
+        if key.0 < FIRST_SPECIAL
+            && let Some(entry) = self.find(key)
+        {
+            entry.has_ended = true;
+        }
+    }
+
+    /// Whether [`ConnectionTable::note_end`] was called for the connection.
+    pub fn has_ended(&mut self, key: Key) -> bool {
+        self.find(key).is_some_and(|entry| entry.has_ended)
+    }
+
+    /// Whose turn it is. `None`: nobody is left, or the streams of a connection have had their turn, and the poll is to be asked who has come
+    /// meanwhile; what has news now is before their next turn.
+    pub fn next_ready(&mut self) -> Option<Key> {
+        loop {
+            match self.ready.pop_front()? {
+                Place::One(key) => {
+                    if key.0 >= FIRST_SPECIAL {
+                        self.queued_listeners.retain(|queued| *queued != key);
+                    }
+                    return Some(key);
+                }
+                Place::Streams(connection) => {
+                    if let Some(next) = self.next_stream(connection) {
+                        return next;
+                    }
+                }
+            }
+        }
+    }
+
+    /// What [`ConnectionTable::next_ready`] gives where these streams were the first in the queue, or nothing if they are not any more.
+    #[inline(never)]
+    fn next_stream(&mut self, connection: Key) -> Option<Option<Key>> {
+        let streams = Self::streams_of(&mut self.entries, connection)?;
+        if streams.is_over {
+            (streams.is_over, streams.turn) = (false, StreamsTurn::default());
+            self.ready.push_back(Place::Streams(connection));
+            return None;
+        }
+        if !streams.turn.may_begin() {
+            streams.is_over = true;
+            self.ready.push_front(Place::Streams(connection));
+            return Some(None);
+        }
+        let key = streams.waiting.pop_front();
+        self.ready_streams -= usize::from(key.is_some());
+        if streams.waiting.is_empty() {
+            (streams.are_queued, streams.turn) = (false, StreamsTurn::default());
+        } else {
+            streams.turn.note_begun();
+            self.ready.push_front(Place::Streams(connection));
+        }
+        Some(key)
+    }
+
+    /// Those that wait for their turn, the first one first, but for streams. Some may be gone, or away.
+    pub fn ready(&self) -> impl Iterator<Item = Key> {
+        self.ready.iter().filter_map(|turn| match turn {
+            Place::One(key) => Some(*key),
+            Place::Streams(_) => None,
+        })
+    }
+
+    /// Whether none is attended to.
+    pub fn is_nobody_away(&self) -> bool {
+        self.away == 0
+    }
+
+    /// Connections that wait for a thread.
+    pub fn ready_count(&self) -> usize {
+        self.ready.len() + self.ready_streams
+    }
+
+    /// Takes a connection out to attend to it. `None` if it is away or gone.
+    pub fn check_out(&mut self, key: Key) -> Option<Box<C>> {
+        let entry = self.find(key)?;
+        match std::mem::replace(&mut entry.occupancy, Occupancy::CheckedOut { news: false }) {
+            Occupancy::Present(connection) => {
+                self.away += 1;
+                Some(connection)
+            }
+            other => {
+                entry.occupancy = other;
+                None
+            }
+        }
+    }
+
+    /// It is attended to at present.
+    pub fn is_checked_out(&mut self, key: Key) -> bool {
+        matches!(self.find(key), Some(Entry { occupancy: Occupancy::CheckedOut { .. }, .. }))
+    }
+
+    /// A peek at a connection that is here.
+    pub fn peek(&mut self, key: Key) -> Option<&C> {
+        match &self.find(key)?.occupancy {
+            Occupancy::Present(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// Brings it back; what had news meanwhile is queued again. At `due_ms` it is looked at in any case.
+    pub fn check_in(&mut self, key: Key, connection: Box<C>, due_ms: u64) {
+        let Some(entry) = self.find(key) else { return };
+        let had_news = matches!(entry.occupancy, Occupancy::CheckedOut { news: true });
+        entry.occupancy = Occupancy::Present(connection);
+        self.away -= 1;
+        self.look_at(key, due_ms);
+        if had_news {
+            self.queue(key);
+        }
+    }
+
+    /// Its place is free again.
+    pub fn remove(&mut self, key: Key) {
+        let Some(entry) = self.find(key) else { return };
+        let was_away = matches!(entry.occupancy, Occupancy::CheckedOut { .. });
+        let sharing = std::mem::replace(&mut entry.sharing, Sharing::Nobody);
+        entry.occupancy = Occupancy::Free;
+        entry.has_ended = false;
+        entry.looked_at_ms = NEVER_MS;
+        // The highest generation is left out: with it, a key would be taken for a special one.
+        entry.generation = (entry.generation + 1) % (u32::MAX - 1);
+        self.free.push(key.index() as u32);
+        self.away -= usize::from(was_away);
+        match sharing {
+            Sharing::Nobody => self.population.sockets -= 1,
+            Sharing::Of(_) => self.population.streams -= 1,
+            Sharing::Streams(streams) => {
+                self.population.sockets -= 1;
+                // What is left of them learns of the end.
+                self.ready_streams -= streams.waiting.len();
+                self.ready.extend(streams.waiting.into_iter().map(Place::One));
+            }
+        }
+    }
+
+    pub fn has_ready(&self) -> bool {
+        !self.ready.is_empty()
+    }
+
+    /// Keys of those that are here and for which `wanted` holds.
+    pub fn keys(&mut self, mut wanted: impl FnMut(&mut C) -> bool) -> Vec<Key> {
+        let mut found = Vec::new();
+        for (index, entry) in self.entries.iter_mut().enumerate() {
+            if let Occupancy::Present(connection) = &mut entry.occupancy
+                && wanted(connection)
+            {
+                found.push(Key::new(index, entry.generation));
+            }
+        }
+        found
+    }
+
+    pub fn for_each(&mut self, mut act: impl FnMut(&mut C)) {
+        for entry in &mut self.entries {
+            if let Occupancy::Present(connection) = &mut entry.occupancy {
+                act(connection);
+            }
+        }
+    }
+
+    fn find(&mut self, key: Key) -> Option<&mut Entry<C>> {
+        Self::find_in(&mut self.entries, key)
+    }
+
+    fn find_in(entries: &mut [Entry<C>], key: Key) -> Option<&mut Entry<C>> {
+        entries.get_mut(key.index()).filter(|entry| entry.generation == key.generation())
+    }
+
+    fn streams_of(entries: &mut [Entry<C>], connection: Key) -> Option<&mut Streams> {
+        match &mut Self::find_in(entries, connection)?.sharing {
+            Sharing::Streams(streams) => Some(streams),
+            Sharing::Nobody | Sharing::Of(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "connections_tests.rs"]
+mod tests;

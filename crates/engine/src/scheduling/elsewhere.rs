@@ -1,0 +1,58 @@
+//! What a worker has for connections that are to be served elsewhere: the queue that it shares with the other workers, and what wakes its
+//! companion, the thread that puts connections into it while all others are inside of calls. Workers run it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use crate::scheduling::concurrency::{AtomicBool, Doorbell};
+
+/// The queue of connections that look for a worker, as a worker has it.
+pub struct ConnectionQueue {
+    pub put: OwnedFd,
+    pub take: OwnedFd,
+}
+
+/// The companion as the threads of the worker see it.
+pub struct Companion {
+    pub bell: Doorbell,
+    pub(crate) has_begun: AtomicBool,
+    pub(crate) has_failed: AtomicBool,
+}
+
+/// What wakes the companion. It changes with the table locked.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub enum Sleep {
+    /// It does not sleep; or there is none.
+    #[default]
+    Awake,
+    /// The next connection that is attended to.
+    UntilWork,
+    /// The next call that lasts, or the next answer that may be held.
+    UntilNeeded,
+}
+
+impl Companion {
+    pub fn new() -> io::Result<Companion> {
+        Ok(Companion { bell: Doorbell::new()?, has_begun: AtomicBool::new(false), has_failed: AtomicBool::new(false) })
+    }
+
+    /// A connection is about to be attended to.
+    #[inline]
+    pub fn wake_for_work(&self, sleep: &mut Sleep) {
+        if *sleep == Sleep::UntilWork {
+            self.wake(sleep);
+        }
+    }
+
+    /// There is work that nobody else does.
+    pub fn wake_for_need(&self, sleep: &mut Sleep) {
+        if *sleep != Sleep::Awake {
+            self.wake(sleep);
+        }
+    }
+
+    fn wake(&self, sleep: &mut Sleep) {
+        *sleep = Sleep::Awake;
+        self.bell.ring();
+    }
+}

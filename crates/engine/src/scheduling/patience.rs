@@ -1,0 +1,157 @@
+//! How long a client may keep us waiting for its body: silence has a limit, and so has a drip of bytes that never ends.
+//!
+//! It knows no sockets and asks no clock: times are handed in, in monotonic milliseconds. Workers run it, for each piece of a body.
+
+/// A request whose head is still on its way to a draining worker has this many milliseconds to come whole, and its body too where the worker
+/// stops: one that drips in must not cost all of the mercy. At a reload it is the time for which a body may stop to come, or come more slowly
+/// than `body-min-rate`.
+pub(crate) const DRAIN_ARRIVAL_MS: u64 = 5_000;
+
+/// The time that a client may still keep us waiting. Waiting uses it up, and each byte that comes gives some back: who sends at the
+/// lowest rate or above never runs out of it, and who sends nothing has the whole time limit.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// The most that there may be, and what there is at first.
+    timeout_ms: u64,
+    /// `body-min-rate`; 0 is any.
+    bytes_per_second: u64,
+    left_ms: u64,
+    /// Since when it is being used up; `None` while nobody waits for the client.
+    since_ms: Option<u64>,
+}
+
+impl Patience {
+    pub fn new(timeout_ms: u64, bytes_per_second: u64) -> Patience {
+        Patience { timeout_ms, bytes_per_second, left_ms: timeout_ms, since_ms: None }
+    }
+
+    pub fn is_waiting(&self) -> bool {
+        self.since_ms.is_some()
+    }
+
+    /// It is the client's turn from now on, or is not any more.
+    pub fn wait(&mut self, waits: bool, now_ms: u64) {
+        self.use_up(now_ms);
+        self.since_ms = waits.then_some(now_ms);
+    }
+
+    /// Bytes have come. They earn their time before it is counted how long they took: what waited in the kernel while the worker was
+    /// busy is the client's merit.
+    pub fn note(&mut self, bytes: usize, now_ms: u64) {
+        let earned_ms = match self.bytes_per_second {
+            0 if bytes > 0 => u64::MAX,
+            0 => 0,
+            rate => (bytes as u64).saturating_mul(1000) / rate,
+        };
+        self.left_ms = self.left_ms.saturating_add(earned_ms);
+        self.use_up(now_ms);
+        self.left_ms = self.left_ms.min(self.timeout_ms);
+    }
+
+    /// From now on there is no more than this at a time.
+    pub fn shorten(&mut self, most_ms: u64, now_ms: u64) {
+        self.use_up(now_ms);
+        self.timeout_ms = self.timeout_ms.min(most_ms);
+        self.left_ms = self.left_ms.min(most_ms);
+    }
+
+    /// When it is over, as things are.
+    pub fn until_ms(&self) -> u64 {
+        self.since_ms.map_or(u64::MAX, |since_ms| since_ms.saturating_add(self.left_ms))
+    }
+
+    fn use_up(&mut self, now_ms: u64) {
+        if let Some(since_ms) = &mut self.since_ms {
+            self.left_ms = self.left_ms.saturating_sub(now_ms.saturating_sub(*since_ms));
+            *since_ms = now_ms;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waiting(bytes_per_second: u64) -> Patience {
+        let mut patience = Patience::new(30_000, bytes_per_second);
+        patience.wait(true, 0);
+        patience
+    }
+
+    #[test]
+    fn a_silent_client_has_the_whole_time_limit() {
+        assert_eq!(waiting(500).until_ms(), 30_000);
+    }
+
+    #[test]
+    fn a_drip_ends() {
+        let mut patience = waiting(500);
+        let drips = (1..100).map(|number| number * 4_000).take_while(|&now_ms| {
+            let is_in_time = now_ms < patience.until_ms();
+            patience.note(1, now_ms);
+            is_in_time
+        });
+        assert_eq!(drips.last(), Some(28_000));
+    }
+
+    #[test]
+    fn time_that_is_used_up_is_not_earned_again_by_a_byte() {
+        let mut patience = waiting(500);
+        for now_ms in [31_000, 32_000, 33_000] {
+            patience.note(1, now_ms);
+            assert_eq!(patience.until_ms(), now_ms);
+        }
+    }
+
+    #[test]
+    fn what_waited_in_the_kernel_came_in_time() {
+        let mut patience = waiting(500);
+        patience.note(100_000, 60_000);
+        assert_eq!(patience.until_ms(), 90_000);
+    }
+
+    #[test]
+    fn who_sends_at_the_lowest_rate_goes_on_for_ever() {
+        let mut patience = waiting(500);
+        for second in 1..10_000 {
+            patience.note(500, second * 1000);
+            assert!(patience.until_ms() > second * 1000);
+        }
+    }
+
+    #[test]
+    fn much_at_once_buys_no_more_than_the_time_limit() {
+        let mut patience = waiting(500);
+        patience.note(1 << 30, 1_000);
+        assert_eq!(patience.until_ms(), 31_000);
+    }
+
+    #[test]
+    fn who_has_less_patience_begins_to_have_it_now() {
+        let mut patience = waiting(500);
+        patience.shorten(5_000, 20_000);
+        assert_eq!(patience.until_ms(), 25_000);
+        patience.note(1_000_000, 24_000);
+        patience.shorten(5_000, 24_000);
+        assert_eq!(patience.until_ms(), 29_000);
+        let mut patience = waiting(500);
+        patience.shorten(5_000, 29_000);
+        assert_eq!(patience.until_ms(), 30_000, "it has no more than was left");
+    }
+
+    #[test]
+    fn without_a_rate_each_byte_begins_the_time_anew() {
+        let mut patience = waiting(0);
+        patience.note(1, 29_000);
+        assert_eq!(patience.until_ms(), 59_000);
+    }
+
+    #[test]
+    fn the_application_may_take_its_time() {
+        let mut patience = waiting(500);
+        patience.wait(false, 10_000);
+        assert_eq!(patience.until_ms(), u64::MAX);
+        patience.wait(true, 1_000_000);
+        assert_eq!(patience.until_ms(), 1_020_000);
+    }
+}

@@ -1,0 +1,13 @@
+//! Sockets: listening ones, a connection's as its transport, TLS within it, and the client at its other end.
+//!
+//! It knows no requests. Workers run it.
+
+pub mod body_file;
+pub mod client;
+pub mod listener;
+pub mod server_names;
+pub mod socket;
+pub mod taken_connections;
+pub mod tls;
+pub mod tls_bridge;
+pub mod transport;

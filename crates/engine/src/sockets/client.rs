@@ -1,0 +1,266 @@
+//! The client of a connection: the peer of its socket, or whom a front server speaks for that is trusted. And the hosts that clients may ask for.
+//!
+//! It knows no connection and no application. Workers run it: once for a connection, and for each header block of a trusted peer that is not
+//! the one that came before it.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use bolide_contract::clients::{Clients, Network, TrustedHeader, TrustedProxies};
+use bolide_contract::settings::Settings;
+use bolide_protocol::forwarded::{ForwardedFields, ForwardedNode, forwarded_request};
+use bolide_protocol::http1::head::Field;
+use bolide_tls::TlsFacts;
+
+use crate::sockets::listener::{Peer, PeerOrigin};
+use crate::sockets::server_names::ServerNames;
+
+/// The port of a client whose front server says its address alone: no client has it.
+const UNKNOWN_PORT: &str = "0";
+
+/// Rules of a worker about its clients, resolved at its start.
+pub struct ClientRules {
+    trusted: TrustedProxies,
+    has_chosen_proxies: bool,
+    fields: ForwardedFields,
+    logs_x_forwarded_for: bool,
+    /// `None`: every host is served.
+    pub server_names: Option<ServerNames>,
+}
+
+/// A connection's peer, and what it says of the request in work.
+pub struct Client {
+    peer: Arc<Peer>,
+    /// The peer is a front server whose word counts.
+    is_trusted: bool,
+    /// The last header block's; `None` where it says nothing of the kind.
+    forwarded: Option<Box<Forwarded>>,
+}
+
+/// A request as a trusted front server describes it. Texts that it does not say are empty.
+#[derive(Debug, Default)]
+pub struct Forwarded {
+    /// Whom it speaks for.
+    pub peer: Option<Peer>,
+    pub is_https: Option<bool>,
+    /// Host and port that the client has asked.
+    pub host: Vec<u8>,
+    pub server_port: String,
+    /// The start of the path, which it has taken away. An empty one that is said takes the place of `root-path` as well.
+    pub prefix: Option<Vec<u8>>,
+    /// `log-x-forwarded-for`: the address in the line of the log.
+    log_address: Vec<u8>,
+}
+
+impl ClientRules {
+    pub fn new(settings: &Settings) -> ClientRules {
+        let Clients { trusted_proxies, has_chosen_proxies, trusted_headers, server_names } = &settings.clients;
+        let counts = |header: TrustedHeader| trusted_headers.contains(&header);
+        ClientRules {
+            trusted: trusted_proxies.clone(),
+            has_chosen_proxies: *has_chosen_proxies,
+            fields: ForwardedFields {
+                x_forwarded_for: counts(TrustedHeader::XForwardedFor),
+                x_forwarded_proto: counts(TrustedHeader::XForwardedProto),
+                x_forwarded_host: counts(TrustedHeader::XForwardedHost),
+                x_forwarded_port: counts(TrustedHeader::XForwardedPort),
+                x_forwarded_prefix: counts(TrustedHeader::XForwardedPrefix),
+                forwarded: counts(TrustedHeader::Forwarded),
+            },
+            logs_x_forwarded_for: settings.logging.x_forwarded_for,
+            server_names: (!server_names.is_empty()).then(|| ServerNames::new(server_names)),
+        }
+    }
+
+    fn trusts(&self, peer: &Peer) -> bool {
+        self.trusted.everyone
+            || match peer.origin {
+                PeerOrigin::Address(address) => self.trusts_address(address),
+                PeerOrigin::Unix => self.trusted.unix,
+                PeerOrigin::Unknown => false,
+            }
+    }
+
+    fn trusts_address(&self, address: IpAddr) -> bool {
+        self.trusted.everyone || self.trusted.networks.iter().any(|network| contains(network, address))
+    }
+
+    /// Trusted peers have fields that count, or that the log shows.
+    fn has_fields(&self) -> bool {
+        self.fields != ForwardedFields::default() || self.logs_x_forwarded_for
+    }
+}
+
+fn contains(network: &Network, address: IpAddr) -> bool {
+    match (network.address, address) {
+        (IpAddr::V4(network_address), IpAddr::V4(address)) => {
+            let differs = network_address.to_bits() ^ address.to_bits();
+            differs.checked_shr(32u32.saturating_sub(network.prefix_bits.into())).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(network_address), IpAddr::V6(address)) => {
+            let differs = network_address.to_bits() ^ address.to_bits();
+            differs.checked_shr(128u32.saturating_sub(network.prefix_bits.into())).unwrap_or(0) == 0
+        }
+        _ => false,
+    }
+}
+
+impl Client {
+    /// The client of a connection that has just been accepted. With `has_fields` its requests have header fields of HTTP, and count at once.
+    pub fn new(peer: Peer, has_fields: bool, rules: &ClientRules) -> Client {
+        let is_trusted = has_fields && rules.has_fields() && rules.trusts(&peer);
+        Client { peer: Arc::new(peer), is_trusted, forwarded: None }
+    }
+
+    /// The client of one stream of the connection, whose requests have header fields of their own.
+    pub fn of_stream(&self) -> Client {
+        Client { peer: self.peer.clone(), is_trusted: self.is_trusted, forwarded: None }
+    }
+
+    /// A PROXY header is taken from the peer.
+    pub fn may_speak_for_others(&self, rules: &ClientRules) -> bool {
+        !rules.has_chosen_proxies || rules.trusts(&self.peer)
+    }
+
+    /// The client is another one, as a PROXY header has it: if it is trusted itself, its fields count.
+    pub fn replace(&mut self, peer: Peer, rules: &ClientRules) {
+        *self = Client::new(peer, true, rules);
+    }
+
+    /// The fields of a request's header block mean something, and are to be noted with [`Client::note_fields`] unless they are those of the
+    /// block before.
+    pub fn is_trusted(&self) -> bool {
+        self.is_trusted
+    }
+
+    /// The handshake of the connection is done.
+    pub fn note_tls(&mut self, facts: Arc<TlsFacts>) {
+        Arc::make_mut(&mut self.peer).tls = Some(facts);
+    }
+
+    pub fn note_fields(&mut self, fields: &[Field], header_bytes: &[u8], rules: &ClientRules) {
+        let found = forwarded_request(fields, header_bytes, rules.fields, &|address| rules.trusts_address(address));
+        let log_address = if rules.logs_x_forwarded_for { x_forwarded_for(fields, header_bytes) } else { Vec::new() };
+        if found.is_empty() && log_address.is_empty() {
+            self.forwarded = None;
+            return;
+        }
+        let is_https = found.is_https;
+        let forwarded = Forwarded {
+            peer: found.client.map(|node| Peer {
+                tls: self.peer.tls.clone(),
+                front_tls: self.peer.front_tls.clone(),
+                ..peer_of_node(node)
+            }),
+            is_https,
+            host: found.host.map_or_else(Vec::new, |host| with_port(host, found.port, is_https)),
+            server_port: found.port.map(|port| port.to_string()).unwrap_or_default(),
+            prefix: found.prefix.map(<[u8]>::to_vec),
+            log_address,
+        };
+        match &mut self.forwarded {
+            Some(place) => **place = forwarded,
+            None => self.forwarded = Some(Box::new(forwarded)),
+        }
+    }
+
+    /// Whoever the connection comes from.
+    pub fn own_peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// The peer of the connection, whomever it speaks for.
+    pub fn connection_peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Whoever has made the request.
+    pub fn peer(&self) -> &Peer {
+        self.forwarded().and_then(|forwarded| forwarded.peer.as_ref()).unwrap_or(&self.peer)
+    }
+
+    #[inline]
+    pub fn forwarded(&self) -> Option<&Forwarded> {
+        self.forwarded.as_deref()
+    }
+
+    /// The client speaks TLS: with us, or with a front server that says so.
+    pub fn is_https(&self) -> bool {
+        let said = self.forwarded().and_then(|forwarded| forwarded.is_https);
+        said.unwrap_or(self.peer.tls.is_some() || self.peer.front_tls.is_some())
+    }
+
+    /// The client's name in the log.
+    pub fn log_address(&self) -> &[u8] {
+        match self.forwarded() {
+            Some(forwarded) if !forwarded.log_address.is_empty() => &forwarded.log_address,
+            _ => self.peer().address.as_bytes(),
+        }
+    }
+}
+
+fn peer_of_node(node: ForwardedNode) -> Peer {
+    let port = node.port.map_or_else(|| UNKNOWN_PORT.to_owned(), |port| port.to_string());
+    Peer { port, ..Peer::of(SocketAddr::new(node.address, 0)) }
+}
+
+/// The host with the port that the client has asked, where the host has none and the port is not the one that the scheme means anyhow.
+fn with_port(host: &[u8], port: Option<u16>, is_https: Option<bool>) -> Vec<u8> {
+    let usual = if is_https == Some(true) { 443 } else { 80 };
+    let has_port = !host.ends_with(b"]") && host.contains(&b':');
+    match port.filter(|&port| !has_port && port != usual) {
+        Some(port) => [host, format!(":{port}").as_bytes()].concat(),
+        None => host.to_vec(),
+    }
+}
+
+/// The field's value as it came; several of its lines are one list (RFC 9110 section 5.3).
+fn x_forwarded_for(fields: &[Field], header_bytes: &[u8]) -> Vec<u8> {
+    let is_ours = |field: &&Field| field.name.of(header_bytes).eq_ignore_ascii_case(b"x-forwarded-for");
+    let values: Vec<&[u8]> = fields.iter().filter(is_ours).map(|field| field.value.of(header_bytes)).collect();
+    values.join(&b", "[..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn network(address: &str, prefix_bits: u8) -> Network {
+        Network { address: address.parse().expect("an address"), prefix_bits }
+    }
+
+    #[test]
+    fn a_network_has_the_addresses_that_begin_as_it_does() {
+        for (address, prefix_bits, inside, outside) in [
+            ("10.0.0.0", 8, "10.255.255.255", "11.0.0.0"),
+            ("10.1.2.3", 8, "10.0.0.0", "9.255.255.255"),
+            ("192.0.2.1", 32, "192.0.2.1", "192.0.2.0"),
+            ("192.0.2.0", 31, "192.0.2.1", "192.0.2.2"),
+            ("0.0.0.0", 0, "255.255.255.255", "::1"),
+            ("::", 0, "2001:db8::1", "10.0.0.1"),
+            ("fd00::", 8, "fdff::1", "fc00::1"),
+            ("::1", 128, "::1", "::2"),
+            ("2001:db8:8000::", 33, "2001:db8:ffff::", "2001:db8:7fff::"),
+        ] {
+            let network = network(address, prefix_bits);
+            assert!(contains(&network, inside.parse().expect("an address")), "{network:?} has not {inside}");
+            assert!(!contains(&network, outside.parse().expect("an address")), "{network:?} has {outside}");
+        }
+    }
+
+    #[test]
+    fn a_port_is_added_where_the_scheme_does_not_mean_it_anyhow() {
+        for (host, port, is_https, expected) in [
+            ("a.example", Some(8443), Some(true), "a.example:8443"),
+            ("a.example", Some(443), Some(true), "a.example"),
+            ("a.example", Some(443), Some(false), "a.example:443"),
+            ("a.example", Some(80), None, "a.example"),
+            ("a.example:1", Some(8443), None, "a.example:1"),
+            ("[::1]", Some(81), None, "[::1]:81"),
+            ("[::1]:2", Some(81), None, "[::1]:2"),
+            ("a.example", None, None, "a.example"),
+        ] {
+            assert_eq!(String::from_utf8_lossy(&with_port(host.as_bytes(), port, is_https)), expected);
+        }
+    }
+}

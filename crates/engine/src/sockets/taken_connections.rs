@@ -1,0 +1,303 @@
+//! The connections that applications have taken over, to speak another protocol on them in the middle of a call: who holds them, and their end
+//! when the worker is to end.
+//!
+//! A thread that is in such a call takes no orders, and the library of the application's that it waits in hears nothing of ours. So a thread
+//! without the interpreter looks after these connections, and is there only while there are some. It stops reading what their clients say, some
+//! seconds after the order to end, which libraries take for a client that has left; and where a connection speaks TLS, it carries bytes
+//! ([`TlsBridge`]). Python 3.12 and later warn an application that forks (`os.fork()`) of any further thread, so of this one too; it holds no lock
+//! that a child could need, as a child never comes here.
+//!
+//! It knows no protocol and no language.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use bolide_contract::scoreboard::{Row, Slot, now_ms};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::logging::access_log::complain;
+use crate::sockets::socket;
+use crate::sockets::tls::TlsStream;
+use crate::sockets::tls_bridge::TlsBridge;
+
+/// How often the orders to the worker are looked at while a connection is taken over, in milliseconds: nobody rings for them.
+const LOOK_MS: u16 = 100;
+
+/// How long a call may still hear its client after the order to stop or to drain, in milliseconds: as long as a stream has at a stop. Such a
+/// connection would never end by itself, so a reload can't wait for it either.
+const HEARD_MS: u64 = 3_000;
+
+/// Bytes of the thread's stack: it calls the TLS library, and no application.
+const STACK_BYTES: usize = 512 * 1024;
+
+/// How long a worker that ends waits for the last bytes of bridges whose application has closed, in milliseconds.
+const FAREWELL_MS: u64 = 1_000;
+
+/// What a worker knows of them. It lives as long as the process.
+pub struct TakenConnections {
+    row: &'static Row,
+    worker: u32,
+    /// How many threads serve.
+    threads: usize,
+    state: Mutex<State>,
+    /// Rings when a bridge is new, or the worker ends.
+    bell: EventFd,
+    /// The log has been told that no thread is left.
+    has_warned: AtomicBool,
+    /// For who waits for the end of bridges.
+    settled: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Calls that hold a connection.
+    calls: Vec<HeldCall>,
+    /// Bridges that the attendant has not seen yet.
+    arrivals: Vec<TlsBridge>,
+    last_id: u64,
+    attendance: Attendance,
+}
+
+/// Whether the thread is there.
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Attendance {
+    #[default]
+    Absent,
+    Present,
+    /// As present, and the worker waits for the last bytes of what applications have closed.
+    Farewell,
+}
+
+struct HeldCall {
+    id: u64,
+    began_ms: u64,
+    /// What its client says is to be read no more when the worker ends. The reference keeps no connection open.
+    socket: Weak<OwnedFd>,
+    end: InputEnd,
+}
+
+/// How the library in the call learns that nothing more comes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum InputEnd {
+    /// It is told in its own protocol, by who speaks that.
+    Told,
+    Socket,
+    Bridge,
+    /// It has been.
+    Done,
+}
+
+/// A call of the application that holds a connection, until it is dropped.
+pub struct Held {
+    of: &'static TakenConnections,
+    id: u64,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.of.lock().calls.retain(|call| call.id != self.id);
+    }
+}
+
+impl TakenConnections {
+    /// For a worker of this number, with so many threads.
+    ///
+    /// # Errors
+    /// There is no further descriptor.
+    pub fn new(row: &'static Row, worker: u32, threads: u32) -> std::io::Result<TakenConnections> {
+        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
+        Ok(TakenConnections {
+            row,
+            worker,
+            threads: threads as usize,
+            state: Mutex::default(),
+            bell,
+            has_warned: AtomicBool::new(false),
+            settled: Condvar::new(),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call waits for its client in a protocol that is ours, which has an end of its own.
+    pub fn hold_call(&'static self, slot: Option<&Slot>) -> Held {
+        let (held, _) = self.enter(Weak::new(), InputEnd::Told);
+        self.warn_of_threads(slot);
+        held
+    }
+
+    /// A call has the connection's own socket.
+    ///
+    /// # Errors
+    /// There is no further thread.
+    pub(crate) fn hold_socket(&'static self, socket: &Arc<OwnedFd>, slot: Option<&Slot>) -> std::io::Result<Held> {
+        let (held, attendance) = self.enter(Arc::downgrade(socket), InputEnd::Socket);
+        self.see_to_attendance(attendance)?;
+        self.warn_of_threads(slot);
+        Ok(held)
+    }
+
+    /// A call has the other end of a pair, whose `inner` end is ours; what comes by either way goes to the other.
+    ///
+    /// # Errors
+    /// There is no further thread.
+    pub(crate) fn hold_bridge(
+        &'static self,
+        (socket, tls): (Arc<OwnedFd>, Box<TlsStream>),
+        inner: OwnedFd,
+        slot: Option<&Slot>,
+    ) -> std::io::Result<Held> {
+        let (held, attendance) = self.enter(Weak::new(), InputEnd::Bridge);
+        self.lock().arrivals.push(TlsBridge::new(held.id, socket, tls, inner));
+        self.see_to_attendance(attendance)?;
+        self.ring();
+        self.warn_of_threads(slot);
+        Ok(held)
+    }
+
+    fn enter(&'static self, socket: Weak<OwnedFd>, end: InputEnd) -> (Held, Attendance) {
+        let mut state = self.lock();
+        state.last_id += 1;
+        let id = state.last_id;
+        state.calls.push(HeldCall { id, began_ms: now_ms(), socket, end });
+        let before = state.attendance;
+        if end != InputEnd::Told && before == Attendance::Absent {
+            state.attendance = Attendance::Present;
+        }
+        (Held { of: self, id }, before)
+    }
+
+    /// Starts the thread where there was none.
+    fn see_to_attendance(&'static self, before: Attendance) -> std::io::Result<()> {
+        if before != Attendance::Absent {
+            return Ok(());
+        }
+        let name = format!("bolide worker {} taken sockets", self.worker);
+        let started = std::thread::Builder::new().name(name).stack_size(STACK_BYTES).spawn(|| self.attend());
+        if let Err(error) = started {
+            let mut state = self.lock();
+            state.attendance = Attendance::Absent;
+            state.arrivals.clear();
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    fn ring(&self) {
+        // A counter that is full has rung.
+        let _ = self.bell.write(1);
+    }
+
+    /// Says once that calls which last as long as their clients hold all threads.
+    fn warn_of_threads(&self, slot: Option<&Slot>) {
+        if self.lock().calls.len() < self.threads || self.has_warned.swap(true, Relaxed) {
+            return;
+        }
+        let what = slot.and_then(Slot::look).map_or_else(|| "a request".to_owned(), |seen| seen.text);
+        let threads =
+            if self.threads == 1 { "the only thread".to_owned() } else { format!("the last of {} threads", self.threads) };
+        let more = self.threads + 1;
+        let text = format!(
+            "{what} has taken its connection over and holds {threads}: nobody else is served by this worker until one of these \
+             connections ends; each open one needs a thread, so have more of them (`threads = {more}` or above)"
+        );
+        complain(self.worker, &text);
+    }
+
+    /// Looks after the connections, until there are none.
+    fn attend(&'static self) {
+        let mut bridges: Vec<TlsBridge> = Vec::new();
+        let mut buffer = Vec::new();
+        loop {
+            let attendance = self.take_arrivals(&mut bridges);
+            if attendance == Attendance::Absent {
+                return;
+            }
+            self.end_late_input(&mut bridges);
+            wait(&self.bell, &mut bridges);
+            for bridge in &mut bridges {
+                bridge.carry(now_ms(), &mut buffer);
+            }
+            bridges.retain(|bridge| !bridge.is_over());
+            // What was closed before the farewell was asked for has been seen in this round.
+            if attendance == Attendance::Farewell && !bridges.iter().any(TlsBridge::is_behind) {
+                self.lock().attendance = Attendance::Present;
+                self.settled.notify_all();
+            }
+        }
+    }
+
+    /// `Absent`: there is nothing to look after any more.
+    fn take_arrivals(&self, bridges: &mut Vec<TlsBridge>) -> Attendance {
+        let mut state = self.lock();
+        bridges.append(&mut state.arrivals);
+        if bridges.is_empty() && !state.calls.iter().any(|call| call.end != InputEnd::Told) {
+            state.attendance = Attendance::Absent;
+            self.settled.notify_all();
+        }
+        state.attendance
+    }
+
+    /// The clients of calls that go on too long after the order to end are not heard any more. What they have said already is read.
+    fn end_late_input(&self, bridges: &mut [TlsBridge]) {
+        let orders = [&self.row.stopped_ms, &self.row.drained_ms];
+        let told_ms = orders.into_iter().map(|told| told.load(Relaxed)).filter(|told| *told != 0).min();
+        let Some(told_ms) = told_ms else { return };
+        let (now, mut count) = (now_ms(), 0);
+        for call in &mut self.lock().calls {
+            if now < told_ms.max(call.began_ms) + HEARD_MS {
+                continue;
+            }
+            match call.end {
+                InputEnd::Told | InputEnd::Done => continue,
+                // One that is gone has been closed meanwhile.
+                InputEnd::Socket => call.socket.upgrade().into_iter().for_each(|socket| socket::end_reading(socket.as_fd())),
+                InputEnd::Bridge => {
+                    bridges.iter_mut().filter(|bridge| bridge.id() == call.id).for_each(TlsBridge::end_input);
+                }
+            }
+            call.end = InputEnd::Done;
+            count += 1;
+        }
+        if count > 0 {
+            let seconds = HEARD_MS / 1000;
+            let text = format!(
+                "connections that applications have taken over and that go on {seconds} s after the order to end, and are read no more: {count}"
+            );
+            complain(self.worker, &text);
+        }
+    }
+
+    /// The worker ends: what applications have written and closed leaves first, within a bound.
+    pub fn finish(&self) {
+        let mut state = self.lock();
+        if state.attendance == Attendance::Absent {
+            return;
+        }
+        state.attendance = Attendance::Farewell;
+        self.ring();
+        let most = Duration::from_millis(FAREWELL_MS);
+        let waits = |state: &mut State| state.attendance == Attendance::Farewell;
+        drop(self.settled.wait_timeout_while(state, most, waits));
+    }
+}
+
+/// Waits until one of them has news, or it is time to look at the orders.
+fn wait(bell: &EventFd, bridges: &mut [TlsBridge]) {
+    let mut watched = vec![PollFd::new(bell.as_fd(), PollFlags::POLLIN)];
+    for bridge in bridges.iter() {
+        for (descriptor, wanted) in bridge.interest().into_iter().flatten() {
+            watched.push(PollFd::new(descriptor, wanted));
+        }
+    }
+    let timeout = if bridges.iter().any(TlsBridge::has_more) { PollTimeout::ZERO } else { PollTimeout::from(LOOK_MS) };
+    // Whatever comes of it, all of them are looked at next.
+    let _ = poll(&mut watched, timeout);
+    // One that has not rung has nothing to read.
+    let _ = bell.read();
+}
