@@ -11,13 +11,13 @@ use bolide_supervision::error::EXIT_START_FAILED;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::sockets::upgrade_pair::LastWord;
 
-use crate::configuration::{Amend, ChooseProgram, Configuration, in_order};
 use crate::control::client::ask_instance;
 use crate::control::pidfile_client::signal_instance;
-use crate::interpreter::Program;
+use crate::generations::configuration::{Amend, ChooseProgram, Configuration, in_order};
+use crate::generations::interpreter::Program;
+use crate::generations::load_check::check_load;
+use crate::generations::packaged;
 use crate::manual;
-use crate::packaged;
-use crate::rehearsal::rehearse;
 use crate::start::supervise;
 
 /// The call of Bolide: its arguments, and the Python that made it.
@@ -75,7 +75,7 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, lang
             supervise(*settings, configuration, &warnings)
         }
         Ok(Reading::Load { settings, mut report }) => {
-            settings.iter().for_each(|settings| rehearse(settings, &configuration, &mut report));
+            settings.iter().for_each(|settings| check_load(settings, &configuration, &mut report));
             let (text, status) = report.finish();
             print(&text, status)
         }

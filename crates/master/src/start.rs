@@ -25,15 +25,15 @@ use bolide_supervision::sockets::upgrade_pair::{Inheritance, LastWord};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::announce;
-use crate::attendance;
-use crate::configuration::Configuration;
+use crate::children::fleet::Fleet;
 use crate::control::endpoints::ControlEndpoints;
 use crate::control::signals;
-use crate::developing::Terminal;
-use crate::fleet::Fleet;
+use crate::daemons::attendants;
+use crate::development::Terminal;
+use crate::generations::configuration::Configuration;
+use crate::generations::interpreter::{Program, enter_folder};
 use crate::hooking;
-use crate::interpreter::{Program, enter_folder};
-use crate::reporting::Reporting;
+use crate::statistics::reporting::Reporting;
 use crate::supervisor::{Ended, Supervisor};
 
 /// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
@@ -198,7 +198,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
         limit_descriptors(most);
     }
     let privileges = privileges::resolve(&settings.identity)?;
-    attendance::identities(&settings.attendant, privileges.as_ref())?;
+    attendants::identities(&settings.attendant, privileges.as_ref())?;
     let program = configuration.program(settings)?;
     let logs = log_files::open_all(&settings.logging, privileges.as_ref())?;
     let in_namespaces = hooking::phases_in_namespaces(&settings.confinement);

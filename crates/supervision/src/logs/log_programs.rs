@@ -88,7 +88,7 @@ impl LogPrograms {
         if now_ms.saturating_sub(program.born_ms) > BIRTH_MS {
             program.backoff.lived();
         } else {
-            let pause_ms = program.backoff.died_at_birth(now_ms);
+            let pause_ms = program.backoff.failed_early(now_ms);
             program.end += &format!(" soon after its start; it was left alone for {}", duration(pause_ms));
         }
         true
@@ -112,7 +112,7 @@ impl LogProgram {
     fn start(&mut self, privileges: Option<&Privileges>, now_ms: u64) -> Result<(String, NewLog), String> {
         let LogProgram { command, end, backoff, .. } = self;
         let started = start(command, privileges).map_err(|error| {
-            let pause = duration(backoff.died_at_birth(now_ms));
+            let pause = duration(backoff.failed_early(now_ms));
             format!("the log program `{command}` {end}, and can't be started again: {error}; the next try is in {pause}")
         })?;
         let words = format!("the log program `{command}` {end}; it is started again (pid {})", started.guarded.program);

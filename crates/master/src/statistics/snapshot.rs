@@ -1,0 +1,140 @@
+//! The numbers of the instance at this moment, from the scoreboard, the fleet, the listening sockets and the kernel. What is made of them
+//! is the business of the room `services`. The master runs it, when somebody asks.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::{InFlight, Work, now_ms};
+use bolide_services::statistics::{ApplicationFacts, CoreFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
+use bolide_supervision::processes::memory_watch::usage_of;
+
+use crate::children::child::{Child, State};
+use crate::children::ledger::seconds_since_1970;
+use crate::supervisor::Supervisor;
+
+impl Supervisor {
+    /// Takes the numbers.
+    pub(crate) fn snapshot(&mut self) -> Snapshot {
+        self.reporting.queues.refresh(&self.fleet.listeners);
+        let applications = self.fleet.settings.applications.iter();
+        let (daemons, jobs) = self.attendance.facts(&self.fleet.settings);
+        let endpoints = self.fleet.listeners.endpoints().iter().zip(self.reporting.queues.queues());
+        Snapshot {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uid: nix::unistd::getuid().as_raw(),
+            gid: nix::unistd::getgid().as_raw(),
+            cwd: std::env::current_dir().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default(),
+            queue_errors: self.reporting.queues.errors(),
+            daemons,
+            sockets: endpoints
+                .map(|(endpoint, queue)| SocketFacts {
+                    name: endpoint.bound.clone(),
+                    protocol: endpoint.protocol_word().to_owned(),
+                    queue: queue.length,
+                    queue_most: queue.most,
+                })
+                .collect(),
+            applications: applications.map(|application| ApplicationFacts { mount: application.mount.clone() }).collect(),
+            reloads: self.reloads.clone(),
+            workers: (1..=self.fleet.settings.workers.processes).map(|number| self.worker_facts(number)).collect(),
+            jobs,
+        }
+    }
+
+    fn worker_facts(&self, number: u32) -> WorkerFacts {
+        let account = self.fleet.ledger.account(number);
+        let mut works = account.past;
+        let of_number = |child: &&Child| child.worker_number() == Some(number);
+        let processes: Vec<&Child> = self.fleet.children.iter().filter(of_number).collect();
+        for row in processes.iter().filter_map(|child| child.row()) {
+            add_to(&mut works, self.fleet.scoreboard.work(row));
+        }
+        let present = processes.into_iter().max_by_key(|child| self.precedence(child));
+        let mut facts = WorkerFacts {
+            number,
+            harakiri_count: account.harakiri_count,
+            last_spawn_s: account.last_spawn_s,
+            spawn_count: account.spawn_count,
+            ..WorkerFacts::default()
+        };
+        let Some(child) = present else {
+            facts.cores = cores_of(works, 0);
+            return facts;
+        };
+        facts.load_s = self.load_seconds(child);
+        if let Some(pid) = child.pid {
+            facts.pid = pid.as_raw() as u32;
+            let memory = usage_of(pid, false).unwrap_or_default();
+            (facts.address_space_bytes, facts.resident_bytes) = (memory.address_space, memory.resident);
+        }
+        let Some((number, row)) = child.row().and_then(|row| Some((row, self.fleet.scoreboard.row(row)?))) else { return facts };
+        facts.is_paused = row.paused.load(Relaxed) == 1;
+        facts.is_accepting = row.accepting.load(Relaxed) == 1;
+        facts.requests_since_spawn = row.requests.load(Relaxed);
+        facts.average_us = row.average_us.load(Relaxed);
+        let slots = self.fleet.scoreboard.slots(number);
+        // Where threads come when they are needed, those that have never been are none.
+        let threads = slots.iter().filter(|slot| slot.thread.load(Relaxed) > 0).count();
+        facts.cores = cores_of(works, threads);
+        for (core, slot) in facts.cores.iter_mut().zip(slots) {
+            core.ongoing = slot.tally.ongoing.load(Relaxed);
+        }
+        for request in self.fleet.scoreboard.in_flight(number) {
+            if let Some(core) = facts.cores.get_mut(request.slot as usize) {
+                core.in_flight = Some(request_facts(&request));
+            }
+        }
+        facts
+    }
+
+    /// Which of the processes of a number is the one to show: of two that serve, that of the newer generation, and the replacement.
+    fn precedence(&self, child: &Child) -> (bool, bool, u64) {
+        let serves = child.state.is_serving();
+        (serves && child.state != State::Worn, serves, child.id)
+    }
+
+    /// Time that the application of a worker took to load.
+    fn load_seconds(&self, worker: &Child) -> u64 {
+        // Of those that still end it is told as of those that serve.
+        let generation =
+            self.forming.as_ref().map(|forming| &forming.generation).filter(|forming| forming.number == worker.generation);
+        let is_lazy = generation.or(self.serving.as_ref()).is_some_and(|generation| generation.is_lazy);
+        let loader = if is_lazy { Some(worker) } else { self.fleet.prototype(worker.generation) };
+        let milliseconds = loader.and_then(|child| child.ready_ms.map(|ready| ready.saturating_sub(child.born_ms)));
+        milliseconds.unwrap_or(0) / 1000
+    }
+}
+
+fn add_to(sums: &mut Vec<Work>, works: impl Iterator<Item = Work>) {
+    for (core, work) in works.enumerate() {
+        if sums.len() <= core {
+            sums.resize(core + 1, Work::default());
+        }
+        sums[core] += work;
+    }
+}
+
+/// As many cores as there are threads, or were.
+fn cores_of(mut works: Vec<Work>, threads: usize) -> Vec<CoreFacts> {
+    let used = works.iter().rposition(|work| *work != Work::default()).map_or(0, |last| last + 1);
+    works.resize(used.max(threads), Work::default());
+    works.into_iter().map(|work| CoreFacts { work, ..CoreFacts::default() }).collect()
+}
+
+fn request_facts(request: &InFlight) -> RequestFacts {
+    let age_s = now_ms().saturating_sub(request.began_ms) / 1000;
+    RequestFacts { began_s: seconds_since_1970().saturating_sub(age_s), line: request.text.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_cores_as_threads_and_those_that_have_worked_stay() {
+        let work = |requests| Work { requests, ..Work::default() };
+        assert_eq!(cores_of(vec![work(1), work(0), work(0)], 2).len(), 2);
+        assert_eq!(cores_of(vec![work(1), work(0), work(2)], 1).len(), 3);
+        assert_eq!(cores_of(Vec::new(), 3).len(), 3);
+    }
+}
