@@ -36,7 +36,7 @@ ALLOWED = {
     "supervision/sockets/control_socket.rs": ["UnixListener::bind_addr(&address)"],
     # The address of a datagram, which is no file that is opened: NOTIFY_SOCKET is the service manager's.
     "supervision/sockets/service_manager.rs": ["open(&socket)"],
-    "master/children/fleet.rs": ["/proc/{pid}/stat"],
+    "master/children/mod.rs": ["/proc/{pid}/stat"],
     "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
     "supervision/logs/log_sink.rs": ["/dev/null"],
     "supervision/processes/memory_watch.rs": [

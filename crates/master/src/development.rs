@@ -5,12 +5,11 @@ use std::io::{self, IsTerminal};
 
 use bolide_contract::settings::Settings;
 use bolide_supervision::logs::log_sink;
-use bolide_supervision::text::duration;
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 
-use crate::children::child::KillReason;
+use crate::children::Children;
+use crate::children::child::{Child, KillReason};
 use crate::control::commands::Command;
-use crate::supervisor::Supervisor;
 
 /// Time between two looks at a worker whose mercy is over while a debugger has stopped it, in milliseconds.
 const DEBUGGER_LOOK_MS: u64 = 1_000;
@@ -32,63 +31,47 @@ impl Terminal {
     }
 }
 
-impl Supervisor {
-    pub(crate) fn is_developed(&self) -> bool {
-        self.fleet.settings.development.is_some()
-    }
+/// A reload that waits for a debugger: what is done, and what has asked for it.
+#[derive(Debug, Default)]
+pub struct Development {
+    held_back: Option<(Command, String)>,
+}
 
-    /// What has changed asks for a reload, unless somebody stands in a debugger.
-    pub(crate) fn reload_in_development(&mut self, command: Command, changes: &str, option: &str, now_ms: u64) {
-        if self.has_halted_worker() {
-            if self.held_back.replace((command, option.to_owned())).is_none() {
-                log_sink::line(&format!("{changes}: the reload waits until the debugger lets go"));
-            }
-            return;
+impl Development {
+    /// What has changed asks for a reload: gives whether it is to begin, and not to wait for somebody who stands in a debugger.
+    pub fn lets_reload(&mut self, command: Command, changes: &str, option: &str, children: &Children) -> bool {
+        let is_halted = has_halted_worker(children);
+        if !is_halted {
+            log_sink::line(&format!("{changes}: reloading"));
+        } else if self.held_back.replace((command, option.to_owned())).is_none() {
+            log_sink::line(&format!("{changes}: the reload waits until the debugger lets go"));
         }
-        log_sink::line(&format!("{changes}: reloading"));
-        self.obey(command, option, now_ms);
+        !is_halted
     }
 
-    /// A debugger has stopped a worker, or has let it go on.
-    pub(crate) fn note_debugger(&mut self, id: u64, is_halted: bool) {
-        if let Some(worker) = self.fleet.find_mut(id) {
-            worker.is_halted = is_halted;
-        }
+    /// The reload that has waited for a debugger, when that has let go.
+    pub fn release(&mut self, children: &Children) -> Option<(Command, String)> {
+        let released = self.held_back.take_if(|_| !has_halted_worker(children))?;
+        log_sink::line("the debugger has let go: reloading");
+        Some(released)
     }
+}
 
-    /// Begins the reload that has waited for a debugger.
-    pub(crate) fn release_held_back(&mut self, now_ms: u64) {
-        if self.held_back.is_some()
-            && !self.has_halted_worker()
-            && !self.is_stopping()
-            && let Some((command, option)) = self.held_back.take()
-        {
-            log_sink::line("the debugger has let go: reloading");
-            self.obey(command, &option, now_ms);
-        }
-    }
-
-    /// A worker of an older generation that stands in a debugger has all the time that it takes. Gives whether it is one.
-    pub(crate) fn spares_halted(&mut self, id: u64, now_ms: u64) -> bool {
-        let is_stopping = self.is_stopping();
-        let Some(worker) = self.fleet.find_mut(id).filter(|worker| worker.is_halted && !is_stopping) else { return false };
+/// A worker of an older generation that stands in a debugger has all the time that it takes. Gives whether it is one.
+pub fn spares_halted(worker: &mut Child, now_ms: u64) -> bool {
+    if worker.is_halted {
         worker.deadline_ms = Some(now_ms + DEBUGGER_LOOK_MS);
-        true
     }
+    worker.is_halted
+}
 
-    /// At a stop nobody will answer the debugger any more.
-    pub(crate) fn kill_halted(&mut self, now_ms: u64) {
-        for id in self.fleet.ids(|child| child.is_halted) {
-            self.fleet.kill(id, KillReason::StopNow, now_ms);
-        }
+/// At a stop nobody will answer the debugger any more.
+pub fn kill_halted(children: &mut Children, now_ms: u64) {
+    for id in children.ids(|child| child.is_halted) {
+        children.kill(id, KillReason::StopNow, now_ms);
     }
+}
 
-    /// The line when a new generation serves.
-    pub(crate) fn tell_reloaded(&self, took_ms: u64) {
-        log_sink::line(&format!("reloaded in {}", duration(took_ms)));
-    }
-
-    fn has_halted_worker(&self) -> bool {
-        self.fleet.children.iter().any(|child| child.is_halted && child.state.is_active())
-    }
+fn has_halted_worker(children: &Children) -> bool {
+    children.iter().any(|child| child.is_halted && child.state.is_active())
 }

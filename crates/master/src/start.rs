@@ -12,7 +12,7 @@ use bolide_contract::settings::{Address, Settings};
 use bolide_supervision::error::{EXIT_START_FAILED, StartError};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::captured_output::CapturedOutput;
-use bolide_supervision::logs::log_files::{self, OpenedLogs};
+use bolide_supervision::logs::log_files::{self, Logs, OpenedLogs};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::confinement;
 use bolide_supervision::processes::daemonize::{self, Side, Starter};
@@ -25,16 +25,18 @@ use bolide_supervision::sockets::upgrade_pair::{Inheritance, LastWord};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::announce;
-use crate::children::fleet::Fleet;
+use crate::children::Children;
 use crate::control::endpoints::ControlEndpoints;
 use crate::control::signals;
 use crate::daemons::attendants;
 use crate::development::Terminal;
 use crate::generations::configuration::Configuration;
 use crate::generations::interpreter::{Program, enter_folder};
+use crate::generations::provision::Provision;
 use crate::hooking;
+use crate::log_keeping::LogKeeping;
 use crate::statistics::reporting::Reporting;
-use crate::supervisor::{Ended, Supervisor};
+use crate::supervisor::{Ended, Started, Supervisor};
 
 /// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
 /// about the configuration, written after the line that says what to open.
@@ -67,10 +69,7 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
     let mut console = None;
     let outcome = prepare(settings, configuration, warnings, inheritance, &mut console).and_then(start);
     let (status, exit_message, starter) = match outcome {
-        Ok(mut supervisor) => {
-            supervisor.starter = starter;
-            run(supervisor)
-        }
+        Ok(supervisor) => run(supervisor, starter),
         Err(error) => (error.status(), Some(format!("not started: {error}")), starter),
     };
     if let Some(words) = &exit_message {
@@ -150,15 +149,11 @@ fn prepare(
         control.remove_files();
         remove_files();
     })?;
-    let fleet = Fleet::new(settings, listeners, program, privileges)
+    let logs = LogKeeping::new(Logs::new(&settings.logging, privileges.as_ref()), log_programs, printed);
+    let (provision, scoreboard) = Provision::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
-    let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting, control);
-    supervisor.printed = printed;
-    supervisor.log_programs = log_programs;
-    if let Some(place) = place {
-        supervisor.await_place(place);
-    }
-    Ok(supervisor)
+    let children = Children::new(scoreboard);
+    Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, place }))
 }
 
 /// Sockets that the master before us has handed over.
@@ -263,32 +258,26 @@ fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>,
 }
 
 fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
-    let begun = hooking::at_begin(&supervisor.fleet.settings, supervisor.fleet.privileges());
-    if let Err(error) = begun.and_then(|()| supervisor.start()) {
-        remove_files(&supervisor.fleet);
-        supervisor.reporting.remove_file();
-        supervisor.control.remove_files();
-        return Err(error);
+    let provision = supervisor.provision();
+    let begun = hooking::at_begin(provision.settings(), provision.privileges());
+    match begun.and_then(|()| supervisor.start()) {
+        Ok(()) => Ok(supervisor),
+        Err(error) => {
+            supervisor.remove_files();
+            Err(error)
+        }
     }
-    Ok(supervisor)
 }
 
-fn run(supervisor: Supervisor) -> (i32, Option<String>, Option<Starter>) {
-    let terminal = Terminal::remember(&supervisor.fleet.settings);
-    let Ended { status, exit_message, fleet, starter, stop_progress, has_served } = supervisor.run();
+fn run(supervisor: Supervisor, starter: Option<Starter>) -> (i32, Option<String>, Option<Starter>) {
+    let terminal = Terminal::remember(supervisor.provision().settings());
+    let Ended { status, exit_message, provision, starter, stop_progress, removes_files } = supervisor.run(starter);
     terminal.restore();
-    hooking::at_end(&fleet.settings, fleet.privileges(), stop_progress);
-    // `vacuum`, and a start that has failed.
-    if fleet.settings.lifecycle.vacuum || status != 0 && !has_served {
-        remove_files(&fleet);
+    hooking::at_end(provision.settings(), provision.privileges(), stop_progress);
+    if removes_files {
+        provision.remove_files();
     }
     (status, exit_message, starter)
-}
-
-/// Socket files and pidfiles go with the instance that made them.
-fn remove_files(fleet: &Fleet) {
-    fleet.listeners.remove_files();
-    pidfile::remove_all(&fleet.settings, fleet.privileges.as_ref());
 }
 
 #[cfg(test)]

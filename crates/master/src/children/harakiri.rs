@@ -1,8 +1,16 @@
 //! Requests that take too long: found in the scoreboard, asked for their Python stack, looked at a second time, warned where that is
-//! asked for (`harakiri-graceful-timeout`), ended with their worker. It decides, and sends nothing itself. The master runs it.
+//! asked for (`harakiri-graceful-timeout`), ended with their worker. The master runs it.
 
+use bolide_contract::message::stack_signal;
 use bolide_contract::scoreboard::{InFlight, Scoreboard, Slot};
-use bolide_contract::settings::HarakiriManners;
+use bolide_contract::settings::{HarakiriManners, Settings};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::{exit_report, signals, system};
+use bolide_supervision::text::duration;
+
+use crate::children::Children;
+use crate::children::child::{Child, KillReason, Progress, State};
+use crate::generations::provision::Provision;
 
 /// Time between the signal that asks for the Python stack and the kill, in milliseconds.
 pub const STACK_MS: u64 = 100;
@@ -58,6 +66,12 @@ impl Watch {
     pub fn new(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>, manners: &HarakiriManners) -> Option<Watch> {
         let shortest_ms = limit_ms.into_iter().chain(shortest_of_routes_ms).min()?.max(1);
         Some(Watch { limit_ms, shortest_ms, manners: manners.clone(), suspects: Vec::new(), next_ms: 0 })
+    }
+
+    /// For the limits of these settings.
+    pub fn for_settings(settings: &Settings) -> Option<Watch> {
+        let lifecycle = &settings.lifecycle;
+        Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_manners)
     }
 
     /// A request has a limit of its own, in milliseconds, and others may have the same.
@@ -133,6 +147,48 @@ impl Watch {
         self.suspects = still;
         self.next_ms = next_ms.max(now_ms + LOOK_LEAST_MS);
         verdicts
+    }
+}
+
+/// Looks at the requests of all workers, and does what is due against those over their time.
+pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mut Provision, now: u64) {
+    // A worker that has answered all has no request over time, whatever its loop does at its end.
+    let at_work = |child: &&Child| {
+        child.is_request_worker() && child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork
+    };
+    let living = children.iter().filter(at_work);
+    let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
+    let counts_waiting = provision.settings().lifecycle.harakiri_manners.queue_threshold > 0;
+    let waiting = if counts_waiting { provision.waiting_connections() } else { 0 };
+    let verdicts = watch.look(&workers, children.scoreboard(), waiting, now);
+    let limits: Vec<String> = verdicts.iter().map(|verdict| duration(watch.limit_ms(verdict.request()).unwrap_or(0))).collect();
+    for (verdict, limit) in verdicts.into_iter().zip(limits) {
+        match verdict {
+            Verdict::AskStack { child: id, request } => {
+                let Some((child, pid)) = children.find(id).and_then(|child| child.pid.map(|pid| (child, pid))) else {
+                    continue;
+                };
+                let told = exit_report::requests(std::slice::from_ref(&request), now);
+                log_sink::line(&format!("harakiri: {child} serves {told}, the limit is {limit}; its Python stack:"));
+                // A thread that is gone has no stack to tell; the second look finds that out.
+                if child.handle.as_ref().is_none_or(|handle| system::signal_process(handle, 0).is_ok())
+                    && let Err(error) = system::signal_thread(pid, request.thread, stack_signal())
+                {
+                    log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
+                }
+                children.tell_hand_over(id);
+            }
+            Verdict::Warn { child, signal, most_ms, .. } => {
+                if let Some(child) = children.find(child) {
+                    let (name, most) = (signals::name(signal), duration(most_ms));
+                    log_sink::line(&format!(
+                        "harakiri: {child} is sent {name}, and killed in {most} (harakiri-graceful-timeout)"
+                    ));
+                }
+                children.signal(child, signal);
+            }
+            Verdict::Kill { child, .. } => children.kill_and_log(child, KillReason::Harakiri, provision, now),
+        }
     }
 }
 

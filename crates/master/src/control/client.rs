@@ -253,7 +253,7 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
     }
     if waits_for_end && let Ok(process) = process {
         while bolide_supervision::processes::system::signal_process(&process, 0).is_ok()
-            && !crate::children::fleet::is_zombie(Pid::from_raw(pid))
+            && !crate::children::is_zombie(Pid::from_raw(pid))
         {
             std::thread::sleep(Duration::from_millis(LOOK_MS));
         }

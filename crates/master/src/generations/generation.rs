@@ -1,5 +1,5 @@
-//! Records of the generations of the application: the one that serves, and the one that forms. They decide nothing: `reload`
-//! does. The master runs it.
+//! Records of the generations of the application: the one that serves, and the one that forms. They decide nothing. The master
+//! runs it.
 
 use bolide_services::canary::Answers;
 use bolide_supervision::processes::backoff::Backoff;

@@ -7,36 +7,42 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use bolide_contract::message::{IMPORTS_BYTES, ImportedFile};
-use bolide_supervision::files::file_watches::Imported;
+use bolide_supervision::files::file_watches::{Imported, Watches};
 use bolide_supervision::logs::log_sink;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 
+use crate::children::Children;
 use crate::children::child::KillReason;
-use crate::supervisor::Supervisor;
+use crate::generations::Generations;
+use crate::generations::provision::Provision;
 
 /// Files of a list, at the most.
 const FILES_MOST: usize = 20_000;
 
-impl Supervisor {
-    /// Watches what a child has imported, as long as its generation serves or forms.
-    pub(crate) fn take_imports(&mut self, id: u64, list: Option<OwnedFd>, now_ms: u64) {
-        let Some(child) = self.fleet.find(id) else { return };
-        let generation = child.generation;
-        let Some(files) = list.and_then(read) else {
-            log_sink::line(&format!("{child} sent a list of imports that is none"));
-            return self.kill_and_log(id, KillReason::OutOfReach, now_ms);
-        };
-        // An older generation was asked for it by settings that a reload has changed.
-        if self.fleet.coming_settings().watching.imports.is_none() {
-            return;
-        }
-        let forming = self.forming.as_ref().map(|forming| forming.generation.number);
-        let serving = self.serving.as_ref().map(|serving| serving.number);
-        let living: Vec<u32> = [serving, forming].into_iter().flatten().collect();
-        if living.contains(&generation) {
-            let files = as_seen_from_outside(files, self.fleet.settings.confinement.root.as_deref());
-            self.watches.adopt(generation, files, &living, now_ms);
-        }
+/// Watches what a child has imported, as long as its generation serves or forms.
+pub fn take(
+    id: u64,
+    list: Option<OwnedFd>,
+    children: &mut Children,
+    generations: &Generations,
+    provision: &Provision,
+    watches: &mut Watches,
+    now_ms: u64,
+) {
+    let Some(child) = children.find(id) else { return };
+    let generation = child.generation;
+    let Some(files) = list.and_then(read) else {
+        log_sink::line(&format!("{child} sent a list of imports that is none"));
+        return children.kill_and_log(id, KillReason::OutOfReach, provision, now_ms);
+    };
+    // An older generation was asked for it by settings that a reload has changed.
+    if provision.coming_settings().watching.imports.is_none() {
+        return;
+    }
+    let living: Vec<u32> = [generations.serving_number(), generations.forming_number()].into_iter().flatten().collect();
+    if living.contains(&generation) {
+        let files = as_seen_from_outside(files, provision.settings().confinement.root.as_deref());
+        watches.adopt(generation, files, &living, now_ms);
     }
 }
 

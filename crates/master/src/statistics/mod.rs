@@ -1,5 +1,4 @@
 //! The numbers of an instance: how they are taken, and where they are told. The master runs it.
 
 pub mod reporting;
-pub mod serving;
-pub mod snapshot;
+pub mod view;

@@ -1,29 +1,33 @@
-//! Who is told the instance's numbers: clients of `stats`, the places of `stats-push`, and the log where a listen queue is full. What they are told is made in `status`.
-//! The master runs it.
+//! Who is told the instance's numbers: clients of `stats`, the places of `stats-push`, and the log where a listen queue is full. The numbers
+//! are taken in `view`. The master runs it.
 
 use std::os::fd::OwnedFd;
 
 use bolide_contract::settings::{Address, Settings};
 use bolide_contract::succession::HandedSocket;
+use bolide_services::metrics;
+use bolide_services::statistics::{Form, Snapshot, as_json};
 use bolide_supervision::error::StartError;
-use bolide_supervision::polling::Source;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::polling::{ServerToken, Source};
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
 use bolide_supervision::sockets::stats_pushers::Pushers;
 use bolide_supervision::sockets::stats_server::{self, Page, StatsServer};
 
+use crate::statistics::view::View;
 use crate::token::Token;
 
 /// All that is told by itself, or asked for.
 #[derive(Debug, Default)]
 pub struct Reporting {
-    pub queues: QueueAlarm,
-    pub pushers: Pushers,
-    pub server: Option<StatsServer>,
+    queues: QueueAlarm,
+    pushers: Pushers,
+    server: Option<StatsServer>,
     /// The instance is another master's still, or by now: nobody is told anything by this one.
     is_silent: bool,
     /// What the clients of this turn are given.
-    pub page: Option<Page>,
+    page: Option<Page>,
 }
 
 impl Reporting {
@@ -89,14 +93,51 @@ impl Reporting {
         self.server.as_ref().and_then(StatsServer::handed_socket)
     }
 
-    /// Nothing is told by itself.
-    pub fn is_silent(&self) -> bool {
-        self.is_silent
-    }
-
     pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
         let sources = self.server.iter().flat_map(|server| server.sources(!self.is_silent));
         sources.map(|source| source.map(Token::Stats))
+    }
+
+    /// The numbers of this moment.
+    pub fn snapshot(&mut self, view: View<'_>) -> Snapshot {
+        view.snapshot(&mut self.queues)
+    }
+
+    /// News of the address of `stats`, or of one of its clients.
+    pub fn serve(&mut self, token: ServerToken, view: View<'_>, now_ms: u64) {
+        let Some(mut server) = self.server.take() else { return };
+        server.take_news(token, &mut || self.page(view), now_ms);
+        self.server = Some(server);
+    }
+
+    /// Looks at the listen queues, at pushes that are due, and at clients whose time is over. The next turn's clients see new numbers.
+    pub fn report_what_is_due(&mut self, view: View<'_>, now_ms: u64) {
+        self.page = None;
+        if let Some(server) = &mut self.server {
+            server.look_after_time(now_ms);
+        }
+        if self.is_silent {
+            return;
+        }
+        if let Some(line) = self.queues.look(view.provision.listeners(), now_ms) {
+            log_sink::line(&line);
+        }
+        if self.pushers.is_due(now_ms) {
+            let page = self.page(view);
+            let metrics = metrics::of(&self.snapshot(view));
+            self.pushers.push(&page, &metrics, view.provision.privileges(), now_ms);
+        }
+    }
+
+    /// The numbers as clients get them; those of one turn get the same.
+    fn page(&mut self, view: View<'_>) -> Page {
+        if let Some(page) = &self.page {
+            return page.clone();
+        }
+        let snapshot = self.snapshot(view);
+        let statistics = &view.provision.settings().statistics;
+        let form = Form { is_minified: statistics.is_minified, omits_cores: statistics.omits_cores };
+        self.page.insert(Page::from(as_json(&snapshot, form))).clone()
     }
 
     /// When it must be looked at.

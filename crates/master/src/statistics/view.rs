@@ -1,4 +1,4 @@
-//! The numbers of the instance at this moment, from the scoreboard, the fleet, the listening sockets and the kernel. What is made of them
+//! The numbers of the instance at this moment, from the scoreboard, the children, the listening sockets and the kernel. What is made of them
 //! is the business of the room `services`. The master runs it, when somebody asks.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,25 +6,40 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_contract::scoreboard::{InFlight, Work, now_ms};
 use bolide_services::statistics::{ApplicationFacts, CoreFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
 use bolide_supervision::processes::memory_watch::usage_of;
+use bolide_supervision::sockets::listen_queue::QueueAlarm;
 
+use crate::children::Children;
 use crate::children::child::{Child, State};
 use crate::children::ledger::seconds_since_1970;
-use crate::supervisor::Supervisor;
+use crate::control::outcomes::Outcomes;
+use crate::daemons::attendants::Attendants;
+use crate::generations::Generations;
+use crate::generations::provision::Provision;
 
-impl Supervisor {
+/// All of the instance that its numbers and its status are taken from. Nothing can be changed through it.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    pub children: &'a Children,
+    pub generations: &'a Generations,
+    pub provision: &'a Provision,
+    pub attendants: &'a Attendants,
+    pub outcomes: &'a Outcomes,
+}
+
+impl View<'_> {
     /// Takes the numbers.
-    pub(crate) fn snapshot(&mut self) -> Snapshot {
-        self.reporting.queues.refresh(&self.fleet.listeners);
-        let applications = self.fleet.settings.applications.iter();
-        let (daemons, jobs) = self.attendance.facts(&self.fleet.settings);
-        let endpoints = self.fleet.listeners.endpoints().iter().zip(self.reporting.queues.queues());
+    pub fn snapshot(&self, queues: &mut QueueAlarm) -> Snapshot {
+        queues.refresh(self.provision.listeners());
+        let applications = self.provision.settings().applications.iter();
+        let (daemons, jobs) = self.attendants.facts(self.provision.settings());
+        let endpoints = self.provision.listeners().endpoints().iter().zip(queues.queues());
         Snapshot {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
             uid: nix::unistd::getuid().as_raw(),
             gid: nix::unistd::getgid().as_raw(),
             cwd: std::env::current_dir().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default(),
-            queue_errors: self.reporting.queues.errors(),
+            queue_errors: queues.errors(),
             daemons,
             sockets: endpoints
                 .map(|(endpoint, queue)| SocketFacts {
@@ -35,19 +50,19 @@ impl Supervisor {
                 })
                 .collect(),
             applications: applications.map(|application| ApplicationFacts { mount: application.mount.clone() }).collect(),
-            reloads: self.reloads.clone(),
-            workers: (1..=self.fleet.settings.workers.processes).map(|number| self.worker_facts(number)).collect(),
+            reloads: self.outcomes.reloads().clone(),
+            workers: (1..=self.provision.settings().workers.processes).map(|number| self.worker_facts(number)).collect(),
             jobs,
         }
     }
 
     fn worker_facts(&self, number: u32) -> WorkerFacts {
-        let account = self.fleet.ledger.account(number);
+        let account = self.children.ledger().account(number);
         let mut works = account.past;
         let of_number = |child: &&Child| child.worker_number() == Some(number);
-        let processes: Vec<&Child> = self.fleet.children.iter().filter(of_number).collect();
+        let processes: Vec<&Child> = self.children.iter().filter(of_number).collect();
         for row in processes.iter().filter_map(|child| child.row()) {
-            add_to(&mut works, self.fleet.scoreboard.work(row));
+            add_to(&mut works, self.children.scoreboard().work(row));
         }
         let present = processes.into_iter().max_by_key(|child| self.precedence(child));
         let mut facts = WorkerFacts {
@@ -67,19 +82,21 @@ impl Supervisor {
             let memory = usage_of(pid, false).unwrap_or_default();
             (facts.address_space_bytes, facts.resident_bytes) = (memory.address_space, memory.resident);
         }
-        let Some((number, row)) = child.row().and_then(|row| Some((row, self.fleet.scoreboard.row(row)?))) else { return facts };
+        let Some((number, row)) = child.row().and_then(|row| Some((row, self.children.scoreboard().row(row)?))) else {
+            return facts;
+        };
         facts.is_paused = row.paused.load(Relaxed) == 1;
         facts.is_accepting = row.accepting.load(Relaxed) == 1;
         facts.requests_since_spawn = row.requests.load(Relaxed);
         facts.average_us = row.average_us.load(Relaxed);
-        let slots = self.fleet.scoreboard.slots(number);
+        let slots = self.children.scoreboard().slots(number);
         // Where threads come when they are needed, those that have never been are none.
         let threads = slots.iter().filter(|slot| slot.thread.load(Relaxed) > 0).count();
         facts.cores = cores_of(works, threads);
         for (core, slot) in facts.cores.iter_mut().zip(slots) {
             core.ongoing = slot.tally.ongoing.load(Relaxed);
         }
-        for request in self.fleet.scoreboard.in_flight(number) {
+        for request in self.children.scoreboard().in_flight(number) {
             if let Some(core) = facts.cores.get_mut(request.slot as usize) {
                 core.in_flight = Some(request_facts(&request));
             }
@@ -96,10 +113,10 @@ impl Supervisor {
     /// Time that the application of a worker took to load.
     fn load_seconds(&self, worker: &Child) -> u64 {
         // Of those that still end it is told as of those that serve.
-        let generation =
-            self.forming.as_ref().map(|forming| &forming.generation).filter(|forming| forming.number == worker.generation);
-        let is_lazy = generation.or(self.serving.as_ref()).is_some_and(|generation| generation.is_lazy);
-        let loader = if is_lazy { Some(worker) } else { self.fleet.prototype(worker.generation) };
+        let forming = self.generations.forming().map(|forming| &forming.generation);
+        let generation = forming.filter(|forming| forming.number == worker.generation);
+        let is_lazy = generation.or(self.generations.serving()).is_some_and(|generation| generation.is_lazy);
+        let loader = if is_lazy { Some(worker) } else { self.children.prototype(worker.generation) };
         let milliseconds = loader.and_then(|child| child.ready_ms.map(|ready| ready.saturating_sub(child.born_ms)));
         milliseconds.unwrap_or(0) / 1000
     }
