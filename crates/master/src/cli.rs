@@ -13,11 +13,11 @@ use bolide_supervision::sockets::upgrade_pair::LastWord;
 
 use crate::control::client::ask_instance;
 use crate::control::pidfile_client::signal_instance;
-use crate::generations::configuration::{Amend, ChooseProgram, Configuration, in_order};
-use crate::generations::interpreter::Program;
-use crate::generations::load_check::check_load;
-use crate::generations::packaged;
 use crate::manual;
+use crate::provision::configuration::{Amend, ChooseProgram, Configuration, in_order};
+use crate::provision::interpreter::Program;
+use crate::provision::load_check::check_load;
+use crate::provision::packaged;
 use crate::start::supervise;
 
 /// The call of Bolide: its arguments, and the Python that made it.

@@ -13,7 +13,7 @@ use bolide_supervision::polling::Source;
 use nix::unistd::Pid;
 
 use crate::children::Children;
-use crate::generations::provision::Provision;
+use crate::provision::Provision;
 use crate::token::Token;
 
 /// The logs of an instance: files, programs that read lines, and what applications print.

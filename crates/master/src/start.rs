@@ -30,11 +30,11 @@ use crate::control::endpoints::ControlEndpoints;
 use crate::control::signals;
 use crate::daemons::attendants;
 use crate::development::Terminal;
-use crate::generations::configuration::Configuration;
-use crate::generations::interpreter::{Program, enter_folder};
-use crate::generations::provision::Provision;
 use crate::hooking;
 use crate::log_keeping::LogKeeping;
+use crate::provision::Provision;
+use crate::provision::configuration::Configuration;
+use crate::provision::interpreter::{Program, enter_folder};
 use crate::statistics::reporting::Reporting;
 use crate::supervisor::{Ended, Started, Supervisor};
 

@@ -21,9 +21,9 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::unistd::Pid;
 
 use crate::generations::Generations;
-use crate::generations::configuration::Configuration;
 use crate::generations::generation::Reason;
-use crate::generations::provision::Provision;
+use crate::provision::Provision;
+use crate::provision::configuration::Configuration;
 use crate::statistics::reporting::Reporting;
 use crate::token::Token;
 

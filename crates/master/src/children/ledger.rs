@@ -1,9 +1,8 @@
 //! What is known of a worker's number beyond its present process: how often there was one, how each ended that was killed, and what
 //! those that are gone have done. The scoreboard forgets a worker when it has ended; the statistics go on. The master runs it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use bolide_contract::scoreboard::Work;
+use bolide_supervision::processes::system::seconds_since_1970;
 
 /// The accounts of all numbers of workers.
 #[derive(Debug, Default)]
@@ -57,10 +56,6 @@ impl Ledger {
         }
         &mut self.accounts[place]
     }
-}
-
-pub fn seconds_since_1970() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 #[cfg(test)]

@@ -1,14 +1,8 @@
 //! The children that exist, and what can be done to them: start, fork, tell, kill. It decides nothing. The master runs it.
 
 pub mod child;
-pub mod endings;
-pub mod harakiri;
 pub mod ledger;
-pub mod memory_limits;
-pub mod pausing;
-pub mod recycling;
 pub mod reports;
-pub mod scaling;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -20,6 +14,7 @@ use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::Source;
 use bolide_supervision::processes::exit_report;
+use bolide_supervision::processes::process_state::parent_of;
 use bolide_supervision::processes::signals;
 use bolide_supervision::processes::system;
 use bolide_supervision::text::duration;
@@ -29,8 +24,8 @@ use nix::unistd::Pid;
 
 use crate::children::child::{Child, Event, KillReason, Progress, Role, State};
 use crate::children::ledger::Ledger;
-use crate::generations::error_report::ErrorReport;
-use crate::generations::provision::{Executed, Provision, order_pair};
+use crate::provision::error_report::ErrorReport;
+use crate::provision::{Executed, Provision, order_pair};
 use crate::token::Token;
 
 /// Time that a killed child may take to be gone before the log says so, in milliseconds.
@@ -492,35 +487,5 @@ fn send_signal(child: &Child, signal: i32) {
         // The process is gone already: its end is on the way to us.
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(error) => log_sink::line(&format!("{child} can't be sent {}: {error}", signals::name(signal))),
-    }
-}
-
-/// A process has ended and waits for its parent to reap it.
-pub fn is_zombie(pid: Pid) -> bool {
-    process_state(pid.as_raw()).is_some_and(|(state, _)| state == "Z")
-}
-
-/// The parent of a process, as the kernel tells it; `None` if there is no such process.
-fn parent_of(pid: i32) -> Option<i32> {
-    process_state(pid).map(|(_, parent)| parent)
-}
-
-/// State letter and parent of a process.
-fn process_state(pid: i32) -> Option<(String, i32)> {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in parentheses and may itself hold any character: what follows the last one is numbers (proc(5)).
-    let (_, numbers) = text.rsplit_once(')')?;
-    let mut numbers = numbers.split_whitespace();
-    Some((numbers.next()?.to_owned(), numbers.next()?.parse().ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_parent_of_a_process_is_read_from_the_kernel() {
-        assert_eq!(parent_of(Pid::this().as_raw()), Some(Pid::parent().as_raw()));
-        assert_eq!(parent_of(0), None);
     }
 }

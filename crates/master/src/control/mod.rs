@@ -6,7 +6,5 @@ pub mod client;
 pub mod commands;
 pub mod endpoints;
 mod fifo;
-pub mod outcomes;
 pub mod pidfile_client;
 pub mod signals;
-pub mod status;

@@ -12,12 +12,11 @@ use bolide_supervision::text::duration;
 
 use crate::children::Children;
 use crate::children::child::{Child, KillReason};
-use crate::children::scaling;
 use crate::generations::Generations;
-use crate::generations::error_report::ErrorReport;
-use crate::generations::generation::{Forming, FormingStage, Generation, Reason};
-use crate::generations::interpreter::{enter_folder, not_executed};
-use crate::generations::provision::Provision;
+use crate::generations::generation::{Forming, FormingStage, Generation, Reason, first_workers};
+use crate::provision::Provision;
+use crate::provision::error_report::ErrorReport;
+use crate::provision::interpreter::{enter_folder, not_executed};
 
 /// A new generation is given up when this many of its workers have failed early.
 const DEATHS_MOST: u32 = 5;
@@ -49,7 +48,7 @@ impl Generations {
         self.last_number = number;
         // A reload under load begins with as many workers as serve, and one while none serves with none.
         let before = self.serving.as_ref().map(Generation::wanted_count);
-        let wanted = scaling::first_workers(settings, before);
+        let wanted = first_workers(settings, before);
         let worker_slots = vec![Backoff::default(); wanted.len()];
         let helper_slots = vec![Backoff::default(); settings.helpers.len()];
         let stage = self.first_stage(reason, number, settings);

@@ -14,8 +14,8 @@ use bolide_supervision::text::duration;
 use crate::children::child::{Child, State};
 use crate::children::{Children, ForkError};
 use crate::generations::generation::Generation;
-use crate::generations::provision::Provision;
 use crate::generations::workers::FORK_RETRY_MS;
+use crate::provision::Provision;
 
 /// Orders the helpers that the generation in service lacks.
 pub fn start_missing(serving: &mut Generation, children: &mut Children, provision: &Provision, now_ms: u64) {

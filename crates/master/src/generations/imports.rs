@@ -14,7 +14,7 @@ use nix::fcntl::{FcntlArg, SealFlag, fcntl};
 use crate::children::Children;
 use crate::children::child::KillReason;
 use crate::generations::Generations;
-use crate::generations::provision::Provision;
+use crate::provision::Provision;
 
 /// Files of a list, at the most.
 const FILES_MOST: usize = 20_000;

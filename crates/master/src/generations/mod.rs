@@ -2,26 +2,17 @@
 //! what follows from its success or failure for the rest of the instance, the supervisor carries out. The master runs it.
 
 pub mod canary;
-pub mod changes;
-pub mod configuration;
-pub mod error_report;
 pub mod forming;
 pub mod generation;
 pub mod helpers;
 pub mod imports;
-pub mod interpreter;
-pub mod load_check;
-pub mod packaged;
-pub mod provision;
-pub mod reading_as_user;
-pub mod renewing;
 pub mod unshared;
 pub mod workers;
 
 use bolide_supervision::processes::backoff::Backoff;
 
 use crate::generations::generation::{Forming, FormingStage, Generation};
-use crate::generations::provision::Provision;
+use crate::provision::Provision;
 
 /// The generations at work, and whether another one is wanted.
 #[derive(Debug, Default)]

@@ -10,7 +10,7 @@ use crate::children::child::KillReason;
 use crate::children::{Children, GRACE_MS};
 use crate::generations::Generations;
 use crate::generations::forming::notice_ms;
-use crate::generations::provision::Provision;
+use crate::provision::Provision;
 
 /// A prototype says that what it has loaded can't be shared. It is waited for: the application may hold what one process at a time can have.
 pub fn note(id: u64, number: u32, generations: &mut Generations, children: &mut Children, provision: &Provision, now_ms: u64) {

@@ -10,7 +10,7 @@ use crate::children::child::{Child, KillReason, State};
 use crate::children::{Children, ForkError};
 use crate::generations::Generations;
 use crate::generations::generation::{Forming, Reason};
-use crate::generations::provision::Provision;
+use crate::provision::Provision;
 
 /// Pause before an order to fork that could not be sent is sent again, in milliseconds.
 pub const FORK_RETRY_MS: u64 = 20;

@@ -10,11 +10,11 @@ use bolide_supervision::sockets::listen_queue::QueueAlarm;
 
 use crate::children::Children;
 use crate::children::child::{Child, State};
-use crate::children::ledger::seconds_since_1970;
-use crate::control::outcomes::Outcomes;
 use crate::daemons::attendants::Attendants;
 use crate::generations::Generations;
-use crate::generations::provision::Provision;
+use crate::outcomes::Outcomes;
+use crate::provision::Provision;
+use bolide_supervision::processes::system::seconds_since_1970;
 
 /// All of the instance that its numbers and its status are taken from. Nothing can be changed through it.
 #[derive(Clone, Copy)]

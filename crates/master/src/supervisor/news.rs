@@ -14,17 +14,17 @@ use serde_json::{Value, json};
 
 use crate::children::child::{Child, Event, KillReason, Progress, Role};
 use crate::children::end_group;
-use crate::children::endings::{self, WorkerEnd};
-use crate::children::harakiri::Watch;
-use crate::children::pausing;
 use crate::children::reports::{self, REPORTS_A_TURN};
 use crate::control::commands::{self, Command, Letter};
-use crate::control::outcomes::tell_failure;
-use crate::control::status;
 use crate::generations::generation::Reason;
 use crate::generations::{helpers, imports, unshared};
+use crate::outcomes::tell_failure;
+use crate::statistics::status;
 use crate::supervisor::Supervisor;
 use crate::upgrade::SuccessorOutcome;
+use crate::workers::ends::{self, WorkerEnd};
+use crate::workers::harakiri::Watch;
+use crate::workers::pausing;
 
 // Commands.
 impl Supervisor {
@@ -331,7 +331,7 @@ impl Supervisor {
     /// workers that nobody can report any more.
     pub(super) fn reap(&mut self, now: u64) {
         while let Some((pid, pause)) = system::next_pause() {
-            endings::note_pause(pid, pause, &mut self.children, now);
+            ends::note_pause(pid, pause, &mut self.children, now);
         }
         while let Some(pid) = system::next_end() {
             let child = self.children.with_pid(pid);
@@ -410,7 +410,7 @@ impl Supervisor {
 
     fn prototype_ended(&mut self, prototype: &Child, cause: &Cause, now: u64) {
         if !self.ending.is_stopping() {
-            endings::tell_end_of_prototype(prototype, cause, &self.provision);
+            ends::tell_end_of_prototype(prototype, cause, &self.provision);
         }
         let generations = &mut self.generations;
         match unshared::go_on_lazily(prototype.id, generations, &mut self.children, &self.provision, now) {
@@ -421,7 +421,7 @@ impl Supervisor {
         let forming = self.generations.forming_of(prototype.generation);
         match forming.map(|forming| (forming.reason, prototype.ready_ms.is_some())) {
             Some((Reason::First, true)) => self.generations.promote_first(),
-            Some((_, loaded)) => self.give_up_forming(&endings::why_not_loaded(cause, loaded, &self.provision), now),
+            Some((_, loaded)) => self.give_up_forming(&ends::why_not_loaded(cause, loaded, &self.provision), now),
             None => {}
         }
         if self.generations.serving_number() == Some(prototype.generation) && !self.ending.is_stopping() {

@@ -18,16 +18,16 @@ use bolide_supervision::text::{counted, duration, workers_in_words};
 use crate::announce;
 use crate::children::GRACE_MS;
 use crate::children::child::{Child, KillReason, State};
-use crate::children::harakiri::Watch;
-use crate::children::pausing;
-use crate::children::scaling::Scaling;
 use crate::control::endpoints::ControlEndpoints;
-use crate::control::outcomes::tell_failure;
 use crate::development;
 use crate::generations::canary::CanaryNews;
 use crate::generations::generation::{Forming, Reason};
-use crate::generations::renewing;
+use crate::outcomes::tell_failure;
+use crate::provision::renewing;
 use crate::supervisor::Supervisor;
+use crate::workers::harakiri::Watch;
+use crate::workers::pausing;
+use crate::workers::scaling::Scaling;
 use bolide_supervision::processes::memory_watch::MemoryWatch;
 
 /// Exit status where the master before us has ended with its sockets, as that of a start that failed.

@@ -9,7 +9,6 @@ use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::logging::{LogFiles, LogPlace, LogTarget, Logging};
 use bolide_contract::scoreboard::now_ms;
@@ -19,6 +18,7 @@ use crate::files::guarded_files::{self, How, OpenedFile, Rights};
 use crate::logs::log_programs::{self, LogPrograms, NewLog, Started};
 use crate::logs::log_sink;
 use crate::processes::privileges::Privileges;
+use crate::processes::system::seconds_since_1970;
 
 /// Mode of a log file that did not exist, as uWSGI makes it.
 const FILE_MODE: u32 = 0o640;
@@ -187,7 +187,7 @@ impl LogFile {
 
     /// The name for what is put aside: that of uWSGI, with a number behind it where one of this second is there.
     fn name_of_now(&self, rights: Rights<'_>) -> PathBuf {
-        let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let second = seconds_since_1970();
         let name = |more: String| {
             let mut name = self.path.clone().into_os_string();
             name.push(format!(".{second}{more}"));

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_services::cron::LocalMinute;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -183,6 +184,11 @@ pub fn wait_for(child: Pid, most_ms: u64) {
 pub fn leave(status: i32) -> ! {
     // SAFETY: it takes a number and does not return.
     unsafe { libc::_exit(status) }
+}
+
+/// The time of day, in whole seconds.
+pub fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// The minute of local time in which these seconds since 1970 lie. The attendant's call.

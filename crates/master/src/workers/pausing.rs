@@ -6,8 +6,8 @@ use bolide_supervision::sockets::service_manager::Notifier;
 use bolide_supervision::text::workers_in_words;
 
 use crate::children::Children;
-use crate::children::scaling::Scaling;
 use crate::generations::generation::Generation;
+use crate::workers::scaling::Scaling;
 
 /// Time until a worker whose socket was full is told again, in milliseconds.
 const RETRY_MS: u64 = 100;

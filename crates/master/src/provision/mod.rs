@@ -1,6 +1,15 @@
 //! What generations are made with: the settings, sockets and program in force, those of the plan that a reload has read, and what all
 //! processes share. It starts prototypes and keeps no record of them. The master runs it.
 
+pub mod changes;
+pub mod configuration;
+pub mod error_report;
+pub mod interpreter;
+pub mod load_check;
+pub mod packaged;
+pub mod reading_as_user;
+pub mod renewing;
+
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -20,8 +29,8 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use nix::unistd::Pid;
 
-use crate::generations::error_report::{self, ErrorReport};
-use crate::generations::interpreter::Program;
+use crate::provision::error_report::ErrorReport;
+use crate::provision::interpreter::Program;
 
 /// What is in force, what is to come, and what stays for the life of an instance.
 #[derive(Debug)]

@@ -19,8 +19,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, geteuid};
 
-use crate::generations::configuration::Configuration;
-use crate::generations::interpreter::{Program, enter_folder, not_executed};
+use crate::provision::configuration::Configuration;
+use crate::provision::interpreter::{Program, enter_folder, not_executed};
 
 /// What tells a prototype's program that this is one.
 const WORD: &str = "--rehearse";

@@ -4,9 +4,9 @@
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::sockets::socket_activation;
 
-use crate::generations::changes;
-use crate::generations::configuration::Configuration;
-use crate::generations::provision::{Plan, Provision};
+use crate::provision::changes;
+use crate::provision::configuration::Configuration;
+use crate::provision::{Plan, Provision};
 
 /// Reads the configuration again, for the generation that is to come.
 ///

@@ -8,8 +8,8 @@ use bolide_supervision::text::duration;
 
 use crate::children::Children;
 use crate::children::child::{Child, KillReason, State};
-use crate::children::recycling::Recycling;
-use crate::generations::provision::Provision;
+use crate::provision::Provision;
+use crate::workers::recycling::Recycling;
 
 /// A worker that is over its limit within this time after its start, in milliseconds, was so from its start: the limit is too low.
 const FROM_START_MS: u64 = 2 * LOOK_MS;

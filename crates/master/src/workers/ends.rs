@@ -13,7 +13,7 @@ use nix::unistd::Pid;
 use crate::children::Children;
 use crate::children::child::{Child, KillReason};
 use crate::generations::Generations;
-use crate::generations::provision::Provision;
+use crate::provision::Provision;
 
 /// A worker that was killed for its memory within this time had too much of it from its start, in milliseconds.
 const OVER_MEMORY_EARLY_MS: u64 = 10_000;

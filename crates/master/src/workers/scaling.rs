@@ -16,9 +16,9 @@ use bolide_supervision::text::{duration, workers_in_words};
 
 use crate::children::Children;
 use crate::children::child::{Child, State};
-use crate::children::recycling::Recycling;
 use crate::generations::Generations;
-use crate::generations::provision::Provision;
+use crate::provision::Provision;
+use crate::workers::recycling::Recycling;
 
 /// Time between two turns, in milliseconds: that of uWSGI.
 const TURN_MS: u64 = 1000;
@@ -320,35 +320,9 @@ impl Scaled<'_> {
     }
 }
 
-/// The workers that a generation begins with, by their numbers from 1; `before` is how many there are, `None` at the start.
-pub fn first_workers(settings: &Settings, before: Option<u32>) -> Vec<bool> {
-    let most = settings.workers.processes;
-    let count = match (&settings.elastic.cheaper, before) {
-        (_, Some(0)) => 0,
-        (_, None) if settings.elastic.starts_empty => 0,
-        (Some(cheaper), None) => cheaper.first,
-        (Some(cheaper), Some(before)) => before.clamp(cheaper.least, most),
-        (None, _) => most,
-    };
-    (1..=most).map(|number| number <= count).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_contract::elastic::Cheaper;
-
-    #[test]
-    fn a_generation_begins_with_as_many_workers_as_there_are() {
-        let mut settings = bolide_supervision::testing::settings();
-        settings.workers.processes = 4;
-        let count = |settings: &Settings, before| first_workers(settings, before).iter().filter(|wanted| **wanted).count();
-        assert_eq!([None, Some(2), Some(0)].map(|before| count(&settings, before)), [4, 4, 0]);
-        settings.elastic.cheaper = Some(Cheaper { least: 2, first: 3, ..Cheaper::default() });
-        assert_eq!([None, Some(1), Some(4), Some(9), Some(0)].map(|before| count(&settings, before)), [3, 2, 4, 4, 0]);
-        settings.elastic.starts_empty = true;
-        assert_eq!(count(&settings, None), 0);
-    }
 
     #[test]
     fn an_instance_is_idle_when_nothing_was_asked_for_so_long() {

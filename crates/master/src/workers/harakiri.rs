@@ -10,7 +10,7 @@ use bolide_supervision::text::duration;
 
 use crate::children::Children;
 use crate::children::child::{Child, KillReason, Progress, State};
-use crate::generations::provision::Provision;
+use crate::provision::Provision;
 
 /// Time between the signal that asks for the Python stack and the kill, in milliseconds.
 pub const STACK_MS: u64 = 100;

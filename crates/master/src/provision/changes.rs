@@ -7,7 +7,7 @@ use bolide_contract::settings::{Listener, Settings, Threads};
 use bolide_options::{Reach, Said};
 use serde_json::Value;
 
-use crate::generations::provision::Room;
+use crate::provision::Room;
 
 /// Sections of the settings that a reload takes into use. A section that is not named here stays as it was until a restart: whoever
 /// lets a reload take it writes it down.

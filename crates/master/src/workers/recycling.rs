@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 use crate::children::Children;
 use crate::children::child::{Child, Event, State};
 use crate::generations::generation::Generation;
-use crate::generations::provision::Provision;
+use crate::provision::Provision;
 
 /// The worker that is being replaced, and those that wait for their turn.
 #[derive(Debug)]

@@ -14,9 +14,9 @@ use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::sockets::upgrade_pair;
 use nix::unistd::{AccessFlags, access, geteuid};
 
-use crate::generations::changes;
-use crate::generations::interpreter::{Program, enter_folder};
-use crate::generations::reading_as_user::{self, Answer};
+use crate::provision::changes;
+use crate::provision::interpreter::{Program, enter_folder};
+use crate::provision::reading_as_user::{self, Answer};
 
 /// Whom sockets were handed to (sd_listen_fds(3)).
 const LISTEN_PID: &str = "LISTEN_PID";

@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::children::Children;
 use crate::children::child::{Child, State};
-use crate::children::ledger::seconds_since_1970;
+use bolide_supervision::processes::system::seconds_since_1970;
 
 /// Time that old workers have to say that they have left, in milliseconds. A worker that reads its order later than [`LATE_DRAIN_MS`] accepts
 /// nobody; the rest is for one that has read it in time and is kept from the processor while it accepts.
