@@ -24,7 +24,7 @@ def test_every_command_of_the_command_line_is_in_a_guide():
 
 
 def test_only_the_rows_know_a_letter_or_a_signal_of_a_command():
-    """No file of the master other than `execute` matches over all commands; the compiler checks that match for completeness."""
+    """No file of the master other than `news` matches over all commands; the compiler checks that match for completeness."""
     names = COMMAND_ROW.findall(COMMANDS.read_text(encoding="utf-8"))
     assert len(names) >= 17
     named = {}
@@ -33,8 +33,8 @@ def test_only_the_rows_know_a_letter_or_a_signal_of_a_command():
         found = {name for name in names if re.search(rf"\bCommand::{name}\b", code)}
         if len(found) > len(names) // 2:
             named[str(path.relative_to(MASTER))] = found
-    assert list(named) == ["control/execute.rs"]
-    assert named["control/execute.rs"] == set(names)
+    assert list(named) == ["supervisor/news.rs"]
+    assert named["supervisor/news.rs"] == set(names)
 
 
 def test_the_walk_names_at_most_four_files_and_they_are_there():

@@ -36,7 +36,6 @@ ALLOWED = {
     "supervision/sockets/control_socket.rs": ["UnixListener::bind_addr(&address)"],
     # The address of a datagram socket, not a file that is opened: NOTIFY_SOCKET is set by the service manager.
     "supervision/sockets/service_manager.rs": ["open(&socket)"],
-    "master/fleet.rs": ["/proc/{pid}/stat"],
     "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
     "supervision/logs/log_sink.rs": ["/dev/null"],
     "supervision/processes/memory_watch.rs": [
@@ -46,6 +45,7 @@ ALLOWED = {
         "/proc/self/cgroup",
     ],
     "supervision/processes/process_attributes.rs": ["/proc/self/stat"],
+    "supervision/processes/process_state.rs": ["/proc/{pid}/stat"],
     "supervision/processes/system.rs": ["/proc/self/fd"],
     # Checks names and times, and reads no file.
     "supervision/files/fingerprint.rs": ["fs::read_dir(folder)"],

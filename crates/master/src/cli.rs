@@ -9,15 +9,15 @@ use bolide_contract::settings::Settings;
 use bolide_options::{Launcher, Reading, SIGNALS_PLACE};
 use bolide_supervision::error::EXIT_START_FAILED;
 use bolide_supervision::logs::log_sink;
-use bolide_supervision::sockets::upgrade_pair::LastWord;
+use bolide_supervision::sockets::upgrade_pair::FailureReport;
 
-use crate::configuration::{Amend, ChooseProgram, Configuration, in_order};
 use crate::control::client::ask_instance;
 use crate::control::pidfile_client::signal_instance;
-use crate::interpreter::Program;
 use crate::manual;
-use crate::packaged;
-use crate::rehearsal::rehearse;
+use crate::provision::configuration::{Amend, ChooseProgram, Configuration, in_order};
+use crate::provision::interpreter::Program;
+use crate::provision::load_check::check_load;
+use crate::provision::packaged;
 use crate::start::supervise;
 
 /// The call of Bolide: its arguments, and the Python that made it.
@@ -75,7 +75,7 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, lang
             supervise(*settings, configuration, &warnings)
         }
         Ok(Reading::Load { settings, mut report }) => {
-            settings.iter().for_each(|settings| rehearse(settings, &configuration, &mut report));
+            settings.iter().for_each(|settings| check_load(settings, &configuration, &mut report));
             let (text, status) = report.finish();
             print(&text, status)
         }
@@ -87,7 +87,7 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, lang
             // The last line says why: warnings come before errors.
             let lines = in_order(failure.diagnostics);
             lines.iter().for_each(|line| log_sink::line(line));
-            LastWord::of_environment().say(lines.last().map_or("its configuration is wrong", String::as_str));
+            FailureReport::of_environment().say(lines.last().map_or("its configuration is wrong", String::as_str));
             bolide_log::finish();
             EXIT_START_FAILED
         }

@@ -24,7 +24,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, setpgid};
 
 use crate::control::signals::end_signals;
-use crate::stop_progress::StopProgress;
+use crate::supervisor::ending::StopProgress;
 
 /// Time that all hooks of the end together may take, in milliseconds.
 const END_MOST_MS: u64 = 30_000;

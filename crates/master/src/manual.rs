@@ -1,6 +1,6 @@
 //! The reference page about processes, generated from the tables that the master runs by.
 
-use crate::child;
+use crate::children::child;
 use crate::control::commands::{COMMANDS, UNSUPPORTED_LETTERS};
 use crate::control::signals::documented;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ pub fn page() -> String {
     let letters = letters_as_markdown();
     let statuses = bolide_options::statuses_as_markdown();
     format!(
-        "# Signals and processes\n\nGenerated from the tables in `crates/master/src/control/commands.rs`, `control/signals.rs` and `child.rs`; a test compares.\n\n\
+        "# Signals and processes\n\nGenerated from the tables in `crates/master/src/control/commands.rs`, `control/signals.rs` and `children/child.rs`; a test compares.\n\n\
          ## Signals to the master\n\n{signals}\n## Letters of `master-fifo`\n\nuWSGI's, each written to the pipe by itself or with others: `echo r > FILE`.\n\n{letters}\n\
          ## Exit statuses of the commands for a running instance\n\n{statuses}\n\
          ## The life of a prototype or worker\n\n\

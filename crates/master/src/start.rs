@@ -12,35 +12,37 @@ use bolide_contract::settings::{Address, Settings};
 use bolide_supervision::error::{EXIT_START_FAILED, StartError};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::captured_output::CapturedOutput;
-use bolide_supervision::logs::log_files::{self, OpenedLogs};
+use bolide_supervision::logs::log_files::{self, Logs, OpenedLogs};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::confinement;
-use bolide_supervision::processes::daemonize::{self, Side, Starter};
+use bolide_supervision::processes::daemonize::{self, ParentPipe, Side};
 use bolide_supervision::processes::privileges::{self, Privileges};
 use bolide_supervision::processes::process_attributes;
 use bolide_supervision::processes::signals::Signals;
 use bolide_supervision::sockets::listeners::Listeners;
 use bolide_supervision::sockets::socket_activation;
-use bolide_supervision::sockets::upgrade_pair::{Inheritance, LastWord};
+use bolide_supervision::sockets::upgrade_pair::{FailureReport, Inheritance};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::announce;
-use crate::attendance;
-use crate::configuration::Configuration;
+use crate::children::Children;
 use crate::control::endpoints::ControlEndpoints;
 use crate::control::signals;
-use crate::developing::Terminal;
-use crate::fleet::Fleet;
+use crate::daemons::attendants;
+use crate::development::Terminal;
 use crate::hooking;
-use crate::interpreter::{Program, enter_folder};
-use crate::reporting::Reporting;
-use crate::supervisor::{Ended, Supervisor};
+use crate::log_keeping::LogKeeping;
+use crate::provision::Provision;
+use crate::provision::configuration::Configuration;
+use crate::provision::interpreter::{Program, enter_folder};
+use crate::statistics::reporting::Reporting;
+use crate::supervisor::{Ended, Started, Supervisor};
 
 /// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
 /// about the configuration, written after the line that says what to open.
 pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[String]) -> i32 {
     let inheritance = Inheritance::of_environment();
-    let last_word = LastWord::of_environment();
+    let last_word = FailureReport::of_environment();
     let mut warnings = warnings.to_vec();
     if let Err(error) = give_up_root(&settings, &configuration, &mut warnings) {
         log_sink::lines(&warnings);
@@ -67,10 +69,7 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
     let mut console = None;
     let outcome = prepare(settings, configuration, warnings, inheritance, &mut console).and_then(start);
     let (status, exit_message, starter) = match outcome {
-        Ok(mut supervisor) => {
-            supervisor.starter = starter;
-            run(supervisor)
-        }
+        Ok(supervisor) => run(supervisor, starter),
         Err(error) => (error.status(), Some(format!("not started: {error}")), starter),
     };
     if let Some(words) = &exit_message {
@@ -150,15 +149,11 @@ fn prepare(
         control.remove_files();
         remove_files();
     })?;
-    let fleet = Fleet::new(settings, listeners, program, privileges)
+    let logs = LogKeeping::new(Logs::new(&settings.logging, privileges.as_ref()), log_programs, printed);
+    let (provision, scoreboard) = Provision::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
-    let mut supervisor = Supervisor::new(fleet, signals, configuration, reporting, control);
-    supervisor.printed = printed;
-    supervisor.log_programs = log_programs;
-    if let Some(place) = place {
-        supervisor.await_place(place);
-    }
-    Ok(supervisor)
+    let children = Children::new(scoreboard);
+    Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, place }))
 }
 
 /// Sockets that the master before us has handed over.
@@ -198,7 +193,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
         limit_descriptors(most);
     }
     let privileges = privileges::resolve(&settings.identity)?;
-    attendance::identities(&settings.attendant, privileges.as_ref())?;
+    attendants::identities(&settings.attendant, privileges.as_ref())?;
     let program = configuration.program(settings)?;
     let logs = log_files::open_all(&settings.logging, privileges.as_ref())?;
     let in_namespaces = hooking::phases_in_namespaces(&settings.confinement);
@@ -263,32 +258,26 @@ fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>,
 }
 
 fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
-    let begun = hooking::at_begin(&supervisor.fleet.settings, supervisor.fleet.privileges());
-    if let Err(error) = begun.and_then(|()| supervisor.start()) {
-        remove_files(&supervisor.fleet);
-        supervisor.reporting.remove_file();
-        supervisor.control.remove_files();
-        return Err(error);
+    let provision = supervisor.provision();
+    let begun = hooking::at_begin(provision.settings(), provision.privileges());
+    match begun.and_then(|()| supervisor.start()) {
+        Ok(()) => Ok(supervisor),
+        Err(error) => {
+            supervisor.remove_files();
+            Err(error)
+        }
     }
-    Ok(supervisor)
 }
 
-fn run(supervisor: Supervisor) -> (i32, Option<String>, Option<Starter>) {
-    let terminal = Terminal::remember(&supervisor.fleet.settings);
-    let Ended { status, exit_message, fleet, starter, stop_progress, has_served } = supervisor.run();
+fn run(supervisor: Supervisor, starter: Option<ParentPipe>) -> (i32, Option<String>, Option<ParentPipe>) {
+    let terminal = Terminal::remember(supervisor.provision().settings());
+    let Ended { status, exit_message, provision, starter, stop_progress, removes_files } = supervisor.run(starter);
     terminal.restore();
-    hooking::at_end(&fleet.settings, fleet.privileges(), stop_progress);
-    // `vacuum`, and a start that has failed.
-    if fleet.settings.lifecycle.vacuum || status != 0 && !has_served {
-        remove_files(&fleet);
+    hooking::at_end(provision.settings(), provision.privileges(), stop_progress);
+    if removes_files {
+        provision.remove_files();
     }
     (status, exit_message, starter)
-}
-
-/// Socket files and pidfiles go with the instance that made them.
-fn remove_files(fleet: &Fleet) {
-    fleet.listeners.remove_files();
-    pidfile::remove_all(&fleet.settings, fleet.privileges.as_ref());
 }
 
 #[cfg(test)]

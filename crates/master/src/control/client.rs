@@ -24,7 +24,7 @@ use serde_json::{Value, json};
 
 use crate::control::commands::{self, Command};
 use crate::control::pidfile_client;
-use crate::ledger::seconds_since_1970;
+use bolide_supervision::processes::system::seconds_since_1970;
 
 /// Time that a master may take for an answer that waits for nothing, in milliseconds.
 const ANSWER_MS: u64 = 10_000;
@@ -253,7 +253,7 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
     }
     if waits_for_end && let Ok(process) = process {
         while bolide_supervision::processes::system::signal_process(&process, 0).is_ok()
-            && !crate::fleet::is_zombie(Pid::from_raw(pid))
+            && !bolide_supervision::processes::process_state::is_zombie(Pid::from_raw(pid))
         {
             std::thread::sleep(Duration::from_millis(LOOK_MS));
         }

@@ -72,7 +72,7 @@ pub fn check(pid: Pid) -> Result<(), String> {
 
 /// The name of a process (/proc/PID/comm); `None` if there is none, or it has ended and waits to be reaped.
 fn name_of(pid: Pid) -> Option<String> {
-    if crate::fleet::is_zombie(pid) {
+    if bolide_supervision::processes::process_state::is_zombie(pid) {
         return None;
     }
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;

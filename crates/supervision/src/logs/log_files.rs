@@ -10,7 +10,6 @@ use std::net::{ToSocketAddrs, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_contract::logging::{LogFiles, LogPlace, LogTarget, Logging};
 use bolide_contract::scoreboard::now_ms;
@@ -20,6 +19,7 @@ use crate::files::guarded_files::{self, How, OpenedFile, Rights};
 use crate::logs::log_programs::{self, LogPrograms, NewLog, Started};
 use crate::logs::log_sink;
 use crate::processes::privileges::Privileges;
+use crate::processes::system::seconds_since_1970;
 
 /// Mode of a new log file, as in uWSGI.
 const FILE_MODE: u32 = 0o640;
@@ -189,7 +189,7 @@ impl LogFile {
 
     /// The name of the rotated file: uWSGI's, with a number appended if a file of this second exists.
     fn backup_name(&self, rights: Rights<'_>) -> PathBuf {
-        let second = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+        let second = seconds_since_1970();
         let name = |more: String| {
             let mut name = self.path.clone().into_os_string();
             name.push(format!(".{second}{more}"));

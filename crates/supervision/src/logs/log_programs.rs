@@ -11,7 +11,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::Pid;
 
 use crate::logs::log_guard::{self, Guarded};
-use crate::processes::backoff::{BIRTH_MS, Backoff};
+use crate::processes::backoff::{Backoff, EARLY_FAILURE_MS};
 use crate::processes::child_setup;
 use crate::processes::exit_report::Cause;
 use crate::processes::privileges::Privileges;
@@ -87,10 +87,10 @@ impl LogPrograms {
         let Some(ended) = program.running.take() else { return false };
         let shown = ended.program;
         program.end = format!("(pid {shown}) {}", Cause::from_status(ended.status_of_program(status)).words());
-        if now_ms.saturating_sub(program.born_ms) > BIRTH_MS {
+        if now_ms.saturating_sub(program.born_ms) > EARLY_FAILURE_MS {
             program.backoff.lived();
         } else {
-            let pause_ms = program.backoff.died_at_birth(now_ms);
+            let pause_ms = program.backoff.failed_early(now_ms);
             program.end += &format!(" soon after its start; it was left alone for {}", duration(pause_ms));
         }
         true
@@ -115,7 +115,7 @@ impl LogProgram {
     fn start(&mut self, privileges: Option<&Privileges>, now_ms: u64) -> Result<(String, NewLog), String> {
         let LogProgram { command, end, backoff, .. } = self;
         let started = start(command, privileges).map_err(|error| {
-            let pause = duration(backoff.died_at_birth(now_ms));
+            let pause = duration(backoff.failed_early(now_ms));
             format!("the log program `{command}` {end}, and can't be started again: {error}; the next try is in {pause}")
         })?;
         let words = format!("the log program `{command}` {end}; it is started again (pid {})", started.guarded.program);
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(programs.wake_ms(300), Some(500));
         programs.0[0].running = Some(running());
         programs.0[0].born_ms = 500;
-        assert!(programs.note_end(pid, 0, 500 + BIRTH_MS + 1));
+        assert!(programs.note_end(pid, 0, 500 + EARLY_FAILURE_MS + 1));
         assert_eq!(programs.wake_ms(2000), Some(2000));
     }
 }

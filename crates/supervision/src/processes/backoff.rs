@@ -10,7 +10,7 @@ pub const PAUSE_FIRST_MS: u64 = 100;
 pub const PAUSE_MOST_MS: u64 = 10_000;
 /// A worker failed early if it ended before its first request and before it had served for this time. A worker that was killed by
 /// a request did not: such requests must not delay the workers that serve the others.
-pub const BIRTH_MS: u64 = 1000;
+pub const EARLY_FAILURE_MS: u64 = 1000;
 
 /// The backoff of one worker number, or of prototypes.
 #[derive(Debug, Clone, Default)]
@@ -21,7 +21,7 @@ pub struct Backoff {
 
 impl Backoff {
     /// Notes an early failure. Returns the pause that follows it, in milliseconds.
-    pub fn died_at_birth(&mut self, now_ms: u64) -> u64 {
+    pub fn failed_early(&mut self, now_ms: u64) -> u64 {
         self.pause_ms = (self.pause_ms * 2).clamp(PAUSE_FIRST_MS, PAUSE_MOST_MS);
         self.until_ms = now_ms + self.pause_ms;
         self.pause_ms
@@ -89,11 +89,11 @@ mod tests {
     #[test]
     fn pauses_double_from_100_ms_to_10_s_and_begin_again_after_a_life() {
         let mut backoff = Backoff::default();
-        let pauses: Vec<u64> = (0..10).map(|_| backoff.died_at_birth(0)).collect();
+        let pauses: Vec<u64> = (0..10).map(|_| backoff.failed_early(0)).collect();
         assert_eq!(pauses, [100, 200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000]);
         backoff.lived();
         assert!(backoff.over(0));
-        assert_eq!(backoff.died_at_birth(5), 100);
+        assert_eq!(backoff.failed_early(5), 100);
         assert!(!backoff.over(104) && backoff.over(105));
         assert_eq!((backoff.wake_ms(6), backoff.wake_ms(105)), (Some(105), None));
     }
@@ -103,7 +103,7 @@ mod tests {
         let mut backoff = Backoff::default();
         backoff.hold(50);
         assert!(!backoff.over(49) && backoff.over(50));
-        assert_eq!(backoff.died_at_birth(50), 100);
+        assert_eq!(backoff.failed_early(50), 100);
     }
 
     #[test]

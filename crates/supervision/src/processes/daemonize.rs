@@ -39,14 +39,14 @@ pub enum Side {
         status: i32,
     },
     /// The process that becomes the master.
-    Background(Starter),
+    Background(ParentPipe),
 }
 
 /// The pipe to the `daemonize` parent, which waits in the foreground.
 #[derive(Debug)]
-pub struct Starter(File);
+pub struct ParentPipe(File);
 
-impl Starter {
+impl ParentPipe {
     /// Reports that workers serve: the command ends with status 0.
     pub fn ready(self) {
         self.tell(0, "");
@@ -88,7 +88,7 @@ pub fn detach(background: &Background, settings: &Settings, warnings: &[String])
             Ok(Side::Foreground { status })
         }
         ForkResult::Child => {
-            let starter = Starter(writer.into());
+            let starter = ParentPipe(writer.into());
             let left = leave_terminal(background, privileges, &nowhere);
             if let Err(error) = left {
                 // The command in the foreground shows the error, so this process ends without a line of its own.

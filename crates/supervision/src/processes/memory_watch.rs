@@ -26,7 +26,7 @@ pub struct MemoryWatch {
     /// The worker whose shared memory was measured last. Workers take turns, because this measurement takes the kernel long.
     measured: u64,
     /// The last worker that was over its limit from its start.
-    fat_birth: u64,
+    early_excess: u64,
     /// The warning about a limit that workers exceed from their start was logged.
     is_told: bool,
 }
@@ -37,7 +37,7 @@ pub struct Look {
     /// The memory of each measured worker, by the number of the child.
     pub usages: Vec<(u64, Usage)>,
     /// The workers over a limit, with the limit.
-    pub too_fat: Vec<(u64, Excess)>,
+    pub over_limit: Vec<(u64, Excess)>,
     /// Why a worker should be replaced to free memory.
     pub shortage: Option<String>,
 }
@@ -56,7 +56,7 @@ impl MemoryWatch {
         let pressure = recycling.pressure_percent.and_then(PressureWatch::new);
         let limits = recycling.memory.clone();
         let is_needed = limits.are_set() || pressure.is_some();
-        is_needed.then_some(MemoryWatch { limits, pressure, next_ms: 0, measured: 0, fat_birth: 0, is_told: false })
+        is_needed.then_some(MemoryWatch { limits, pressure, next_ms: 0, measured: 0, early_excess: 0, is_told: false })
     }
 
     /// When to measure next.
@@ -73,22 +73,22 @@ impl MemoryWatch {
         let in_full = self.next_measured(workers);
         let measured = |(id, pid): &(u64, Pid)| Some((*id, usage_of(*pid, in_full == Some(*id))?));
         let usages: Vec<(u64, Usage)> = workers.iter().filter_map(measured).collect();
-        let too_fat = usages.iter().filter_map(|(id, usage)| Some((*id, memory::excess(&self.limits, usage)?))).collect();
+        let over_limit = usages.iter().filter_map(|(id, usage)| Some((*id, memory::excess(&self.limits, usage)?))).collect();
         let shortage = self.pressure.as_ref().and_then(|pressure| pressure.look(now_ms));
-        Some(Look { usages, too_fat, shortage })
+        Some(Look { usages, over_limit, shortage })
     }
 
     /// Notes a worker that is over its limit from its start. Returns true for the second one, if the warning that the limit is
     /// too low was not logged yet.
-    pub fn note_fat_birth(&mut self, id: u64) -> bool {
-        let before = std::mem::replace(&mut self.fat_birth, id);
+    pub fn note_early_excess(&mut self, id: u64) -> bool {
+        let before = std::mem::replace(&mut self.early_excess, id);
         let is_news = before != 0 && before != id && !self.is_told;
         self.is_told |= is_news;
         is_news
     }
 
     /// Whether the warning that a limit is too low for workers at their start was logged.
-    pub fn has_told_of_fat_births(&self) -> bool {
+    pub fn has_warned_of_early_excess(&self) -> bool {
         self.is_told
     }
 

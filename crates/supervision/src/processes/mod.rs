@@ -9,6 +9,7 @@ pub mod leash;
 pub mod memory_watch;
 pub mod privileges;
 pub mod process_attributes;
+pub mod process_state;
 pub mod signals;
 pub mod spawn;
 pub mod system;

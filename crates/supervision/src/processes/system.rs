@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bolide_services::cron::LocalMinute;
 use nix::fcntl::{FcntlArg, fcntl};
@@ -185,6 +186,11 @@ pub fn wait_for(child: Pid, most_ms: u64) {
 pub fn leave(status: i32) -> ! {
     // SAFETY: it takes a number and does not return.
     unsafe { libc::_exit(status) }
+}
+
+/// The time of day, in whole seconds since 1970.
+pub fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 /// The minute of local time that contains this second since 1970. The attendant calls it.

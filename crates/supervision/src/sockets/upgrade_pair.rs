@@ -52,7 +52,7 @@ pub enum SuccessorStage {
 
 /// An event of the successor.
 #[derive(Debug, PartialEq, Eq)]
-pub enum SuccessorNews {
+pub enum SuccessorEvent {
     /// No event.
     Nothing,
     /// Its workers serve.
@@ -81,7 +81,7 @@ impl Successor {
     }
 
     /// Reads all of its pending messages.
-    pub fn take_news(&mut self) -> SuccessorNews {
+    pub fn take_news(&mut self) -> SuccessorEvent {
         let mut bytes = [0; 512];
         for _ in 0..READS_A_TURN {
             let Some(channel) = &mut self.channel else { break };
@@ -92,16 +92,16 @@ impl Successor {
             };
             if count == 0 {
                 self.channel = None;
-                return SuccessorNews::Gone;
+                return SuccessorEvent::Gone;
             }
             let SuccessorStage::Starting { why, .. } = &mut self.stage else { break };
             if why.is_empty() && Step::of(bytes[0]) == Some(Step::Serves) {
-                return SuccessorNews::Serves;
+                return SuccessorEvent::Serves;
             }
             let room = WHY_MOST_BYTES.saturating_sub(why.len());
             why.extend_from_slice(&bytes[..count.min(room)]);
         }
-        SuccessorNews::Nothing
+        SuccessorEvent::Nothing
     }
 
     /// Its failure message.
@@ -150,7 +150,7 @@ pub struct Inheritance {
 
 /// An event of the previous master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PredecessorNews {
+pub enum PredecessorEvent {
     /// It has given up its place, and no longer notifies the service manager.
     Given,
     /// Its daemons have ended.
@@ -173,12 +173,12 @@ pub fn predecessor() -> Option<u32> {
 
 /// Reports a failed start to the previous master, if there is one.
 #[derive(Debug)]
-pub struct LastWord(Option<UnixStream>);
+pub struct FailureReport(Option<UnixStream>);
 
-impl LastWord {
+impl FailureReport {
     /// The pair that the environment names; without one nothing is sent.
-    pub fn of_environment() -> LastWord {
-        LastWord(handed().and_then(|handed| system::copy_of(handed.channel).ok()).map(UnixStream::from))
+    pub fn of_environment() -> FailureReport {
+        FailureReport(handed().and_then(|handed| system::copy_of(handed.channel).ok()).map(UnixStream::from))
     }
 
     /// Sends the reason of the failure, cut to 2000 bytes.
@@ -227,21 +227,21 @@ impl Predecessor {
     }
 
     /// Reads the messages of the previous master. The end of the stream implies all of them.
-    pub fn take_news(&mut self) -> Vec<PredecessorNews> {
+    pub fn take_news(&mut self) -> Vec<PredecessorEvent> {
         let mut bytes = [0; 16];
         match self.channel.read(&mut bytes) {
             Ok(count) if count > 0 => {
                 let news = |byte: &u8| match Step::of(*byte)? {
-                    Step::PlaceGiven => Some(PredecessorNews::Given),
-                    Step::DaemonsGone => Some(PredecessorNews::DaemonsGone),
+                    Step::PlaceGiven => Some(PredecessorEvent::Given),
+                    Step::DaemonsGone => Some(PredecessorEvent::DaemonsGone),
                     Step::Serves | Step::Failed => None,
                 };
                 bytes[..count].iter().filter_map(news).collect()
             }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => Vec::new(),
             _ => match std::mem::replace(&mut self.stage, PredecessorStage::Alone) {
-                PredecessorStage::Awaited => vec![PredecessorNews::Lost],
-                _ => vec![PredecessorNews::Given, PredecessorNews::DaemonsGone],
+                PredecessorStage::Awaited => vec![PredecessorEvent::Lost],
+                _ => vec![PredecessorEvent::Given, PredecessorEvent::DaemonsGone],
             },
         }
     }

@@ -1,0 +1,80 @@
+//! What is known of a worker's number beyond its present process: how often there was one, how each ended that was killed, and what
+//! those that are gone have done. The scoreboard forgets a worker when it has ended; the statistics go on. The master runs it.
+
+use bolide_contract::scoreboard::Work;
+use bolide_supervision::processes::system::seconds_since_1970;
+
+/// The accounts of all numbers of workers.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    /// That of worker 1 first.
+    accounts: Vec<Account>,
+}
+
+/// What there is to say of a number.
+#[derive(Debug, Clone, Default)]
+pub struct Account {
+    pub spawn_count: u64,
+    /// Seconds since 1970; 0: never.
+    pub last_spawn_s: u64,
+    pub harakiri_count: u64,
+    /// What each thread of the processes that have ended has done.
+    pub past: Vec<Work>,
+}
+
+impl Ledger {
+    pub fn account(&self, number: u32) -> Account {
+        self.accounts.get(number as usize - 1).cloned().unwrap_or_default()
+    }
+
+    /// There is a new process of this number.
+    pub fn note_spawn(&mut self, number: u32) {
+        let account = self.account_mut(number);
+        account.spawn_count += 1;
+        account.last_spawn_s = seconds_since_1970();
+    }
+
+    pub fn note_harakiri(&mut self, number: u32) {
+        self.account_mut(number).harakiri_count += 1;
+    }
+
+    /// A process of this number has ended; so much have its threads done.
+    pub fn note_end(&mut self, number: u32, works: impl Iterator<Item = Work>) {
+        let past = &mut self.account_mut(number).past;
+        for (core, work) in works.enumerate() {
+            if past.len() <= core {
+                past.resize(core + 1, Work::default());
+            }
+            past[core] += work;
+        }
+    }
+
+    fn account_mut(&mut self, number: u32) -> &mut Account {
+        let place = number as usize - 1;
+        if self.accounts.len() <= place {
+            self.accounts.resize(place + 1, Account::default());
+        }
+        &mut self.accounts[place]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_worker_has_done_stays_when_it_has_ended() {
+        let mut ledger = Ledger::default();
+        let work = |requests| Work { requests, ..Work::default() };
+        ledger.note_spawn(2);
+        ledger.note_end(2, [work(3), work(4)].into_iter());
+        ledger.note_harakiri(2);
+        ledger.note_spawn(2);
+        ledger.note_end(2, [work(1)].into_iter());
+        let account = ledger.account(2);
+        assert_eq!((account.spawn_count, account.harakiri_count), (2, 1));
+        assert!(account.last_spawn_s > 1_700_000_000);
+        assert_eq!(account.past, [work(4), work(4)]);
+        assert_eq!((ledger.account(1).spawn_count, ledger.account(7).past.len()), (0, 0));
+    }
+}

@@ -1,0 +1,491 @@
+//! The children that exist, and what can be done to them: start, fork, tell, kill. It decides nothing. The master runs it.
+
+pub mod child;
+pub mod ledger;
+pub mod reports;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::children::ChildKind;
+use bolide_contract::message::{self, INTERPRETER_END_MS, Order};
+use bolide_contract::scoreboard::{Scoreboard, now_ms};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::polling::Source;
+use bolide_supervision::processes::exit_report;
+use bolide_supervision::processes::process_state::parent_of;
+use bolide_supervision::processes::signals;
+use bolide_supervision::processes::system;
+use bolide_supervision::text::duration;
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::Pid;
+
+use crate::children::child::{Child, Event, KillReason, Progress, Role, State};
+use crate::children::ledger::Ledger;
+use crate::provision::error_report::ErrorReport;
+use crate::provision::{Executed, Provision, order_pair};
+use crate::token::Token;
+
+/// Time that a killed child may take to be gone before the log says so, in milliseconds.
+pub const KILL_WAIT_MS: u64 = 5000;
+/// Time that a prototype may take to end when it has nothing left to do, in milliseconds.
+pub const GRACE_MS: u64 = 2000;
+
+/// Time that a worker may live on after its order socket is closed, in milliseconds.
+pub const LOST_MS: u64 = 2000;
+
+/// All children of an instance.
+#[derive(Debug)]
+pub struct Children {
+    list: Vec<Child>,
+    scoreboard: Scoreboard,
+    ledger: Ledger,
+    /// Workers begin no request, whenever they were forked.
+    is_paused: bool,
+    next_id: u64,
+}
+
+/// Why nothing was forked.
+#[derive(Debug)]
+pub enum ForkError {
+    /// The generation has no prototype that forks.
+    NoPrototype,
+    /// Every row of the scoreboard is taken, by workers and helpers that still end.
+    NoRow,
+    /// The order could not be sent; it may be tried again.
+    Failed(io::Error),
+}
+
+impl Children {
+    /// None yet.
+    pub fn new(scoreboard: Scoreboard) -> Children {
+        Children { list: Vec::new(), scoreboard, ledger: Ledger::default(), is_paused: false, next_id: 1 }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Child> {
+        self.list.iter()
+    }
+
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Child> {
+        self.list.iter_mut()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub fn scoreboard(&self) -> &Scoreboard {
+        &self.scoreboard
+    }
+
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    pub fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    /// The master looks at all that generations of the settings in force and of the plan use.
+    pub fn widen_scoreboard(&mut self, provision: &Provision) {
+        // Workers that still end may have more threads than both.
+        let threads = provision.threads_in_use().max(self.scoreboard.slots(0).len() as u32);
+        self.scoreboard = self.scoreboard.within(provision.rows_in_use(), threads);
+    }
+
+    /// Adds a prototype. Gives the file in which it and its workers write why they can't load the application.
+    pub fn add_prototype(&mut self, generation: u32, executed: Executed) -> ErrorReport {
+        self.add(Role::Prototype, generation, Some(executed.pid), executed.channel, State::Starting);
+        executed.note
+    }
+
+    /// Takes a child that has ended off the list.
+    pub fn remove(&mut self, id: u64) -> Option<Child> {
+        let position = self.list.iter().position(|child| child.id == id)?;
+        Some(self.list.remove(position))
+    }
+
+    /// A worker has ended: what it has done is added to the account of its number, and its row is free.
+    pub fn close_row(&mut self, row: u32, number: Option<u32>) {
+        if let Some(number) = number {
+            self.ledger.note_end(number, self.scoreboard.work(row));
+        }
+        self.scoreboard.clear(row);
+    }
+
+    /// Orders the prototype of a generation to fork the worker or helper of this number: a worker on trial where its generation is not let in
+    /// yet.
+    ///
+    /// # Errors
+    /// See [`ForkError`].
+    pub fn fork(
+        &mut self,
+        generation: u32,
+        kind: ChildKind,
+        number: u32,
+        is_on_trial: bool,
+        provision: &Provision,
+    ) -> Result<(), ForkError> {
+        let row = self.free_row(kind, provision).ok_or(ForkError::NoRow)?;
+        let prototype =
+            self.prototype(generation).filter(|prototype| prototype.state == State::Serving).ok_or(ForkError::NoPrototype)?;
+        let channel = prototype.channel.as_ref().ok_or(ForkError::NoPrototype)?;
+        let (near, far) = order_pair().map_err(ForkError::Failed)?;
+        if self.is_paused && kind == ChildKind::RequestWorker {
+            // It lies in its socket before the worker is born, which takes orders before it takes connections.
+            message::send(near.as_fd(), &Order::Pause, None).map_err(ForkError::Failed)?;
+        }
+        if let Some(found) = self.scoreboard.row(row) {
+            found.kind.store(kind.code(), Relaxed);
+        }
+        let order = Order::Fork { row, kind, number, is_on_trial };
+        message::send(channel.as_fd(), &order, Some(far.as_raw_fd())).map_err(|error| match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ForkError::NoPrototype,
+            _ => ForkError::Failed(error),
+        })?;
+        let role = match kind {
+            ChildKind::RequestWorker => Role::Worker { row, number },
+            ChildKind::Helper => Role::Helper { row, number },
+        };
+        self.add(role, generation, None, near, State::Ordered);
+        Ok(())
+    }
+
+    /// The prototype of a generation, if it lives.
+    pub fn prototype(&self, generation: u32) -> Option<&Child> {
+        self.list.iter().find(|child| child.is_prototype() && child.generation == generation)
+    }
+
+    /// A helper of any generation lives.
+    pub fn has_helpers(&self) -> bool {
+        self.list.iter().any(|child| child.helper_number().is_some())
+    }
+
+    /// The request workers of a generation that serve or soon will.
+    pub fn active_workers(&self, generation: u32) -> impl Iterator<Item = &Child> {
+        self.list
+            .iter()
+            .filter(move |child| child.is_request_worker() && child.generation == generation && child.state.is_active())
+    }
+
+    pub fn find(&self, id: u64) -> Option<&Child> {
+        self.list.iter().find(|child| child.id == id)
+    }
+
+    pub fn find_mut(&mut self, id: u64) -> Option<&mut Child> {
+        self.list.iter_mut().find(|child| child.id == id)
+    }
+
+    /// The child with this pid.
+    pub fn with_pid(&self, pid: Pid) -> Option<&Child> {
+        self.list.iter().find(|child| child.pid == Some(pid))
+    }
+
+    /// The worker or helper of this row, of this generation.
+    pub fn with_row(&self, generation: u32, row: u32) -> Option<&Child> {
+        self.list.iter().find(|child| child.generation == generation && child.row() == Some(row))
+    }
+
+    /// Numbers of the children that a condition holds for, so that each can be changed in turn.
+    pub fn ids(&self, condition: impl Fn(&Child) -> bool) -> Vec<u64> {
+        self.list.iter().filter(|child| condition(child)).map(|child| child.id).collect()
+    }
+
+    /// Tells a child to end when its work is done, and notes when patience with it ends.
+    pub fn order_end(&mut self, id: u64, order: Order, deadline_ms: u64) {
+        let Some(child) = self.find_mut(id) else { return };
+        child.apply(Event::ToldToEnd);
+        child.hurry(deadline_ms, KillReason::Mercy);
+        let row = child.row().and_then(|row| self.scoreboard.row(row));
+        match (row, &order) {
+            (Some(row), Order::Stop) => row.stopped_ms.store(now_ms(), Relaxed),
+            (Some(row), Order::Drain { .. }) => row.drained_ms.store(now_ms(), Relaxed),
+            _ => {}
+        }
+        let Some(child) = self.find(id) else { return };
+        let Some(channel) = &child.channel else { return };
+        if let Err(error) = message::send(channel.as_fd(), &order, None)
+            && !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+        {
+            // The deadline stands: a child that could not be told is killed then.
+            log_sink::line(&format!("{child} could not be told to end: {error}"));
+        }
+    }
+
+    /// Kills a child. One that is not forked yet is killed as soon as its pid is known.
+    pub fn kill(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
+        let Some(child) = self.find_mut(id) else { return };
+        if child.state != State::Killed {
+            child.apply(Event::KillSent);
+            child.kill_reason.get_or_insert(kill_reason);
+            child.deadline_ms = Some(now_ms + KILL_WAIT_MS);
+            if let Some(number) = child.worker_number().filter(|_| kill_reason == KillReason::Harakiri) {
+                self.ledger.note_harakiri(number);
+            }
+        }
+        if let Some(child) = self.find(id) {
+            send_signal(child, libc::SIGKILL);
+        }
+    }
+
+    /// Kills a child, and says which one, why, and what is lost by it.
+    pub fn kill_and_log(&mut self, id: u64, kill_reason: KillReason, provision: &Provision, now_ms: u64) {
+        let Some(child) = self.find(id) else { return };
+        let in_flight = child.row().map(|row| self.scoreboard.in_flight(row)).unwrap_or_default();
+        let served = exit_report::while_serving(&in_flight, now_ms).replace(" while it served", " while it serves");
+        let mercy = duration(provision.settings().lifecycle.reload_mercy_ms);
+        let line = match kill_reason {
+            KillReason::Mercy if child.is_prototype() => format!("{child} has not ended when it should have, and is killed"),
+            KillReason::Mercy if child.ready_ms.is_none() => format!("{child} does not serve yet, takes no order, and is killed"),
+            KillReason::Mercy => format!("{child} has not finished within {mercy} (reload-mercy), and is killed{served}"),
+            KillReason::Harakiri => format!("harakiri: {child} is killed{served}"),
+            KillReason::Memory => format!("{child} is killed for its memory{served}"),
+            KillReason::OutOfReach => format!("{child} can't be told anything any more, and is killed{served}"),
+            KillReason::StopNow => format!("{child} is killed{served}"),
+            KillReason::GivenUp => format!("{child} is killed: its generation is given up"),
+            KillReason::Late => format!("{child} does not serve yet (load-timeout), and is killed"),
+            KillReason::InTheWay => format!("{child} has not made room for a newer generation, and is killed{served}"),
+            KillReason::InterpreterStays => {
+                let most = duration(INTERPRETER_END_MS);
+                format!(
+                    "{child} has answered everything, but its interpreter has not ended within {most}, and is killed: \
+                     a thread that is no daemon, or an exit handler, keeps it"
+                )
+            }
+            KillReason::Stopped => format!("{child} is still stopped, and is killed"),
+        };
+        // An idle child that a stop at once kills is no news.
+        if kill_reason != KillReason::StopNow || !in_flight.is_empty() {
+            log_sink::line(&line);
+        }
+        self.kill(id, kill_reason, now_ms);
+    }
+
+    /// Ends generations: workers and helpers that are at work finish what they have, the others are killed.
+    pub fn end_generations(&mut self, which: impl Fn(u32) -> bool, provision: &Provision, now_ms: u64) {
+        let mercy_ms = now_ms.saturating_add(provision.settings().lifecycle.reload_mercy_ms);
+        let is_developed = provision.is_developed();
+        let succeeds = |child: &Child| child.is_request_worker() && child.state.is_serving() && !which(child.generation);
+        let has_successors = self.iter().any(succeeds);
+        for id in self.ids(|child| which(child.generation) && child.state.is_active()) {
+            let Some((role, state)) = self.find(id).map(|child| (child.role, child.state)) else { continue };
+            match (role, state.is_serving()) {
+                (Role::Prototype, true) => self.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
+                // The prototype may be on its way out, with its reasons half written to the log.
+                (Role::Prototype, false) => self.order_end(id, Order::Retire, now_ms + GRACE_MS),
+                (Role::Helper { .. }, true) => self.order_end(id, Order::Stop, mercy_ms),
+                // In development a page that is open must not go on with the code of yesterday.
+                (Role::Worker { .. }, true) if is_developed => self.order_end(id, Order::Stop, mercy_ms),
+                (Role::Worker { .. }, true) => self.order_end(id, Order::Drain { has_successors }, mercy_ms),
+                (Role::Worker { .. } | Role::Helper { .. }, false) => self.kill(id, KillReason::GivenUp, now_ms),
+            }
+        }
+    }
+
+    /// Tells a worker that has passed its trial to serve.
+    pub fn admit(&mut self, id: u64) {
+        let Some(worker) = self.find_mut(id) else { return };
+        let sent = worker.channel.as_ref().map(|channel| message::send(channel.as_fd(), &Order::Admit, None));
+        // One that has gone meanwhile has its end reported; to one whose socket is full it is said in the next turn.
+        worker.waits_for_admission = matches!(sent, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
+    }
+
+    /// Begins a pause or ends it. Gives whether that is news; workers are told.
+    pub fn pause(&mut self, is_paused: bool) -> bool {
+        let is_news = std::mem::replace(&mut self.is_paused, is_paused) != is_paused;
+        if is_news {
+            self.tell_pause();
+        }
+        is_news
+    }
+
+    /// Tells workers what they do not know yet: whether the instance is paused. One that ends takes no such order.
+    pub fn tell_pause(&mut self) {
+        let is_paused = self.is_paused;
+        let order = if is_paused { Order::Pause } else { Order::Resume };
+        for worker in self.list.iter_mut().filter(|child| child.lacks_pause(is_paused)) {
+            let sent = worker.channel.as_ref().map(|channel| message::send(channel.as_fd(), &order, None));
+            // One that has gone meanwhile has its end reported; to one whose socket is full it is said in a later turn.
+            let is_full = matches!(sent, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
+            worker.knows_pause = is_paused != is_full;
+        }
+    }
+
+    /// Has a worker that is to be killed for one request leave to others what waits on its connections.
+    pub fn tell_hand_over(&self, id: u64) {
+        if let Some(channel) = self.find(id).and_then(|worker| worker.channel.as_ref()) {
+            // One whose socket is full, or that is gone, hands nothing over.
+            let _ = message::send(channel.as_fd(), &Order::HandOver, None);
+        }
+    }
+
+    /// Sends a child a signal that is not to kill it at once.
+    pub fn signal(&self, id: u64, signal: i32) {
+        if let Some(child) = self.find(id) {
+            send_signal(child, signal);
+        }
+    }
+
+    /// Kills a prototype and all that it has started: its workers, and what the application has forked while it was loaded.
+    pub fn kill_group(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
+        self.kill(id, kill_reason, now_ms);
+        if let Some(child) = self.find(id).filter(|child| child.is_prototype()) {
+            end_group(child);
+        }
+    }
+
+    /// Hands the connections that nobody had accepted yet to workers that serve, those without a request in flight first. Of another
+    /// generation than this, if it has workers, they may know other sockets.
+    pub fn hand_over_waiting(&mut self, waiting: Vec<(u32, OwnedFd)>, generation: Option<u32>) {
+        let serving: Vec<&Child> =
+            self.list.iter().filter(|child| child.is_request_worker() && child.state.is_serving()).collect();
+        let serving: Vec<&Child> =
+            serving.into_iter().filter(|child| generation.is_none_or(|number| child.generation == number)).collect();
+        let is_free = |worker: &&&Child| worker.row().is_some_and(|row| self.scoreboard.in_flight(row).is_empty());
+        let free: Vec<&Child> = serving.iter().filter(is_free).copied().collect();
+        let takers = if free.is_empty() { serving } else { free };
+        let channels: Vec<&OwnedFd> = takers.iter().filter_map(|worker| worker.channel.as_ref()).collect();
+        let mut lost = 0;
+        for (number, (listener, connection)) in waiting.into_iter().enumerate() {
+            let order = Order::Serve { listener };
+            let taken = (0..channels.len()).any(|further| {
+                let channel = channels[(number + further) % channels.len()];
+                message::send(channel.as_fd(), &order, Some(connection.as_raw_fd())).is_ok()
+            });
+            lost += u32::from(!taken);
+        }
+        if lost > 0 {
+            log_sink::line(&format!("{lost} waiting connections are closed, no worker could take them"));
+        }
+    }
+
+    /// A prototype that was told to end has nothing more to do when the last of its workers and helpers is gone: what is left is its interpreter's
+    /// end, which has a time of its own.
+    pub fn hurry_prototypes_without_workers(&mut self, now_ms: u64) {
+        let has_children = |generation| self.list.iter().any(|child| !child.is_prototype() && child.generation == generation);
+        let is_done = |child: &Child| child.is_prototype() && child.state == State::Ending && !has_children(child.generation);
+        for id in self.ids(is_done) {
+            if let Some(prototype) = self.find_mut(id) {
+                prototype.hurry(now_ms + INTERPRETER_END_MS, KillReason::Mercy);
+            }
+        }
+    }
+
+    /// Notes the pid that a report gives for a worker, if it passes the check: who sends reports may run as another user than the
+    /// master does, and must not be able to choose whom the master kills. Gives whether the worker's pid is known now.
+    pub fn note_pid(&mut self, id: u64, pid: u32) -> bool {
+        let Some(child) = self.find(id) else { return false };
+        if let Some(known) = child.pid {
+            return known.as_raw() as u32 == pid;
+        }
+        let Ok(number) = i32::try_from(pid) else { return false };
+        // The descriptor is opened before the number is checked: the check then holds for the process that the descriptor names.
+        let handle = system::process_descriptor(Pid::from_raw(number)).ok();
+        if !self.is_forked_by(number, child.generation) {
+            return false;
+        }
+        let Some(child) = self.find_mut(id) else { return false };
+        child.pid = Some(Pid::from_raw(number));
+        child.handle = handle;
+        child.apply(Event::Born);
+        if child.state == State::Killed {
+            send_signal(child, libc::SIGKILL);
+        }
+        if let Some(number) = child.worker_number() {
+            self.ledger.note_spawn(number);
+        }
+        true
+    }
+
+    /// A process of this number exists.
+    pub fn exists(pid: u32) -> bool {
+        i32::try_from(pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
+    }
+
+    /// A worker is surely gone although nobody reported it: its socket is closed, its prototype has ended, and its pid
+    /// is nobody's.
+    pub fn is_gone_unseen(&self, child: &Child) -> bool {
+        let nobody = match (&child.handle, child.pid) {
+            (Some(handle), _) => system::signal_process(handle, 0) == Err(Errno::ESRCH),
+            (None, Some(pid)) => kill(pid, None) == Err(Errno::ESRCH),
+            (None, None) => true,
+        };
+        !child.is_prototype() && child.channel.is_none() && self.prototype(child.generation).is_none() && nobody
+    }
+
+    /// The order sockets of the children, to wait on.
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
+        let channels = self.list.iter().filter_map(|child| child.channel.as_ref().map(|channel| (child.id, channel)));
+        channels.map(|(id, channel)| Source::readable(Token::Child(id), channel.as_fd()))
+    }
+
+    /// A process was forked by the prototype of a generation: it is that one's child, or in its process group, or,
+    /// since a prototype that has ended leaves its workers to the master, our own child.
+    fn is_forked_by(&self, pid: i32, generation: u32) -> bool {
+        let parent = parent_of(pid);
+        let ours = parent == Some(Pid::this().as_raw()) && self.with_pid(Pid::from_raw(pid)).is_none();
+        let theirs = self.prototype(generation).and_then(|prototype| prototype.pid).is_some_and(|prototype| {
+            parent == Some(prototype.as_raw()) || nix::unistd::getpgid(Some(Pid::from_raw(pid))) == Ok(prototype)
+        });
+        pid > 1 && (ours || theirs)
+    }
+
+    /// Helpers take the last rows, so that workers that still end never keep one from its place.
+    fn free_row(&self, kind: ChildKind, provision: &Provision) -> Option<u32> {
+        let (worker_rows, rows) = provision.row_counts();
+        let is_free = |row: &u32| self.list.iter().all(|child| child.row() != Some(*row));
+        match kind {
+            ChildKind::RequestWorker => (0..worker_rows).find(is_free),
+            ChildKind::Helper => (0..rows).rev().find(is_free),
+        }
+    }
+
+    fn add(&mut self, role: Role, generation: u32, pid: Option<Pid>, channel: OwnedFd, state: State) {
+        let id = self.next_id;
+        self.next_id += 1;
+        self.list.push(Child {
+            id,
+            role,
+            generation,
+            pid,
+            handle: pid.and_then(|pid| system::process_descriptor(pid).ok()),
+            channel: Some(channel),
+            state,
+            progress: Progress::AtWork,
+            born_ms: now_ms(),
+            waits_for_admission: false,
+            has_left: false,
+            knows_pause: self.is_paused,
+            ready_ms: None,
+            expires_ms: None,
+            deadline_ms: None,
+            deadline_reason: KillReason::Mercy,
+            has_served: false,
+            stopped_until_ms: None,
+            is_halted: false,
+            kill_reason: None,
+        });
+    }
+}
+
+/// Kills what is left in the process group of a prototype. The group's number stays its own until it is reaped.
+pub fn end_group(prototype: &Child) {
+    // An empty group is none, and the call fails.
+    let _ = prototype.pid.map(|pid| killpg(pid, Signal::SIGKILL));
+}
+
+fn send_signal(child: &Child, signal: i32) {
+    let Some(pid) = child.pid else { return };
+    let sent = match &child.handle {
+        Some(handle) => system::signal_process(handle, signal),
+        // The descriptor could not be opened when the child was new.
+        None => Signal::try_from(signal).and_then(|signal| kill(pid, signal)),
+    };
+    match sent {
+        // The process is gone already: its end is on the way to us.
+        Ok(()) | Err(Errno::ESRCH) => {}
+        Err(error) => log_sink::line(&format!("{child} can't be sent {}: {error}", signals::name(signal))),
+    }
+}

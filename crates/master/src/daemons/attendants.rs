@@ -1,0 +1,323 @@
+//! The master's record of its attendants: one at work, and those that end because another has followed. It forks them, takes what they say,
+//! and tells them to end. What they do is theirs. The master runs it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use bolide_contract::attendant::Attendant;
+use bolide_contract::confinement::Confinement;
+use bolide_contract::settings::Settings;
+use bolide_services::statistics::{DaemonFacts, JobFacts};
+use bolide_supervision::error::StartError;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::polling::Source;
+use bolide_supervision::processes::backoff::{Backoff, EARLY_FAILURE_MS};
+use bolide_supervision::processes::child_setup::RawConfinement;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::privileges::{self, Privileges};
+use bolide_supervision::processes::process_attributes;
+use bolide_supervision::processes::system;
+use nix::errno::Errno;
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
+use nix::unistd::Pid;
+
+use crate::daemons::{self, AttendantOrder, Instructions, News, PACKET_MOST_BYTES, Standing, Surroundings};
+use crate::token::Token;
+
+/// News taken from one attendant in a turn: programs that write much do not keep workers waiting.
+const NEWS_A_TURN: usize = 64;
+/// Time beyond that of its programs that an attendant may take to end, in milliseconds.
+const END_GRACE_MS: u64 = 2000;
+
+/// What an attendant was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Task {
+    AtWork,
+    /// Its daemons end, so that another attendant can start them anew.
+    Retiring,
+    /// Its daemons are gone; commands of `cron` may still run.
+    Retired,
+    Stopping,
+}
+
+/// An attendant that lives.
+#[derive(Debug)]
+struct AttendantProcess {
+    pid: Pid,
+    channel: OwnedFd,
+    task: Task,
+    born_ms: u64,
+    /// What it was told to look after, and what it says of that.
+    settings: Attendant,
+    daemons: Vec<Standing>,
+    jobs: Vec<Standing>,
+    /// When patience with it is over.
+    deadline_ms: Option<u64>,
+}
+
+/// All attendants of an instance.
+#[derive(Debug, Default)]
+pub struct Attendants {
+    attendants: Vec<AttendantProcess>,
+    /// One is to be at work, from the first loaded application to the end.
+    is_wanted: bool,
+    /// One was forked in the life of this master.
+    has_begun: bool,
+    /// Those of the master before us are not gone yet.
+    is_held: bool,
+    /// The minute, counted from 1970, whose jobs another attendant has run.
+    minute_done: Option<i64>,
+    backoff: Backoff,
+}
+
+/// The identities of daemons, in their order.
+///
+/// # Errors
+/// An unknown name, or a change that only root may make.
+pub fn identities(settings: &Attendant, common: Option<&Privileges>) -> Result<Vec<Option<Privileges>>, StartError> {
+    let of_daemon = |daemon: &bolide_contract::attendant::Daemon| {
+        if daemon.user.is_none() && daemon.group.is_none() {
+            return Ok(common.cloned());
+        }
+        let found = privileges::of_daemon(daemon.user.as_deref(), daemon.group.as_deref(), common);
+        found.map_err(|error| StartError::new(format!("{}: {error}", daemon.origin)))
+    };
+    settings.daemons.iter().map(of_daemon).collect()
+}
+
+impl Attendants {
+    /// The application is loaded for the first time: daemons and `cron` begin.
+    pub fn begin(&mut self, settings: &Settings) {
+        self.is_wanted |= !self.has_begun && !settings.attendant.is_empty();
+    }
+
+    /// A new generation serves: daemons are restarted, by an attendant with the settings of now.
+    pub fn renew(&mut self, settings: &Settings, now_ms: u64) {
+        self.retire(settings, now_ms);
+        self.is_wanted = !settings.attendant.is_empty();
+    }
+
+    /// Daemons end, and nothing follows them here; commands of `cron` that run go on.
+    pub fn retire(&mut self, settings: &Settings, now_ms: u64) {
+        self.is_wanted = false;
+        for attendant in self.attendants.iter_mut().filter(|attendant| attendant.task == Task::AtWork) {
+            self.minute_done = Some(daemons::this_minute());
+            attendant.tell(AttendantOrder::Retire);
+            attendant.task = Task::Retiring;
+            attendant.deadline_ms = Some(now_ms + settings.attendant.mercy_ms + END_GRACE_MS);
+        }
+    }
+
+    /// Of a master that takes another's place: nothing is started before [`Attendants::release`].
+    pub fn held() -> Attendants {
+        Attendants { is_held: true, ..Attendants::default() }
+    }
+
+    /// The daemons of the master before us are gone.
+    pub fn release(&mut self) {
+        self.is_held = false;
+    }
+
+    /// What runs once in an instance may run in the master before us.
+    pub fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// The master before us is about to start no jobs any more; those of this minute it has started.
+    pub fn note_minute(&mut self) {
+        self.minute_done = Some(daemons::this_minute());
+    }
+
+    /// A daemon may run.
+    pub fn has_daemons(&self) -> bool {
+        self.attendants.iter().any(|attendant| attendant.task != Task::Retired)
+    }
+
+    /// Forks an attendant where one is wanted and none is at work.
+    pub fn start_if_due(&mut self, settings: &Settings, common: Option<&Privileges>, now_ms: u64) {
+        let is_occupied = self.attendants.iter().any(|attendant| matches!(attendant.task, Task::AtWork | Task::Retiring));
+        if !self.is_wanted || self.is_held || is_occupied || !self.backoff.over(now_ms) {
+            return;
+        }
+        match self.fork(settings, common, now_ms) {
+            Ok(attendant) => self.attendants.push(attendant),
+            Err(error) => {
+                self.backoff.failed_early(now_ms);
+                log_sink::line(&format!("daemons and cron can't be started: {error}"));
+            }
+        }
+    }
+
+    fn fork(&mut self, settings: &Settings, common: Option<&Privileges>, now_ms: u64) -> Result<AttendantProcess, StartError> {
+        let trouble = |error: io::Error| StartError::new(error.to_string());
+        let root = Confinement { root: settings.confinement.root.clone(), ..Confinement::default() };
+        let plan = Instructions {
+            identities: identities(&settings.attendant, common)?,
+            settings: settings.attendant.clone(),
+            identity: common.cloned(),
+            surroundings: Surroundings {
+                shells: settings.attendant.shells.clone(),
+                environment: settings.application.environment.clone(),
+                folder: settings.application.chdir.clone(),
+                capabilities: settings.confinement.capabilities,
+            },
+            root: RawConfinement::of(&root, None, None).map_err(trouble)?,
+            minute_done: self.minute_done.or_else(|| self.has_begun.then(daemons::this_minute)),
+            process_name: process_attributes::name_of_helper(&settings.naming, "attendant"),
+        };
+        let looked_after = settings.attendant.clone();
+        let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
+        let (near, far) = pair.map_err(|error| trouble(error.into()))?;
+        match system::fork().map_err(trouble)? {
+            None => daemons::run(plan, far),
+            Some(pid) => {
+                (self.has_begun, self.minute_done) = (true, None);
+                Ok(AttendantProcess {
+                    pid,
+                    channel: near,
+                    task: Task::AtWork,
+                    born_ms: now_ms,
+                    daemons: vec![Standing::default(); looked_after.daemons.len()],
+                    jobs: vec![Standing::default(); looked_after.jobs.len()],
+                    settings: looked_after,
+                    deadline_ms: None,
+                })
+            }
+        }
+    }
+
+    /// Tells all to end, once; they have their programs' time for it. The master's own children are gone by then.
+    pub fn stop(&mut self, settings: &Settings, now_ms: u64) {
+        self.is_wanted = false;
+        for attendant in self.attendants.iter_mut().filter(|attendant| attendant.task != Task::Stopping) {
+            attendant.tell(AttendantOrder::Stop);
+            attendant.task = Task::Stopping;
+            attendant.deadline_ms = Some(now_ms + settings.attendant.mercy_ms + END_GRACE_MS);
+        }
+    }
+
+    /// Tells all to kill what they have, and to end.
+    pub fn stop_now(&mut self, now_ms: u64) {
+        self.is_wanted = false;
+        for attendant in &mut self.attendants {
+            attendant.tell(AttendantOrder::StopNow);
+            attendant.task = Task::Stopping;
+            attendant.deadline_ms = Some(now_ms + END_GRACE_MS);
+        }
+    }
+
+    /// None is left.
+    pub fn is_gone(&self) -> bool {
+        self.attendants.is_empty()
+    }
+
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
+        self.attendants
+            .iter()
+            .map(|attendant| Source::readable(Token::Attendant(attendant.pid.as_raw()), attendant.channel.as_fd()))
+    }
+
+    /// Takes what an attendant has to say. Gives the name of a daemon with which the instance ends.
+    pub fn take_news(&mut self, pid: i32) -> Option<String> {
+        let attendant = self.attendants.iter_mut().find(|attendant| attendant.pid.as_raw() == pid)?;
+        let mut packet = [0; PACKET_MOST_BYTES];
+        for _ in 0..NEWS_A_TURN {
+            let length = match recv(attendant.channel.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) | Err(_) => return None,
+                Ok(length) => length,
+            };
+            match News::decode(&packet[..length]) {
+                Some(News::Told(words)) => log_sink::line(&words),
+                Some(News::Written(line)) => bolide_log::write(&line),
+                Some(News::ControlEnded(name)) => return Some(name),
+                Some(News::Daemon { number, standing }) => note(&mut attendant.daemons, number, standing),
+                Some(News::Job { number, standing }) => note(&mut attendant.jobs, number, standing),
+                Some(News::DaemonsGone) if attendant.task == Task::Retiring => {
+                    attendant.task = Task::Retired;
+                    // Commands of `cron` have their own time.
+                    attendant.deadline_ms = None;
+                }
+                Some(News::DaemonsGone) | None => {}
+            }
+        }
+        None
+    }
+
+    /// What stands of the programs: as the attendant says that has daemons now, or, where there is none, that nothing runs.
+    pub fn facts(&self, settings: &Settings) -> (Vec<DaemonFacts>, Vec<JobFacts>) {
+        let attendant = self.attendants.iter().rev().find(|attendant| attendant.task != Task::Retired);
+        let looked_after = attendant.map_or(&settings.attendant, |attendant| &attendant.settings);
+        let of_daemon =
+            |number: usize| attendant.and_then(|attendant| attendant.daemons.get(number)).copied().unwrap_or_default();
+        let of_job = |number: usize| {
+            attendant.and_then(|attendant| attendant.jobs.get(number)).copied().filter(|standing| standing.pid > 0)
+        };
+        let daemons = looked_after.daemons.iter().enumerate().map(|(number, daemon)| DaemonFacts {
+            command: daemon.command.clone(),
+            pid: of_daemon(number).pid,
+            respawns: of_daemon(number).figure,
+        });
+        let jobs = looked_after.jobs.iter().enumerate().map(|(number, job)| JobFacts {
+            schedule: job.schedule,
+            command: job.command.clone(),
+            is_unique: job.is_unique,
+            running: of_job(number).map(|standing| (standing.pid, standing.figure)),
+        });
+        (daemons.collect(), jobs.collect())
+    }
+
+    /// Notes the end of a child of the master. False where it was no attendant.
+    pub fn note_end(&mut self, pid: Pid, status: i32, now_ms: u64) -> bool {
+        let Some(position) = self.attendants.iter().position(|attendant| attendant.pid == pid) else { return false };
+        // What it said last.
+        let _ = self.take_news(pid.as_raw());
+        let attendant = self.attendants.remove(position);
+        let cause = Cause::from_status(status);
+        if attendant.task == Task::AtWork {
+            let lived = now_ms.saturating_sub(attendant.born_ms) > EARLY_FAILURE_MS;
+            if lived {
+                self.backoff.lived();
+            } else {
+                self.backoff.failed_early(now_ms);
+            }
+            log_sink::line(&format!("the attendant of daemons and cron (pid {pid}) {}: another is started", cause.words()));
+        }
+        true
+    }
+
+    /// Kills attendants that take too long to end; the kernel kills their attached programs with them.
+    pub fn kill_late(&mut self, now_ms: u64) {
+        for attendant in &mut self.attendants {
+            if attendant.deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
+                attendant.deadline_ms = None;
+                log_sink::line(&format!(
+                    "the attendant of daemons and cron (pid {}) has not ended, and is killed",
+                    attendant.pid
+                ));
+                // It is our child and was not reaped, so the number is its own.
+                system::signal_group(attendant.pid, libc::SIGKILL);
+            }
+        }
+    }
+
+    pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
+        let deadlines = self.attendants.iter().filter_map(|attendant| attendant.deadline_ms);
+        deadlines.chain(self.backoff.wake_ms(now_ms).filter(|_| self.is_wanted && !self.is_held)).min()
+    }
+}
+
+fn note(standings: &mut [Standing], number: u32, standing: Standing) {
+    if let Some(known) = standings.get_mut(number as usize) {
+        *known = standing;
+    }
+}
+
+impl AttendantProcess {
+    fn tell(&self, order: AttendantOrder) {
+        // The room of a pair is for hundreds of these; where it has none the deadline comes.
+        match send(self.channel.as_raw_fd(), &[order.byte()], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
+            Ok(_) | Err(Errno::EPIPE) => {}
+            Err(error) => log_sink::line(&format!("the attendant (pid {}) can't be told anything: {error}", self.pid)),
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The attendant: a child of the master that looks after attached daemons and starts the commands of `cron`. The master forks it, without
+//! exec and before any thread, when the application is loaded; it has no application code, no listening socket and no log: what it and
+//! its programs have to say are packets to the master. It ends with the master, and its programs with it.
+
+mod attendant;
+pub mod attendants;
+mod cron;
+mod output;
+mod packets;
+mod pidfile;
+mod program;
+mod supervise;
+
+pub use attendant::{Instructions, run, this_minute};
+pub use packets::{AttendantOrder, News, PACKET_MOST_BYTES, Standing};
+pub use program::Surroundings;

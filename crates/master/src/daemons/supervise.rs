@@ -1,0 +1,383 @@
+//! One daemon and its life: when it is started, what its end leads to, how it is stopped, and, where it has a pidfile, whom that names.
+//! Times are given to it. The attendant runs it.
+
+use std::io::PipeReader;
+use std::path::Path;
+use std::time::SystemTime;
+
+use bolide_contract::attendant::Daemon;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::leash::Leash;
+use bolide_supervision::processes::signals;
+use bolide_supervision::processes::system;
+use bolide_supervision::text::duration;
+use nix::sys::signal::Signal;
+use nix::unistd::Pid;
+
+use super::pidfile::{self, Identities};
+use super::program::{Launched, Surroundings, Wanted, name_of};
+
+/// A daemon that lives no longer than this died at birth, in milliseconds: the next start has a longer pause before it.
+const EARLY_FAILURE_MS: u64 = 3000;
+
+/// A daemon and what is known of it.
+#[derive(Debug)]
+pub struct SupervisedDaemon {
+    pub name: String,
+    daemon: Daemon,
+    identities: Identities,
+    /// The process that we have started, until it ends.
+    child: Option<Pid>,
+    /// Of one that ends with us: its group dies when we do.
+    leash: Option<Leash>,
+    started_ms: u64,
+    /// How often it was started.
+    starts: u64,
+    /// The signal that told the process to end or to make way for its successor.
+    told: Option<i32>,
+    /// When it is to be started; `None` while there is no need to.
+    start_ms: Option<u64>,
+    pause_s: u64,
+    /// When patience with a daemon that was told to end is over.
+    kill_ms: Option<u64>,
+    /// It is not to be started any more.
+    is_over: bool,
+    /// The process that the pidfile named when we last looked.
+    named: Option<Pid>,
+    /// How often the pidfile has named nobody since the daemon was started.
+    missing: u32,
+    touched: Vec<Option<SystemTime>>,
+}
+
+/// What the end of a daemon's process leads to.
+#[derive(Debug, PartialEq, Eq)]
+pub enum DaemonEnd {
+    /// Nothing further; words for the log, or none.
+    Told(Option<String>),
+    /// The instance ends with it.
+    Control(String),
+}
+
+impl SupervisedDaemon {
+    /// A daemon that is to be started at once, or, with a pidfile, if that names nobody.
+    pub fn new(daemon: Daemon, identities: Identities, now_ms: u64) -> SupervisedDaemon {
+        let touched = daemon.touch.iter().map(|path| changed_at(path)).collect();
+        let mut daemon = SupervisedDaemon {
+            name: name_of(&daemon.command),
+            daemon,
+            identities,
+            child: None,
+            leash: None,
+            started_ms: 0,
+            starts: 0,
+            told: None,
+            start_ms: Some(now_ms),
+            pause_s: 0,
+            kill_ms: None,
+            is_over: false,
+            named: None,
+            missing: 0,
+            touched,
+        };
+        daemon.named = daemon.named_by_pidfile();
+        if daemon.named.is_some() {
+            daemon.start_ms = None;
+        }
+        daemon
+    }
+
+    /// The line about a daemon that was found alive.
+    pub fn found(&self) -> Option<String> {
+        self.named.map(|pid| format!("daemon {}: it runs already (pid {pid}, as its pidfile says)", self.name))
+    }
+
+    /// It ends with the instance: it is no daemon with a pidfile.
+    pub fn is_attached(&self) -> bool {
+        self.daemon.pidfile.is_none()
+    }
+
+    pub fn is_child(&self, pid: Pid) -> bool {
+        self.child == Some(pid)
+    }
+
+    /// Its process, be it started by us or named by its pidfile.
+    pub fn process(&self) -> Option<Pid> {
+        self.child.filter(|_| self.is_attached()).or(self.named)
+    }
+
+    /// How often it was started again.
+    pub fn respawns(&self) -> u64 {
+        self.starts.saturating_sub(1)
+    }
+
+    /// Its process is there and has to be waited for before the attendant ends.
+    pub fn is_left(&self) -> bool {
+        self.is_attached() && self.child.is_some()
+    }
+
+    /// Starts it where that is due. Gives words for the log, and the pipe with what it writes.
+    pub fn start_if_due(&mut self, surroundings: &Surroundings, now_ms: u64) -> Option<(String, Option<PipeReader>)> {
+        if self.is_over || self.child.is_some() || self.start_ms.is_none_or(|start_ms| now_ms < start_ms) {
+            return None;
+        }
+        self.start_ms = None;
+        self.started_ms = now_ms;
+        self.missing = 0;
+        let launch = Wanted {
+            command: &self.daemon.command,
+            identity: self.identities.daemon.as_ref(),
+            folder: self.daemon.folder.as_deref(),
+            has_stdin: self.daemon.has_stdin,
+            outlives: !self.is_attached(),
+        };
+        match surroundings.start(&launch) {
+            Ok(Launched { pid, reader, leash }) => {
+                (self.child, self.leash) = (Some(pid), leash);
+                self.starts += 1;
+                self.told = None;
+                let mut words = format!("daemon {}: started (pid {pid})", self.name);
+                if self.daemon.is_detached
+                    && let Some(path) = &self.daemon.pidfile
+                {
+                    match pidfile::write(path, pid, &self.identities) {
+                        Ok(()) => self.named = Some(pid),
+                        Err(error) => words += &format!("; its pidfile {} can't be written: {error}", path.display()),
+                    }
+                }
+                Some((words, reader))
+            }
+            Err(error) => {
+                let pause = self.pause_before_next(now_ms);
+                Some((format!("daemon {}: can't be started: {error}; the next try is {pause}", self.name), None))
+            }
+        }
+    }
+
+    /// Notes the end of its process, which has not been reaped yet: the group's number is surely its own.
+    pub fn note_end(&mut self, cause: &Cause, now_ms: u64) -> DaemonEnd {
+        let pid = self.child.take();
+        // What is left of its group goes with it.
+        self.leash = None;
+        self.kill_ms = None;
+        let (name, how) = (&self.name, cause.words_after(self.told));
+        let shown = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+        if self.is_over {
+            return DaemonEnd::Told(Some(format!("daemon {name}{shown} {how}")));
+        }
+        if !self.is_attached() {
+            // One that goes to the background ends here as it should, and its pidfile says how it does.
+            let is_news = self.daemon.is_detached || *cause != Cause::Exited(0);
+            return DaemonEnd::Told(is_news.then(|| format!("daemon {name}{shown} {how}")));
+        }
+        if self.daemon.is_control {
+            self.is_over = true;
+            return DaemonEnd::Control(format!("daemon {name}{shown} {how}, and the instance ends with it"));
+        }
+        let text = format!("daemon {name}{shown} {how}");
+        let pause = self.pause_before_next(now_ms);
+        DaemonEnd::Told(Some(format!("{text}; it is started again {pause}")))
+    }
+
+    /// Looks at its files, once a second. Gives words for the log.
+    pub fn look(&mut self, mercy_ms: u64, now_ms: u64) -> Vec<String> {
+        let mut told = Vec::new();
+        if self.is_over {
+            return told;
+        }
+        for (path, before) in self.daemon.touch.iter().zip(&mut self.touched) {
+            let now = changed_at(path);
+            let is_touched = now.is_some() && now != *before;
+            *before = now;
+            if is_touched {
+                told.push(path.display().to_string());
+            }
+        }
+        if let Some(path) = told.first() {
+            told = vec![format!("daemon {}: {path} was touched, it is restarted", self.name)];
+            // One that a file has restarted did not die at birth.
+            self.started_ms = self.started_ms.min(now_ms.saturating_sub(EARLY_FAILURE_MS + 1));
+            self.signal(self.daemon.stop_signal);
+            if self.is_attached() && self.child.is_some() {
+                self.kill_ms = Some(now_ms + mercy_ms);
+            }
+        }
+        if !self.is_attached() {
+            told.extend(self.look_at_pidfile(now_ms));
+        }
+        told
+    }
+
+    fn look_at_pidfile(&mut self, now_ms: u64) -> Option<String> {
+        let named = self.named_by_pidfile();
+        let before = std::mem::replace(&mut self.named, named);
+        let name = &self.name;
+        match (before, named) {
+            (Some(before), Some(now)) if before == now => None,
+            (_, Some(now)) => {
+                self.missing = 0;
+                self.start_ms = None;
+                Some(format!("daemon {name}: its pidfile says {now}"))
+            }
+            (Some(before), None) => {
+                let pause = self.pause_before_next(now_ms);
+                Some(format!("daemon {}: the process of its pidfile ({before}) has gone; it is started again {pause}", self.name))
+            }
+            (None, None) if self.start_ms.is_some() => None,
+            (None, None) => {
+                self.missing += 1;
+                if self.missing < self.daemon.checks {
+                    return None;
+                }
+                self.missing = 0;
+                let late = format!("its pidfile has named no process for {} s", self.daemon.checks);
+                if self.child.is_some() {
+                    return Some(format!("daemon {}: {late}, and its command has not gone to the background", self.name));
+                }
+                let pause = self.pause_before_next(now_ms);
+                Some(format!("daemon {}: {late}; it is started again {pause}", self.name))
+            }
+        }
+    }
+
+    /// Tells it to end for good; one with a pidfile lives on, and hears of it only where that was asked for.
+    pub fn end(&mut self, is_reload: bool, mercy_ms: u64, now_ms: u64) {
+        if self.is_over {
+            self.kill_ms = self.kill_ms.map(|kill_ms| kill_ms.min(now_ms + mercy_ms));
+            return;
+        }
+        self.is_over = true;
+        self.start_ms = None;
+        let asked = self.daemon.reload_signal.filter(|_| is_reload);
+        if self.is_attached() {
+            self.signal(asked.unwrap_or(self.daemon.stop_signal));
+            self.kill_ms = self.child.map(|_| now_ms + mercy_ms);
+        } else if self.daemon.is_notified {
+            let usual = if is_reload { Signal::SIGHUP as i32 } else { self.daemon.stop_signal };
+            self.signal(asked.unwrap_or(usual));
+        }
+    }
+
+    /// Kills it where patience is over. Gives words for the log.
+    pub fn kill_if_late(&mut self, now_ms: u64) -> Option<String> {
+        self.kill_ms.filter(|kill_ms| now_ms >= *kill_ms)?;
+        self.kill_ms = None;
+        self.send(Signal::SIGKILL as i32);
+        Some(format!("daemon {} has not ended after {}, and is killed", self.name, signals::name(self.daemon.stop_signal)))
+    }
+
+    /// Kills it at once.
+    pub fn kill(&mut self) {
+        self.is_over = true;
+        self.kill_ms = None;
+        if self.is_attached() {
+            self.signal(Signal::SIGKILL as i32);
+        }
+    }
+
+    pub fn wake_ms(&self) -> Option<u64> {
+        let start_ms = self.start_ms.filter(|_| !self.is_over && self.child.is_none());
+        [start_ms, self.kill_ms].into_iter().flatten().min()
+    }
+
+    /// Its files have to be looked at once a second.
+    pub fn has_files(&self) -> bool {
+        !self.is_over && (self.daemon.pidfile.is_some() || !self.daemon.touch.is_empty())
+    }
+
+    /// Tells its process to end.
+    fn signal(&mut self, number: i32) {
+        self.told = Some(number);
+        self.send(number);
+    }
+
+    /// To the whole group of its process, or to that alone where it leads none.
+    fn send(&self, number: i32) {
+        if let Some(pid) = self.process() {
+            system::signal_group(pid, number);
+        }
+    }
+
+    fn named_by_pidfile(&self) -> Option<Pid> {
+        self.daemon.pidfile.as_deref().and_then(|path| pidfile::process(path, &self.identities))
+    }
+
+    /// Sets the time of the next start: at once for one that has lived, else after a pause that grows by a second each time. In words.
+    fn pause_before_next(&mut self, now_ms: u64) -> String {
+        let is_birth = now_ms.saturating_sub(self.started_ms) <= EARLY_FAILURE_MS;
+        self.pause_s = if is_birth { (self.pause_s + 1).min(self.daemon.throttle_most_s.max(1)) } else { 0 };
+        self.start_ms = Some(now_ms + self.pause_s * 1000);
+        match self.pause_s {
+            0 => "at once".to_owned(),
+            pause_s => format!("in {}", duration(pause_s * 1000)),
+        }
+    }
+}
+
+fn changed_at(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|metadata| metadata.modified()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn daemon(throttle_most_s: u64) -> Daemon {
+        Daemon {
+            command: "false".to_owned(),
+            pidfile: None,
+            is_detached: false,
+            checks: 2,
+            is_control: false,
+            touch: Vec::new(),
+            stop_signal: 15,
+            reload_signal: None,
+            is_notified: false,
+            user: None,
+            group: None,
+            folder: None,
+            throttle_most_s,
+            has_stdin: false,
+            origin: "test".to_owned(),
+        }
+    }
+
+    #[test]
+    fn pauses_grow_by_a_second_up_to_the_most_and_a_life_ends_them() {
+        let mut daemon = SupervisedDaemon::new(daemon(3), Identities::default(), 0);
+        let pauses: Vec<u64> = (0..5)
+            .map(|_| {
+                daemon.started_ms = 100_000;
+                daemon.note_end(&Cause::Exited(1), 100_500);
+                daemon.start_ms.unwrap_or_default() - 100_500
+            })
+            .collect();
+        assert_eq!(pauses, [1000, 2000, 3000, 3000, 3000]);
+        daemon.started_ms = 100_000;
+        daemon.note_end(&Cause::Exited(1), 100_000 + EARLY_FAILURE_MS + 1);
+        assert_eq!(daemon.start_ms, Some(100_000 + EARLY_FAILURE_MS + 1));
+    }
+
+    #[test]
+    fn a_control_daemon_that_ends_by_itself_ends_the_instance_and_one_that_was_told_to_does_not() {
+        let control = Daemon { is_control: true, ..daemon(3) };
+        let mut daemon = SupervisedDaemon::new(control.clone(), Identities::default(), 0);
+        assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Control(_)));
+        let mut daemon = SupervisedDaemon::new(control, Identities::default(), 0);
+        daemon.end(false, 1000, 0);
+        assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Told(Some(_))));
+        assert_eq!(daemon.wake_ms(), None);
+    }
+
+    #[test]
+    fn a_pidfile_that_names_nobody_for_so_long_has_the_daemon_started_again() {
+        let mut daemon = SupervisedDaemon::new(
+            Daemon { pidfile: Some("/nonexistent/daemon.pid".into()), ..daemon(3) },
+            Identities::default(),
+            0,
+        );
+        daemon.start_ms = None;
+        assert_eq!(daemon.look(1000, 1000), Vec::<String>::new());
+        assert!(daemon.look(1000, 2000)[0].contains("named no process for 2 s"));
+        assert!(daemon.start_ms.is_some());
+    }
+}

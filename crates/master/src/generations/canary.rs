@@ -1,0 +1,182 @@
+//! `reload-canary`: one worker of a new generation serves beside the old ones for a time, and the generation is rolled back where it makes
+//! more errors than they do. Whether it does is decided in the room `services`; here are the numbers, the times, and what follows.
+//! While it is watched workers have connections in turn, which the scoreboard tells them (`takes_turns`).
+//! It continues `Generations`, and gives what has become of the canary. The master runs it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::{Row, Work};
+use bolide_services::canary::{Answers, Moment, Standard, Verdict, in_words, judge};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::sockets::service_manager::Notifier;
+use bolide_supervision::text::duration;
+
+use crate::children::Children;
+use crate::children::child::{Child, KillReason};
+use crate::generations::Generations;
+use crate::generations::forming::notice_ms;
+use crate::generations::generation::{CanaryWatch, Forming, FormingStage};
+
+/// How often a canary is looked at, in milliseconds.
+const LOOK_MS: u64 = 1000;
+/// What a service manager gives a reload beyond the canary's time, in milliseconds: the other workers are forked then.
+const AFTERWARDS_MS: u64 = 60_000;
+
+/// What has become of a canary.
+pub enum CanaryNews {
+    /// Nothing keeps the other workers of the generation back, or nothing any more.
+    LetIn,
+    /// They have to wait.
+    Watched,
+    /// The generation works worse than the one in service, and why that is so sure.
+    Worse(String),
+}
+
+impl Generations {
+    /// Takes the canary of the forming generation a step further, if it has one.
+    pub fn advance_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryNews {
+        let Some(forming) = &self.forming else { return CanaryNews::LetIn };
+        match &forming.stage {
+            FormingStage::Whole => CanaryNews::LetIn,
+            FormingStage::CanaryStarts { length_ms } => {
+                let length_ms = *length_ms;
+                let serving = children.active_workers(forming.generation.number).find(|worker| worker.state.is_serving());
+                if let Some(canary) = serving {
+                    self.begin_watch(canary, length_ms, children, notifier, now_ms);
+                }
+                CanaryNews::Watched
+            }
+            FormingStage::Canary(watch) if now_ms < watch.wake_ms() => CanaryNews::Watched,
+            FormingStage::Canary(_) => self.look_at_canary(children, notifier, now_ms),
+        }
+    }
+
+    fn begin_watch(&mut self, canary: &Child, length_ms: u64, children: &Children, notifier: &Notifier, now_ms: u64) {
+        let Some(serving) = self.serving_number() else { return };
+        let before = answers_of(serving, children);
+        let Some(forming) = &mut self.forming else { return };
+        forming.stage = FormingStage::Canary(CanaryWatch {
+            began_ms: now_ms,
+            until_ms: now_ms.saturating_add(length_ms),
+            is_extended: false,
+            next_look_ms: now_ms + LOOK_MS,
+            before,
+            ended_new: Answers::default(),
+            ended_old: Answers::default(),
+        });
+        let (number, length) = (forming.generation.number, duration(length_ms));
+        let what = format!("{canary} of generation {number} serves beside those of generation {serving} for {length}");
+        log_sink::line(&format!("canary: {what} (reload-canary)"));
+        notifier.status(&what);
+        notifier.extend(length_ms.saturating_add(AFTERWARDS_MS));
+    }
+
+    fn look_at_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryNews {
+        let Some((canary, old)) = self.canary_numbers(children) else { return CanaryNews::LetIn };
+        let Some(forming) = &mut self.forming else { return CanaryNews::LetIn };
+        let number = forming.generation.number;
+        let FormingStage::Canary(watch) = &mut forming.stage else { return CanaryNews::LetIn };
+        watch.next_look_ms = now_ms + LOOK_MS;
+        let moment = match (now_ms >= watch.until_ms, watch.is_extended) {
+            (false, _) => Moment::Meanwhile,
+            (true, false) => Moment::AtEnd,
+            (true, true) => Moment::AtLast,
+        };
+        let took = duration(now_ms.saturating_sub(watch.began_ms));
+        let numbers = in_words(canary, &old);
+        match judge(canary, &old, moment) {
+            Verdict::Worse => return CanaryNews::Worse(format!("canary: {numbers}")),
+            _ if moment == Moment::Meanwhile => return CanaryNews::Watched,
+            Verdict::Doubtful => {
+                let length_ms = watch.until_ms.saturating_sub(watch.began_ms);
+                (watch.until_ms, watch.is_extended) = (now_ms.saturating_add(length_ms), true);
+                let more = duration(length_ms);
+                log_sink::line(&format!("canary: {numbers}, in {took}: not one was good, it is watched for {more} more"));
+                notifier.extend(length_ms.saturating_add(AFTERWARDS_MS));
+                return CanaryNews::Watched;
+            }
+            Verdict::AsGood => log_sink::line(&format!("canary: {numbers}, in {took}: generation {number} is let in")),
+            Verdict::TooFew => {
+                log_sink::line(&format!("canary: {numbers}, in {took}: too few to judge, generation {number} is let in"));
+            }
+        }
+        forming.stage = FormingStage::Whole;
+        forming.patient_since_ms = now_ms;
+        forming.notice_ms = now_ms + notice_ms();
+        notifier.status(&format!("generation {number} is let in, its other workers are started"));
+        CanaryNews::LetIn
+    }
+
+    /// What the canary has answered, and what it is held against. `None`: there is none that serves.
+    fn canary_numbers(&self, children: &Children) -> Option<(Answers, Standard)> {
+        let (forming, serving) = (self.forming.as_ref()?, self.serving.as_ref()?);
+        let FormingStage::Canary(watch) = &forming.stage else { return None };
+        let since_start = answers_of(serving.number, children).plus(watch.ended_old);
+        let canary = answers_of(forming.generation.number, children).plus(watch.ended_new);
+        Some((canary, Standard { meanwhile: since_start.since(watch.before), since_start }))
+    }
+
+    /// Has workers take connections in turn while one of them is watched: the kernel would give those that come one by one to the old ones,
+    /// which began to wait first. Nobody's turn has to be told when the watch is over, however it ended.
+    pub fn share_out_turns(&self, children: &Children) {
+        let is_watched = self.forming.as_ref().is_some_and(|forming| matches!(forming.stage, FormingStage::Canary(_)));
+        let workers = children.iter().filter(|child| child.is_request_worker());
+        let rows = workers.filter_map(Child::row).filter_map(|row| children.scoreboard().row(row));
+        let (in_turn, others): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| row.takes_turns.load(Relaxed) == 1);
+        // A row that is written is fetched anew by its worker: only where something changes.
+        if !is_watched {
+            in_turn.iter().for_each(|row| row.takes_turns.store(0, Relaxed));
+            return;
+        }
+        let turns = in_turn.iter().map(|row| row.turns.load(Relaxed)).min().unwrap_or(0);
+        for row in others {
+            row.turns.store(turns, Relaxed);
+            row.takes_turns.store(1, Relaxed);
+        }
+    }
+
+    /// For whoever asks how it goes.
+    pub fn canary_in_words(&self, children: &Children, now_ms: u64) -> Option<String> {
+        let (canary, old) = self.canary_numbers(children)?;
+        let FormingStage::Canary(watch) = &self.forming.as_ref()?.stage else { return None };
+        let left = duration(watch.until_ms.saturating_sub(now_ms));
+        Some(format!("{}; {left} to go", in_words(canary, &old)))
+    }
+
+    /// A worker has ended, with so many requests in flight; `works` is what its threads have done. Its answers count on, and requests that
+    /// were killed with it are errors. The canary's own death ends the generation, but for `harakiri`: a request over its time is one error,
+    /// with the old code as with the new, and another worker takes its place. Gives why the generation is to be rolled back.
+    pub fn note_end_beside_canary(
+        &mut self,
+        worker: &Child,
+        works: impl Iterator<Item = Work>,
+        in_flight: usize,
+        how: &str,
+    ) -> Option<String> {
+        let serving = self.serving_number();
+        let Some(Forming { generation, stage: FormingStage::Canary(watch), .. }) = &mut self.forming else { return None };
+        let is_harakiri = worker.kill_reason == Some(KillReason::Harakiri);
+        let is_lost = worker.state.is_active() || worker.kill_reason.is_some();
+        let lost = if is_lost { in_flight.max(usize::from(is_harakiri)) as u64 } else { 0 };
+        let answers = sum(works).plus(Answers { requests: lost, errors: lost });
+        if worker.generation == generation.number {
+            watch.ended_new = watch.ended_new.plus(answers);
+            return (is_lost && !is_harakiri).then(|| format!("canary: {worker} {how}"));
+        }
+        if Some(worker.generation) == serving {
+            watch.ended_old = watch.ended_old.plus(answers);
+        }
+        None
+    }
+}
+
+/// What the workers of a generation that live have answered since their start.
+fn answers_of(generation: u32, children: &Children) -> Answers {
+    let workers = children.iter().filter(|child| child.generation == generation);
+    let works = workers.filter_map(Child::row).flat_map(|row| children.scoreboard().work(row));
+    sum(works)
+}
+
+fn sum(works: impl Iterator<Item = Work>) -> Answers {
+    works.fold(Answers::default(), |sum, work| sum.plus(Answers { requests: work.requests, errors: work.errors }))
+}

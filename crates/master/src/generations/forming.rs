@@ -1,0 +1,198 @@
+//! How a generation forms: its prototype is started, its workers pass, serve or fail, and it is time to say what it waits for. It continues
+//! `Generations`, and gives what has become of the generation; what follows is not its business. The master runs it.
+
+use bolide_contract::message::{EXIT_LOAD_FAILED, stack_signal};
+use bolide_contract::settings::Settings;
+use bolide_supervision::error::StartError;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::backoff::Backoff;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::system;
+use bolide_supervision::text::duration;
+
+use crate::children::Children;
+use crate::children::child::{Child, KillReason};
+use crate::generations::Generations;
+use crate::generations::generation::{Forming, FormingStage, Generation, Reason, first_workers};
+use crate::provision::Provision;
+use crate::provision::error_report::ErrorReport;
+use crate::provision::interpreter::{enter_folder, not_executed};
+
+/// A new generation is given up when this many of its workers have failed early.
+const DEATHS_MOST: u32 = 5;
+/// Time between two lines that a generation still forms, in milliseconds.
+const NOTICE_MS: u64 = 30_000;
+
+/// [`NOTICE_MS`]; tests can't wait for that long.
+pub fn notice_ms() -> u64 {
+    let shortened = std::env::var("BOLIDE_TEST_NOTICE_MS").ok().and_then(|text| text.parse().ok());
+    shortened.unwrap_or(NOTICE_MS)
+}
+
+impl Generations {
+    /// Starts the prototype of a new generation.
+    ///
+    /// # Errors
+    /// Its folder can't be entered, or its program not executed. Nothing has changed then.
+    pub fn begin(
+        &mut self,
+        reason: Reason,
+        children: &mut Children,
+        provision: &Provision,
+        now_ms: u64,
+    ) -> Result<(), StartError> {
+        let number = self.last_number + 1;
+        let settings = provision.coming_settings();
+        let is_lazy = settings.application.lazy;
+        let note = self.start_prototype(number, is_lazy, children, provision)?;
+        self.last_number = number;
+        // A reload under load begins with as many workers as serve, and one while none serves with none.
+        let before = self.serving.as_ref().map(Generation::wanted_count);
+        let wanted = first_workers(settings, before);
+        let worker_slots = vec![Backoff::default(); wanted.len()];
+        let helper_slots = vec![Backoff::default(); settings.helpers.len()];
+        let stage = self.first_stage(reason, number, settings);
+        self.forming = Some(Forming {
+            generation: Generation { number, worker_slots, wanted, helper_slots, served: false, is_lazy },
+            reason,
+            stage,
+            began_ms: now_ms,
+            patient_since_ms: now_ms,
+            loaded_in_ms: None,
+            note,
+            deaths_at_birth: 0,
+            notice_ms: now_ms + notice_ms(),
+            unshared: None,
+        });
+        Ok(())
+    }
+
+    /// How a generation begins: with one worker, where a canary is asked for and there is something to hold it against.
+    fn first_stage(&self, reason: Reason, number: u32, settings: &Settings) -> FormingStage {
+        let Some(length_ms) = settings.reloading.canary_ms.filter(|_| reason == Reason::Ordered) else {
+            return FormingStage::Whole;
+        };
+        // With nothing in service there is nothing to go on with: a reload with `reload-order = stop-first` until now, say.
+        match self.serving.as_ref().map(|serving| (serving.number, serving.is_empty())) {
+            Some((_, false)) => FormingStage::CanaryStarts { length_ms },
+            Some((serving, true)) => {
+                log_sink::line(&format!(
+                    "canary: no worker of generation {serving} serves (cheap), to hold one of generation {number} against: there is none"
+                ));
+                FormingStage::Whole
+            }
+            None => FormingStage::Whole,
+        }
+    }
+
+    /// Executes the prototype of a generation, in the folder of its settings; it leaves loading to its workers where that is lazy.
+    ///
+    /// # Errors
+    /// As [`Generations::begin`].
+    pub fn start_prototype(
+        &self,
+        number: u32,
+        is_lazy: bool,
+        children: &mut Children,
+        provision: &Provision,
+    ) -> Result<ErrorReport, StartError> {
+        enter_folder(provision.coming_settings())?;
+        let executed = provision.execute_prototype(number, is_lazy, self.serving.is_none());
+        let executed = executed.map_err(|error| not_executed(provision.program(), &error))?;
+        Ok(children.add_prototype(number, executed))
+    }
+
+    /// The forming generation does not serve within `load-timeout`: gives that time.
+    pub fn late_after_ms(&self, provision: &Provision, now_ms: u64) -> Option<u64> {
+        let forming = self.forming.as_ref().filter(|forming| !matches!(forming.stage, FormingStage::Canary(_)))?;
+        let timeout_ms = self.load_timeout_ms(forming.generation.number, provision)?;
+        (now_ms >= forming.patient_since_ms.saturating_add(timeout_ms)).then_some(timeout_ms)
+    }
+
+    /// A generation of which nothing has served has nothing to finish, and may take no order: it is killed, and what its application
+    /// has started with it.
+    pub fn kill_before_it_served(&self, children: &mut Children, now_ms: u64) {
+        let prototype = self.forming_number().and_then(|number| children.prototype(number));
+        if let Some(id) = prototype.filter(|prototype| !prototype.has_served).map(|prototype| prototype.id) {
+            children.kill_group(id, KillReason::GivenUp, now_ms);
+        }
+    }
+
+    /// Takes the forming generation out when all its request workers serve: it takes over. `is_held_back`: its canary is watched.
+    pub fn complete(&mut self, is_held_back: bool, children: &Children, now_ms: u64) -> Option<Forming> {
+        let forming = self.forming.as_mut()?;
+        let number = forming.generation.number;
+        let mut serving = vec![false; forming.generation.worker_slots.len()];
+        for worker in children.active_workers(number).filter(|worker| worker.state.is_serving()) {
+            if let Some(serves) = worker.worker_number().and_then(|number| serving.get_mut(number as usize - 1)) {
+                *serves = true;
+            }
+        }
+        let wanted = &forming.generation.wanted;
+        // Where no worker is wanted yet, the application must be loaded at least.
+        let is_loaded = forming.loaded_in_ms.is_some() || !forming.generation.is_empty();
+        if matches!(forming.stage, FormingStage::Canary(_)) {
+            return None;
+        }
+        if !is_held_back && is_loaded && serving.iter().zip(wanted).all(|(serves, wanted)| *serves || !*wanted) {
+            return self.forming.take();
+        }
+        if now_ms >= forming.notice_ms {
+            forming.notice_ms = now_ms + notice_ms();
+            let is_loaded = forming.loaded_in_ms.is_some();
+            let what = if is_loaded { "its workers do not all serve yet" } else { "it still loads the application" };
+            log_sink::line(&format!("generation {number} was started {} ago, {what}", duration(now_ms - forming.began_ms)));
+            tell_who_does_not_serve(number, children);
+        }
+        None
+    }
+
+    /// With `reload-probe`: the workers of the forming generation serve when each that there should be has passed. One that is late holds up
+    /// the others, and one that fails has kept them from serving what does not work everywhere.
+    pub fn admit_if_all_passed(&self, children: &mut Children) {
+        let Some(forming) = &self.forming else { return };
+        let mut lacking = forming.wanted_now();
+        let mut waiting = Vec::new();
+        for worker in children.active_workers(forming.generation.number) {
+            let has_passed = worker.waits_for_admission || worker.state.is_serving();
+            waiting.extend(worker.waits_for_admission.then_some(worker.id));
+            if let Some(lacks) = worker.worker_number().and_then(|number| lacking.get_mut(number as usize - 1)) {
+                *lacks &= !has_passed;
+            }
+        }
+        if !lacking.contains(&true) {
+            for id in waiting {
+                children.admit(id);
+            }
+        }
+    }
+
+    /// A worker of the forming generation failed early: too often, or for want of an application, and the generation is to be given up. Gives
+    /// why.
+    pub fn note_death(&mut self, cause: &Cause, processes: u32) -> Option<String> {
+        let forming = self.forming.as_mut()?;
+        forming.deaths_at_birth += 1;
+        // The one worker that loads the application itself at the start is like a prototype: its death is taken for the application's fault.
+        let alone = forming.reason == Reason::First && forming.generation.is_lazy && processes == 1;
+        if *cause == Cause::Exited(EXIT_LOAD_FAILED) && !forming.generation.served {
+            Some("a worker could not, see above".to_owned())
+        } else if alone && !forming.generation.served && matches!(cause, Cause::Signalled { .. } | Cause::Exited(_)) {
+            Some(format!("its worker {}", cause.words()))
+        } else if forming.reason != Reason::First && forming.deaths_at_birth >= DEATHS_MOST {
+            Some("its workers die at birth".to_owned())
+        } else {
+            None
+        }
+    }
+}
+
+/// Workers of a generation that were forked and do not serve yet, with the stacks that say what they wait for.
+fn tell_who_does_not_serve(number: u32, children: &Children) {
+    let is_late = |worker: &&Child| !worker.state.is_serving() && !worker.waits_for_admission;
+    for worker in children.active_workers(number).filter(is_late) {
+        let Some(pid) = worker.pid else { continue };
+        log_sink::line(&format!("{worker} does not serve yet; its Python stack:"));
+        // A worker that ends at this moment has no stack to write.
+        let _ = system::signal_thread(pid, pid.as_raw().cast_unsigned(), stack_signal());
+    }
+}

@@ -1,0 +1,70 @@
+//! Helpers of the generation in service: processes that its prototype forks beside the request workers. A generation's helpers begin when it
+//! serves and those of older generations have ended, so that two generations of a helper never run at once; one that dies is forked again.
+//! What a helper does, the language knows. The master runs this.
+
+use std::io::ErrorKind;
+
+use bolide_contract::children::ChildKind;
+use bolide_contract::message::Order;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::text::duration;
+
+use crate::children::child::{Child, State};
+use crate::children::{Children, ForkError};
+use crate::generations::generation::Generation;
+use crate::generations::workers::FORK_RETRY_MS;
+use crate::provision::Provision;
+
+/// Orders the helpers that the generation in service lacks.
+pub fn start_missing(serving: &mut Generation, children: &mut Children, provision: &Provision, now_ms: u64) {
+    let generation = serving.number;
+    let of_others = |child: &Child| child.helper_number().is_some() && child.generation != generation;
+    if serving.helper_slots.is_empty() || children.iter().any(of_others) {
+        return;
+    }
+    for (number, slot) in (1u32..).zip(&mut serving.helper_slots) {
+        // One that ends is waited for, too.
+        let is_there = children.iter().any(|child| child.helper_number() == Some(number));
+        if is_there || !slot.over(now_ms) {
+            continue;
+        }
+        match children.fork(generation, ChildKind::Helper, number, false, provision) {
+            Ok(()) => {}
+            // The lack passes: the end of a child frees a row, and a generation without a prototype is replaced.
+            Err(ForkError::NoPrototype | ForkError::NoRow) => return,
+            Err(ForkError::Failed(error)) if error.kind() == ErrorKind::WouldBlock => return slot.hold(now_ms + FORK_RETRY_MS),
+            Err(ForkError::Failed(error)) => {
+                let pause = duration(slot.failed_early(now_ms));
+                return log_sink::line(&format!("helper {number} can't be ordered: {error}; the next try is in {pause}"));
+            }
+        }
+    }
+}
+
+/// A helper was sent SIGTERM: it ends in order, and is forked again.
+pub fn renew(id: u64, children: &mut Children, provision: &Provision, now_ms: u64) {
+    let mercy_ms = now_ms.saturating_add(provision.settings().lifecycle.reload_mercy_ms);
+    if children.find(id).is_some_and(|helper| helper.state.is_active()) {
+        children.order_end(id, Order::Stop, mercy_ms);
+    }
+}
+
+/// A helper has ended. Where its generation goes on (`serving`), another one follows: at once, or after a pause if it failed early.
+pub fn note_end(helper: &Child, number: u32, serving: Option<&mut Generation>, cause: &Cause, now_ms: u64) {
+    let was_told = helper.state == State::Ending && helper.kill_reason.is_none();
+    let follows = serving.filter(|serving| serving.number == helper.generation).map(|serving| {
+        let slot = &mut serving.helper_slots[number as usize - 1];
+        if was_told || helper.ready_ms.is_some_and(|ready| now_ms.saturating_sub(ready) >= EARLY_FAILURE_MS) {
+            slot.lived();
+            "; it is replaced".to_owned()
+        } else {
+            format!(" soon after its start; the next is tried in {}", duration(slot.failed_early(now_ms)))
+        }
+    });
+    // A kill has had its line, and an ordered end is no news.
+    if helper.kill_reason.is_none() && !(was_told && *cause == Cause::Exited(0)) {
+        log_sink::line(&format!("{helper} {}{}", cause.words(), follows.unwrap_or_default()));
+    }
+}

@@ -1,0 +1,78 @@
+//! Workers that a generation lacks: their prototype is ordered to fork them. The master runs it.
+
+use std::io::ErrorKind;
+
+use bolide_contract::children::ChildKind;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::text::{duration, workers_in_words};
+
+use crate::children::child::{Child, KillReason, State};
+use crate::children::{Children, ForkError};
+use crate::generations::Generations;
+use crate::generations::generation::{Forming, Reason};
+use crate::provision::Provision;
+
+/// Pause before an order to fork that could not be sent is sent again, in milliseconds.
+pub const FORK_RETRY_MS: u64 = 20;
+/// The rest of the mercy of an old generation's workers when a new one needs their rows of the scoreboard, in milliseconds.
+const HURRY_MS: u64 = 2_000;
+
+/// Orders the workers that a generation lacks. `recycled` is the worker that is being replaced.
+pub fn start_missing(
+    number: u32,
+    generations: &mut Generations,
+    recycled: Option<u64>,
+    children: &mut Children,
+    provision: &Provision,
+    now_ms: u64,
+) {
+    let forming = generations.forming().filter(|forming| forming.generation.number == number);
+    let is_on_trial = forming.is_some_and(|forming| forming.reason == Reason::Ordered);
+    let wanted_now = forming.map(Forming::wanted_now);
+    let Some(generation) = generations.with_number_mut(number) else { return };
+    let mut wanted: Vec<usize> = wanted_now.unwrap_or_else(|| generation.wanted.clone()).into_iter().map(usize::from).collect();
+    let recycled = recycled.and_then(|id| children.find(id)).filter(|worker| worker.state == State::Worn);
+    if let Some(worker) = recycled.filter(|worker| worker.generation == number)
+        && let Some(missing) = worker.worker_number().and_then(|number| wanted.get_mut(number as usize - 1))
+    {
+        *missing += 1;
+    }
+    for worker in children.active_workers(number) {
+        if let Some(missing) = worker.worker_number().and_then(|number| wanted.get_mut(number as usize - 1)) {
+            *missing = missing.saturating_sub(1);
+        }
+    }
+    for ((place, slot), lacking) in (1u32..).zip(&mut generation.worker_slots).zip(wanted) {
+        if lacking == 0 || !slot.over(now_ms) {
+            continue;
+        }
+        match children.fork(number, ChildKind::RequestWorker, place, is_on_trial, provision) {
+            Ok(()) => {}
+            // The lack passes: a prototype is started for a generation that has none.
+            Err(ForkError::NoPrototype) => return,
+            Err(ForkError::NoRow) => return hurry_oldest_generation(number, children, now_ms),
+            // A full socket is the ordinary end of a burst of orders.
+            Err(ForkError::Failed(error)) if error.kind() == ErrorKind::WouldBlock => return slot.hold(now_ms + FORK_RETRY_MS),
+            Err(ForkError::Failed(error)) => {
+                let pause = duration(slot.failed_early(now_ms));
+                return log_sink::line(&format!("worker {place} can't be ordered: {error}; the next try is in {pause}"));
+            }
+        }
+    }
+}
+
+/// Every row of the scoreboard is taken by workers that still end: the oldest generation among them makes room.
+fn hurry_oldest_generation(newer: u32, children: &mut Children, now_ms: u64) {
+    let ending = |child: &Child| child.is_request_worker() && child.state == State::Ending && child.generation < newer;
+    let Some(oldest) = children.iter().filter(|child| ending(child)).map(|child| child.generation).min() else { return };
+    let mut hurried = 0;
+    for worker in children.iter_mut().filter(|child| ending(child) && child.generation == oldest) {
+        hurried += u32::from(worker.hurry(now_ms + HURRY_MS, KillReason::InTheWay));
+    }
+    if hurried > 0 {
+        let (workers, most) = (workers_in_words(hurried), duration(HURRY_MS));
+        log_sink::line(&format!(
+            "reload: generation {newer} has no place left: {workers} of generation {oldest}, still finishing, must end within {most}"
+        ));
+    }
+}

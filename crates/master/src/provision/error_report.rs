@@ -1,0 +1,64 @@
+//! Why an application could not be loaded, in the words of whoever tried: a prototype, or with `lazy-apps` a worker. They write it
+//! into a memory file that the master made, so reading it never waits. What is in it comes from a process that may run as another
+//! user: it is cut and made printable. The master runs it.
+
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+
+use bolide_supervision::text::printable;
+use nix::sys::memfd::{MFdFlags, memfd_create};
+
+/// Bytes of a reason that are read at the most.
+const BYTES_MOST: usize = 1024;
+
+/// The memory file of one generation.
+#[derive(Debug)]
+pub struct ErrorReport(File);
+
+impl ErrorReport {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// No descriptor left.
+    pub fn new() -> std::io::Result<ErrorReport> {
+        let memory: OwnedFd = memfd_create(c"bolide-reason", MFdFlags::MFD_CLOEXEC)?;
+        Ok(ErrorReport(memory.into()))
+    }
+
+    pub fn descriptor(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// The first line of what was written; `None` where nothing was.
+    pub fn read(&self) -> Option<String> {
+        let mut bytes = [0; BYTES_MOST];
+        let count = self.0.read_at(&mut bytes, 0).ok()?;
+        let text = String::from_utf8_lossy(&bytes[..count]);
+        let line = printable(text.lines().next().unwrap_or_default().trim());
+        (!line.is_empty()).then_some(line)
+    }
+}
+
+/// A memory file in which prototypes and workers leave the page that says why the application can't be loaded, for those that serve.
+///
+/// # Errors
+/// No descriptor left.
+pub fn error_page() -> std::io::Result<OwnedFd> {
+    Ok(memfd_create(c"bolide-error-page", MFdFlags::MFD_CLOEXEC)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_one_printable_line_of_bounded_length() {
+        let note = ErrorReport::new().expect("made");
+        assert_eq!(note.read(), None);
+        note.0.write_all_at(b"ImportError: no\x1b[2J database\nbolide: ready", 0).expect("written");
+        assert_eq!(note.read().as_deref(), Some("ImportError: no\\u{1b}[2J database"));
+        note.0.write_all_at(&[b'x'; 100_000], 0).expect("written");
+        assert_eq!(note.read().map(|text| text.len()), Some(BYTES_MOST));
+    }
+}

@@ -1,0 +1,386 @@
+//! What generations are made with: the settings, sockets and program in force, those of the plan that a reload has read, and what all
+//! processes share. It starts prototypes and keeps no record of them. The master runs it.
+
+pub mod changes;
+pub mod configuration;
+pub mod error_report;
+pub mod interpreter;
+pub mod load_check;
+pub mod packaged;
+pub mod reading_as_user;
+pub mod renewing;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use bolide_contract::boot::Boot;
+use bolide_contract::scoreboard::{Scoreboard, now_ms};
+use bolide_contract::settings::Settings;
+use bolide_supervision::error::StartError;
+use bolide_supervision::files::pidfile;
+use bolide_supervision::processes::child_setup::RawConfinement;
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::processes::process_attributes;
+use bolide_supervision::processes::spawn::{self, Launch};
+use bolide_supervision::sockets::listen_queue::QueueWatch;
+use bolide_supervision::sockets::listeners::Listeners;
+use bolide_supervision::sockets::ticket_keys::TicketKeyRenewal;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::unistd::Pid;
+
+use crate::provision::error_report::ErrorReport;
+use crate::provision::interpreter::Program;
+
+/// What is in force, what is to come, and what stays for the life of an instance.
+#[derive(Debug)]
+pub struct Provision {
+    settings: Settings,
+    listeners: Listeners,
+    /// `None` where no TLS session can be resumed.
+    tickets: Option<TicketKeyRenewal>,
+    /// What the forming generation is made with, where the configuration was read again for it; the above is what is in force.
+    coming: Option<Plan>,
+    program: Program,
+    privileges: Option<Privileges>,
+    memory: OwnedFd,
+    /// The two ends of the queue of connections that look for a worker. The master keeps both: what lies in it while no worker is there is
+    /// served by the next.
+    connection_queue: [OwnedFd; 2],
+    /// In development: see [`error_report::error_page`].
+    error_page: Option<OwnedFd>,
+    room: Room,
+    queue_watch: QueueWatch,
+}
+
+/// What a generation is made with.
+#[derive(Debug)]
+pub struct Plan {
+    pub settings: Settings,
+    pub listeners: Listeners,
+    pub program: Program,
+}
+
+/// What the scoreboard has room for, so that a reload may bring more processes, helpers or threads. Memory that nobody uses costs nothing.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    pub processes: u32,
+    pub helpers: u32,
+    pub threads: u32,
+}
+
+/// A prototype that was executed: its process, the master's end of its order socket, and where it says why it can't load the application.
+pub struct Executed {
+    pub pid: Pid,
+    pub channel: OwnedFd,
+    pub note: ErrorReport,
+}
+
+impl Provision {
+    /// What the first generation is made with, and the scoreboard that the master looks at.
+    ///
+    /// # Errors
+    /// No memory for what processes share.
+    pub fn new(
+        settings: Settings,
+        listeners: Listeners,
+        program: Program,
+        privileges: Option<Privileges>,
+    ) -> io::Result<(Provision, Scoreboard)> {
+        let (room, (whole, memory)) = create_scoreboard(&settings)?;
+        let scoreboard = whole.within(Room::without_spare(&settings).rows(), settings.workers.threads.most());
+        let tickets = TicketKeyRenewal::create(&settings, now_ms())?;
+        let error_page = settings.development.is_some().then(error_report::error_page).transpose()?;
+        let (put, take) = order_pair()?;
+        let connection_queue = [put, take];
+        let queue_watch = QueueWatch::default();
+        let coming = None;
+        let provision = Provision {
+            settings,
+            listeners,
+            tickets,
+            coming,
+            program,
+            privileges,
+            memory,
+            connection_queue,
+            error_page,
+            room,
+            queue_watch,
+        };
+        Ok((provision, scoreboard))
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    pub fn is_developed(&self) -> bool {
+        self.settings.development.is_some()
+    }
+
+    pub fn listeners(&self) -> &Listeners {
+        &self.listeners
+    }
+
+    /// The interpreter that runs prototypes, for messages.
+    pub fn program(&self) -> &Program {
+        self.coming.as_ref().map_or(&self.program, |coming| &coming.program)
+    }
+
+    /// The settings of the generation that forms, or is the next to do so.
+    pub fn coming_settings(&self) -> &Settings {
+        self.coming.as_ref().map_or(&self.settings, |coming| &coming.settings)
+    }
+
+    pub fn room(&self) -> Room {
+        self.room
+    }
+
+    /// Whom prototypes and workers run as, where that is another than the master.
+    pub fn privileges(&self) -> Option<&Privileges> {
+        self.privileges.as_ref()
+    }
+
+    /// Takes a plan for the next generation, in place of an earlier one.
+    pub fn plan(&mut self, plan: Plan) {
+        self.drop_plan_but(Some(&plan));
+        self.coming = Some(plan);
+    }
+
+    /// The generation of the plan has failed: what was bound for it is closed.
+    pub fn drop_plan(&mut self) {
+        self.drop_plan_but(None);
+    }
+
+    fn drop_plan_but(&mut self, next: Option<&Plan>) {
+        let Some(mut dropped) = self.coming.take() else { return };
+        let kept = [Some(&self.listeners), next.map(|plan| &plan.listeners)];
+        for list in kept.into_iter().flatten() {
+            dropped.listeners.forget(list);
+        }
+        drop(dropped.listeners.end());
+        dropped.listeners.remove_files();
+    }
+
+    /// The sockets for these settings: those that are open already, of a plan or in force, and new ones.
+    ///
+    /// # Errors
+    /// One can't be bound.
+    pub fn listeners_for(&self, settings: &Settings) -> Result<Listeners, StartError> {
+        let pending = self.coming.as_ref().map(|coming| &coming.listeners);
+        self.listeners.renewed(pending, &settings.listeners, self.privileges())
+    }
+
+    /// Session tickets are for listeners that speak TLS, and the first of them may have come with a reload.
+    ///
+    /// # Errors
+    /// No memory for the keys.
+    pub fn prepare_tickets(&mut self) -> io::Result<()> {
+        if self.tickets.is_none() {
+            self.tickets = TicketKeyRenewal::create(self.coming_settings(), now_ms())?;
+        }
+        Ok(())
+    }
+
+    pub fn rotate_tickets_if_due(&mut self, now_ms: u64) {
+        if let Some(tickets) = &mut self.tickets {
+            tickets.rotate_if_due(now_ms);
+        }
+    }
+
+    pub fn wake_for_tickets(&self) -> Option<u64> {
+        self.tickets.as_ref().map(TicketKeyRenewal::wake_ms)
+    }
+
+    /// Lets the plan of the generation that formed be what is in force. Gives what was before, and why sockets could not be adjusted.
+    pub fn adopt_plan(&mut self) -> Option<(Plan, Vec<String>)> {
+        let coming = self.coming.take()?;
+        let settings = std::mem::replace(&mut self.settings, coming.settings);
+        let listeners = std::mem::replace(&mut self.listeners, coming.listeners);
+        let program = std::mem::replace(&mut self.program, coming.program);
+        let troubles = self.listeners.adjust(&settings.listeners, &self.settings.listeners, self.privileges.as_ref());
+        Some((Plan { settings, listeners, program }, troubles))
+    }
+
+    /// Shuts the sockets. Gives the connections that nobody has accepted yet.
+    pub fn end_listeners(&mut self) -> Vec<(u32, OwnedFd)> {
+        self.listeners.end()
+    }
+
+    /// The sockets, their files and the pidfiles are another master's from here on.
+    pub fn give_place(&mut self) {
+        self.listeners.hand_over();
+        self.settings.lifecycle.vacuum = false;
+    }
+
+    /// Socket files and pidfiles go with the instance that made them.
+    pub fn remove_files(&self) {
+        self.listeners.remove_files();
+        pidfile::remove_all(&self.settings, self.privileges());
+    }
+
+    /// The sockets are ours from here on.
+    pub fn take_place(&mut self) {
+        self.listeners.own(self.privileges.as_ref());
+    }
+
+    /// Executes the prototype of a generation, which leaves loading to its workers where that is lazy.
+    ///
+    /// # Errors
+    /// The program can't be executed, or no descriptor is left.
+    pub fn execute_prototype(&self, generation: u32, is_lazy: bool, serves_nobody: bool) -> io::Result<Executed> {
+        let (near, far) = order_pair()?;
+        let note = ErrorReport::new()?;
+        let settings = self.coming_settings();
+        let listeners = self.coming.as_ref().map_or(&self.listeners, |coming| &coming.listeners);
+        let descriptors = listeners.descriptors();
+        let mut inherited: Vec<i32> = descriptors.iter().map(|listener| listener.descriptor).collect();
+        let log = bolide_log::descriptor().map(|descriptor| descriptor.as_raw_fd());
+        let log_targets = bolide_log::targets();
+        inherited.extend(&log_targets);
+        let ticket_keys = self.tickets.as_ref().map(|tickets| tickets.ring().memory().as_raw_fd());
+        let error_page = self.error_page.as_ref().map(AsRawFd::as_raw_fd);
+        inherited.extend(error_page);
+        let connection_queue = self.connection_queue.each_ref().map(AsRawFd::as_raw_fd);
+        inherited.extend(connection_queue);
+        inherited.extend([far.as_raw_fd(), self.memory.as_raw_fd(), note.descriptor()].into_iter().chain(log).chain(ticket_keys));
+        let at_terminal = settings.application.honour_stdin
+            || settings.workers.processes == 1 && std::io::IsTerminal::is_terminal(&std::io::stdin());
+        let mut booted = settings.clone();
+        booted.application.lazy = is_lazy;
+        let boot = Boot {
+            settings: booted,
+            generation,
+            master_pid: Pid::this().as_raw() as u32,
+            at_terminal,
+            control: far.as_raw_fd(),
+            scoreboard: self.memory.as_raw_fd(),
+            scoreboard_rows: self.room.rows(),
+            scoreboard_slots: self.room.threads,
+            rows_in_use: self.rows_in_use(),
+            slots_in_use: settings.workers.threads.most(),
+            ticket_keys,
+            log,
+            log_targets,
+            reason: note.descriptor(),
+            slate: error_page,
+            serves_nobody,
+            connection_queue: Some(connection_queue),
+            listeners: descriptors,
+            package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
+        };
+        let confinement = RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), self.privileges.as_ref())?;
+        let program = self.program();
+        let launch = Launch {
+            executable: &program.executable,
+            arguments: &program.arguments,
+            boot: &boot,
+            inherited,
+            confinement,
+            at_terminal,
+        };
+        let pid = spawn::prototype(&launch)?;
+        Ok(Executed { pid, channel: near, note })
+    }
+
+    /// Connections that wait to be accepted, at all sockets together.
+    pub fn waiting_connections(&mut self) -> u32 {
+        let waiting = self.listeners.sockets().iter().map(|socket| self.queue_watch.look(socket.as_fd()).length);
+        waiting.fold(0, u32::saturating_add)
+    }
+
+    /// Rows of the scoreboard that generations of both settings use.
+    pub fn rows_in_use(&self) -> u32 {
+        self.room_in_use().rows()
+    }
+
+    /// Threads that a worker of either settings has at the most.
+    pub fn threads_in_use(&self) -> u32 {
+        self.settings.workers.threads.most().max(self.coming_settings().workers.threads.most())
+    }
+
+    /// The rows for request workers, and those for all children.
+    pub fn row_counts(&self) -> (u32, u32) {
+        let room = self.room_in_use();
+        (room.worker_rows(), room.rows())
+    }
+
+    fn room_in_use(&self) -> Room {
+        let [now, coming] = [&self.settings, self.coming_settings()].map(Room::without_spare);
+        Room { processes: now.processes.max(coming.processes), helpers: now.helpers.max(coming.helpers), ..now }
+    }
+}
+
+/// Makes the scoreboard, with less room to spare where files may not be as large as that.
+fn create_scoreboard(settings: &Settings) -> io::Result<(Room, (Scoreboard, OwnedFd))> {
+    let bytes = |room: Room| Scoreboard::bytes(room.rows(), room.threads) as u64;
+    let create = |room: Room| {
+        let made = process_attributes::with_file_size(bytes(room), || Scoreboard::create(room.rows(), room.threads))?;
+        Ok::<_, io::Error>(made.map(|made| (room, made)))
+    };
+    let (whole, least) = (Room::for_settings(settings), Room::without_spare(settings));
+    if let Some(made) = create(whole)? {
+        return Ok(made);
+    }
+    create(least)?.ok_or_else(|| process_attributes::file_size_too_small(bytes(least)))
+}
+
+impl Room {
+    /// Processes, helpers and threads that a reload may bring although the start had fewer.
+    const PROCESSES: u32 = 64;
+    const HELPERS: u32 = 16;
+    const THREADS: u32 = 64;
+
+    fn for_settings(settings: &Settings) -> Room {
+        let Room { processes, helpers, threads } = Room::without_spare(settings);
+        Room {
+            processes: processes.max(Room::PROCESSES),
+            helpers: helpers.max(Room::HELPERS),
+            threads: threads.max(Room::THREADS),
+        }
+    }
+
+    fn without_spare(settings: &Settings) -> Room {
+        Room {
+            processes: settings.workers.processes,
+            helpers: settings.helpers.len() as u32,
+            threads: settings.workers.threads.most(),
+        }
+    }
+
+    /// Rows of request workers: three generations side by side (one that serves, one that forms, and one whose streams have not ended
+    /// when the deploy that mends a deploy comes), a replacement, and one to spare.
+    fn worker_rows(self) -> u32 {
+        self.processes.saturating_mul(3).saturating_add(2)
+    }
+
+    /// Rows of the scoreboard. Helpers have one generation at a time.
+    fn rows(self) -> u32 {
+        self.worker_rows().saturating_add(self.helpers)
+    }
+}
+
+/// A pair for orders and reports. Our end never makes us wait; neither end is inherited by what is executed, unless
+/// its number is cleared for that one child.
+pub fn order_pair() -> io::Result<(OwnedFd, OwnedFd)> {
+    let (near, far) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
+    fcntl(&near, FcntlArg::F_SETFL(OFlag::O_RDWR | OFlag::O_NONBLOCK))?;
+    Ok((near, far))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bolide_contract::message::{self, Order};
+
+    #[test]
+    fn neither_end_of_an_order_pair_is_inherited_and_ours_never_waits() {
+        let (near, far) = order_pair().expect("made");
+        for end in [&near, &far] {
+            assert_eq!(fcntl(end, FcntlArg::F_GETFD), Ok(libc::FD_CLOEXEC));
+        }
+        assert!(matches!(message::receive::<Order>(near.as_fd()), Ok(message::Received::Nothing)));
+    }
+}

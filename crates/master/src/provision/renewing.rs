@@ -1,0 +1,33 @@
+//! A reload reads the configuration again: what of it the next generation is made with. What becomes of that when the generation has taken over
+//! or failed, is the supervisor's. The master runs it.
+
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::sockets::socket_activation;
+
+use crate::provision::changes;
+use crate::provision::configuration::Configuration;
+use crate::provision::{Plan, Provision};
+
+/// Reads the configuration again, for the generation that is to come.
+///
+/// # Errors
+/// It can't be used: lines for the log. All is as it was.
+pub fn read_plan(configuration: &mut Configuration, provision: &Provision) -> Result<Plan, Vec<String>> {
+    let read = configuration.read_again(provision.settings(), provision.privileges())?;
+    for line in &read.lines {
+        log_sink::line(&format!("reload: {line}"));
+    }
+    let one = |error: String| vec![error];
+    let mut wanted = read.settings;
+    wanted.listeners = socket_activation::merge(wanted.listeners);
+    let renewed = changes::renewed(provision.settings(), &wanted, provision.room()).map_err(|error| one(error.to_string()))?;
+    let program = configuration.program(&renewed.settings).map_err(|error| one(error.to_string()))?;
+    let listeners = provision.listeners_for(&renewed.settings).map_err(|error| one(error.to_string()))?;
+    if !renewed.changed.is_empty() {
+        log_sink::line(&format!("reload: the configuration has changed: {}", renewed.changed.join(", ")));
+    }
+    for option in &renewed.kept {
+        log_sink::line(&format!("reload: {option}: restart for this, it stays as it was"));
+    }
+    Ok(Plan { settings: renewed.settings, listeners, program })
+}

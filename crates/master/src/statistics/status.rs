@@ -1,0 +1,114 @@
+//! What a running instance says of itself: to the log (SIGUSR1), to clients of the control socket (`bolide status`), and by what such a client
+//! finds it. The master runs it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::settings::Settings;
+use bolide_services::statistics::Snapshot;
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::statistics::view::View;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::exit_report;
+use bolide_supervision::text::counted;
+
+/// Writes the numbers of each child to the log.
+pub fn write(view: View<'_>, snapshot: &Snapshot, now_ms: u64) {
+    let serving = view.generations.serving_number().map_or("none".to_owned(), |number| number.to_string());
+    let queue = snapshot.queue();
+    let children = view.children.iter().count();
+    log_sink::line(&format!("status: generation in service: {serving}, children: {children}, waiting connections: {queue}"));
+    if view.children.is_paused() {
+        log_sink::line("status: paused: no request is taken");
+    }
+    if let Some(canary) = view.generations.canary_in_words(view.children, now_ms) {
+        log_sink::line(&format!("status: canary: {canary}"));
+    }
+    for child in view.children.iter() {
+        let Some((row, number)) = child.row().zip(child.worker_number()) else {
+            log_sink::line(&format!("status: {child}: {:?}", child.state));
+            continue;
+        };
+        let in_flight = view.children.scoreboard().in_flight(row);
+        let now_serving = if in_flight.is_empty() { "idle".to_owned() } else { exit_report::requests(&in_flight, now_ms) };
+        let facts = snapshot
+            .workers
+            .iter()
+            .find(|worker| worker.number == number)
+            .filter(|worker| worker.pid > 0 && child.pid.is_some_and(|pid| pid.as_raw() as u32 == worker.pid));
+        let requests = view.children.scoreboard().row(row).map_or(0, |row| row.requests.load(Relaxed));
+        let more = facts.map_or(String::new(), |facts| {
+            format!("; {}, {} MiB", counted(facts.work().exceptions(), "exception"), facts.resident_bytes / (1024 * 1024))
+        });
+        let (generation, requests) = (child.generation, counted(requests, "request"));
+        log_sink::line(&format!("status: {child}: {:?}, generation {generation}, {requests}, {now_serving}{more}", child.state));
+    }
+}
+
+/// For clients that look for their instance.
+pub fn identity(settings: &Settings) -> Value {
+    let pidfiles: Vec<String> =
+        bolide_supervision::files::pidfile::all(settings).map(|path| path.display().to_string()).collect();
+    json!({
+        "ok": true,
+        "pid": Pid::this().as_raw(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "configurations": settings.control.origin.configurations,
+        "pidfiles": pidfiles,
+        "fifos": settings.control.fifos,
+        "folder": settings.control.origin.folder,
+    })
+}
+
+/// The answer to `bolide status`.
+pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
+    let phase = match (view.generations.serving(), view.generations.forming()) {
+        _ if is_stopping => "stopping",
+        (None, _) => "starting",
+        (Some(_), Some(_)) => "reloading",
+        (Some(_), None) if view.children.is_paused() => "paused",
+        (Some(_), None) => "serving",
+    };
+    let workers: Vec<Value> = view
+        .children
+        .iter()
+        .filter(|child| child.is_request_worker())
+        .map(|worker| {
+            let row = worker.row();
+            let in_flight = row.map(|row| view.children.scoreboard().in_flight(row)).unwrap_or_default();
+            let row = row.and_then(|row| view.children.scoreboard().row(row));
+            let requests = row.map_or(0, |row| row.requests.load(Relaxed));
+            let is_paused = worker.state.is_serving() && row.is_some_and(|row| row.paused.load(Relaxed) == 1);
+            let in_flight: Vec<Value> = in_flight
+                .iter()
+                .map(|request| json!({"request": request.text, "milliseconds": now_ms.saturating_sub(request.began_ms)}))
+                .collect();
+            json!({
+                "number": worker.worker_number(),
+                "pid": worker.pid.map(Pid::as_raw),
+                "generation": worker.generation,
+                "state": if is_paused { "paused".to_owned() } else { format!("{:?}", worker.state).to_lowercase() },
+                "requests": requests,
+                "in_flight": in_flight,
+            })
+        })
+        .collect();
+    let reloads = view.outcomes.reloads();
+    let last_reload = reloads.last.as_ref().map(|last| json!({"at": last.at_s, "outcome": last.outcome(), "why": last.failure}));
+    let addresses: Vec<String> = view.provision.listeners().endpoints().iter().map(|endpoint| endpoint.to_open()).collect();
+    json!({
+        "ok": true,
+        "pid": Pid::this().as_raw(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "phase": phase,
+        "paused": view.children.is_paused(),
+        "generation": view.generations.serving_number(),
+        "addresses": addresses,
+        "reloads": reloads.done,
+        "failed_reloads": reloads.failed,
+        "last_reload": last_reload,
+        "canary": view.generations.canary_in_words(view.children, now_ms),
+        "workers": workers,
+    })
+}

@@ -1,0 +1,157 @@
+//! The numbers of the instance at this moment, from the scoreboard, the children, the listening sockets and the kernel. What is made of them
+//! is the business of the room `services`. The master runs it, when somebody asks.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::scoreboard::{InFlight, Work, now_ms};
+use bolide_services::statistics::{ApplicationFacts, CoreFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
+use bolide_supervision::processes::memory_watch::usage_of;
+use bolide_supervision::sockets::listen_queue::QueueAlarm;
+
+use crate::children::Children;
+use crate::children::child::{Child, State};
+use crate::daemons::attendants::Attendants;
+use crate::generations::Generations;
+use crate::outcomes::Outcomes;
+use crate::provision::Provision;
+use bolide_supervision::processes::system::seconds_since_1970;
+
+/// All of the instance that its numbers and its status are taken from. Nothing can be changed through it.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    pub children: &'a Children,
+    pub generations: &'a Generations,
+    pub provision: &'a Provision,
+    pub attendants: &'a Attendants,
+    pub outcomes: &'a Outcomes,
+}
+
+impl View<'_> {
+    /// Takes the numbers.
+    pub fn snapshot(&self, queues: &mut QueueAlarm) -> Snapshot {
+        queues.refresh(self.provision.listeners());
+        let applications = self.provision.settings().applications.iter();
+        let (daemons, jobs) = self.attendants.facts(self.provision.settings());
+        let endpoints = self.provision.listeners().endpoints().iter().zip(queues.queues());
+        Snapshot {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            uid: nix::unistd::getuid().as_raw(),
+            gid: nix::unistd::getgid().as_raw(),
+            cwd: std::env::current_dir().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default(),
+            queue_errors: queues.errors(),
+            daemons,
+            sockets: endpoints
+                .map(|(endpoint, queue)| SocketFacts {
+                    name: endpoint.bound.clone(),
+                    protocol: endpoint.protocol_word().to_owned(),
+                    queue: queue.length,
+                    queue_most: queue.most,
+                })
+                .collect(),
+            applications: applications.map(|application| ApplicationFacts { mount: application.mount.clone() }).collect(),
+            reloads: self.outcomes.reloads().clone(),
+            workers: (1..=self.provision.settings().workers.processes).map(|number| self.worker_facts(number)).collect(),
+            jobs,
+        }
+    }
+
+    fn worker_facts(&self, number: u32) -> WorkerFacts {
+        let account = self.children.ledger().account(number);
+        let mut works = account.past;
+        let of_number = |child: &&Child| child.worker_number() == Some(number);
+        let processes: Vec<&Child> = self.children.iter().filter(of_number).collect();
+        for row in processes.iter().filter_map(|child| child.row()) {
+            add_to(&mut works, self.children.scoreboard().work(row));
+        }
+        let present = processes.into_iter().max_by_key(|child| self.precedence(child));
+        let mut facts = WorkerFacts {
+            number,
+            harakiri_count: account.harakiri_count,
+            last_spawn_s: account.last_spawn_s,
+            spawn_count: account.spawn_count,
+            ..WorkerFacts::default()
+        };
+        let Some(child) = present else {
+            facts.cores = cores_of(works, 0);
+            return facts;
+        };
+        facts.load_s = self.load_seconds(child);
+        if let Some(pid) = child.pid {
+            facts.pid = pid.as_raw() as u32;
+            let memory = usage_of(pid, false).unwrap_or_default();
+            (facts.address_space_bytes, facts.resident_bytes) = (memory.address_space, memory.resident);
+        }
+        let Some((number, row)) = child.row().and_then(|row| Some((row, self.children.scoreboard().row(row)?))) else {
+            return facts;
+        };
+        facts.is_paused = row.paused.load(Relaxed) == 1;
+        facts.is_accepting = row.accepting.load(Relaxed) == 1;
+        facts.requests_since_spawn = row.requests.load(Relaxed);
+        facts.average_us = row.average_us.load(Relaxed);
+        let slots = self.children.scoreboard().slots(number);
+        // Where threads come when they are needed, those that have never been are none.
+        let threads = slots.iter().filter(|slot| slot.thread.load(Relaxed) > 0).count();
+        facts.cores = cores_of(works, threads);
+        for (core, slot) in facts.cores.iter_mut().zip(slots) {
+            core.ongoing = slot.tally.ongoing.load(Relaxed);
+        }
+        for request in self.children.scoreboard().in_flight(number) {
+            if let Some(core) = facts.cores.get_mut(request.slot as usize) {
+                core.in_flight = Some(request_facts(&request));
+            }
+        }
+        facts
+    }
+
+    /// Which of the processes of a number is the one to show: of two that serve, that of the newer generation, and the replacement.
+    fn precedence(&self, child: &Child) -> (bool, bool, u64) {
+        let serves = child.state.is_serving();
+        (serves && child.state != State::Worn, serves, child.id)
+    }
+
+    /// Time that the application of a worker took to load.
+    fn load_seconds(&self, worker: &Child) -> u64 {
+        // Of those that still end it is told as of those that serve.
+        let forming = self.generations.forming().map(|forming| &forming.generation);
+        let generation = forming.filter(|forming| forming.number == worker.generation);
+        let is_lazy = generation.or(self.generations.serving()).is_some_and(|generation| generation.is_lazy);
+        let loader = if is_lazy { Some(worker) } else { self.children.prototype(worker.generation) };
+        let milliseconds = loader.and_then(|child| child.ready_ms.map(|ready| ready.saturating_sub(child.born_ms)));
+        milliseconds.unwrap_or(0) / 1000
+    }
+}
+
+fn add_to(sums: &mut Vec<Work>, works: impl Iterator<Item = Work>) {
+    for (core, work) in works.enumerate() {
+        if sums.len() <= core {
+            sums.resize(core + 1, Work::default());
+        }
+        sums[core] += work;
+    }
+}
+
+/// As many cores as there are threads, or were.
+fn cores_of(mut works: Vec<Work>, threads: usize) -> Vec<CoreFacts> {
+    let used = works.iter().rposition(|work| *work != Work::default()).map_or(0, |last| last + 1);
+    works.resize(used.max(threads), Work::default());
+    works.into_iter().map(|work| CoreFacts { work, ..CoreFacts::default() }).collect()
+}
+
+fn request_facts(request: &InFlight) -> RequestFacts {
+    let age_s = now_ms().saturating_sub(request.began_ms) / 1000;
+    RequestFacts { began_s: seconds_since_1970().saturating_sub(age_s), line: request.text.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_cores_as_threads_and_those_that_have_worked_stay() {
+        let work = |requests| Work { requests, ..Work::default() };
+        assert_eq!(cores_of(vec![work(1), work(0), work(0)], 2).len(), 2);
+        assert_eq!(cores_of(vec![work(1), work(0), work(2)], 1).len(), 3);
+        assert_eq!(cores_of(Vec::new(), 3).len(), 3);
+    }
+}

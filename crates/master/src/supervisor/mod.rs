@@ -1,0 +1,428 @@
+//! The master's one loop, over signals, children's reports and timers. It has the owners of all that an instance is, each with a decision of its
+//! own; what news leads to is in `news`, and steps that several owners take part in are in `steps`.
+//!
+//! Every turn first takes the news (reports, signals, ends), then looks at what is due, then compares what is with what should be
+//! and starts what lacks. So a lost race is put right by the next turn, and nothing is ever waited for in place.
+//! It accepts no connection and knows no protocol. The master runs it.
+
+pub mod ending;
+mod news;
+mod steps;
+
+use std::os::fd::AsFd;
+
+use bolide_contract::scoreboard::now_ms;
+use bolide_contract::watching::FileAction;
+use bolide_supervision::error::StartError;
+use bolide_supervision::files::file_watches::Watches;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::polling::{self, ServerToken, Source};
+use bolide_supervision::processes::daemonize::ParentPipe;
+use bolide_supervision::processes::memory_watch::MemoryWatch;
+use bolide_supervision::processes::process_state::is_zombie;
+use bolide_supervision::processes::signals::{self, Signals};
+use bolide_supervision::sockets::service_manager::Notifier;
+use bolide_supervision::sockets::upgrade_pair::Predecessor;
+
+use crate::children::child::{Child, KillReason, State};
+use crate::children::{Children, LOST_MS};
+use crate::control::commands::Command;
+use crate::control::endpoints::ControlEndpoints;
+use crate::control::signals::{SignalAction, action};
+use crate::daemons::attendants::Attendants;
+use crate::development::{Development, spares_halted};
+use crate::generations::generation::Reason;
+use crate::generations::{Generations, helpers, workers};
+use crate::log_keeping::LogKeeping;
+use crate::outcomes::Outcomes;
+use crate::provision::Provision;
+use crate::provision::configuration::Configuration;
+use crate::statistics::reporting::Reporting;
+use crate::statistics::view::View;
+use crate::supervisor::ending::{Ending, StopProgress};
+use crate::token::Token;
+use crate::touch_hooks::TouchHooks;
+use crate::upgrade::Takeover;
+use crate::workers::harakiri::{Watch, watch_requests};
+use crate::workers::memory_limits::watch_memory;
+use crate::workers::pausing;
+use crate::workers::recycling::Recycling;
+use crate::workers::scaling::{Scaled, Scaling};
+
+/// The longest turn, in milliseconds: a net under a timer that was forgotten.
+const TURN_MOST_MS: u64 = 10_000;
+/// The scoreboard's clock may lag this much, in milliseconds: a timer is waited for that much longer, so that it is due then.
+const CLOCK_LAG_MS: u64 = 4;
+/// What is left of an instance that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub status: i32,
+    /// The log's last line.
+    pub exit_message: Option<String>,
+    pub provision: Provision,
+    /// Who still waits for the start.
+    pub starter: Option<ParentPipe>,
+    /// The stop that was ordered, if one was.
+    pub stop_progress: Option<StopProgress>,
+    /// Socket files and pidfiles go with it.
+    pub removes_files: bool,
+}
+
+/// What a start has made, for the master to work with.
+#[derive(Debug)]
+pub struct Started {
+    pub provision: Provision,
+    pub children: Children,
+    pub signals: Signals,
+    pub configuration: Configuration,
+    pub reporting: Reporting,
+    pub control: ControlEndpoints,
+    pub logs: LogKeeping,
+    /// The master whose place is to be ours.
+    pub place: Option<Predecessor>,
+}
+
+/// The master at work.
+#[derive(Debug)]
+pub struct Supervisor {
+    children: Children,
+    generations: Generations,
+    provision: Provision,
+    recycling: Recycling,
+    scaling: Scaling,
+    /// `None` where no request has a limit.
+    requests: Option<Watch>,
+    /// `None` where no worker has a limit.
+    memory: Option<MemoryWatch>,
+    ending: Ending,
+    takeover: Takeover,
+    outcomes: Outcomes,
+    notifier: Notifier,
+    control: ControlEndpoints,
+    configuration: Configuration,
+    logs: LogKeeping,
+    development: Development,
+    attendants: Attendants,
+    reporting: Reporting,
+    watches: Watches,
+    touch_hooks: TouchHooks,
+    signals: Signals,
+}
+
+impl Supervisor {
+    pub fn new(started: Started) -> Supervisor {
+        let Started { provision, children, signals, configuration, mut reporting, control, logs, place } = started;
+        let settings = provision.settings();
+        let mut notifier = Notifier::from_environment();
+        let is_successor = place.is_some();
+        if is_successor {
+            notifier.be_silent();
+            reporting.await_place();
+        }
+        Supervisor {
+            generations: Generations::default(),
+            recycling: Recycling::new(),
+            scaling: Scaling::new(settings, now_ms()),
+            requests: Watch::for_settings(settings),
+            memory: MemoryWatch::new(&settings.recycling),
+            watches: Watches::new(&settings.watching, now_ms()),
+            ending: Ending::default(),
+            takeover: Takeover::new(place),
+            outcomes: Outcomes::default(),
+            notifier,
+            development: Development::default(),
+            attendants: if is_successor { Attendants::held() } else { Attendants::default() },
+            touch_hooks: TouchHooks::default(),
+            children,
+            provision,
+            control,
+            configuration,
+            logs,
+            reporting,
+            signals,
+        }
+    }
+
+    /// Starts the first generation.
+    ///
+    /// # Errors
+    /// Its prototype can't be started.
+    pub fn start(&mut self) -> Result<(), StartError> {
+        if let Some(most_ms) = self.provision.settings().lifecycle.load_timeout_ms {
+            self.notifier.starting(most_ms);
+        }
+        self.generations.begin(Reason::First, &mut self.children, &self.provision, now_ms())
+    }
+
+    /// Nothing is left behind of a start that has failed.
+    pub fn remove_files(&mut self) {
+        self.provision.remove_files();
+        self.reporting.remove_file();
+        self.control.remove_files();
+    }
+
+    pub fn provision(&self) -> &Provision {
+        &self.provision
+    }
+
+    /// Runs until the instance has ended. `starter` waits in the foreground for the start of an instance in the background.
+    pub fn run(mut self, starter: Option<ParentPipe>) -> Ended {
+        self.ending.await_start(starter);
+        loop {
+            let mut hears_connection = false;
+            for token in self.wait_for_news() {
+                match token {
+                    Token::Child(id) => self.take_reports(id, now_ms()),
+                    Token::Printed => self.logs.read_captured(),
+                    Token::Watches => self.watches.ring(now_ms()),
+                    Token::Attendant(pid) => self.take_attendant_news(pid, now_ms()),
+                    Token::Listeners => hears_connection = true,
+                    Token::Stats(token) => {
+                        let (view, reporting) = self.view();
+                        reporting.serve(token, view, now_ms());
+                    }
+                    Token::Successor => self.take_successor_news(now_ms()),
+                    Token::Place => self.take_place_news(now_ms()),
+                    Token::Fifo => self.take_letters(now_ms()),
+                    Token::Control(ServerToken::Listener) => self.control.channel.accept(now_ms()),
+                    Token::Control(ServerToken::Client(id)) => self.take_question(id, now_ms()),
+                    // Signals come last: one is acted upon with all that is known.
+                    Token::Signals => {}
+                }
+            }
+            self.take_signals();
+            self.reap(now_ms());
+            if hears_connection && !self.ending.is_stopping() {
+                self.scaled().connection_waits(now_ms());
+            }
+            self.take_timers(now_ms());
+            self.reconcile(now_ms());
+            self.outcomes.tell_if_settled(&self.children, &mut self.control.channel, now_ms());
+            bolide_log::flush();
+            if let Some(status) = self.finished(now_ms()) {
+                self.logs.finish_captured();
+                for child in self.children.iter() {
+                    log_sink::line(&format!("{child} can't be killed: it is left behind"));
+                }
+                let removes_files = self.ending.removes_files(self.provision.settings());
+                if removes_files {
+                    self.reporting.remove_file();
+                }
+                self.touch_hooks.kill();
+                self.control.remove_files();
+                self.ending.tell_end(now_ms());
+                let Supervisor { provision, ending, .. } = self;
+                let stop_progress = ending.progress();
+                let (exit_message, starter) = ending.into_parts();
+                return Ended { status, exit_message, provision, starter, stop_progress, removes_files };
+            }
+        }
+    }
+
+    /// Waits until somebody has news or a time has come.
+    fn wait_for_news(&self) -> Vec<Token> {
+        let mut sources = vec![Source::readable(Token::Signals, self.signals.as_fd())];
+        sources.extend(self.children.sources());
+        sources.extend(self.watches.source(Token::Watches));
+        sources.extend(self.attendants.sources());
+        sources.extend(self.listening_sources(now_ms()));
+        sources.extend(self.logs.source());
+        sources.extend(self.reporting.sources());
+        sources.extend(self.takeover.sources());
+        sources.extend(self.control.sources());
+        polling::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
+            log_sink::line(&format!("waiting for news failed: {error}"));
+            Vec::new()
+        })
+    }
+
+    /// The listening sockets, where a connection that waits is news: one that waits in a pause is not waiting for a worker.
+    fn listening_sources(&self, now_ms: u64) -> impl Iterator<Item = Source<'_, Token>> {
+        let may_add = !self.ending.is_stopping() && !self.children.is_paused();
+        let serving = self.generations.serving().filter(|_| may_add);
+        let is_news = serving.is_some_and(|serving| serving.is_empty() || serving.has_room() && self.scaling.listens(now_ms));
+        is_news.then(|| self.provision.listeners().sources(Token::Listeners)).into_iter().flatten()
+    }
+
+    /// What numbers and status are taken from, and the reporting that they are for.
+    fn view(&mut self) -> (View<'_>, &mut Reporting) {
+        let Supervisor { children, generations, provision, attendants, outcomes, reporting, .. } = self;
+        (View { children, generations, provision, attendants, outcomes }, reporting)
+    }
+
+    fn scaled(&mut self) -> Scaled<'_> {
+        let Supervisor { scaling, generations, children, provision, recycling, .. } = self;
+        Scaled { scaling, generations, children, provision, recycling }
+    }
+
+    fn take_signals(&mut self) {
+        while let Some(signal) = self.signals.next() {
+            match action(signal) {
+                SignalAction::Command(command) => self.obey(command, &signals::name(signal), now_ms()),
+                // Children's ends are looked for in every turn.
+                SignalAction::Reap | SignalAction::Ignore => {}
+                SignalAction::Refuse => {
+                    let name = signals::name(signal);
+                    log_sink::line(&format!("{name} came, which asks nothing of the master: it goes on"));
+                }
+            }
+        }
+    }
+
+    /// Does what is due: ends patience with children, looks for requests over time, queues workers past their lifetime for recycling.
+    fn take_timers(&mut self, now: u64) {
+        self.attendants.kill_late(now);
+        self.children.hurry_prototypes_without_workers(now);
+        self.control.look_if_due(now);
+        self.tell_stop_progress(now);
+        let has_daemons = self.attendants.has_daemons() || self.children.has_helpers();
+        self.takeover.look_after_successor(self.provision.settings().lifecycle.load_timeout_ms, has_daemons, now);
+        self.notifier.feed_watchdog(now);
+        self.provision.rotate_tickets_if_due(now);
+        for id in self.children.ids(|child| child.stopped_until_ms.is_some_and(|time| now >= time)) {
+            if let Some(child) = self.children.find_mut(id) {
+                child.stopped_until_ms = None;
+            }
+            self.children.kill_and_log(id, KillReason::Stopped, &self.provision, now);
+        }
+        for id in self.children.ids(|child| child.deadline_ms.is_some_and(|time| now >= time)) {
+            self.deadline_passed(id, now);
+        }
+        if !self.ending.is_stopping() {
+            self.recycling.enqueue_expired(&mut self.children, now);
+            self.kill_late_starters(now);
+            if let Some(watch) = &mut self.memory {
+                watch_memory(watch, &mut self.children, &mut self.recycling, &self.provision, now);
+            }
+            if self.scaled().scale(now) {
+                self.obey(Command::Stop, "die-on-idle", now);
+            }
+        }
+        if let Some(watch) = &mut self.requests {
+            watch_requests(watch, &mut self.children, &mut self.provision, now);
+        }
+        let (view, reporting) = self.view();
+        reporting.report_what_is_due(view, now);
+        self.take_file_news(now);
+        if self.takeover.has_files_of_its_own() {
+            self.logs.look(&self.children, now);
+        }
+        self.logs.restart_programs(&self.children, &self.provision, now);
+    }
+
+    /// Does what files that have changed ask for.
+    fn take_file_news(&mut self, now: u64) {
+        for news in self.watches.take_changes(now) {
+            let command = command_of(news.action);
+            // What is asked of the instance is the other master's to do; code that has changed is ours to load too.
+            let is_anothers = self.takeover.awaits_place() && !command.row().is_reload;
+            if self.ending.is_stopping() || is_anothers {
+                continue;
+            }
+            let option = &news.option;
+            let changes = news.words(self.provision.settings().application.chdir.as_deref());
+            if !self.provision.is_developed() || !command.row().is_reload {
+                log_sink::line(&format!("{option}: {changes}"));
+            } else if !self.development.lets_reload(command, &changes, option, &self.children) {
+                continue;
+            }
+            self.obey(command, option, now);
+        }
+        if !self.ending.is_stopping()
+            && let Some((command, option)) = self.development.release(&self.children)
+        {
+            self.obey(command, &option, now);
+        }
+    }
+
+    fn deadline_passed(&mut self, id: u64, now: u64) {
+        let Some(child) = self.children.find_mut(id) else { return };
+        match child.state {
+            // A killed child has no further deadline: a stop does not wait for it, and else its row is free only when it has ended.
+            State::Killed | State::Ended => {
+                child.deadline_ms = None;
+                log_sink::line(&format!("{child} was killed and has not ended yet"));
+            }
+            State::Ending => {
+                if !self.ending.is_stopping() && spares_halted(child, now) {
+                    return;
+                }
+                let kill_reason = child.deadline_reason;
+                self.children.kill_and_log(id, kill_reason, &self.provision, now);
+            }
+            State::Ordered | State::Starting | State::Serving | State::Worn => {
+                child.deadline_ms = None;
+                if child.pid.is_some_and(is_zombie) {
+                    // The worker has ended, and its prototype is only slow to report it.
+                    child.deadline_ms = Some(now + LOST_MS);
+                    return;
+                }
+                self.children.kill_and_log(id, KillReason::OutOfReach, &self.provision, now);
+            }
+        }
+    }
+
+    /// Compares what is with what should be, and starts what lacks.
+    fn reconcile(&mut self, now: u64) {
+        if self.ending.is_stopping() {
+            return;
+        }
+        self.attendants.start_if_due(self.provision.settings(), self.provision.privileges(), now);
+        // Each step may make work for the next: in this order nothing is left for a turn that only a timer begins.
+        self.complete_if_serving(now);
+        self.begin_reload_if_due(now);
+        let Supervisor { children, generations, provision, recycling, .. } = self;
+        recycling.advance(generations.is_forming(), children, provision, now);
+        for number in [generations.forming_number(), generations.serving_number()].into_iter().flatten() {
+            workers::start_missing(number, generations, recycling.current_id(), children, provision, now);
+        }
+        if let Some(serving) = generations.serving_mut().filter(|_| !self.attendants.is_held()) {
+            helpers::start_missing(serving, children, provision, now);
+        }
+        generations.share_out_turns(children);
+        children.tell_pause();
+    }
+
+    /// Milliseconds that the next turn may wait.
+    fn turn_ms(&self, now: u64) -> u64 {
+        let is_stopping = self.ending.is_stopping();
+        let late_ms = |child: &Child| {
+            let timeout_ms = self.generations.load_timeout_ms(child.generation, &self.provision);
+            child.late_ms(timeout_ms.filter(|_| !child.is_prototype() && !is_stopping))
+        };
+        let times = |child: &Child| [child.deadline_ms, child.expires_ms, child.stopped_until_ms, late_ms(child)];
+        let children = self.children.iter().flat_map(times);
+        let owners = [
+            self.requests.as_ref().map(Watch::wake_ms),
+            self.memory.as_ref().filter(|_| !is_stopping).map(MemoryWatch::wake_ms),
+            self.scaling.wake_ms(now).filter(|_| !is_stopping),
+            self.provision.wake_for_tickets(),
+            self.attendants.wake_ms(now),
+            Some(self.reporting.wake_ms()),
+            self.watches.wake_ms(),
+            self.logs.wake_ms(self.takeover.has_files_of_its_own(), now),
+            self.generations.wake_ms(&self.provision, now),
+            pausing::wake_ms(&self.children, now),
+            self.outcomes.wake_ms(),
+            self.ending.wake_ms(),
+            self.takeover.wake_ms(),
+            self.control.wake_ms(),
+            self.notifier.wake_ms(),
+        ];
+        let wakes = children.chain(owners).flatten();
+        wakes.min().map_or(TURN_MOST_MS, |wake| wake.saturating_sub(now).saturating_add(CLOCK_LAG_MS).min(TURN_MOST_MS))
+    }
+}
+
+/// The command that the change of a watched file asks for.
+fn command_of(action: FileAction) -> Command {
+    match action {
+        FileAction::Reload => Command::Reload,
+        FileAction::BrutalReload => Command::ReloadBrutally,
+        FileAction::ReloadWorkers => Command::ReloadWorkers,
+        FileAction::ReloadChain => Command::ReloadChain,
+        FileAction::ReopenLogs => Command::ReopenLogs,
+        FileAction::RotateLogs => Command::RotateLogs,
+        FileAction::Hook(number) => Command::Hook(number),
+    }
+}

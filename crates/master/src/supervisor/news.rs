@@ -1,0 +1,435 @@
+//! What news leads to: commands, however they arrive, reports of children, and the ends of processes. Each goes to its owner; what several
+//! take part in is in `steps`. It continues the supervisor. The master runs it.
+
+use std::os::fd::AsFd;
+
+use bolide_contract::message::{self, Asked, Received, Report};
+use bolide_supervision::files::pidfile;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::system;
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::children::child::{Child, Event, KillReason, Progress, Role};
+use crate::children::end_group;
+use crate::children::reports::{self, REPORTS_A_TURN};
+use crate::control::commands::{self, Command, Letter};
+use crate::generations::generation::Reason;
+use crate::generations::{helpers, imports, unshared};
+use crate::outcomes::tell_failure;
+use crate::statistics::status;
+use crate::supervisor::Supervisor;
+use crate::upgrade::SuccessorOutcome;
+use crate::workers::ends::{self, WorkerEnd};
+use crate::workers::harakiri::Watch;
+use crate::workers::pausing;
+
+// Commands.
+impl Supervisor {
+    /// Executes a command, or begins to. `by` names what asked for it, for the log: a signal, a file, an address.
+    pub(super) fn obey(&mut self, command: Command, by: &str, now_ms: u64) {
+        // The log has the error.
+        drop(self.attempt(command, by, now_ms));
+    }
+
+    /// Like `obey`, but returns the outcome.
+    ///
+    /// # Errors
+    /// Why it could not be done or begun. The log has it too.
+    fn attempt(&mut self, command: Command, by: &str, now_ms: u64) -> Result<(), String> {
+        match command {
+            Command::ReopenLogs => return self.logs.reopen(by, &self.children),
+            Command::RotateLogs => return self.logs.rotate(by, &self.children),
+            Command::Upgrade if self.ending.is_stopping() => return Err("it is being stopped".to_owned()),
+            Command::Upgrade => {
+                let (reporting, configuration) = (&self.reporting, &self.configuration);
+                return self.takeover.start(by, &self.generations, &self.provision, reporting, configuration, now_ms);
+            }
+            Command::Stop => self.stop(now_ms),
+            Command::StopNow => self.stop_now(by, now_ms),
+            Command::Reload | Command::ReloadBrutally => {
+                if !self.ending.is_stopping() {
+                    self.logs.reopen_at_reload(&self.children);
+                }
+                return self.reload(by, command == Command::ReloadBrutally, now_ms);
+            }
+            // Workers are always replaced one at a time, so both are the same.
+            Command::ReloadWorkers | Command::ReloadChain => return self.reload_chain(by, now_ms),
+            Command::Pause | Command::Resume | Command::TogglePause => {
+                if self.ending.is_stopping() {
+                    let why = "it is being stopped";
+                    log_sink::line(&format!("{by}: {why}"));
+                    return Err(why.to_owned());
+                }
+                let is_to_pause = command == Command::Pause || command == Command::TogglePause && !self.children.is_paused();
+                if is_to_pause {
+                    pausing::pause(by, &mut self.children, &self.notifier);
+                } else if !self.end_pause(by, now_ms) {
+                    log_sink::line(&format!("{by}: it is not paused"));
+                }
+            }
+            Command::AddWorker => return self.scaled().add_worker(by),
+            Command::RemoveWorker => return self.scaled().remove_worker(by, now_ms),
+            Command::Status => {
+                let (view, reporting) = self.view();
+                status::write(view, &reporting.snapshot(view), now_ms);
+            }
+            Command::Hook(number) => self.touch_hooks.begin(number, self.provision.settings(), self.provision.privileges()),
+            Command::WritePidfiles => pidfile::write_again(self.provision.settings(), self.provision.privileges()),
+        }
+        Ok(())
+    }
+
+    /// Executes what an application asks for through uWSGI's Python module. `worker` is where it runs.
+    fn obey_application(&mut self, asked: Asked, worker: &str, now_ms: u64) {
+        let (command, by) = match asked {
+            Asked::Reload => (Command::Reload, "uwsgi.reload()"),
+            Asked::Stop => (Command::Stop, "uwsgi.stop()"),
+        };
+        // An application that asks in each of its requests is logged once.
+        let is_news = match command {
+            Command::Reload => !self.generations.reload_is_wanted() && !self.generations.is_forming(),
+            _ => !self.ending.is_stopping(),
+        };
+        if is_news {
+            log_sink::line(&format!("{worker}: the application calls {by}"));
+            self.obey(command, by, now_ms);
+        }
+    }
+
+    /// Reads what an attendant reports: the end of a control daemon stops the instance.
+    pub(super) fn take_attendant_news(&mut self, pid: i32, now_ms: u64) {
+        if let Some(daemon) = self.attendants.take_news(pid) {
+            self.obey(Command::Stop, &format!("daemon {daemon}"), now_ms);
+        }
+    }
+
+    /// The fifo has letters.
+    pub(super) fn take_letters(&mut self, now_ms: u64) {
+        let Some(fifo) = &mut self.control.fifo else { return };
+        let (by, letters) = (format!("master-fifo {}", fifo.path().display()), fifo.take());
+        if letters.iter().any(|letter| commands::of_letter(*letter).is_none()) {
+            fifo.report_unknown(&letters, now_ms);
+        }
+        for letter in commands::of_letters(&letters) {
+            match letter {
+                // The application's user can write to it as well, and an upgrade starts a master with all of root's rights. No check of files
+                // finds everything that it would read, import and execute.
+                Letter::Command(Command::Upgrade) if self.configuration.is_for_another_user(self.provision.settings()) => {
+                    log_sink::line(&format!(
+                        "{by}: no upgrade: the user of uid can write to this pipe, and an upgrade is a start by root; as root say `bolide upgrade`"
+                    ));
+                }
+                Letter::Command(command) => {
+                    log_sink::line(&format!("{by}: {}", command.row().done));
+                    self.obey(command, &by, now_ms);
+                }
+                Letter::Slot(slot) => {
+                    if let Some(fifo) = &mut self.control.fifo {
+                        fifo.choose(slot);
+                    }
+                }
+                Letter::Unsupported(letter, why) => log_sink::line(&format!("{by}: `{letter}` does nothing: {why}")),
+            }
+        }
+    }
+
+    /// A client of the control socket has sent something.
+    pub(super) fn take_question(&mut self, client: u64, now_ms: u64) {
+        let Some(question) = self.control.channel.take(client) else { return };
+        let asked = question["ask"].as_str().unwrap_or_default();
+        let answer = match asked {
+            "identity" => status::identity(self.provision.settings()),
+            "status" => {
+                let is_stopping = self.ending.is_stopping();
+                status::status(self.view().0, is_stopping, now_ms)
+            }
+            _ => match commands::of_question(&question) {
+                Ok(command) => return self.carry_out(client, &question, command, now_ms),
+                Err(why) => json!({"ok": false, "message": why}),
+            },
+        };
+        self.control.channel.answer(client, &answer, now_ms);
+    }
+
+    fn carry_out(&mut self, client: u64, question: &Value, command: Command, now_ms: u64) {
+        if self.ending.is_stopping() && !command.row().while_stopping {
+            let refused = json!({"ok": false, "message": "it is being stopped"});
+            return self.control.channel.answer(client, &refused, now_ms);
+        }
+        let waits = question["wait"].as_bool() == Some(true);
+        if waits && !command.row().has_outcome {
+            let refused = json!({"ok": false, "message": "nobody tells when that has happened: ask without `--wait`"});
+            return self.control.channel.answer(client, &refused, now_ms);
+        }
+        log_sink::line(&format!("control socket: {}", command.row().done));
+        // Before the command: its outcome may be known at once.
+        if waits {
+            self.control.channel.keep_waiting(client);
+        }
+        let asked = question["change"].as_i64().map_or(1, i64::unsigned_abs);
+        let times = if command.row().is_cumulative { asked } else { 1 };
+        let done = (0..times).try_for_each(|_| self.attempt(command, "the control socket", now_ms));
+        let answer = match done {
+            Ok(()) if waits => return,
+            Ok(()) => json!({"ok": true, "message": command.row().done}),
+            Err(why) => json!({"ok": false, "message": why}),
+        };
+        self.control.channel.answer(client, &answer, now_ms);
+    }
+
+    /// The master that is to take our place has something to say, or has closed its end.
+    pub(super) fn take_successor_news(&mut self, now_ms: u64) {
+        match self.takeover.take_successor_news() {
+            SuccessorOutcome::Nothing => {}
+            SuccessorOutcome::Serves => self.give_place(now_ms),
+            SuccessorOutcome::Stopped => self.attendants.stop(self.provision.settings(), now_ms),
+        }
+    }
+}
+
+// Reports of children, and ends.
+impl Supervisor {
+    /// Takes what a child has to say, or its closed socket.
+    pub(super) fn take_reports(&mut self, id: u64, now: u64) {
+        for _ in 0..REPORTS_A_TURN {
+            let Some(channel) = self.children.find(id).and_then(|child| child.channel.as_ref()) else { return };
+            let received = message::receive::<Report>(channel.as_fd());
+            match received {
+                Ok(Received::Message(Report::Imports, list)) => {
+                    let (generations, provision, watches) = (&self.generations, &self.provision, &mut self.watches);
+                    imports::take(id, list, &mut self.children, generations, provision, watches, now);
+                }
+                Ok(Received::Message(report, _)) => self.take_report(id, report, now),
+                Ok(Received::Nothing) => return,
+                Ok(Received::End) | Err(_) => {
+                    let Some(child) = self.children.find_mut(id) else { return };
+                    if let Err(error) = &received {
+                        log_sink::line(&format!("{child} sent what is no report: {error}"));
+                    }
+                    reports::channel_closed(child, now);
+                    if received.is_err() {
+                        self.children.kill_and_log(id, KillReason::OutOfReach, &self.provision, now);
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The one match over reports. Rows and pids are checked: they come from processes that may run as another user.
+    fn take_report(&mut self, id: u64, report: Report, now: u64) {
+        let Some(child) = self.children.find_mut(id) else { return };
+        let (role, generation) = (child.role, child.generation);
+        match (role, report) {
+            (Role::Prototype, Report::Loaded { milliseconds }) => {
+                child.apply(Event::Ready);
+                child.ready_ms.get_or_insert(now);
+                self.attendants.begin(self.provision.settings());
+                if let Some(forming) = self.generations.forming_of(generation) {
+                    forming.loaded_in_ms.get_or_insert(u64::from(milliseconds));
+                }
+            }
+            (Role::Prototype, Report::LoadFailed) => {
+                if self.generations.forming_number() == Some(generation) {
+                    self.give_up_forming("see the traceback above", now);
+                }
+            }
+            (Role::Prototype, Report::Unshared) => {
+                unshared::note(id, generation, &mut self.generations, &mut self.children, &self.provision, now);
+            }
+            (Role::Prototype, Report::Forked { row, pid }) => {
+                if let Some(worker) = self.children.with_row(generation, row).map(|worker| worker.id) {
+                    // A pid that fails the check belongs to a worker that has ended already: the report of its end follows.
+                    self.children.note_pid(worker, pid);
+                }
+            }
+            (Role::Prototype, Report::ForkFailed { row, errno }) => {
+                if let Some(worker) = reports::ended_in_row(generation, row, None, &mut self.children) {
+                    self.handle_exit(worker, Cause::NotForked(errno as i32), now);
+                }
+            }
+            (Role::Prototype, Report::Ended { row, pid, status }) => {
+                if let Some(worker) = reports::ended_in_row(generation, row, Some(pid), &mut self.children) {
+                    self.handle_exit(worker, Cause::from_status(status as i32), now);
+                }
+            }
+            (Role::Worker { row, .. }, Report::Passed { row: told, pid }) if row == told => {
+                if reports::believes_pid(id, pid, &mut self.children)
+                    && let Some(worker) = self.children.find_mut(id)
+                {
+                    worker.waits_for_admission = true;
+                }
+            }
+            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Serving { row: told, pid }) if row == told => {
+                if reports::believes_pid(id, pid, &mut self.children) {
+                    self.child_serves(id, now);
+                }
+            }
+            (Role::Helper { row, .. }, Report::Worn { row: told, .. }) if row == told => {
+                helpers::renew(id, &mut self.children, &self.provision, now);
+            }
+            (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => {
+                self.recycling.take_worn(id, &mut self.children, &self.provision, now);
+            }
+            (Role::Worker { row, .. }, Report::Left { row: told, somebody_waits }) if row == told => {
+                reports::note_left(id, somebody_waits, &mut self.children);
+            }
+            (Role::Worker { row, .. }, Report::Drained { row: told, .. }) if row == told => {
+                reports::advance_end(child, Progress::Drained, now);
+            }
+            (Role::Worker { row, .. }, Report::Leaving { row: told, .. }) if row == told => {
+                reports::advance_end(child, Progress::Leaving, now);
+            }
+            (Role::Worker { row, .. }, Report::Limited { row: told, milliseconds }) if row == told => {
+                let limit_ms = u64::from(milliseconds);
+                let manners = &self.provision.settings().lifecycle.harakiri_manners;
+                match &mut self.requests {
+                    Some(watch) => watch.look_sooner(limit_ms, now),
+                    None => self.requests = Watch::new(None, Some(limit_ms), manners),
+                }
+            }
+            (Role::Worker { row, .. }, Report::Halted { row: told, is_halted }) if row == told => child.is_halted = is_halted,
+            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Asked { row: told, asked }) if row == told => {
+                let by = child.to_string();
+                self.obey_application(asked, &by, now);
+            }
+            (_, report) => {
+                log_sink::line(&format!("{child} sent a report that is not its to send: {report:?}"));
+                self.children.kill_and_log(id, KillReason::OutOfReach, &self.provision, now);
+            }
+        }
+    }
+
+    /// A worker serves, or a helper works.
+    fn child_serves(&mut self, id: u64, now: u64) {
+        let settings = self.provision.settings();
+        let mercy_ms = settings.lifecycle.reload_mercy_ms;
+        let stop_ms = self.ending.progress().map(|progress| progress.began_ms().saturating_add(mercy_ms));
+        let Some(child) = self.children.find_mut(id) else { return };
+        let number = child.worker_number();
+        let lifetime = number.and_then(|number| self.recycling.lifetime_ms(&settings.recycling, number));
+        if reports::note_ready(child, stop_ms, now) {
+            child.expires_ms = lifetime.map(|lifetime| now.saturating_add(lifetime));
+        }
+        let generation = child.generation;
+        if number.is_none() {
+            return;
+        }
+        if let Some(found) = self.generations.with_number_mut(generation) {
+            found.served = true;
+        }
+        let mut children = self.children.iter_mut();
+        if let Some(prototype) = children.find(|child| child.is_prototype() && child.generation == generation) {
+            prototype.has_served = true;
+        }
+    }
+
+    /// Reaps children of the master's own (prototypes, and workers whose prototype has ended), and finds the ends of
+    /// workers that nobody can report any more.
+    pub(super) fn reap(&mut self, now: u64) {
+        while let Some((pid, pause)) = system::next_pause() {
+            ends::note_pause(pid, pause, &mut self.children, now);
+        }
+        while let Some(pid) = system::next_end() {
+            let child = self.children.with_pid(pid);
+            if let Some(child) = child.filter(|child| child.is_prototype() && !child.has_served) {
+                // Processes that the application has started while it was loaded go with it, as long as the group's number is surely its.
+                end_group(child);
+            }
+            let child = child.map(|child| child.id);
+            let status = system::take_status(pid);
+            if self.attendants.note_end(pid, status, now) || self.logs.note_end(pid, status, now) {
+                continue;
+            }
+            self.note_other_end(pid, status, now);
+            // Processes that applications left behind are nobody's child here: as their nearest living ancestor the master only lets them go.
+            let Some(id) = child else { continue };
+            // Reports that it sent before it ended come first: the ends of its workers.
+            for _ in 0..=self.children.iter().count().div_ceil(REPORTS_A_TURN) {
+                self.take_reports(id, now);
+            }
+            self.handle_exit(id, Cause::from_status(status), now);
+        }
+        for id in self.children.ids(|child| self.children.is_gone_unseen(child)) {
+            self.handle_exit(id, Cause::Unknown, now);
+        }
+    }
+
+    /// Notes the end of the successor or of a hook, if it was that.
+    fn note_other_end(&mut self, pid: Pid, status: i32, now: u64) {
+        if let Some((why, reload_waits)) = self.takeover.note_end(pid, status) {
+            tell_failure(&format!("the upgrade has failed: {why}"), &mut self.control.channel);
+            if let Some(is_brutal) = reload_waits {
+                // Why it can't be is in the log, and who waits is told.
+                drop(self.reload("who asked during the upgrade", is_brutal, now));
+            }
+        }
+        // A hook that has ended may have missed a change: it runs again then.
+        if let Some(number) = self.touch_hooks.note_end(pid, status).filter(|_| !self.ending.is_stopping()) {
+            self.touch_hooks.begin(number, self.provision.settings(), self.provision.privileges());
+        }
+    }
+
+    /// Takes a child off the list, and does what its end asks for.
+    fn handle_exit(&mut self, id: u64, cause: Cause, now: u64) {
+        let Some(child) = self.children.remove(id) else { return };
+        match child.role {
+            Role::Worker { row, number } => self.worker_ended(&child, row, number, &cause, now),
+            Role::Helper { row, number } => {
+                self.children.close_row(row, None);
+                let serving = self.generations.serving_mut().filter(|_| !self.ending.is_stopping());
+                helpers::note_end(&child, number, serving, &cause, now);
+            }
+            Role::Prototype => self.prototype_ended(&child, &cause, now),
+        }
+    }
+
+    fn worker_ended(&mut self, worker: &Child, row: u32, number: u32, cause: &Cause, now: u64) {
+        let board = self.children.scoreboard();
+        let has_worked = worker.kill_reason == Some(KillReason::Harakiri) || board.has_begun_requests(row);
+        let end = WorkerEnd { worker, number, cause, in_flight: board.in_flight(row), has_worked };
+        let in_flight = end.in_flight.len();
+        let worse = self.generations.note_end_beside_canary(worker, board.work(row), in_flight, &cause.words());
+        if let Some(why) = worse {
+            self.roll_back(&why, now);
+        }
+        self.children.close_row(row, Some(number));
+        let failed_early = end.note(&mut self.generations, &self.provision, self.ending.is_stopping(), now);
+        if failed_early && let Some(why) = self.generations.note_death(cause, self.provision.settings().workers.processes) {
+            self.give_up_forming(&why, now);
+        }
+        match self.recycling.note_end(worker, cause, end.was_asked(), &mut self.children) {
+            None => {}
+            Some(Ok(())) => self.outcomes.count_reload(),
+            Some(Err(why)) => self.outcomes.note_reload(Err(why), &mut self.control.channel),
+        }
+    }
+
+    fn prototype_ended(&mut self, prototype: &Child, cause: &Cause, now: u64) {
+        if !self.ending.is_stopping() {
+            ends::tell_end_of_prototype(prototype, cause, &self.provision);
+        }
+        let generations = &mut self.generations;
+        match unshared::go_on_lazily(prototype.id, generations, &mut self.children, &self.provision, now) {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(error) => return self.give_up_forming(&error.to_string(), now),
+        }
+        let forming = self.generations.forming_of(prototype.generation);
+        match forming.map(|forming| (forming.reason, prototype.ready_ms.is_some())) {
+            Some((Reason::First, true)) => self.generations.promote_first(),
+            Some((_, loaded)) => self.give_up_forming(&ends::why_not_loaded(cause, loaded, &self.provision), now),
+            None => {}
+        }
+        if self.generations.serving_number() == Some(prototype.generation) && !self.ending.is_stopping() {
+            log_sink::line("its workers serve on; a new generation is started, because nobody could replace them");
+            let lived = prototype.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= EARLY_FAILURE_MS);
+            if !lived {
+                self.generations.note_failure(now);
+            }
+        }
+    }
+}

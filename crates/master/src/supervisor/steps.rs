@@ -1,0 +1,557 @@
+//! Steps that several owners take part in: how a generation begins, takes over or is given up, and how the instance stops or gives its place.
+//! It continues the supervisor; what each owner decides by itself is in its own file. The master runs it.
+
+use std::io::IsTerminal;
+use std::os::fd::OwnedFd;
+
+use bolide_contract::message::{EXIT_LOAD_FAILED, INTERPRETER_END_MS, Order};
+use bolide_contract::scoreboard::{InFlight, now_ms as clock_ms};
+use bolide_contract::settings::ReloadOrder;
+use bolide_contract::succession::Step;
+use bolide_supervision::error::EXIT_START_FAILED;
+use bolide_supervision::files::pidfile;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::{exit_report, process_attributes};
+use bolide_supervision::sockets::upgrade_pair::PredecessorEvent;
+use bolide_supervision::text::{counted, duration, workers_in_words};
+
+use crate::announce;
+use crate::children::GRACE_MS;
+use crate::children::child::{Child, KillReason, State};
+use crate::control::endpoints::ControlEndpoints;
+use crate::development;
+use crate::generations::canary::CanaryNews;
+use crate::generations::generation::{Forming, Reason};
+use crate::outcomes::tell_failure;
+use crate::provision::renewing;
+use crate::supervisor::Supervisor;
+use crate::workers::harakiri::Watch;
+use crate::workers::pausing;
+use crate::workers::scaling::Scaling;
+use bolide_supervision::processes::memory_watch::MemoryWatch;
+
+/// Exit status where the master before us has ended with its sockets, as that of a start that failed.
+const EXIT_PLACE_LOST: i32 = EXIT_START_FAILED;
+/// How a reason begins where the application was loaded, and did not start (`bolide/lifespan.py`).
+const LIFESPAN: &str = "the application's lifespan ";
+
+// Generations.
+impl Supervisor {
+    /// Another generation is wanted. One that still forms has begun with older code, and may hang in it: it is given up. `by` says who asked.
+    /// A brutal one leaves the generation before it no time when it takes over.
+    ///
+    /// # Errors
+    /// The configuration can't be used; the log says so too.
+    pub(super) fn reload(&mut self, by: &str, is_brutal: bool, now_ms: u64) -> Result<(), String> {
+        if self.ending.is_stopping() || self.takeover.puts_off_reload(by, is_brutal) {
+            return Ok(());
+        }
+        if self.provision.settings().reloading.exits {
+            log_sink::line("reload: the instance ends (exit-on-reload)");
+            self.stop(now_ms);
+            return Ok(());
+        }
+        self.plan_generation()?;
+        self.generations.want_reload(is_brutal);
+        let Some(reason) = self.generations.forming().map(|forming| forming.reason) else { return Ok(()) };
+        self.abandon_forming(&format!("for a new one that {by} asks for"), now_ms);
+        if reason == Reason::First {
+            // A first generation has nobody to take over from.
+            self.generations.forget_wish();
+            self.put_plan_in_force(None);
+            if let Err(error) = self.generations.begin(Reason::First, &mut self.children, &self.provision, now_ms) {
+                let program = self.provision.program().executable.display().to_string();
+                self.end_with(EXIT_LOAD_FAILED, format!("{program} can't be executed: {error}; nothing is served"), now_ms);
+            }
+        }
+        Ok(())
+    }
+
+    /// Begins a chain reload; while one goes on, another is none. `by` says who asked.
+    ///
+    /// # Errors
+    /// Why it can't begin; the log says so too, where something is served.
+    pub(super) fn reload_chain(&mut self, by: &str, now_ms: u64) -> Result<(), String> {
+        if self.ending.is_stopping() || self.generations.serving().is_none() {
+            return Err("nothing is served yet".to_owned());
+        }
+        if self.provision.settings().reloading.exits {
+            return self.reload(by, false, now_ms);
+        }
+        if self.recycling.has_chain() || self.generations.is_forming() {
+            let why = "the workers are being replaced already";
+            log_sink::line(&format!("chain reload ({by}): {why}"));
+            return Err(why.to_owned());
+        }
+        self.end_pause(by, now_ms);
+        if let Some(serving) = self.generations.serving() {
+            self.recycling.begin_chain(serving, by, &mut self.children);
+        }
+        Ok(())
+    }
+
+    /// Reads the configuration again, for the generation that is to come.
+    fn plan_generation(&mut self) -> Result<(), String> {
+        match renewing::read_plan(&mut self.configuration, &self.provision) {
+            Ok(plan) => {
+                self.provision.plan(plan);
+                self.children.widen_scoreboard(&self.provision);
+                if let Err(error) = self.provision.prepare_tickets() {
+                    log_sink::line(&format!("reload: no TLS session can be resumed: {error}"));
+                }
+                Ok(())
+            }
+            Err(lines) => {
+                for line in &lines {
+                    log_sink::line(&format!("reload: {line}"));
+                }
+                let who = self.generations.who_serves();
+                log_sink::line(&format!(
+                    "reload: the configuration can't be used, see above: {who} with the settings that it has"
+                ));
+                let why = lines.last().cloned().unwrap_or_default();
+                // A manager that has asked for this reload waits for its end (`Type=notify-reload`), which is now, or that of the generation that
+                // forms.
+                let words = format!("{why}: {who}");
+                match self.generations.forming() {
+                    _ if !self.generations.has_served() => {}
+                    Some(_) => self.notifier.reloading(&words),
+                    None => self.notifier.not_reloaded(&words),
+                }
+                self.outcomes.note_reload(Err(why.clone()), &mut self.control.channel);
+                Err(format!("the reload has failed: {why}"))
+            }
+        }
+    }
+
+    /// The generation of the plan serves: its settings are those of the instance. Sockets that are no longer wanted are shut, and who
+    /// waited there is served by the generation that listened there. Before that one is told to end.
+    fn put_plan_in_force(&mut self, served_before: Option<u32>) {
+        let Some((mut before, troubles)) = self.provision.adopt_plan() else { return };
+        for trouble in troubles {
+            log_sink::line(&format!("reload: {trouble}"));
+        }
+        let (settings, listeners) = (self.provision.settings(), self.provision.listeners());
+        self.logs.renew(&settings.logging);
+        self.watches.renew(&settings.watching, clock_ms());
+        self.requests = Watch::for_settings(settings);
+        if before.settings.elastic != settings.elastic || before.settings.workers != settings.workers {
+            self.scaling = Scaling::new(settings, clock_ms());
+        }
+        if before.settings.recycling != settings.recycling {
+            self.memory = MemoryWatch::new(&settings.recycling);
+        }
+        if before.settings.naming != settings.naming
+            && let Some(name) = process_attributes::name_of_master(&settings.naming)
+        {
+            process_attributes::set_name(&name);
+        }
+        for endpoint in listeners.endpoints_beside(&before.listeners) {
+            log_sink::line(&format!("listening at {}", endpoint.to_open()));
+        }
+        for endpoint in before.listeners.endpoints_beside(listeners) {
+            log_sink::line(&format!("listening no more at {}", endpoint.to_open()));
+        }
+        self.children.hand_over_waiting(before.listeners.end_all_but(listeners), served_before);
+        if settings.lifecycle.vacuum {
+            before.listeners.remove_files_but(listeners);
+        }
+        self.children.widen_scoreboard(&self.provision);
+    }
+
+    /// The generation of the plan has failed: what was bound for it is closed.
+    fn drop_plan(&mut self) {
+        self.provision.drop_plan();
+        self.children.widen_scoreboard(&self.provision);
+    }
+
+    /// Begins a reload if one is asked for, or needed, and none goes on.
+    pub(super) fn begin_reload_if_due(&mut self, now_ms: u64) {
+        if !self.generations.is_due(now_ms) {
+            return;
+        }
+        if self.provision.settings().lifecycle.reload_order == ReloadOrder::StopFirst {
+            return self.stop_first(now_ms);
+        }
+        let Some(serving) = self.generations.serving_number() else { return };
+        let orphaned = !self.children.prototype(serving).is_some_and(|prototype| prototype.state.is_active());
+        let reason = match (self.generations.reload_is_wanted(), orphaned) {
+            (true, _) => Reason::Ordered,
+            (false, true) => Reason::PrototypeDied,
+            (false, false) => return,
+        };
+        self.generations.forget_wish();
+        match self.generations.begin(reason, &mut self.children, &self.provision, now_ms) {
+            Ok(()) => {
+                let number = self.generations.last_number();
+                if !self.provision.is_developed() {
+                    log_sink::line(&format!("reload: generation {number} is started, generation {serving} goes on serving"));
+                }
+                self.notifier.reloading(&format!("generation {number} is started, generation {serving} serves"));
+            }
+            Err(error) => {
+                let pause = self.generations.note_failure(now_ms);
+                let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
+                log_sink::line(&format!("reload: {error}: generation {serving} goes on serving{again}"));
+                self.notifier.not_reloaded(&format!("{error}: generation {serving} goes on serving"));
+                self.fail_reload(reason, error.to_string());
+            }
+        }
+    }
+
+    /// `reload-order = stop-first`: the old generation ends before the new one begins, for applications that hold what only one process
+    /// can hold (a database file with a lock, a port of their own). The listening sockets stay open meanwhile, so clients wait and are
+    /// not refused. One that can't be loaded is tried again, after a pause or at the next SIGHUP: there is no other that could serve.
+    fn stop_first(&mut self, now_ms: u64) {
+        match self.generations.serving_number() {
+            Some(serving) if self.generations.reload_is_wanted() || self.children.prototype(serving).is_none() => {
+                self.generations.forget_wish();
+                self.put_plan_in_force(Some(serving));
+                self.generations.vacate();
+                let next = self.generations.last_number() + 1;
+                let what = format!("generation {serving} ends first (reload-order), clients wait until generation {next} serves");
+                log_sink::line(&format!("reload: {what}"));
+                self.notifier.reloading(&what);
+                self.children.end_generations(|_| true, &self.provision, now_ms);
+                self.kill_before_if_brutal(next, now_ms);
+            }
+            None if self.generations.is_vacated() && self.children.is_empty() => {
+                self.generations.forget_wish();
+                // Nothing serves with other settings.
+                self.put_plan_in_force(None);
+                match self.generations.begin(Reason::Ordered, &mut self.children, &self.provision, now_ms) {
+                    Ok(()) => log_sink::line(&format!("reload: generation {} is started", self.generations.last_number())),
+                    Err(error) => {
+                        let pause = self.generations.note_failure(now_ms);
+                        log_sink::line(&format!("reload: {error}: nothing is served; the next try is in {}", duration(pause)));
+                        self.notifier.not_reloaded(&format!("{error}: nothing is served"));
+                        self.fail_reload(Reason::Ordered, error.to_string());
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Lets the forming generation take over when all its request workers serve.
+    pub(super) fn complete_if_serving(&mut self, now_ms: u64) {
+        self.generations.admit_if_all_passed(&mut self.children);
+        let is_held_back = match self.generations.advance_canary(&self.children, &self.notifier, now_ms) {
+            CanaryNews::LetIn => false,
+            CanaryNews::Watched => true,
+            CanaryNews::Worse(why) => return self.roll_back(&why, now_ms),
+        };
+        if let Some(forming) = self.generations.complete(is_held_back, &self.children, now_ms) {
+            self.take_over(forming, now_ms);
+        }
+    }
+
+    fn take_over(&mut self, forming: Forming, now_ms: u64) {
+        let number = forming.generation.number;
+        let (count, is_lazy) = (forming.generation.wanted_count(), forming.generation.is_lazy);
+        let workers = workers_in_words(count);
+        let took = now_ms.saturating_sub(forming.began_ms);
+        let is_ordered = forming.reason == Reason::Ordered;
+        let (old, vacated_by) = self.generations.replace_serving(forming.generation);
+        self.put_plan_in_force(old);
+        self.ending.note_service();
+        if is_ordered {
+            self.outcomes.note_reload(Ok(number), &mut self.control.channel);
+        }
+        match (old, vacated_by) {
+            (None, None) => {
+                // Where workers load the application themselves, the prototype's time says nothing.
+                let load_ms = forming.loaded_in_ms.filter(|_| !is_lazy);
+                let load = load_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
+                self.take_place();
+                let (settings, endpoints) = (self.provision.settings(), self.provision.listeners().endpoints());
+                announce::ready(settings, endpoints, count, &format!(" in {took} ms{load}"));
+                self.ending.tell_starter();
+            }
+            (Some(_), _) if self.provision.is_developed() => log_sink::line(&format!("reloaded in {}", duration(took))),
+            (Some(old), _) => {
+                log_sink::line(&format!("ready: {workers} of generation {number} in {took} ms; generation {old} ends"));
+            }
+            (None, Some(_)) => {
+                log_sink::line(&format!("ready: {workers} of generation {number} in {took} ms"));
+            }
+        }
+        self.notifier.ready(&format!("{workers} of generation {number}"));
+        if is_ordered {
+            self.end_pause("the reload is done", now_ms);
+            self.attendants.renew(self.provision.settings(), now_ms);
+        }
+        self.recycling.forget();
+        self.children.end_generations(|generation| generation != number, &self.provision, now_ms);
+        self.kill_before_if_brutal(number, now_ms);
+        self.watches.forget_importers_but(&[number]);
+    }
+
+    /// A brutal reload leaves the workers and helpers of older generations no time.
+    fn kill_before_if_brutal(&mut self, generation: u32, now_ms: u64) {
+        if self.generations.take_brutality() {
+            for id in self.children.ids(|child| !child.is_prototype() && child.generation < generation) {
+                self.children.kill_and_log(id, KillReason::StopNow, &self.provision, now_ms);
+            }
+        }
+    }
+
+    /// `load-timeout`: gives up a generation that does not serve in time, and single workers that don't.
+    pub(super) fn kill_late_starters(&mut self, now_ms: u64) {
+        if let Some(timeout_ms) = self.generations.late_after_ms(&self.provision, now_ms) {
+            let why = format!("it did not serve within {} (load-timeout)", duration(timeout_ms));
+            if self.generations.forming().is_some_and(|forming| forming.reason == Reason::First) {
+                let words = format!("the application could not be loaded: {why}; nothing is served");
+                self.abandon_forming("because of load-timeout", now_ms);
+                return self.end_with(EXIT_LOAD_FAILED, words, now_ms);
+            }
+            self.generations.kill_before_it_served(&mut self.children, now_ms);
+            self.give_up_forming(&why, now_ms);
+        }
+        let timeout_ms = |child: &Child| self.generations.load_timeout_ms(child.generation, &self.provision);
+        let is_late = |child: &Child| child.late_ms(timeout_ms(child)).is_some_and(|time| now_ms >= time);
+        for id in self.children.ids(|child| !child.is_prototype() && is_late(child)) {
+            self.children.kill_and_log(id, KillReason::Late, &self.provision, now_ms);
+        }
+    }
+
+    /// Ends the forming generation although it has not failed.
+    fn abandon_forming(&mut self, why: &str, now_ms: u64) {
+        self.generations.kill_before_it_served(&mut self.children, now_ms);
+        let Some(forming) = self.generations.take_forming() else { return };
+        let number = forming.generation.number;
+        log_sink::line(&format!("reload: generation {number}, which is still being started, is given up {why}"));
+        self.children.end_generations(|generation| generation == number, &self.provision, now_ms);
+    }
+
+    /// Gives the forming generation up; the serving one goes on.
+    pub(super) fn give_up_forming(&mut self, why: &str, now_ms: u64) {
+        let Some(forming) = self.generations.take_forming() else { return };
+        let number = forming.generation.number;
+        let said = forming.note.read();
+        let why = said.as_deref().unwrap_or(why);
+        if forming.reason == Reason::First {
+            let what = if why.starts_with(LIFESPAN) { "the start failed" } else { "the application could not be loaded" };
+            self.end_with(EXIT_LOAD_FAILED, format!("{what}: {why}; nothing is served"), now_ms);
+            return;
+        }
+        let pause = self.generations.note_failure(now_ms);
+        let orphaned = self.generations.serving_number().is_none_or(|serving| self.children.prototype(serving).is_none());
+        let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
+        let who = self.generations.who_serves();
+        let is_developed = self.provision.is_developed();
+        let what = if is_developed { "the new code".to_owned() } else { format!("generation {number}") };
+        let next = if is_developed { "; the next change is waited for" } else { "" };
+        log_sink::line(&format!("{what} could not be loaded ({why}): {who}{again}{next}"));
+        let why = format!("generation {number} could not be loaded ({why})");
+        self.end_failed(&forming, &format!("{why}: {who}"), why, now_ms);
+    }
+
+    /// The new generation works worse than the old one: it ends as one does that can't be loaded, but for its canary, which finishes what
+    /// it has.
+    pub(super) fn roll_back(&mut self, why: &str, now_ms: u64) {
+        let Some(forming) = self.generations.take_forming() else { return };
+        let who = self.generations.who_serves();
+        let why = format!("{why}: generation {} is rolled back", forming.generation.number);
+        log_sink::line(&format!("{why}, {who}"));
+        self.generations.note_failure(now_ms);
+        self.end_failed(&forming, &format!("{why}, {who}"), why, now_ms);
+    }
+
+    /// A generation has failed: `words` are the service manager's, `why` is that of a reload that was ordered.
+    fn end_failed(&mut self, forming: &Forming, words: &str, why: String, now_ms: u64) {
+        self.notifier.not_reloaded(words);
+        self.fail_reload(forming.reason, why);
+        let number = forming.generation.number;
+        self.children.end_generations(|generation| generation == number, &self.provision, now_ms);
+    }
+
+    /// An ordered reload has failed: the settings are those of the generation that goes on.
+    fn fail_reload(&mut self, reason: Reason, why: String) {
+        if reason == Reason::Ordered {
+            self.drop_plan();
+            // What was asked of this one is not asked of the next.
+            self.generations.take_brutality();
+            self.outcomes.note_reload(Err(why), &mut self.control.channel);
+        }
+    }
+
+    /// Takes requests again, if it was paused.
+    pub(super) fn end_pause(&mut self, by: &str, now_ms: u64) -> bool {
+        let serving = self.generations.serving();
+        pausing::resume(by, &mut self.children, &mut self.scaling, serving, &self.notifier, now_ms)
+    }
+}
+
+// The end of the instance, and its place.
+impl Supervisor {
+    /// SIGTERM, SIGINT: the first asks for a graceful stop, the second for one at once.
+    pub(super) fn stop(&mut self, now_ms: u64) {
+        if self.ending.is_stopping() {
+            let progress = self.ending.progress();
+            if self.takeover.has_given_place() && progress.is_none() {
+                // Whoever stops all processes of the service means this one too, which is ending: requests keep their time.
+                self.ending.order(now_ms);
+                return self.attendants.stop(self.provision.settings(), now_ms);
+            }
+            if progress.is_none_or(|progress| progress.is_older_than_one_wish(now_ms)) {
+                self.stop_now("a second signal", now_ms);
+            }
+            return;
+        }
+        self.ending.order(now_ms);
+        let mercy = self.provision.settings().lifecycle.reload_mercy_ms;
+        log_sink::line(&format!("stop: requests in flight are finished, for {} at the most", duration(mercy)));
+        development::kill_halted(&mut self.children, now_ms);
+        let waiting = self.begin_end(0);
+        self.children.hand_over_waiting(waiting, self.generations.serving_number());
+        let mercy_ms = now_ms.saturating_add(mercy);
+        for id in self.children.ids(|child| child.state != State::Killed) {
+            let Some((is_prototype, state)) = self.children.find(id).map(|child| (child.is_prototype(), child.state)) else {
+                continue;
+            };
+            match (is_prototype, state) {
+                (true, State::Ordered | State::Starting) => {
+                    // A prototype that loads the application reads no order before it has: nothing is lost by a kill.
+                    self.children.kill_group(id, KillReason::StopNow, now_ms);
+                }
+                (true, _) => self.children.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
+                // A worker that does not serve yet has nothing to finish, but may be about to begin.
+                (false, State::Ordered | State::Starting) => {
+                    self.children.order_end(id, Order::Stop, mercy_ms.min(now_ms + GRACE_MS))
+                }
+                (false, _) => self.children.order_end(id, Order::Stop, mercy_ms),
+            }
+        }
+    }
+
+    /// Says what is waited for, where it is time.
+    pub(super) fn tell_stop_progress(&mut self, now_ms: u64) {
+        if !self.ending.is_news_due(now_ms) {
+            return;
+        }
+        let rows = self.children.iter().filter_map(|child| child.row());
+        let in_flight: Vec<InFlight> = rows.flat_map(|row| self.children.scoreboard().in_flight(row)).collect();
+        let what = match in_flight.len() {
+            0 => {
+                let left: Vec<String> = self.children.iter().map(ToString::to_string).collect();
+                let left = if left.is_empty() { "daemons and commands of cron".to_owned() } else { left.join(", ") };
+                format!("no request is in flight; waiting for the end of {left}")
+            }
+            count => {
+                let requests = counted(count as u64, "request");
+                format!("waiting for {requests}: {}", exit_report::requests(&in_flight, now_ms))
+            }
+        };
+        let again = if std::io::stdin().is_terminal() { "Ctrl-C again" } else { "a second SIGTERM" };
+        log_sink::line(&format!("stop: {what}; {again} stops at once"));
+        self.notifier.status(&what);
+    }
+
+    /// SIGQUIT, or a second SIGTERM: every child is killed.
+    pub(super) fn stop_now(&mut self, why: &str, now_ms: u64) {
+        log_sink::line(&format!("stop at once ({why})"));
+        drop(self.begin_end(0));
+        self.attendants.stop_now(now_ms);
+        for id in self.children.ids(|child| child.state != State::Killed) {
+            self.children.kill_and_log(id, KillReason::StopNow, &self.provision, now_ms);
+        }
+    }
+
+    /// The instance could not start: it ends with this status, and this is the last line that it writes.
+    fn end_with(&mut self, status: i32, words: String, now_ms: u64) {
+        self.ending.note_failure(words);
+        drop(self.begin_end(status));
+        for id in self.children.ids(|child| !child.is_prototype()) {
+            self.children.kill(id, KillReason::GivenUp, now_ms);
+        }
+        for id in self.children.ids(|child| child.is_prototype()) {
+            // The prototype may be on its way out, with its reasons half written to the log.
+            self.children.order_end(id, Order::Retire, now_ms + GRACE_MS);
+        }
+    }
+
+    /// Gives the connections that nobody has accepted yet.
+    fn begin_end(&mut self, status: i32) -> Vec<(u32, OwnedFd)> {
+        self.drop_plan();
+        self.takeover.give_up();
+        if self.ending.begin(status) {
+            self.notifier.stopping(self.provision.settings().lifecycle.reload_mercy_ms + GRACE_MS + INTERPRETER_END_MS);
+            self.outcomes.end_settling(&mut self.control.channel, clock_ms());
+            tell_failure("it is being stopped", &mut self.control.channel);
+        }
+        let waiting = self.provision.end_listeners();
+        self.give_up_plans();
+        waiting
+    }
+
+    /// No worker is to be replaced any more.
+    fn give_up_plans(&mut self) {
+        self.generations.take_forming();
+        self.generations.forget_wish();
+        self.recycling.forget();
+        for child in self.children.iter_mut() {
+            child.expires_ms = None;
+        }
+    }
+
+    /// The exit status, once every child is gone, or the last ones can't be killed.
+    pub(super) fn finished(&mut self, now_ms: u64) -> Option<i32> {
+        let status = self.ending.status()?;
+        if self.children.iter().any(|child| child.state != State::Killed || child.deadline_ms.is_some()) {
+            return None;
+        }
+        // Daemons go last: requests in flight may need them. Commands of `cron` outlive an upgrade as they do a reload, but not the instance.
+        if !self.takeover.goes_on_elsewhere() {
+            self.attendants.stop(self.provision.settings(), now_ms);
+        }
+        self.attendants.is_gone().then_some(status)
+    }
+
+    /// An upgrade: ends as an old generation does. The sockets, their files and the pidfiles are the successor's from here on.
+    pub(super) fn give_place(&mut self, now_ms: u64) {
+        let Some(pid) = self.takeover.give_place() else { return };
+        self.drop_plan();
+        self.provision.give_place();
+        self.ending.begin(0);
+        self.give_up_plans();
+        // Workers are told before anybody else: one that is not, and whose master is killed at this moment, would shut the sockets.
+        self.children.end_generations(|_| true, &self.provision, now_ms);
+        log_sink::line(&format!("upgrade: the new master (pid {pid}) serves, this one ends when its requests are answered"));
+        self.outcomes.settle(format!("the new master (pid {pid}) serves"), &mut self.control.channel, now_ms);
+        self.notifier.give_place(pid.as_raw());
+        self.takeover.tell(Step::PlaceGiven);
+        self.reporting.give_place();
+        self.control.give_place();
+        self.attendants.retire(self.provision.settings(), now_ms);
+    }
+
+    /// Our workers serve for the first time: pidfiles are ours, and after an upgrade sockets and control endpoints as well.
+    fn take_place(&mut self) {
+        if !self.takeover.awaits_place() {
+            return pidfile::write_when_ready(self.provision.settings(), self.provision.privileges());
+        }
+        self.provision.take_place();
+        let (settings, privileges) = (self.provision.settings(), self.provision.privileges());
+        self.reporting.take_place(privileges);
+        self.attendants.note_minute();
+        pidfile::write_as_successor(settings, privileges);
+        self.control = ControlEndpoints::take_over(&settings.control, privileges, clock_ms());
+        self.takeover.take_place();
+    }
+
+    /// The master before us has something to say, or has ended.
+    pub(super) fn take_place_news(&mut self, now_ms: u64) {
+        for news in self.takeover.take_place_news() {
+            match news {
+                PredecessorEvent::Given => self.notifier.speak(),
+                PredecessorEvent::DaemonsGone => self.attendants.release(),
+                PredecessorEvent::Lost => {
+                    // Its workers shut the sockets when it is killed, so there is nothing that could be served.
+                    let words = "the master whose place this one was to take has ended before: its sockets are gone with it";
+                    self.end_with(EXIT_PLACE_LOST, words.to_owned(), now_ms);
+                }
+            }
+        }
+    }
+}

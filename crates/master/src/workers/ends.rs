@@ -1,0 +1,135 @@
+//! The ends of children: what they lead to for their numbers, and the lines about them. The master runs it.
+
+use bolide_contract::message;
+use bolide_contract::scoreboard::InFlight;
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
+use bolide_supervision::processes::exit_report::{self, Cause};
+use bolide_supervision::processes::signals;
+use bolide_supervision::processes::system::Pause;
+use bolide_supervision::text::duration;
+use nix::unistd::Pid;
+
+use crate::children::Children;
+use crate::children::child::{Child, KillReason};
+use crate::generations::Generations;
+use crate::provision::Provision;
+
+/// A worker that was killed for its memory within this time had too much of it from its start, in milliseconds.
+const OVER_MEMORY_EARLY_MS: u64 = 10_000;
+/// Time that a prototype stopped by a signal may take to go on, in milliseconds: while it is stopped no worker is replaced.
+const STOPPED_MS: u64 = 5000;
+
+/// A prototype that is stopped replaces nobody: it gets a moment to go on.
+pub fn note_pause(pid: Pid, pause: Pause, children: &mut Children, now: u64) {
+    let Some(id) = children.with_pid(pid).filter(|child| child.is_prototype()).map(|child| child.id) else { return };
+    let Some(child) = children.find_mut(id) else { return };
+    child.stopped_until_ms = match pause {
+        Pause::Stopped(signal) => {
+            let (name, most) = (signals::name(signal), duration(STOPPED_MS));
+            log_sink::line(&format!("{child} was stopped by {name}: it is killed unless it goes on (SIGCONT) within {most}"));
+            Some(now + STOPPED_MS)
+        }
+        Pause::Continued => None,
+    };
+}
+
+/// A worker that has ended, and what is known of its end.
+pub struct WorkerEnd<'a> {
+    pub worker: &'a Child,
+    pub number: u32,
+    pub cause: &'a Cause,
+    pub in_flight: Vec<InFlight>,
+    /// It has begun requests.
+    pub has_worked: bool,
+}
+
+impl WorkerEnd<'_> {
+    /// It was told to end, or killed.
+    pub fn was_asked(&self) -> bool {
+        !self.worker.state.is_active()
+    }
+
+    /// Notes the end for its number, whose next worker comes at once or after a pause, and writes the line about it. Gives whether it failed
+    /// early, although nobody had asked it to end.
+    pub fn note(&self, generations: &mut Generations, provision: &Provision, is_stopping: bool, now: u64) -> bool {
+        let WorkerEnd { worker, number, cause, .. } = *self;
+        let asked = self.was_asked();
+        // A worker that had too much memory soon after its start will have it again.
+        let over_memory = worker.kill_reason == Some(KillReason::Memory);
+        let least_ms = if over_memory { OVER_MEMORY_EARLY_MS } else { EARLY_FAILURE_MS };
+        let lived = self.has_worked && !over_memory || worker.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= least_ms);
+        let never_was = worker.pid.is_none() && *cause == Cause::Unknown;
+        let mut follows = String::new();
+        if let Some(generation) = generations.with_number_mut(worker.generation)
+            && (!asked
+                || matches!(
+                    worker.kill_reason,
+                    Some(KillReason::Harakiri | KillReason::OutOfReach | KillReason::Late | KillReason::Memory)
+                ))
+            && !is_stopping
+            && !never_was
+        {
+            let slot = &mut generation.worker_slots[number as usize - 1];
+            follows = if lived {
+                slot.lived();
+                "; it is replaced".to_owned()
+            } else if over_memory {
+                format!(" had too much memory soon after its start; the next is tried in {}", duration(slot.failed_early(now)))
+            } else {
+                format!(" before its first request; the next is tried in {}", duration(slot.failed_early(now)))
+            };
+        }
+        // The log names no worker twice: a kill has had its line, and an ordered end is no news.
+        let forming = generations.forming_of(worker.generation);
+        let is_forming = forming.is_some();
+        // A new generation that can't load the application has one line, when it is given up.
+        let is_told =
+            *cause == Cause::Exited(message::EXIT_LOAD_FAILED) && forming.is_some_and(|forming| !forming.generation.served);
+        let ended_as_told = asked && *cause == Cause::Exited(0);
+        let is_known = worker.kill_reason.is_some() || never_was || is_told || ended_as_told;
+        if over_memory && !lived {
+            log_sink::line(&format!("{worker}{follows}"));
+        } else if !is_known {
+            let (how, served) = (words_of_end(cause, provision), exit_report::while_serving(&self.in_flight, now));
+            log_sink::line(&format!("{worker} {how}{served}{follows}"));
+        }
+        is_forming && !asked && !lived && !never_was
+    }
+}
+
+/// Writes the line about the end of a prototype, where it is news.
+pub fn tell_end_of_prototype(prototype: &Child, cause: &Cause, provision: &Provision) {
+    let asked = !prototype.state.is_active();
+    let is_news = prototype.kill_reason.is_none()
+        && !(asked && *cause == Cause::Exited(0))
+        && *cause != Cause::Exited(message::EXIT_LOAD_FAILED);
+    if is_news {
+        log_sink::line(&format!("{prototype} {}", words_of_end(cause, provision)));
+    }
+}
+
+/// A cause in words, with what is probably behind it: no library says why it gives up when it can't have memory.
+fn words_of_end(cause: &Cause, provision: &Provision) -> String {
+    let words = cause.words();
+    let limit = provision.coming_settings().lifecycle.process.address_space_bytes;
+    match (cause, limit) {
+        (Cause::Signalled { signal: libc::SIGABRT, .. }, Some(bytes)) => {
+            let most = bytes / (1024 * 1024);
+            format!("{words}, probably because it could not have memory within limit-as = {most} MiB")
+        }
+        _ => words,
+    }
+}
+
+/// The reason for the log why a prototype did not load. One that ended without a word may have found no Bolide to run.
+pub fn why_not_loaded(cause: &Cause, loaded: bool, provision: &Provision) -> String {
+    let program = provision.program();
+    let hint = match (cause, &program.package_folder) {
+        (Cause::Exited(1), None) if !loaded => {
+            format!(" (if it is the module `bolide` that is missing: {} -m pip install bolide)", program.executable.display())
+        }
+        _ => String::new(),
+    };
+    format!("its prototype {}, see above{hint}", cause.words())
+}

@@ -1,0 +1,297 @@
+//! Requests that take too long: found in the scoreboard, asked for their Python stack, looked at a second time, warned where that is
+//! asked for (`harakiri-graceful-timeout`), ended with their worker. The master runs it.
+
+use bolide_contract::message::stack_signal;
+use bolide_contract::scoreboard::{InFlight, Scoreboard, Slot};
+use bolide_contract::settings::{HarakiriManners, Settings};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::{exit_report, signals, system};
+use bolide_supervision::text::duration;
+
+use crate::children::Children;
+use crate::children::child::{Child, KillReason, Progress, State};
+use crate::provision::Provision;
+
+/// Time between the signal that asks for the Python stack and the kill, in milliseconds.
+pub const STACK_MS: u64 = 100;
+/// Time after which a request that nobody waits behind (`harakiri-queue-threshold`) is looked at again, in milliseconds.
+const QUEUE_LOOK_MS: u64 = 1000;
+/// Never look more often than this: the scoreboard's clock is no better than 4 ms.
+const LOOK_LEAST_MS: u64 = 10;
+
+/// A request over time whose worker was asked for its stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Suspect {
+    child: u64,
+    slot: u32,
+    count: u64,
+    asked_ms: u64,
+    /// When its worker was sent the signal before the kill.
+    warned_ms: Option<u64>,
+}
+
+/// The next step against a worker with a request over time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Ask the request's thread for its Python stack.
+    AskStack { child: u64, request: InFlight },
+    /// The same request is still there: send the worker this signal, and give it time.
+    Warn { child: u64, request: InFlight, signal: i32, most_ms: u64 },
+    /// The same request is still there: kill the worker.
+    Kill { child: u64, request: InFlight },
+}
+
+impl Verdict {
+    pub fn request(&self) -> &InFlight {
+        match self {
+            Verdict::AskStack { request, .. } | Verdict::Warn { request, .. } | Verdict::Kill { request, .. } => request,
+        }
+    }
+}
+
+/// The watch over all workers.
+#[derive(Debug)]
+pub struct Watch {
+    /// Of requests that no route has given a limit of their own.
+    limit_ms: Option<u64>,
+    /// The shortest limit that there is.
+    shortest_ms: u64,
+    manners: HarakiriManners,
+    suspects: Vec<Suspect>,
+    next_ms: u64,
+}
+
+impl Watch {
+    /// For `harakiri`, and for the shortest limit that a route may give a request. `None`: there is nothing to watch.
+    pub fn new(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>, manners: &HarakiriManners) -> Option<Watch> {
+        let shortest_ms = limit_ms.into_iter().chain(shortest_of_routes_ms).min()?.max(1);
+        Some(Watch { limit_ms, shortest_ms, manners: manners.clone(), suspects: Vec::new(), next_ms: 0 })
+    }
+
+    /// For the limits of these settings.
+    pub fn for_settings(settings: &Settings) -> Option<Watch> {
+        let lifecycle = &settings.lifecycle;
+        Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_manners)
+    }
+
+    /// A request has a limit of its own, in milliseconds, and others may have the same.
+    pub fn look_sooner(&mut self, limit_ms: u64, now_ms: u64) {
+        self.shortest_ms = self.shortest_ms.min(limit_ms.max(1));
+        self.next_ms = self.next_ms.min(now_ms.saturating_add(self.shortest_ms));
+    }
+
+    /// The time that a request may take, in milliseconds. As in uWSGI, a route's limit does not lengthen that of `harakiri`.
+    pub fn limit_ms(&self, request: &InFlight) -> Option<u64> {
+        if request.limit_ms == Slot::UNLIMITED_MS {
+            return None;
+        }
+        let own = Some(u64::from(request.limit_ms)).filter(|&limit| limit > 0);
+        self.limit_ms.into_iter().chain(own).min()
+    }
+
+    /// When to look again.
+    pub fn wake_ms(&self) -> u64 {
+        self.next_ms
+    }
+
+    /// Looks at the workers given as (child, row), if it is time. `waiting` counts the connections that nobody has accepted yet.
+    pub fn look(&mut self, workers: &[(u64, u32)], scoreboard: &Scoreboard, waiting: u32, now_ms: u64) -> Vec<Verdict> {
+        if now_ms < self.next_ms {
+            return Vec::new();
+        }
+        let mut verdicts = Vec::new();
+        let queue_threshold = self.manners.queue_threshold;
+        let is_spared = queue_threshold > 0 && waiting < queue_threshold;
+        let mut still = Vec::new();
+        // A request that begins a moment after this look is due one limit from now, and none is due earlier unless it is in flight.
+        let mut next_ms = now_ms.saturating_add(self.shortest_ms);
+        for (child, row) in workers.iter().copied() {
+            for request in scoreboard.in_flight(row) {
+                let Some(limit_ms) = self.limit_ms(&request) else { continue };
+                let due_ms = request.began_ms.saturating_add(limit_ms);
+                if due_ms > now_ms {
+                    next_ms = next_ms.min(due_ms);
+                    continue;
+                }
+                let known = self
+                    .suspects
+                    .iter()
+                    .find(|known| (known.child, known.slot, known.count) == (child, request.slot, request.count));
+                if known.is_none() && is_spared {
+                    next_ms = next_ms.min(now_ms + QUEUE_LOOK_MS);
+                    continue;
+                }
+                let new = Suspect { child, slot: request.slot, count: request.count, asked_ms: now_ms, warned_ms: None };
+                let mut suspect = known.copied().unwrap_or(new);
+                let kill_ms = match (suspect.warned_ms, self.manners.graceful_ms) {
+                    (Some(warned_ms), Some(graceful_ms)) => warned_ms.saturating_add(graceful_ms),
+                    _ => suspect.asked_ms + STACK_MS,
+                };
+                if now_ms < kill_ms {
+                    next_ms = next_ms.min(kill_ms);
+                } else if let (Some(most_ms), None) = (self.manners.graceful_ms, suspect.warned_ms) {
+                    suspect.warned_ms = Some(now_ms);
+                    next_ms = next_ms.min(now_ms.saturating_add(most_ms));
+                    let signal = self.manners.graceful_signal;
+                    verdicts.push(Verdict::Warn { child, request: request.clone(), signal, most_ms });
+                } else {
+                    verdicts.push(Verdict::Kill { child, request });
+                    break;
+                }
+                if known.is_none() {
+                    verdicts.push(Verdict::AskStack { child, request });
+                }
+                still.push(suspect);
+            }
+        }
+        self.suspects = still;
+        self.next_ms = next_ms.max(now_ms + LOOK_LEAST_MS);
+        verdicts
+    }
+}
+
+/// Looks at the requests of all workers, and does what is due against those over their time.
+pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mut Provision, now: u64) {
+    // A worker that has answered all has no request over time, whatever its loop does at its end.
+    let at_work = |child: &&Child| {
+        child.is_request_worker() && child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork
+    };
+    let living = children.iter().filter(at_work);
+    let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
+    let counts_waiting = provision.settings().lifecycle.harakiri_manners.queue_threshold > 0;
+    let waiting = if counts_waiting { provision.waiting_connections() } else { 0 };
+    let verdicts = watch.look(&workers, children.scoreboard(), waiting, now);
+    let limits: Vec<String> = verdicts.iter().map(|verdict| duration(watch.limit_ms(verdict.request()).unwrap_or(0))).collect();
+    for (verdict, limit) in verdicts.into_iter().zip(limits) {
+        match verdict {
+            Verdict::AskStack { child: id, request } => {
+                let Some((child, pid)) = children.find(id).and_then(|child| child.pid.map(|pid| (child, pid))) else {
+                    continue;
+                };
+                let told = exit_report::requests(std::slice::from_ref(&request), now);
+                log_sink::line(&format!("harakiri: {child} serves {told}, the limit is {limit}; its Python stack:"));
+                // A thread that is gone has no stack to tell; the second look finds that out.
+                if child.handle.as_ref().is_none_or(|handle| system::signal_process(handle, 0).is_ok())
+                    && let Err(error) = system::signal_thread(pid, request.thread, stack_signal())
+                {
+                    log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
+                }
+                children.tell_hand_over(id);
+            }
+            Verdict::Warn { child, signal, most_ms, .. } => {
+                if let Some(child) = children.find(child) {
+                    let (name, most) = (signals::name(signal), duration(most_ms));
+                    log_sink::line(&format!(
+                        "harakiri: {child} is sent {name}, and killed in {most} (harakiri-graceful-timeout)"
+                    ));
+                }
+                children.signal(child, signal);
+            }
+            Verdict::Kill { child, .. } => children.kill_and_log(child, KillReason::Harakiri, provision, now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WORKERS: &[(u64, u32)] = &[(7, 0), (8, 1)];
+
+    const NOBODY: u32 = 0;
+
+    fn watch_of(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>) -> Option<Watch> {
+        Watch::new(limit_ms, shortest_of_routes_ms, &HarakiriManners::default())
+    }
+
+    #[test]
+    fn a_signal_comes_before_the_kill_where_that_is_asked_for() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        let manners = HarakiriManners { graceful_ms: Some(2000), graceful_signal: 10, ..HarakiriManners::default() };
+        let mut watch = Watch::new(Some(1000), None, &manners).expect("watches");
+        board.slots(0)[0].begin(1, &[b"GET /a"]);
+        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1001).len(), 1);
+        let warned = watch.look(WORKERS, &board, NOBODY, 1200);
+        assert!(matches!(&warned[..], [Verdict::Warn { child: 7, signal: 10, most_ms: 2000, .. }]));
+        assert_eq!((watch.look(WORKERS, &board, NOBODY, 3150), watch.wake_ms()), (Vec::new(), 3200));
+        assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 3200)[..], [Verdict::Kill { child: 7, .. }]));
+        // One that ends in time is let be.
+        board.slots(0)[0].end();
+        assert_eq!(watch.look(WORKERS, &board, NOBODY, 3300), []);
+    }
+
+    #[test]
+    fn nobody_is_ended_while_few_wait() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        let manners = HarakiriManners { queue_threshold: 3, ..HarakiriManners::default() };
+        let mut watch = Watch::new(Some(1000), None, &manners).expect("watches");
+        board.slots(0)[0].begin(1, &[b"GET /a"]);
+        assert_eq!(watch.look(WORKERS, &board, 2, 1001), []);
+        assert_eq!(watch.wake_ms(), 1001 + QUEUE_LOOK_MS);
+        assert_eq!(watch.look(WORKERS, &board, 3, 2001).len(), 1);
+        // Whoever was asked once is not spared any more.
+        assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 2200)[..], [Verdict::Kill { .. }]));
+    }
+
+    #[test]
+    fn a_request_over_time_is_asked_for_its_stack_and_then_killed() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        let mut watch = watch_of(Some(1000), None).expect("watches");
+        board.slots(1)[1].begin(500, &[b"GET /slow"]);
+        assert_eq!(watch.look(WORKERS, &board, NOBODY, 600), []);
+        assert_eq!(watch.wake_ms(), 1500);
+        let asked = watch.look(WORKERS, &board, NOBODY, 1500);
+        assert!(matches!(&asked[..], [Verdict::AskStack { child: 8, request }] if request.text == "GET /slow"));
+        assert_eq!(watch.wake_ms(), 1500 + STACK_MS);
+        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1550), []);
+        let killed = watch.look(WORKERS, &board, NOBODY, 1800);
+        assert!(matches!(&killed[..], [Verdict::Kill { child: 8, .. }]));
+    }
+
+    #[test]
+    fn a_request_that_ends_after_the_question_is_let_be_and_so_is_the_next_one() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        let mut watch = watch_of(Some(1000), None).expect("watches");
+        board.slots(0)[0].begin(1, &[b"GET /a"]);
+        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1001).len(), 1);
+        board.slots(0)[0].end();
+        board.slots(0)[0].begin(1200, &[b"GET /b"]);
+        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1301), []);
+        assert_eq!(watch.look(WORKERS, &board, NOBODY, 2100), []);
+        assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 2200)[..], [Verdict::AskStack { child: 7, .. }]));
+    }
+
+    #[test]
+    fn an_idle_instance_is_looked_at_once_a_limit() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        let mut watch = watch_of(Some(60_000), None).expect("watches");
+        assert_eq!(watch.look(WORKERS, &board, NOBODY, 5), []);
+        assert_eq!(watch.wake_ms(), 60_005);
+    }
+
+    #[test]
+    fn two_requests_of_one_worker_over_time_are_one_kill() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        let mut watch = watch_of(Some(100), None).expect("watches");
+        board.slots(0)[0].begin(1, &[b"GET /a"]);
+        board.slots(0)[1].begin(2, &[b"GET /b"]);
+        assert_eq!(watch.look(WORKERS, &board, NOBODY, 200).len(), 2);
+        assert_eq!(watch.look(WORKERS, &board, NOBODY, 600).len(), 1);
+    }
+
+    #[test]
+    fn a_route_may_shorten_the_limit_of_a_request() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        assert!(watch_of(None, None).is_none());
+        for (limit, own, due) in
+            [(None, 0, None), (None, 300, Some(300)), (Some(1000), 300, Some(300)), (Some(200), 300, Some(200))]
+        {
+            let mut watch = watch_of(limit, Some(300)).expect("watches");
+            board.slots(0)[0].begin(1, &[b"GET /a"]);
+            board.slots(0)[0].limit_ms.store(own, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(watch.look(WORKERS, &board, NOBODY, 100), []);
+            assert!(watch.wake_ms() <= 1 + due.unwrap_or(400));
+            assert_eq!(watch.look(WORKERS, &board, NOBODY, 301).len(), usize::from(due.is_some()), "{limit:?} {own}");
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! Workers that come and go: `cheaper`, `cheap`, `idle`, and the commands that add and remove one. A worker that goes finishes what it
+//! has; one that comes is forked from what is loaded. The number is looked at once a second, and when a connection waits; what is decided
+//! then is `bolide_services::cheaper`'s. The master runs it.
+//!
+//! A burst is seen without a look at anything while there is none: the master waits on the listening sockets like a worker does, and
+//! after each connection that it hears of it hears of no other for a moment.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::message::Order;
+use bolide_contract::settings::Settings;
+use bolide_services::cheaper::{Decision, Regulator, Seen, WorkerLoad};
+use bolide_supervision::logs::log_sink;
+use bolide_supervision::processes::memory_watch::usage_of;
+use bolide_supervision::text::{duration, workers_in_words};
+
+use crate::children::Children;
+use crate::children::child::{Child, State};
+use crate::generations::Generations;
+use crate::provision::Provision;
+use crate::workers::recycling::Recycling;
+
+/// Time between two turns, in milliseconds: that of uWSGI.
+const TURN_MS: u64 = 1000;
+/// Time after a connection in which the sockets are left alone, in milliseconds.
+const PAUSE_MS: u64 = 30;
+/// The same, when all workers were at work while it waited.
+const SUSPECT_PAUSE_MS: u64 = 15;
+/// A look that is older than this, in milliseconds, says nothing of a burst any more.
+const FORGET_MS: u64 = 200;
+
+/// When to look, and what was seen so far.
+#[derive(Debug)]
+pub struct Scaling {
+    regulator: Option<Regulator>,
+    /// Memory of workers counts too.
+    pub weighs_memory: bool,
+    idle: Option<IdleWatch>,
+    turn_ms: u64,
+    /// The sockets are left alone before this.
+    look_ms: u64,
+    looked_ms: u64,
+}
+
+/// `idle`.
+#[derive(Debug)]
+struct IdleWatch {
+    limit_ms: u64,
+    since_ms: u64,
+    requests: u64,
+}
+
+impl Scaling {
+    pub fn new(settings: &Settings, now_ms: u64) -> Scaling {
+        let elastic = &settings.elastic;
+        let cheaper = elastic.cheaper.as_ref();
+        Scaling {
+            regulator: cheaper.map(|cheaper| Regulator::new(cheaper, settings.workers.processes)),
+            weighs_memory: cheaper.is_some_and(|cheaper| cheaper.resident_soft.or(cheaper.resident_hard).is_some()),
+            idle: elastic.idle_ms.map(|limit_ms| IdleWatch { limit_ms, since_ms: now_ms, requests: 0 }),
+            turn_ms: now_ms + TURN_MS,
+            look_ms: 0,
+            looked_ms: 0,
+        }
+    }
+
+    /// When to look, though nothing happens.
+    pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
+        let turn = (self.regulator.is_some() || self.idle.is_some()).then_some(self.turn_ms);
+        let look = (self.look_ms > now_ms).then_some(self.look_ms);
+        turn.into_iter().chain(look).min()
+    }
+
+    /// Connections that wait are to be told of: where more workers may come.
+    pub fn listens(&self, now_ms: u64) -> bool {
+        self.regulator.is_some() && now_ms >= self.look_ms
+    }
+
+    /// The turn of a second is due.
+    pub fn is_due(&mut self, now_ms: u64) -> bool {
+        let is_due = (self.regulator.is_some() || self.idle.is_some()) && now_ms >= self.turn_ms;
+        if is_due {
+            self.turn_ms = now_ms + TURN_MS;
+        }
+        is_due
+    }
+
+    pub fn turn(&mut self, seen: &Seen<'_>) -> Decision {
+        self.regulator.as_mut().map_or_else(Decision::default, |regulator| regulator.turn(seen))
+    }
+
+    /// A connection waits.
+    pub fn look(&mut self, is_everybody_at_work: bool, seen: &Seen<'_>) -> Decision {
+        let Some(regulator) = &mut self.regulator else { return Decision::default() };
+        if seen.now_ms.saturating_sub(self.looked_ms) > FORGET_MS {
+            regulator.forget_burst();
+        }
+        let decision = regulator.look_for_burst(is_everybody_at_work, seen);
+        self.looked_ms = seen.now_ms;
+        self.look_ms = seen.now_ms + if regulator.suspects_burst() { SUSPECT_PAUSE_MS } else { PAUSE_MS };
+        decision
+    }
+
+    /// Nothing has been asked for so long that all workers may end. `requests` counts those of all workers; a number that has changed
+    /// tells of requests.
+    pub fn is_idle(&mut self, requests: u64, is_busy: bool, now_ms: u64) -> bool {
+        let Some(idle) = &mut self.idle else { return false };
+        if is_busy || idle.requests != requests {
+            (idle.requests, idle.since_ms) = (requests, now_ms);
+        }
+        now_ms.saturating_sub(idle.since_ms) >= idle.limit_ms
+    }
+
+    /// Workers start after a time without any.
+    pub fn wake_up(&mut self, now_ms: u64) {
+        if let Some(idle) = &mut self.idle {
+            idle.since_ms = now_ms;
+        }
+    }
+}
+
+/// All that scaling acts on, or looks at.
+pub struct Scaled<'a> {
+    pub scaling: &'a mut Scaling,
+    pub generations: &'a mut Generations,
+    pub children: &'a mut Children,
+    pub provision: &'a mut Provision,
+    pub recycling: &'a Recycling,
+}
+
+impl Scaled<'_> {
+    /// A connection waits to be accepted.
+    pub fn connection_waits(&mut self, now_ms: u64) {
+        let Some(serving) = self.generations.serving().filter(|_| !self.children.is_paused()) else { return };
+        if serving.is_empty() {
+            let settings = self.provision.settings();
+            let count = settings.elastic.cheaper.as_ref().map_or(settings.workers.processes, |cheaper| cheaper.least);
+            self.scaling.wake_up(now_ms);
+            return self.add_workers(count, "a connection has come");
+        }
+        let waiting = self.provision.waiting_connections();
+        let loads = self.loads();
+        let is_everybody_at_work = self.is_everybody_at_work();
+        let seen = Seen { workers: &loads, waiting, resident: 0, now_ms };
+        let decision = self.scaling.look(is_everybody_at_work, &seen);
+        self.follow(decision, now_ms);
+    }
+
+    /// Looks whether there should be more or fewer workers, if it is time. Gives whether the instance is to end (`die-on-idle`).
+    pub fn scale(&mut self, now_ms: u64) -> bool {
+        // The turn is taken also where nobody serves: one that stays due would have the master wake again and again.
+        if !self.scaling.is_due(now_ms) || self.generations.serving().is_none_or(|serving| serving.is_empty()) {
+            return false;
+        }
+        // Load says nothing in a pause: as many workers are to be there when it ends as were when it began.
+        if self.children.is_paused() {
+            return false;
+        }
+        let waiting = self.provision.waiting_connections();
+        let loads = self.loads();
+        let (requests, is_anybody_busy) = (self.requests(), self.children.iter().any(|child| self.is_busy(child)));
+        if !self.generations.is_forming() && self.scaling.is_idle(requests, is_anybody_busy, now_ms) {
+            return self.fall_asleep(now_ms);
+        }
+        let resident = if self.scaling.weighs_memory { self.resident_bytes() } else { 0 };
+        let seen = Seen { workers: &loads, waiting, resident, now_ms };
+        let decision = self.scaling.turn(&seen);
+        self.follow(decision, now_ms);
+        false
+    }
+
+    /// `SIGTTIN` and its like: one more worker.
+    ///
+    /// # Errors
+    /// There are as many as there may be; the log says so too.
+    pub fn add_worker(&mut self, by: &str) -> Result<(), String> {
+        if self.generations.serving().is_some_and(|serving| serving.has_room()) {
+            self.add_workers(1, by);
+            return Ok(());
+        }
+        let most = workers_in_words(self.provision.settings().workers.processes);
+        let why = format!("no worker is added: there are never more than {most} (processes)");
+        log_sink::line(&format!("{by}: {why}"));
+        Err(why)
+    }
+
+    /// `SIGTTOU` and its like: one worker less.
+    ///
+    /// # Errors
+    /// None can go; the log says so too.
+    pub fn remove_worker(&mut self, by: &str, now_ms: u64) -> Result<(), String> {
+        if self.children.is_paused() {
+            let why = "no worker is removed: it is paused, and clients wait on the connections of each";
+            log_sink::line(&format!("{by}: {why}"));
+            return Err(why.to_owned());
+        }
+        let count = self.generations.serving().map_or(0, |serving| serving.wanted_count());
+        let victim = self.oldest_worker(true).or_else(|| self.oldest_worker(false)).filter(|_| count > 1);
+        let Some(id) = victim else {
+            let why = "no worker is removed: the last one stays, and one that is replaced does until then";
+            log_sink::line(&format!("{by}: {why}"));
+            return Err(why.to_owned());
+        };
+        self.let_go(id, by, now_ms);
+        Ok(())
+    }
+
+    fn follow(&mut self, decision: Decision, now_ms: u64) {
+        let why = decision.words.unwrap_or_default();
+        match decision.change {
+            0 if !why.is_empty() => log_sink::line(&format!("cheaper: {why}")),
+            0 => {}
+            count if count > 0 => self.add_workers(count.unsigned_abs(), &why),
+            // Workers go when the reload that is under way has ended, and while nobody waits for them.
+            _ if self.generations.is_forming() => {}
+            _ => {
+                if let Some(id) = self.oldest_worker(true) {
+                    self.let_go(id, &why, now_ms);
+                }
+            }
+        }
+    }
+
+    /// Wants so many workers more; they are forked in this very turn. Those of a generation that forms as well.
+    fn add_workers(&mut self, count: u32, why: &str) {
+        let (Some(serving), forming) = self.generations.both_mut() else { return };
+        let missing: Vec<usize> = serving.missing_numbers().take(count as usize).collect();
+        for generation in forming.into_iter().chain([&mut *serving]) {
+            for (index, wanted) in generation.wanted.iter_mut().enumerate() {
+                *wanted |= missing.contains(&index);
+            }
+        }
+        let (added, of) = (workers_in_words(missing.len() as u32), serving.wanted.len());
+        log_sink::line(&format!("{why}: {added} more, {} of {of}", serving.wanted_count()));
+    }
+
+    /// A worker is not needed any more: it finishes what it has.
+    fn let_go(&mut self, id: u64, why: &str, now_ms: u64) {
+        let Some(worker) = self.children.find(id) else { return };
+        let (said, number) = (worker.to_string(), worker.worker_number().unwrap_or(0));
+        let Some(serving) = self.generations.serving_mut() else { return };
+        if let Some(wanted) = serving.wanted.get_mut((number as usize).wrapping_sub(1)) {
+            *wanted = false;
+        }
+        log_sink::line(&format!("{why}: {said} ends, {} of {} stay", serving.wanted_count(), serving.wanted.len()));
+        self.drain(id, true, now_ms);
+    }
+
+    /// `idle`: all workers end, or the instance. Gives whether that is to.
+    fn fall_asleep(&mut self, now_ms: u64) -> bool {
+        let elastic = &self.provision.settings().elastic;
+        let most = duration(elastic.idle_ms.unwrap_or(0));
+        if elastic.dies_idle {
+            log_sink::line(&format!("nothing was asked for {most} (idle, die-on-idle)"));
+            return true;
+        }
+        log_sink::line(&format!("nothing was asked for {most} (idle): all workers end, and the next connection starts some"));
+        let Some(serving) = self.generations.serving_mut() else { return false };
+        serving.wanted.fill(false);
+        let number = serving.number;
+        let ids: Vec<u64> = self.children.active_workers(number).map(|worker| worker.id).collect();
+        for id in ids {
+            self.drain(id, false, now_ms);
+        }
+        false
+    }
+
+    fn drain(&mut self, id: u64, has_successors: bool, now_ms: u64) {
+        let mercy_ms = self.provision.settings().lifecycle.reload_mercy_ms;
+        self.children.order_end(id, Order::Drain { has_successors }, now_ms.saturating_add(mercy_ms));
+    }
+
+    /// The workers that serve or soon will, which nobody has told to end.
+    fn workers(&self) -> impl Iterator<Item = &Child> {
+        let number = self.generations.serving_number().unwrap_or(0);
+        self.children.active_workers(number)
+    }
+
+    fn loads(&self) -> Vec<WorkerLoad> {
+        let load = |worker: &Child| WorkerLoad {
+            number: worker.worker_number().unwrap_or(0),
+            is_busy: self.is_busy(worker),
+            busy_ms: worker
+                .row()
+                .map_or(0, |row| self.children.scoreboard().work(row).map(|work| work.busy_us).sum::<u64>() / 1000),
+        };
+        self.workers().map(load).collect()
+    }
+
+    /// The longest-serving worker; only one without a request, where `is_free` asks for that. Nobody who is being replaced.
+    fn oldest_worker(&self, is_free: bool) -> Option<u64> {
+        let replaced = self.recycling.current(self.children).and_then(Child::worker_number);
+        let may_go = |worker: &&Child| {
+            worker.state == State::Serving && worker.worker_number() != replaced && !(is_free && self.is_busy(worker))
+        };
+        self.workers().filter(may_go).min_by_key(|worker| worker.ready_ms).map(|worker| worker.id)
+    }
+
+    fn is_busy(&self, worker: &Child) -> bool {
+        worker.row().is_some_and(|row| self.children.scoreboard().slots(row).iter().any(|slot| slot.began_ms.load(Relaxed) > 0))
+    }
+
+    /// No worker sleeps, and none is on its way.
+    fn is_everybody_at_work(&self) -> bool {
+        let is_at_work = |worker: &Child| {
+            let row = worker.row().and_then(|row| self.children.scoreboard().row(row));
+            worker.state.is_serving() && row.is_some_and(|row| row.waiting.load(Relaxed) == 0)
+        };
+        self.workers().all(is_at_work)
+    }
+
+    fn requests(&self) -> u64 {
+        let rows = self.children.iter().filter_map(|child| self.children.scoreboard().row(child.row()?));
+        rows.map(|row| row.requests.load(Relaxed)).fold(0, u64::wrapping_add)
+    }
+
+    fn resident_bytes(&self) -> u64 {
+        let usages = self.workers().filter_map(|worker| usage_of(worker.pid?, false));
+        usages.map(|usage| usage.resident).fold(0, u64::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_instance_is_idle_when_nothing_was_asked_for_so_long() {
+        let mut settings = bolide_supervision::testing::settings();
+        settings.elastic.idle_ms = Some(5000);
+        let mut scaling = Scaling::new(&settings, 0);
+        assert!(!scaling.is_idle(0, false, 4999));
+        assert!(!scaling.is_idle(1, false, 5000), "a request");
+        assert!(!scaling.is_idle(1, true, 9000), "one is in flight");
+        assert!(!scaling.is_idle(1, false, 13_999) && scaling.is_idle(1, false, 14_000));
+        scaling.wake_up(20_000);
+        assert!(!scaling.is_idle(1, false, 24_000));
+    }
+
+    #[test]
+    fn where_the_number_is_fixed_nobody_is_woken() {
+        let scaling = Scaling::new(&bolide_supervision::testing::settings(), 0);
+        assert!(scaling.wake_ms(1).is_none() && !scaling.listens(1));
+    }
+}
