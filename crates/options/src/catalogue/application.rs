@@ -2,12 +2,12 @@
 
 use bolide_contract::settings::Interface;
 
-use crate::catalogue::row::{Entry, Milestone, Value, words};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::row::{Entry, Milestone, Setting, Value, set, words};
 use crate::resolve::draft::NamedBy;
+use crate::resolve::{interpreter, values};
 
 /// Values of `interface`.
-pub const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
+const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
 const INTERFACE_WORDS: [&str; 3] = words(&INTERFACES);
 
 const INI_PASTE: &str = "write `ini = FILE` and `paste = config:FILE`; `paste-logger` sets up its loggers";
@@ -42,7 +42,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py\nmanage-script-name = true"),
     Entry::supported(
         "interface",
-        Setting::Interface,
+        set!(|draft, _, pair| draft.interface = Some((values::one_of(pair, &INTERFACES)?, pair.location.clone()))),
         Value::OneOf(&INTERFACE_WORDS),
         "auto",
         "Which of Python's two interfaces the applications of `module`, `wsgi-file`, `mount` and the command line have; `auto` tells it from each when it is loaded. An application of `asgi` is ASGI in any case.",
@@ -84,7 +84,7 @@ pub const ENTRIES: &[Entry] = &[
         .example("chdir2 = /var/lib/shop"),
     Entry::supported(
         "pythonpath",
-        Setting::PythonPath,
+        Setting::By(interpreter::add_python_path),
         Value::List,
         "",
         "A folder for the start of `sys.path`, so of several the last comes first; a pattern such as `lib/*` gives all that match.",
@@ -100,7 +100,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("virtualenv = /srv/shop/.venv"),
     Entry::supported(
         "env",
-        Setting::Environment,
+        set!(|draft, _, pair| draft.python.environment.push(values::variable(pair)?)),
         Value::List,
         "",
         "Sets an environment variable of the application: `KEY=VALUE`.",
@@ -134,7 +134,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("wsgi-disable-file-wrapper = true"),
     Entry::supported(
         "pyargv",
-        Setting::PyArgv,
+        set!(|draft, _, pair| draft.python.arguments = interpreter::arguments(pair)?),
         Value::Text,
         "",
         "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by blanks, and without quotes.",
@@ -142,7 +142,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("pyargv = --settings production.cfg"),
     Entry::supported(
         "paste",
-        Setting::Named(NamedBy::Paste),
+        set!(|draft, _, pair| draft.named_by = Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
         Value::Text,
         "",
         "An application of PasteDeploy, as `config:/srv/shop/production.ini`; a file alone is `config:FILE`. PasteDeploy has to be installed beside the application.",
@@ -158,7 +158,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("paste-logger = true"),
     Entry::supported(
         "pecan",
-        Setting::Named(NamedBy::Pecan),
+        set!(|draft, _, pair| draft.named_by = Some((NamedBy::Pecan, values::text(pair)?, pair.location.clone()))),
         Value::Path,
         "",
         "An application of Pecan, by its configuration.",
@@ -166,7 +166,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("pecan = /srv/shop/config.py"),
     Entry::supported(
         "eval",
-        Setting::Named(NamedBy::Text),
+        set!(|draft, _, pair| draft.named_by = Some((NamedBy::Text, values::text(pair)?, pair.location.clone()))),
         Value::Text,
         "",
         "An application as a text of Python, which is the body of a module.",
@@ -194,7 +194,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("need-app = true"),
     Entry::supported(
         "plugins",
-        Setting::Plugin,
+        set!(|draft, _, pair| interpreter::check_plugins(draft, pair)),
         Value::List,
         "",
         "Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a plugin that is not built in is named in a warning.",

@@ -1,24 +1,12 @@
 //! Rows of clients: who they are where a front server stands before us, and which hosts they may ask for.
 
-use bolide_contract::clients::TrustedHeader;
-
-use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{Clients, Setting};
-
-/// The words of `trusted-headers`.
-pub const TRUSTED_HEADERS: [(&str, TrustedHeader); 6] = [
-    ("x-forwarded-for", TrustedHeader::XForwardedFor),
-    ("x-forwarded-proto", TrustedHeader::XForwardedProto),
-    ("x-forwarded-host", TrustedHeader::XForwardedHost),
-    ("x-forwarded-port", TrustedHeader::XForwardedPort),
-    ("x-forwarded-prefix", TrustedHeader::XForwardedPrefix),
-    ("forwarded", TrustedHeader::Forwarded),
-];
+use crate::catalogue::row::{Entry, Setting, Value, set};
+use crate::resolve::clients;
 
 pub const ENTRIES: &[Entry] = &[
     Entry::supported(
         "trusted-proxies",
-        Setting::Clients(Clients::TrustedProxies),
+        Setting::By(clients::trust_proxies),
         Value::List,
         "127.0.0.1, ::1, unix",
         "The front servers whose word about a request counts: addresses and networks; `unix` are all peers at UNIX sockets, `*` is everybody, `none` nobody. What they say in `X-Forwarded-*` (or `Forwarded`, RFC 7239) becomes the client's address, the scheme, the host and the prefix of the path; of `X-Forwarded-For` the last address that is none of theirs is the client's. To the application these fields come as they are, whoever sent them. It is about HTTP; by the uwsgi protocol, SCGI and FastCGI the front server says all of it in variables.",
@@ -28,7 +16,7 @@ pub const ENTRIES: &[Entry] = &[
     .also(&["forwarded-allow-ips"]),
     Entry::supported(
         "trusted-headers",
-        Setting::Clients(Clients::TrustedHeaders),
+        Setting::By(clients::trust_headers),
         Value::List,
         "all of them where `trusted-proxies` is set, else x-forwarded-for and x-forwarded-proto",
         "The fields of trusted front servers that count: `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-host`, `x-forwarded-port`, `x-forwarded-prefix`, `forwarded`; or `none`. Name those that the front server sets itself: what it hands on as it came is its client's word. `forwarded` counts where a request has none of the others that count.",
@@ -52,7 +40,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("no-proxy-headers = true"),
     Entry::supported(
         "root-path",
-        Setting::Clients(Clients::RootPath),
+        set!(|draft, _, pair| draft.python.root_path = clients::root_path(pair)?),
         Value::Text,
         "",
         "The start of the path that a front server takes away before it hands requests on: SCRIPT_NAME, and `root_path` of ASGI. A trusted front server's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's `setscriptname` take its place; a mount stands behind it.",
@@ -60,7 +48,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("root-path = /shop"),
     Entry::supported(
         "server-names",
-        Setting::Clients(Clients::ServerNames),
+        Setting::By(clients::add_server_names),
         Value::List,
         "every host",
         "The hosts that are served, without ports; `*.example.com` is every name below example.com, and not example.com itself. A request for another host is answered with 421. Where a trusted front server says the host in `X-Forwarded-Host`, that one counts.",
@@ -68,7 +56,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("server-names = shop.example, *.shop.example, 127.0.0.1"),
     Entry::supported(
         "enable-proxy-protocol",
-        Setting::Clients(Clients::EnableProxyProtocol),
+        Setting::LocatedSwitch(|draft| &mut draft.clients.sockets_have_proxy_header),
         Value::Switch,
         "off",
         "Connections of `http-socket` and its kin begin with a header of the PROXY protocol, version 1 or 2, that says who the client is; those without one are closed. Where `trusted-proxies` is set, it is taken from these peers alone, else from everybody: let only your front server reach the socket.",
@@ -77,7 +65,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("enable-proxy-protocol = true"),
     Entry::supported(
         "http-enable-proxy-protocol",
-        Setting::Clients(Clients::HttpEnableProxyProtocol),
+        Setting::LocatedSwitch(|draft| &mut draft.clients.router_has_proxy_header),
         Value::Switch,
         "off",
         "The same for connections of `http` and `https`.",

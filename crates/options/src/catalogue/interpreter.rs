@@ -1,7 +1,7 @@
 //! Rows of the interpreter, of the Python module `uwsgi`, and of the functions that workers call when they begin and end.
 
-use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{Interpreter, PythonModule, Setting};
+use crate::catalogue::row::{Entry, Setting, Value, set};
+use crate::resolve::{interpreter, platform, python_module, values};
 
 pub const ENTRIES: &[Entry] = &[
     Entry::supported(
@@ -23,7 +23,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("shared-import = shop.settings"),
     Entry::supported(
         "pymodule-alias",
-        Setting::Interpreter(Interpreter::ModuleAlias),
+        set!(|draft, _, pair| draft.interpreter.aliases.push(interpreter::alias(pair)?)),
         Value::List,
         "",
         "`NAME=MODULE` or `NAME=/path/file.py`: `import NAME` gives that module.",
@@ -31,7 +31,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("pymodule-alias = settings=shop.production"),
     Entry::supported(
         "post-pymodule-alias",
-        Setting::Interpreter(Interpreter::LateModuleAlias),
+        set!(|draft, _, pair| draft.interpreter.late_aliases.push(interpreter::alias(pair)?)),
         Value::List,
         "",
         "As `pymodule-alias`, once the application is loaded.",
@@ -39,7 +39,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("post-pymodule-alias = settings=shop.production"),
     Entry::supported(
         "optimize",
-        Setting::Interpreter(Interpreter::Optimize),
+        set!(|draft, row, pair| draft.python.optimize = u8::try_from(draft.bounded_u32(row, pair)?).unwrap_or(u8::MAX)),
         Value::Number { least: 0, most: 2, unit: "" },
         "0",
         "Python's own optimisation: 1 leaves out `assert`, 2 docstrings too (`python -O`, `-OO`).",
@@ -55,7 +55,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("py-sys-executable = /srv/shop/venv/bin/python"),
     Entry::supported(
         "thread-stack-size",
-        Setting::Interpreter(Interpreter::ThreadStackSize),
+        Setting::By(interpreter::set_stack_size),
         Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
         "the system's, usually 8192",
         "The stack of each further thread of a worker. 0 is the system's.",
@@ -63,7 +63,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("threads = 32\nthread-stack-size = 512"),
     Entry::supported(
         "env-file",
-        Setting::Interpreter(Interpreter::EnvironmentFile),
+        Setting::By(platform::read_environment_file),
         Value::List,
         "",
         "A file of environment variables for the application, as python-dotenv reads it: `KEY=VALUE` lines, `export`, quotes, comments, `${NAME}` and `${NAME:-else}`. What the environment or `env` sets stays; of several files the first that has a variable counts. For an application on the command line `PORT` and `WEB_CONCURRENCY` count from it.",
@@ -71,7 +71,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("env-file = /srv/shop/.env"),
     Entry::supported(
         "envdir",
-        Setting::Interpreter(Interpreter::EnvironmentFolder),
+        Setting::By(interpreter::read_environment_folder),
         Value::Path,
         "",
         "Set a variable for each file of this folder: its name is the file's, its value the first line (as daemontools' envdir). An empty file removes the variable.",
@@ -79,7 +79,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("envdir = /srv/shop/env"),
     Entry::supported(
         "early-envdir",
-        Setting::Interpreter(Interpreter::EnvironmentFolder),
+        Setting::By(interpreter::read_environment_folder),
         Value::Path,
         "",
         "As `envdir`.",
@@ -88,7 +88,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("early-envdir = /srv/shop/env"),
     Entry::supported(
         "unenv",
-        Setting::Interpreter(Interpreter::RemoveVariable),
+        set!(|draft, _, pair| interpreter::remove_variable(draft, values::text(pair)?)),
         Value::List,
         "",
         "Remove this variable from the environment of the application.",
@@ -107,7 +107,7 @@ pub const PYTHON_MODULE: &[Entry] = &[
     .example("uwsgi-module = false"),
     Entry::supported(
         "post-fork",
-        Setting::PythonModule(PythonModule::PostFork),
+        set!(|draft, _, pair| draft.python_module.post_fork.push(python_module::named_function(pair)?)),
         Value::List,
         "",
         "A Python function that each worker calls without arguments before it serves, when the application is loaded and the worker forked: for what must not be shared between processes. An exception of it is in the log, and the worker serves.",
@@ -115,7 +115,7 @@ pub const PYTHON_MODULE: &[Entry] = &[
     .example("post-fork = shop.hooks:opened"),
     Entry::supported(
         "worker-exit",
-        Setting::PythonModule(PythonModule::WorkerExit),
+        set!(|draft, _, pair| draft.python_module.worker_exit.push(python_module::named_function(pair)?)),
         Value::List,
         "",
         "A Python function that each worker calls without arguments when its last request is answered and it ends in good order, at a stop, a reload or when it is replaced; what has not come back after four seconds is left behind. A worker that is killed can't call it.",
@@ -123,7 +123,7 @@ pub const PYTHON_MODULE: &[Entry] = &[
     .example("worker-exit = shop.metrics:forget_worker"),
     Entry::supported(
         "gunicorn-hooks",
-        Setting::PythonModule(PythonModule::GunicornHooks),
+        Setting::By(python_module::set_gunicorn_hooks),
         Value::Path,
         "",
         "A gunicorn.conf.py whose hooks are called, without its settings: `on_starting`, `on_reload`, `when_ready`, `pre_fork` and `child_exit` in the process that forks workers, `post_fork`, `post_worker_init`, `pre_request`, `post_request` (both of WSGI applications) and `worker_exit` in workers. It is executed before the application is loaded, and what it does to `os.environ`, `sys.path` and `logging` holds. `bolide -c gunicorn.conf.py` reads its settings too, and sets this. An exception of a hook is in the log.",

@@ -1,7 +1,7 @@
 //! Rows of the configuration language itself: files, placeholders, conditions, loops.
 
-use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{Condition, Format, Setting, Word};
+use crate::catalogue::language_words::{Condition, Format, Word};
+use crate::catalogue::row::{Entry, Setting, Value};
 
 const fn word(name: &'static str, word: Word, value: Value, help: &'static str) -> Entry {
     Entry::supported(name, Setting::Language(word), value, "", help)

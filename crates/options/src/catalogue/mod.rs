@@ -3,40 +3,42 @@
 //! nothing of files or processes.
 
 mod answering;
-pub mod application;
-pub mod asynchronous;
-pub mod clients;
+mod application;
+mod asynchronous;
+mod clients;
 mod control;
 mod elastic;
 mod families;
-pub mod files;
+mod files;
 mod hooks;
 mod identity;
 mod interpreter;
 mod language;
-pub mod logging;
+pub mod language_words;
+mod logging;
 mod processes;
 mod program;
 pub mod reach;
 mod recycling;
 mod requests;
 pub mod row;
-pub mod setting;
 mod sockets;
 mod statistics;
-pub mod tls;
-pub mod watching;
+mod tls;
+mod watching;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-pub use elastic::ALGORITHMS;
-pub use processes::{MOST_PROCESSES, RELOAD_ORDERS};
-use row::{Argument, Entry, Row, Status, Theme, Value};
-use setting::Setting;
+use row::{Argument, Entry, Row, Setting, Status, Theme, Value};
+
+use crate::suggest;
 
 /// uWSGI's names, and what its source says of each. See the head of the file.
 const KNOWN: &str = include_str!("known.tsv");
+
+/// Slips that are too far from what was meant, or nearer to another name.
+const KNOWN_SLIPS: &[(&str, &str)] = &[("guid", "gid"), ("pythonhome", "home"), ("master-log", "log-master")];
 
 /// The chapters and their tables.
 const TABLES: &[(Theme, &[Entry])] = &[
@@ -79,6 +81,26 @@ static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::build);
 /// The catalogue; made once, when it is first asked for.
 pub fn catalogue() -> &'static Catalogue {
     &CATALOGUE
+}
+
+/// The likeliest known name, if any is likely.
+pub fn nearest(unknown: &str) -> Option<&'static str> {
+    let wanted = unknown.to_ascii_lowercase().replace('_', "-");
+    // Among equals, the one that more projects use.
+    let mut best: Option<(usize, std::cmp::Reverse<u32>, &'static str)> = None;
+    if let Some(&(_, meant)) = KNOWN_SLIPS.iter().find(|(typo, _)| *typo == wanted) {
+        return Some(meant);
+    }
+    for row in catalogue().rows() {
+        for &name in &row.names {
+            let Some(distance) = suggest::distance(&wanted, name) else { continue };
+            let candidate = (distance, std::cmp::Reverse(row.projects), name);
+            if best.is_none_or(|best| candidate < best) {
+                best = Some(candidate);
+            }
+        }
+    }
+    best.map(|(_, _, name)| name)
 }
 
 /// One line of `known.tsv`.
@@ -287,6 +309,29 @@ mod tests {
             if let Status::Accepted(why) = row.status {
                 assert!(!why.is_empty(), "{}", row.name());
             }
+        }
+    }
+
+    #[test]
+    fn test_typing_errors_of_public_projects_are_recognised() {
+        let cases = [
+            ("vaccum", Some("vacuum")),
+            ("py-callos-afterfork", Some("py-call-osafterfork")),
+            ("process", Some("processes")),
+            ("exec-pre", Some("exec-pre-app")),
+            ("enable_threads", Some("enable-threads")),
+            ("chmod-sock", Some("chmod-socket")),
+            ("harakir", Some("harakiri")),
+            ("project", None),
+            ("base", None),
+            ("app", None),
+            ("guid", Some("gid")),
+            ("pythonhome", Some("home")),
+            ("master-log", Some("log-master")),
+            ("my-own-thing", None),
+        ];
+        for (unknown, wanted) in cases {
+            assert_eq!(nearest(unknown), wanted, "{unknown}");
         }
     }
 }

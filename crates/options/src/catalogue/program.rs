@@ -1,7 +1,7 @@
 //! Rows of the program itself.
 
-use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{Setting, Word};
+use crate::catalogue::language_words::Word;
+use crate::catalogue::row::{Entry, Setting, Value};
 use crate::instance_commands::InstanceCommand;
 
 /// What the three options of a pause are there.

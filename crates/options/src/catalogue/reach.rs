@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::row::{Row, Status};
-use crate::catalogue::setting::{Setting, Word};
+use crate::catalogue::language_words::Word;
+use crate::catalogue::row::{Row, Setting, Status};
 
 /// How far an option reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

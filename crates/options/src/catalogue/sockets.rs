@@ -2,8 +2,10 @@
 
 use bolide_contract::settings::Protocol;
 
-use crate::catalogue::row::{Entry, Milestone, Value};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::row::{Entry, Milestone, Setting, Value, set};
+use crate::resolve::draft::{HTTP_TIMEOUT_SECONDS, SOCKET_TIMEOUT_SECONDS, SocketKind};
+use crate::resolve::sockets::OPEN_SOCKET_MODE;
+use crate::resolve::values;
 
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 
@@ -16,24 +18,24 @@ const ONE_PLUGIN: &str = "leave it out: each request is the application's";
 const INSTEAD_OF_RAW: &str = "a WSGI application can take a connection over (`gunicorn.socket` in its environ); `uwsgi.send` and `uwsgi.recv`, by which raw applications speak, are not there yet";
 
 pub const ENTRIES: &[Entry] = &[
-    Entry::supported("socket", Setting::Socket, Value::Address, "", "Listen on this address with the uwsgi protocol (or with the one that `protocol` names).")
+    Entry::supported("socket", Setting::Listen(SocketKind::Default), Value::Address, "", "Listen on this address with the uwsgi protocol (or with the one that `protocol` names).")
         .example("socket = /run/app.sock\nsocket = 127.0.0.1:3031\nsocket = @app\nsocket = fd://3\nsocket = unix:/run/app.sock"),
-    Entry::supported("uwsgi-socket", Setting::SocketOf(Protocol::Uwsgi), Value::Address, "", "Listen on this address with the uwsgi protocol.")
+    Entry::supported("uwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::Uwsgi)), Value::Address, "", "Listen on this address with the uwsgi protocol.")
         .example("uwsgi-socket = 127.0.0.1:3031"),
-    Entry::supported("puwsgi-socket", Setting::SocketOf(Protocol::PersistentUwsgi), Value::Address, "", "Listen on this address with the uwsgi protocol, one request behind the other on a connection.")
+    Entry::supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)), Value::Address, "", "Listen on this address with the uwsgi protocol, one request behind the other on a connection.")
         .uwsgi("uWSGI gives the application no body there, and never closes, so that the client of an answer without Content-Length waits for ever; here bodies are read, and such an answer ends with its connection.")
         .example("puwsgi-socket = 127.0.0.1:3031"),
-    Entry::supported("fastcgi-socket", Setting::SocketOf(Protocol::FastCgi), Value::Address, "", "Listen on this address with FastCGI, as a responder.")
+    Entry::supported("fastcgi-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgi)), Value::Address, "", "Listen on this address with FastCGI, as a responder.")
         .uwsgi("uWSGI closes the connection after each answer; here it is kept where the front server asks for it (nginx: `fastcgi_keep_conn on`).")
         .example("fastcgi-socket = /run/app.sock\nfastcgi-socket = 127.0.0.1:9000"),
-    Entry::supported("fastcgi-nph-socket", Setting::SocketOf(Protocol::FastCgiNph), Value::Address, "", "The same, with a status line of HTTP at the head of each answer in place of CGI's field Status. nginx does not understand it.")
+    Entry::supported("fastcgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgiNph)), Value::Address, "", "The same, with a status line of HTTP at the head of each answer in place of CGI's field Status. nginx does not understand it.")
         .example("fastcgi-nph-socket = 127.0.0.1:9000"),
     Entry::refused("fastcgi-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of FastCGI.", ONE_PLUGIN),
     Entry::refused("fastcgi-modifier2", MODIFIER, "A variant of what `fastcgi-modifier1` names.", ONE_PLUGIN),
-    Entry::supported("scgi-socket", Setting::SocketOf(Protocol::Scgi), Value::Address, "", "Listen on this address with SCGI.")
+    Entry::supported("scgi-socket", Setting::Listen(SocketKind::Of(Protocol::Scgi)), Value::Address, "", "Listen on this address with SCGI.")
         .uwsgi("uWSGI takes what comes; here a request without `SCGI` = 1, or without CONTENT_LENGTH as its first variable, is refused, as the protocol says.")
         .example("scgi-socket = 127.0.0.1:4000"),
-    Entry::supported("scgi-nph-socket", Setting::SocketOf(Protocol::ScgiNph), Value::Address, "", "The same, with a status line of HTTP at the head of each answer in place of CGI's field Status.")
+    Entry::supported("scgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::ScgiNph)), Value::Address, "", "The same, with a status line of HTTP at the head of each answer in place of CGI's field Status.")
         .example("scgi-nph-socket = 127.0.0.1:4000"),
     Entry::refused("scgi-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of SCGI.", ONE_PLUGIN),
     Entry::refused("scgi-modifier2", MODIFIER, "A variant of what `scgi-modifier1` names.", ONE_PLUGIN),
@@ -41,15 +43,15 @@ pub const ENTRIES: &[Entry] = &[
     Entry::planned("python-raw", Value::Path, Milestone::Services, "A file whose callable gets the descriptors of `raw-socket`.", INSTEAD_OF_RAW),
     Entry::planned("raw-modifier1", MODIFIER, Milestone::Services, "Which of uWSGI's plugins serves the connections of `raw-socket`.", INSTEAD_OF_RAW),
     Entry::planned("raw-modifier2", MODIFIER, Milestone::Services, "A variant of what `raw-modifier1` names.", INSTEAD_OF_RAW),
-    Entry::supported("http", Setting::Http, Value::Address, "", "Listen on this address with HTTP/1.1.")
+    Entry::supported("http", Setting::Listen(SocketKind::HttpRouter), Value::Address, "", "Listen on this address with HTTP/1.1.")
         .uwsgi("uWSGI puts a router process in front of the workers; here the workers speak HTTP themselves, which costs less.")
         .example("http = 127.0.0.1:8080\nhttp = :8080"),
-    Entry::supported("http-socket", Setting::SocketOf(Protocol::Http), Value::Address, "", "Listen on this address with HTTP/1.1.")
+    Entry::supported("http-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "", "Listen on this address with HTTP/1.1.")
         .uwsgi("uWSGI closes the connection after each answer; here it is kept alive as HTTP/1.1 has it.")
         .example("http-socket = :8080"),
-    Entry::supported("http11-socket", Setting::SocketOf(Protocol::Http), Value::Address, "", "Listen on this address with HTTP/1.1.")
+    Entry::supported("http11-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "", "Listen on this address with HTTP/1.1.")
         .example("http11-socket = :8080"),
-    Entry::supported("protocol", Setting::SocketProtocol, Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`, `scgi`, `scgi-nph`.")
+    Entry::supported("protocol", set!(|draft, _, pair| draft.socket_protocol = values::protocol(pair)?), Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`, `scgi`, `scgi-nph`.")
         .example("protocol = http"),
     Entry::supported(
         "listen",
@@ -60,16 +62,16 @@ pub const ENTRIES: &[Entry] = &[
     )
     .uwsgi("uWSGI's default is 100, and it does not start with a number above the kernel's limit; here the kernel's limit is the default, and a larger number is cut to it.")
     .example("listen = 1024"),
-    Entry::supported("chmod-socket", Setting::ChmodSocket, Value::Text, "the umask", "Mode of the files of UNIX sockets, three octal digits; without a value, 666.")
+    Entry::supported("chmod-socket", set!(|draft, _, pair| draft.mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE))), Value::Text, "the umask", "Mode of the files of UNIX sockets, three octal digits; without a value, 666.")
         .example("chmod-socket = 660"),
     Entry::supported("chown-socket", Setting::Text(|draft| &mut draft.owner), Value::Text, "", "Owner of the files of UNIX sockets: `user` or `user:group`.")
         .example("chown-socket = www-data:www-data"),
-    Entry::supported("socket-timeout", Setting::SocketTimeout, SECONDS, "30", "How long a peer of `socket` or `http-socket` may keep a worker waiting for the next byte, or for room to send.")
+    Entry::supported("socket-timeout", set!(|draft, row, pair| draft.socket_timeout = draft.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?), SECONDS, "30", "How long a peer of `socket` or `http-socket` may keep a worker waiting for the next byte, or for room to send.")
         .uwsgi("uWSGI's default is 4 seconds, which cuts off slow clients; here they cost no thread, so the default is 30.")
         .example("socket-timeout = 10"),
-    Entry::supported("http-timeout", Setting::HttpTimeout, SECONDS, "60", "How long a client of `http` may keep us waiting for the next byte, or for room to send.")
+    Entry::supported("http-timeout", set!(|draft, row, pair| draft.http_timeout = draft.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?), SECONDS, "60", "How long a client of `http` may keep us waiting for the next byte, or for room to send.")
         .example("http-timeout = 120"),
-    Entry::supported("http-keepalive", Setting::HttpKeepalive, SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each answer, 1 or `true` keeps the default, more is a number of seconds.")
+    Entry::supported("http-keepalive", set!(|draft, row, pair| draft.limits.keepalive_ms = draft.keepalive_ms(row, pair)?), SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each answer, 1 or `true` keeps the default, more is a number of seconds.")
         .uwsgi("uWSGI's `http` closes after each answer unless this is set, and reads `true` as 0, which is off; here connections are kept by default, and `true` is on.")
         .example("http-keepalive = 75"),
     Entry::refused("shared-socket", Value::Special, "A socket that several others refer to by its number.", "name its address with `http` or `socket`"),

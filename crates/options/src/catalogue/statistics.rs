@@ -1,12 +1,12 @@
 //! Rows of the statistics.
 
-use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{Setting, Statistics};
+use crate::catalogue::row::{Entry, Setting, Value, set};
+use crate::resolve::statistics;
 
 pub const ENTRIES: &[Entry] = &[
     Entry::supported(
         "stats",
-        Setting::Statistics(Statistics::Address),
+        Setting::By(statistics::set_address),
         Value::Address,
         "",
         "Whoever connects to this address is given the numbers of the instance, as JSON.",
@@ -39,7 +39,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("stats-no-cores = true"),
     Entry::supported(
         "stats-push",
-        Setting::Statistics(Statistics::Push),
+        set!(|draft, _, pair| draft.statistics.pushers.push(statistics::pusher_of(pair, draft.host)?)),
         Value::List,
         "",
         "The statistics are sent by themselves: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX` send a datagram for each number.",

@@ -9,8 +9,8 @@ use bolide_contract::settings::{Address, ApplicationSource, Listener, Settings};
 
 use super::plan::{self, PlanStep};
 use crate::catalogue::catalogue;
+use crate::catalogue::row::Setting;
 use crate::catalogue::row::{Row, Status, Theme, Value};
-use crate::catalogue::setting::Setting;
 use crate::command_line::collect;
 use crate::command_table::{Command, FAILED};
 use crate::diagnostic::{Diagnostic, Location};

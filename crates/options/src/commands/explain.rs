@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Status};
+use crate::catalogue::{catalogue, nearest};
 use crate::command_table::Command;
 use crate::manual::help::wrap;
 use crate::manual::words::{value, verdict};
@@ -28,7 +28,7 @@ pub fn run(arguments: &[String]) -> Reading {
             None => {
                 status = UNKNOWN;
                 // Writing to a String can't fail.
-                let _ = match crate::suggest::nearest(argument.trim_start_matches('-')) {
+                let _ = match nearest(argument.trim_start_matches('-')) {
                     Some(nearest) => writeln!(text, "`{argument}` is not an option (did you mean `{nearest}`?)"),
                     None => writeln!(text, "`{argument}` is not an option (`bolide options WORD` searches)"),
                 };

@@ -8,8 +8,7 @@ use bolide_contract::settings::{Address, Interface, Settings};
 
 use super::places;
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status, Theme, Value};
-use crate::catalogue::setting::{Setting, Watching};
+use crate::catalogue::row::{Row, Setting, Status, Theme, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::pair::Pair;
@@ -243,10 +242,7 @@ impl LintContext<'_> {
         for pair in &self.read.effects {
             let Some(row) = catalogue().get(&pair.key) else { continue };
             let (name, text) = (row.name(), pair.value.as_deref().unwrap_or_default());
-            if matches!(row.status, Status::Supported(Setting::Watching(Watching::File(..))))
-                && !text.is_empty()
-                && !chdir.join(text).exists()
-            {
+            if matches!(row.status, Status::Supported(Setting::Watch(..))) && !text.is_empty() && !chdir.join(text).exists() {
                 let message = format!("`{text}`: there is no file {} yet", chdir.join(text).display());
                 found.push(Diagnostic::note(Some(&pair.location), message).advise("it is waited for").local());
                 continue;

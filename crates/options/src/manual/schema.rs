@@ -3,8 +3,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::catalogue::catalogue;
+use crate::catalogue::row::Setting;
 use crate::catalogue::row::{Argument, Row, Status, Value};
-use crate::catalogue::setting::Setting;
 use crate::manual::words::verdict;
 use crate::sources::DEFAULT_SECTION;
 

@@ -7,39 +7,41 @@ use bolide_contract::settings::Listener;
 
 use super::draft::{ClientsDraft, Draft, SocketKind};
 use super::values;
-use crate::catalogue::clients::TRUSTED_HEADERS;
-use crate::catalogue::setting::Clients;
+use crate::catalogue::row::Row;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
 /// Bytes of a name in the DNS (RFC 1035 section 2.3.4).
 const HOST_BYTES_MOST: usize = 255;
+/// The words of `trusted-headers`.
+const TRUSTED_HEADERS: [(&str, TrustedHeader); 6] = [
+    ("x-forwarded-for", TrustedHeader::XForwardedFor),
+    ("x-forwarded-proto", TrustedHeader::XForwardedProto),
+    ("x-forwarded-host", TrustedHeader::XForwardedHost),
+    ("x-forwarded-port", TrustedHeader::XForwardedPort),
+    ("x-forwarded-prefix", TrustedHeader::XForwardedPrefix),
+    ("forwarded", TrustedHeader::Forwarded),
+];
+
+pub fn trust_proxies(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    let nobody = TrustedProxies { everyone: false, unix: false, networks: Vec::new() };
+    let trusted = draft.clients.trusted_proxies.get_or_insert(nobody);
+    words(pair).try_for_each(|word| add_proxy(trusted, word, pair))
+}
+
+pub fn trust_headers(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    let headers = draft.clients.trusted_headers.get_or_insert_default();
+    words(pair).try_for_each(|word| add_header(headers, word, pair))
+}
+
+pub fn add_server_names(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    for word in words(pair) {
+        draft.clients.server_names.push(server_name(word, pair)?);
+    }
+    Ok(())
+}
 
 impl Draft<'_> {
-    pub(super) fn set_clients(&mut self, setting: Clients, pair: &Pair) -> Result<(), Diagnostic> {
-        let switched = |on: bool| on.then(|| pair.location.clone());
-        match setting {
-            Clients::TrustedProxies => {
-                let nobody = TrustedProxies { everyone: false, unix: false, networks: Vec::new() };
-                let trusted = self.clients.trusted_proxies.get_or_insert(nobody);
-                words(pair).try_for_each(|word| add_proxy(trusted, word, pair))?;
-            }
-            Clients::TrustedHeaders => {
-                let headers = self.clients.trusted_headers.get_or_insert_default();
-                words(pair).try_for_each(|word| add_header(headers, word, pair))?;
-            }
-            Clients::RootPath => self.python.root_path = root_path(pair)?,
-            Clients::ServerNames => {
-                for word in words(pair) {
-                    self.clients.server_names.push(server_name(word, pair)?);
-                }
-            }
-            Clients::EnableProxyProtocol => self.clients.sockets_have_proxy_header = switched(self.switch(pair)),
-            Clients::HttpEnableProxyProtocol => self.clients.router_has_proxy_header = switched(self.switch(pair)),
-        }
-        Ok(())
-    }
-
     pub(super) fn complete_clients(&self) -> ClientSettings {
         let ClientsDraft { trusted_proxies, trusted_headers, ignores_headers, server_names, .. } = &self.clients;
         let usual = match trusted_proxies {
@@ -146,7 +148,7 @@ fn add_header(headers: &mut Vec<TrustedHeader>, word: &str, pair: &Pair) -> Resu
 }
 
 /// A path from the root, without a slash at its end. An empty one is none.
-fn root_path(pair: &Pair) -> Result<String, Diagnostic> {
+pub fn root_path(pair: &Pair) -> Result<String, Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default();
     let path = text.trim_end_matches('/');
     let is_good = path.is_empty() || path.starts_with('/') && !path.starts_with("//");

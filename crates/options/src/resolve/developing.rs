@@ -12,8 +12,6 @@ use bolide_contract::watching::{WatchedImports, WatchedSources};
 
 use super::draft::Draft;
 use super::paths::normalized;
-use super::values;
-use crate::catalogue::setting::Watching as Setting;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::reader::Configuration;
@@ -25,24 +23,6 @@ const LOOK_MS: u64 = 1_000;
 const PYTHON_FILES: &str = "*.py";
 
 impl Draft<'_> {
-    pub(super) fn set_developing(&mut self, setting: Setting, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            Setting::Develop => {
-                self.developing.is_on = self.switch(pair);
-                return Ok(());
-            }
-            Setting::SourceFolder => self.developing.folders.push(values::text(pair)?),
-            Setting::SourcePattern => self.developing.patterns.push(values::text(pair)?),
-            Setting::SourceExcluded => self.developing.excluded.push(values::text(pair)?),
-            _ => {
-                self.developing.browser = self.switch(pair).then(|| pair.location.clone());
-                return Ok(());
-            }
-        }
-        self.developing.detail = Some((pair.key.clone(), pair.location.clone()));
-        Ok(())
-    }
-
     /// Has all that comes after it see the values that go with `develop`.
     pub(super) fn prepare_development(&mut self, read: &Configuration) {
         self.check_developing();

@@ -11,7 +11,9 @@ use bolide_contract::logging::{LogStyle, Logging};
 use bolide_contract::python_module::PythonModule;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::reloading::Reloading;
-use bolide_contract::settings::{Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads};
+use bolide_contract::settings::{
+    Address, Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads,
+};
 use bolide_contract::sockets::SocketTuning;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
@@ -78,6 +80,9 @@ pub struct Draft<'a> {
     pub named_by: Option<(NamedBy, String, Location)>,
     pub logging: Logging,
     pub log_file: Option<String>,
+    /// Where `logto` was set last.
+    pub log_to: Option<Location>,
+    pub has_log_to2: bool,
     pub loggers: Loggers,
     /// `Some(None)` is `log-style = auto`.
     pub log_style: Option<Option<LogStyle>>,
@@ -156,6 +161,8 @@ impl<'a> Draft<'a> {
             interpreter: InterpreterDraft::default(),
             named_by: None,
             log_file: None,
+            log_to: None,
+            has_log_to2: false,
             loggers: Loggers::default(),
             log_style: None,
             identity: Identity::default(),
@@ -178,6 +185,13 @@ impl<'a> Draft<'a> {
             statistics: StatisticsDraft::default(),
         }
     }
+
+    /// Warns of an option that is known and not there yet; the advice may be empty.
+    pub fn planned(&mut self, location: &Location, what: &str, meanwhile: &str) {
+        let diagnostic =
+            Diagnostic::warning(Some(location), format!("`{what}` is known, but not supported yet: it has no effect"));
+        self.diagnostics.push(if meanwhile.is_empty() { diagnostic } else { diagnostic.advise(meanwhile) });
+    }
 }
 
 /// What else than a module or a file can name the application.
@@ -191,7 +205,7 @@ pub enum NamedBy {
 /// A socket as asked for; its protocol and time limit follow from options that may come later.
 pub struct SocketDraft {
     pub kind: SocketKind,
-    pub address: bolide_contract::settings::Address,
+    pub address: Address,
     pub location: Location,
     /// What follows the address of `https`.
     pub credentials: Option<Credentials>,
@@ -199,7 +213,13 @@ pub struct SocketDraft {
     pub https_port: Option<u16>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+impl SocketDraft {
+    pub fn new(kind: SocketKind, address: Address, location: Location) -> SocketDraft {
+        SocketDraft { kind, address, location, credentials: None, https_port: None }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketKind {
     /// `http`: its time limit is `http-timeout`.
     HttpRouter,
@@ -334,7 +354,7 @@ pub struct DevelopingDraft {
 /// Settings of the statistics. Paths are as written.
 #[derive(Default)]
 pub struct StatisticsDraft {
-    pub address: Option<(bolide_contract::settings::Address, Location)>,
+    pub address: Option<(Address, Location)>,
     pub is_http: bool,
     pub is_minified: bool,
     pub omits_cores: bool,

@@ -2,85 +2,79 @@
 
 use std::path::{Path, PathBuf};
 
-use bolide_contract::files::{Expiry, ExpirySubject, Files, Map, MapKind, Precompressed, XSendfile};
+use bolide_contract::files::{Expiry, ExpirySubject, Files, Map, MapKind, Mode, Precompressed, XSendfile};
 use bolide_contract::settings::Application;
 
 use super::draft::{Draft, FilesDraft};
 use super::paths::normalized;
 use super::values;
-use crate::catalogue::files::{MODES, SERVES};
 use crate::catalogue::row::Row;
-use crate::catalogue::setting::Files as Setting;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::pair::Pair;
 use crate::reader::open_file;
 
+/// Values of `file-serve-mode`; uWSGI knows each of them by several names, in any case.
+const MODES: [(&str, Mode); 5] = [
+    ("x-sendfile", Mode::XSendfile),
+    ("xsendfile", Mode::XSendfile),
+    ("x-accel-redirect", Mode::XAccelRedirect),
+    ("xaccelredirect", Mode::XAccelRedirect),
+    ("nginx", Mode::XAccelRedirect),
+];
+
+pub fn add_map(draft: &mut Draft, kind: MapKind, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let (prefix, target) = match text.split_once('=') {
+        Some((prefix, target)) if !target.trim().is_empty() => (prefix.trim(), target.trim()),
+        _ => {
+            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no folder", pair.key));
+            return Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)));
+        }
+    };
+    if !prefix.starts_with('/') && !prefix.is_empty() {
+        draft.diagnostics.push(
+            Diagnostic::warning(
+                Some(&pair.location),
+                format!("`{} = {text}` is never used: no path begins with `{prefix}`", pair.key),
+            )
+            .advise(format!("write `/{prefix}`")),
+        );
+    }
+    draft.files.maps.push((kind, prefix.to_owned(), target.to_owned(), pair.location.clone()));
+    Ok(())
+}
+
+pub fn add_sendfile_location(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    match text.split_once('=').map(|(prefix, folder)| (prefix.trim(), folder.trim())) {
+        Some((prefix, folder)) if prefix.starts_with('/') && !folder.is_empty() => {
+            draft.files.sendfile_locations.push((prefix.to_owned(), folder.to_owned(), pair.location.clone()));
+            Ok(())
+        }
+        _ => {
+            let diagnostic =
+                Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path and its folder", pair.key));
+            Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)))
+        }
+    }
+}
+
+/// As in uWSGI, an unknown way is none.
+pub fn set_mode(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    match word(pair, &MODES) {
+        Ok(mode) => draft.files.mode = mode,
+        Err(diagnostic) => draft.diagnostics.push(Diagnostic { severity: Severity::Warning, ..diagnostic }),
+    }
+    Ok(())
+}
+
+pub fn set_charset(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    let name = header_value(pair)?;
+    draft.files.charset = Some(name).filter(|name| crate::values::switch(Some(name)).on);
+    Ok(())
+}
+
 impl Draft<'_> {
-    pub(super) fn set_files(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            Setting::Map => self.map(MapKind::Replace, pair)?,
-            Setting::Map2 => self.map(MapKind::Append, pair)?,
-            Setting::CheckStatic => {
-                self.files.maps.push((MapKind::Check, String::new(), values::text(pair)?, pair.location.clone()));
-            }
-            Setting::Serve => self.files.missing = word(pair, &SERVES)?,
-            Setting::Index => self.files.index.push(file_name(pair)?),
-            Setting::Expires { subject, from_change } => self.files.expires.push(expiry(pair, subject, from_change)?),
-            Setting::CacheControl => self.files.cache_control = Some(header_value(pair)?),
-            Setting::Immutable => self.files.immutable.push(pattern(pair, &values::text(pair)?)?),
-            Setting::CompressedPattern => self.files.compressed.patterns.push(pattern(pair, &values::text(pair)?)?),
-            Setting::Charset => {
-                let name = header_value(pair)?;
-                self.files.charset = Some(name).filter(|name| crate::values::switch(Some(name)).on);
-            }
-            // As in uWSGI, an unknown way is none.
-            Setting::Mode => match word(pair, &MODES) {
-                Ok(mode) => self.files.mode = mode,
-                Err(diagnostic) => self.diagnostics.push(Diagnostic { severity: Severity::Warning, ..diagnostic }),
-            },
-            Setting::SendfileLocation => self.location(pair)?,
-            Setting::CacheMemory => self.files.cache.memory_bytes = self.bounded(row, pair)?.unsigned_abs(),
-        }
-        Ok(())
-    }
-
-    fn map(&mut self, kind: MapKind, pair: &Pair) -> Result<(), Diagnostic> {
-        let text = values::text(pair)?;
-        let (prefix, target) = match text.split_once('=') {
-            Some((prefix, target)) if !target.trim().is_empty() => (prefix.trim(), target.trim()),
-            _ => {
-                let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no folder", pair.key));
-                return Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)));
-            }
-        };
-        if !prefix.starts_with('/') && !prefix.is_empty() {
-            self.diagnostics.push(
-                Diagnostic::warning(
-                    Some(&pair.location),
-                    format!("`{} = {text}` is never used: no path begins with `{prefix}`", pair.key),
-                )
-                .advise(format!("write `/{prefix}`")),
-            );
-        }
-        self.files.maps.push((kind, prefix.to_owned(), target.to_owned(), pair.location.clone()));
-        Ok(())
-    }
-
-    fn location(&mut self, pair: &Pair) -> Result<(), Diagnostic> {
-        let text = values::text(pair)?;
-        match text.split_once('=').map(|(prefix, folder)| (prefix.trim(), folder.trim())) {
-            Some((prefix, folder)) if prefix.starts_with('/') && !folder.is_empty() => {
-                self.files.sendfile_locations.push((prefix.to_owned(), folder.to_owned(), pair.location.clone()));
-                Ok(())
-            }
-            _ => {
-                let diagnostic =
-                    Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path and its folder", pair.key));
-                Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)))
-            }
-        }
-    }
-
     /// Puts together what the options said. `None`: they name no place in which a file could be, and no route does.
     pub(super) fn complete_files(&mut self, folder: &Path, applications: &[Application], is_routed: bool) -> Option<Files> {
         let asked = std::mem::take(&mut self.files);
@@ -162,7 +156,7 @@ impl Draft<'_> {
     }
 }
 
-fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Diagnostic> {
+pub fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Diagnostic> {
     let text = values::text(pair)?;
     match table.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)) {
         Some((_, meaning)) => Ok(*meaning),
@@ -175,7 +169,7 @@ fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Diagnostic> {
 }
 
 /// `static-index` is joined to a folder: it may not lead elsewhere.
-fn file_name(pair: &Pair) -> Result<String, Diagnostic> {
+pub fn file_name(pair: &Pair) -> Result<String, Diagnostic> {
     let name = values::text(pair)?;
     if name.contains(['/', '\0']) || name == ".." || name == "." {
         let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {name}` is not the name of a file", pair.key));
@@ -184,7 +178,7 @@ fn file_name(pair: &Pair) -> Result<String, Diagnostic> {
     Ok(name)
 }
 
-fn header_value(pair: &Pair) -> Result<String, Diagnostic> {
+pub fn header_value(pair: &Pair) -> Result<String, Diagnostic> {
     let value = values::text(pair)?;
     if value.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
         return Err(Diagnostic::error(
@@ -195,7 +189,7 @@ fn header_value(pair: &Pair) -> Result<String, Diagnostic> {
     Ok(value)
 }
 
-fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<Expiry, Diagnostic> {
+pub fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<Expiry, Diagnostic> {
     let text = values::text(pair)?;
     let (separator, form) = match subject {
         ExpirySubject::Type => ('=', "TYPE=SECONDS"),
@@ -215,7 +209,7 @@ fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<Expi
 }
 
 /// uWSGI's patterns are PCRE's; ours know no look-around and no references to groups.
-fn pattern(pair: &Pair, text: &str) -> Result<String, Diagnostic> {
+pub fn pattern(pair: &Pair, text: &str) -> Result<String, Diagnostic> {
     match regex::bytes::Regex::new(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => {

@@ -1,4 +1,4 @@
-//! From pairs to [`Settings`]: each effect in order, by the one `match` over what options mean.
+//! From pairs to [`Settings`]: each effect in order, by the fields and functions that their rows name.
 //! Everything that is wrong is collected and reported together, each with its file and line.
 //!
 //! Relative paths become absolute here, against the folder that uWSGI would use: it writes `pidfile`
@@ -6,31 +6,31 @@
 //! virtualenv and `pythonpath`, `chdir2`) after it. `pythonpath` patterns are matched before it.
 
 mod address;
-mod answering;
+pub mod answering;
 mod application;
-mod asynchronous;
-mod attendant;
-mod clients;
-mod confinement;
-mod control;
-mod developing;
+pub mod asynchronous;
+pub mod attendant;
+pub mod clients;
+pub mod confinement;
+pub mod control;
+pub mod developing;
 pub mod draft;
-mod elastic;
-mod files;
-mod hooks;
-mod interpreter;
-mod logging;
-mod paths;
-mod platform;
-mod processes;
+pub mod elastic;
+pub mod files;
+pub mod hooks;
+pub mod interpreter;
+pub mod logging;
+pub mod paths;
+pub mod platform;
+pub mod processes;
 mod protection;
-mod python_module;
-mod requests;
-mod statistics;
-mod tls;
+pub mod python_module;
+pub mod sockets;
+pub mod statistics;
+pub mod tls;
 mod unknown;
-mod values;
-mod watching;
+pub mod values;
+pub mod watching;
 
 use std::path::Path;
 
@@ -39,17 +39,14 @@ pub use application::positional::PositionalApplication;
 pub use platform::port;
 pub use tls::ciphers;
 
-use bolide_contract::settings::{Address, Listener, Protocol, Settings, Threads};
+use bolide_contract::settings::{Address, Listener, Protocol, Settings};
 use bolide_contract::tls::Tls;
 
-use draft::{Draft, HTTP_TIMEOUT_SECONDS, RELOAD_MERCY_SECONDS, SOCKET_TIMEOUT_SECONDS, SocketDraft, SocketKind};
+use draft::{Draft, SocketDraft, SocketKind};
 use paths::normalized;
 
-use crate::catalogue::RELOAD_ORDERS;
-use crate::catalogue::application::INTERFACES;
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::row::{Row, Setting, Status};
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::{FIRST_PASSED, HostInfo};
 use crate::pair::Pair;
@@ -57,8 +54,6 @@ use crate::reader::Configuration;
 
 /// An error of which `check` makes a note where the command line is to name the application.
 pub const NO_APPLICATION: &str = "there is no application to serve";
-/// `chmod-socket` without a value.
-const OPEN_SOCKET_MODE: u32 = 0o666;
 const MEBIBYTE: u64 = 1024 * 1024;
 
 /// Makes settings of what was read. All diagnostics are in the second part, errors among them when the first is `None`.
@@ -128,20 +123,12 @@ impl Draft<'_> {
         }
     }
 
-    /// Warns of an option that is known and not there yet; the advice may be empty.
-    fn planned(&mut self, location: &Location, what: &str, meanwhile: &str) {
-        let diagnostic =
-            Diagnostic::warning(Some(location), format!("`{what}` is known, but not supported yet: it has no effect"));
-        self.diagnostics.push(if meanwhile.is_empty() { diagnostic } else { diagnostic.advise(meanwhile) });
-    }
-
     /// A file of uWSGI uses one of our own names, which uWSGI does not have, for a placeholder of its own:
     /// `interface = eth0`, and `%(interface)` elsewhere.
     fn is_placeholder(&self, row: &Row, pair: &Pair, read: &Configuration) -> bool {
         !self.strict && row.home == "bolide" && read.used.contains(&pair.key) && !values::fits(row, pair)
     }
 
-    /// The one match over the meanings of supported options.
     fn set(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
         let located = || Ok::<_, Diagnostic>((values::text(pair)?, pair.location.clone()));
         match setting {
@@ -158,88 +145,15 @@ impl Draft<'_> {
             Setting::Texts(field) => field(self).push(values::text(pair)?),
             Setting::Located(field) => *field(self) = Some(located()?),
             Setting::LocatedTexts(field) => field(self).push(located()?),
-            Setting::Socket => self.socket(SocketKind::Default, pair)?,
-            Setting::SocketOf(protocol) => self.socket(SocketKind::Of(protocol), pair)?,
-            Setting::Http => self.socket(SocketKind::HttpRouter, pair)?,
-            Setting::SocketProtocol => self.socket_protocol = values::protocol(pair)?,
-            Setting::ChmodSocket => self.mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE)),
-            Setting::SocketTimeout => self.socket_timeout = self.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?,
-            Setting::HttpTimeout => self.http_timeout = self.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?,
-            Setting::HttpKeepalive => self.limits.keepalive_ms = self.keepalive_ms(row, pair)?,
-            Setting::Named(by) => self.named_by = Some((by, values::text(pair)?, pair.location.clone())),
-            Setting::Interface => self.interface = Some((values::one_of(pair, &INTERFACES)?, pair.location.clone())),
-            Setting::PythonPath => {
-                let found = crate::conditionals::matches(&values::text(pair)?, &self.host.folder);
-                // uWSGI puts each at the start of `sys.path`, so the last comes first.
-                for path in found.map_err(|message| Diagnostic::error(Some(&pair.location), message))? {
-                    self.python_path.insert(0, path);
-                }
-            }
-            Setting::Environment => self.python.environment.push(values::variable(pair)?),
-            Setting::PyArgv => {
-                self.python.arguments =
-                    values::text(pair)?.split([' ', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
-            }
-            Setting::Processes => {
-                let (cpus, number) = (self.host.cpus, self.number_or_auto(row, pair)?);
-                self.processes_auto = number.is_none();
-                self.processes = Some(number.unwrap_or(cpus));
-            }
-            Setting::Threads => {
-                self.threads =
-                    self.number_or_auto(row, pair)?.map_or(Threads::Auto, |count| Threads::Fixed(count.clamp(1, Threads::MOST)))
-            }
-            Setting::Recycling(setting) => self.set_recycling(setting, row, pair)?,
-            Setting::Elastic(setting) => self.set_elastic(setting, row, pair)?,
-            Setting::ReloadMercy => self.lifecycle.reload_mercy_ms = self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000,
-            Setting::WorkerReloadMercy => self.worker_mercy = Some(self.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000),
-            Setting::ReloadOrder => self.lifecycle.reload_order = values::one_of(pair, &RELOAD_ORDERS)?,
-            Setting::Priority => self.lifecycle.process.priority = Some(self.bounded(row, pair)?.try_into().unwrap_or(0)),
-            Setting::ProcessNamePrefix | Setting::ProcessNamePrefixSpaced => {
-                let space = if matches!(setting, Setting::ProcessNamePrefixSpaced) { " " } else { "" };
-                self.naming.prefix = pair.value.clone().unwrap_or_default() + space;
-                self.naming.auto = true;
-            }
-            Setting::ProcessName | Setting::ProcessNameMaster | Setting::ProcessNameSuffix => {
-                let text = values::text(pair)?;
-                match setting {
-                    Setting::ProcessName => self.naming.name = Some(text),
-                    Setting::ProcessNameMaster => self.naming.master = Some(text),
-                    _ => self.naming.suffix = text,
-                }
-                self.naming.auto = true;
-            }
-            Setting::Umask => self.identity.umask = Some(values::umask(pair)?),
+            Setting::LocatedSwitch(field) => *field(self) = self.switch(pair).then(|| pair.location.clone()),
+            Setting::Listen(kind) => sockets::listen(self, kind, pair)?,
+            Setting::Watch(subject, action) => watching::add_file(self, subject, action, row, pair)?,
+            Setting::By(set) => set(self, row, pair)?,
             // It was looked for before all others.
             Setting::AllowMissing => {}
-            Setting::Confinement(setting) => self.set_confinement(setting, pair)?,
-            Setting::Plugin => self.plugins(pair),
-            Setting::Tls(setting) => self.set_tls(setting, row, pair)?,
-            Setting::Control(setting) => self.set_control(setting, pair)?,
-            Setting::Logging(setting) => self.set_logging(setting, pair)?,
-            Setting::Reloading(setting) => self.set_reloading(setting, row, pair)?,
-            Setting::Requests(setting) => self.set_requests(setting, row, pair)?,
-            Setting::Interpreter(setting) => self.set_interpreter(setting, row, pair)?,
-            Setting::Clients(setting) => self.set_clients(setting, pair)?,
-            Setting::Asynchronous(setting) => self.set_asynchronous(setting, row, pair)?,
-            Setting::Hook(kind, phase) => self.add_hook(kind, phase, pair)?,
-            Setting::Attendant(setting) => self.set_attendant(setting, pair)?,
-            Setting::Answering(setting) => self.set_answering(setting, row, pair)?,
-            Setting::Files(setting) => self.set_files(setting, row, pair)?,
-            Setting::Watching(setting) => self.set_watching(setting, row, pair)?,
-            Setting::PythonModule(setting) => self.set_python_module(setting, pair)?,
-            Setting::Statistics(setting) => self.set_statistics(setting, pair)?,
             // These acted while the configuration was read.
             Setting::Language(_) => {}
         }
-        Ok(())
-    }
-
-    fn socket(&mut self, kind: SocketKind, pair: &Pair) -> Result<(), Diagnostic> {
-        let (address, doubt) = address::read(pair, self.host)?;
-        self.diagnostics.extend(doubt);
-        let location = pair.location.clone();
-        self.sockets.push(SocketDraft { kind, address, location, credentials: None, https_port: None });
         Ok(())
     }
 
@@ -248,24 +162,9 @@ impl Draft<'_> {
     fn add_passed_sockets(&mut self, bare: bool) {
         let kind = if bare { SocketKind::HttpRouter } else { SocketKind::Default };
         let location = Location::environment("LISTEN_FDS");
-        self.sockets.extend((FIRST_PASSED..FIRST_PASSED + self.host.passed_sockets).map(|descriptor| SocketDraft {
-            kind,
-            address: Address::Passed(descriptor),
-            location: location.clone(),
-            credentials: None,
-            https_port: None,
-        }));
-    }
-
-    fn plugins(&mut self, pair: &Pair) {
-        for name in pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            if !crate::conditionals::is_built_in(name) {
-                self.diagnostics.push(Diagnostic::warning(
-                    Some(&pair.location),
-                    format!("the plugin `{name}` is not built in: what it does is missing"),
-                ));
-            }
-        }
+        let passed = FIRST_PASSED..FIRST_PASSED + self.host.passed_sockets;
+        let socket = |descriptor| SocketDraft::new(kind, Address::Passed(descriptor), location.clone());
+        self.sockets.extend(passed.map(socket));
     }
 
     /// Puts together what the options said, and checks that there is something to serve and somewhere to serve it.
@@ -294,13 +193,7 @@ impl Draft<'_> {
         let bare = read.files.is_empty() && positional.is_some();
         if bare && self.sockets.is_empty() && self.host.passed_sockets == 0 {
             let (address, location) = self.usual_address();
-            self.sockets.push(SocketDraft {
-                kind: SocketKind::HttpRouter,
-                address,
-                location,
-                credentials: None,
-                https_port: None,
-            });
+            self.sockets.push(SocketDraft::new(SocketKind::HttpRouter, address, location));
         }
         self.add_passed_sockets(bare);
         self.show_options(read);

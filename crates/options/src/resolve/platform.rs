@@ -5,9 +5,13 @@ use bolide_contract::settings::Address;
 
 use super::address;
 use super::draft::Draft;
+use super::processes::MOST_PROCESSES;
+use super::values;
+use crate::catalogue::row::Row;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::dotenv;
 use crate::host_info::HostInfo;
+use crate::pair::Pair;
 use crate::reader::read_bounded;
 
 /// The port that a platform wants to be served; other Python servers listen at all addresses then.
@@ -60,20 +64,20 @@ fn port_of(text: &str) -> Result<u16, Diagnostic> {
     })
 }
 
-impl Draft<'_> {
-    /// Of several files the first that has a variable sets it, as the environment does before them.
-    pub(super) fn read_environment_file(&mut self, text: &str, location: &Location) -> Result<(), Diagnostic> {
-        let new = variables(text, location, self.host)?;
-        let known = &mut self.interpreter.file_variables;
-        for (name, value) in new {
-            if !known.iter().any(|(key, _)| *key == name) {
-                known.push((name, value));
-            }
+/// Of several files the first that has a variable sets it, as the environment does before them.
+pub fn read_environment_file(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    let new = variables(&values::text(pair)?, &pair.location, draft.host)?;
+    let known = &mut draft.interpreter.file_variables;
+    for (name, value) in new {
+        if !known.iter().any(|(key, _)| *key == name) {
+            known.push((name, value));
         }
-        self.interpreter.has_environment_file = true;
-        Ok(())
     }
+    draft.interpreter.has_environment_file = true;
+    Ok(())
+}
 
+impl Draft<'_> {
     /// `env` says more than a file does.
     pub(super) fn complete_environment(&mut self) {
         let python = &mut self.python;
@@ -107,7 +111,7 @@ impl Draft<'_> {
 
     pub(super) fn web_concurrency(&mut self) -> Option<u32> {
         let text = self.variable(WEB_CONCURRENCY)?;
-        let most = u32::try_from(crate::catalogue::MOST_PROCESSES).unwrap_or(u32::MAX);
+        let most = u32::try_from(MOST_PROCESSES).unwrap_or(u32::MAX);
         let number = text.trim().parse().ok().filter(|number| (1..=most).contains(number));
         let location = Location::environment(WEB_CONCURRENCY);
         self.diagnostics.push(match number {

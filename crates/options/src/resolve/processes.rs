@@ -2,13 +2,11 @@
 //! that reads the configuration.
 
 use bolide_contract::recycling::Recycling as RecyclingSettings;
-use bolide_contract::settings::{ReloadOrder, Workers};
+use bolide_contract::settings::{ReloadOrder, Threads, Workers};
 
-use super::draft::{Draft, PROBE_TIMEOUT_S};
-use super::paths::normalized;
+use super::draft::{Draft, RELOAD_MERCY_SECONDS};
 use super::values;
 use crate::catalogue::row::Row;
-use crate::catalogue::setting::{Recycling, Reloading};
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::reader::Configuration;
@@ -39,6 +37,51 @@ const WITH_MASTER: &[&str] = &[
     "unique-cron",
 ];
 
+/// A thousand processes is beyond any machine that runs an interpreter in each.
+pub const MOST_PROCESSES: i64 = 1024;
+
+pub fn set_processes(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    let number = draft.number_or_auto(row, pair)?;
+    draft.processes_auto = number.is_none();
+    draft.processes = Some(number.unwrap_or(draft.host.cpus));
+    Ok(())
+}
+
+pub fn set_threads(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    let number = draft.number_or_auto(row, pair)?;
+    draft.threads = number.map_or(Threads::Auto, |count| Threads::Fixed(count.clamp(1, Threads::MOST)));
+    Ok(())
+}
+
+/// How long requests may take at a reload, in milliseconds.
+pub fn mercy_ms(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<u64, Diagnostic> {
+    Ok(draft.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000)
+}
+
+/// Seconds as milliseconds, 0 where there are none.
+pub fn least_ms(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<u64, Diagnostic> {
+    Ok(draft.positive(row, pair)?.map_or(0, |seconds| seconds.saturating_mul(1000)))
+}
+
+pub fn set_min_lifetime(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    draft.recycling.min_lifetime_ms = least_ms(draft, row, pair)?;
+    draft.min_lifetime = Some(pair.location.clone());
+    Ok(())
+}
+
+/// What all processes are called begins so.
+pub fn set_name_prefix(draft: &mut Draft, pair: &Pair, space: &str) {
+    draft.naming.prefix = pair.value.clone().unwrap_or_default() + space;
+    draft.naming.auto = true;
+}
+
+/// A name of processes, which have names of their own then.
+pub fn process_name(draft: &mut Draft, pair: &Pair) -> Result<String, Diagnostic> {
+    let text = values::text(pair)?;
+    draft.naming.auto = true;
+    Ok(text)
+}
+
 /// A configuration has a master in uWSGI though it does not ask for one.
 pub(super) fn implies_master(read: &Configuration) -> bool {
     read.effects.iter().any(|pair| WITH_MASTER.iter().any(|start| pair.key.starts_with(start)))
@@ -58,26 +101,6 @@ impl Draft<'_> {
         }
     }
 
-    pub(super) fn set_recycling(&mut self, setting: Recycling, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        let number = self.positive(row, pair)?;
-        let milliseconds = number.map(|seconds| seconds.saturating_mul(1000));
-        let (recycling, lifecycle) = (&mut self.recycling, &mut self.lifecycle);
-        let manners = &mut lifecycle.harakiri_manners;
-        let small = number.map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX));
-        match setting {
-            Recycling::MaxRequestsDelta => recycling.max_requests_delta = number.unwrap_or(0),
-            Recycling::MaxLifetimeDelta => recycling.max_lifetime_delta_ms = milliseconds.unwrap_or(0),
-            Recycling::MinLifetime => {
-                recycling.min_lifetime_ms = milliseconds.unwrap_or(0);
-                self.min_lifetime = Some(pair.location.clone());
-            }
-            Recycling::OnPressure => recycling.pressure_percent = number.map(|_| small),
-            Recycling::HarakiriGracefulSignal => manners.graceful_signal = small.cast_signed(),
-            Recycling::HarakiriQueueThreshold => manners.queue_threshold = small,
-        }
-        Ok(())
-    }
-
     /// The settings, once all options are read. A worker that may not be replaced before it must be is a mistake, as in uWSGI.
     pub(super) fn recycling(&mut self) -> RecyclingSettings {
         let RecyclingSettings { max_lifetime_ms, min_lifetime_ms, .. } = self.recycling;
@@ -89,20 +112,6 @@ impl Draft<'_> {
             self.diagnostics.push(Diagnostic::error(Some(location), message).advise("make it shorter"));
         }
         self.recycling.clone()
-    }
-
-    pub(super) fn set_reloading(&mut self, setting: Reloading, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            Reloading::Probe => self.reloading.probe = Some(target(pair)?),
-            Reloading::ProbeTimeout => {
-                self.reloading.probe_timeout_ms = self.positive_or(row, pair, PROBE_TIMEOUT_S)? * 1000;
-            }
-            Reloading::Warmup => self.reloading.warmup.push(target(pair)?),
-            Reloading::Program => {
-                self.reloading.program = Some(normalized(&self.host.folder.join(values::text(pair)?)));
-            }
-        }
-        Ok(())
     }
 
     /// What can't be had together.
@@ -122,7 +131,7 @@ impl Draft<'_> {
 }
 
 /// What is asked of the application: a path, with a query or without.
-fn target(pair: &Pair) -> Result<String, Diagnostic> {
+pub fn request_target(pair: &Pair) -> Result<String, Diagnostic> {
     let text = values::text(pair)?;
     let is_plain = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
     if is_plain {

@@ -4,9 +4,8 @@
 use bolide_contract::settings::{Address, Listener};
 
 use super::draft::Draft;
-use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::row::{Row, Setting, Status};
+use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 use crate::reader::Configuration;
@@ -32,7 +31,7 @@ impl Draft<'_> {
                     None => {
                         let diagnostic =
                             Diagnostic::error(Some(&pair.location), format!("`{}`: there is no option `{name}`", pair.key));
-                        self.diagnostics.push(match crate::suggest::nearest(name) {
+                        self.diagnostics.push(match nearest(name) {
                             Some(nearest) => diagnostic.advise(format!("did you mean `{nearest}`?")),
                             None => diagnostic,
                         });

@@ -8,7 +8,7 @@ use super::address;
 use super::draft::Draft;
 use super::paths::normalized;
 use super::values;
-use crate::catalogue::setting;
+use crate::catalogue::row::Row;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
@@ -17,22 +17,14 @@ const PUSH_EVERY_S: u64 = 3;
 /// As in uWSGI.
 const PREFIX: &str = "uwsgi";
 
-impl Draft<'_> {
-    pub fn set_statistics(&mut self, setting: setting::Statistics, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            setting::Statistics::Address => {
-                let (address, doubt) = address::read(pair, self.host)?;
-                self.diagnostics.extend(doubt);
-                self.statistics.address = Some((address, pair.location.clone()));
-            }
-            setting::Statistics::Push => {
-                let pusher = pusher_of(pair, self.host)?;
-                self.statistics.pushers.push(pusher);
-            }
-        }
-        Ok(())
-    }
+pub fn set_address(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    let (address, doubt) = address::read(pair, draft.host)?;
+    draft.diagnostics.extend(doubt);
+    draft.statistics.address = Some((address, pair.location.clone()));
+    Ok(())
+}
 
+impl Draft<'_> {
     pub fn complete_statistics(&self, folder: &Path) -> Statistics {
         let draft = &self.statistics;
         let server = draft.address.as_ref().map(|(address, location)| StatisticsServer {
@@ -60,7 +52,7 @@ impl Draft<'_> {
 }
 
 /// `KIND` or `KIND:ARGUMENTS`; 0 milliseconds are those of `stats-pusher-default-freq`.
-fn pusher_of(pair: &Pair, host: &crate::host_info::HostInfo) -> Result<Pusher, Diagnostic> {
+pub fn pusher_of(pair: &Pair, host: &crate::host_info::HostInfo) -> Result<Pusher, Diagnostic> {
     let text = values::text(pair)?;
     let error = |message: String, advice: &str| Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned());
     let (kind, arguments) = text.split_once(':').unwrap_or((&text, ""));

@@ -1,8 +1,8 @@
 //! Keys that are no options: placeholders, slips of the pen, and what only looks like an option. Says what was probably meant.
 
 use super::draft::Draft;
-use crate::catalogue::catalogue;
 use crate::catalogue::row::Row;
+use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::reader::Configuration;
@@ -31,7 +31,7 @@ impl Draft<'_> {
                 Diagnostic::warning(Some(&pair.location), format!("unknown option `{}`: it has no effect", pair.key))
             }
         };
-        self.diagnostics.push(match crate::suggest::nearest(&pair.key) {
+        self.diagnostics.push(match nearest(&pair.key) {
             Some(nearest) if !is_placeholder => diagnostic.advise(format!("did you mean `{nearest}`?")),
             _ => diagnostic,
         });

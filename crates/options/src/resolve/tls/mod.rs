@@ -9,8 +9,6 @@ use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls};
 
 use crate::catalogue::row::Row;
-use crate::catalogue::setting::Tls as TlsSetting;
-use crate::catalogue::tls::{CLIENT_AUTH, HTTP2, VERSIONS};
 use crate::certificates::{self, Trouble};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
@@ -24,97 +22,81 @@ type Authorities = (Vec<u8>, PathBuf);
 /// The port that an `https` address of the web has unless it is written.
 const HTTPS_PORT: u16 = 443;
 
+/// `ADDR,CERT,KEY[,CIPHERS[,CLIENTCA]]`, `ADDR,auto`, `ADDR`.
+pub fn listen(draft: &mut Draft, kind: SocketKind, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
+    let mut words = text.splitn(5, ',').map(str::trim);
+    let written = words.next().unwrap_or_default();
+    let address = Pair { value: Some(written.to_owned()), ..pair.clone() };
+    let (address, doubt) = address::read(&address, draft.host)?;
+    draft.diagnostics.extend(doubt);
+    let rest: Vec<&str> = words.collect();
+    let optional = |index: usize| rest.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
+    let credentials = match rest.as_slice() {
+        [] => Credentials::Common,
+        ["auto"] => Credentials::Development,
+        [certificate, ..] if certificate.is_empty() || rest.get(1).is_some_and(|key| key.is_empty()) => {
+            return Err(Diagnostic::error(
+                Some(&pair.location),
+                format!("`{} = {text}` names no certificate or no key", pair.key),
+            )
+            .advise("write ADDRESS,CERTIFICATE,KEY; or ADDRESS,auto for a certificate for development"));
+        }
+        [certificate, ..] => Credentials::Files(CredentialFiles {
+            certificate: (*certificate).to_owned(),
+            key: optional(1).unwrap_or_else(|| (*certificate).to_owned()),
+            ciphers: optional(2),
+            client_authorities: optional(3),
+        }),
+    };
+    let socket = SocketDraft::new(kind, address, pair.location.clone());
+    draft.sockets.push(SocketDraft { credentials: Some(credentials), ..socket });
+    Ok(())
+}
+
+/// `ADDR[,PORT]`.
+pub fn http_to_https(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let (written, port) = text.split_once(',').map_or((text.as_str(), None), |(written, port)| (written, Some(port.trim())));
+    let https_port = match port.map(str::parse::<u16>) {
+        None => HTTPS_PORT,
+        Some(Ok(port)) if port > 0 => port,
+        Some(_) => {
+            return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no port of HTTPS", pair.key))
+                .advise("write ADDRESS,PORT, such as :80,8443"));
+        }
+    };
+    let (address, doubt) = address::read(&Pair { value: Some(written.to_owned()), ..pair.clone() }, draft.host)?;
+    draft.diagnostics.extend(doubt);
+    let socket = SocketDraft::new(SocketKind::HttpRouter, address, pair.location.clone());
+    draft.sockets.push(SocketDraft { https_port: Some(https_port), ..socket });
+    Ok(())
+}
+
+/// `NAME CERT,KEY[,CIPHERS[,CLIENTCA]]`; the name of `sni-regexp` is an expression, in whose place the certificate's own names count.
+pub fn add_server_name(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let wrong = || {
+        Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no certificate and key", pair.key))
+            .advise("write the name, a space, and the files: `example.com example.pem,example.key`")
+    };
+    let (name, files) = text.split_once(' ').ok_or_else(wrong)?;
+    let words: Vec<&str> = files.splitn(4, ',').map(str::trim).collect();
+    let optional = |index: usize| words.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
+    let (Some(certificate), Some(key)) = (optional(0), optional(1)) else { return Err(wrong()) };
+    let files = CredentialFiles { certificate, key, ciphers: optional(2), client_authorities: optional(3) };
+    if files.ciphers.is_some() {
+        let message = format!("the ciphers of `{name}` have no effect: those of the address count for all its certificates");
+        draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("name them with `https`"));
+    }
+    let names = match row.name() {
+        "sni-regexp" => Vec::new(),
+        _ => name.split(',').filter(|name| !name.is_empty()).map(str::to_ascii_lowercase).collect(),
+    };
+    draft.tls.server_names.push((names, files, pair.location.clone()));
+    Ok(())
+}
+
 impl Draft<'_> {
-    pub(super) fn set_tls(&mut self, setting: TlsSetting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            TlsSetting::Https => self.https(SocketKind::HttpRouter, &values::text(pair)?, pair)?,
-            TlsSetting::SocketOf(protocol) => self.https(SocketKind::Of(protocol), &values::text(pair)?, pair)?,
-            TlsSetting::Https2 => self.https(SocketKind::HttpRouter, &of_key_values(pair)?, pair)?,
-            TlsSetting::HttpToHttps => self.http_to_https(pair)?,
-            TlsSetting::ClientAuth => {
-                self.tls.client_auth = Some((values::one_of(pair, &CLIENT_AUTH)?, pair.location.clone()));
-            }
-            TlsSetting::LeastVersion => self.tls.least_version = values::one_of(pair, &VERSIONS)?,
-            TlsSetting::ServerName => self.server_name(row, pair)?,
-            TlsSetting::Http2 => self.tls.http2 = values::one_of(pair, &HTTP2)?,
-        }
-        Ok(())
-    }
-
-    /// `ADDR,CERT,KEY[,CIPHERS[,CLIENTCA]]`, `ADDR,auto`, `ADDR`.
-    fn https(&mut self, kind: SocketKind, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
-        let mut words = text.splitn(5, ',').map(str::trim);
-        let written = words.next().unwrap_or_default();
-        let address = Pair { value: Some(written.to_owned()), ..pair.clone() };
-        let (address, doubt) = address::read(&address, self.host)?;
-        self.diagnostics.extend(doubt);
-        let rest: Vec<&str> = words.collect();
-        let optional = |index: usize| rest.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
-        let credentials = match rest.as_slice() {
-            [] => Credentials::Common,
-            ["auto"] => Credentials::Development,
-            [certificate, ..] if certificate.is_empty() || rest.get(1).is_some_and(|key| key.is_empty()) => {
-                return Err(Diagnostic::error(
-                    Some(&pair.location),
-                    format!("`{} = {text}` names no certificate or no key", pair.key),
-                )
-                .advise("write ADDRESS,CERTIFICATE,KEY; or ADDRESS,auto for a certificate for development"));
-            }
-            [certificate, ..] => Credentials::Files(CredentialFiles {
-                certificate: (*certificate).to_owned(),
-                key: optional(1).unwrap_or_else(|| (*certificate).to_owned()),
-                ciphers: optional(2),
-                client_authorities: optional(3),
-            }),
-        };
-        let location = pair.location.clone();
-        self.sockets.push(SocketDraft { kind, address, location, credentials: Some(credentials), https_port: None });
-        Ok(())
-    }
-
-    /// `ADDR[,PORT]`.
-    fn http_to_https(&mut self, pair: &Pair) -> Result<(), Diagnostic> {
-        let text = values::text(pair)?;
-        let (written, port) = text.split_once(',').map_or((text.as_str(), None), |(written, port)| (written, Some(port.trim())));
-        let https_port = match port.map(str::parse::<u16>) {
-            None => HTTPS_PORT,
-            Some(Ok(port)) if port > 0 => port,
-            Some(_) => {
-                return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no port of HTTPS", pair.key))
-                    .advise("write ADDRESS,PORT, such as :80,8443"));
-            }
-        };
-        let (address, doubt) = address::read(&Pair { value: Some(written.to_owned()), ..pair.clone() }, self.host)?;
-        self.diagnostics.extend(doubt);
-        let (kind, location) = (SocketKind::HttpRouter, pair.location.clone());
-        self.sockets.push(SocketDraft { kind, address, location, credentials: None, https_port: Some(https_port) });
-        Ok(())
-    }
-
-    /// `NAME CERT,KEY[,CIPHERS[,CLIENTCA]]`; the name of `sni-regexp` is an expression, in whose place the certificate's own names count.
-    fn server_name(&mut self, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        let text = values::text(pair)?;
-        let wrong = || {
-            Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no certificate and key", pair.key))
-                .advise("write the name, a space, and the files: `example.com example.pem,example.key`")
-        };
-        let (name, files) = text.split_once(' ').ok_or_else(wrong)?;
-        let words: Vec<&str> = files.splitn(4, ',').map(str::trim).collect();
-        let optional = |index: usize| words.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
-        let (Some(certificate), Some(key)) = (optional(0), optional(1)) else { return Err(wrong()) };
-        let files = CredentialFiles { certificate, key, ciphers: optional(2), client_authorities: optional(3) };
-        if files.ciphers.is_some() {
-            let message = format!("the ciphers of `{name}` have no effect: those of the address count for all its certificates");
-            self.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("name them with `https`"));
-        }
-        let names = match row.name() {
-            "sni-regexp" => Vec::new(),
-            _ => name.split(',').filter(|name| !name.is_empty()).map(str::to_ascii_lowercase).collect(),
-        };
-        self.tls.server_names.push((names, files, pair.location.clone()));
-        Ok(())
-    }
-
     /// Gives TLS to the addresses that are to speak it. Where none is an `https` one, `tls-certificate` makes all that speak HTTP so.
     pub(super) fn assign_common_certificate(&mut self) {
         let Some((_, location)) = self.tls.certificate.clone().or_else(|| self.tls.key.clone()) else { return };
@@ -384,7 +366,7 @@ impl Trouble {
 }
 
 /// The words of `https2`, as `https` has them.
-fn of_key_values(pair: &Pair) -> Result<String, Diagnostic> {
+pub fn of_key_values(pair: &Pair) -> Result<String, Diagnostic> {
     let text = values::text(pair)?;
     let wrong = |message: String| Diagnostic::error(Some(&pair.location), message);
     let (mut address, mut certificate, mut key, mut ciphers, mut authorities) = ("", "", "", "", "");
