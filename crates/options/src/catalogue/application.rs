@@ -22,19 +22,19 @@ pub const ENTRIES: &[Entry] = &[
     ),
     Entry::supported(
         "module",
-        Setting::Located(|draft| &mut draft.module),
+        Setting::Located(|draft| &mut draft.application.module),
         Value::Text,
         "",
         "The module that holds the application, with its callable after a colon if that is not `application`. If it can't be loaded and there is a `wsgi-file`, that is.",
     )
     .example("module = shop.wsgi\nmodule = shop.wsgi:application\nmodule = shop:create_app()"),
-    Entry::supported("wsgi-file", Setting::Located(|draft| &mut draft.wsgi_file), Value::Path, "", "The file that holds the application.")
+    Entry::supported("wsgi-file", Setting::Located(|draft| &mut draft.application.wsgi_file), Value::Path, "", "The file that holds the application.")
         .example("wsgi-file = /srv/shop/wsgi.py"),
-    Entry::supported("callable", Setting::Text(|draft| &mut draft.callable), Value::Text, "application", "Name of the application in its module or file.")
+    Entry::supported("callable", Setting::Text(|draft| &mut draft.application.callable), Value::Text, "application", "Name of the application in its module or file.")
         .example("callable = app"),
     Entry::supported(
         "mount",
-        Setting::LocatedTexts(|draft| &mut draft.mounts),
+        Setting::LocatedTexts(|draft| &mut draft.application.mounts),
         Value::List,
         "",
         "An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It takes the requests whose SCRIPT_NAME a front server has set to the prefix, and with `manage-script-name` those whose path is below it. What no mount takes goes to the application of `module` or `wsgi-file`, or else to that of the first mount.",
@@ -42,7 +42,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py\nmanage-script-name = true"),
     Entry::supported(
         "interface",
-        set!(|draft, _, pair| draft.interface = Some((values::one_of(pair, &INTERFACES)?, pair.location.clone()))),
+        set!(|draft, _, pair| draft.application.interface = Some((values::one_of(pair, &INTERFACES)?, pair.location.clone()))),
         Value::OneOf(&INTERFACE_WORDS),
         "auto",
         "Which of Python's two interfaces the applications of `module`, `wsgi-file`, `mount` and the command line have; `auto` tells it from each when it is loaded. An application of `asgi` is ASGI in any case.",
@@ -50,7 +50,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("interface = wsgi"),
     Entry::supported(
         "factory",
-        Setting::Switch(|draft| &mut draft.factory),
+        Setting::Switch(|draft| &mut draft.application.is_factory),
         Value::Switch,
         "off",
         "What is named is no application, but a function that returns one: it is called without arguments when it is loaded. It counts for every application; `module:create_app()` says the same of a single one.",
@@ -58,7 +58,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("factory = true\nasgi = shop:create_app"),
     Entry::supported(
         "manage-script-name",
-        Setting::Switch(|draft| &mut draft.python.manage_script_name),
+        Setting::Switch(|draft| &mut draft.python.settings.manage_script_name),
         Value::Switch,
         "off",
         "The path of a request chooses its `mount`, which goes from the start of PATH_INFO into SCRIPT_NAME.",
@@ -66,7 +66,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("manage-script-name = true"),
     Entry::supported(
         "no-default-app",
-        Setting::Switch(|draft| &mut draft.python.no_default_app),
+        Setting::Switch(|draft| &mut draft.python.settings.no_default_app),
         Value::Switch,
         "off",
         "What no `mount` takes is answered with an error, and not by the first application.",
@@ -80,7 +80,7 @@ pub const ENTRIES: &[Entry] = &[
         "Change to this folder before sockets, files and the application are opened.",
     )
     .example("chdir = /srv/shop"),
-    Entry::supported("chdir2", Setting::Text(|draft| &mut draft.chdir_after), Value::Path, "", "Change to this folder after the application has been loaded.")
+    Entry::supported("chdir2", Setting::Text(|draft| &mut draft.python.chdir_after), Value::Path, "", "Change to this folder after the application has been loaded.")
         .example("chdir2 = /var/lib/shop"),
     Entry::supported(
         "pythonpath",
@@ -92,7 +92,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("pythonpath = /srv/shop/lib"),
     Entry::supported(
         "virtualenv",
-        Setting::Text(|draft| &mut draft.virtualenv),
+        Setting::Text(|draft| &mut draft.python.virtualenv),
         Value::Path,
         "",
         "The virtualenv whose interpreter and packages the application uses.",
@@ -100,7 +100,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("virtualenv = /srv/shop/.venv"),
     Entry::supported(
         "env",
-        set!(|draft, _, pair| draft.python.environment.push(values::variable(pair)?)),
+        set!(|draft, _, pair| draft.python.settings.environment.push(values::variable(pair)?)),
         Value::List,
         "",
         "Sets an environment variable of the application: `KEY=VALUE`.",
@@ -108,25 +108,25 @@ pub const ENTRIES: &[Entry] = &[
     .example("env = DJANGO_SETTINGS_MODULE=shop.settings"),
     Entry::supported(
         "lazy-apps",
-        Setting::Switch(|draft| &mut draft.python.lazy),
+        Setting::Switch(|draft| &mut draft.python.settings.lazy),
         Value::Switch,
         "off",
         "Every worker loads the application itself, after the fork.",
     )
     .uwsgi("As in uWSGI, it costs memory: workers no longer share what the application loads.")
     .example("lazy-apps = true"),
-    Entry::supported("lazy", Setting::Switch(|draft| &mut draft.python.lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
+    Entry::supported("lazy", Setting::Switch(|draft| &mut draft.python.settings.lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
         .uwsgi("uWSGI's `lazy` also makes a reload restart workers only; here the two are the same.").example("lazy = true"),
     Entry::supported(
         "catch-exceptions",
-        Setting::Switch(|draft| &mut draft.python.catch_exceptions),
+        Setting::Switch(|draft| &mut draft.python.settings.catch_exceptions),
         Value::Switch,
         "off",
         "Shows the traceback of a failed request to the client, not only to the log. Not for production.",
     ).example("catch-exceptions = true"),
     Entry::supported(
         "wsgi-disable-file-wrapper",
-        Setting::Switch(|draft| &mut draft.python.no_file_wrapper),
+        Setting::Switch(|draft| &mut draft.python.settings.no_file_wrapper),
         Value::Switch,
         "off",
         "The application finds no `wsgi.file_wrapper` in `environ`, and reads files itself.",
@@ -134,7 +134,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("wsgi-disable-file-wrapper = true"),
     Entry::supported(
         "pyargv",
-        set!(|draft, _, pair| draft.python.arguments = interpreter::arguments(pair)?),
+        set!(|draft, _, pair| draft.python.settings.arguments = interpreter::arguments(pair)?),
         Value::Text,
         "",
         "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by blanks, and without quotes.",
@@ -142,7 +142,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("pyargv = --settings production.cfg"),
     Entry::supported(
         "paste",
-        set!(|draft, _, pair| draft.named_by = Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
+        set!(|draft, _, pair| draft.application.named_by = Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
         Value::Text,
         "",
         "An application of PasteDeploy, as `config:/srv/shop/production.ini`; a file alone is `config:FILE`. PasteDeploy has to be installed beside the application.",
@@ -150,7 +150,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("paste = config:/srv/shop/production.ini"),
     Entry::supported(
         "paste-logger",
-        Setting::Switch(|draft| &mut draft.python.paste_logger),
+        Setting::Switch(|draft| &mut draft.python.settings.paste_logger),
         Value::Switch,
         "off",
         "Sets up Python's `logging` as the file of `paste` says.",
@@ -158,7 +158,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("paste-logger = true"),
     Entry::supported(
         "pecan",
-        set!(|draft, _, pair| draft.named_by = Some((NamedBy::Pecan, values::text(pair)?, pair.location.clone()))),
+        set!(|draft, _, pair| draft.application.named_by = Some((NamedBy::Pecan, values::text(pair)?, pair.location.clone()))),
         Value::Path,
         "",
         "An application of Pecan, by its configuration.",
@@ -166,7 +166,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("pecan = /srv/shop/config.py"),
     Entry::supported(
         "eval",
-        set!(|draft, _, pair| draft.named_by = Some((NamedBy::Text, values::text(pair)?, pair.location.clone()))),
+        set!(|draft, _, pair| draft.application.named_by = Some((NamedBy::Text, values::text(pair)?, pair.location.clone()))),
         Value::Text,
         "",
         "An application as a text of Python, which is the body of a module.",
@@ -185,7 +185,7 @@ pub const ENTRIES: &[Entry] = &[
     ),
     Entry::supported(
         "need-app",
-        Setting::Switch(|draft| &mut draft.needs_application),
+        Setting::Switch(|draft| &mut draft.application.is_needed),
         Value::Switch,
         "off",
         "Does not start without an application, even if there are static files or routes to serve. A start whose application can't be loaded fails in any case.",

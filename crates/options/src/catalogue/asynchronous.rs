@@ -22,7 +22,7 @@ const SECONDS: Value = Value::Decimal { most: 31_536_000, unit: "seconds" };
 pub const ENTRIES: &[Entry] = &[
     Entry::supported(
         "asgi",
-        Setting::Located(|draft| &mut draft.asgi),
+        Setting::Located(|draft| &mut draft.application.asgi),
         Value::Text,
         "",
         "The ASGI application: its module or file, with its callable after a colon if that is not `application`. It comes before `module` and `wsgi-file`.",

@@ -40,7 +40,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("no-proxy-headers = true"),
     Entry::supported(
         "root-path",
-        set!(|draft, _, pair| draft.python.root_path = clients::root_path(pair)?),
+        set!(|draft, _, pair| draft.python.settings.root_path = clients::root_path(pair)?),
         Value::Text,
         "",
         "The start of the path that a front server takes away before it hands requests on: SCRIPT_NAME, and `root_path` of ASGI. A trusted front server's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's `setscriptname` take its place; a mount stands behind it.",
@@ -73,7 +73,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("http-enable-proxy-protocol = true"),
     Entry::supported(
         "log-x-forwarded-for",
-        Setting::Switch(|draft| &mut draft.logging.x_forwarded_for),
+        Setting::Switch(|draft| &mut draft.logging.settings.x_forwarded_for),
         Value::Switch,
         "off",
         "The line of a request has what X-Forwarded-For says, as it came, in the place of the client's address; where the peer is trusted, or speaks another protocol than HTTP. Without it the line has the client's address that was found.",

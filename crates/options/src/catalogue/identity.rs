@@ -1,7 +1,7 @@
 //! Rows of users, groups and the names of processes, and of what an instance gives up.
 
 use crate::catalogue::row::{Entry, Setting, Value, set};
-use crate::resolve::paths::normalized;
+use crate::resolve::context::normalized;
 use crate::resolve::processes::{process_name, set_name_prefix};
 use crate::resolve::{confinement, values};
 

@@ -6,7 +6,7 @@ use crate::resolve::{interpreter, platform, python_module, values};
 pub const ENTRIES: &[Entry] = &[
     Entry::supported(
         "import",
-        Setting::Texts(|draft| &mut draft.interpreter.imports),
+        Setting::Texts(|draft| &mut draft.python.imports),
         Value::List,
         "",
         "Import this module, or run this file, before the application is loaded. One that fails has its traceback in the log, and the start goes on, as in uWSGI.",
@@ -14,7 +14,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("import = shop.signals\nimport = /srv/shop/patches.py"),
     Entry::supported(
         "shared-import",
-        Setting::Texts(|draft| &mut draft.interpreter.shared_imports),
+        Setting::Texts(|draft| &mut draft.python.shared_imports),
         Value::List,
         "",
         "As `import`, and before those.",
@@ -23,7 +23,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("shared-import = shop.settings"),
     Entry::supported(
         "pymodule-alias",
-        set!(|draft, _, pair| draft.interpreter.aliases.push(interpreter::alias(pair)?)),
+        set!(|draft, _, pair| draft.python.aliases.push(interpreter::alias(pair)?)),
         Value::List,
         "",
         "`NAME=MODULE` or `NAME=/path/file.py`: `import NAME` gives that module.",
@@ -31,7 +31,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("pymodule-alias = settings=shop.production"),
     Entry::supported(
         "post-pymodule-alias",
-        set!(|draft, _, pair| draft.interpreter.late_aliases.push(interpreter::alias(pair)?)),
+        set!(|draft, _, pair| draft.python.late_aliases.push(interpreter::alias(pair)?)),
         Value::List,
         "",
         "As `pymodule-alias`, once the application is loaded.",
@@ -39,7 +39,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("post-pymodule-alias = settings=shop.production"),
     Entry::supported(
         "optimize",
-        set!(|draft, row, pair| draft.python.optimize = u8::try_from(draft.bounded_u32(row, pair)?).unwrap_or(u8::MAX)),
+        set!(|draft, row, pair| draft.python.settings.optimize = u8::try_from(draft.bounded_u32(row, pair)?).unwrap_or(u8::MAX)),
         Value::Number { least: 0, most: 2, unit: "" },
         "0",
         "Python's own optimisation: 1 leaves out `assert`, 2 docstrings too (`python -O`, `-OO`).",
@@ -47,7 +47,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("optimize = 1"),
     Entry::supported(
         "py-sys-executable",
-        Setting::Text(|draft| &mut draft.interpreter.executable),
+        Setting::Text(|draft| &mut draft.python.executable),
         Value::Path,
         "the interpreter that runs",
         "The program that the application finds in `sys.executable`, which `multiprocessing` and `subprocess` start.",

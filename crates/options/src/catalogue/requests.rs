@@ -9,7 +9,7 @@ pub const ENTRIES: &[Entry] = &[
     Entry::accepted("http-chunked-input", Value::Switch, "Takes request bodies in chunks.", "request bodies in chunks are always read"),
     Entry::accepted("http-manage-expect", Value::Special, "Answers `Expect: 100-continue`.", "it is always answered when the body is wanted"),
     Entry::accepted("post-buffering-bufsize", Value::Special, "Size of the buffer for request bodies.", "the buffer grows as it is needed"),
-    Entry::supported("wsgi-strict", Setting::Switch(|draft| &mut draft.python.wsgi_strict), Value::Switch, "off", "A WSGI application that returns `bytes` in place of an iterable of them gets an error, as PEP 3333 has it: to Python such an object is an iterable of integers. Without this option it is served as one part, as uWSGI does.")
+    Entry::supported("wsgi-strict", Setting::Switch(|draft| &mut draft.python.settings.wsgi_strict), Value::Switch, "off", "A WSGI application that returns `bytes` in place of an iterable of them gets an error, as PEP 3333 has it: to Python such an object is an iterable of integers. Without this option it is served as one part, as uWSGI does.")
         .example("wsgi-strict = true"),
     Entry::supported("buffer-size", Setting::By(set_head_bytes), Value::Number { least: 0, most: 1_048_576, unit: "bytes" }, "65536", "Bytes that the head of a request may have, the request line included (that may have 16384 at the most); beyond it the answer is 431, or 414 for the request line. Less than 1024 is taken for 1024, and 0 for the default.")
         .uwsgi("uWSGI's default is 4096, too small for many cookies, its bound is 65535, and it drops the connection of a larger head.")

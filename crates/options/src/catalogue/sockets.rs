@@ -51,25 +51,25 @@ pub const ENTRIES: &[Entry] = &[
         .example("http-socket = :8080"),
     Entry::supported("http11-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "", "Listen on this address with HTTP/1.1.")
         .example("http11-socket = :8080"),
-    Entry::supported("protocol", set!(|draft, _, pair| draft.socket_protocol = values::protocol(pair)?), Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`, `scgi`, `scgi-nph`.")
+    Entry::supported("protocol", set!(|draft, _, pair| draft.sockets.protocol = values::protocol(pair)?), Value::Text, "uwsgi", "The protocol of the addresses that `socket` names: `uwsgi`, `puwsgi`, `http` or `http11`, `fastcgi`, `fastcgi-nph`, `scgi`, `scgi-nph`.")
         .example("protocol = http"),
     Entry::supported(
         "listen",
-        Setting::Number(|draft| &mut draft.backlog),
+        Setting::Number(|draft| &mut draft.sockets.backlog),
         Value::Number { least: 0, most: i32::MAX as i64, unit: "connections" },
         "the kernel's own limit",
         "How many new connections the kernel keeps waiting for a socket; 0 is the kernel's own limit.",
     )
     .uwsgi("uWSGI's default is 100, and it does not start with a number above the kernel's limit; here the kernel's limit is the default, and a larger number is cut to it.")
     .example("listen = 1024"),
-    Entry::supported("chmod-socket", set!(|draft, _, pair| draft.mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE))), Value::Text, "the umask", "Mode of the files of UNIX sockets, three octal digits; without a value, 666.")
+    Entry::supported("chmod-socket", set!(|draft, _, pair| draft.sockets.mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE))), Value::Text, "the umask", "Mode of the files of UNIX sockets, three octal digits; without a value, 666.")
         .example("chmod-socket = 660"),
-    Entry::supported("chown-socket", Setting::Text(|draft| &mut draft.owner), Value::Text, "", "Owner of the files of UNIX sockets: `user` or `user:group`.")
+    Entry::supported("chown-socket", Setting::Text(|draft| &mut draft.sockets.owner), Value::Text, "", "Owner of the files of UNIX sockets: `user` or `user:group`.")
         .example("chown-socket = www-data:www-data"),
-    Entry::supported("socket-timeout", set!(|draft, row, pair| draft.socket_timeout = draft.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?), SECONDS, "30", "How long a peer of `socket` or `http-socket` may keep a worker waiting for the next byte, or for room to send.")
+    Entry::supported("socket-timeout", set!(|draft, row, pair| draft.sockets.timeout_s = draft.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?), SECONDS, "30", "How long a peer of `socket` or `http-socket` may keep a worker waiting for the next byte, or for room to send.")
         .uwsgi("uWSGI's default is 4 seconds, which cuts off slow clients; here they cost no thread, so the default is 30.")
         .example("socket-timeout = 10"),
-    Entry::supported("http-timeout", set!(|draft, row, pair| draft.http_timeout = draft.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?), SECONDS, "60", "How long a client of `http` may keep us waiting for the next byte, or for room to send.")
+    Entry::supported("http-timeout", set!(|draft, row, pair| draft.sockets.http_timeout_s = draft.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?), SECONDS, "60", "How long a client of `http` may keep us waiting for the next byte, or for room to send.")
         .example("http-timeout = 120"),
     Entry::supported("http-keepalive", set!(|draft, row, pair| draft.limits.keepalive_ms = draft.keepalive_ms(row, pair)?), SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each answer, 1 or `true` keeps the default, more is a number of seconds.")
         .uwsgi("uWSGI's `http` closes after each answer unless this is set, and reads `true` as 0, which is off; here connections are kept by default, and `true` is on.")
@@ -87,7 +87,7 @@ const BUFFER: Value = Value::Number { least: 0, most: 1_073_741_824, unit: "byte
 pub const TUNING: &[Entry] = &[
     Entry::supported(
         "so-keepalive",
-        Setting::Switch(|draft| &mut draft.tuning.keepalive),
+        Setting::Switch(|draft| &mut draft.sockets.tuning.keepalive),
         Value::Switch,
         "off",
         "Have the kernel ask a silent TCP peer whether it is still there (SO_KEEPALIVE).",
@@ -95,7 +95,7 @@ pub const TUNING: &[Entry] = &[
     .example("so-keepalive = true"),
     Entry::supported(
         "reuse-port",
-        Setting::Switch(|draft| &mut draft.tuning.reuse_port),
+        Setting::Switch(|draft| &mut draft.sockets.tuning.reuse_port),
         Value::Switch,
         "off",
         "Another instance of the same user may listen at the same address, and the kernel shares the connections out (SO_REUSEPORT). What waits at the socket of an instance that ends is served before its end.",
@@ -103,7 +103,7 @@ pub const TUNING: &[Entry] = &[
     .example("reuse-port = true"),
     Entry::supported(
         "freebind",
-        Setting::Switch(|draft| &mut draft.tuning.free_bind),
+        Setting::Switch(|draft| &mut draft.sockets.tuning.free_bind),
         Value::Switch,
         "off",
         "Listen at an address that is not this machine's yet, as one that moves between two machines (IP_FREEBIND).",
@@ -111,7 +111,7 @@ pub const TUNING: &[Entry] = &[
     .example("freebind = true"),
     Entry::supported(
         "socket-sndbuf",
-        Setting::Count(|draft| &mut draft.tuning.send_buffer_bytes),
+        Setting::Count(|draft| &mut draft.sockets.tuning.send_buffer_bytes),
         BUFFER,
         "the kernel's own",
         "Bytes that the kernel keeps of an answer for one client (SO_SNDBUF); it doubles the number, and grows the buffer no more.",
@@ -119,7 +119,7 @@ pub const TUNING: &[Entry] = &[
     .example("socket-sndbuf = 65536"),
     Entry::supported(
         "socket-rcvbuf",
-        Setting::Count(|draft| &mut draft.tuning.receive_buffer_bytes),
+        Setting::Count(|draft| &mut draft.sockets.tuning.receive_buffer_bytes),
         BUFFER,
         "the kernel's own",
         "Bytes that the kernel keeps of a request until they are read (SO_RCVBUF); it doubles the number, and grows the buffer no more.",
@@ -127,7 +127,7 @@ pub const TUNING: &[Entry] = &[
     .example("socket-rcvbuf = 65536"),
     Entry::supported(
         "tcp-fast-open",
-        Setting::Count(|draft| &mut draft.tuning.fast_open_queue),
+        Setting::Count(|draft| &mut draft.sockets.tuning.fast_open_queue),
         Value::Number { least: 0, most: 65_535, unit: "connections" },
         "off",
         "Connections of TCP Fast Open (RFC 7413) that may wait: a client that was here before sends its request with its first packet.",
@@ -135,7 +135,7 @@ pub const TUNING: &[Entry] = &[
     .example("tcp-fast-open = 256"),
     Entry::supported(
         "abstract-socket",
-        Setting::Switch(|draft| &mut draft.abstract_sockets),
+        Setting::Switch(|draft| &mut draft.sockets.are_abstract),
         Value::Switch,
         "off",
         "UNIX sockets are names in Linux' abstract space, not files: `/run/app.sock` is `@/run/app.sock`.",

@@ -58,17 +58,17 @@ pub const ENTRIES: &[Entry] = &[
         .example("develop = true\nreload-exclude = generated/"),
     Entry::supported("reload-browser", Setting::LocatedSwitch(|draft| &mut draft.developing.browser), Value::Switch, "off", "With `develop`: pages can subscribe to `/.bolide/reload`, an event stream which has an event `reload` when there is something new to show. Nothing is put into pages.")
         .example("develop = true\nreload-browser = true"),
-    Entry::supported("reload-on-exception", Setting::Switch(|draft| &mut draft.python.reload_on.any), Value::Switch, "off", "Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and requests in flight end. Frameworks turn most exceptions into answers of their own, and these count not.")
+    Entry::supported("reload-on-exception", Setting::Switch(|draft| &mut draft.python.settings.reload_on.any), Value::Switch, "off", "Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and requests in flight end. Frameworks turn most exceptions into answers of their own, and these count not.")
         .uwsgi("uWSGI ends the worker at once, with the requests of its other threads.")
         .example("reload-on-exception = true"),
-    Entry::supported("reload-on-exception-type", Setting::Texts(|draft| &mut draft.python.reload_on.types), Value::List, "", "The same for exceptions of this type: its name, with or without that of its module.")
+    Entry::supported("reload-on-exception-type", Setting::Texts(|draft| &mut draft.python.settings.reload_on.types), Value::List, "", "The same for exceptions of this type: its name, with or without that of its module.")
         .uwsgi(UNHEARD)
         .example("reload-on-exception-type = psycopg.OperationalError"),
-    Entry::supported("reload-on-exception-value", Setting::Texts(|draft| &mut draft.python.reload_on.values), Value::List, "", "The same for exceptions of this text.")
+    Entry::supported("reload-on-exception-value", Setting::Texts(|draft| &mut draft.python.settings.reload_on.values), Value::List, "", "The same for exceptions of this text.")
         .example("reload-on-exception-value = connection lost"),
-    Entry::supported("reload-on-exception-repr", Setting::Texts(|draft| &mut draft.python.reload_on.reprs), Value::List, "", "The same for exceptions of this type and text, with a colon and a space between them.")
+    Entry::supported("reload-on-exception-repr", Setting::Texts(|draft| &mut draft.python.settings.reload_on.reprs), Value::List, "", "The same for exceptions of this type and text, with a colon and a space between them.")
         .uwsgi(UNHEARD)
         .example("reload-on-exception-repr = OperationalError: connection lost"),
-    Entry::supported("fork-safety", set!(|draft, _, pair| draft.python.fork_safety = values::one_of(pair, &FORK_SAFETY)?), Value::OneOf(&FORK_SAFETY_WORDS), "warn", "What is done where the application, while it is loaded before workers are forked, starts threads or opens connections, event loops or watches of files, which workers can't share: `warn` names each with its module in one line of the log; with `refuse` such code counts as code that can't be loaded, at the start and at a reload; with `lazy` each worker of that generation loads it itself, as with `lazy-apps`, and the log says what it was. Code that opens nothing stays loaded once and shared.")
+    Entry::supported("fork-safety", set!(|draft, _, pair| draft.python.settings.fork_safety = values::one_of(pair, &FORK_SAFETY)?), Value::OneOf(&FORK_SAFETY_WORDS), "warn", "What is done where the application, while it is loaded before workers are forked, starts threads or opens connections, event loops or watches of files, which workers can't share: `warn` names each with its module in one line of the log; with `refuse` such code counts as code that can't be loaded, at the start and at a reload; with `lazy` each worker of that generation loads it itself, as with `lazy-apps`, and the log says what it was. Code that opens nothing stays loaded once and shared.")
         .example("fork-safety = lazy"),
 ];

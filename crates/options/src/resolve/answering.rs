@@ -1,12 +1,10 @@
 //! Routes, header fields, error pages and compression: from their options to their settings.
 
-use std::path::Path;
-
 use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
 use bolide_routes::Routes;
 
-use super::draft::Draft;
-use super::paths::normalized;
+use super::context::Context;
+use super::draft::{AnsweringDraft, Draft};
 use super::values;
 use crate::catalogue::row::Row;
 use crate::diagnostic::{Diagnostic, Location};
@@ -15,7 +13,7 @@ use crate::pair::Pair;
 /// A rule of routing: the name of the option says which.
 pub fn add_route(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
     let rule = RouteRule { option: row.name().to_owned(), text: values::text(pair)?, origin: pair.location.to_string() };
-    draft.asked.routes.push((rule, pair.location.clone()));
+    draft.answering.routes.push((rule, pair.location.clone()));
     Ok(())
 }
 
@@ -30,7 +28,7 @@ pub fn add_header(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnos
             )
             .advise("remove the line, and see `http-keepalive`"),
         ),
-        false => draft.asked.answering.added.push((name, value)),
+        false => draft.answering.answering.added.push((name, value)),
     }
     Ok(())
 }
@@ -41,41 +39,38 @@ pub fn remove_header(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diag
         let message = format!("`{} = {name}` has no effect: lengths are the server's", pair.key);
         draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("remove the line"));
     } else {
-        draft.asked.answering.removed.push(name);
+        draft.answering.answering.removed.push(name);
     }
     Ok(())
 }
 
 /// The first `compress-types` takes the place of the usual types.
 pub fn add_compressed_types(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-    if !std::mem::replace(&mut draft.asked.has_types, true) {
-        draft.asked.answering.compression.types.clear();
+    if !std::mem::replace(&mut draft.answering.has_types, true) {
+        draft.answering.answering.compression.types.clear();
     }
-    draft.asked.answering.compression.types.extend(types(pair)?);
+    draft.answering.answering.compression.types.extend(types(pair)?);
     Ok(())
 }
 
-impl Draft<'_> {
-    /// Compiles the routes, so that what is wrong with them is said before anything starts. The last part of what it returns says whether
-    /// one of them names a file to be served.
-    pub(super) fn complete_answering(&mut self, folder: &Path) -> (Vec<RouteRule>, Answering, bool) {
-        let (rules, locations): (Vec<RouteRule>, Vec<Location>) = std::mem::take(&mut self.asked.routes).into_iter().unzip();
-        let (routes, mistakes) = Routes::compile(&rules, folder);
-        let routes = routes.unwrap_or_default();
-        self.lifecycle.shortest_route_harakiri_ms = routes.shortest_harakiri_ms();
+impl AnsweringDraft {
+    /// Compiles the routes, so that what is wrong with them is said before anything starts.
+    pub fn complete(self, context: &mut Context) -> (Vec<RouteRule>, Answering, Routes) {
+        let (rules, locations): (Vec<RouteRule>, Vec<Location>) = self.routes.into_iter().unzip();
+        let (routes, mistakes) = Routes::compile(&rules, &context.folder);
         for mistake in mistakes {
             let location = locations.get(mistake.rule);
             let diagnostic = match mistake.is_fatal {
                 true => Diagnostic::error(location, mistake.message),
                 false => Diagnostic::warning(location, mistake.message),
             };
-            self.diagnostics.push(if mistake.advice.is_empty() { diagnostic } else { diagnostic.advise(mistake.advice) });
+            context.diagnostics.push(if mistake.advice.is_empty() { diagnostic } else { diagnostic.advise(mistake.advice) });
         }
-        let mut answering = std::mem::take(&mut self.asked.answering);
+        let mut answering = self.answering;
         for (_, page) in &mut answering.error_pages {
-            *page = normalized(&folder.join(&page));
+            *page = context.absolute(&page);
         }
-        (rules, answering, !routes.folders.is_empty())
+        (rules, answering, routes.unwrap_or_default())
     }
 }
 

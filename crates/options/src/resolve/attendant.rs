@@ -1,12 +1,12 @@
 //! Options of what runs beside the application, and their settings. It starts nothing and looks at no file; runs in the process that
 //! reads the configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bolide_contract::attendant::{Attendant, Daemon, Job, Schedule};
 
-use super::draft::{Draft, JobLimit};
-use super::paths::normalized;
+use super::context::Context;
+use super::draft::{AttendantDraft, Draft, JobLimit};
 use super::values;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
@@ -46,31 +46,30 @@ pub fn add_job(draft: &mut Draft, (job, harakiri): (Job, JobLimit), pair: &Pair)
     draft.attendant.jobs.push((job, harakiri));
 }
 
-impl Draft<'_> {
+impl AttendantDraft {
     /// The settings; relative paths start from the folder of `chdir`, as in uWSGI, whose master has entered it by then.
-    pub(super) fn complete_attendant(&mut self, folder: &Path, has_mercy: bool) -> Attendant {
-        let draft = std::mem::take(&mut self.attendant);
-        let absolute = |path: PathBuf| normalized(&folder.join(path));
+    pub fn complete(self, mercy_ms: Option<u64>, context: &Context) -> Attendant {
+        let absolute = |path: PathBuf| context.absolute(path);
         let daemon = |daemon: Daemon| Daemon {
             pidfile: daemon.pidfile.map(absolute),
             touch: daemon.touch.into_iter().map(absolute).collect(),
             folder: daemon.folder.map(absolute),
-            has_stdin: daemon.has_stdin || draft.honours_stdin,
+            has_stdin: daemon.has_stdin || self.honours_stdin,
             ..daemon
         };
         let limited = |(job, harakiri): (Job, JobLimit)| Job {
             harakiri_s: match harakiri {
-                JobLimit::Common => draft.cron_harakiri_s,
+                JobLimit::Common => self.cron_harakiri_s,
                 JobLimit::None => None,
                 JobLimit::Seconds(seconds) => Some(seconds),
             },
             ..job
         };
         Attendant {
-            daemons: draft.daemons.into_iter().map(daemon).collect(),
-            jobs: draft.jobs.into_iter().map(limited).collect(),
-            shells: draft.shells,
-            mercy_ms: if has_mercy { self.lifecycle.reload_mercy_ms } else { MERCY_MS },
+            daemons: self.daemons.into_iter().map(daemon).collect(),
+            jobs: self.jobs.into_iter().map(limited).collect(),
+            shells: self.shells,
+            mercy_ms: mercy_ms.unwrap_or(MERCY_MS),
         }
     }
 }

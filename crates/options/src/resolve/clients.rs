@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use bolide_contract::clients::{Clients as ClientSettings, Network, TrustedHeader, TrustedProxies};
 use bolide_contract::settings::Listener;
 
-use super::draft::{ClientsDraft, Draft, SocketKind};
+use super::context::Context;
+use super::draft::{ClientsDraft, Draft, SocketDraft, SocketKind};
 use super::values;
 use crate::catalogue::row::Row;
 use crate::diagnostic::{Diagnostic, Location};
@@ -41,31 +42,30 @@ pub fn add_server_names(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), D
     Ok(())
 }
 
-impl Draft<'_> {
-    pub(super) fn complete_clients(&self) -> ClientSettings {
-        let ClientsDraft { trusted_proxies, trusted_headers, ignores_headers, server_names, .. } = &self.clients;
-        let usual = match trusted_proxies {
+impl ClientsDraft {
+    pub fn complete(self) -> ClientSettings {
+        let ClientsDraft { trusted_proxies, trusted_headers, ignores_headers, server_names, .. } = self;
+        let usual = match &trusted_proxies {
             Some(_) => TRUSTED_HEADERS.map(|(_, header)| header).to_vec(),
             None => TrustedHeader::USUAL.to_vec(),
         };
         ClientSettings {
-            trusted_proxies: trusted_proxies.clone().unwrap_or_default(),
             has_chosen_proxies: trusted_proxies.is_some(),
-            trusted_headers: if *ignores_headers { Vec::new() } else { trusted_headers.clone().unwrap_or(usual) },
-            server_names: server_names.clone(),
+            trusted_proxies: trusted_proxies.unwrap_or_default(),
+            trusted_headers: if ignores_headers { Vec::new() } else { trusted_headers.unwrap_or(usual) },
+            server_names,
         }
     }
 
     /// Warns of an `enable-proxy-protocol` that no socket has, so that nobody relies on it.
-    pub(super) fn check_proxy_headers(&mut self, listeners: &[Listener]) {
+    pub fn check_proxy_headers(&self, sockets: &[SocketDraft], listeners: &[Listener], context: &mut Context) {
         let kinds = [
-            ("enable-proxy-protocol", &self.clients.sockets_have_proxy_header, SocketKind::Default),
-            ("http-enable-proxy-protocol", &self.clients.router_has_proxy_header, SocketKind::HttpRouter),
+            ("enable-proxy-protocol", &self.sockets_have_proxy_header, SocketKind::Default),
+            ("http-enable-proxy-protocol", &self.router_has_proxy_header, SocketKind::HttpRouter),
         ];
-        let mut found = Vec::new();
         for (name, location, kind) in kinds {
             let is_of_kind = |socket: SocketKind| (socket == SocketKind::HttpRouter) == (kind == SocketKind::HttpRouter);
-            let mut sockets = self.sockets.iter().zip(listeners);
+            let mut sockets = sockets.iter().zip(listeners);
             let Some(location) = location else { continue };
             if !sockets.any(|(socket, listener)| is_of_kind(socket.kind) && listener.has_proxy_header) {
                 let (has, other) = match kind {
@@ -73,14 +73,11 @@ impl Draft<'_> {
                     _ => ("`http-socket`", "for `http` write `http-enable-proxy-protocol`"),
                 };
                 let message = format!("`{name}` has no effect: there is no {has}");
-                found.push(Diagnostic::warning(Some(location), message).advise(other));
+                context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(other));
             }
         }
-        self.diagnostics.extend(found);
     }
-}
 
-impl ClientsDraft {
     /// Where connections of sockets of this kind were given their PROXY header.
     pub fn has_proxy_header(&self, kind: SocketKind) -> Option<&Location> {
         match kind {

@@ -1,7 +1,5 @@
 //! What an instance gives up for good: from options to settings. Runs in the process that reads the configuration.
 
-use std::path::{Path, PathBuf};
-
 use bolide_contract::confinement::{CAPABILITIES, Namespace};
 
 use super::draft::Draft;
@@ -47,13 +45,6 @@ pub fn unshare(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic
         }
     }
     Ok(())
-}
-
-impl Draft<'_> {
-    /// With `chroot` the folder of the application is one within it, which the master looks for.
-    pub(super) fn folder_within_root(&self) -> PathBuf {
-        Path::new("/").join(self.chdir.as_ref().map_or("", |(chdir, _)| chdir))
-    }
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

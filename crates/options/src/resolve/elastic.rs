@@ -2,6 +2,7 @@
 
 use bolide_contract::elastic::{self, Cheaper};
 
+use super::context::Context;
 use super::draft::{Draft, ElasticDraft};
 use crate::catalogue::row::Row;
 use crate::diagnostic::{Diagnostic, Location};
@@ -36,37 +37,37 @@ fn small(number: Option<u64>) -> Option<u32> {
     number.map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-impl Draft<'_> {
+impl ElasticDraft {
     /// The settings, once `processes` is known.
-    pub(super) fn elastic(&mut self, most: u32) -> elastic::Elastic {
-        let ElasticDraft { mut settings, cheaper, least, first, detail, hard, dies } = std::mem::take(&mut self.elastic);
+    pub fn complete(self, most: u32, context: &mut Context) -> elastic::Elastic {
+        let ElasticDraft { mut settings, cheaper, least, first, detail, hard, dies } = self;
         settings.dies_idle = dies.is_some();
         if let (Some(location), None) = (dies, settings.idle_ms) {
-            self.diagnostics.push(Diagnostic::warning(Some(&location), "`die-on-idle` does nothing without `idle`"));
+            context.diagnostics.push(Diagnostic::warning(Some(&location), "`die-on-idle` does nothing without `idle`"));
         }
         let Some((least, location)) = least else {
             if let Some((name, location)) = detail {
                 let message = format!("`{name}` does nothing without `cheaper`, as in uWSGI");
-                self.diagnostics.push(Diagnostic::warning(Some(&location), message));
+                context.diagnostics.push(Diagnostic::warning(Some(&location), message));
             }
             return settings;
         };
         if least >= most {
             let message = format!("`cheaper = {least}` is not below the number of processes, which is {most}: all of them start");
             let diagnostic = Diagnostic::warning(Some(&location), message);
-            self.diagnostics.push(diagnostic.advise("it is how many workers stay when there is nothing to do"));
+            context.diagnostics.push(diagnostic.advise("it is how many workers stay when there is nothing to do"));
             return settings;
         }
         if let Some((first, location)) = first.as_ref().filter(|(first, _)| !(least..=most).contains(first)) {
             let message =
                 format!("`cheaper-initial = {first}` is not between `cheaper` ({least}) and the number of processes ({most})");
-            self.diagnostics.push(Diagnostic::warning(Some(location), message).advise("the nearest of both is taken"));
+            context.diagnostics.push(Diagnostic::warning(Some(location), message).advise("the nearest of both is taken"));
         }
         if let (Some(soft), Some(hard_bytes), Some(location)) = (cheaper.resident_soft, cheaper.resident_hard, hard)
             && hard_bytes <= soft
         {
             let message = "`cheaper-rss-limit-hard` is not above `cheaper-rss-limit-soft`";
-            self.diagnostics.push(Diagnostic::error(Some(&location), message).advise("make it larger"));
+            context.diagnostics.push(Diagnostic::error(Some(&location), message).advise("make it larger"));
         }
         let first = first.map_or(least, |(first, _)| first.clamp(least, most));
         elastic::Elastic { cheaper: Some(Cheaper { least, first, ..cheaper }), ..settings }

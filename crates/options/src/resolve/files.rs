@@ -1,12 +1,12 @@
 //! The options of static files: folders and files become absolute, patterns are tried, and what can't work is said with its line.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bolide_contract::files::{Expiry, ExpirySubject, Files, Map, MapKind, Mode, Precompressed, XSendfile};
-use bolide_contract::settings::Application;
+use bolide_contract::settings::{Application, Python};
 
+use super::context::{Context, normalized};
 use super::draft::{Draft, FilesDraft};
-use super::paths::normalized;
 use super::values;
 use crate::catalogue::row::Row;
 use crate::diagnostic::{Diagnostic, Severity};
@@ -74,10 +74,17 @@ pub fn set_charset(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagno
     Ok(())
 }
 
-impl Draft<'_> {
+impl FilesDraft {
     /// Puts together what the options said. `None`: they name no place in which a file could be, and no route does.
-    pub(super) fn complete_files(&mut self, folder: &Path, applications: &[Application], is_routed: bool) -> Option<Files> {
-        let asked = std::mem::take(&mut self.files);
+    pub fn complete(
+        self,
+        applications: &[Application],
+        python: &Python,
+        is_routed: bool,
+        context: &mut Context,
+    ) -> Option<Files> {
+        let folder = context.folder.clone();
+        let asked = self;
         let has_x_sendfile = !asked.sendfile_paths.is_empty() || !asked.sendfile_locations.is_empty();
         if asked.maps.is_empty() && !asked.document_root && !is_routed && !has_x_sendfile {
             return None;
@@ -95,12 +102,13 @@ impl Draft<'_> {
             .collect();
         // uWSGI's order, whatever the order of the options.
         maps.sort_by_key(|map| map.kind);
-        self.warn_of_missing_targets(&asked, folder);
+        asked.warn_of_missing_targets(context);
         let mime_files = asked.mime_files.iter().map(|(path, location)| (absolute(path), location));
         let mime_files: Vec<PathBuf> = mime_files
             .inspect(|(path, location)| {
                 if let Err(error) = open_file(path) {
-                    self.diagnostics
+                    context
+                        .diagnostics
                         .push(Diagnostic::error(Some(location), format!("can't read `{}`: {error}", path.display())).local());
                 }
             })
@@ -137,20 +145,20 @@ impl Draft<'_> {
             mime_files,
             charset: asked.charset,
             cache: asked.cache,
-            mounts: if self.python.manage_script_name { mounts.collect() } else { Vec::new() },
+            mounts: if python.manage_script_name { mounts.collect() } else { Vec::new() },
         })
     }
 
-    fn warn_of_missing_targets(&mut self, asked: &FilesDraft, folder: &Path) {
-        let maps = asked.maps.iter().map(|(_, _, target, location)| (target, location));
-        let named = asked.sendfile_paths.iter().map(|(target, location)| (target, location));
-        let located = asked.sendfile_locations.iter().map(|(_, target, location)| (target, location));
+    fn warn_of_missing_targets(&self, context: &mut Context) {
+        let maps = self.maps.iter().map(|(_, _, target, location)| (target, location));
+        let named = self.sendfile_paths.iter().map(|(target, location)| (target, location));
+        let located = self.sendfile_locations.iter().map(|(_, target, location)| (target, location));
         for (target, location) in maps.chain(named).chain(located) {
-            let target = normalized(&folder.join(target));
+            let target = context.absolute(target);
             if !target.exists() {
                 let message = format!("there is no `{}`: nothing is served from it yet", target.display());
                 let warning = Diagnostic::warning(Some(location), message).advise("it is served as soon as it is there");
-                self.diagnostics.push(warning.local());
+                context.diagnostics.push(warning.local());
             }
         }
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
 
+use super::context::{Context, normalized};
 use super::draft::Draft;
-use super::paths::normalized;
 use super::values;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
@@ -76,20 +76,15 @@ pub fn touch_hook(draft: &mut Draft, kind: HookKind, what: &str, pair: &Pair) ->
     Ok(action.map(|action| Hook { phase, action, text: shown, origin: pair.location.to_string() }))
 }
 
-impl Draft<'_> {
-    /// `folder` is that of `chdir`.
-    pub(super) fn complete_hooks(&mut self, folder: &Path) -> Vec<Hook> {
-        let mut hooks = std::mem::take(&mut self.hooks);
-        hooks.sort_by_key(|(rank, _)| *rank);
-        let mut hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
-        // Those in a jail have the folder that the jail has.
-        let is_in_jail = |hook: &Hook| hook.phase == HookPhase::AsRoot && self.confinement.root.is_some();
-        let start = self.host.folder.clone();
-        complete_paths(hooks.iter_mut().filter(|hook| hook.phase == HookPhase::Asap), &start);
-        let later = |hook: &&mut Hook| hook.phase != HookPhase::Asap && HookPhase::OF_START.contains(&hook.phase);
-        complete_paths(hooks.iter_mut().filter(later).filter(|hook| !is_in_jail(hook)), folder);
-        hooks
-    }
+/// In uWSGI's order. Those in a jail have the folder that the jail has.
+pub fn complete(mut hooks: Vec<(u8, Hook)>, is_jailed: bool, context: &Context) -> Vec<Hook> {
+    hooks.sort_by_key(|(rank, _)| *rank);
+    let mut hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
+    let is_in_jail = |hook: &Hook| hook.phase == HookPhase::AsRoot && is_jailed;
+    complete_paths(hooks.iter_mut().filter(|hook| hook.phase == HookPhase::Asap), &context.host.folder);
+    let later = |hook: &&mut Hook| hook.phase != HookPhase::Asap && HookPhase::OF_START.contains(&hook.phase);
+    complete_paths(hooks.iter_mut().filter(later).filter(|hook| !is_in_jail(hook)), &context.folder);
+    hooks
 }
 
 /// `ACTION:ARGUMENTS`. `None` for what is done anyway, or by other settings.
@@ -173,7 +168,7 @@ fn put_variable(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) ->
     );
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !is_late => {
-            draft.python.environment.push((name.to_owned(), value.to_owned()));
+            draft.python.settings.environment.push((name.to_owned(), value.to_owned()));
             Ok(())
         }
         Some(_) if is_late => Err(wrong(

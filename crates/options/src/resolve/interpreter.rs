@@ -5,8 +5,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::draft::Draft;
-use super::paths::normalized;
+use bolide_contract::settings::Python;
+
+use super::context::{Context, normalized};
+use super::draft::{Draft, PythonDraft};
 use super::values;
 use crate::catalogue::row::Row;
 use crate::diagnostic::Diagnostic;
@@ -23,7 +25,7 @@ const STACK_BYTES_LEAST: u64 = 32 * KILOBYTE_BYTES;
 
 pub fn set_stack_size(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
     let bytes = draft.positive(row, pair)?.map(|kilobytes| kilobytes * KILOBYTE_BYTES);
-    draft.python.thread_stack_bytes = bytes.map(|bytes| bytes.max(STACK_BYTES_LEAST));
+    draft.python.settings.thread_stack_bytes = bytes.map(|bytes| bytes.max(STACK_BYTES_LEAST));
     Ok(())
 }
 
@@ -31,7 +33,7 @@ pub fn set_stack_size(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), D
 pub fn add_python_path(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
     let found = crate::conditionals::matches(&values::text(pair)?, &draft.host.folder);
     for path in found.map_err(|message| Diagnostic::error(Some(&pair.location), message))? {
-        draft.python_path.insert(0, path);
+        draft.python.path.insert(0, path);
     }
     Ok(())
 }
@@ -74,7 +76,7 @@ pub fn read_environment_folder(draft: &mut Draft, _: &Row, pair: &Pair) -> Resul
         }
         draft.host.trust.note(&path, location)?;
         match first_line(&path).map_err(|error| wrong(format!("{} can't be read: {error}", path.display())))? {
-            Some(value) => draft.python.environment.push((name, value)),
+            Some(value) => draft.python.settings.environment.push((name, value)),
             None => remove_variable(draft, name),
         }
     }
@@ -82,23 +84,34 @@ pub fn read_environment_folder(draft: &mut Draft, _: &Row, pair: &Pair) -> Resul
 }
 
 pub fn remove_variable(draft: &mut Draft, name: String) {
-    draft.python.environment.retain(|(key, _)| *key != name);
-    draft.python.removed_variables.push(name);
+    draft.python.settings.environment.retain(|(key, _)| *key != name);
+    draft.python.settings.removed_variables.push(name);
 }
 
-impl Draft<'_> {
-    /// Relative files are against the folder of the application.
-    pub(super) fn complete_interpreter(&mut self, folder: &Path) {
+impl PythonDraft {
+    /// Relative files are against the folder of the application, which can be entered unless others may not look into one above it.
+    pub fn complete(mut self, is_enterable: bool, context: &mut Context) -> Python {
+        if context.is_bare {
+            self.note_usual_file(context);
+        }
         let absolute = |text: &String| match is_file(text) {
-            true => normalized(&folder.join(text)).to_string_lossy().into_owned(),
+            true => context.absolute(text).to_string_lossy().into_owned(),
             false => text.clone(),
         };
         let all = |pairs: &[(String, String)]| pairs.iter().map(|(name, module)| (name.clone(), absolute(module))).collect();
-        let draft = &self.interpreter;
-        self.python.imports = draft.shared_imports.iter().chain(&draft.imports).map(absolute).collect();
-        self.python.aliases = all(&draft.aliases);
-        self.python.late_aliases = all(&draft.late_aliases);
-        self.python.executable = draft.executable.as_ref().map(|path| normalized(&folder.join(path)));
+        let environment = self.environment();
+        Python {
+            chdir: is_enterable.then(|| normalized(&context.folder)),
+            chdir_after: self.chdir_after.map(|path| context.absolute(path)),
+            virtualenv: self.virtualenv.map(|path| context.absolute(path)),
+            imports: self.shared_imports.iter().chain(&self.imports).map(absolute).collect(),
+            aliases: all(&self.aliases),
+            late_aliases: all(&self.late_aliases),
+            executable: self.executable.map(|path| context.absolute(path)),
+            path: self.path.iter().map(|path| context.absolute(path)).collect(),
+            environment,
+            ..self.settings
+        }
     }
 }
 

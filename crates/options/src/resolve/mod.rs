@@ -12,6 +12,7 @@ pub mod asynchronous;
 pub mod attendant;
 pub mod clients;
 pub mod confinement;
+pub mod context;
 pub mod control;
 pub mod developing;
 pub mod draft;
@@ -20,7 +21,6 @@ pub mod files;
 pub mod hooks;
 pub mod interpreter;
 pub mod logging;
-pub mod paths;
 pub mod platform;
 pub mod processes;
 mod protection;
@@ -32,23 +32,20 @@ mod unknown;
 pub mod values;
 pub mod watching;
 
-use std::path::Path;
-
 pub use application::asgi_file;
 pub use application::positional::PositionalApplication;
 pub use platform::port;
 pub use tls::ciphers;
 
-use bolide_contract::settings::{Address, Listener, Protocol, Settings};
-use bolide_contract::tls::Tls;
+use bolide_contract::settings::Settings;
 
-use draft::{Draft, SocketDraft, SocketKind};
-use paths::normalized;
+use context::Context;
+use draft::{Draft, SocketsDraft};
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Row, Setting, Status};
 use crate::diagnostic::{Diagnostic, Location, Severity};
-use crate::host_info::{FIRST_PASSED, HostInfo};
+use crate::host_info::HostInfo;
 use crate::pair::Pair;
 use crate::reader::Configuration;
 
@@ -64,16 +61,16 @@ pub fn resolve(
 ) -> (Option<Settings>, Vec<Diagnostic>) {
     let mut draft = Draft::new(host, read.strict.is_some());
     draft.diagnostics.extend(read.diagnostics.iter().cloned());
-    draft.note_allowed(read);
+    protection::note_allowed(&mut draft, read);
     for pair in &read.effects {
         match catalogue().get(&pair.key) {
             Some(row) => draft.take(row, pair, read),
-            None => draft.unknown(pair, read),
+            None => unknown::report_unknown(&mut draft, pair, read),
         }
     }
-    let settings = draft.complete(read, positional);
-    let failed = draft.diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
-    (settings.filter(|_| !failed), draft.diagnostics)
+    let (settings, diagnostics) = draft.complete(read, positional);
+    let failed = diagnostics.iter().any(|diagnostic| diagnostic.severity == Severity::Error);
+    ((!failed).then_some(settings), diagnostics)
 }
 
 /// An option that is not there asks for what is always done here.
@@ -85,7 +82,7 @@ fn is_done_already(name: &str, pair: &Pair) -> bool {
     }
 }
 
-impl Draft<'_> {
+impl<'a> Draft<'a> {
     /// One effect: the row's verdict decides.
     fn take(&mut self, row: &Row, pair: &Pair, read: &Configuration) {
         let location = &pair.location;
@@ -115,7 +112,7 @@ impl Draft<'_> {
             }
             Status::Planned(..) | Status::Refused(_) if is_done_already(row.name(), pair) => {}
             Status::Planned(_, meanwhile) => self.planned(location, &pair.key, meanwhile),
-            Status::Protective(instead) => self.protective(location, row, &pair.key, instead),
+            Status::Protective(instead) => protection::protective(self, location, row, &pair.key, instead),
             Status::Refused(instead) => {
                 self.diagnostics
                     .push(Diagnostic::error(Some(location), format!("`{}` is not supported", pair.key)).advise(instead));
@@ -157,159 +154,99 @@ impl Draft<'_> {
         Ok(())
     }
 
-    /// The sockets of `LISTEN_FDS` are served beside the configuration's own, with the protocol of `socket`, as in uWSGI. For an application
-    /// on the command line they stand in the place of its own, which would speak HTTP.
-    fn add_passed_sockets(&mut self, bare: bool) {
-        let kind = if bare { SocketKind::HttpRouter } else { SocketKind::Default };
-        let location = Location::environment("LISTEN_FDS");
-        let passed = FIRST_PASSED..FIRST_PASSED + self.host.passed_sockets;
-        let socket = |descriptor| SocketDraft::new(kind, Address::Passed(descriptor), location.clone());
-        self.sockets.extend(passed.map(socket));
-    }
-
     /// Puts together what the options said, and checks that there is something to serve and somewhere to serve it.
-    fn complete(&mut self, read: &Configuration, positional: Option<&PositionalApplication>) -> Option<Settings> {
-        let folder = match &self.chdir {
-            _ if self.confinement.root.is_some() => self.folder_within_root(),
-            Some((chdir, location)) => {
-                let folder = self.host.folder.join(chdir);
-                if !folder.is_dir() {
-                    self.diagnostics.push(
-                        Diagnostic::error(
-                            Some(location),
-                            format!("can't change to `{}`: there is no such folder", folder.display()),
-                        )
-                        .local(),
-                    );
-                }
-                folder
-            }
-            None => self.host.folder.clone(),
-        };
-        // The folder that the master is in: it stays outside of a root.
-        let entered = if self.confinement.root.is_some() { self.host.folder.clone() } else { folder.clone() };
-        let applications = self.applications(&folder, positional, read);
-        // Without a configuration file, an application on the command line is enough to serve.
-        let bare = read.files.is_empty() && positional.is_some();
-        if bare && self.sockets.is_empty() && self.host.passed_sockets == 0 {
-            let (address, location) = self.usual_address();
-            self.sockets.push(SocketDraft::new(SocketKind::HttpRouter, address, location));
-        }
-        self.add_passed_sockets(bare);
-        self.show_options(read);
-        self.prepare_development(read);
-        let (routes, answering, names_files) = self.complete_answering(&folder);
-        let files = self.complete_files(&folder, &applications, names_files);
-        let serves_itself = files.is_some() || routes.len() > usize::from(self.tells_browsers());
+    fn complete(mut self, read: &Configuration, positional: Option<&PositionalApplication>) -> (Settings, Vec<Diagnostic>) {
+        let mut context = self.context(read, positional);
+        let (is_jailed, is_needed) = (self.confinement.root.is_some(), self.application.is_needed);
+        let applications = std::mem::take(&mut self.application).complete(positional, &self.python, is_jailed, &mut context);
+        self.sockets.add_usual(&self.python, &mut context);
+        developing::prepare(&mut self, &mut context);
+        let (rules, answering, routes) = self.answering.complete(&mut context);
+        let files = self.files.complete(&applications, &self.python.settings, !routes.folders.is_empty(), &mut context);
+        let serves_itself = files.is_some() || rules.len() > usize::from(self.developing.tells_browsers());
         // One that the command line names wrongly was told of.
         let is_named = !applications.is_empty() || positional.is_some();
-        self.check_something_to_serve(is_named || serves_itself && !self.needs_application, read);
-        let mut listeners = self.listeners(&folder);
-        self.make_abstract(&mut listeners);
-        self.check_proxy_headers(&listeners);
-        self.open_daemonized_sockets(read, &mut listeners);
-        let workers = self.workers(bare);
-        let elastic = self.elastic(workers.processes);
+        check_something_to_serve(is_named || serves_itself && !is_needed, &self.sockets, &mut context);
+        let socket_mode = self.sockets.mode;
+        let listeners = self.sockets.complete(&self.tls, &self.clients, &self.identity, &mut context);
+        let workers = self.processes.complete(&self.python, &mut context);
+        let elastic = self.elastic.complete(workers.processes, &mut context);
         // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
-        self.python.lazy |= workers.processes == 1 && !self.master && !processes::implies_master(read);
-        self.lifecycle.reload_mercy_ms = self.worker_mercy.unwrap_or(self.lifecycle.reload_mercy_ms);
+        self.python.settings.lazy |= workers.processes == 1 && !self.processes.has_master && !processes::implies_master(read);
+        let lifecycle = self.lifecycle.complete(routes.shortest_harakiri_ms(), &context);
         let has_mercy = read.effects.iter().any(|pair| pair.key == "reload-mercy");
-        let attendant = self.complete_attendant(&folder, has_mercy);
-        self.lifecycle.pidfile = self.pidfile.as_ref().map(|path| normalized(&self.host.folder.join(path)));
-        self.complete_control(read, &entered);
-        self.check_reloading(read);
-        let logging = self.complete_logging(bare, &entered);
+        let attendant = self.attendant.complete(has_mercy.then_some(lifecycle.reload_mercy_ms), &context);
+        let control = control::complete(self.control, &mut self.logging, &mut context);
+        processes::check_reloading(&self.reloading, &lifecycle, &mut context);
+        let logging = self.logging.complete(&mut context);
         // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
-        let enterable = self.chdir.is_some() || self.confinement.root.is_some() || folder.join(".").exists();
-        self.python.chdir = enterable.then(|| normalized(&folder));
-        self.python.chdir_after = self.chdir_after.as_ref().map(|path| normalized(&folder.join(path)));
-        self.python.virtualenv = self.virtualenv.as_ref().map(|path| normalized(&folder.join(path)));
-        self.complete_interpreter(&folder);
-        if bare {
-            self.note_usual_file();
-        }
-        self.complete_environment();
-        self.python.path = self.python_path.iter().map(|path| normalized(&folder.join(path))).collect();
-        let development = self.development(&listeners);
-        Some(Settings {
+        let is_enterable = self.chdir.is_some() || is_jailed || context.folder.join(".").exists();
+        let python = self.python.complete(is_enterable, &mut context);
+        let development = self.developing.complete(&listeners, &mut context);
+        let settings = Settings {
             development,
             listeners,
             applications,
-            python: self.python.clone(),
+            python,
             workers,
             helpers: Vec::new(),
-            lifecycle: self.lifecycle.clone(),
-            control: self.control.clone(),
-            recycling: self.recycling(),
-            reloading: self.reloading.clone(),
+            lifecycle,
+            control,
+            recycling: self.recycling.complete(&mut context),
+            reloading: self.reloading,
             elastic,
-            limits: self.limits.clone(),
+            limits: self.limits,
             logging,
-            hooks: self.complete_hooks(&folder),
+            hooks: hooks::complete(self.hooks, is_jailed, &context),
             attendant,
-            statistics: self.complete_statistics(&folder),
-            identity: self.identity.clone(),
-            confinement: self.confinement.clone(),
-            naming: self.naming.clone(),
-            clients: self.complete_clients(),
-            asynchronous: self.asynchronous.clone(),
-            python_module: self.python_module.clone(),
-            routes,
+            statistics: self.statistics.complete(socket_mode, &context),
+            identity: self.identity,
+            confinement: self.confinement,
+            naming: self.naming,
+            clients: self.clients.complete(),
+            asynchronous: self.asynchronous,
+            python_module: python_module::complete(self.python_module, read),
+            routes: rules,
             answering,
             files,
-            watching: self.complete_watching(&folder, read),
-        })
-    }
-
-    fn check_something_to_serve(&mut self, serves: bool, read: &Configuration) {
-        let end = match read.files.last() {
-            Some(file) => Location::file(file, 0),
-            None => Location::command_line(),
+            watching: watching::complete(self.watching, &self.developing, &context),
         };
-        if !serves {
-            self.diagnostics.push(
-                Diagnostic::error(Some(&end), NO_APPLICATION)
-                    .advise("write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`"),
-            );
-        }
-        if self.sockets.is_empty() {
-            self.diagnostics.push(
-                Diagnostic::error(Some(&end), "there is no socket to serve on")
-                    .advise("write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi protocol"),
-            );
-        }
+        (settings, context.diagnostics)
     }
 
-    /// `abstract-socket`: no socket is a file.
-    fn make_abstract(&self, listeners: &mut [Listener]) {
-        for listener in listeners {
-            if let (true, Address::Unix(path)) = (self.abstract_sockets, &listener.address) {
-                listener.address = Address::Abstract(path.to_string_lossy().into_owned());
-            }
-        }
-    }
-
-    fn listeners(&mut self, folder: &Path) -> Vec<Listener> {
-        self.assign_common_certificate();
-        let tls = self.tls_of_sockets(folder);
-        let listener = |(socket, tls): (&SocketDraft, Option<Tls>)| {
-            let protocol = socket.protocol(self.socket_protocol);
-            let seconds = if socket.kind == SocketKind::HttpRouter { self.http_timeout } else { self.socket_timeout };
-            Listener {
-                address: address::absolute(&socket.address, folder),
-                protocol,
-                backlog: self.backlog,
-                mode: self.mode,
-                owner: self.owner.clone(),
-                timeout_ms: seconds * 1000,
-                tls,
-                http2: self.http2_of(protocol),
-                redirects_to_https: socket.https_port,
-                has_proxy_header: protocol == Protocol::Http && self.clients.has_proxy_header(socket.kind).is_some(),
-                tuning: self.tuning.clone(),
-                origin: socket.location.to_string(),
-            }
+    /// What all parts are completed with.
+    fn context<'c>(&mut self, read: &'c Configuration, positional: Option<&PositionalApplication>) -> Context<'c>
+    where
+        'a: 'c,
+    {
+        let mut context = Context {
+            host: self.host,
+            read,
+            strict: self.strict,
+            is_bare: read.files.is_empty() && positional.is_some(),
+            folder: self.host.folder.clone(),
+            entered: self.host.folder.clone(),
+            diagnostics: std::mem::take(&mut self.diagnostics),
         };
-        self.sockets.iter().zip(tls).map(listener).collect()
+        context.enter(self.chdir.as_ref(), &self.confinement);
+        context
+    }
+}
+
+fn check_something_to_serve(serves: bool, sockets: &SocketsDraft, context: &mut Context) {
+    let end = match context.read.files.last() {
+        Some(file) => Location::file(file, 0),
+        None => Location::command_line(),
+    };
+    if !serves {
+        context.diagnostics.push(
+            Diagnostic::error(Some(&end), NO_APPLICATION)
+                .advise("write `module = package.module:callable`, `asgi = package.module:callable` or `wsgi-file = app.py`, or name one on the command line: `bolide package.module:callable`"),
+        );
+    }
+    if sockets.list.is_empty() {
+        context.diagnostics.push(Diagnostic::error(Some(&end), "there is no socket to serve on").advise(
+            "write `http = 127.0.0.1:8000`, or `socket = /path/to/app.sock` behind a web server that speaks the uwsgi protocol",
+        ));
     }
 }

@@ -4,7 +4,8 @@
 use bolide_contract::settings::Address;
 
 use super::address;
-use super::draft::Draft;
+use super::context::Context;
+use super::draft::{Draft, PythonDraft};
 use super::processes::MOST_PROCESSES;
 use super::values;
 use crate::catalogue::row::Row;
@@ -67,54 +68,54 @@ fn port_of(text: &str) -> Result<u16, Diagnostic> {
 /// Of several files the first that has a variable sets it, as the environment does before them.
 pub fn read_environment_file(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
     let new = variables(&values::text(pair)?, &pair.location, draft.host)?;
-    let known = &mut draft.interpreter.file_variables;
+    let known = &mut draft.python.file_variables;
     for (name, value) in new {
         if !known.iter().any(|(key, _)| *key == name) {
             known.push((name, value));
         }
     }
-    draft.interpreter.has_environment_file = true;
+    draft.python.has_environment_file = true;
     Ok(())
 }
 
-impl Draft<'_> {
+impl PythonDraft {
     /// `env` says more than a file does.
-    pub(super) fn complete_environment(&mut self) {
-        let python = &mut self.python;
-        let is_set =
-            |name: &String| python.environment.iter().any(|(key, _)| key == name) || python.removed_variables.contains(name);
-        let new: Vec<(String, String)> = self.interpreter.file_variables.drain(..).filter(|(name, _)| !is_set(name)).collect();
-        python.environment.splice(0..0, new);
+    pub fn environment(&mut self) -> Vec<(String, String)> {
+        let set = std::mem::take(&mut self.settings.environment);
+        let is_set = |name: &String| set.iter().any(|(key, _)| key == name) || self.settings.removed_variables.contains(name);
+        let mut all: Vec<(String, String)> = self.file_variables.drain(..).filter(|(name, _)| !is_set(name)).collect();
+        all.extend(set);
+        all
     }
 
     /// A variable of the environment, or of the files of `env-file`.
-    fn variable(&self, name: &str) -> Option<String> {
-        let of_file = || self.interpreter.file_variables.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        self.host.variable(name).or_else(of_file).filter(|text| !text.is_empty()).map(str::to_owned)
+    fn variable(&self, name: &str, context: &Context) -> Option<String> {
+        let of_file = || self.file_variables.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        context.host.variable(name).or_else(of_file).filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
     /// Where an application on the command line is served, and who says so.
-    pub(super) fn usual_address(&mut self) -> (Address, Location) {
-        match self.variable(PORT).map(|text| port_of(&text)) {
+    pub fn usual_address(&self, context: &mut Context) -> (Address, Location) {
+        match self.variable(PORT, context).map(|text| port_of(&text)) {
             Some(Ok(port)) => {
                 let location = Location::environment(PORT);
-                self.diagnostics.push(Diagnostic::note(Some(&location), format!("this port is served, at 0.0.0.0:{port}")));
+                context.diagnostics.push(Diagnostic::note(Some(&location), format!("this port is served, at 0.0.0.0:{port}")));
                 (Address::Tcp { host: "0.0.0.0".to_owned(), port }, location)
             }
             Some(Err(diagnostic)) => {
-                self.diagnostics.push(diagnostic);
+                context.diagnostics.push(diagnostic);
                 (address::default(), Location::command_line())
             }
             None => (address::default(), Location::command_line()),
         }
     }
 
-    pub(super) fn web_concurrency(&mut self) -> Option<u32> {
-        let text = self.variable(WEB_CONCURRENCY)?;
+    pub fn web_concurrency(&self, context: &mut Context) -> Option<u32> {
+        let text = self.variable(WEB_CONCURRENCY, context)?;
         let most = u32::try_from(MOST_PROCESSES).unwrap_or(u32::MAX);
         let number = text.trim().parse().ok().filter(|number| (1..=most).contains(number));
         let location = Location::environment(WEB_CONCURRENCY);
-        self.diagnostics.push(match number {
+        context.diagnostics.push(match number {
             Some(number) => Diagnostic::note(Some(&location), format!("so many workers are started: {number}")),
             None => Diagnostic::error(Some(&location), format!("`{WEB_CONCURRENCY} = {text}` is no number of workers"))
                 .advise(format!("1 to {most}; or unset it")),
@@ -123,11 +124,11 @@ impl Draft<'_> {
     }
 
     /// Some programs read `.env` unasked; that it is not read is worth a word.
-    pub(super) fn note_usual_file(&mut self) {
-        if !self.interpreter.has_environment_file && self.host.folder.join(USUAL_FILE).is_file() {
+    pub fn note_usual_file(&self, context: &mut Context) {
+        if !self.has_environment_file && context.host.folder.join(USUAL_FILE).is_file() {
             let message = format!("`{USUAL_FILE}` lies here and is not read");
             let advice = format!("write `--env-file {USUAL_FILE}` to set its variables");
-            self.diagnostics.push(Diagnostic::note(Some(&Location::command_line()), message).advise(advice));
+            context.diagnostics.push(Diagnostic::note(Some(&Location::command_line()), message).advise(advice));
         }
     }
 }

@@ -1,10 +1,10 @@
 //! Options of the Python module `uwsgi` and of workers' functions, and their settings. It imports nothing; runs in the process that reads
 //! the configuration.
 
-use bolide_contract::python_module::{GunicornHooks, NamedFunction};
+use bolide_contract::python_module::{GunicornHooks, NamedFunction, PythonModule};
 
+use super::context::normalized;
 use super::draft::Draft;
-use super::paths::normalized;
 use super::values;
 use crate::catalogue::row::Row;
 use crate::diagnostic::Diagnostic;
@@ -25,12 +25,11 @@ pub fn set_gunicorn_hooks(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(),
     Ok(())
 }
 
-impl Draft<'_> {
-    /// What `uwsgi.opt` and `uwsgi.magic_table` show.
-    pub(super) fn show_options(&mut self, read: &Configuration) {
-        self.python_module.shown_options = read.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect();
-        self.python_module.shown_magic.clone_from(&read.magic);
-    }
+/// What `uwsgi.opt` and `uwsgi.magic_table` show.
+pub fn complete(mut settings: PythonModule, read: &Configuration) -> PythonModule {
+    settings.shown_options = read.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect();
+    settings.shown_magic.clone_from(&read.magic);
+    settings
 }
 
 /// `package.module:name`; the name may be dotted.

@@ -1,12 +1,10 @@
 //! The settings of the statistics.
 
-use std::path::Path;
-
 use bolide_contract::statistics::{Pusher, PusherKind, Statistics, StatisticsServer};
 
 use super::address;
-use super::draft::Draft;
-use super::paths::normalized;
+use super::context::{Context, normalized};
+use super::draft::{Draft, StatisticsDraft};
 use super::values;
 use crate::catalogue::row::Row;
 use crate::diagnostic::Diagnostic;
@@ -24,17 +22,18 @@ pub fn set_address(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagno
     Ok(())
 }
 
-impl Draft<'_> {
-    pub fn complete_statistics(&self, folder: &Path) -> Statistics {
-        let draft = &self.statistics;
-        let server = draft.address.as_ref().map(|(address, location)| StatisticsServer {
+impl StatisticsDraft {
+    /// `mode` is that of UNIX sockets.
+    pub fn complete(self, mode: Option<u32>, context: &Context) -> Statistics {
+        let folder = &context.folder;
+        let server = self.address.as_ref().map(|(address, location)| StatisticsServer {
             address: address::absolute(address, folder),
-            mode: self.mode,
-            is_http: draft.is_http,
+            mode,
+            is_http: self.is_http,
             origin: location.to_string(),
         });
-        let every_ms = draft.push_every_s.unwrap_or(PUSH_EVERY_S) * 1000;
-        let pushers = draft.pushers.iter().cloned().map(|pusher| Pusher {
+        let every_ms = self.push_every_s.unwrap_or(PUSH_EVERY_S) * 1000;
+        let pushers = self.pushers.into_iter().map(|pusher| Pusher {
             every_ms: if pusher.every_ms == 0 { every_ms } else { pusher.every_ms },
             kind: match pusher.kind {
                 PusherKind::File { path, separator } => PusherKind::File { path: normalized(&folder.join(path)), separator },
@@ -47,7 +46,7 @@ impl Draft<'_> {
             },
             origin: pusher.origin,
         });
-        Statistics { server, is_minified: draft.is_minified, omits_cores: draft.omits_cores, pushers: pushers.collect() }
+        Statistics { server, is_minified: self.is_minified, omits_cores: self.omits_cores, pushers: pushers.collect() }
     }
 }
 

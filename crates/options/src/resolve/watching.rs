@@ -1,17 +1,14 @@
 //! Options that name files whose change asks for something. It watches none; runs in the process that reads the configuration.
 
-use std::path::Path;
-
 use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, WatchedImports, Watching};
 
-use super::draft::Draft;
+use super::context::Context;
+use super::draft::{DevelopingDraft, Draft};
 use super::hooks::{HookKind, touch_hook};
-use super::paths::normalized;
 use super::values;
 use crate::catalogue::row::Row;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
-use crate::reader::Configuration;
 
 /// A file whose change asks for this; the name of the option says why in the log.
 pub fn add_file(draft: &mut Draft, subject: WatchSubject, action: FileAction, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
@@ -53,22 +50,17 @@ pub fn note_detail(draft: &mut Draft, pair: &Pair) {
     draft.developing.detail = Some((pair.key.clone(), pair.location.clone()));
 }
 
-impl Draft<'_> {
-    /// uWSGI looks at them when it has changed to `chdir`.
-    pub(super) fn complete_watching(&mut self, folder: &Path, read: &Configuration) -> Watching {
-        let mut watching = std::mem::take(&mut self.watching);
-        for file in &mut watching.files {
-            file.path = normalized(&folder.join(&file.path));
-        }
-        watching.imports = watching.imports.filter(|imports| imports.every_ms > 0);
-        if watching.imports.is_some() {
-            watching.sources = self.watched_sources(folder);
-        }
-        if let Some(imports) = &mut watching.imports {
-            let files = read.files.iter().map(|file| normalized(&self.host.folder.join(file)));
-            // A configuration that came by a pipe can't change.
-            imports.configuration = files.filter(|file| file.is_file()).collect();
-        }
-        watching
+/// uWSGI looks at them when it has changed to `chdir`.
+pub fn complete(mut watching: Watching, developing: &DevelopingDraft, context: &Context) -> Watching {
+    for file in &mut watching.files {
+        file.path = context.absolute(&file.path);
     }
+    watching.imports = watching.imports.filter(|imports| imports.every_ms > 0);
+    if let Some(imports) = &mut watching.imports {
+        watching.sources = developing.watched_sources(context);
+        let files = context.read.files.iter().map(|file| context.absolute_at_start(file));
+        // A configuration that came by a pipe can't change.
+        imports.configuration = files.filter(|file| file.is_file()).collect();
+    }
+    watching
 }

@@ -9,7 +9,7 @@ use super::names::source;
 use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::project::{self, Finding};
-use crate::resolve::paths::normalized;
+use crate::resolve::context::normalized;
 use crate::suggest;
 
 /// A positional argument that is no configuration.
