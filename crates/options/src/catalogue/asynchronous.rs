@@ -1,7 +1,7 @@
 //! Rows of asynchronous applications: their loop, their life, their WebSockets, and uWSGI's own ways
 //! of serving several requests in one thread.
 
-use crate::catalogue::row::{Entry, Milestone, Setting, Value, set, words};
+use crate::catalogue::row::{Milestone, OptionEntry, Setting, Value, set, words};
 use crate::resolve::asynchronous::{self, CONCURRENCY, LIFESPANS, LOOPS};
 
 const LOOP_WORDS: [&str; 4] = words(&LOOPS);
@@ -19,8 +19,8 @@ const KILOBYTE: usize = 1024;
 const STALL: Value = Value::Decimal { most: 3600, unit: "seconds" };
 const SECONDS: Value = Value::Decimal { most: 31_536_000, unit: "seconds" };
 
-pub const ENTRIES: &[Entry] = &[
-    Entry::supported(
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported(
         "asgi",
         Setting::Located(|draft| &mut draft.application.asgi),
         Value::Text,
@@ -29,7 +29,7 @@ pub const ENTRIES: &[Entry] = &[
     )
     .uwsgi("uWSGI serves no ASGI.")
     .example("asgi = shop.asgi\nasgi = shop.main:app\nasgi = shop:create_app()\nasgi = /srv/shop/main.py:app"),
-    Entry::supported(
+    OptionEntry::supported(
         "lifespan",
         set!(|draft, _, pair| draft.asynchronous.lifespan = asynchronous::lifespan(pair)?),
         Value::OneOf(&LIFESPAN_WORDS),
@@ -37,7 +37,7 @@ pub const ENTRIES: &[Entry] = &[
         "Whether an ASGI application is told of its start and its end. `on`: it is, and a start that fails is a failed start of the worker; `off`: it is not; `auto`: it is asked, and one that raises an exception at the question does without.",
     )
     .example("lifespan = on"),
-    Entry::supported(
+    OptionEntry::supported(
         "loop",
         Setting::By(asynchronous::set_event_loop),
         Value::OneOf(&LOOP_WORDS),
@@ -46,7 +46,7 @@ pub const ENTRIES: &[Entry] = &[
     )
     .uwsgi("In uWSGI it is the engine that serves WSGI applications. Of those, `simple` is what is done here in any case, and `gevent`, `async` and `tornado` are planned: a warning says what to use meanwhile.")
     .example("loop = uvloop"),
-    Entry::supported(
+    OptionEntry::supported(
         "loop-stall",
         Setting::Milliseconds(|draft| &mut draft.asynchronous.stall_ms),
         STALL,
@@ -54,7 +54,7 @@ pub const ENTRIES: &[Entry] = &[
         "When an event loop has not turned for this long, the log shows what blocks it; 0 does not look.",
     )
     .example("loop-stall = 0.5"),
-    Entry::supported(
+    OptionEntry::supported(
         "harakiri-streams",
         Setting::Switch(|draft| &mut draft.asynchronous.harakiri_streams),
         Value::Switch,
@@ -62,7 +62,7 @@ pub const ENTRIES: &[Entry] = &[
         "`harakiri` counts requests of ASGI applications until their answers are complete. Without it, it counts until an answer has begun, so that event streams and long downloads may take their time.",
     )
     .example("harakiri = 30\nharakiri-streams = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "limit-concurrency",
         Setting::Count(|draft| &mut draft.asynchronous.concurrency),
         Value::Number { least: 0, most: 1_000_000, unit: "requests" },
@@ -70,7 +70,7 @@ pub const ENTRIES: &[Entry] = &[
         "How many requests and WebSockets of ASGI applications a worker has open at the same time; beyond it the answer is 503. 0 is no limit.",
     )
     .example("limit-concurrency = 1000"),
-    Entry::supported(
+    OptionEntry::supported(
         "asgi-extensions",
         set!(|draft, _, pair| draft.asynchronous.extensions = asynchronous::extensions(pair)?),
         Value::Text,
@@ -78,7 +78,7 @@ pub const ENTRIES: &[Entry] = &[
         "Further messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by its name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use what is offered, and middleware that knows only `http.response.body` then loses the answer: ask for them where your middleware knows them.",
     )
     .example("asgi-extensions = pathsend\nasgi-extensions = pathsend,zerocopysend"),
-    Entry::supported(
+    OptionEntry::supported(
         "websocket-max-message-size",
         set!(|draft, row, pair| asynchronous::set_message_bytes(draft, row, pair, 1)?),
         Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
@@ -86,7 +86,7 @@ pub const ENTRIES: &[Entry] = &[
         "Bytes that a message of a WebSocket may have, all its frames together and decompressed; a longer one closes the connection with 1009. 0 is the default.",
     )
     .example("websocket-max-message-size = 1048576"),
-    Entry::supported(
+    OptionEntry::supported(
         "websocket-max-size",
         set!(|draft, row, pair| asynchronous::set_message_bytes(draft, row, pair, KILOBYTE)?),
         Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
@@ -95,7 +95,7 @@ pub const ENTRIES: &[Entry] = &[
     )
     .uwsgi("uWSGI's default is 1024, it counts each frame by itself, and it is about `uwsgi.websocket_recv`; here it is about ASGI applications.")
     .example("websocket-max-size = 2048"),
-    Entry::supported(
+    OptionEntry::supported(
         "websocket-ping-interval",
         Setting::Milliseconds(|draft| &mut draft.asynchronous.websocket.ping_interval_ms),
         SECONDS,
@@ -103,7 +103,7 @@ pub const ENTRIES: &[Entry] = &[
         "The peer of a WebSocket that has been silent for this long is sent a ping; 0 sends none.",
     )
     .example("websocket-ping-interval = 30"),
-    Entry::supported(
+    OptionEntry::supported(
         "websocket-ping-freq",
         Setting::Milliseconds(|draft| &mut draft.asynchronous.websocket.ping_interval_ms),
         SECONDS,
@@ -112,7 +112,7 @@ pub const ENTRIES: &[Entry] = &[
     )
     .uwsgi("uWSGI's default is 30, and 0 does not switch it off; it is about `uwsgi.websocket_recv`, here about ASGI applications.")
     .example("websocket-ping-freq = 30"),
-    Entry::supported(
+    OptionEntry::supported(
         "websocket-ping-timeout",
         Setting::By(asynchronous::set_ping_timeout),
         SECONDS,
@@ -120,7 +120,7 @@ pub const ENTRIES: &[Entry] = &[
         "A peer of a WebSocket that has sent nothing for this long after a ping is gone. 0 is the default.",
     )
     .example("websocket-ping-timeout = 10"),
-    Entry::supported(
+    OptionEntry::supported(
         "websocket-pong-tolerance",
         Setting::By(asynchronous::set_ping_timeout),
         SECONDS,
@@ -129,7 +129,7 @@ pub const ENTRIES: &[Entry] = &[
     )
     .uwsgi("uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life; it is about `uwsgi.websocket_recv`, here about ASGI applications.")
     .example("websocket-pong-tolerance = 10"),
-    Entry::supported(
+    OptionEntry::supported(
         "websocket-compression",
         Setting::Switch(|draft| &mut draft.asynchronous.websocket.compression),
         Value::Switch,
@@ -137,12 +137,12 @@ pub const ENTRIES: &[Entry] = &[
         "Messages of WebSockets are compressed (permessage-deflate) for clients that offer it.",
     )
     .example("websocket-compression = false"),
-    Entry::planned("gevent", Value::Special, Milestone::Gevent, "Serves WSGI applications by gevent, with so many greenlets in a worker.", CONCURRENCY),
-    Entry::planned("gevent-monkey-patch", Value::Switch, Milestone::Gevent, "Makes Python's own library wait by gevent.", PATCHING),
-    Entry::planned("gevent-early-monkey-patch", Value::Switch, Milestone::Gevent, "As `gevent-monkey-patch`, before the application is loaded.", PATCHING),
-    Entry::planned("async", Value::Special, Milestone::Gevent, "Lets a worker serve so many requests that take turns by uWSGI's own calls.", CONCURRENCY),
-    Entry::planned("asyncio", Value::Special, Milestone::Gevent, "Serves WSGI applications by asyncio, with so many greenlets in a worker.", CONCURRENCY),
-    Entry::planned("greenlet", Value::Switch, Milestone::Gevent, "Requests of `async` and `asyncio` take turns as greenlets.", SWITCHING),
-    Entry::planned("ugreen", Value::Switch, Milestone::Gevent, "Requests of `async` take turns on stacks of uWSGI's own.", SWITCHING),
-    Entry::planned("tornado", Value::Special, Milestone::Gevent, "Serves WSGI applications by Tornado's loop, with so many greenlets in a worker.", CONCURRENCY),
+    OptionEntry::planned("gevent", Value::Special, Milestone::Gevent, "Serves WSGI applications by gevent, with so many greenlets in a worker.", CONCURRENCY),
+    OptionEntry::planned("gevent-monkey-patch", Value::Switch, Milestone::Gevent, "Makes Python's own library wait by gevent.", PATCHING),
+    OptionEntry::planned("gevent-early-monkey-patch", Value::Switch, Milestone::Gevent, "As `gevent-monkey-patch`, before the application is loaded.", PATCHING),
+    OptionEntry::planned("async", Value::Special, Milestone::Gevent, "Lets a worker serve so many requests that take turns by uWSGI's own calls.", CONCURRENCY),
+    OptionEntry::planned("asyncio", Value::Special, Milestone::Gevent, "Serves WSGI applications by asyncio, with so many greenlets in a worker.", CONCURRENCY),
+    OptionEntry::planned("greenlet", Value::Switch, Milestone::Gevent, "Requests of `async` and `asyncio` take turns as greenlets.", SWITCHING),
+    OptionEntry::planned("ugreen", Value::Switch, Milestone::Gevent, "Requests of `async` take turns on stacks of uWSGI's own.", SWITCHING),
+    OptionEntry::planned("tornado", Value::Special, Milestone::Gevent, "Serves WSGI applications by Tornado's loop, with so many greenlets in a worker.", CONCURRENCY),
 ];

@@ -1,10 +1,10 @@
 //! Rows of clients: who they are where a front server stands before us, and which hosts they may ask for.
 
-use crate::catalogue::row::{Entry, Setting, Value, set};
+use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::clients;
 
-pub const ENTRIES: &[Entry] = &[
-    Entry::supported(
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported(
         "trusted-proxies",
         Setting::By(clients::trust_proxies),
         Value::List,
@@ -14,7 +14,7 @@ pub const ENTRIES: &[Entry] = &[
     .uwsgi("uWSGI takes the scheme from everybody's X-Forwarded-Proto, and the address from nobody.")
     .example("trusted-proxies = 10.0.0.0/8, fd00::/8\ntrusted-proxies = 127.0.0.1, unix\nforwarded-allow-ips = *")
     .also(&["forwarded-allow-ips"]),
-    Entry::supported(
+    OptionEntry::supported(
         "trusted-headers",
         Setting::By(clients::trust_headers),
         Value::List,
@@ -22,7 +22,7 @@ pub const ENTRIES: &[Entry] = &[
         "The fields of trusted front servers that count: `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-host`, `x-forwarded-port`, `x-forwarded-prefix`, `forwarded`; or `none`. Name those that the front server sets itself: what it hands on as it came is its client's word. `forwarded` counts where a request has none of the others that count.",
     )
     .example("trusted-headers = x-forwarded-for, x-forwarded-proto, x-forwarded-prefix"),
-    Entry::supported(
+    OptionEntry::supported(
         "proxy-headers",
         Setting::Off(|draft| &mut draft.clients.ignores_headers),
         Value::Switch,
@@ -30,7 +30,7 @@ pub const ENTRIES: &[Entry] = &[
         "uvicorn's name for it: `false` is `trusted-headers = none`.",
     )
     .example("proxy-headers = false"),
-    Entry::supported(
+    OptionEntry::supported(
         "no-proxy-headers",
         Setting::Switch(|draft| &mut draft.clients.ignores_headers),
         Value::Switch,
@@ -38,7 +38,7 @@ pub const ENTRIES: &[Entry] = &[
         "The same, as uvicorn has it on the command line.",
     )
     .example("no-proxy-headers = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "root-path",
         set!(|draft, _, pair| draft.python.settings.root_path = clients::root_path(pair)?),
         Value::Text,
@@ -46,7 +46,7 @@ pub const ENTRIES: &[Entry] = &[
         "The start of the path that a front server takes away before it hands requests on: SCRIPT_NAME, and `root_path` of ASGI. A trusted front server's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's `setscriptname` take its place; a mount stands behind it.",
     )
     .example("root-path = /shop"),
-    Entry::supported(
+    OptionEntry::supported(
         "server-names",
         Setting::By(clients::add_server_names),
         Value::List,
@@ -54,7 +54,7 @@ pub const ENTRIES: &[Entry] = &[
         "The hosts that are served, without ports; `*.example.com` is every name below example.com, and not example.com itself. A request for another host is answered with 421. Where a trusted front server says the host in `X-Forwarded-Host`, that one counts.",
     )
     .example("server-names = shop.example, *.shop.example, 127.0.0.1"),
-    Entry::supported(
+    OptionEntry::supported(
         "enable-proxy-protocol",
         Setting::LocatedSwitch(|draft| &mut draft.clients.sockets_have_proxy_header),
         Value::Switch,
@@ -63,7 +63,7 @@ pub const ENTRIES: &[Entry] = &[
     )
     .uwsgi("uWSGI reads version 1, and serves connections without a header as well, so that clients could write one themselves.")
     .example("enable-proxy-protocol = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "http-enable-proxy-protocol",
         Setting::LocatedSwitch(|draft| &mut draft.clients.router_has_proxy_header),
         Value::Switch,
@@ -71,7 +71,7 @@ pub const ENTRIES: &[Entry] = &[
         "The same for connections of `http` and `https`.",
     )
     .example("http-enable-proxy-protocol = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "log-x-forwarded-for",
         Setting::Switch(|draft| &mut draft.logging.settings.x_forwarded_for),
         Value::Switch,

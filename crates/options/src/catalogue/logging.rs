@@ -2,7 +2,7 @@
 
 use bolide_contract::logging::LogStyle;
 
-use crate::catalogue::row::{Entry, Setting, Value, set, words};
+use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
 use crate::resolve::logging::loggers::expression;
 use crate::resolve::logging::{self, or_warn};
 use crate::resolve::values;
@@ -14,10 +14,10 @@ const STYLES: [(&str, Option<LogStyle>); 4] =
 /// A number of uWSGI's that it keeps in 64 bits, here with a sign.
 const MOST: i64 = i64::MAX;
 
-pub const ENTRIES: &[Entry] = &[
+pub const ENTRIES: &[OptionEntry] = &[
     on("disable-logging", Setting::Off(|draft| &mut draft.logging.settings.requests), "No line for each request. `log-4xx` and its kin name those that have one all the same.")
         .example("disable-logging = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "logto",
         Setting::By(logging::set_log_to),
         Value::Path,
@@ -25,7 +25,7 @@ pub const ENTRIES: &[Entry] = &[
         "Standard output and standard error go to this file, or as datagrams to `HOST:PORT` (UDP), a line each. Programs that move it away have it opened anew by `log-reopen`, `touch-logreopen` or the command of this name; `log-maxsize` does it by itself.",
     )
     .example("logto = /var/log/shop.log"),
-    Entry::supported("logto2", Setting::By(logging::set_log_to2), Value::Path, "standard error", "As `logto`, and the file belongs to the user that workers run as.")
+    OptionEntry::supported("logto2", Setting::By(logging::set_log_to2), Value::Path, "standard error", "As `logto`, and the file belongs to the user that workers run as.")
         .example("uid = www-data\nlogto2 = /var/log/shop/shop.log"),
     list("logger", set!(|draft, _, pair| draft.logging.loggers.messages.add_logger(&values::text(pair)?, pair, &draft.host.host_name)?), "Where messages go: the server's own lines, what applications print, and request lines where there is no `req-logger`. `[NAME ]KIND[:ARGUMENT]`, with the kinds `file:PATH` (or `file:logfile=PATH,maxsize=BYTES,backupname=PATH`), `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and `socket:PATH` (a datagram socket) with a prefix behind a comma, `syslog[:IDENT[,FACILITY]]`, `rsyslog:HOST[:PORT][,TEXT]`, `systemd[:IDENT]` (the journal) and `pipe:COMMAND` (a program that ends is started again, in growing pauses where it ends at once). Each line goes to all loggers that have no name, and to one with a name where a `log-route` says so. Files and sockets are opened by the master, with its rights, and each process writes its own lines. A logger that does not take lines keeps nobody waiting: they wait in memory up to 1 MiB in each process, further ones are dropped and counted.")
         .uwsgi("uWSGI sends what one call has written, with its line ends; here each line goes by itself. uWSGI starts without a syslog that is not there and loses the lines; here that is an error.")
@@ -48,22 +48,22 @@ pub const ENTRIES: &[Entry] = &[
     list("log-req-encoder", set!(|draft, _, pair| draft.logging.loggers.requests.add_encoder(&values::text(pair)?, pair)?), "As `log-encoder`, for request lines.").example("log-req-encoder = prefix shop: "),
     number("log-maxsize", Setting::Positive(|draft| &mut draft.logging.settings.files.most_bytes), "bytes", "A log file with more bytes is put aside, under its own name with the time in seconds behind, and a new one is begun, in all processes. The lengths are looked at once a second.")
         .example("logto = /var/log/shop.log\nlog-maxsize = 104857600"),
-    Entry::supported("log-backupname", set!(|draft, _, pair| draft.logging.settings.files.backup = Some(values::text(pair)?.into())), Value::Path, "the name and the time in seconds", "The name of a log file that is put aside. One that is there is replaced.")
+    OptionEntry::supported("log-backupname", set!(|draft, _, pair| draft.logging.settings.files.backup = Some(values::text(pair)?.into())), Value::Path, "the name and the time in seconds", "The name of a log file that is put aside. One that is there is replaced.")
         .example("log-maxsize = 104857600\nlog-backupname = /var/log/shop.log.old"),
     on("log-truncate", Setting::Switch(|draft| &mut draft.logging.settings.files.truncate), "The file of `logto` is emptied at the start.").example("log-truncate = true"),
     on("log-reopen", Setting::Switch(|draft| &mut draft.logging.settings.files.reopen_at_reload), "Each reload opens the files of logs anew.").example("log-reopen = true"),
-    Entry::supported("logfile-chmod", set!(|draft, _, pair| draft.logging.settings.files.mode = values::mode(pair)?), Value::Text, "0640", "The mode of log files, in octal digits.").example("logfile-chmod = 644"),
+    OptionEntry::supported("logfile-chmod", set!(|draft, _, pair| draft.logging.settings.files.mode = values::mode(pair)?), Value::Text, "0640", "The mode of log files, in octal digits.").example("logfile-chmod = 644"),
     on("logfile-chown", set!(|draft, _, pair| draft.logging.settings.files.are_users |= draft.switch(pair)), "Log files belong to the user that workers run as.").example("logfile-chown = true"),
-    Entry::accepted("log-master", Value::Switch, "The master writes all lines.", "each process writes whole lines by itself, so none are mixed, and rotation reaches all of them"),
-    Entry::accepted("threaded-logger", Value::Switch, "A thread of the master writes all lines.", "nobody waits for who writes lines"),
-    Entry::accepted("log-master-bufsize", Value::Special, "Bytes of a line that the master takes.", "lines of any length are written whole"),
-    Entry::accepted("log-master-stream", Value::Switch, "Lines reach the master as a stream.", "each process writes whole lines by itself"),
-    Entry::accepted("log-master-req-stream", Value::Switch, "Request lines reach the master as a stream.", "each process writes whole lines by itself"),
-    Entry::accepted("rsyslog-packet-size", Value::Special, "Bytes of a line that `rsyslog` sends.", "lines are not cut, up to what a datagram takes"),
-    Entry::accepted("rsyslog-split-messages", Value::Switch, "`rsyslog` sends long lines in several packets.", "lines are not cut, up to what a datagram takes"),
-    Entry::refused("log-zeromq", Value::Text, "Sends lines by ZeroMQ.", "use `logger = socket:HOST:PORT`, or a log shipper that reads a file"),
-    Entry::refused("logger-list", Value::Switch, "Shows the loggers.", "run `bolide explain logger`"),
-    Entry::supported(
+    OptionEntry::accepted("log-master", Value::Switch, "The master writes all lines.", "each process writes whole lines by itself, so none are mixed, and rotation reaches all of them"),
+    OptionEntry::accepted("threaded-logger", Value::Switch, "A thread of the master writes all lines.", "nobody waits for who writes lines"),
+    OptionEntry::accepted("log-master-bufsize", Value::Special, "Bytes of a line that the master takes.", "lines of any length are written whole"),
+    OptionEntry::accepted("log-master-stream", Value::Switch, "Lines reach the master as a stream.", "each process writes whole lines by itself"),
+    OptionEntry::accepted("log-master-req-stream", Value::Switch, "Request lines reach the master as a stream.", "each process writes whole lines by itself"),
+    OptionEntry::accepted("rsyslog-packet-size", Value::Special, "Bytes of a line that `rsyslog` sends.", "lines are not cut, up to what a datagram takes"),
+    OptionEntry::accepted("rsyslog-split-messages", Value::Switch, "`rsyslog` sends long lines in several packets.", "lines are not cut, up to what a datagram takes"),
+    OptionEntry::refused("log-zeromq", Value::Text, "Sends lines by ZeroMQ.", "use `logger = socket:HOST:PORT`, or a log shipper that reads a file"),
+    OptionEntry::refused("logger-list", Value::Switch, "Shows the loggers.", "run `bolide explain logger`"),
+    OptionEntry::supported(
         "log-format",
         Setting::Text(|draft| &mut draft.logging.settings.format),
         Value::Text,
@@ -74,7 +74,7 @@ pub const ENTRIES: &[Entry] = &[
     .example("log-format = %(addr) - %(user) [%(ltime)] \"%(method) %(uri) %(proto)\" %(status) %(size) \"%(referer)\" \"%(uagent)\""),
     on("logformat-strftime", Setting::Switch(|draft| &mut draft.logging.settings.dates_format), "`%(ftime)` in `log-format` has the form of `log-date`.")
         .example("log-date = %Y-%m-%d %H:%M:%S\nlogformat-strftime = true\nlog-format = %(ftime) %(method) %(uri) %(status)"),
-    Entry::supported(
+    OptionEntry::supported(
         "log-date",
         set!(|draft, _, pair| draft.logging.settings.date = logging::date(pair)),
         Value::Special,
@@ -83,7 +83,7 @@ pub const ENTRIES: &[Entry] = &[
     )
     .example("log-date = %d/%b/%Y %H:%M:%S"),
     on("log-micros", Setting::Switch(|draft| &mut draft.logging.settings.microseconds), "uWSGI's request line counts microseconds.").example("log-micros = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "log-style",
         set!(|draft, _, pair| draft.logging.style = Some(values::one_of(pair, &STYLES)?)),
         Value::OneOf(&words(&STYLES)),
@@ -107,20 +107,20 @@ pub const ENTRIES: &[Entry] = &[
         .example("ignore-write-errors = true"),
     on("disable-write-exception", set!(|draft, _, pair| draft.logging.settings.write_errors = !draft.switch(pair) && draft.logging.settings.write_errors), "A client that left while we wrote to it is not the application's business: it sees no exception.")
         .example("disable-write-exception = true"),
-    Entry::accepted("ignore-sigpipe", Value::Switch, "No line for SIGPIPE.", "SIGPIPE is always ignored"),
+    OptionEntry::accepted("ignore-sigpipe", Value::Switch, "No line for SIGPIPE.", "SIGPIPE is always ignored"),
 ];
 
 /// What regular expressions have not.
 const EXPRESSIONS: &str = "Look-around and references to groups, which can take a line any time, are an error.";
 
-const fn list(name: &'static str, setting: Setting, help: &'static str) -> Entry {
-    Entry::supported(name, setting, Value::List, "", help)
+const fn list(name: &'static str, setting: Setting, help: &'static str) -> OptionEntry {
+    OptionEntry::supported(name, setting, Value::List, "", help)
 }
 
-const fn on(name: &'static str, setting: Setting, help: &'static str) -> Entry {
-    Entry::supported(name, setting, Value::Switch, "off", help)
+const fn on(name: &'static str, setting: Setting, help: &'static str) -> OptionEntry {
+    OptionEntry::supported(name, setting, Value::Switch, "off", help)
 }
 
-const fn number(name: &'static str, setting: Setting, unit: &'static str, help: &'static str) -> Entry {
-    Entry::supported(name, setting, Value::Number { least: 0, most: MOST, unit }, "off", help)
+const fn number(name: &'static str, setting: Setting, unit: &'static str, help: &'static str) -> OptionEntry {
+    OptionEntry::supported(name, setting, Value::Number { least: 0, most: MOST, unit }, "off", help)
 }

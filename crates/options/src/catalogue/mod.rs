@@ -30,7 +30,7 @@ mod watching;
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-use row::{Argument, Entry, Row, Setting, Status, Theme, Value};
+use row::{Argument, OptionEntry, OptionRow, Setting, Status, Theme, Value};
 
 use crate::suggest;
 
@@ -41,7 +41,7 @@ const KNOWN: &str = include_str!("known.tsv");
 const KNOWN_SLIPS: &[(&str, &str)] = &[("guid", "gid"), ("pythonhome", "home"), ("master-log", "log-master")];
 
 /// The chapters and their tables.
-const TABLES: &[(Theme, &[Entry])] = &[
+const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Sockets, sockets::ENTRIES),
     (Theme::Sockets, sockets::TUNING),
     (Theme::Tls, tls::ENTRIES),
@@ -71,7 +71,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
 
 /// All rows, and the ways to find one.
 pub struct Catalogue {
-    rows: Vec<Row>,
+    rows: Vec<OptionRow>,
     by_name: HashMap<&'static str, usize>,
     by_letter: HashMap<char, (usize, &'static str)>,
 }
@@ -117,17 +117,17 @@ struct Known {
 
 impl Catalogue {
     /// The row of an option by any of its names.
-    pub fn get(&self, name: &str) -> Option<&Row> {
+    pub fn get(&self, name: &str) -> Option<&OptionRow> {
         self.by_name.get(name).map(|&index| &self.rows[index])
     }
 
     /// The row behind a letter of the command line, and the name that the option then goes by.
-    pub fn letter(&self, letter: char) -> Option<(&Row, &'static str)> {
+    pub fn letter(&self, letter: char) -> Option<(&OptionRow, &'static str)> {
         self.by_letter.get(&letter).map(|&(index, name)| (&self.rows[index], name))
     }
 
     /// Every row: the themed tables in their order, then all other names, most used first.
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[OptionRow] {
         &self.rows
     }
 
@@ -165,7 +165,7 @@ impl Catalogue {
         made
     }
 
-    fn add(&mut self, row: Row) {
+    fn add(&mut self, row: OptionRow) {
         let index = self.rows.len();
         for name in &row.names {
             let earlier = self.by_name.insert(name, index);
@@ -214,16 +214,16 @@ impl Known {
 }
 
 /// The entry of a name that no themed table has.
-fn entry_of(known: &Known) -> Entry {
+fn entry_of(known: &Known) -> OptionEntry {
     let Some(family) = families::family_of(known.name, known.home) else {
         // A name that uWSGI has and nobody has decided on is our own mistake, which the first start of any test shows.
         panic!("the option {} has no verdict: give it a row, or a family", known.name);
     };
-    Entry { status: family.status, ..Entry::refused(known.name, known.value, family.help, "") }
+    OptionEntry { status: family.status, ..OptionEntry::refused(known.name, known.value, family.help, "") }
 }
 
 /// Joins a table's entry with uWSGI's facts about it; `family` is empty for an option that uWSGI does not have.
-fn row_of(theme: Theme, entry: &Entry, family: &[&Known]) -> Row {
+fn row_of(theme: Theme, entry: &OptionEntry, family: &[&Known]) -> OptionRow {
     let own = family.iter().find(|one| one.name == entry.name);
     let mut names = vec![entry.name];
     names.extend(family.iter().map(|one| one.name).filter(|&name| name != entry.name));
@@ -233,7 +233,7 @@ fn row_of(theme: Theme, entry: &Entry, family: &[&Known]) -> Row {
         None if entry.value == Value::Switch => Argument::None,
         None => Argument::Required,
     };
-    Row {
+    OptionRow {
         names,
         letters: family.iter().filter_map(|one| one.letter.map(|letter| (letter, one.name))).collect(),
         argument,
@@ -287,7 +287,7 @@ mod tests {
             ("chmod", "chmod-socket"),
             ("set-ph", "set-placeholder"),
         ] {
-            assert_eq!(catalogue().get(alias).map(Row::name), Some(name), "{alias}");
+            assert_eq!(catalogue().get(alias).map(OptionRow::name), Some(name), "{alias}");
         }
         for (letter, name) in [
             ('p', "processes"),

@@ -66,7 +66,7 @@ type Field<T> = for<'d, 'h> fn(&'d mut Draft<'h>) -> &'d mut T;
 type LocatedText = (String, Location);
 
 /// What takes the value of any other option.
-type Setter = for<'d, 'h> fn(&'d mut Draft<'h>, &Row, &Pair) -> Result<(), Diagnostic>;
+type Setter = for<'d, 'h> fn(&'d mut Draft<'h>, &OptionRow, &Pair) -> Result<(), Diagnostic>;
 
 /// What a supported option does with its value. An option that is called supported and means nothing does not compile.
 #[derive(Debug, Clone, Copy)]
@@ -233,7 +233,7 @@ impl Theme {
 
 /// An option in a themed table; names, letters and argument kinds of uWSGI's options come from `known.tsv`.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
+pub struct OptionEntry {
     pub name: &'static str,
     pub status: Status,
     pub value: Value,
@@ -247,19 +247,19 @@ pub struct Entry {
     pub also: &'static [&'static str],
 }
 
-impl Entry {
+impl OptionEntry {
     pub const fn supported(
         name: &'static str,
         setting: Setting,
         value: Value,
         default: &'static str,
         help: &'static str,
-    ) -> Entry {
-        Entry { name, status: Status::Supported(setting), value, default, help, uwsgi: "", example: "", also: &[] }
+    ) -> OptionEntry {
+        OptionEntry { name, status: Status::Supported(setting), value, default, help, uwsgi: "", example: "", also: &[] }
     }
 
-    pub const fn accepted(name: &'static str, value: Value, help: &'static str, why: &'static str) -> Entry {
-        Entry { name, status: Status::Accepted(why), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    pub const fn accepted(name: &'static str, value: Value, help: &'static str, why: &'static str) -> OptionEntry {
+        OptionEntry { name, status: Status::Accepted(why), value, default: "", help, uwsgi: "", example: "", also: &[] }
     }
 
     pub const fn planned(
@@ -268,29 +268,38 @@ impl Entry {
         milestone: Milestone,
         help: &'static str,
         meanwhile: &'static str,
-    ) -> Entry {
-        Entry { name, status: Status::Planned(milestone, meanwhile), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    ) -> OptionEntry {
+        OptionEntry {
+            name,
+            status: Status::Planned(milestone, meanwhile),
+            value,
+            default: "",
+            help,
+            uwsgi: "",
+            example: "",
+            also: &[],
+        }
     }
 
-    pub const fn protective(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> Entry {
-        Entry { name, status: Status::Protective(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    pub const fn protective(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> OptionEntry {
+        OptionEntry { name, status: Status::Protective(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
     }
 
-    pub const fn refused(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> Entry {
-        Entry { name, status: Status::Refused(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    pub const fn refused(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> OptionEntry {
+        OptionEntry { name, status: Status::Refused(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
     }
 
-    pub const fn uwsgi(mut self, differs: &'static str) -> Entry {
+    pub const fn uwsgi(mut self, differs: &'static str) -> OptionEntry {
         self.uwsgi = differs;
         self
     }
 
-    pub const fn example(mut self, example: &'static str) -> Entry {
+    pub const fn example(mut self, example: &'static str) -> OptionEntry {
         self.example = example;
         self
     }
 
-    pub const fn also(mut self, names: &'static [&'static str]) -> Entry {
+    pub const fn also(mut self, names: &'static [&'static str]) -> OptionEntry {
         self.also = names;
         self
     }
@@ -298,7 +307,7 @@ impl Entry {
 
 /// One option, complete: the themed table's words and uWSGI's facts together.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct OptionRow {
     /// The name that the manual uses, then its aliases.
     pub names: Vec<&'static str>,
     /// Letters on the command line, each with the name that uWSGI gives the pair.
@@ -319,7 +328,7 @@ pub struct Row {
     pub example: &'static str,
 }
 
-impl Row {
+impl OptionRow {
     pub fn name(&self) -> &'static str {
         self.names[0]
     }

@@ -1,10 +1,10 @@
 //! Rows of the statistics.
 
-use crate::catalogue::row::{Entry, Setting, Value, set};
+use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::statistics;
 
-pub const ENTRIES: &[Entry] = &[
-    Entry::supported(
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported(
         "stats",
         Setting::By(statistics::set_address),
         Value::Address,
@@ -13,7 +13,7 @@ pub const ENTRIES: &[Entry] = &[
     )
     .uwsgi("memory is told without `memory-report` too, and the numbers of a worker go on over reloads")
     .example("stats = 127.0.0.1:9191"),
-    Entry::supported(
+    OptionEntry::supported(
         "stats-http",
         Setting::Switch(|draft| &mut draft.statistics.is_http),
         Value::Switch,
@@ -21,7 +21,7 @@ pub const ENTRIES: &[Entry] = &[
         "The address of `stats` speaks HTTP.",
     )
     .example("stats-http = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "stats-minified",
         Setting::Switch(|draft| &mut draft.statistics.is_minified),
         Value::Switch,
@@ -29,7 +29,7 @@ pub const ENTRIES: &[Entry] = &[
         "The JSON of the statistics is one line.",
     )
     .example("stats-minified = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "stats-no-cores",
         Setting::Switch(|draft| &mut draft.statistics.omits_cores),
         Value::Switch,
@@ -37,7 +37,7 @@ pub const ENTRIES: &[Entry] = &[
         "The statistics do not tell each thread by itself.",
     )
     .example("stats-no-cores = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "stats-push",
         set!(|draft, _, pair| draft.statistics.pushers.push(statistics::pusher_of(pair, draft.host)?)),
         Value::List,
@@ -46,7 +46,7 @@ pub const ENTRIES: &[Entry] = &[
     )
     .uwsgi("statsd is told by how much a counter has grown, not its sum each time, which statsd would add up; the numbers need no `enable-metrics`; mongodb, rrdtool, zabbix and their like are refused")
     .example("stats-push = statsd:127.0.0.1:8125,shop"),
-    Entry::supported(
+    OptionEntry::supported(
         "stats-pusher-default-freq",
         Setting::Positive(|draft| &mut draft.statistics.push_every_s),
         Value::Number { least: 1, most: 86_400, unit: "seconds" },
@@ -54,7 +54,7 @@ pub const ENTRIES: &[Entry] = &[
         "Time between two pushes of `stats-push`.",
     )
     .example("stats-pusher-default-freq = 10"),
-    Entry::accepted(
+    OptionEntry::accepted(
         "stats-no-metrics",
         Value::Switch,
         "The statistics have no list of metrics.",

@@ -8,7 +8,7 @@ use bolide_contract::settings::{Address, Interface, Settings};
 
 use super::places;
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Setting, Status, Theme, Value};
+use crate::catalogue::row::{OptionRow, Setting, Status, Theme, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::pair::Pair;
@@ -357,7 +357,7 @@ impl LintContext<'_> {
             return;
         }
         for pair in &self.read.effects {
-            let is_for_asgi = |row: &Row| {
+            let is_for_asgi = |row: &OptionRow| {
                 row.theme == Theme::Asynchronous && row.name() != "asgi" && matches!(row.status, Status::Supported(_))
             };
             if catalogue().get(&pair.key).is_some_and(is_for_asgi) {

@@ -7,7 +7,7 @@ use bolide_contract::settings::{Address, Settings};
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Setting;
-use crate::catalogue::row::{Row, Status};
+use crate::catalogue::row::{OptionRow, Status};
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::reader::Configuration;
@@ -63,7 +63,7 @@ pub fn missing_folders(read: &Configuration, settings: Option<&Settings>, start:
 }
 
 fn is_socket(pair: &Pair) -> bool {
-    let row: Option<&Row> = catalogue().get(&pair.key);
+    let row: Option<&OptionRow> = catalogue().get(&pair.key);
     row.is_some_and(|row| matches!(row.status, Status::Supported(Setting::Listen(_))))
 }
 

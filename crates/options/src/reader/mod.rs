@@ -14,7 +14,7 @@ use std::path::PathBuf;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::language_words::Word;
-use crate::catalogue::row::{Argument, Row, Setting, Status};
+use crate::catalogue::row::{Argument, OptionRow, Setting, Status};
 use crate::conditionals::OpenBlock;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::expand::{self, Endless, Magic};
@@ -197,7 +197,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An option that takes effect as soon as it is read.
-    fn act(&mut self, row: &Row, pair: Pair) -> Result<(), EarlyExit> {
+    fn act(&mut self, row: &OptionRow, pair: Pair) -> Result<(), EarlyExit> {
         match row.status {
             Status::Supported(Setting::Language(word)) => self.act_word(word, &pair),
             _ => {

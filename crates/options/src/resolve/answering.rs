@@ -6,18 +6,18 @@ use bolide_routes::Routes;
 use super::context::Context;
 use super::draft::{AnsweringDraft, Draft};
 use super::values;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
 /// A rule of routing: the name of the option says which.
-pub fn add_route(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn add_route(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let rule = RouteRule { option: row.name().to_owned(), text: values::text(pair)?, origin: pair.location.to_string() };
     draft.answering.routes.push((rule, pair.location.clone()));
     Ok(())
 }
 
-pub fn add_header(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn add_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let (name, value) = field(pair)?;
     // Configurations in use have `Connection: keep-alive`, which uWSGI sends and does not keep.
     match name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("keep-alive") {
@@ -33,7 +33,7 @@ pub fn add_header(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnos
     Ok(())
 }
 
-pub fn remove_header(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn remove_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let name = name(&values::text(pair)?, pair)?;
     if name.eq_ignore_ascii_case("content-length") {
         let message = format!("`{} = {name}` has no effect: lengths are the server's", pair.key);
@@ -45,7 +45,7 @@ pub fn remove_header(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diag
 }
 
 /// The first `compress-types` takes the place of the usual types.
-pub fn add_compressed_types(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn add_compressed_types(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     if !std::mem::replace(&mut draft.answering.has_types, true) {
         draft.answering.answering.compression.types.clear();
     }

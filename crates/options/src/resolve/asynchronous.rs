@@ -5,7 +5,7 @@ use bolide_contract::settings::{Asynchronous as Defaults, EventLoop, Extension, 
 
 use super::draft::Draft;
 use super::values;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
@@ -34,7 +34,7 @@ const ENGINES: &[(&str, &str)] = &[
 ];
 
 /// An engine of uWSGI says nothing of ASGI applications; those that are missed get a warning.
-pub fn set_event_loop(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_event_loop(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default();
     match ENGINES.iter().find(|(engine, _)| text.eq_ignore_ascii_case(engine)) {
         Some((_, "")) => {}
@@ -45,7 +45,7 @@ pub fn set_event_loop(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Dia
 }
 
 /// 0 is the default.
-pub fn set_message_bytes(draft: &mut Draft, row: &Row, pair: &Pair, unit: usize) -> Result<(), Diagnostic> {
+pub fn set_message_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair, unit: usize) -> Result<(), Diagnostic> {
     draft.asynchronous.websocket.message_bytes = match draft.bounded_usize(row, pair)? {
         0 => Defaults::default().websocket.message_bytes,
         count => count.saturating_mul(unit),
@@ -53,7 +53,7 @@ pub fn set_message_bytes(draft: &mut Draft, row: &Row, pair: &Pair, unit: usize)
     Ok(())
 }
 
-pub fn set_ping_timeout(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_ping_timeout(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let default = Defaults::default().websocket.ping_timeout_ms;
     draft.asynchronous.websocket.ping_timeout_ms = draft.milliseconds(row, pair)?.unwrap_or(default);
     Ok(())

@@ -8,7 +8,7 @@ use bolide_contract::settings::Listener;
 use super::context::Context;
 use super::draft::{ClientsDraft, Draft, SocketDraft, SocketKind};
 use super::values;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
@@ -24,18 +24,18 @@ const TRUSTED_HEADERS: [(&str, TrustedHeader); 6] = [
     ("forwarded", TrustedHeader::Forwarded),
 ];
 
-pub fn trust_proxies(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn trust_proxies(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let nobody = TrustedProxies { everyone: false, unix: false, networks: Vec::new() };
     let trusted = draft.clients.trusted_proxies.get_or_insert(nobody);
     words(pair).try_for_each(|word| add_proxy(trusted, word, pair))
 }
 
-pub fn trust_headers(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn trust_headers(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let headers = draft.clients.trusted_headers.get_or_insert_default();
     words(pair).try_for_each(|word| add_header(headers, word, pair))
 }
 
-pub fn add_server_names(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn add_server_names(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     for word in words(pair) {
         draft.clients.server_names.push(server_name(word, pair)?);
     }

@@ -4,7 +4,7 @@ use bolide_contract::confinement::{CAPABILITIES, Namespace};
 
 use super::draft::Draft;
 use super::values;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::suggest;
@@ -30,14 +30,14 @@ const MISSING: [(&str, &str); 6] = [
     ("sysvsem", "write `ipc`"),
 ];
 
-pub fn keep_capabilities(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn keep_capabilities(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     for word in words(&values::text(pair)?) {
         *draft.confinement.capabilities.get_or_insert(0) |= 1 << capability(word, pair)?;
     }
     Ok(())
 }
 
-pub fn unshare(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn unshare(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     for word in words(&values::text(pair)?) {
         let namespace = namespace(word, pair)?;
         if !draft.confinement.namespaces.contains(&namespace) {

@@ -4,23 +4,28 @@ use bolide_contract::elastic::{self, Cheaper};
 
 use super::context::Context;
 use super::draft::{Draft, ElasticDraft};
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
 /// A number of which 0 is the default, as in uWSGI.
-pub fn set_number(draft: &mut Draft, row: &Row, pair: &Pair, field: fn(&mut Cheaper) -> &mut u32) -> Result<(), Diagnostic> {
+pub fn set_number(
+    draft: &mut Draft,
+    row: &OptionRow,
+    pair: &Pair,
+    field: fn(&mut Cheaper) -> &mut u32,
+) -> Result<(), Diagnostic> {
     let number = small(draft.positive(row, pair)?);
     *field(&mut draft.elastic.cheaper) = number.unwrap_or_else(|| *field(&mut Cheaper::default()));
     note_detail(draft, pair);
     Ok(())
 }
 
-pub fn located_number(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<Option<(u32, Location)>, Diagnostic> {
+pub fn located_number(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<Option<(u32, Location)>, Diagnostic> {
     Ok(small(draft.positive(row, pair)?).map(|number| (number, pair.location.clone())))
 }
 
-pub fn set_hard_limit(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_hard_limit(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let bytes = draft.positive(row, pair)?;
     draft.elastic.cheaper.resident_hard = bytes;
     draft.elastic.hard = bytes.map(|_| pair.location.clone());

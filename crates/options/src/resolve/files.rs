@@ -8,7 +8,7 @@ use bolide_contract::settings::{Application, Python};
 use super::context::{Context, normalized};
 use super::draft::{Draft, FilesDraft};
 use super::values;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::pair::Pair;
 use crate::reader::open_file;
@@ -44,7 +44,7 @@ pub fn add_map(draft: &mut Draft, kind: MapKind, pair: &Pair) -> Result<(), Diag
     Ok(())
 }
 
-pub fn add_sendfile_location(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn add_sendfile_location(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     match text.split_once('=').map(|(prefix, folder)| (prefix.trim(), folder.trim())) {
         Some((prefix, folder)) if prefix.starts_with('/') && !folder.is_empty() => {
@@ -60,7 +60,7 @@ pub fn add_sendfile_location(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<
 }
 
 /// As in uWSGI, an unknown way is none.
-pub fn set_mode(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_mode(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     match word(pair, &MODES) {
         Ok(mode) => draft.files.mode = mode,
         Err(diagnostic) => draft.diagnostics.push(Diagnostic { severity: Severity::Warning, ..diagnostic }),
@@ -68,7 +68,7 @@ pub fn set_mode(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnosti
     Ok(())
 }
 
-pub fn set_charset(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_charset(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let name = header_value(pair)?;
     draft.files.charset = Some(name).filter(|name| crate::values::switch(Some(name)).on);
     Ok(())

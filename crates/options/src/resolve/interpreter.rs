@@ -10,7 +10,7 @@ use bolide_contract::settings::Python;
 use super::context::{Context, normalized};
 use super::draft::{Draft, PythonDraft};
 use super::values;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
@@ -23,14 +23,14 @@ const KILOBYTE_BYTES: u64 = 1024;
 /// The least stack that Python takes, in bytes.
 const STACK_BYTES_LEAST: u64 = 32 * KILOBYTE_BYTES;
 
-pub fn set_stack_size(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_stack_size(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let bytes = draft.positive(row, pair)?.map(|kilobytes| kilobytes * KILOBYTE_BYTES);
     draft.python.settings.thread_stack_bytes = bytes.map(|bytes| bytes.max(STACK_BYTES_LEAST));
     Ok(())
 }
 
 /// uWSGI puts each at the start of `sys.path`, so the last comes first.
-pub fn add_python_path(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn add_python_path(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let found = crate::conditionals::matches(&values::text(pair)?, &draft.host.folder);
     for path in found.map_err(|message| Diagnostic::error(Some(&pair.location), message))? {
         draft.python.path.insert(0, path);
@@ -56,7 +56,7 @@ pub fn check_plugins(draft: &mut Draft, pair: &Pair) {
 }
 
 /// Sets a variable for each file of the folder.
-pub fn read_environment_folder(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn read_environment_folder(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let (location, folder) = (&pair.location, draft.host.folder.join(values::text(pair)?));
     let wrong = |why: String| Diagnostic::error(Some(location), why).local();
     let entries =

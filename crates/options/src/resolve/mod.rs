@@ -43,7 +43,7 @@ use context::Context;
 use draft::{Draft, SocketsDraft};
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Setting, Status};
+use crate::catalogue::row::{OptionRow, Setting, Status};
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::HostInfo;
 use crate::pair::Pair;
@@ -84,7 +84,7 @@ fn is_done_already(name: &str, pair: &Pair) -> bool {
 
 impl<'a> Draft<'a> {
     /// One effect: the row's verdict decides.
-    fn take(&mut self, row: &Row, pair: &Pair, read: &Configuration) {
+    fn take(&mut self, row: &OptionRow, pair: &Pair, read: &Configuration) {
         let location = &pair.location;
         match row.status {
             Status::Supported(_) if self.is_placeholder(row, pair, read) => {
@@ -122,11 +122,11 @@ impl<'a> Draft<'a> {
 
     /// A file of uWSGI uses one of our own names, which uWSGI does not have, for a placeholder of its own:
     /// `interface = eth0`, and `%(interface)` elsewhere.
-    fn is_placeholder(&self, row: &Row, pair: &Pair, read: &Configuration) -> bool {
+    fn is_placeholder(&self, row: &OptionRow, pair: &Pair, read: &Configuration) -> bool {
         !self.strict && row.home == "bolide" && read.used.contains(&pair.key) && !values::fits(row, pair)
     }
 
-    fn set(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+    fn set(&mut self, setting: Setting, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
         let located = || Ok::<_, Diagnostic>((values::text(pair)?, pair.location.clone()));
         match setting {
             Setting::Switch(field) => *field(self) = self.switch(pair),

@@ -8,7 +8,7 @@ use super::context::Context;
 use super::draft::{Draft, PythonDraft};
 use super::processes::MOST_PROCESSES;
 use super::values;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::dotenv;
 use crate::host_info::HostInfo;
@@ -66,7 +66,7 @@ fn port_of(text: &str) -> Result<u16, Diagnostic> {
 }
 
 /// Of several files the first that has a variable sets it, as the environment does before them.
-pub fn read_environment_file(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn read_environment_file(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let new = variables(&values::text(pair)?, &pair.location, draft.host)?;
     let known = &mut draft.python.file_variables;
     for (name, value) in new {

@@ -8,7 +8,7 @@ use bolide_contract::settings::{Lifecycle, ReloadOrder, Threads, Workers};
 use super::context::Context;
 use super::draft::{Draft, LifecycleDraft, ProcessesDraft, PythonDraft, RELOAD_MERCY_SECONDS, RecyclingDraft};
 use super::values;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::reader::Configuration;
@@ -42,30 +42,30 @@ const WITH_MASTER: &[&str] = &[
 /// A thousand processes is beyond any machine that runs an interpreter in each.
 pub const MOST_PROCESSES: i64 = 1024;
 
-pub fn set_processes(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_processes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let number = draft.number_or_auto(row, pair)?;
     draft.processes.is_auto = number.is_none();
     draft.processes.count = Some(number.unwrap_or(draft.host.cpus));
     Ok(())
 }
 
-pub fn set_threads(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_threads(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let number = draft.number_or_auto(row, pair)?;
     draft.processes.threads = Some(number.map_or(Threads::Auto, |count| Threads::Fixed(count.clamp(1, Threads::MOST))));
     Ok(())
 }
 
 /// How long requests may take at a reload, in milliseconds.
-pub fn mercy_ms(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<u64, Diagnostic> {
+pub fn mercy_ms(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<u64, Diagnostic> {
     Ok(draft.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000)
 }
 
 /// Seconds as milliseconds, 0 where there are none.
-pub fn least_ms(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<u64, Diagnostic> {
+pub fn least_ms(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<u64, Diagnostic> {
     Ok(draft.positive(row, pair)?.map_or(0, |seconds| seconds.saturating_mul(1000)))
 }
 
-pub fn set_min_lifetime(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_min_lifetime(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     draft.recycling.settings.min_lifetime_ms = least_ms(draft, row, pair)?;
     draft.recycling.min_lifetime = Some(pair.location.clone());
     Ok(())

@@ -2,7 +2,7 @@
 //! runs in the process that reads the configuration.
 
 use super::draft::Draft;
-use crate::catalogue::row::{Row, Setting, Status};
+use crate::catalogue::row::{OptionRow, Setting, Status};
 use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
@@ -36,7 +36,7 @@ pub fn note_allowed(draft: &mut Draft, read: &Configuration) {
 }
 
 /// An option that protects and is not there.
-pub fn protective(draft: &mut Draft, location: &Location, row: &Row, key: &str, instead: &str) {
+pub fn protective(draft: &mut Draft, location: &Location, row: &OptionRow, key: &str, instead: &str) {
     let diagnostic = match draft.allowed_missing.contains(&row.name()) {
         true => Diagnostic::warning(
             Some(location),

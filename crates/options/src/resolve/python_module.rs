@@ -6,13 +6,13 @@ use bolide_contract::python_module::{GunicornHooks, NamedFunction, PythonModule}
 use super::context::normalized;
 use super::draft::Draft;
 use super::values;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::other_servers::gunicorn::uncalled;
 use crate::pair::Pair;
 use crate::reader::Configuration;
 
-pub fn set_gunicorn_hooks(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_gunicorn_hooks(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let file = normalized(&draft.host.folder.join(values::text(pair)?));
     if !file.is_file() {
         let message = format!("`{} = {}`: there is no such file", pair.key, file.display());

@@ -7,7 +7,7 @@ use bolide_contract::tls::Tls;
 use super::address;
 use super::context::Context;
 use super::draft::{ClientsDraft, Draft, PythonDraft, SocketDraft, SocketKind, SocketsDraft, TlsDraft};
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::FIRST_PASSED;
 use crate::pair::Pair;
@@ -26,7 +26,7 @@ pub fn listen(draft: &mut Draft, kind: SocketKind, pair: &Pair) -> Result<(), Di
     Ok(())
 }
 
-pub fn set_head_bytes(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_head_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let default = Limits::default();
     draft.limits.head_bytes = match draft.bounded_usize(row, pair)? {
         0 => default.head_bytes,
@@ -36,7 +36,7 @@ pub fn set_head_bytes(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), D
     Ok(())
 }
 
-pub fn set_body_memory(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_body_memory(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let bytes = draft.bounded_usize(row, pair)?;
     draft.limits.body_memory_bytes = if bytes == 0 { Limits::default().body_memory_bytes } else { bytes };
     Ok(())

@@ -6,7 +6,7 @@ use super::address;
 use super::context::{Context, normalized};
 use super::draft::{Draft, StatisticsDraft};
 use super::values;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
@@ -15,7 +15,7 @@ const PUSH_EVERY_S: u64 = 3;
 /// As in uWSGI.
 const PREFIX: &str = "uwsgi";
 
-pub fn set_address(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_address(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let (address, doubt) = address::read(pair, draft.host)?;
     draft.diagnostics.extend(doubt);
     draft.statistics.address = Some((address, pair.location.clone()));

@@ -1,7 +1,7 @@
 //! Keys that are no options: placeholders, slips of the pen, and what only looks like an option. Says what was probably meant.
 
 use super::draft::Draft;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
@@ -49,7 +49,7 @@ fn report_typo(draft: &mut Draft, typo: &Typo, pair: &Pair) {
 
 /// The name of an option, and what was probably meant as its value.
 struct Typo {
-    row: &'static Row,
+    row: &'static OptionRow,
     value: String,
     has_colon: bool,
 }

@@ -6,19 +6,25 @@ use super::context::Context;
 use super::draft::{DevelopingDraft, Draft};
 use super::hooks::{HookKind, touch_hook};
 use super::values;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
 /// A file whose change asks for this; the name of the option says why in the log.
-pub fn add_file(draft: &mut Draft, subject: WatchSubject, action: FileAction, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn add_file(
+    draft: &mut Draft,
+    subject: WatchSubject,
+    action: FileAction,
+    row: &OptionRow,
+    pair: &Pair,
+) -> Result<(), Diagnostic> {
     let path = values::text(pair)?.into();
     draft.watching.files.push(WatchedFile { path, option: row.name().to_owned(), subject, action });
     Ok(())
 }
 
 /// What is ignored may be named before or after.
-pub fn watch_imports(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn watch_imports(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let every_ms = draft.milliseconds(row, pair)?.unwrap_or(0);
     let ignored = draft.watching.imports.take().map(|imports| imports.ignored).unwrap_or_default();
     draft.watching.imports = Some(WatchedImports { every_ms, ignored, configuration: Vec::new() });
@@ -26,7 +32,7 @@ pub fn watch_imports(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Di
 }
 
 /// `FILE ACTION`, or `FILE COMMAND`.
-pub fn add_touch_hook(draft: &mut Draft, kind: HookKind, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn add_touch_hook(draft: &mut Draft, kind: HookKind, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     let Some((path, what)) = text.split_once(' ').filter(|(path, what)| !path.is_empty() && !what.trim().is_empty()) else {
         return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no file and what to do", pair.key))

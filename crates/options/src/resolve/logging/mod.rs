@@ -5,20 +5,20 @@ pub mod loggers;
 
 use bolide_contract::logging::{LogDate, LogStyle, Logging};
 
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::pair::Pair;
 use crate::resolve::context::Context;
 use crate::resolve::draft::{Draft, LoggingDraft};
 use crate::resolve::values;
 
-pub fn set_log_to(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_log_to(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     draft.logging.log_to = Some(pair.location.clone());
     log_to(draft, pair)
 }
 
 /// As `logto`; files of logs belong to the user that workers run as.
-pub fn set_log_to2(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn set_log_to2(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     draft.logging.has_log_to2 = true;
     draft.logging.settings.files.are_users = true;
     log_to(draft, pair)

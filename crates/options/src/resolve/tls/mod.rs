@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use bolide_contract::settings::{Identity, Protocol};
 use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls};
 
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
 use crate::certificates::{self, Trouble};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
@@ -54,7 +54,7 @@ pub fn listen(draft: &mut Draft, kind: SocketKind, text: &str, pair: &Pair) -> R
 }
 
 /// `ADDR[,PORT]`.
-pub fn http_to_https(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn http_to_https(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     let (written, port) = text.split_once(',').map_or((text.as_str(), None), |(written, port)| (written, Some(port.trim())));
     let https_port = match port.map(str::parse::<u16>) {
@@ -73,7 +73,7 @@ pub fn http_to_https(draft: &mut Draft, _: &Row, pair: &Pair) -> Result<(), Diag
 }
 
 /// `NAME CERT,KEY[,CIPHERS[,CLIENTCA]]`; the name of `sni-regexp` is an expression, in whose place the certificate's own names count.
-pub fn add_server_name(draft: &mut Draft, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
+pub fn add_server_name(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     let wrong = || {
         Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no certificate and key", pair.key))
