@@ -1,6 +1,6 @@
 //! The command line and the environment, read in uWSGI's order into one configuration.
 
-use crate::catalogue::catalogue;
+use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::manual::words::listed;
@@ -9,7 +9,6 @@ use crate::reader::{Configuration, EarlyExit, GUNICORN_FILE, Reader, format_of, 
 use crate::resolve::PositionalApplication;
 use crate::sources::argv::{ArgumentError, Arguments};
 use crate::sources::environment;
-use crate::suggest;
 
 /// Its files may say the port of `--host`.
 const ENV_FILE: &str = "env-file";
@@ -128,7 +127,7 @@ fn told(mistake: ArgumentError, location: &Location) -> Diagnostic {
     if let Some(advice) = mistake.advice {
         return diagnostic.advise(advice);
     }
-    match mistake.unknown.as_deref().and_then(suggest::nearest) {
+    match mistake.unknown.as_deref().and_then(nearest) {
         Some(nearest) => diagnostic.advise(format!("did you mean `--{nearest}`?")),
         None => diagnostic.advise("`bolide --help` lists the options"),
     }

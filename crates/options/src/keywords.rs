@@ -1,12 +1,11 @@
 //! Keywords of a call from Python (`bolide.run`) as words of the command line: options of ours, and what other servers call theirs. The
 //! process of the caller asks it.
 
-use crate::catalogue::catalogue;
+use crate::catalogue::language_words::Word;
 use crate::catalogue::row::Argument;
-use crate::catalogue::row::Status;
-use crate::catalogue::setting::{Control, Setting, Word};
+use crate::catalogue::row::{Setting, Status};
+use crate::catalogue::{catalogue, nearest};
 use crate::other_servers::{self, Meaning, ServerSetting, Subject, Translation};
-use crate::suggest;
 
 /// Another way to say that a server is to be in the development mode; its pidfile, if any, would follow.
 const RELOAD: &str = "reload";
@@ -92,11 +91,11 @@ fn try_value(name: &str, row: &ServerSetting, text: &str) -> Result<(), KeywordE
 /// What is wrong with the name of an option, dashes and all, as that of a server which its caller waits for. `None`: nothing.
 fn option_problem(name: &str) -> Option<String> {
     let Some(row) = catalogue().get(name) else {
-        let meant = suggest::nearest(name).map(|meant| format!("did you mean {}?", meant.replace('-', "_")));
+        let meant = nearest(name).map(|meant| format!("did you mean {}?", meant.replace('-', "_")));
         return Some(meant.unwrap_or_else(|| "docs/reference/options.md has the options".to_owned()));
     };
     match row.status {
-        Status::Supported(Setting::Control(Control::Daemonize | Control::Daemonize2)) => {
+        Status::Supported(_) if matches!(row.name(), "daemonize" | "daemonize2") => {
             Some("a server that Python waits for stays in the foreground: use `bolide --daemonize FILE`".to_owned())
         }
         Status::Supported(Setting::Language(

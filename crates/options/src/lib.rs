@@ -7,8 +7,8 @@
 
 pub mod catalogue;
 pub mod certificates;
+mod check_report;
 mod command_line;
-mod command_table;
 mod commands;
 pub mod compatibility;
 mod conditionals;
@@ -30,10 +30,10 @@ pub mod project;
 mod reader;
 mod reading;
 pub mod renewal;
-mod report;
 mod resolve;
 mod said;
 pub mod sources;
+mod subcommand;
 mod suggest;
 mod trust;
 mod values;
@@ -42,6 +42,7 @@ use std::ffi::OsString;
 
 use bolide_contract::settings::Settings;
 pub use catalogue::reach::{Reach, reach};
+pub use check_report::CheckReport;
 pub use diagnostic::{Diagnostic, Location, Severity};
 pub use host_info::start_folder;
 pub use instance_commands::{
@@ -50,7 +51,6 @@ pub use instance_commands::{
 pub use launcher::Launcher;
 pub use manual::man::SIGNALS_PLACE;
 pub use reading::{Failure, Reading, Said, Sources};
-pub use report::CheckReport;
 pub use trust::{WeakPoint, Writer};
 
 pub use keywords::{KeywordError, keyword_words};

@@ -6,9 +6,10 @@ use bolide_contract::settings::Settings;
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::reach::Reach;
-use crate::diagnostic::Diagnostic;
+use crate::check_report::CheckReport;
+use crate::diagnostic::{Diagnostic, Location};
 use crate::instance_commands::{InstanceCommand, InstanceRequest};
-use crate::report::CheckReport;
+use crate::subcommand::{FAILED, Subcommand};
 
 /// What settings were made of, for who asks whose hand is in them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,13 @@ pub enum Reading {
 }
 
 impl Reading {
+    /// A command that was used wrongly says how to use it.
+    pub fn misused(command: Subcommand, message: &str) -> Reading {
+        let usage = format!("bolide {} {}", command.name(), command.usage());
+        let diagnostic = Diagnostic::error(Some(&Location::command_line()), message).advise(usage.trim_end());
+        Reading::Print { text: format!("{diagnostic}\n"), status: FAILED }
+    }
+
     /// What `bolide --version` says.
     pub fn version() -> Reading {
         Reading::Version { bolide: env!("CARGO_PKG_VERSION") }

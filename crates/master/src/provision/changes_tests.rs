@@ -2,8 +2,7 @@
 
 use bolide_contract::settings::{Helper, Settings, Threads};
 use bolide_options::catalogue::catalogue;
-use bolide_options::catalogue::row::{Row, Status, Theme};
-use bolide_options::catalogue::setting::Setting;
+use bolide_options::catalogue::row::{OptionRow, Setting, Status, Theme};
 use bolide_options::{Reach, Reading, Said, reach, read};
 use bolide_supervision::testing::Folder;
 
@@ -71,7 +70,7 @@ fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<Said>) {
 }
 
 /// What an option needs beside it, to mean something.
-fn base_of(row: &Row, folder: &Folder) -> String {
+fn base_of(row: &OptionRow, folder: &Folder) -> String {
     if matches!(reach(row), Reach::Master | Reach::Each) {
         // Some of them imply it.
         let own = own_base_of(row, folder);
@@ -80,7 +79,7 @@ fn base_of(row: &Row, folder: &Folder) -> String {
     own_base_of(row, folder)
 }
 
-fn own_base_of(row: &Row, folder: &Folder) -> String {
+fn own_base_of(row: &OptionRow, folder: &Folder) -> String {
     let here = folder.path().display();
     let tls = format!("module = shop\nhttps = :3,{here}/app.pem,{here}/app.key\n");
     match row.name() {
@@ -109,7 +108,7 @@ const FILES: [&str; 9] =
     ["app.pem", "app.key", "api.pem", "api.key", "org.pem", "org.key", "clients.pem", "app.ocsp", "gunicorn.conf.py"];
 
 /// The lines of an option's examples, with files that are there.
-fn examples(row: &Row, folder: &Folder) -> Vec<String> {
+fn examples(row: &OptionRow, folder: &Folder) -> Vec<String> {
     let here = folder.path().display().to_string();
     let start = format!("{} =", row.name());
     let lines = row.example.lines().filter(|line| line.starts_with(&start));

@@ -271,7 +271,8 @@ impl Provision {
             listeners: descriptors,
             package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
         };
-        let confinement = RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), self.privileges.as_ref())?;
+        let confinement =
+            RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), self.privileges.as_ref())?;
         let program = self.program();
         let launch = Launch {
             executable: &program.executable,

@@ -1,14 +1,14 @@
 //! Rows of routes, header fields, error pages and compression: what is done to requests before the application sees them, and to
 //! answers before they leave.
 
-use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{Answering as AnsweringSetting, Setting};
+use crate::catalogue::row::{OptionEntry, Setting, Value, set};
+use crate::resolve::{answering, values};
 
-const fn route(name: &'static str, help: &'static str) -> Entry {
-    Entry::supported(name, Setting::Answering(AnsweringSetting::Route), Value::List, "", help)
+const fn route(name: &'static str, help: &'static str) -> OptionEntry {
+    OptionEntry::supported(name, Setting::By(answering::add_route), Value::List, "", help)
 }
 
-pub const ENTRIES: &[Entry] = &[
+pub const ENTRIES: &[OptionEntry] = &[
     route("route", "Runs an action for requests whose path (PATH_INFO) a regular expression matches: `EXPRESSION ACTION:TEXT`. Rules are walked in their order until one answers; see the page about routes.")
         .uwsgi("In uWSGI it needs a build with PCRE. Expressions here are matched in linear time, so lookaround and backreferences are refused, with what to write instead; but a negative lookahead at the start, as in `^(?!/api).*$`, is understood.")
         .example("route = ^/healthz$ donotlog:\nroute = ^/old/(.*)$ redirect-permanent:/new/$1"),
@@ -39,25 +39,25 @@ pub const ENTRIES: &[Entry] = &[
     route("response-route-if-not", "The opposite of `response-route-if`.").example("response-route-if-not = empty:${HTTP_COOKIE} addheader:Vary: Cookie"),
     route("response-route-run", "Runs an action for every answer of the application.").example("response-route-run = addheader:X-Worker: ${uwsgi[wid]}"),
     route("response-route-label", "A place for `goto:` in response routes.").example("response-route-if = startswith:${PATH_INFO};/api/ goto:end\nresponse-route-run = addheader:X-Frame-Options: DENY\nresponse-route-label = end"),
-    Entry::supported("add-header", Setting::Answering(AnsweringSetting::AddHeader), Value::List, "", "Adds a field to every answer: `Name: value`.")
+    OptionEntry::supported("add-header", Setting::By(answering::add_header), Value::List, "", "Adds a field to every answer: `Name: value`.")
         .example("add-header = X-Content-Type-Options: nosniff"),
-    Entry::supported("del-header", Setting::Answering(AnsweringSetting::RemoveHeader), Value::List, "", "Takes a field out of every answer of the application, and `Server` and `Date` out of those of the server.")
+    OptionEntry::supported("del-header", Setting::By(answering::remove_header), Value::List, "", "Takes a field out of every answer of the application, and `Server` and `Date` out of those of the server.")
         .example("del-header = X-Powered-By"),
-    Entry::supported("collect-header", Setting::Answering(AnsweringSetting::CollectHeader), Value::List, "", "Makes a field of the answer a variable for response routes: `NAME VARIABLE`.")
+    OptionEntry::supported("collect-header", set!(|draft, _, pair| draft.answering.answering.collected.push(answering::collected(pair, false)?)), Value::List, "", "Makes a field of the answer a variable for response routes: `NAME VARIABLE`.")
         .example("collect-header = Content-Type TYPE"),
-    Entry::supported("pull-header", Setting::Answering(AnsweringSetting::PullHeader), Value::List, "", "As `collect-header`, and takes the field out of the answer.").example("pull-header = X-Internal-User APP_USER"),
-    Entry::supported("error-page-403", Setting::Answering(AnsweringSetting::ErrorPage(403)), Value::List, "", "An HTML page for the server's own 403 answers, such as those of `return:403`. Of several the first that can be read is sent.").example("error-page-403 = /srv/shop/403.html"),
-    Entry::supported("error-page-404", Setting::Answering(AnsweringSetting::ErrorPage(404)), Value::List, "", "An HTML page for the server's own 404 answers, such as those of `return:404`. Of several the first that can be read is sent.").example("error-page-404 = /srv/shop/404.html"),
-    Entry::supported("error-page-500", Setting::Answering(AnsweringSetting::ErrorPage(500)), Value::List, "", "An HTML page for failures of the application. Of several the first that can be read is sent.")
+    OptionEntry::supported("pull-header", set!(|draft, _, pair| draft.answering.answering.collected.push(answering::collected(pair, true)?)), Value::List, "", "As `collect-header`, and takes the field out of the answer.").example("pull-header = X-Internal-User APP_USER"),
+    OptionEntry::supported("error-page-403", set!(|draft, _, pair| draft.answering.answering.error_pages.push((403, values::text(pair)?.into()))), Value::List, "", "An HTML page for the server's own 403 answers, such as those of `return:403`. Of several the first that can be read is sent.").example("error-page-403 = /srv/shop/403.html"),
+    OptionEntry::supported("error-page-404", set!(|draft, _, pair| draft.answering.answering.error_pages.push((404, values::text(pair)?.into()))), Value::List, "", "An HTML page for the server's own 404 answers, such as those of `return:404`. Of several the first that can be read is sent.").example("error-page-404 = /srv/shop/404.html"),
+    OptionEntry::supported("error-page-500", set!(|draft, _, pair| draft.answering.answering.error_pages.push((500, values::text(pair)?.into()))), Value::List, "", "An HTML page for failures of the application. Of several the first that can be read is sent.")
         .example("error-page-500 = /srv/shop/500.html"),
-    Entry::supported("ignore-script-name", Setting::Switch(|draft| &mut draft.application.ignore_script_name), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
-    Entry::supported("compress", Setting::Answering(AnsweringSetting::Compress), Value::List, "off", "Compresses answers for clients that take it, with the first of these that they like best: `gzip`, `br`, `zstd`. Whole answers and streams; not event streams, not what is compressed already.")
+    OptionEntry::supported("ignore-script-name", Setting::Switch(|draft| &mut draft.application.ignore_script_name), Value::Switch, "off", "The SCRIPT_NAME that a front server sends does not choose the application.").example("ignore-script-name = true"),
+    OptionEntry::supported("compress", set!(|draft, _, pair| draft.answering.answering.compression.codings = answering::codings(pair)?), Value::List, "off", "Compresses answers for clients that take it, with the first of these that they like best: `gzip`, `br`, `zstd`. Whole answers and streams; not event streams, not what is compressed already.")
         .example("compress = br,zstd,gzip"),
-    Entry::supported("compress-types", Setting::Answering(AnsweringSetting::CompressTypes), Value::List, "text, JSON, XML, JavaScript, fonts", "Media types that `compress` compresses, in place of the usual ones; `text/*` and `*+json` are patterns.")
+    OptionEntry::supported("compress-types", Setting::By(answering::add_compressed_types), Value::List, "text, JSON, XML, JavaScript, fonts", "Media types that `compress` compresses, in place of the usual ones; `text/*` and `*+json` are patterns.")
         .example("compress = gzip\ncompress-types = text/html,application/json"),
-    Entry::supported("compress-min-size", Setting::Answering(AnsweringSetting::CompressMinSize), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1024", "Answers that are shorter stay as they are. Streams have no length, and are always compressed.").example("compress = gzip\ncompress-min-size = 4096"),
-    Entry::supported("compress-level", Setting::Number(|draft| &mut draft.asked.answering.compression.level), Value::Number { least: 1, most: 9, unit: "(1 is quick, 9 is small)" }, "5", "How hard `compress` tries.").example("compress = gzip\ncompress-level = 3"),
-    Entry::supported("http-auto-gzip", Setting::Switch(|draft| &mut draft.asked.answering.compression.on_demand), Value::Switch, "off", "Compresses with gzip the answers that have the field `uWSGI-Encoding: gzip` (which is taken out), and no Content-Length and Content-Encoding.")
+    OptionEntry::supported("compress-min-size", set!(|draft, row, pair| draft.answering.answering.compression.least_bytes = draft.bounded_usize(row, pair)? as u64), Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" }, "1024", "Answers that are shorter stay as they are. Streams have no length, and are always compressed.").example("compress = gzip\ncompress-min-size = 4096"),
+    OptionEntry::supported("compress-level", Setting::Number(|draft| &mut draft.answering.answering.compression.level), Value::Number { least: 1, most: 9, unit: "(1 is quick, 9 is small)" }, "5", "How hard `compress` tries.").example("compress = gzip\ncompress-level = 3"),
+    OptionEntry::supported("http-auto-gzip", Setting::Switch(|draft| &mut draft.answering.answering.compression.on_demand), Value::Switch, "off", "Compresses with gzip the answers that have the field `uWSGI-Encoding: gzip` (which is taken out), and no Content-Length and Content-Encoding.")
         .example("http-auto-gzip = true")
         .uwsgi("Set `compress` to have answers compressed without asking the application."),
 ];

@@ -2,61 +2,61 @@
 
 use bolide_contract::settings::Interface;
 
-use crate::catalogue::row::{Entry, Milestone, Value, words};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::row::{Milestone, OptionEntry, Setting, Value, set, words};
 use crate::resolve::draft::NamedBy;
+use crate::resolve::{interpreter, values};
 
 /// Values of `interface`.
-pub const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
+const INTERFACES: [(&str, Interface); 3] = [("auto", Interface::Auto), ("wsgi", Interface::Wsgi), ("asgi", Interface::Asgi)];
 const INTERFACE_WORDS: [&str; 3] = words(&INTERFACES);
 
 const INI_PASTE: &str = "write `ini = FILE` and `paste = config:FILE`; `paste-logger` sets up its loggers";
 const PYPY: &str = "applications run on CPython: write `module` or `wsgi-file`, and `virtualenv` for its packages";
 
-pub const ENTRIES: &[Entry] = &[
-    Entry::accepted(
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::accepted(
         "autoload",
         Value::Switch,
         "Loads plugins for options that nobody knows.",
         "what uWSGI keeps in plugins is built in",
     ),
-    Entry::supported(
+    OptionEntry::supported(
         "module",
-        Setting::Located(|draft| &mut draft.module),
+        Setting::Located(|draft| &mut draft.applications.module),
         Value::Text,
         "",
         "The module that holds the application, with its callable after a colon if that is not `application`. If it can't be loaded and there is a `wsgi-file`, that is.",
     )
     .example("module = shop.wsgi\nmodule = shop.wsgi:application\nmodule = shop:create_app()"),
-    Entry::supported("wsgi-file", Setting::Located(|draft| &mut draft.wsgi_file), Value::Path, "", "The file that holds the application.")
+    OptionEntry::supported("wsgi-file", Setting::Located(|draft| &mut draft.applications.wsgi_file), Value::Path, "", "The file that holds the application.")
         .example("wsgi-file = /srv/shop/wsgi.py"),
-    Entry::supported("callable", Setting::Text(|draft| &mut draft.callable), Value::Text, "application", "Name of the application in its module or file.")
+    OptionEntry::supported("callable", Setting::Text(|draft| &mut draft.applications.callable), Value::Text, "application", "Name of the application in its module or file.")
         .example("callable = app"),
-    Entry::supported(
+    OptionEntry::supported(
         "mount",
-        Setting::LocatedTexts(|draft| &mut draft.mounts),
+        Setting::LocatedTexts(|draft| &mut draft.applications.mounts),
         Value::List,
         "",
         "An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It takes the requests whose SCRIPT_NAME a front server has set to the prefix, and with `manage-script-name` those whose path is below it. What no mount takes goes to the application of `module` or `wsgi-file`, or else to that of the first mount.",
     )
     .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py\nmanage-script-name = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "interface",
-        Setting::Interface,
+        set!(|draft, _, pair| draft.applications.interface = Some((values::one_of(pair, &INTERFACES)?, pair.location.clone()))),
         Value::OneOf(&INTERFACE_WORDS),
         "auto",
         "Which of Python's two interfaces the applications of `module`, `wsgi-file`, `mount` and the command line have; `auto` tells it from each when it is loaded. An application of `asgi` is ASGI in any case.",
     )
     .example("interface = wsgi"),
-    Entry::supported(
+    OptionEntry::supported(
         "factory",
-        Setting::Switch(|draft| &mut draft.factory),
+        Setting::Switch(|draft| &mut draft.applications.is_factory),
         Value::Switch,
         "off",
         "What is named is no application, but a function that returns one: it is called without arguments when it is loaded. It counts for every application; `module:create_app()` says the same of a single one.",
     )
     .example("factory = true\nasgi = shop:create_app"),
-    Entry::supported(
+    OptionEntry::supported(
         "manage-script-name",
         Setting::Switch(|draft| &mut draft.application.manage_script_name),
         Value::Switch,
@@ -64,7 +64,7 @@ pub const ENTRIES: &[Entry] = &[
         "The path of a request chooses its `mount`, which goes from the start of PATH_INFO into SCRIPT_NAME.",
     )
     .example("manage-script-name = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "no-default-app",
         Setting::Switch(|draft| &mut draft.application.no_default_app),
         Value::Switch,
@@ -72,7 +72,7 @@ pub const ENTRIES: &[Entry] = &[
         "What no `mount` takes is answered with an error, and not by the first application.",
     )
     .example("no-default-app = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "chdir",
         Setting::Located(|draft| &mut draft.chdir),
         Value::Path,
@@ -80,33 +80,33 @@ pub const ENTRIES: &[Entry] = &[
         "Change to this folder before sockets, files and the application are opened.",
     )
     .example("chdir = /srv/shop"),
-    Entry::supported("chdir2", Setting::Text(|draft| &mut draft.chdir_after), Value::Path, "", "Change to this folder after the application has been loaded.")
+    OptionEntry::supported("chdir2", Setting::Text(|draft| &mut draft.python.chdir_after), Value::Path, "", "Change to this folder after the application has been loaded.")
         .example("chdir2 = /var/lib/shop"),
-    Entry::supported(
+    OptionEntry::supported(
         "pythonpath",
-        Setting::PythonPath,
+        Setting::By(interpreter::add_python_path),
         Value::List,
         "",
         "A folder for the start of `sys.path`, so of several the last comes first; a pattern such as `lib/*` gives all that match.",
     )
     .example("pythonpath = /srv/shop/lib"),
-    Entry::supported(
+    OptionEntry::supported(
         "virtualenv",
-        Setting::Text(|draft| &mut draft.virtualenv),
+        Setting::Text(|draft| &mut draft.python.virtualenv),
         Value::Path,
         "",
         "The virtualenv whose interpreter and packages the application uses.",
     )
     .example("virtualenv = /srv/shop/.venv"),
-    Entry::supported(
+    OptionEntry::supported(
         "env",
-        Setting::Environment,
+        set!(|draft, _, pair| draft.application.environment.push(values::variable(pair)?)),
         Value::List,
         "",
         "Sets an environment variable of the application: `KEY=VALUE`.",
     )
     .example("env = DJANGO_SETTINGS_MODULE=shop.settings"),
-    Entry::supported(
+    OptionEntry::supported(
         "lazy-apps",
         Setting::Switch(|draft| &mut draft.application.lazy),
         Value::Switch,
@@ -115,96 +115,96 @@ pub const ENTRIES: &[Entry] = &[
     )
     .uwsgi("As in uWSGI, it costs memory: workers no longer share what the application loads.")
     .example("lazy-apps = true"),
-    Entry::supported("lazy", Setting::Switch(|draft| &mut draft.application.lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
+    OptionEntry::supported("lazy", Setting::Switch(|draft| &mut draft.application.lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
         .uwsgi("uWSGI's `lazy` also makes a reload restart workers only; here the two are the same.").example("lazy = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "catch-exceptions",
-        Setting::Switch(|draft| &mut draft.python.catch_exceptions),
+        Setting::Switch(|draft| &mut draft.python.settings.catch_exceptions),
         Value::Switch,
         "off",
         "Shows the traceback of a failed request to the client, not only to the log. Not for production.",
     ).example("catch-exceptions = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "wsgi-disable-file-wrapper",
-        Setting::Switch(|draft| &mut draft.python.no_file_wrapper),
+        Setting::Switch(|draft| &mut draft.python.settings.no_file_wrapper),
         Value::Switch,
         "off",
         "The application finds no `wsgi.file_wrapper` in `environ`, and reads files itself.",
     )
     .example("wsgi-disable-file-wrapper = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "pyargv",
-        Setting::PyArgv,
+        set!(|draft, _, pair| draft.python.settings.arguments = interpreter::arguments(pair)?),
         Value::Text,
         "",
         "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by blanks, and without quotes.",
     )
     .example("pyargv = --settings production.cfg"),
-    Entry::supported(
+    OptionEntry::supported(
         "paste",
-        Setting::Named(NamedBy::Paste),
+        set!(|draft, _, pair| draft.applications.named_by = Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
         Value::Text,
         "",
         "An application of PasteDeploy, as `config:/srv/shop/production.ini`; a file alone is `config:FILE`. PasteDeploy has to be installed beside the application.",
     )
     .example("paste = config:/srv/shop/production.ini"),
-    Entry::supported(
+    OptionEntry::supported(
         "paste-logger",
-        Setting::Switch(|draft| &mut draft.python.paste_logger),
+        Setting::Switch(|draft| &mut draft.python.settings.paste_logger),
         Value::Switch,
         "off",
         "Sets up Python's `logging` as the file of `paste` says.",
     )
     .example("paste-logger = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "pecan",
-        Setting::Named(NamedBy::Pecan),
+        set!(|draft, _, pair| draft.applications.named_by = Some((NamedBy::Pecan, values::text(pair)?, pair.location.clone()))),
         Value::Path,
         "",
         "An application of Pecan, by its configuration.",
     )
     .example("pecan = /srv/shop/config.py"),
-    Entry::supported(
+    OptionEntry::supported(
         "eval",
-        Setting::Named(NamedBy::Text),
+        set!(|draft, _, pair| draft.applications.named_by = Some((NamedBy::Text, values::text(pair)?, pair.location.clone()))),
         Value::Text,
         "",
         "An application as a text of Python, which is the body of a module.",
     )
     .example("eval = application = __import__('shop').make()"),
-    Entry::refused("ini-paste", Value::Path, "A configuration, and an application of PasteDeploy in the same file.", INI_PASTE),
-    Entry::refused("ini-paste-logged", Value::Path, "As `ini-paste`, with the loggers of the file.", INI_PASTE),
-    Entry::planned("pypy-wsgi", Value::Text, Milestone::Languages, "The module of an application for PyPy.", PYPY),
-    Entry::planned("pypy-wsgi-file", Value::Path, Milestone::Languages, "The file of an application for PyPy.", PYPY),
-    Entry::accepted("enable-threads", Value::Switch, "Lets threads of the application run.", "threads always run"),
-    Entry::accepted(
+    OptionEntry::refused("ini-paste", Value::Path, "A configuration, and an application of PasteDeploy in the same file.", INI_PASTE),
+    OptionEntry::refused("ini-paste-logged", Value::Path, "As `ini-paste`, with the loggers of the file.", INI_PASTE),
+    OptionEntry::planned("pypy-wsgi", Value::Text, Milestone::Languages, "The module of an application for PyPy.", PYPY),
+    OptionEntry::planned("pypy-wsgi-file", Value::Path, Milestone::Languages, "The file of an application for PyPy.", PYPY),
+    OptionEntry::accepted("enable-threads", Value::Switch, "Lets threads of the application run.", "threads always run"),
+    OptionEntry::accepted(
         "single-interpreter",
         Value::Switch,
         "Loads all applications in one interpreter.",
         "there is one interpreter a process in any case",
     ),
-    Entry::supported(
+    OptionEntry::supported(
         "need-app",
-        Setting::Switch(|draft| &mut draft.needs_application),
+        Setting::Switch(|draft| &mut draft.applications.is_needed),
         Value::Switch,
         "off",
         "Does not start without an application, even if there are static files or routes to serve. A start whose application can't be loaded fails in any case.",
     )
     .uwsgi("Without it, uWSGI goes on without the application and answers 500; here the start fails and says why. Where only files and routes are asked for, what they don't take is 404 here.")
     .example("need-app = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "plugins",
-        Setting::Plugin,
+        set!(|draft, _, pair| interpreter::check_plugins(draft, pair)),
         Value::List,
         "",
         "Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a plugin that is not built in is named in a warning.",
     ).example("plugins = python3,http"),
-    Entry::accepted(
+    OptionEntry::accepted(
         "plugins-dir",
         Value::List,
         "Where plugins lie.",
         "languages are built in, there are no plugin files to look for",
     ),
-    Entry::accepted("py-call-osafterfork", Value::Switch, "Runs CPython's own work after a fork.", "it is always done"),
-    Entry::accepted("py-call-uwsgi-fork-hooks", Value::Switch, "Tells the interpreter of every fork.", "it is always done"),
+    OptionEntry::accepted("py-call-osafterfork", Value::Switch, "Runs CPython's own work after a fork.", "it is always done"),
+    OptionEntry::accepted("py-call-uwsgi-fork-hooks", Value::Switch, "Tells the interpreter of every fork.", "it is always done"),
 ];

@@ -1,75 +1,52 @@
 //! Rows of asynchronous applications: their loop, their life, their WebSockets, and uWSGI's own ways
 //! of serving several requests in one thread.
 
-use bolide_contract::settings::{EventLoop, Extension, Lifespan};
+use crate::catalogue::row::{Milestone, OptionEntry, Setting, Value, set, words};
+use crate::resolve::asynchronous::{self, CONCURRENCY, LIFESPANS, LOOPS};
 
-use crate::catalogue::row::{Entry, Milestone, Value, words};
-use crate::catalogue::setting::{Asynchronous, Setting};
-
-/// Values of `loop`.
-pub const LOOPS: [(&str, EventLoop); 4] =
-    [("auto", EventLoop::Auto), ("asyncio", EventLoop::Asyncio), ("uvloop", EventLoop::Uvloop), ("rloop", EventLoop::Rloop)];
 const LOOP_WORDS: [&str; 4] = words(&LOOPS);
 
-/// Values of `lifespan`.
-pub const LIFESPANS: [(&str, Lifespan); 3] = [("auto", Lifespan::Auto), ("on", Lifespan::On), ("off", Lifespan::Off)];
 const LIFESPAN_WORDS: [&str; 3] = words(&LIFESPANS);
 
-/// Names in `asgi-extensions`.
-pub const EXTENSIONS: [(&str, Extension); 2] = [("pathsend", Extension::PathSend), ("zerocopysend", Extension::ZeroCopySend)];
-
-/// What serves many requests at once here.
-const CONCURRENCY: &str =
-    "`threads = auto` serves requests that wait; an application written for asyncio is served with `asgi = module:callable`";
+/// What there is in the place of greenlets.
 const PATCHING: &str = "threads wait for sockets without a change to the application; leave it out together with `gevent`";
 const SWITCHING: &str = "leave it out: coroutines need no such engine, `asgi = module:callable` serves them";
 
-/// uWSGI's own loop engines, each with what to use instead; nothing where it is the usual one.
-pub const ENGINES: &[(&str, &str)] = &[
-    ("simple", ""),
-    ("async", CONCURRENCY),
-    ("gevent", CONCURRENCY),
-    ("tornado", CONCURRENCY),
-    ("coroae", "it runs Perl; leave `loop` out"),
-    ("goroutines", "it runs Go; leave `loop` out"),
-];
+/// Bytes of a kilobyte, as uWSGI counts them.
+const KILOBYTE: usize = 1024;
 
 /// A loop that stands still for an hour is not looked at by anybody.
 const STALL: Value = Value::Decimal { most: 3600, unit: "seconds" };
 const SECONDS: Value = Value::Decimal { most: 31_536_000, unit: "seconds" };
 
-const fn asynchronous(name: &'static str, setting: Setting, value: Value, default: &'static str, help: &'static str) -> Entry {
-    Entry::supported(name, setting, value, default, help)
-}
-
-pub const ENTRIES: &[Entry] = &[
-    Entry::supported(
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported(
         "asgi",
-        Setting::Located(|draft| &mut draft.asgi),
+        Setting::Located(|draft| &mut draft.applications.asgi),
         Value::Text,
         "",
         "The ASGI application: its module or file, with its callable after a colon if that is not `application`. It comes before `module` and `wsgi-file`.",
     )
     .uwsgi("uWSGI serves no ASGI.")
     .example("asgi = shop.asgi\nasgi = shop.main:app\nasgi = shop:create_app()\nasgi = /srv/shop/main.py:app"),
-    asynchronous(
+    OptionEntry::supported(
         "lifespan",
-        Setting::Asynchronous(Asynchronous::Lifespan),
+        set!(|draft, _, pair| draft.asynchronous.lifespan = asynchronous::lifespan(pair)?),
         Value::OneOf(&LIFESPAN_WORDS),
         "auto",
         "Whether an ASGI application is told of its start and its end. `on`: it is, and a start that fails is a failed start of the worker; `off`: it is not; `auto`: it is asked, and one that raises an exception at the question does without.",
     )
     .example("lifespan = on"),
-    asynchronous(
+    OptionEntry::supported(
         "loop",
-        Setting::Asynchronous(Asynchronous::EventLoop),
+        Setting::By(asynchronous::set_event_loop),
         Value::OneOf(&LOOP_WORDS),
         "auto",
         "The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` have to be installed beside the application; `auto` takes uvloop where it is installed.",
     )
     .uwsgi("In uWSGI it is the engine that serves WSGI applications. Of those, `simple` is what is done here in any case, and `gevent`, `async` and `tornado` are planned: a warning says what to use meanwhile.")
     .example("loop = uvloop"),
-    asynchronous(
+    OptionEntry::supported(
         "loop-stall",
         Setting::Milliseconds(|draft| &mut draft.asynchronous.stall_ms),
         STALL,
@@ -77,7 +54,7 @@ pub const ENTRIES: &[Entry] = &[
         "When an event loop has not turned for this long, the log shows what blocks it; 0 does not look.",
     )
     .example("loop-stall = 0.5"),
-    asynchronous(
+    OptionEntry::supported(
         "harakiri-streams",
         Setting::Switch(|draft| &mut draft.asynchronous.harakiri_streams),
         Value::Switch,
@@ -85,40 +62,40 @@ pub const ENTRIES: &[Entry] = &[
         "`harakiri` counts requests of ASGI applications until their answers are complete. Without it, it counts until an answer has begun, so that event streams and long downloads may take their time.",
     )
     .example("harakiri = 30\nharakiri-streams = true"),
-    asynchronous(
+    OptionEntry::supported(
         "limit-concurrency",
-        Setting::Asynchronous(Asynchronous::LimitConcurrency),
+        Setting::Count(|draft| &mut draft.asynchronous.concurrency),
         Value::Number { least: 0, most: 1_000_000, unit: "requests" },
         "0",
         "How many requests and WebSockets of ASGI applications a worker has open at the same time; beyond it the answer is 503. 0 is no limit.",
     )
     .example("limit-concurrency = 1000"),
-    asynchronous(
+    OptionEntry::supported(
         "asgi-extensions",
-        Setting::Asynchronous(Asynchronous::Extensions),
+        set!(|draft, _, pair| draft.asynchronous.extensions = asynchronous::extensions(pair)?),
         Value::Text,
         "none",
         "Further messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by its name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use what is offered, and middleware that knows only `http.response.body` then loses the answer: ask for them where your middleware knows them.",
     )
     .example("asgi-extensions = pathsend\nasgi-extensions = pathsend,zerocopysend"),
-    asynchronous(
+    OptionEntry::supported(
         "websocket-max-message-size",
-        Setting::Asynchronous(Asynchronous::MessageBytes),
+        set!(|draft, row, pair| asynchronous::set_message_bytes(draft, row, pair, 1)?),
         Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
         "16777216",
         "Bytes that a message of a WebSocket may have, all its frames together and decompressed; a longer one closes the connection with 1009. 0 is the default.",
     )
     .example("websocket-max-message-size = 1048576"),
-    asynchronous(
+    OptionEntry::supported(
         "websocket-max-size",
-        Setting::Asynchronous(Asynchronous::MessageKilobytes),
+        set!(|draft, row, pair| asynchronous::set_message_bytes(draft, row, pair, KILOBYTE)?),
         Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
         "",
         "uWSGI's way to set `websocket-max-message-size`, in units of 1024 bytes. 0 is the default.",
     )
     .uwsgi("uWSGI's default is 1024, it counts each frame by itself, and it is about `uwsgi.websocket_recv`; here it is about ASGI applications.")
     .example("websocket-max-size = 2048"),
-    asynchronous(
+    OptionEntry::supported(
         "websocket-ping-interval",
         Setting::Milliseconds(|draft| &mut draft.asynchronous.websocket.ping_interval_ms),
         SECONDS,
@@ -126,7 +103,7 @@ pub const ENTRIES: &[Entry] = &[
         "The peer of a WebSocket that has been silent for this long is sent a ping; 0 sends none.",
     )
     .example("websocket-ping-interval = 30"),
-    asynchronous(
+    OptionEntry::supported(
         "websocket-ping-freq",
         Setting::Milliseconds(|draft| &mut draft.asynchronous.websocket.ping_interval_ms),
         SECONDS,
@@ -135,24 +112,24 @@ pub const ENTRIES: &[Entry] = &[
     )
     .uwsgi("uWSGI's default is 30, and 0 does not switch it off; it is about `uwsgi.websocket_recv`, here about ASGI applications.")
     .example("websocket-ping-freq = 30"),
-    asynchronous(
+    OptionEntry::supported(
         "websocket-ping-timeout",
-        Setting::Asynchronous(Asynchronous::PingTimeout),
+        Setting::By(asynchronous::set_ping_timeout),
         SECONDS,
         "20",
         "A peer of a WebSocket that has sent nothing for this long after a ping is gone. 0 is the default.",
     )
     .example("websocket-ping-timeout = 10"),
-    asynchronous(
+    OptionEntry::supported(
         "websocket-pong-tolerance",
-        Setting::Asynchronous(Asynchronous::PingTimeout),
+        Setting::By(asynchronous::set_ping_timeout),
         SECONDS,
         "",
         "uWSGI's name of `websocket-ping-timeout`.",
     )
     .uwsgi("uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life; it is about `uwsgi.websocket_recv`, here about ASGI applications.")
     .example("websocket-pong-tolerance = 10"),
-    asynchronous(
+    OptionEntry::supported(
         "websocket-compression",
         Setting::Switch(|draft| &mut draft.asynchronous.websocket.compression),
         Value::Switch,
@@ -160,12 +137,12 @@ pub const ENTRIES: &[Entry] = &[
         "Messages of WebSockets are compressed (permessage-deflate) for clients that offer it.",
     )
     .example("websocket-compression = false"),
-    Entry::planned("gevent", Value::Special, Milestone::Gevent, "Serves WSGI applications by gevent, with so many greenlets in a worker.", CONCURRENCY),
-    Entry::planned("gevent-monkey-patch", Value::Switch, Milestone::Gevent, "Makes Python's own library wait by gevent.", PATCHING),
-    Entry::planned("gevent-early-monkey-patch", Value::Switch, Milestone::Gevent, "As `gevent-monkey-patch`, before the application is loaded.", PATCHING),
-    Entry::planned("async", Value::Special, Milestone::Gevent, "Lets a worker serve so many requests that take turns by uWSGI's own calls.", CONCURRENCY),
-    Entry::planned("asyncio", Value::Special, Milestone::Gevent, "Serves WSGI applications by asyncio, with so many greenlets in a worker.", CONCURRENCY),
-    Entry::planned("greenlet", Value::Switch, Milestone::Gevent, "Requests of `async` and `asyncio` take turns as greenlets.", SWITCHING),
-    Entry::planned("ugreen", Value::Switch, Milestone::Gevent, "Requests of `async` take turns on stacks of uWSGI's own.", SWITCHING),
-    Entry::planned("tornado", Value::Special, Milestone::Gevent, "Serves WSGI applications by Tornado's loop, with so many greenlets in a worker.", CONCURRENCY),
+    OptionEntry::planned("gevent", Value::Special, Milestone::Gevent, "Serves WSGI applications by gevent, with so many greenlets in a worker.", CONCURRENCY),
+    OptionEntry::planned("gevent-monkey-patch", Value::Switch, Milestone::Gevent, "Makes Python's own library wait by gevent.", PATCHING),
+    OptionEntry::planned("gevent-early-monkey-patch", Value::Switch, Milestone::Gevent, "As `gevent-monkey-patch`, before the application is loaded.", PATCHING),
+    OptionEntry::planned("async", Value::Special, Milestone::Gevent, "Lets a worker serve so many requests that take turns by uWSGI's own calls.", CONCURRENCY),
+    OptionEntry::planned("asyncio", Value::Special, Milestone::Gevent, "Serves WSGI applications by asyncio, with so many greenlets in a worker.", CONCURRENCY),
+    OptionEntry::planned("greenlet", Value::Switch, Milestone::Gevent, "Requests of `async` and `asyncio` take turns as greenlets.", SWITCHING),
+    OptionEntry::planned("ugreen", Value::Switch, Milestone::Gevent, "Requests of `async` take turns on stacks of uWSGI's own.", SWITCHING),
+    OptionEntry::planned("tornado", Value::Special, Milestone::Gevent, "Serves WSGI applications by Tornado's loop, with so many greenlets in a worker.", CONCURRENCY),
 ];

@@ -1,96 +1,79 @@
 //! Rows of static files: what is answered without the application.
 
-use bolide_contract::files::{ExpirySubject, Missing, Mode};
+use bolide_contract::files::{ExpirySubject, MapKind, Missing};
 
-use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{Files, Setting};
-
-/// Values of `file-serve-mode`; uWSGI knows each of them by several names, in any case.
-pub const MODES: [(&str, Mode); 5] = [
-    ("x-sendfile", Mode::XSendfile),
-    ("xsendfile", Mode::XSendfile),
-    ("x-accel-redirect", Mode::XAccelRedirect),
-    ("xaccelredirect", Mode::XAccelRedirect),
-    ("nginx", Mode::XAccelRedirect),
-];
+use crate::catalogue::row::{OptionEntry, Setting, Value, set};
+use crate::resolve::{files, values};
 
 /// Values of `static-serve`.
-pub const SERVES: [(&str, Missing); 2] = [("fallback", Missing::Fallback), ("only", Missing::Only)];
-
-const fn files(setting: Files) -> Setting {
-    Setting::Files(setting)
-}
-
-const fn expires(subject: ExpirySubject, from_change: bool) -> Setting {
-    Setting::Files(Files::Expires { subject, from_change })
-}
+const SERVES: [(&str, Missing); 2] = [("fallback", Missing::Fallback), ("only", Missing::Only)];
 
 const ONE_FIELD: &str = "uWSGI sends a field for each kind of rule that fits; here the first rule that fits gives the one field, in the order file, path, URI, type.";
 
-pub const ENTRIES: &[Entry] = &[
-    Entry::supported("static-map", files(Files::Map), Value::Special, "", "Answers requests below a path with the files of a folder, or with a single file. What has no file there goes to the application (see `static-serve`).")
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported("static-map", set!(|draft, _, pair| files::add_map(draft, MapKind::Replace, pair)?), Value::Special, "", "Answers requests below a path with the files of a folder, or with a single file. What has no file there goes to the application (see `static-serve`).")
         .uwsgi("In uWSGI `/static` also takes `/staticky`; here a path ends where a component ends. A folder without a slash at its end is redirected where uWSGI serves its index, and names that begin with a dot are the application's (see `static-dot-files`).")
         .example("static-map = /static=/srv/shop/static\nstatic-map = /favicon.ico=/srv/shop/static/favicon.ico"),
-    Entry::supported("static-map2", files(Files::Map2), Value::Special, "", "As `static-map`, but the whole path is looked up in the folder: `/static/a.css` is `FOLDER/static/a.css`.")
+    OptionEntry::supported("static-map2", set!(|draft, _, pair| files::add_map(draft, MapKind::Append, pair)?), Value::Special, "", "As `static-map`, but the whole path is looked up in the folder: `/static/a.css` is `FOLDER/static/a.css`.")
         .example("static-map2 = /static=/srv/shop"),
-    Entry::supported("check-static", files(Files::CheckStatic), Value::Path, "", "Looks for every path in this folder first; what is not there goes to the application.")
+    OptionEntry::supported("check-static", set!(|draft, _, pair| draft.files.maps.push((MapKind::Check, String::new(), values::text(pair)?, pair.location.clone()))), Value::Path, "", "Looks for every path in this folder first; what is not there goes to the application.")
         .example("check-static = /srv/shop/public"),
-    Entry::supported("check-static-docroot", Setting::Switch(|draft| &mut draft.files.document_root), Value::Switch, "off", "Looks for every path in the folder that the front server names in DOCUMENT_ROOT.")
+    OptionEntry::supported("check-static-docroot", Setting::Switch(|draft| &mut draft.files.document_root), Value::Switch, "off", "Looks for every path in the folder that the front server names in DOCUMENT_ROOT.")
         .example("check-static-docroot = true"),
-    Entry::supported("static-serve", files(Files::Serve), Value::Special, "fallback", "Who answers below a `static-map` where there is no file: `fallback` is the application, `only` is the server, with 404, or 405 for methods that files do not have.")
+    OptionEntry::supported("static-serve", set!(|draft, _, pair| draft.files.missing = files::word(pair, &SERVES)?), Value::Special, "fallback", "Who answers below a `static-map` where there is no file: `fallback` is the application, `only` is the server, with 404, or 405 for methods that files do not have.")
         .example("static-serve = only"),
-    Entry::supported("static-index", files(Files::Index), Value::List, "", "A file with this name stands for its folder; the first that is there.").example("static-index = index.html"),
-    Entry::supported("static-skip-ext", Setting::Texts(|draft| &mut draft.files.skip), Value::List, "", "Paths and files with this end are never served from a folder.").example("static-skip-ext = .php"),
-    Entry::supported("static-safe", Setting::Texts(|draft| &mut draft.files.safe), Value::List, "", "A folder, or a file, to which symbolic links may lead out of a served folder.")
+    OptionEntry::supported("static-index", set!(|draft, _, pair| draft.files.index.push(files::file_name(pair)?)), Value::List, "", "A file with this name stands for its folder; the first that is there.").example("static-index = index.html"),
+    OptionEntry::supported("static-skip-ext", Setting::Texts(|draft| &mut draft.files.skip), Value::List, "", "Paths and files with this end are never served from a folder.").example("static-skip-ext = .php"),
+    OptionEntry::supported("static-safe", Setting::Texts(|draft| &mut draft.files.safe), Value::List, "", "A folder, or a file, to which symbolic links may lead out of a served folder.")
         .uwsgi("uWSGI compares the text; here a folder is one with its whole name.")
         .example("static-safe = /srv/shared"),
-    Entry::supported("static-dot-files", Setting::Switch(|draft| &mut draft.files.dot_files), Value::Switch, "off", "Serves names that begin with a dot, too. `.well-known` is always served.")
+    OptionEntry::supported("static-dot-files", Setting::Switch(|draft| &mut draft.files.dot_files), Value::Switch, "off", "Serves names that begin with a dot, too. `.well-known` is always served.")
         .example("static-dot-files = true"),
-    Entry::supported("static-expires", expires(ExpirySubject::File, false), Value::List, "", "`PATTERN SECONDS`: sets `Expires` on files whose own path matches the pattern.")
+    OptionEntry::supported("static-expires", set!(|draft, _, pair| draft.files.expires.push(files::expiry(pair, ExpirySubject::File, false)?)), Value::List, "", "`PATTERN SECONDS`: sets `Expires` on files whose own path matches the pattern.")
         .uwsgi(ONE_FIELD)
         .example("static-expires = /images/.*\\.png$ 3600"),
-    Entry::supported("static-expires-mtime", expires(ExpirySubject::File, true), Value::List, "", "As `static-expires`, counted from the file's last change.")
+    OptionEntry::supported("static-expires-mtime", set!(|draft, _, pair| draft.files.expires.push(files::expiry(pair, ExpirySubject::File, true)?)), Value::List, "", "As `static-expires`, counted from the file's last change.")
         .example("static-expires-mtime = \\.css$ 86400"),
-    Entry::supported("static-expires-path-info", expires(ExpirySubject::Path, false), Value::List, "", "As `static-expires`, for the request's PATH_INFO.")
+    OptionEntry::supported("static-expires-path-info", set!(|draft, _, pair| draft.files.expires.push(files::expiry(pair, ExpirySubject::Path, false)?)), Value::List, "", "As `static-expires`, for the request's PATH_INFO.")
         .example("static-expires-path-info = ^/static/ 3600"),
-    Entry::supported("static-expires-path-info-mtime", expires(ExpirySubject::Path, true), Value::List, "", "As `static-expires-path-info`, counted from the file's last change.")
+    OptionEntry::supported("static-expires-path-info-mtime", set!(|draft, _, pair| draft.files.expires.push(files::expiry(pair, ExpirySubject::Path, true)?)), Value::List, "", "As `static-expires-path-info`, counted from the file's last change.")
         .example("static-expires-path-info-mtime = ^/static/ 3600"),
-    Entry::supported("static-expires-uri", expires(ExpirySubject::Uri, false), Value::List, "", "As `static-expires`, for the request's REQUEST_URI, query included.")
+    OptionEntry::supported("static-expires-uri", set!(|draft, _, pair| draft.files.expires.push(files::expiry(pair, ExpirySubject::Uri, false)?)), Value::List, "", "As `static-expires`, for the request's REQUEST_URI, query included.")
         .example("static-expires-uri = \\?v= 31536000"),
-    Entry::supported("static-expires-uri-mtime", expires(ExpirySubject::Uri, true), Value::List, "", "As `static-expires-uri`, counted from the file's last change.")
+    OptionEntry::supported("static-expires-uri-mtime", set!(|draft, _, pair| draft.files.expires.push(files::expiry(pair, ExpirySubject::Uri, true)?)), Value::List, "", "As `static-expires-uri`, counted from the file's last change.")
         .example("static-expires-uri-mtime = \\?v= 31536000"),
-    Entry::supported("static-expires-type", expires(ExpirySubject::Type, false), Value::List, "", "`TYPE=SECONDS`: sets `Expires` on files of this MIME type.")
+    OptionEntry::supported("static-expires-type", set!(|draft, _, pair| draft.files.expires.push(files::expiry(pair, ExpirySubject::Type, false)?)), Value::List, "", "`TYPE=SECONDS`: sets `Expires` on files of this MIME type.")
         .uwsgi(ONE_FIELD)
         .example("static-expires-type = image/png=3600"),
-    Entry::supported("static-expires-type-mtime", expires(ExpirySubject::Type, true), Value::List, "", "As `static-expires-type`, counted from the file's last change.")
+    OptionEntry::supported("static-expires-type-mtime", set!(|draft, _, pair| draft.files.expires.push(files::expiry(pair, ExpirySubject::Type, true)?)), Value::List, "", "As `static-expires-type`, counted from the file's last change.")
         .example("static-expires-type-mtime = image/png=3600"),
-    Entry::supported("static-cache-control", files(Files::CacheControl), Value::Text, "", "The value of `Cache-Control` on all files.").example("static-cache-control = public, max-age=300"),
-    Entry::supported("static-immutable", files(Files::Immutable), Value::List, "", "Files whose path matches this pattern never change, as those with a hash in their names: clients keep them for a year without asking.")
+    OptionEntry::supported("static-cache-control", set!(|draft, _, pair| draft.files.cache_control = Some(files::header_value(pair)?)), Value::Text, "", "The value of `Cache-Control` on all files.").example("static-cache-control = public, max-age=300"),
+    OptionEntry::supported("static-immutable", set!(|draft, _, pair| draft.files.immutable.push(files::pattern(pair, &values::text(pair)?)?)), Value::List, "", "Files whose path matches this pattern never change, as those with a hash in their names: clients keep them for a year without asking.")
         .example("static-immutable = \\.[0-9a-f]{8,}\\.(css|js)$"),
-    Entry::supported("static-gzip-all", Setting::Switch(|draft| &mut draft.files.compressed.all), Value::Switch, "off", "Sends the `.br`, `.zst` or `.gz` that lies beside a file to clients that accept it.")
+    OptionEntry::supported("static-gzip-all", Setting::Switch(|draft| &mut draft.files.compressed.all), Value::Switch, "off", "Sends the `.br`, `.zst` or `.gz` that lies beside a file to clients that accept it.")
         .uwsgi("uWSGI 2.0 knows `.gz` only, and sends no `Vary`.")
         .example("static-gzip-all = true"),
-    Entry::supported("static-gzip-dir", Setting::Texts(|draft| &mut draft.files.compressed_folders), Value::List, "", "As `static-gzip-all`, for files whose own path begins so.")
+    OptionEntry::supported("static-gzip-dir", Setting::Texts(|draft| &mut draft.files.compressed_folders), Value::List, "", "As `static-gzip-all`, for files whose own path begins so.")
         .uwsgi("A relative path, which has no effect in uWSGI, is one below `chdir`.")
         .example("static-gzip-dir = /srv/shop/static/CACHE"),
-    Entry::supported("static-gzip-ext", Setting::Texts(|draft| &mut draft.files.compressed.suffixes), Value::List, "", "As `static-gzip-all`, for files whose own path ends so.").example("static-gzip-ext = .js"),
-    Entry::supported("static-gzip", files(Files::CompressedPattern), Value::List, "", "As `static-gzip-all`, for files whose own path matches this pattern.")
+    OptionEntry::supported("static-gzip-ext", Setting::Texts(|draft| &mut draft.files.compressed.suffixes), Value::List, "", "As `static-gzip-all`, for files whose own path ends so.").example("static-gzip-ext = .js"),
+    OptionEntry::supported("static-gzip", set!(|draft, _, pair| draft.files.compressed.patterns.push(files::pattern(pair, &values::text(pair)?)?)), Value::List, "", "As `static-gzip-all`, for files whose own path matches this pattern.")
         .example("static-gzip = /static/.*\\.(css|js)$"),
-    Entry::supported("mime-file", Setting::LocatedTexts(|draft| &mut draft.files.mime_files), Value::Path, "", "A file of MIME types in the form of /etc/mime.types; they come before those that are built in.")
+    OptionEntry::supported("mime-file", Setting::LocatedTexts(|draft| &mut draft.files.mime_files), Value::Path, "", "A file of MIME types in the form of /etc/mime.types; they come before those that are built in.")
         .uwsgi("uWSGI has no built-in types and reads /etc/mime.types where it is.")
         .example("mime-file = /srv/shop/mime.types"),
-    Entry::supported("static-charset", files(Files::Charset), Value::Text, "", "The charset that text files are said to have. Without it nothing is said, since only their author knows.").example("static-charset = utf-8"),
-    Entry::supported("file-serve-mode", files(Files::Mode), Value::Special, "", "Names the file to the front server, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).")
+    OptionEntry::supported("static-charset", Setting::By(files::set_charset), Value::Text, "", "The charset that text files are said to have. Without it nothing is said, since only their author knows.").example("static-charset = utf-8"),
+    OptionEntry::supported("file-serve-mode", Setting::By(files::set_mode), Value::Special, "", "Names the file to the front server, which then sends it: `x-sendfile`, or `nginx` (`x-accel-redirect`).")
         .example("file-serve-mode = nginx"),
-    Entry::supported("x-sendfile", Setting::LocatedTexts(|draft| &mut draft.files.sendfile_paths), Value::List, "", "The application may name a file of this folder in the header `X-Sendfile`; it is sent in place of a body, with its validators and ranges.")
+    OptionEntry::supported("x-sendfile", Setting::LocatedTexts(|draft| &mut draft.files.sendfile_paths), Value::List, "", "The application may name a file of this folder in the header `X-Sendfile`; it is sent in place of a body, with its validators and ranges.")
         .example("x-sendfile = /srv/shop/private"),
-    Entry::supported("x-accel-redirect", files(Files::SendfileLocation), Value::List, "", "`/PATH=FOLDER`: the application may name a file of the folder by a path that begins so, in the header `X-Accel-Redirect`.")
+    OptionEntry::supported("x-accel-redirect", Setting::By(files::add_sendfile_location), Value::List, "", "`/PATH=FOLDER`: the application may name a file of the folder by a path that begins so, in the header `X-Accel-Redirect`.")
         .example("x-accel-redirect = /protected=/srv/shop/private"),
-    Entry::supported("static-cache-files", Setting::Size(|draft| &mut draft.files.cache.files), Value::Number { least: 0, most: 1_000_000, unit: "files" }, "1024", "How many files a worker remembers. They are looked at again after a second; 0 looks at the disk for each request.")
+    OptionEntry::supported("static-cache-files", Setting::Size(|draft| &mut draft.files.cache.files), Value::Number { least: 0, most: 1_000_000, unit: "files" }, "1024", "How many files a worker remembers. They are looked at again after a second; 0 looks at the disk for each request.")
         .example("static-cache-files = 5000"),
-    Entry::supported("static-cache-memory", files(Files::CacheMemory), Value::Number { least: 0, most: 4_294_967_296, unit: "bytes" }, "16777216", "Bytes of small files (16 KiB each at the most) that a worker keeps in memory; 0 keeps none.")
+    OptionEntry::supported("static-cache-memory", set!(|draft, row, pair| draft.files.cache.memory_bytes = draft.bounded(row, pair)?.unsigned_abs()), Value::Number { least: 0, most: 4_294_967_296, unit: "bytes" }, "16777216", "Bytes of small files (16 KiB each at the most) that a worker keeps in memory; 0 keeps none.")
         .example("static-cache-memory = 67108864"),
-    Entry::accepted("static-cache-paths", Value::Special, "Remembers for this time where files are.", "files are always remembered, and looked at again after a second"),
-    Entry::accepted("static-cache-paths-name", Value::Special, "The cache in which it is remembered where files are.", "each worker has its own"),
-    Entry::accepted("honour-range", Value::Switch, "Answers requests for a part of a file.", "they are always answered so"),
+    OptionEntry::accepted("static-cache-paths", Value::Special, "Remembers for this time where files are.", "files are always remembered, and looked at again after a second"),
+    OptionEntry::accepted("static-cache-paths-name", Value::Special, "The cache in which it is remembered where files are.", "each worker has its own"),
+    OptionEntry::accepted("honour-range", Value::Switch, "Answers requests for a part of a file.", "they are always answered so"),
 ];

@@ -1,17 +1,17 @@
 //! Rows of the configuration language itself: files, placeholders, conditions, loops.
 
-use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{Condition, Format, Setting, Word};
+use crate::catalogue::language_words::{Condition, Format, Word};
+use crate::catalogue::row::{OptionEntry, Setting, Value};
 
-const fn word(name: &'static str, word: Word, value: Value, help: &'static str) -> Entry {
-    Entry::supported(name, Setting::Language(word), value, "", help)
+const fn word(name: &'static str, word: Word, value: Value, help: &'static str) -> OptionEntry {
+    OptionEntry::supported(name, Setting::Language(word), value, "", help)
 }
 
-const fn condition(name: &'static str, condition: Condition, help: &'static str) -> Entry {
+const fn condition(name: &'static str, condition: Condition, help: &'static str) -> OptionEntry {
     word(name, Word::Logic(condition), Value::Text, help)
 }
 
-pub const ENTRIES: &[Entry] = &[
+pub const ENTRIES: &[OptionEntry] = &[
     word(
         "ini",
         Word::Load(Format::Ini),

@@ -3,43 +3,45 @@
 //! nothing of files or processes.
 
 mod answering;
-pub mod application;
-pub mod asynchronous;
-pub mod clients;
+mod application;
+mod asynchronous;
+mod clients;
 mod control;
 mod elastic;
 mod families;
-pub mod files;
+mod files;
 mod hooks;
 mod identity;
 mod interpreter;
 mod language;
-pub mod logging;
+pub mod language_words;
+mod logging;
 mod processes;
 mod program;
 pub mod reach;
 mod recycling;
 mod requests;
 pub mod row;
-pub mod setting;
 mod sockets;
 mod statistics;
-pub mod tls;
-pub mod watching;
+mod tls;
+mod watching;
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
 
-pub use elastic::ALGORITHMS;
-pub use processes::{MOST_PROCESSES, RELOAD_ORDERS};
-use row::{Argument, Entry, Row, Status, Theme, Value};
-use setting::Setting;
+use row::{Argument, OptionEntry, OptionRow, Setting, Status, Theme, Value};
+
+use crate::suggest;
 
 /// uWSGI's names, and what its source says of each. See the head of the file.
 const KNOWN: &str = include_str!("known.tsv");
 
+/// Slips that are too far from what was meant, or nearer to another name.
+const KNOWN_SLIPS: &[(&str, &str)] = &[("guid", "gid"), ("pythonhome", "home"), ("master-log", "log-master")];
+
 /// The chapters and their tables.
-const TABLES: &[(Theme, &[Entry])] = &[
+const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Sockets, sockets::ENTRIES),
     (Theme::Sockets, sockets::TUNING),
     (Theme::Tls, tls::ENTRIES),
@@ -69,7 +71,7 @@ const TABLES: &[(Theme, &[Entry])] = &[
 
 /// All rows, and the ways to find one.
 pub struct Catalogue {
-    rows: Vec<Row>,
+    rows: Vec<OptionRow>,
     by_name: HashMap<&'static str, usize>,
     by_letter: HashMap<char, (usize, &'static str)>,
 }
@@ -79,6 +81,26 @@ static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::build);
 /// The catalogue; made once, when it is first asked for.
 pub fn catalogue() -> &'static Catalogue {
     &CATALOGUE
+}
+
+/// The likeliest known name, if any is likely.
+pub fn nearest(unknown: &str) -> Option<&'static str> {
+    let wanted = unknown.to_ascii_lowercase().replace('_', "-");
+    // Among equals, the one that more projects use.
+    let mut best: Option<(usize, std::cmp::Reverse<u32>, &'static str)> = None;
+    if let Some(&(_, meant)) = KNOWN_SLIPS.iter().find(|(typo, _)| *typo == wanted) {
+        return Some(meant);
+    }
+    for row in catalogue().rows() {
+        for &name in &row.names {
+            let Some(distance) = suggest::distance(&wanted, name) else { continue };
+            let candidate = (distance, std::cmp::Reverse(row.projects), name);
+            if best.is_none_or(|best| candidate < best) {
+                best = Some(candidate);
+            }
+        }
+    }
+    best.map(|(_, _, name)| name)
 }
 
 /// One line of `known.tsv`.
@@ -95,17 +117,17 @@ struct Known {
 
 impl Catalogue {
     /// The row of an option by any of its names.
-    pub fn get(&self, name: &str) -> Option<&Row> {
+    pub fn get(&self, name: &str) -> Option<&OptionRow> {
         self.by_name.get(name).map(|&index| &self.rows[index])
     }
 
     /// The row behind a letter of the command line, and the name that the option then goes by.
-    pub fn letter(&self, letter: char) -> Option<(&Row, &'static str)> {
+    pub fn letter(&self, letter: char) -> Option<(&OptionRow, &'static str)> {
         self.by_letter.get(&letter).map(|&(index, name)| (&self.rows[index], name))
     }
 
     /// Every row: the themed tables in their order, then all other names, most used first.
-    pub fn rows(&self) -> &[Row] {
+    pub fn rows(&self) -> &[OptionRow] {
         &self.rows
     }
 
@@ -143,7 +165,7 @@ impl Catalogue {
         made
     }
 
-    fn add(&mut self, row: Row) {
+    fn add(&mut self, row: OptionRow) {
         let index = self.rows.len();
         for name in &row.names {
             let earlier = self.by_name.insert(name, index);
@@ -192,16 +214,16 @@ impl Known {
 }
 
 /// The entry of a name that no themed table has.
-fn entry_of(known: &Known) -> Entry {
+fn entry_of(known: &Known) -> OptionEntry {
     let Some(family) = families::family_of(known.name, known.home) else {
         // A name that uWSGI has and nobody has decided on is our own mistake, which the first start of any test shows.
         panic!("the option {} has no verdict: give it a row, or a family", known.name);
     };
-    Entry { status: family.status, ..Entry::refused(known.name, known.value, family.help, "") }
+    OptionEntry { status: family.status, ..OptionEntry::refused(known.name, known.value, family.help, "") }
 }
 
 /// Joins a table's entry with uWSGI's facts about it; `family` is empty for an option that uWSGI does not have.
-fn row_of(theme: Theme, entry: &Entry, family: &[&Known]) -> Row {
+fn row_of(theme: Theme, entry: &OptionEntry, family: &[&Known]) -> OptionRow {
     let own = family.iter().find(|one| one.name == entry.name);
     let mut names = vec![entry.name];
     names.extend(family.iter().map(|one| one.name).filter(|&name| name != entry.name));
@@ -211,7 +233,7 @@ fn row_of(theme: Theme, entry: &Entry, family: &[&Known]) -> Row {
         None if entry.value == Value::Switch => Argument::None,
         None => Argument::Required,
     };
-    Row {
+    OptionRow {
         names,
         letters: family.iter().filter_map(|one| one.letter.map(|letter| (letter, one.name))).collect(),
         argument,
@@ -265,7 +287,7 @@ mod tests {
             ("chmod", "chmod-socket"),
             ("set-ph", "set-placeholder"),
         ] {
-            assert_eq!(catalogue().get(alias).map(Row::name), Some(name), "{alias}");
+            assert_eq!(catalogue().get(alias).map(OptionRow::name), Some(name), "{alias}");
         }
         for (letter, name) in [
             ('p', "processes"),
@@ -287,6 +309,29 @@ mod tests {
             if let Status::Accepted(why) = row.status {
                 assert!(!why.is_empty(), "{}", row.name());
             }
+        }
+    }
+
+    #[test]
+    fn test_typing_errors_of_public_projects_are_recognised() {
+        let cases = [
+            ("vaccum", Some("vacuum")),
+            ("py-callos-afterfork", Some("py-call-osafterfork")),
+            ("process", Some("processes")),
+            ("exec-pre", Some("exec-pre-app")),
+            ("enable_threads", Some("enable-threads")),
+            ("chmod-sock", Some("chmod-socket")),
+            ("harakir", Some("harakiri")),
+            ("project", None),
+            ("base", None),
+            ("app", None),
+            ("guid", Some("gid")),
+            ("pythonhome", Some("home")),
+            ("master-log", Some("log-master")),
+            ("my-own-thing", None),
+        ];
+        for (unknown, wanted) in cases {
+            assert_eq!(nearest(unknown), wanted, "{unknown}");
         }
     }
 }

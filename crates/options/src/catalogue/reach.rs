@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::catalogue::row::{Row, Status};
-use crate::catalogue::setting::{Setting, Word};
+use crate::catalogue::language_words::Word;
+use crate::catalogue::row::{OptionRow, Setting, Status};
 
 /// How far an option reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -77,7 +77,7 @@ const ALLOWED: [(Reach, &str); 3] = [
 ];
 
 /// How far a supported option reaches.
-pub fn reach(row: &Row) -> Reach {
+pub fn reach(row: &OptionRow) -> Reach {
     if let Status::Supported(Setting::Language(word)) = row.status {
         return if matches!(word, Word::Signal(_) | Word::Ask(_)) { Reach::Master } else { Reach::Application };
     }
@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn every_name_is_that_of_a_supported_row() {
         for name in ALLOWED.iter().flat_map(|(_, names)| names.split_whitespace()) {
-            let is_supported = |row: &Row| row.name() == name && matches!(row.status, Status::Supported(_));
+            let is_supported = |row: &OptionRow| row.name() == name && matches!(row.status, Status::Supported(_));
             assert!(catalogue().get(name).is_some_and(is_supported), "{name}");
         }
     }

@@ -1,6 +1,11 @@
-//! A row of the catalogue: all about one option. Plain data, no logic beyond lookups of its own fields.
+//! A row of the catalogue: all about one option, the field or the function that takes its value included. It knows no option by name.
 
-use crate::catalogue::setting::Setting;
+use bolide_contract::watching::{FileAction, WatchSubject};
+
+use crate::catalogue::language_words::Word;
+use crate::diagnostic::{Diagnostic, Location};
+use crate::pair::Pair;
+use crate::resolve::draft::{Draft, SocketKind};
 
 /// The argument of an option on the command line: a value, or none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +59,61 @@ pub const fn words<T, const COUNT: usize>(table: &[(&'static str, T); COUNT]) ->
     }
     words
 }
+
+/// The field of a draft that takes an option's value.
+type Field<T> = for<'d, 'h> fn(&'d mut Draft<'h>) -> &'d mut T;
+/// A text, and where it was written.
+type LocatedText = (String, Location);
+
+/// What takes the value of any other option.
+type Setter = for<'d, 'h> fn(&'d mut Draft<'h>, &OptionRow, &Pair) -> Result<(), Diagnostic>;
+
+/// What a supported option does with its value. An option that is called supported and means nothing does not compile.
+#[derive(Debug, Clone, Copy)]
+pub enum Setting {
+    Switch(Field<bool>),
+    /// A switch that is off where the option is on.
+    Off(Field<bool>),
+    /// Where a switch was put on.
+    LocatedSwitch(Field<Option<Location>>),
+    Number(Field<u32>),
+    Size(Field<usize>),
+    /// A number where 0 sets none.
+    Count(Field<Option<u32>>),
+    /// A number where 0 means "never" or "no limit".
+    Positive(Field<Option<u64>>),
+    /// Whole seconds, kept as milliseconds; 0 means "never".
+    Seconds(Field<Option<u64>>),
+    /// Seconds with decimals, kept as milliseconds; 0 means "never".
+    Milliseconds(Field<Option<u64>>),
+    /// Mebibytes, kept as bytes; 0 means "no limit".
+    Mebibytes(Field<Option<u64>>),
+    Text(Field<Option<String>>),
+    /// Each further value is added to those before.
+    Texts(Field<Vec<String>>),
+    Located(Field<Option<LocatedText>>),
+    LocatedTexts(Field<Vec<LocatedText>>),
+    /// Listens at the address.
+    Listen(SocketKind),
+    /// Does this when the file changes.
+    Watch(WatchSubject, FileAction),
+    By(Setter),
+    /// `allow-missing`: it is looked for before all others.
+    AllowMissing,
+    /// Acts while the configuration is read; `resolve` never sees it.
+    Language(Word),
+}
+
+/// The setter of a row in one expression: `set!(|draft, row, pair| draft.part.field = value_of(pair)?)`.
+macro_rules! set {
+    (|$draft:ident, $row:pat_param, $pair:pat_param| $set:expr) => {
+        $crate::catalogue::row::Setting::By(|$draft, $row, $pair| {
+            $set;
+            Ok(())
+        })
+    };
+}
+pub(crate) use set;
 
 /// The verdict on an option. There is no other: nothing is ignored in silence.
 #[derive(Debug, Clone, Copy)]
@@ -173,7 +233,7 @@ impl Theme {
 
 /// An option in a themed table; names, letters and argument kinds of uWSGI's options come from `known.tsv`.
 #[derive(Debug, Clone, Copy)]
-pub struct Entry {
+pub struct OptionEntry {
     pub name: &'static str,
     pub status: Status,
     pub value: Value,
@@ -187,19 +247,19 @@ pub struct Entry {
     pub also: &'static [&'static str],
 }
 
-impl Entry {
+impl OptionEntry {
     pub const fn supported(
         name: &'static str,
         setting: Setting,
         value: Value,
         default: &'static str,
         help: &'static str,
-    ) -> Entry {
-        Entry { name, status: Status::Supported(setting), value, default, help, uwsgi: "", example: "", also: &[] }
+    ) -> OptionEntry {
+        OptionEntry { name, status: Status::Supported(setting), value, default, help, uwsgi: "", example: "", also: &[] }
     }
 
-    pub const fn accepted(name: &'static str, value: Value, help: &'static str, why: &'static str) -> Entry {
-        Entry { name, status: Status::Accepted(why), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    pub const fn accepted(name: &'static str, value: Value, help: &'static str, why: &'static str) -> OptionEntry {
+        OptionEntry { name, status: Status::Accepted(why), value, default: "", help, uwsgi: "", example: "", also: &[] }
     }
 
     pub const fn planned(
@@ -208,29 +268,38 @@ impl Entry {
         milestone: Milestone,
         help: &'static str,
         meanwhile: &'static str,
-    ) -> Entry {
-        Entry { name, status: Status::Planned(milestone, meanwhile), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    ) -> OptionEntry {
+        OptionEntry {
+            name,
+            status: Status::Planned(milestone, meanwhile),
+            value,
+            default: "",
+            help,
+            uwsgi: "",
+            example: "",
+            also: &[],
+        }
     }
 
-    pub const fn protective(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> Entry {
-        Entry { name, status: Status::Protective(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    pub const fn protective(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> OptionEntry {
+        OptionEntry { name, status: Status::Protective(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
     }
 
-    pub const fn refused(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> Entry {
-        Entry { name, status: Status::Refused(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
+    pub const fn refused(name: &'static str, value: Value, help: &'static str, instead: &'static str) -> OptionEntry {
+        OptionEntry { name, status: Status::Refused(instead), value, default: "", help, uwsgi: "", example: "", also: &[] }
     }
 
-    pub const fn uwsgi(mut self, differs: &'static str) -> Entry {
+    pub const fn uwsgi(mut self, differs: &'static str) -> OptionEntry {
         self.uwsgi = differs;
         self
     }
 
-    pub const fn example(mut self, example: &'static str) -> Entry {
+    pub const fn example(mut self, example: &'static str) -> OptionEntry {
         self.example = example;
         self
     }
 
-    pub const fn also(mut self, names: &'static [&'static str]) -> Entry {
+    pub const fn also(mut self, names: &'static [&'static str]) -> OptionEntry {
         self.also = names;
         self
     }
@@ -238,7 +307,7 @@ impl Entry {
 
 /// One option, complete: the themed table's words and uWSGI's facts together.
 #[derive(Debug, Clone)]
-pub struct Row {
+pub struct OptionRow {
     /// The name that the manual uses, then its aliases.
     pub names: Vec<&'static str>,
     /// Letters on the command line, each with the name that uWSGI gives the pair.
@@ -259,7 +328,7 @@ pub struct Row {
     pub example: &'static str,
 }
 
-impl Row {
+impl OptionRow {
     pub fn name(&self) -> &'static str {
         self.names[0]
     }

@@ -1,19 +1,19 @@
 //! Rows of the statistics.
 
-use crate::catalogue::row::{Entry, Value};
-use crate::catalogue::setting::{Setting, Statistics};
+use crate::catalogue::row::{OptionEntry, Setting, Value, set};
+use crate::resolve::statistics;
 
-pub const ENTRIES: &[Entry] = &[
-    Entry::supported(
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported(
         "stats",
-        Setting::Statistics(Statistics::Address),
+        Setting::By(statistics::set_address),
         Value::Address,
         "",
         "Whoever connects to this address is given the numbers of the instance, as JSON.",
     )
     .uwsgi("memory is told without `memory-report` too, and the numbers of a worker go on over reloads")
     .example("stats = 127.0.0.1:9191"),
-    Entry::supported(
+    OptionEntry::supported(
         "stats-http",
         Setting::Switch(|draft| &mut draft.statistics.is_http),
         Value::Switch,
@@ -21,7 +21,7 @@ pub const ENTRIES: &[Entry] = &[
         "The address of `stats` speaks HTTP.",
     )
     .example("stats-http = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "stats-minified",
         Setting::Switch(|draft| &mut draft.statistics.is_minified),
         Value::Switch,
@@ -29,7 +29,7 @@ pub const ENTRIES: &[Entry] = &[
         "The JSON of the statistics is one line.",
     )
     .example("stats-minified = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "stats-no-cores",
         Setting::Switch(|draft| &mut draft.statistics.omits_cores),
         Value::Switch,
@@ -37,16 +37,16 @@ pub const ENTRIES: &[Entry] = &[
         "The statistics do not tell each thread by itself.",
     )
     .example("stats-no-cores = true"),
-    Entry::supported(
+    OptionEntry::supported(
         "stats-push",
-        Setting::Statistics(Statistics::Push),
+        set!(|draft, _, pair| draft.statistics.pushers.push(statistics::pusher_of(pair, draft.host)?)),
         Value::List,
         "",
         "The statistics are sent by themselves: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX` send a datagram for each number.",
     )
     .uwsgi("statsd is told by how much a counter has grown, not its sum each time, which statsd would add up; the numbers need no `enable-metrics`; mongodb, rrdtool, zabbix and their like are refused")
     .example("stats-push = statsd:127.0.0.1:8125,shop"),
-    Entry::supported(
+    OptionEntry::supported(
         "stats-pusher-default-freq",
         Setting::Positive(|draft| &mut draft.statistics.push_every_s),
         Value::Number { least: 1, most: 86_400, unit: "seconds" },
@@ -54,7 +54,7 @@ pub const ENTRIES: &[Entry] = &[
         "Time between two pushes of `stats-push`.",
     )
     .example("stats-pusher-default-freq = 10"),
-    Entry::accepted(
+    OptionEntry::accepted(
         "stats-no-metrics",
         Value::Switch,
         "The statistics have no list of metrics.",

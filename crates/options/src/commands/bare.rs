@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::path::Path;
 
 use crate::catalogue::catalogue;
-use crate::command_table::{Command, FAILED};
 use crate::host_info::HostInfo;
 use crate::project::{self, Callable, Finding};
 use crate::reading::Reading;
 use crate::sources;
+use crate::subcommand::{FAILED, Subcommand};
 
 /// Configurations that one would look for first.
 const USUAL_FILES: &[&str] = &["bolide.ini", "bolide.toml", "bolide.yaml", "bolide.yml", "bolide.json", "uwsgi.ini"];
@@ -91,7 +91,7 @@ fn offer(ways: &[Way]) -> String {
     }
     if !ways.iter().any(|(_, what)| what == "a configuration") {
         let _ = writeln!(text, "or write a configuration for it:");
-        let _ = writeln!(text, "  {:COLUMN$}  {}", "bolide init", Command::Init.help());
+        let _ = writeln!(text, "  {:COLUMN$}  {}", "bolide init", Subcommand::Init.help());
     }
     let _ = writeln!(text, "`bolide --help` lists all commands and options.");
     text
@@ -105,8 +105,8 @@ fn usage() -> String {
         ("bolide app:app", "serve an application by its module and its name there"),
         ("bolide uwsgi.ini", "serve what a configuration says (.ini, .toml, .yaml, .json, .xml)"),
     ];
-    let commands =
-        [Command::Init, Command::Check, Command::Explain].map(|command| (format!("bolide {}", command.name()), command.help()));
+    let commands = [Subcommand::Init, Subcommand::Check, Subcommand::Explain]
+        .map(|command| (format!("bolide {}", command.name()), command.help()));
     let serves = serves.map(|(line, what)| (line.to_owned(), what));
     // Writing to a String can't fail.
     for (line, what) in serves.into_iter().chain(commands) {

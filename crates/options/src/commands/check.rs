@@ -4,16 +4,16 @@
 use bolide_contract::settings::Settings;
 
 use super::lints;
+use crate::check_report::{CheckReport, Form};
 use crate::command_line::collect;
-use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::host_info::HostInfo;
 use crate::manual::paint::Paint;
 use crate::manual::words::listed;
 use crate::reader::{EarlyExit, is_gunicorn_configuration};
 use crate::reading::Reading;
-use crate::report::{CheckReport, FORMATS, Form};
 use crate::resolve::NO_APPLICATION;
+use crate::subcommand::{FORMATS, Subcommand};
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let mut report =
@@ -51,11 +51,11 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         };
         report.form = match format.and_then(Form::named) {
             Some(form) => form,
-            None => return Command::Check.misused(&format!("the format is one of {}", listed(&FORMATS, "and"))),
+            None => return Reading::misused(Subcommand::Check, &format!("the format is one of {}", listed(&FORMATS, "and"))),
         };
     }
     if rest.is_empty() && !environment {
-        return Command::Check.misused("no file is named; --env checks what variables such as UWSGI_MODULE say");
+        return Reading::misused(Subcommand::Check, "no file is named; --env checks what variables such as UWSGI_MODULE say");
     }
     let mut loads = Vec::new();
     for reading in readings(&rest) {

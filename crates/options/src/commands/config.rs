@@ -9,15 +9,15 @@ use bolide_contract::settings::{Address, ApplicationSource, Listener, Settings};
 
 use super::plan::{self, PlanStep};
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status, Theme, Value};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::row::Setting;
+use crate::catalogue::row::{OptionRow, Status, Theme, Value};
 use crate::command_line::collect;
-use crate::command_table::{Command, FAILED};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::pair::Pair;
 use crate::reader::{Configuration, EarlyExit};
 use crate::reading::Reading;
+use crate::subcommand::{FAILED, Subcommand};
 
 /// Column at which the locations begin.
 const COLUMN: usize = 59;
@@ -25,13 +25,16 @@ const COLUMN: usize = 59;
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let (flags, rest): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--json");
     if rest.is_empty() {
-        return Command::Config.misused("neither a file nor an application is named");
+        return Reading::misused(Subcommand::Config, "neither a file nor an application is named");
     }
     let (mut configuration, application) = match collect(&rest, host) {
         Ok(read) => read,
         Err(EarlyExit::Failed(diagnostic)) => return Reading::Print { text: format!("{diagnostic}\n"), status: FAILED },
         Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
-            return Command::Config.misused("this tells a running instance something and ends: there is nothing in effect");
+            return Reading::misused(
+                Subcommand::Config,
+                "this tells a running instance something and ends: there is nothing in effect",
+            );
         }
         Err(EarlyExit::Version) => return Reading::version(),
         Err(EarlyExit::Print { text, status }) => return Reading::Print { text, status },
@@ -99,7 +102,7 @@ fn object(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diag
             })
         })
         .collect();
-    let told: Vec<Json> = diagnostics.iter().map(crate::report::object).collect();
+    let told: Vec<Json> = diagnostics.iter().map(crate::check_report::object).collect();
     json!({ "start": steps, "options": options, "diagnostics": told })
 }
 
@@ -142,7 +145,7 @@ fn named(read: &Configuration, settings: &Settings, folder: &Path) -> Vec<Pair> 
 
 /// A value that is in effect; without a location it is the default.
 struct InEffect<'a> {
-    row: &'a Row,
+    row: &'a OptionRow,
     text: &'a str,
     location: Option<&'a Location>,
 }
@@ -174,7 +177,7 @@ const SAME_SETTING: [&[&str]; 6] = [
 ];
 
 /// The values of one option that are in effect: all of a list, the last of a single one, else its default.
-fn values_of<'a>(row: &'a Row, effects: &'a [Pair]) -> Vec<InEffect<'a>> {
+fn values_of<'a>(row: &'a OptionRow, effects: &'a [Pair]) -> Vec<InEffect<'a>> {
     let all: Vec<&Pair> = effects.iter().filter(|pair| row.names.contains(&pair.key.as_str())).collect();
     let is_list = matches!(row.value, Value::List | Value::Address) || !matches!(row.status, Status::Supported(_));
     let shown = if is_list { all.as_slice() } else { &all[all.len().saturating_sub(1)..] };
@@ -186,8 +189,8 @@ fn values_of<'a>(row: &'a Row, effects: &'a [Pair]) -> Vec<InEffect<'a>> {
 }
 
 /// The words of the language have none, and what another option has set is none either.
-fn has_default_in_effect(row: &Row, effects: &[Pair]) -> bool {
-    let replaces = |other: &Row| {
+fn has_default_in_effect(row: &OptionRow, effects: &[Pair]) -> bool {
+    let replaces = |other: &OptionRow| {
         other.name() == row.name() || SAME_SETTING.iter().any(|names| [row, other].iter().all(|row| names.contains(&row.name())))
     };
     let replaced = |pair: &Pair| catalogue().get(&pair.key).is_some_and(replaces);

@@ -2,12 +2,12 @@
 
 use std::fmt::Write;
 
-use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status};
-use crate::command_table::Command;
+use crate::catalogue::row::{OptionRow, Status};
+use crate::catalogue::{catalogue, nearest};
 use crate::manual::help::wrap;
 use crate::manual::words::{value, verdict};
 use crate::reading::Reading;
+use crate::subcommand::Subcommand;
 
 const WIDTH: usize = 90;
 /// Nobody knows the option.
@@ -15,7 +15,7 @@ const UNKNOWN: i32 = 1;
 
 pub fn run(arguments: &[String]) -> Reading {
     if arguments.is_empty() {
-        return Command::Explain.misused("no option is named");
+        return Reading::misused(Subcommand::Explain, "no option is named");
     }
     let mut text = String::new();
     let mut status = 0;
@@ -28,7 +28,7 @@ pub fn run(arguments: &[String]) -> Reading {
             None => {
                 status = UNKNOWN;
                 // Writing to a String can't fail.
-                let _ = match crate::suggest::nearest(argument.trim_start_matches('-')) {
+                let _ = match nearest(argument.trim_start_matches('-')) {
                     Some(nearest) => writeln!(text, "`{argument}` is not an option (did you mean `{nearest}`?)"),
                     None => writeln!(text, "`{argument}` is not an option (`bolide options WORD` searches)"),
                 };
@@ -39,7 +39,7 @@ pub fn run(arguments: &[String]) -> Reading {
 }
 
 /// An option by name, with or without its dashes, or by letter.
-pub fn option(argument: &str) -> Option<&'static Row> {
+pub fn option(argument: &str) -> Option<&'static OptionRow> {
     let bare = argument.trim_start_matches('-');
     let mut letters = bare.chars();
     catalogue().get(bare).or_else(|| match (letters.next(), letters.next()) {
@@ -49,7 +49,7 @@ pub fn option(argument: &str) -> Option<&'static Row> {
 }
 
 /// Everything that the row says.
-fn explain(text: &mut String, row: &Row) {
+fn explain(text: &mut String, row: &OptionRow) {
     let letters: Vec<String> = row.letters.iter().map(|(letter, _)| format!("-{letter}")).collect();
     let others: Vec<String> = row.names[1..].iter().map(|name| (*name).to_owned()).chain(letters).collect();
     let also = if others.is_empty() { String::new() } else { format!(" (also {})", others.join(", ")) };

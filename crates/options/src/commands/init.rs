@@ -1,17 +1,17 @@
 //! `bolide init`: looks at the folder it is started in, and writes a short `bolide.ini` that runs
 //! what it found there. Asks nothing, and never overwrites.
 
-use crate::command_table::Command;
 use crate::diagnostic::Diagnostic;
 use crate::host_info::HostInfo;
 use crate::project::{self, Callable, Finding, Kind};
 use crate::reading::Reading;
+use crate::subcommand::Subcommand;
 
 const FILE: &str = "bolide.ini";
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     if let Some(extra) = arguments.first() {
-        return Command::Init.misused(&format!("`{extra}`: it takes no arguments"));
+        return Reading::misused(Subcommand::Init, &format!("`{extra}`: it takes no arguments"));
     }
     let folder = &host.folder;
     let target = folder.join(FILE);

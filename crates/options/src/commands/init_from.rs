@@ -6,7 +6,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use crate::catalogue::row::Argument;
-use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, plain_error};
 use crate::host_info::HostInfo;
 use crate::import_config::files::{kind_of, starts};
@@ -17,6 +16,7 @@ use crate::other_servers::{self, Server};
 use crate::reader::is_gunicorn_configuration;
 use crate::reading::Reading;
 use crate::sources::argv::Arguments;
+use crate::subcommand::Subcommand;
 
 /// Largest file that is looked at, in bytes.
 const SOURCE_BYTES: u64 = 1024 * 1024;
@@ -60,11 +60,11 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
             ("--from", Some(value)) => source = Some(value),
             ("--to", Some(value)) if value == "ini" => form = Written::Ini,
             ("--to", Some(value)) if value == "toml" => form = Written::Toml,
-            ("--to", _) => return Command::Init.misused("what can be written is `--to ini` and `--to toml`"),
-            _ => return Command::Init.misused(&format!("`{word}`: it takes `--from FILE` and `--to toml`")),
+            ("--to", _) => return Reading::misused(Subcommand::Init, "what can be written is `--to ini` and `--to toml`"),
+            _ => return Reading::misused(Subcommand::Init, &format!("`{word}`: it takes `--from FILE` and `--to toml`")),
         }
     }
-    let Some(source) = source else { return Command::Init.misused("no file is named") };
+    let Some(source) = source else { return Reading::misused(Subcommand::Init, "no file is named") };
     match written(&source, form, host) {
         Ok(text) => Reading::Print { text, status: 0 },
         Err(diagnostic) => Reading::Print { text: format!("{diagnostic}\n"), status: 1 },

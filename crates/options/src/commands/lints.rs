@@ -8,8 +8,7 @@ use bolide_contract::settings::{Address, Interface, Settings};
 
 use super::places;
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status, Theme, Value};
-use crate::catalogue::setting::{Setting, Watching};
+use crate::catalogue::row::{OptionRow, Setting, Status, Theme, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::pair::Pair;
@@ -243,10 +242,7 @@ impl LintContext<'_> {
         for pair in &self.read.effects {
             let Some(row) = catalogue().get(&pair.key) else { continue };
             let (name, text) = (row.name(), pair.value.as_deref().unwrap_or_default());
-            if matches!(row.status, Status::Supported(Setting::Watching(Watching::File(..))))
-                && !text.is_empty()
-                && !chdir.join(text).exists()
-            {
+            if matches!(row.status, Status::Supported(Setting::Watch(..))) && !text.is_empty() && !chdir.join(text).exists() {
                 let message = format!("`{text}`: there is no file {} yet", chdir.join(text).display());
                 found.push(Diagnostic::note(Some(&pair.location), message).advise("it is waited for").local());
                 continue;
@@ -361,7 +357,7 @@ impl LintContext<'_> {
             return;
         }
         for pair in &self.read.effects {
-            let is_for_asgi = |row: &Row| {
+            let is_for_asgi = |row: &OptionRow| {
                 row.theme == Theme::Asynchronous && row.name() != "asgi" && matches!(row.status, Status::Supported(_))
             };
             if catalogue().get(&pair.key).is_some_and(is_for_asgi) {

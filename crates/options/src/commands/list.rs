@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status};
+use crate::catalogue::row::{OptionRow, Status};
 use crate::reading::Reading;
 
 /// Column of the verdicts, and of what follows them.
@@ -12,9 +12,10 @@ const VERDICT: usize = 11;
 
 pub fn run(arguments: &[String]) -> Reading {
     let word = arguments.first().map(|word| word.trim_start_matches('-').to_ascii_lowercase()).unwrap_or_default();
-    let matches = |row: &&Row| row.names.iter().any(|name| name.contains(&word)) || row.help.to_ascii_lowercase().contains(&word);
+    let matches =
+        |row: &&OptionRow| row.names.iter().any(|name| name.contains(&word)) || row.help.to_ascii_lowercase().contains(&word);
     let mut text = String::new();
-    let rows: Vec<&Row> = catalogue().rows().iter().filter(matches).collect();
+    let rows: Vec<&OptionRow> = catalogue().rows().iter().filter(matches).collect();
     // Writing to a String can't fail.
     for row in &rows {
         let about = match (row.help, row.status) {

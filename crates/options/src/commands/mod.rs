@@ -15,11 +15,11 @@ mod plan;
 #[cfg(test)]
 mod tests;
 
-use crate::command_table::Command;
 use crate::host_info::HostInfo;
 use crate::manual::help;
 use crate::manual::paint::Paint;
 use crate::reading::Reading;
+use crate::subcommand::Subcommand;
 
 /// Runs the command that the first argument names; `None` if it names none. No arguments at all are a command too.
 pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
@@ -30,26 +30,26 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
     if first == "-V" && rest.is_empty() {
         return Some(Reading::version());
     }
-    let command = Command::named(first)?;
+    let command = Subcommand::named(first)?;
     if rest.iter().any(|argument| argument == "--help" || argument == "-h") {
         return Some(Reading::Print { text: help::command(command, Paint::of(host)), status: 0 });
     }
     Some(match command {
-        Command::Check => check::run(rest, host),
-        Command::Config => config::run(rest, host),
-        Command::Explain => explain::run(rest),
-        Command::Options => list::run(rest),
-        Command::Init if init_from::is_asked(rest) => init_from::run(rest, host),
-        Command::Init => init::run(rest, host),
-        Command::Manual => manual(rest),
-        Command::Schema if rest.is_empty() => Reading::Print { text: crate::manual::schema::text(), status: 0 },
-        Command::Version if rest.is_empty() => Reading::version(),
-        Command::Schema | Command::Version => command.misused("no argument means anything here"),
-        Command::Help => help_about(rest, host),
-        Command::Completions => completions(rest),
-        Command::Instance(asked) => match asked.read(rest) {
+        Subcommand::Check => check::run(rest, host),
+        Subcommand::Config => config::run(rest, host),
+        Subcommand::Explain => explain::run(rest),
+        Subcommand::Options => list::run(rest),
+        Subcommand::Init if init_from::is_asked(rest) => init_from::run(rest, host),
+        Subcommand::Init => init::run(rest, host),
+        Subcommand::Manual => manual(rest),
+        Subcommand::Schema if rest.is_empty() => Reading::Print { text: crate::manual::schema::text(), status: 0 },
+        Subcommand::Version if rest.is_empty() => Reading::version(),
+        Subcommand::Schema | Subcommand::Version => Reading::misused(command, "no argument means anything here"),
+        Subcommand::Help => help_about(rest, host),
+        Subcommand::Completions => completions(rest),
+        Subcommand::Instance(asked) => match asked.read(rest) {
             Ok(request) => Reading::AskInstance(request),
-            Err(message) => command.misused(&message),
+            Err(message) => Reading::misused(command, &message),
         },
     })
 }
@@ -58,8 +58,8 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
 fn asks_for_short_help(arguments: &[String]) -> bool {
     match arguments {
         [only] => only == "-h",
-        [first, .., before, last] => last == "-h" && !before.starts_with('-') && Command::named(first).is_none(),
-        [first, last] => last == "-h" && !first.starts_with('-') && Command::named(first).is_none(),
+        [first, .., before, last] => last == "-h" && !before.starts_with('-') && Subcommand::named(first).is_none(),
+        [first, last] => last == "-h" && !first.starts_with('-') && Subcommand::named(first).is_none(),
         _ => false,
     }
 }
@@ -70,17 +70,18 @@ fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
     let [topic] = arguments else {
         return match arguments {
             [] => Reading::Print { text: help::short(paint), status: 0 },
-            _ => Command::Help.misused("one command or option is named"),
+            _ => Reading::misused(Subcommand::Help, "one command or option is named"),
         };
     };
-    if let Some(command) = Command::named(topic) {
+    if let Some(command) = Subcommand::named(topic) {
         return Reading::Print { text: help::command(command, paint), status: 0 };
     }
-    let commands: Vec<&'static str> = Command::ALL.iter().map(|command| command.name()).collect();
+    let commands: Vec<&'static str> = Subcommand::ALL.iter().map(|command| command.name()).collect();
     match (explain::option(topic), crate::suggest::nearest_of(topic, &commands)) {
-        (None, Some(command)) => {
-            Command::Help.misused(&format!("`{topic}` is neither a command nor an option; did you mean `bolide help {command}`?"))
-        }
+        (None, Some(command)) => Reading::misused(
+            Subcommand::Help,
+            &format!("`{topic}` is neither a command nor an option; did you mean `bolide help {command}`?"),
+        ),
         _ => explain::run(arguments),
     }
 }
@@ -89,15 +90,15 @@ fn manual(arguments: &[String]) -> Reading {
     let text = match arguments.first().map_or("man", String::as_str) {
         "man" => return Reading::Manual { page: crate::manual::man::page() },
         "markdown" => crate::manual::reference::page(),
-        other => return Command::Manual.misused(&format!("there is no manual in the form `{other}`")),
+        other => return Reading::misused(Subcommand::Manual, &format!("there is no manual in the form `{other}`")),
     };
     Reading::Print { text, status: 0 }
 }
 
 fn completions(arguments: &[String]) -> Reading {
-    let Some(shell) = arguments.first() else { return Command::Completions.misused("no shell is named") };
+    let Some(shell) = arguments.first() else { return Reading::misused(Subcommand::Completions, "no shell is named") };
     match crate::manual::completions::script(shell) {
         Some(text) => Reading::Print { text, status: 0 },
-        None => Command::Completions.misused(&format!("there are no completions for `{shell}`")),
+        None => Reading::misused(Subcommand::Completions, &format!("there are no completions for `{shell}`")),
     }
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use bolide_contract::settings::{Address, Settings};
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::row::Setting;
+use crate::catalogue::row::{OptionRow, Status};
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::reader::Configuration;
@@ -63,8 +63,8 @@ pub fn missing_folders(read: &Configuration, settings: Option<&Settings>, start:
 }
 
 fn is_socket(pair: &Pair) -> bool {
-    let row: Option<&Row> = catalogue().get(&pair.key);
-    row.is_some_and(|row| matches!(row.status, Status::Supported(Setting::Socket | Setting::SocketOf(_) | Setting::Http)))
+    let row: Option<&OptionRow> = catalogue().get(&pair.key);
+    row.is_some_and(|row| matches!(row.status, Status::Supported(Setting::Listen(_))))
 }
 
 /// The folder of a file that is to be made, if it is not there.

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Argument, Row, Status, Value};
-use crate::command_table::{Command, FILE, Takes};
+use crate::catalogue::row::{Argument, OptionRow, Status, Value};
+use crate::subcommand::{FILE, Subcommand, Takes};
 
 /// The script for a shell; `None` for one that is not known.
 pub fn script(shell: &str) -> Option<String> {
@@ -17,13 +17,13 @@ pub fn script(shell: &str) -> Option<String> {
 }
 
 /// Names worth completing: all of what is supported or accepted.
-fn names() -> impl Iterator<Item = (&'static Row, &'static str)> {
+fn names() -> impl Iterator<Item = (&'static OptionRow, &'static str)> {
     let rows = catalogue().rows().iter().filter(|row| matches!(row.status, Status::Supported(_) | Status::Accepted(_)));
     rows.flat_map(|row| row.names.iter().map(move |&name| (row, name)))
 }
 
 fn commands() -> String {
-    Command::ALL.into_iter().map(|command| command.name()).collect::<Vec<_>>().join(" ")
+    Subcommand::ALL.into_iter().map(|command| command.name()).collect::<Vec<_>>().join(" ")
 }
 
 /// The words that a command's arguments can be; none where they are files, or nothing.
@@ -38,7 +38,7 @@ fn topics(takes: Takes) -> String {
 }
 
 /// A flag of a command has these words, and each flag's name is an argument of its command.
-fn flags(command: Command) -> String {
+fn flags(command: Subcommand) -> String {
     command.flags().iter().map(|flag| flag.name).collect::<Vec<_>>().join(" ")
 }
 
@@ -50,7 +50,7 @@ fn bash() -> String {
         \x20   [ \"$word\" = = ] && word=\n    [ \"$before\" = = ] && before=${COMP_WORDS[COMP_CWORD-2]}\n\
         \x20   if [ \"$COMP_CWORD\" -gt 1 ]; then\n        case ${COMP_WORDS[1]} in\n"
         .to_owned();
-    for command in Command::ALL {
+    for command in Subcommand::ALL {
         // Writing to a String can't fail.
         let _ = writeln!(text, "        {})", command.name());
         for flag in command.flags().iter().filter(|flag| !flag.words.is_empty()) {
@@ -92,7 +92,7 @@ fn zsh() -> String {
     let quote = |text: &str| text.replace('\'', "'\\''").replace('[', "\\[").replace(']', "\\]").replace(':', "\\:");
     let mut text = "#compdef bolide\n_bolide() {\n  if (( CURRENT > 2 )); then\n    case $words[2] in\n".to_owned();
     // Writing to a String can't fail.
-    for command in Command::ALL {
+    for command in Subcommand::ALL {
         let mut specs: Vec<String> = command
             .flags()
             .iter()
@@ -144,7 +144,7 @@ fn fish() -> String {
     let quote = |text: &str| text.replace('\\', "\\\\").replace('\'', "\\'");
     let mut text = String::new();
     // Writing to a String can't fail.
-    for command in Command::ALL {
+    for command in Subcommand::ALL {
         let name = command.name();
         let _ = writeln!(text, "complete -c bolide -n __fish_use_subcommand -a {name} -d '{}'", quote(command.help()));
         let within = format!("complete -c bolide -n '__fish_seen_subcommand_from {name}'");
@@ -187,7 +187,7 @@ mod tests {
             for (_, name) in names() {
                 assert!(script.contains(name), "{shell}: {name}");
             }
-            assert!(Command::ALL.into_iter().all(|command| script.contains(command.name())), "{shell}");
+            assert!(Subcommand::ALL.into_iter().all(|command| script.contains(command.name())), "{shell}");
         }
         assert_eq!(script("tcsh"), None);
     }

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Argument, Row, Status, Theme};
-use crate::command_table::{Command, Group};
+use crate::catalogue::row::{Argument, OptionRow, Status, Theme};
 use crate::manual::paint::Paint;
 use crate::manual::words::placeholder;
+use crate::subcommand::{Group, Subcommand};
 
 const ABOUT: &str = "Bolide runs web applications, from the same uwsgi.ini that uWSGI runs.";
 
@@ -47,7 +47,7 @@ pub fn short(paint: Paint) -> String {
     // Writing to a String can't fail.
     let _ = writeln!(text, "\n{}", paint.title("Commands:"));
     for group in Group::ALL {
-        let names: Vec<&str> = of_group(group).map(Command::name).collect();
+        let names: Vec<&str> = of_group(group).map(Subcommand::name).collect();
         let title = format!("  {}", group.title());
         entry(&mut text, &title, &title, &names.join(", "));
     }
@@ -77,7 +77,7 @@ pub fn summary(paint: Paint) -> String {
         }
     }
     for theme in Theme::ALL {
-        let rows: Vec<&Row> =
+        let rows: Vec<&OptionRow> =
             catalogue().rows().iter().filter(|row| row.theme == theme && matches!(row.status, Status::Supported(_))).collect();
         if rows.is_empty() {
             continue;
@@ -93,7 +93,7 @@ pub fn summary(paint: Paint) -> String {
 }
 
 /// How to use one command: its flags, its exit statuses and examples.
-pub fn command(command: Command, paint: Paint) -> String {
+pub fn command(command: Subcommand, paint: Paint) -> String {
     let name = paint.name(&format!("bolide {}", command.name()));
     let mut text = format!("{name} {}", command.usage()).trim_end().to_owned();
     // Writing to a String can't fail.
@@ -139,12 +139,12 @@ fn usage(paint: Paint) -> String {
     text
 }
 
-fn of_group(group: Group) -> impl Iterator<Item = Command> {
-    Command::ALL.into_iter().filter(move |command| command.group() == group)
+fn of_group(group: Group) -> impl Iterator<Item = Subcommand> {
+    Subcommand::ALL.into_iter().filter(move |command| command.group() == group)
 }
 
 /// `-p, --processes NUMBER` and what it does.
-fn option(text: &mut String, row: &Row, help: &str, paint: Paint) {
+fn option(text: &mut String, row: &OptionRow, help: &str, paint: Paint) {
     let letter = row.letters.first().map_or_else(|| "    ".to_owned(), |(letter, _)| format!("-{letter}, "));
     let value = match row.argument {
         Argument::None => String::new(),
@@ -197,7 +197,7 @@ mod tests {
         for row in catalogue().rows().iter().filter(|row| matches!(row.status, Status::Supported(_))) {
             assert!(text.contains(&format!("--{}", row.name())), "{}", row.name());
         }
-        assert!(Command::ALL.iter().all(|command| text.contains(&format!("\n  {} ", command.name()))));
+        assert!(Subcommand::ALL.iter().all(|command| text.contains(&format!("\n  {} ", command.name()))));
         let wide = text.lines().find(|line| line.chars().count() > WIDTH);
         assert_eq!(wide, None, "no line is wider than {WIDTH}");
     }
@@ -207,7 +207,7 @@ mod tests {
         let text = short(Paint::default());
         assert!(text.lines().count() <= SHORT_LINES_MOST, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
-        assert!(Command::ALL.iter().all(|command| text.contains(command.name())), "{text}");
+        assert!(Subcommand::ALL.iter().all(|command| text.contains(command.name())), "{text}");
         for name in OF_A_DAY {
             assert!(catalogue().get(name).is_some_and(|row| matches!(row.status, Status::Supported(_))), "{name}");
             assert!(text.contains(&format!("--{name} ")), "{name}");
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn test_the_help_of_a_command_has_its_flags() {
-        for one in Command::ALL {
+        for one in Subcommand::ALL {
             let text = command(one, Paint::default());
             assert!(text.starts_with(&format!("bolide {}", one.name())), "{text}");
             assert!(one.flags().iter().all(|flag| text.contains(flag.name)), "{text}");

@@ -5,10 +5,10 @@ use std::fmt::Write;
 use bolide_contract::message::EXIT_LOAD_FAILED;
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Argument, Row, Status, Theme};
-use crate::command_table::{Command, Example};
+use crate::catalogue::row::{Argument, OptionRow, Status, Theme};
 use crate::instance_commands::EXIT_STATUSES;
 use crate::manual::words::placeholder;
+use crate::subcommand::{Example, Subcommand};
 
 /// The whole page.
 pub fn page() -> String {
@@ -19,7 +19,7 @@ pub fn page() -> String {
     text.push_str("Every option works in a file, on the command line and in the environment (UWSGI_OPTION or BOLIDE_OPTION, with _ for \\-).\n");
     text.push_str(".SH COMMANDS\n");
     // Writing to a String can't fail.
-    for command in Command::ALL {
+    for command in Subcommand::ALL {
         let _ = writeln!(
             text,
             ".TP\n.B {}{}\n{}.",
@@ -34,7 +34,7 @@ pub fn page() -> String {
     }
     text.push_str(".SH OTHER OPTIONS OF UWSGI\n\\fBbolide explain\\fR \\fIOPTION\\fR says why, and what to use instead.\n");
     for verdict in ["accepted", "planned", "missing", "refused"] {
-        let of_verdict = |row: &&Row| row.theme == Theme::Other && row.status.word() == verdict;
+        let of_verdict = |row: &&OptionRow| row.theme == Theme::Other && row.status.word() == verdict;
         let names: Vec<&str> = catalogue().rows().iter().filter(of_verdict).flat_map(|row| row.names.iter().copied()).collect();
         if !names.is_empty() {
             let _ = writeln!(text, ".TP\n.B {verdict}\n{}", escape(&names.join(", ")));
@@ -45,7 +45,7 @@ pub fn page() -> String {
     statuses(&mut text);
     text.push_str(ENVIRONMENT);
     text.push_str(".SH EXAMPLES\n");
-    for (line, help) in EXAMPLES.iter().chain(Command::ALL.iter().flat_map(|command| command.examples())) {
+    for (line, help) in EXAMPLES.iter().chain(Subcommand::ALL.iter().flat_map(|command| command.examples())) {
         let help = if help.is_empty() { "The completions of this shell.".to_owned() } else { format!("{}.", sentence(help)) };
         let _ = writeln!(text, ".TP\n.B {}\n{}", escape(line), escape(&help));
     }
@@ -97,7 +97,9 @@ fn statuses(text: &mut String) {
     for (status, help) in STATUSES {
         let _ = writeln!(text, ".TP\n.B {status}\n{}.", escape(&sentence(help)));
     }
-    for (title, statuses) in [("check", Command::Check.statuses()), ("Commands for a running instance", EXIT_STATUSES.to_vec())] {
+    for (title, statuses) in
+        [("check", Subcommand::Check.statuses()), ("Commands for a running instance", EXIT_STATUSES.to_vec())]
+    {
         let _ = writeln!(text, ".SS {title}");
         for (status, help) in statuses {
             let _ = writeln!(text, ".TP\n.B {status}\n{}.", escape(&sentence(help)));
@@ -105,7 +107,7 @@ fn statuses(text: &mut String) {
     }
 }
 
-fn entry(text: &mut String, row: &Row) {
+fn entry(text: &mut String, row: &OptionRow) {
     let letter = row.letters.first().map(|(letter, _)| format!("\\-{letter}, ")).unwrap_or_default();
     let value = match row.argument {
         Argument::None => String::new(),
@@ -153,7 +155,7 @@ mod tests {
         for name in catalogue().names() {
             assert!(page.contains(&escape(name)), "{name}");
         }
-        assert!(Command::ALL.into_iter().all(|command| page.contains(command.name())));
+        assert!(Subcommand::ALL.into_iter().all(|command| page.contains(command.name())));
         assert!(!page.lines().any(|line| line.starts_with('\'')), "no line begins with a quote, which roff takes for a request");
         assert!(
             page.lines().all(|line| !line.starts_with('.') || line[1..].starts_with(|first: char| first.is_ascii_alphabetic()))

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status, Theme};
+use crate::catalogue::row::{OptionRow, Status, Theme};
 use crate::manual::words::{value, verdict};
 
 const HEAD: &str = "\
@@ -23,7 +23,7 @@ pub fn page() -> String {
     let mut text = HEAD.to_owned();
     // Writing to a String can't fail.
     for theme in Theme::ALL {
-        let rows: Vec<&Row> = catalogue().rows().iter().filter(|row| row.theme == theme).collect();
+        let rows: Vec<&OptionRow> = catalogue().rows().iter().filter(|row| row.theme == theme).collect();
         let _ = writeln!(text, "\n## {}\n", theme.title());
         if theme == Theme::Other {
             let _ = writeln!(text, "The number behind a name is that of the projects, of 151 looked at, which use the option.\n");
@@ -35,7 +35,7 @@ pub fn page() -> String {
     text
 }
 
-fn section(text: &mut String, row: &Row) {
+fn section(text: &mut String, row: &OptionRow) {
     let also: Vec<String> = row.names[1..]
         .iter()
         .map(|name| format!("`{name}`"))
@@ -60,7 +60,7 @@ fn section(text: &mut String, row: &Row) {
 }
 
 /// Options that have a verdict in families, a section for each verdict.
-fn others(text: &mut String, rows: &[&Row]) {
+fn others(text: &mut String, rows: &[&OptionRow]) {
     let mut families: Vec<(&str, String, Vec<String>)> = Vec::new();
     for row in rows {
         let count = if row.projects > 0 { format!(" {}", row.projects) } else { String::new() };

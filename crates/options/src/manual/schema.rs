@@ -3,8 +3,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Argument, Row, Status, Value};
-use crate::catalogue::setting::Setting;
+use crate::catalogue::row::Setting;
+use crate::catalogue::row::{Argument, OptionRow, Status, Value};
 use crate::manual::words::verdict;
 use crate::sources::DEFAULT_SECTION;
 
@@ -38,7 +38,7 @@ fn schema() -> Json {
 }
 
 /// The values that an option may have, and what it does.
-fn option(row: &Row) -> Json {
+fn option(row: &OptionRow) -> Json {
     let one = any_of(scalars(row));
     let is_list = match row.status {
         // The words of the language act each time.
@@ -75,7 +75,7 @@ fn option(row: &Row) -> Json {
 }
 
 /// The forms of one value.
-fn scalars(row: &Row) -> Vec<Json> {
+fn scalars(row: &OptionRow) -> Vec<Json> {
     let number = |least: i64, most: i64| {
         let mut number = json!({ "type": "integer", "minimum": least });
         if most < i64::MAX {

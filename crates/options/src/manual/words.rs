@@ -1,9 +1,9 @@
 //! Words for a row's value and verdict, which every text about options shares.
 
-use crate::catalogue::row::{Argument, Row, Status, Value};
+use crate::catalogue::row::{Argument, OptionRow, Status, Value};
 
 /// The form of the value, in words.
-pub fn value(row: &Row) -> String {
+pub fn value(row: &OptionRow) -> String {
     let bounds = |least: i64, most: i64, unit: &str| {
         let range = if most == i64::MAX { format!("{least} or more") } else { format!("{least} to {most}") };
         if unit.is_empty() { "a number".to_owned() } else { format!("a number of {unit}, {range}") }
@@ -27,7 +27,7 @@ pub fn value(row: &Row) -> String {
 }
 
 /// What stands for the value in a usage: `SECONDS`, `FILE`, `on|off`.
-pub fn placeholder(row: &Row) -> String {
+pub fn placeholder(row: &OptionRow) -> String {
     match row.value {
         Value::Switch => "BOOL".to_owned(),
         Value::Number { unit, .. } | Value::Decimal { unit, .. } => counted(unit).to_owned(),
@@ -76,7 +76,7 @@ fn counted(unit: &str) -> &'static str {
 }
 
 /// The form of a text, as its example has it.
-fn textual(row: &Row) -> &'static str {
+fn textual(row: &OptionRow) -> &'static str {
     if let Some(form) = named_form(row.help) {
         return form;
     }
@@ -94,7 +94,7 @@ fn textual(row: &Row) -> &'static str {
 }
 
 /// The verdict, in words.
-pub fn verdict(row: &Row) -> String {
+pub fn verdict(row: &OptionRow) -> String {
     match row.status {
         Status::Supported(_) => "supported".to_owned(),
         Status::Accepted(why) => format!("accepted, and there is nothing to do: {why}"),
@@ -119,6 +119,6 @@ pub fn listed(words: &[&str], joint: &str) -> String {
     }
 }
 
-fn home(row: &Row) -> String {
+fn home(row: &OptionRow) -> String {
     if row.home == "core" { "its core".to_owned() } else { format!("its plugin `{}`", row.home) }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::bounded::{line_text, read_bounded};
 use super::{EarlyExit, Reader};
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Value};
+use crate::catalogue::row::{OptionRow, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::launcher;
 use crate::other_servers::gunicorn;
@@ -115,7 +115,7 @@ pub fn is_gunicorn_configuration(name: &str) -> bool {
     name.ends_with(".conf.py") || name.starts_with("gunicorn") && name.ends_with(".py") && name != "gunicorn.py"
 }
 
-fn subject_of(row: &Row) -> &'static str {
+fn subject_of(row: &OptionRow) -> &'static str {
     match row.name() {
         "module" | "asgi" | "wsgi-file" => APPLICATION,
         _ if row.value == Value::Address => ADDRESS,

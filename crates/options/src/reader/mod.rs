@@ -5,6 +5,7 @@
 //! It opens files, and knows nothing of what an ordinary option means: that is `resolve`.
 
 mod bounded;
+mod configuration;
 mod files;
 mod gunicorn_file;
 
@@ -12,17 +13,17 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Argument, Row, Status};
-use crate::catalogue::setting::{Setting, Word};
+use crate::catalogue::language_words::Word;
+use crate::catalogue::row::{Argument, OptionRow, Setting, Status};
 use crate::conditionals::OpenBlock;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::expand::{self, Endless, Magic};
 use crate::host_info::HostInfo;
 use crate::instance_commands::{InstanceCommand, InstanceRequest};
 use crate::pair::Pair;
-use crate::sources::OtherSection;
 
 pub use bounded::{open_file, read_bounded};
+pub use configuration::Configuration;
 pub use files::format_of;
 pub use gunicorn_file::{GUNICORN_FILE, is_gunicorn_configuration};
 
@@ -60,43 +61,6 @@ struct Declared {
     name: String,
     template: String,
     takes_value: bool,
-}
-
-/// The configuration as read, before anything is resolved.
-#[derive(Debug, Default)]
-pub struct Configuration {
-    /// Every pair in the order in which it was read: what `--show-config` prints.
-    pub pairs: Vec<Pair>,
-    /// Pairs that take effect, in that order: first those that acted at once, then the others.
-    pub effects: Vec<Pair>,
-    pub diagnostics: Vec<Diagnostic>,
-    /// Where `strict` was set.
-    pub strict: Option<Location>,
-    /// Names of the files that were read.
-    pub files: Vec<String>,
-    /// File and name of each section that was read.
-    pub sections_read: Vec<(String, String)>,
-    /// Sections that lie beside one that was read without being asked for by name.
-    pub sections_elsewhere: Vec<(Location, OtherSection)>,
-    /// Texts of `print`.
-    pub printed: Vec<String>,
-    pub show_config: Option<Location>,
-    /// Names that a placeholder or a condition asked for.
-    pub used: HashSet<String>,
-    /// Environment variables that `$(…)` asked for.
-    pub used_variables: HashSet<String>,
-    /// Names that `declare-option` made.
-    pub declared: HashSet<String>,
-    /// uWSGI's magic variables, as they were when all was read.
-    pub magic: Vec<(char, String)>,
-}
-
-impl Configuration {
-    /// A placeholder, a condition or, for a key that came from the environment, `$(VARIABLE)` asks for this key.
-    pub fn uses(&self, pair: &Pair) -> bool {
-        let variable = pair.location.file.strip_prefix(Location::VARIABLE);
-        self.used.contains(&pair.key) || variable.is_some_and(|variable| self.used_variables.contains(variable))
-    }
 }
 
 pub struct Reader<'a> {
@@ -217,10 +181,10 @@ impl<'a> Reader<'a> {
     fn let_through(&mut self, open: &OpenBlock, key: &str, value: Option<&str>, location: &Location) -> Result<(), EarlyExit> {
         let pairs = &self.made.pairs;
         let option = |name: &str| value_of(pairs, name);
-        if let crate::catalogue::setting::Condition::Option(_) = open.condition {
+        if let crate::catalogue::language_words::Condition::Option(_) = open.condition {
             self.made.used.insert(open.argument.split('=').next().unwrap_or_default().to_owned());
         }
-        if open.condition == crate::catalogue::setting::Condition::ForReadline {
+        if open.condition == crate::catalogue::language_words::Condition::ForReadline {
             self.host.trust.note(&self.host.folder.join(&open.argument), location)?;
         }
         let values = open
@@ -233,7 +197,7 @@ impl<'a> Reader<'a> {
     }
 
     /// An option that takes effect as soon as it is read.
-    fn act(&mut self, row: &Row, pair: Pair) -> Result<(), EarlyExit> {
+    fn act(&mut self, row: &OptionRow, pair: Pair) -> Result<(), EarlyExit> {
         match row.status {
             Status::Supported(Setting::Language(word)) => self.act_word(word, &pair),
             _ => {

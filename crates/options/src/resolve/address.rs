@@ -5,7 +5,7 @@ use std::path::Path;
 
 use bolide_contract::settings::Address;
 
-use super::paths::normalized;
+use super::context::normalized;
 use crate::diagnostic::Diagnostic;
 use crate::host_info::{HostInfo, NamedSocket};
 use crate::pair::Pair;

@@ -1,90 +1,76 @@
 //! Routes, header fields, error pages and compression: from their options to their settings.
 
-use std::path::Path;
-
 use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
 use bolide_routes::Routes;
 
-use super::draft::Draft;
-use super::paths::normalized;
+use super::context::Context;
+use super::draft::{AnsweringDraft, Draft};
 use super::values;
-use crate::catalogue::row::Row;
-use crate::catalogue::setting::Answering as AnsweringSetting;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
-impl Draft<'_> {
-    pub(super) fn set_answering(&mut self, setting: AnsweringSetting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        let asked = &mut self.asked;
-        match setting {
-            AnsweringSetting::Route => {
-                let rule =
-                    RouteRule { option: row.name().to_owned(), text: values::text(pair)?, origin: pair.location.to_string() };
-                asked.routes.push((rule, pair.location.clone()));
-            }
-            AnsweringSetting::AddHeader => self.add_header(pair)?,
-            AnsweringSetting::RemoveHeader => {
-                let name = name(&values::text(pair)?, pair)?;
-                if name.eq_ignore_ascii_case("content-length") {
-                    let message = format!("`{} = {name}` has no effect: lengths are the server's", pair.key);
-                    self.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("remove the line"));
-                } else {
-                    self.asked.answering.removed.push(name);
-                }
-            }
-            AnsweringSetting::CollectHeader => asked.answering.collected.push(collected(pair, false)?),
-            AnsweringSetting::PullHeader => asked.answering.collected.push(collected(pair, true)?),
-            AnsweringSetting::ErrorPage(status) => asked.answering.error_pages.push((status, values::text(pair)?.into())),
-            AnsweringSetting::Compress => asked.answering.compression.codings = codings(pair)?,
-            AnsweringSetting::CompressTypes => {
-                if !std::mem::replace(&mut asked.has_types, true) {
-                    asked.answering.compression.types.clear();
-                }
-                asked.answering.compression.types.extend(types(pair)?);
-            }
-            AnsweringSetting::CompressMinSize => {
-                self.asked.answering.compression.least_bytes = self.bounded_usize(row, pair)? as u64;
-            }
-        }
-        Ok(())
-    }
+/// A rule of routing: the name of the option says which.
+pub fn add_route(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let rule = RouteRule { option: row.name().to_owned(), text: values::text(pair)?, origin: pair.location.to_string() };
+    draft.answering.routes.push((rule, pair.location.clone()));
+    Ok(())
+}
 
-    fn add_header(&mut self, pair: &Pair) -> Result<(), Diagnostic> {
-        let (name, value) = field(pair)?;
-        // Configurations in use have `Connection: keep-alive`, which uWSGI sends and does not keep.
-        match name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("keep-alive") {
-            true => self.diagnostics.push(
-                Diagnostic::warning(
-                    Some(&pair.location),
-                    format!("`add-header = {name}: …` has no effect: connections are the server's"),
-                )
-                .advise("remove the line, and see `http-keepalive`"),
-            ),
-            false => self.asked.answering.added.push((name, value)),
-        }
-        Ok(())
+pub fn add_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let (name, value) = field(pair)?;
+    // Configurations in use have `Connection: keep-alive`, which uWSGI sends and does not keep.
+    match name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("keep-alive") {
+        true => draft.diagnostics.push(
+            Diagnostic::warning(
+                Some(&pair.location),
+                format!("`add-header = {name}: …` has no effect: connections are the server's"),
+            )
+            .advise("remove the line, and see `http-keepalive`"),
+        ),
+        false => draft.answering.answering.added.push((name, value)),
     }
+    Ok(())
+}
 
-    /// Compiles the routes, so that what is wrong with them is said before anything starts. The last part of what it returns says whether
-    /// one of them names a file to be served.
-    pub(super) fn complete_answering(&mut self, folder: &Path) -> (Vec<RouteRule>, Answering, bool) {
-        let (rules, locations): (Vec<RouteRule>, Vec<Location>) = std::mem::take(&mut self.asked.routes).into_iter().unzip();
-        let (routes, mistakes) = Routes::compile(&rules, folder);
-        let routes = routes.unwrap_or_default();
-        self.lifecycle.shortest_route_harakiri_ms = routes.shortest_harakiri_ms();
+pub fn remove_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let name = name(&values::text(pair)?, pair)?;
+    if name.eq_ignore_ascii_case("content-length") {
+        let message = format!("`{} = {name}` has no effect: lengths are the server's", pair.key);
+        draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("remove the line"));
+    } else {
+        draft.answering.answering.removed.push(name);
+    }
+    Ok(())
+}
+
+/// The first `compress-types` takes the place of the usual types.
+pub fn add_compressed_types(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    if !std::mem::replace(&mut draft.answering.has_types, true) {
+        draft.answering.answering.compression.types.clear();
+    }
+    draft.answering.answering.compression.types.extend(types(pair)?);
+    Ok(())
+}
+
+impl AnsweringDraft {
+    /// Compiles the routes, so that what is wrong with them is said before anything starts.
+    pub fn complete(self, context: &mut Context) -> (Vec<RouteRule>, Answering, Routes) {
+        let (rules, locations): (Vec<RouteRule>, Vec<Location>) = self.routes.into_iter().unzip();
+        let (routes, mistakes) = Routes::compile(&rules, &context.folder);
         for mistake in mistakes {
             let location = locations.get(mistake.rule);
             let diagnostic = match mistake.is_fatal {
                 true => Diagnostic::error(location, mistake.message),
                 false => Diagnostic::warning(location, mistake.message),
             };
-            self.diagnostics.push(if mistake.advice.is_empty() { diagnostic } else { diagnostic.advise(mistake.advice) });
+            context.diagnostics.push(if mistake.advice.is_empty() { diagnostic } else { diagnostic.advise(mistake.advice) });
         }
-        let mut answering = std::mem::take(&mut self.asked.answering);
+        let mut answering = self.answering;
         for (_, page) in &mut answering.error_pages {
-            *page = normalized(&folder.join(&page));
+            *page = context.absolute(&page);
         }
-        (rules, answering, !routes.folders.is_empty())
+        (rules, answering, routes.unwrap_or_default())
     }
 }
 
@@ -118,7 +104,7 @@ fn name(text: &str, pair: &Pair) -> Result<String, Diagnostic> {
 }
 
 /// `NAME VARIABLE`.
-fn collected(pair: &Pair, pulled: bool) -> Result<Collected, Diagnostic> {
+pub fn collected(pair: &Pair, pulled: bool) -> Result<Collected, Diagnostic> {
     let text = values::text(pair)?;
     match text.split_once(' ').map(|(field, variable)| (field, variable.trim())) {
         Some((field, variable)) if !variable.is_empty() && !variable.contains(' ') => {
@@ -133,7 +119,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split([',', ' ']).filter(|word| !word.is_empty())
 }
 
-fn codings(pair: &Pair) -> Result<Vec<Coding>, Diagnostic> {
+pub fn codings(pair: &Pair) -> Result<Vec<Coding>, Diagnostic> {
     let text = values::text(pair)?;
     if matches!(text.as_str(), "false" | "off" | "no" | "0") {
         return Ok(Vec::new());

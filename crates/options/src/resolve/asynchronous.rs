@@ -5,61 +5,62 @@ use bolide_contract::settings::{Asynchronous as Defaults, EventLoop, Extension, 
 
 use super::draft::Draft;
 use super::values;
-use crate::catalogue::asynchronous::{ENGINES, EXTENSIONS, LIFESPANS, LOOPS};
-use crate::catalogue::row::Row;
-use crate::catalogue::setting::Asynchronous;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
-/// Bytes of a kilobyte, as uWSGI counts them.
-const KILOBYTE: usize = 1024;
+/// Values of `loop`.
+pub const LOOPS: [(&str, EventLoop); 4] =
+    [("auto", EventLoop::Auto), ("asyncio", EventLoop::Asyncio), ("uvloop", EventLoop::Uvloop), ("rloop", EventLoop::Rloop)];
 
-impl Draft<'_> {
-    pub(super) fn set_asynchronous(&mut self, setting: Asynchronous, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            Asynchronous::EventLoop => {
-                if let Some(event_loop) = self.event_loop(pair)? {
-                    self.asynchronous.event_loop = event_loop;
-                }
-            }
-            Asynchronous::Lifespan => self.asynchronous.lifespan = lifespan(pair)?,
-            Asynchronous::LimitConcurrency => {
-                self.asynchronous.concurrency = Some(self.bounded_u32(row, pair)?).filter(|&most| most > 0);
-            }
-            Asynchronous::MessageBytes => self.message_bytes(row, pair, 1)?,
-            Asynchronous::MessageKilobytes => self.message_bytes(row, pair, KILOBYTE)?,
-            Asynchronous::PingTimeout => {
-                let default = Defaults::default().websocket.ping_timeout_ms;
-                self.asynchronous.websocket.ping_timeout_ms = self.milliseconds(row, pair)?.unwrap_or(default);
-            }
-            Asynchronous::Extensions => self.asynchronous.extensions = extensions(pair)?,
-        }
-        Ok(())
-    }
+/// Values of `lifespan`.
+pub const LIFESPANS: [(&str, Lifespan); 3] = [("auto", Lifespan::Auto), ("on", Lifespan::On), ("off", Lifespan::Off)];
 
-    /// `None` for an engine of uWSGI, which says nothing of ASGI applications; those that are missed get a warning.
-    fn event_loop(&mut self, pair: &Pair) -> Result<Option<EventLoop>, Diagnostic> {
-        let text = pair.value.as_deref().unwrap_or_default();
-        let Some((engine, meanwhile)) = ENGINES.iter().find(|(engine, _)| text.eq_ignore_ascii_case(engine)) else {
-            return values::one_of(pair, &LOOPS).map(Some);
-        };
-        if !meanwhile.is_empty() {
-            self.planned(&pair.location, &format!("{} = {engine}", pair.key), meanwhile);
-        }
-        Ok(None)
-    }
+/// Names in `asgi-extensions`.
+const EXTENSIONS: [(&str, Extension); 2] = [("pathsend", Extension::PathSend), ("zerocopysend", Extension::ZeroCopySend)];
 
-    fn message_bytes(&mut self, row: &Row, pair: &Pair, unit: usize) -> Result<(), Diagnostic> {
-        self.asynchronous.websocket.message_bytes = match self.bounded_usize(row, pair)? {
-            0 => Defaults::default().websocket.message_bytes,
-            count => count.saturating_mul(unit),
-        };
-        Ok(())
+/// What serves many requests at once here.
+pub const CONCURRENCY: &str =
+    "`threads = auto` serves requests that wait; an application written for asyncio is served with `asgi = module:callable`";
+
+/// uWSGI's own loop engines, each with what to use instead; nothing where it is the usual one.
+const ENGINES: &[(&str, &str)] = &[
+    ("simple", ""),
+    ("async", CONCURRENCY),
+    ("gevent", CONCURRENCY),
+    ("tornado", CONCURRENCY),
+    ("coroae", "it runs Perl; leave `loop` out"),
+    ("goroutines", "it runs Go; leave `loop` out"),
+];
+
+/// An engine of uWSGI says nothing of ASGI applications; those that are missed get a warning.
+pub fn set_event_loop(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = pair.value.as_deref().unwrap_or_default();
+    match ENGINES.iter().find(|(engine, _)| text.eq_ignore_ascii_case(engine)) {
+        Some((_, "")) => {}
+        Some((engine, meanwhile)) => draft.planned(&pair.location, &format!("{} = {engine}", pair.key), meanwhile),
+        None => draft.asynchronous.event_loop = values::one_of(pair, &LOOPS)?,
     }
+    Ok(())
+}
+
+/// 0 is the default.
+pub fn set_message_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair, unit: usize) -> Result<(), Diagnostic> {
+    draft.asynchronous.websocket.message_bytes = match draft.bounded_usize(row, pair)? {
+        0 => Defaults::default().websocket.message_bytes,
+        count => count.saturating_mul(unit),
+    };
+    Ok(())
+}
+
+pub fn set_ping_timeout(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let default = Defaults::default().websocket.ping_timeout_ms;
+    draft.asynchronous.websocket.ping_timeout_ms = draft.milliseconds(row, pair)?.unwrap_or(default);
+    Ok(())
 }
 
 /// Its words are those of a switch, too.
-fn lifespan(pair: &Pair) -> Result<Lifespan, Diagnostic> {
+pub fn lifespan(pair: &Pair) -> Result<Lifespan, Diagnostic> {
     let switch = crate::values::switch(pair.value.as_deref());
     match (switch.plain, switch.on) {
         (true, true) => Ok(Lifespan::On),
@@ -69,7 +70,7 @@ fn lifespan(pair: &Pair) -> Result<Lifespan, Diagnostic> {
 }
 
 /// Words with commas between them, or `none`.
-fn extensions(pair: &Pair) -> Result<Vec<Extension>, Diagnostic> {
+pub fn extensions(pair: &Pair) -> Result<Vec<Extension>, Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default().trim();
     if text.eq_ignore_ascii_case("none") {
         return Ok(Vec::new());

@@ -1,14 +1,13 @@
 //! Options of what runs beside the application, and their settings. It starts nothing and looks at no file; runs in the process that
 //! reads the configuration.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use bolide_contract::attendant::{Attendant, Daemon, Job, Schedule};
 
-use super::draft::{Draft, JobLimit};
-use super::paths::normalized;
+use super::context::Context;
+use super::draft::{AttendantDraft, Draft, JobLimit};
 use super::values;
-use crate::catalogue::setting::Attendant as Meaning;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 use crate::values::number;
@@ -25,89 +24,61 @@ const SIGNAL_MOST: i64 = 64;
 const CRON_FORM: &str =
     "write minute, hour, day, month, weekday and the command: `59 2 -1 -1 -1 COMMAND`; -1 is each, -5 each that 5 divides";
 
-impl Draft<'_> {
-    pub(super) fn set_attendant(&mut self, meaning: Meaning, pair: &Pair) -> Result<(), Diagnostic> {
-        match meaning {
-            Meaning::Daemon => self.add_daemon(plain_daemon(values::text(pair)?, pair)),
-            Meaning::ControlDaemon => {
-                let daemon = plain_daemon(values::text(pair)?, pair);
-                self.add_daemon(Daemon { is_control: true, ..daemon });
-            }
-            Meaning::SmartDaemon | Meaning::DetachedDaemon => {
-                let daemon = smart_daemon(pair)?;
-                self.add_daemon(Daemon { is_detached: meaning == Meaning::DetachedDaemon, ..daemon });
-            }
-            Meaning::Daemon2 => {
-                let daemon = daemon_in_words(pair)?;
-                self.add_daemon(daemon);
-            }
-            Meaning::Cron | Meaning::UniqueCron => {
-                let job = job(pair, meaning == Meaning::UniqueCron)?;
-                self.add_job(job, JobLimit::Common, &pair.location);
-            }
-            Meaning::Cron2 => {
-                let (job, harakiri) = job_in_words(pair)?;
-                self.add_job(job, harakiri, &pair.location);
-            }
-            Meaning::Shell => self.attendant.shells.push(PathBuf::from(values::text(pair)?)),
+/// A job that no minute is due for is told of: uWSGI takes it and never runs it.
+pub fn add_job(draft: &mut Draft, (job, harakiri): (Job, JobLimit), pair: &Pair) {
+    let Schedule { minute, hour, day, month, weekday } = job.schedule;
+    let bounds = [
+        ("minute", minute, 0, 59),
+        ("hour", hour, 0, 23),
+        ("day", day, 1, 31),
+        ("month", month, 1, 12),
+        ("weekday", weekday, 0, 7),
+    ];
+    for (name, value, least, most) in bounds {
+        if value >= 0 && !(least..=most).contains(&value) {
+            let message = format!("there is no {name} {value}: the command never runs");
+            draft.diagnostics.push(
+                Diagnostic::warning(Some(&pair.location), message)
+                    .advise(format!("a {name} is {least} to {most}, or -1 for each")),
+            );
         }
-        Ok(())
     }
+    draft.attendant.jobs.push((job, harakiri));
+}
 
-    fn add_daemon(&mut self, daemon: Daemon) {
-        self.attendant.daemons.push(daemon);
-    }
-
-    /// A job that no minute is due for is told of: uWSGI takes it and never runs it.
-    fn add_job(&mut self, job: Job, harakiri: JobLimit, location: &Location) {
-        let Schedule { minute, hour, day, month, weekday } = job.schedule;
-        let bounds = [
-            ("minute", minute, 0, 59),
-            ("hour", hour, 0, 23),
-            ("day", day, 1, 31),
-            ("month", month, 1, 12),
-            ("weekday", weekday, 0, 7),
-        ];
-        for (name, value, least, most) in bounds {
-            if value >= 0 && !(least..=most).contains(&value) {
-                let message = format!("there is no {name} {value}: the command never runs");
-                self.diagnostics.push(
-                    Diagnostic::warning(Some(location), message).advise(format!("a {name} is {least} to {most}, or -1 for each")),
-                );
-            }
-        }
-        self.attendant.jobs.push((job, harakiri));
-    }
-
+impl AttendantDraft {
     /// The settings; relative paths start from the folder of `chdir`, as in uWSGI, whose master has entered it by then.
-    pub(super) fn complete_attendant(&mut self, folder: &Path, has_mercy: bool) -> Attendant {
-        let draft = std::mem::take(&mut self.attendant);
-        let absolute = |path: PathBuf| normalized(&folder.join(path));
+    pub fn complete(self, mercy_ms: Option<u64>, context: &Context) -> Attendant {
+        let absolute = |path: PathBuf| context.absolute(path);
         let daemon = |daemon: Daemon| Daemon {
             pidfile: daemon.pidfile.map(absolute),
             touch: daemon.touch.into_iter().map(absolute).collect(),
             folder: daemon.folder.map(absolute),
-            has_stdin: daemon.has_stdin || draft.honours_stdin,
+            has_stdin: daemon.has_stdin || self.honours_stdin,
             ..daemon
         };
         let limited = |(job, harakiri): (Job, JobLimit)| Job {
             harakiri_s: match harakiri {
-                JobLimit::Common => draft.cron_harakiri_s,
+                JobLimit::Common => self.cron_harakiri_s,
                 JobLimit::None => None,
                 JobLimit::Seconds(seconds) => Some(seconds),
             },
             ..job
         };
         Attendant {
-            daemons: draft.daemons.into_iter().map(daemon).collect(),
-            jobs: draft.jobs.into_iter().map(limited).collect(),
-            shells: draft.shells,
-            mercy_ms: if has_mercy { self.lifecycle.reload_mercy_ms } else { MERCY_MS },
+            daemons: self.daemons.into_iter().map(daemon).collect(),
+            jobs: self.jobs.into_iter().map(limited).collect(),
+            shells: self.shells,
+            mercy_ms: mercy_ms.unwrap_or(MERCY_MS),
         }
     }
 }
 
-fn plain_daemon(command: String, pair: &Pair) -> Daemon {
+pub fn control_daemon(pair: &Pair) -> Result<Daemon, Diagnostic> {
+    Ok(Daemon { is_control: true, ..plain_daemon(values::text(pair)?, pair) })
+}
+
+pub fn plain_daemon(command: String, pair: &Pair) -> Daemon {
     Daemon {
         command,
         pidfile: None,
@@ -131,8 +102,8 @@ fn origin(pair: &Pair) -> String {
     format!("{} ({})", pair.key, pair.location)
 }
 
-/// `PIDFILE[,CHECKS] COMMAND`.
-fn smart_daemon(pair: &Pair) -> Result<Daemon, Diagnostic> {
+/// `PIDFILE[,CHECKS] COMMAND`. The pidfile of a detached daemon is written for it.
+pub fn smart_daemon(pair: &Pair, is_detached: bool) -> Result<Daemon, Diagnostic> {
     let text = values::text(pair)?;
     let (pidfile, command) = text
         .split_once(' ')
@@ -144,11 +115,11 @@ fn smart_daemon(pair: &Pair) -> Result<Daemon, Diagnostic> {
         }
         None => (pidfile, CHECKS),
     };
-    Ok(Daemon { pidfile: Some(PathBuf::from(pidfile)), checks, ..plain_daemon(command.to_owned(), pair) })
+    Ok(Daemon { pidfile: Some(PathBuf::from(pidfile)), checks, is_detached, ..plain_daemon(command.to_owned(), pair) })
 }
 
 /// `KEY=VALUE,KEY=VALUE`.
-fn daemon_in_words(pair: &Pair) -> Result<Daemon, Diagnostic> {
+pub fn daemon_in_words(pair: &Pair) -> Result<Daemon, Diagnostic> {
     const KEYS: &str = "cmd, pidfile, freq, daemonize, control, touch, stopsignal, reloadsignal, uid, gid, chdir, stdin, max_throttle and notifypid";
     let text = values::text(pair)?;
     let mut daemon = plain_daemon(String::new(), pair);
@@ -193,7 +164,7 @@ fn daemon_in_words(pair: &Pair) -> Result<Daemon, Diagnostic> {
 }
 
 /// Five numbers and a command.
-fn job(pair: &Pair, is_unique: bool) -> Result<Job, Diagnostic> {
+pub fn job(pair: &Pair, is_unique: bool) -> Result<(Job, JobLimit), Diagnostic> {
     let text = values::text(pair)?;
     let mut rest = text.trim_start();
     let mut numbers = [0; 5];
@@ -208,11 +179,12 @@ fn job(pair: &Pair, is_unique: bool) -> Result<Job, Diagnostic> {
     }
     let [minute, hour, day, month, weekday] = numbers;
     let schedule = Schedule { minute, hour, day, month, weekday };
-    Ok(Job { schedule, command: rest.to_owned(), is_unique, harakiri_s: None, origin: origin(pair) })
+    let job = Job { schedule, command: rest.to_owned(), is_unique, harakiri_s: None, origin: origin(pair) };
+    Ok((job, JobLimit::Common))
 }
 
 /// `KEY=VALUE,KEY=VALUE COMMAND`, or a command alone, which runs every minute.
-fn job_in_words(pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
+pub fn job_in_words(pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
     const FORM: &str = "write `minute=-5,unique=1 COMMAND`; the words are minute, hour, day, month, week, unique and harakiri";
     let text = values::text(pair)?;
     let (words, command) = match text.split_once(' ') {

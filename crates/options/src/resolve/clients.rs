@@ -5,65 +5,67 @@ use std::net::{IpAddr, Ipv6Addr};
 use bolide_contract::clients::{Clients as ClientSettings, Network, TrustedHeader, TrustedProxies};
 use bolide_contract::settings::Listener;
 
-use super::draft::{ClientsDraft, Draft, SocketKind};
+use super::context::Context;
+use super::draft::{ClientsDraft, Draft, SocketDraft, SocketKind};
 use super::values;
-use crate::catalogue::clients::TRUSTED_HEADERS;
-use crate::catalogue::setting::Clients;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
 /// Bytes of a name in the DNS (RFC 1035 section 2.3.4).
 const HOST_BYTES_MOST: usize = 255;
+/// The words of `trusted-headers`.
+const TRUSTED_HEADERS: [(&str, TrustedHeader); 6] = [
+    ("x-forwarded-for", TrustedHeader::XForwardedFor),
+    ("x-forwarded-proto", TrustedHeader::XForwardedProto),
+    ("x-forwarded-host", TrustedHeader::XForwardedHost),
+    ("x-forwarded-port", TrustedHeader::XForwardedPort),
+    ("x-forwarded-prefix", TrustedHeader::XForwardedPrefix),
+    ("forwarded", TrustedHeader::Forwarded),
+];
 
-impl Draft<'_> {
-    pub(super) fn set_clients(&mut self, setting: Clients, pair: &Pair) -> Result<(), Diagnostic> {
-        let switched = |on: bool| on.then(|| pair.location.clone());
-        match setting {
-            Clients::TrustedProxies => {
-                let nobody = TrustedProxies { everyone: false, unix: false, networks: Vec::new() };
-                let trusted = self.clients.trusted_proxies.get_or_insert(nobody);
-                words(pair).try_for_each(|word| add_proxy(trusted, word, pair))?;
-            }
-            Clients::TrustedHeaders => {
-                let headers = self.clients.trusted_headers.get_or_insert_default();
-                words(pair).try_for_each(|word| add_header(headers, word, pair))?;
-            }
-            Clients::RootPath => self.application.root_path = root_path(pair)?,
-            Clients::ServerNames => {
-                for word in words(pair) {
-                    self.clients.server_names.push(server_name(word, pair)?);
-                }
-            }
-            Clients::EnableProxyProtocol => self.clients.sockets_have_proxy_header = switched(self.switch(pair)),
-            Clients::HttpEnableProxyProtocol => self.clients.router_has_proxy_header = switched(self.switch(pair)),
-        }
-        Ok(())
+pub fn trust_proxies(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let nobody = TrustedProxies { everyone: false, unix: false, networks: Vec::new() };
+    let trusted = draft.clients.trusted_proxies.get_or_insert(nobody);
+    words(pair).try_for_each(|word| add_proxy(trusted, word, pair))
+}
+
+pub fn trust_headers(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let headers = draft.clients.trusted_headers.get_or_insert_default();
+    words(pair).try_for_each(|word| add_header(headers, word, pair))
+}
+
+pub fn add_server_names(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    for word in words(pair) {
+        draft.clients.server_names.push(server_name(word, pair)?);
     }
+    Ok(())
+}
 
-    pub(super) fn complete_clients(&self) -> ClientSettings {
-        let ClientsDraft { trusted_proxies, trusted_headers, ignores_headers, server_names, .. } = &self.clients;
-        let usual = match trusted_proxies {
+impl ClientsDraft {
+    pub fn complete(self) -> ClientSettings {
+        let ClientsDraft { trusted_proxies, trusted_headers, ignores_headers, server_names, .. } = self;
+        let usual = match &trusted_proxies {
             Some(_) => TRUSTED_HEADERS.map(|(_, header)| header).to_vec(),
             None => TrustedHeader::USUAL.to_vec(),
         };
         ClientSettings {
-            trusted_proxies: trusted_proxies.clone().unwrap_or_default(),
             has_chosen_proxies: trusted_proxies.is_some(),
-            trusted_headers: if *ignores_headers { Vec::new() } else { trusted_headers.clone().unwrap_or(usual) },
-            server_names: server_names.clone(),
+            trusted_proxies: trusted_proxies.unwrap_or_default(),
+            trusted_headers: if ignores_headers { Vec::new() } else { trusted_headers.unwrap_or(usual) },
+            server_names,
         }
     }
 
     /// Warns of an `enable-proxy-protocol` that no socket has, so that nobody relies on it.
-    pub(super) fn check_proxy_headers(&mut self, listeners: &[Listener]) {
+    pub fn check_proxy_headers(&self, sockets: &[SocketDraft], listeners: &[Listener], context: &mut Context) {
         let kinds = [
-            ("enable-proxy-protocol", &self.clients.sockets_have_proxy_header, SocketKind::Default),
-            ("http-enable-proxy-protocol", &self.clients.router_has_proxy_header, SocketKind::HttpRouter),
+            ("enable-proxy-protocol", &self.sockets_have_proxy_header, SocketKind::Default),
+            ("http-enable-proxy-protocol", &self.router_has_proxy_header, SocketKind::HttpRouter),
         ];
-        let mut found = Vec::new();
         for (name, location, kind) in kinds {
             let is_of_kind = |socket: SocketKind| (socket == SocketKind::HttpRouter) == (kind == SocketKind::HttpRouter);
-            let mut sockets = self.sockets.iter().zip(listeners);
+            let mut sockets = sockets.iter().zip(listeners);
             let Some(location) = location else { continue };
             if !sockets.any(|(socket, listener)| is_of_kind(socket.kind) && listener.has_proxy_header) {
                 let (has, other) = match kind {
@@ -71,14 +73,11 @@ impl Draft<'_> {
                     _ => ("`http-socket`", "for `http` write `http-enable-proxy-protocol`"),
                 };
                 let message = format!("`{name}` has no effect: there is no {has}");
-                found.push(Diagnostic::warning(Some(location), message).advise(other));
+                context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(other));
             }
         }
-        self.diagnostics.extend(found);
     }
-}
 
-impl ClientsDraft {
     /// Where connections of sockets of this kind were given their PROXY header.
     pub fn has_proxy_header(&self, kind: SocketKind) -> Option<&Location> {
         match kind {
@@ -146,7 +145,7 @@ fn add_header(headers: &mut Vec<TrustedHeader>, word: &str, pair: &Pair) -> Resu
 }
 
 /// A path from the root, without a slash at its end. An empty one is none.
-fn root_path(pair: &Pair) -> Result<String, Diagnostic> {
+pub fn root_path(pair: &Pair) -> Result<String, Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default();
     let path = text.trim_end_matches('/');
     let is_good = path.is_empty() || path.starts_with('/') && !path.starts_with("//");

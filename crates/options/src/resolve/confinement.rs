@@ -1,13 +1,10 @@
 //! What an instance gives up for good: from options to settings. Runs in the process that reads the configuration.
 
-use std::path::{Path, PathBuf};
-
 use bolide_contract::confinement::{CAPABILITIES, Namespace};
 
 use super::draft::Draft;
-use super::paths::normalized;
 use super::values;
-use crate::catalogue::setting::Confinement;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::suggest;
@@ -33,35 +30,21 @@ const MISSING: [(&str, &str); 6] = [
     ("sysvsem", "write `ipc`"),
 ];
 
-impl Draft<'_> {
-    pub(super) fn set_confinement(&mut self, setting: Confinement, pair: &Pair) -> Result<(), Diagnostic> {
-        let text = values::text(pair)?;
-        match setting {
-            Confinement::ImmediateUser => self.confinement.user = Some(text),
-            Confinement::ImmediateGroup => self.confinement.group = Some(text),
-            Confinement::Root => self.confinement.root = Some(normalized(&self.host.folder.join(text))),
-            Confinement::Capabilities => {
-                for word in words(&text) {
-                    let number = capability(word, pair)?;
-                    *self.confinement.capabilities.get_or_insert(0) |= 1 << number;
-                }
-            }
-            Confinement::Namespaces => {
-                for word in words(&text) {
-                    let namespace = namespace(word, pair)?;
-                    if !self.confinement.namespaces.contains(&namespace) {
-                        self.confinement.namespaces.push(namespace);
-                    }
-                }
-            }
-        }
-        Ok(())
+pub fn keep_capabilities(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    for word in words(&values::text(pair)?) {
+        *draft.confinement.capabilities.get_or_insert(0) |= 1 << capability(word, pair)?;
     }
+    Ok(())
+}
 
-    /// With `chroot` the folder of the application is one within it, which the master looks for.
-    pub(super) fn folder_within_root(&self) -> PathBuf {
-        Path::new("/").join(self.chdir.as_ref().map_or("", |(chdir, _)| chdir))
+pub fn unshare(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    for word in words(&values::text(pair)?) {
+        let namespace = namespace(word, pair)?;
+        if !draft.confinement.namespaces.contains(&namespace) {
+            draft.confinement.namespaces.push(namespace);
+        }
     }
+    Ok(())
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

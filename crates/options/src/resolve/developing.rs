@@ -2,7 +2,6 @@
 //! the configuration.
 
 use std::net::IpAddr;
-use std::path::Path;
 
 use bolide_contract::answering::RouteRule;
 use bolide_contract::developing::{BROWSER_PATH, Development, MERCY_MS};
@@ -10,13 +9,10 @@ use bolide_contract::logging::LogStyle;
 use bolide_contract::settings::{Address, Listener};
 use bolide_contract::watching::{WatchedImports, WatchedSources};
 
-use super::draft::Draft;
-use super::paths::normalized;
-use super::values;
-use crate::catalogue::setting::Watching as Setting;
+use super::context::{Context, normalized};
+use super::draft::{DevelopingDraft, Draft};
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
-use crate::reader::Configuration;
 
 /// Time between two looks at what is imported where nothing rings, in milliseconds.
 const LOOK_MS: u64 = 1_000;
@@ -24,104 +20,84 @@ const LOOK_MS: u64 = 1_000;
 /// What `reload-dir` watches where no pattern says.
 const PYTHON_FILES: &str = "*.py";
 
-impl Draft<'_> {
-    pub(super) fn set_developing(&mut self, setting: Setting, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            Setting::Develop => {
-                self.developing.is_on = self.switch(pair);
-                return Ok(());
-            }
-            Setting::SourceFolder => self.developing.folders.push(values::text(pair)?),
-            Setting::SourcePattern => self.developing.patterns.push(values::text(pair)?),
-            Setting::SourceExcluded => self.developing.excluded.push(values::text(pair)?),
-            _ => {
-                self.developing.browser = self.switch(pair).then(|| pair.location.clone());
-                return Ok(());
-            }
+/// Has all that comes after it see the values that go with `develop`.
+pub fn prepare(draft: &mut Draft, context: &mut Context) {
+    check(draft, context);
+    if !draft.developing.is_on {
+        return;
+    }
+    if let Some(count) = draft.processes.count.filter(|count| *count > 1) {
+        let chosen = context.read.effects.iter().rev().find(|pair| matches!(pair.key.as_str(), "processes" | "workers"));
+        let message = format!("one worker serves, not {count}: `develop` is on");
+        context.diagnostics.push(Diagnostic::note(chosen.map(|pair| &pair.location), message));
+    }
+    (draft.processes.count, draft.processes.is_auto) = (Some(1), false);
+    // The worker loads the application itself: threads that it starts live where it serves.
+    draft.application.lazy = true;
+    // A debugger takes its time.
+    (draft.lifecycle.settings.harakiri_ms, draft.lifecycle.settings.load_timeout_ms) = (None, None);
+    let has_mercy = |pair: &Pair| matches!(pair.key.as_str(), "reload-mercy" | "worker-reload-mercy");
+    if !context.read.effects.iter().any(has_mercy) {
+        draft.lifecycle.settings.reload_mercy_ms = MERCY_MS;
+    }
+    let imports = draft.watching.imports.get_or_insert_with(WatchedImports::default);
+    if imports.every_ms == 0 {
+        imports.every_ms = LOOK_MS;
+    }
+    draft.logging.style = draft.logging.style.or(Some(Some(LogStyle::ShortAtTerminal)));
+    if let Some(location) = draft.developing.browser.clone() {
+        // Pages ask again and again, and that is no news.
+        let text = format!("^{}$ donotlog:", BROWSER_PATH.replace('.', "\\."));
+        let rule = RouteRule { option: "route".to_owned(), text, origin: location.to_string() };
+        draft.answering.routes.push((rule, location));
+    }
+}
+
+/// An option that does nothing says so.
+fn check(draft: &Draft, context: &mut Context) {
+    let is_watched = draft.developing.is_on || draft.watching.imports.as_ref().is_some_and(|imports| imports.every_ms > 0);
+    let warning = match (&draft.developing.detail, &draft.developing.browser) {
+        (Some((key, location)), _) if !is_watched => {
+            Diagnostic::warning(Some(location), format!("`{key}` has no effect without `develop` or `py-autoreload`"))
+                .advise("write `develop = true`, or `--reload` on the command line")
         }
-        self.developing.detail = Some((pair.key.clone(), pair.location.clone()));
-        Ok(())
+        (_, Some(location)) if !draft.developing.is_on => {
+            Diagnostic::warning(Some(location), "`reload-browser` has no effect without `develop`".to_owned())
+                .advise("write `develop = true`, or `--reload` on the command line")
+        }
+        _ => return,
+    };
+    context.diagnostics.push(warning);
+}
+
+impl DevelopingDraft {
+    pub fn tells_browsers(&self) -> bool {
+        self.is_on && self.browser.is_some()
     }
 
-    /// Has all that comes after it see the values that go with `develop`.
-    pub(super) fn prepare_development(&mut self, read: &Configuration) {
-        self.check_developing();
-        if !self.developing.is_on {
-            return;
-        }
-        if let Some(count) = self.processes.filter(|count| *count > 1) {
-            let chosen = read.effects.iter().rev().find(|pair| matches!(pair.key.as_str(), "processes" | "workers"));
-            let message = format!("one worker serves, not {count}: `develop` is on");
-            self.diagnostics.push(Diagnostic::note(chosen.map(|pair| &pair.location), message));
-        }
-        (self.processes, self.processes_auto) = (Some(1), false);
-        // The worker loads the application itself: threads that it starts live where it serves.
-        self.application.lazy = true;
-        // A debugger takes its time.
-        (self.lifecycle.harakiri_ms, self.lifecycle.load_timeout_ms) = (None, None);
-        let has_mercy = |pair: &Pair| matches!(pair.key.as_str(), "reload-mercy" | "worker-reload-mercy");
-        if !read.effects.iter().any(has_mercy) {
-            self.lifecycle.reload_mercy_ms = MERCY_MS;
-        }
-        let imports = self.watching.imports.get_or_insert_with(WatchedImports::default);
-        if imports.every_ms == 0 {
-            imports.every_ms = LOOK_MS;
-        }
-        self.log_style = self.log_style.or(Some(Some(LogStyle::ShortAtTerminal)));
-        if let Some(location) = self.developing.browser.clone() {
-            // Pages ask again and again, and that is no news.
-            let text = format!("^{}$ donotlog:", BROWSER_PATH.replace('.', "\\."));
-            let rule = RouteRule { option: "route".to_owned(), text, origin: location.to_string() };
-            self.asked.routes.push((rule, location));
-        }
-    }
-
-    pub(super) fn tells_browsers(&self) -> bool {
-        self.developing.is_on && self.developing.browser.is_some()
-    }
-
-    pub(super) fn development(&mut self, listeners: &[Listener]) -> Option<Development> {
+    pub fn complete(&self, listeners: &[Listener], context: &mut Context) -> Option<Development> {
         let elsewhere = listeners.iter().find(|listener| !is_of_this_machine(&listener.address));
         let shows_tracebacks = elsewhere.is_none();
-        if let (Some(location), Some(elsewhere)) = (self.developing.browser.as_ref().filter(|_| self.developing.is_on), elsewhere)
-        {
+        if let (Some(location), Some(elsewhere)) = (self.browser.as_ref().filter(|_| self.is_on), elsewhere) {
             let message = format!("`reload-browser` has no effect: who connects at {} may be a stranger", elsewhere.origin);
             let advice = "it is for addresses of this machine alone, such as 127.0.0.1:8000";
-            self.diagnostics.push(Diagnostic::warning(Some(location), message).advise(advice));
+            context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(advice));
         }
         // Who may not see a traceback has no business with what its author does.
         let tells_browsers = self.tells_browsers() && shows_tracebacks;
-        self.developing.is_on.then_some(Development { shows_tracebacks, tells_browsers })
+        self.is_on.then_some(Development { shows_tracebacks, tells_browsers })
     }
 
-    pub(super) fn watched_sources(&self, folder: &Path) -> WatchedSources {
-        let developing = &self.developing;
-        let mut patterns = developing.patterns.clone();
-        if !developing.folders.is_empty() {
+    pub fn watched_sources(&self, context: &Context) -> WatchedSources {
+        let mut patterns = self.patterns.clone();
+        if !self.folders.is_empty() {
             patterns.push(PYTHON_FILES.to_owned());
         }
-        let mut folders: Vec<_> = developing.folders.iter().map(|path| normalized(&folder.join(path))).collect();
+        let mut folders: Vec<_> = self.folders.iter().map(|path| context.absolute(path)).collect();
         if folders.is_empty() {
-            folders.push(normalized(folder));
+            folders.push(normalized(&context.folder));
         }
-        WatchedSources { folders, patterns, excluded: developing.excluded.clone() }
-    }
-
-    /// An option that does nothing says so.
-    fn check_developing(&mut self) {
-        let is_watched = self.developing.is_on || self.watching.imports.as_ref().is_some_and(|imports| imports.every_ms > 0);
-        let warning = match (&self.developing.detail, &self.developing.browser) {
-            (Some((key, location)), _) if !is_watched => {
-                Diagnostic::warning(Some(location), format!("`{key}` has no effect without `develop` or `py-autoreload`"))
-                    .advise("write `develop = true`, or `--reload` on the command line")
-            }
-            (_, Some(location)) if !self.developing.is_on => {
-                Diagnostic::warning(Some(location), "`reload-browser` has no effect without `develop`".to_owned())
-                    .advise("write `develop = true`, or `--reload` on the command line")
-            }
-            _ => return,
-        };
-        self.diagnostics.push(warning);
+        WatchedSources { folders, patterns, excluded: self.excluded.clone() }
     }
 }
 

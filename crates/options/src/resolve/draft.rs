@@ -7,12 +7,13 @@ use bolide_contract::clients::{TrustedHeader, TrustedProxies};
 use bolide_contract::confinement::Confinement;
 use bolide_contract::control::Control;
 use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
+use bolide_contract::hooks::Hook;
 use bolide_contract::logging::{LogStyle, Logging};
 use bolide_contract::python_module::PythonModule;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::reloading::Reloading;
 use bolide_contract::settings::{
-    ApplicationSettings, Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads,
+    Address, ApplicationSettings, Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads,
 };
 use bolide_contract::sockets::SocketTuning;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
@@ -32,73 +33,37 @@ pub const PROBE_TIMEOUT_S: u64 = 10;
 /// As in uWSGI.
 pub const SESSION_LIFETIME_S: u32 = 300;
 
-/// All settings, as far as they have been understood. Paths are as written.
+/// All settings, as far as they have been understood, in the parts that complete them. Paths are as written.
 pub struct Draft<'a> {
     pub host: &'a HostInfo,
     pub strict: bool,
     pub diagnostics: Vec<Diagnostic>,
-    pub sockets: Vec<SocketDraft>,
-    pub socket_protocol: Protocol,
-    pub backlog: u32,
-    pub mode: Option<u32>,
-    pub owner: Option<String>,
-    pub socket_timeout: u64,
-    pub http_timeout: u64,
-    pub asgi: Option<(String, Location)>,
-    pub module: Option<(String, Location)>,
-    pub wsgi_file: Option<(String, Location)>,
-    pub callable: Option<String>,
-    /// From a line `callable: NAME`, which is no option.
-    pub colon_callable: Option<(String, Location)>,
-    pub mounts: Vec<(String, Location)>,
+    pub sockets: SocketsDraft,
+    pub applications: ApplicationDraft,
+    /// What concerns an application of any language.
     pub application: ApplicationSettings,
-    pub python: Python,
-    pub virtualenv: Option<String>,
-    pub python_path: Vec<String>,
+    pub python: PythonDraft,
     pub chdir: Option<(String, Location)>,
-    pub chdir_after: Option<String>,
-    pub master: bool,
-    pub processes: Option<u32>,
-    pub processes_auto: bool,
+    pub processes: ProcessesDraft,
     pub elastic: ElasticDraft,
-    pub threads: Threads,
-    pub worker_mercy: Option<u64>,
-    pub pidfile: Option<String>,
-    /// Paths are as written.
     pub control: Control,
     pub reloading: Reloading,
-    pub lifecycle: Lifecycle,
-    pub recycling: Recycling,
-    /// Where `min-worker-lifetime` was set.
-    pub min_lifetime: Option<Location>,
+    pub lifecycle: LifecycleDraft,
+    pub recycling: RecyclingDraft,
     pub limits: Limits,
-    pub cpus_of_each: u32,
-    pub tuning: SocketTuning,
-    /// `abstract-socket`: UNIX sockets are names, not files.
-    pub abstract_sockets: bool,
-    pub interpreter: InterpreterDraft,
-    /// `paste`, `pecan` or `eval`.
-    pub named_by: Option<(NamedBy, String, Location)>,
-    pub logging: Logging,
-    pub log_file: Option<String>,
-    pub loggers: Loggers,
-    /// `Some(None)` is `log-style = auto`.
-    pub log_style: Option<Option<LogStyle>>,
+    pub logging: LoggingDraft,
     pub identity: Identity,
     pub confinement: Confinement,
     pub naming: Naming,
     pub clients: ClientsDraft,
     pub allowed_missing: Vec<&'static str>,
-    pub interface: Option<(Interface, Location)>,
-    pub factory: bool,
-    pub needs_application: bool,
     pub asynchronous: Asynchronous,
     pub python_module: PythonModule,
     pub tls: TlsDraft,
     pub attendant: AttendantDraft,
     /// With their ranks within a step.
-    pub hooks: Vec<(u8, bolide_contract::hooks::Hook)>,
-    pub asked: AnsweringDraft,
+    pub hooks: Vec<(u8, Hook)>,
+    pub answering: AnsweringDraft,
     pub files: FilesDraft,
     pub watching: Watching,
     pub developing: DevelopingDraft,
@@ -111,75 +76,145 @@ impl<'a> Draft<'a> {
             host,
             strict,
             diagnostics: Vec::new(),
-            sockets: Vec::new(),
-            socket_protocol: Protocol::Uwsgi,
-            backlog: 0,
-            mode: None,
-            owner: None,
-            socket_timeout: SOCKET_TIMEOUT_SECONDS,
-            http_timeout: HTTP_TIMEOUT_SECONDS,
-            asgi: None,
-            module: None,
-            wsgi_file: None,
-            callable: None,
-            colon_callable: None,
-            mounts: Vec::new(),
+            sockets: SocketsDraft::default(),
+            applications: ApplicationDraft::default(),
             application: ApplicationSettings::default(),
-            python: Python::default(),
-            virtualenv: None,
-            python_path: Vec::new(),
+            python: PythonDraft::default(),
             chdir: None,
-            chdir_after: None,
-            master: false,
-            processes: None,
-            processes_auto: false,
+            processes: ProcessesDraft::default(),
             elastic: ElasticDraft::default(),
-            threads: Threads::Fixed(1),
-            worker_mercy: None,
-            pidfile: None,
             control: Control::default(),
             reloading: Reloading { probe_timeout_ms: PROBE_TIMEOUT_S * 1000, ..Reloading::default() },
-            lifecycle: Lifecycle {
-                harakiri_ms: None,
-                shortest_route_harakiri_ms: None,
-                harakiri_manners: Default::default(),
-                process: Default::default(),
-                reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
-                load_timeout_ms: None,
-                pidfile: None,
-                reload_order: Default::default(),
-                vacuum: false,
-            },
-            recycling: Recycling::default(),
-            min_lifetime: None,
+            lifecycle: LifecycleDraft::default(),
+            recycling: RecyclingDraft::default(),
             limits: Limits::default(),
-            logging: Logging::default(),
-            cpus_of_each: 0,
-            tuning: SocketTuning::default(),
-            abstract_sockets: false,
-            interpreter: InterpreterDraft::default(),
-            named_by: None,
-            log_file: None,
-            loggers: Loggers::default(),
-            log_style: None,
+            logging: LoggingDraft::default(),
             identity: Identity::default(),
             confinement: Confinement::default(),
             naming: Naming::default(),
             clients: ClientsDraft::default(),
             allowed_missing: Vec::new(),
-            interface: None,
-            factory: false,
-            needs_application: false,
             asynchronous: Asynchronous::default(),
             python_module: PythonModule::default(),
             tls: TlsDraft::default(),
             attendant: AttendantDraft::default(),
             hooks: Vec::new(),
-            asked: AnsweringDraft::default(),
+            answering: AnsweringDraft::default(),
             files: FilesDraft::default(),
             watching: Watching::default(),
             developing: DevelopingDraft::default(),
             statistics: StatisticsDraft::default(),
+        }
+    }
+
+    /// Warns of an option that is known and not there yet; the advice may be empty.
+    pub fn planned(&mut self, location: &Location, what: &str, meanwhile: &str) {
+        let diagnostic =
+            Diagnostic::warning(Some(location), format!("`{what}` is known, but not supported yet: it has no effect"));
+        self.diagnostics.push(if meanwhile.is_empty() { diagnostic } else { diagnostic.advise(meanwhile) });
+    }
+}
+
+/// Which applications are served.
+#[derive(Default)]
+pub struct ApplicationDraft {
+    pub asgi: Option<(String, Location)>,
+    pub module: Option<(String, Location)>,
+    pub wsgi_file: Option<(String, Location)>,
+    /// `paste`, `pecan` or `eval`.
+    pub named_by: Option<(NamedBy, String, Location)>,
+    pub mounts: Vec<(String, Location)>,
+    pub callable: Option<String>,
+    /// From a line `callable: NAME`, which is no option.
+    pub colon_callable: Option<(String, Location)>,
+    pub interface: Option<(Interface, Location)>,
+    pub is_factory: bool,
+    pub is_needed: bool,
+}
+
+/// How many processes and threads there are.
+#[derive(Default)]
+pub struct ProcessesDraft {
+    pub has_master: bool,
+    pub count: Option<u32>,
+    pub is_auto: bool,
+    /// `None`: one.
+    pub threads: Option<Threads>,
+    pub cpus_of_each: u32,
+}
+
+/// How processes come and go.
+pub struct LifecycleDraft {
+    pub settings: Lifecycle,
+    pub worker_mercy: Option<u64>,
+    pub pidfile: Option<String>,
+}
+
+impl Default for LifecycleDraft {
+    fn default() -> LifecycleDraft {
+        let settings = Lifecycle {
+            harakiri_ms: None,
+            shortest_route_harakiri_ms: None,
+            harakiri_manners: Default::default(),
+            process: Default::default(),
+            reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
+            load_timeout_ms: None,
+            pidfile: None,
+            reload_order: Default::default(),
+            vacuum: false,
+        };
+        LifecycleDraft { settings, worker_mercy: None, pidfile: None }
+    }
+}
+
+/// When workers are replaced.
+#[derive(Default)]
+pub struct RecyclingDraft {
+    pub settings: Recycling,
+    /// Where `min-worker-lifetime` was set.
+    pub min_lifetime: Option<Location>,
+}
+
+/// Settings of the logs.
+#[derive(Default)]
+pub struct LoggingDraft {
+    pub settings: Logging,
+    pub file: Option<String>,
+    /// Where `logto` was set last.
+    pub log_to: Option<Location>,
+    pub has_log_to2: bool,
+    pub loggers: Loggers,
+    /// `Some(None)` is `log-style = auto`.
+    pub style: Option<Option<LogStyle>>,
+}
+
+/// Addresses that are listened at, and what their sockets have in common.
+pub struct SocketsDraft {
+    pub list: Vec<SocketDraft>,
+    /// Of `socket`.
+    pub protocol: Protocol,
+    pub backlog: u32,
+    pub mode: Option<u32>,
+    pub owner: Option<String>,
+    pub timeout_s: u64,
+    pub http_timeout_s: u64,
+    pub tuning: SocketTuning,
+    /// `abstract-socket`: UNIX sockets are names, not files.
+    pub are_abstract: bool,
+}
+
+impl Default for SocketsDraft {
+    fn default() -> SocketsDraft {
+        SocketsDraft {
+            list: Vec::new(),
+            protocol: Protocol::Uwsgi,
+            backlog: 0,
+            mode: None,
+            owner: None,
+            timeout_s: SOCKET_TIMEOUT_SECONDS,
+            http_timeout_s: HTTP_TIMEOUT_SECONDS,
+            tuning: SocketTuning::default(),
+            are_abstract: false,
         }
     }
 }
@@ -195,7 +230,7 @@ pub enum NamedBy {
 /// A socket as asked for; its protocol and time limit follow from options that may come later.
 pub struct SocketDraft {
     pub kind: SocketKind,
-    pub address: bolide_contract::settings::Address,
+    pub address: Address,
     pub location: Location,
     /// What follows the address of `https`.
     pub credentials: Option<Credentials>,
@@ -203,7 +238,13 @@ pub struct SocketDraft {
     pub https_port: Option<u16>,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq)]
+impl SocketDraft {
+    pub fn new(kind: SocketKind, address: Address, location: Location) -> SocketDraft {
+        SocketDraft { kind, address, location, credentials: None, https_port: None }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketKind {
     /// `http`: its time limit is `http-timeout`.
     HttpRouter,
@@ -309,9 +350,13 @@ pub struct FilesDraft {
     pub cache: Cache,
 }
 
-/// What the options about the interpreter have said, with relative paths as they were written.
+/// Python's interpreter.
 #[derive(Default)]
-pub struct InterpreterDraft {
+pub struct PythonDraft {
+    pub settings: Python,
+    pub virtualenv: Option<String>,
+    pub path: Vec<String>,
+    pub chdir_after: Option<String>,
     pub shared_imports: Vec<String>,
     pub imports: Vec<String>,
     pub aliases: Vec<(String, String)>,
@@ -338,7 +383,7 @@ pub struct DevelopingDraft {
 /// Settings of the statistics. Paths are as written.
 #[derive(Default)]
 pub struct StatisticsDraft {
-    pub address: Option<(bolide_contract::settings::Address, Location)>,
+    pub address: Option<(Address, Location)>,
     pub is_http: bool,
     pub is_minified: bool,
     pub omits_cores: bool,

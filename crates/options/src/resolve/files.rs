@@ -1,89 +1,90 @@
 //! The options of static files: folders and files become absolute, patterns are tried, and what can't work is said with its line.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use bolide_contract::files::{Expiry, ExpirySubject, Files, Map, MapKind, Precompressed, XSendfile};
-use bolide_contract::settings::Application;
+use bolide_contract::files::{Expiry, ExpirySubject, Files, Map, MapKind, Mode, Precompressed, XSendfile};
+use bolide_contract::settings::{Application, ApplicationSettings};
 
+use super::context::{Context, normalized};
 use super::draft::{Draft, FilesDraft};
-use super::paths::normalized;
 use super::values;
-use crate::catalogue::files::{MODES, SERVES};
-use crate::catalogue::row::Row;
-use crate::catalogue::setting::Files as Setting;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Severity};
 use crate::pair::Pair;
 use crate::reader::open_file;
 
-impl Draft<'_> {
-    pub(super) fn set_files(&mut self, setting: Setting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            Setting::Map => self.map(MapKind::Replace, pair)?,
-            Setting::Map2 => self.map(MapKind::Append, pair)?,
-            Setting::CheckStatic => {
-                self.files.maps.push((MapKind::Check, String::new(), values::text(pair)?, pair.location.clone()));
-            }
-            Setting::Serve => self.files.missing = word(pair, &SERVES)?,
-            Setting::Index => self.files.index.push(file_name(pair)?),
-            Setting::Expires { subject, from_change } => self.files.expires.push(expiry(pair, subject, from_change)?),
-            Setting::CacheControl => self.files.cache_control = Some(header_value(pair)?),
-            Setting::Immutable => self.files.immutable.push(pattern(pair, &values::text(pair)?)?),
-            Setting::CompressedPattern => self.files.compressed.patterns.push(pattern(pair, &values::text(pair)?)?),
-            Setting::Charset => {
-                let name = header_value(pair)?;
-                self.files.charset = Some(name).filter(|name| crate::values::switch(Some(name)).on);
-            }
-            // As in uWSGI, an unknown way is none.
-            Setting::Mode => match word(pair, &MODES) {
-                Ok(mode) => self.files.mode = mode,
-                Err(diagnostic) => self.diagnostics.push(Diagnostic { severity: Severity::Warning, ..diagnostic }),
-            },
-            Setting::SendfileLocation => self.location(pair)?,
-            Setting::CacheMemory => self.files.cache.memory_bytes = self.bounded(row, pair)?.unsigned_abs(),
-        }
-        Ok(())
-    }
+/// Values of `file-serve-mode`; uWSGI knows each of them by several names, in any case.
+const MODES: [(&str, Mode); 5] = [
+    ("x-sendfile", Mode::XSendfile),
+    ("xsendfile", Mode::XSendfile),
+    ("x-accel-redirect", Mode::XAccelRedirect),
+    ("xaccelredirect", Mode::XAccelRedirect),
+    ("nginx", Mode::XAccelRedirect),
+];
 
-    fn map(&mut self, kind: MapKind, pair: &Pair) -> Result<(), Diagnostic> {
-        let text = values::text(pair)?;
-        let (prefix, target) = match text.split_once('=') {
-            Some((prefix, target)) if !target.trim().is_empty() => (prefix.trim(), target.trim()),
-            _ => {
-                let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no folder", pair.key));
-                return Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)));
-            }
-        };
-        if !prefix.starts_with('/') && !prefix.is_empty() {
-            self.diagnostics.push(
-                Diagnostic::warning(
-                    Some(&pair.location),
-                    format!("`{} = {text}` is never used: no path begins with `{prefix}`", pair.key),
-                )
-                .advise(format!("write `/{prefix}`")),
-            );
+pub fn add_map(draft: &mut Draft, kind: MapKind, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let (prefix, target) = match text.split_once('=') {
+        Some((prefix, target)) if !target.trim().is_empty() => (prefix.trim(), target.trim()),
+        _ => {
+            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no folder", pair.key));
+            return Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)));
         }
-        self.files.maps.push((kind, prefix.to_owned(), target.to_owned(), pair.location.clone()));
-        Ok(())
+    };
+    if !prefix.starts_with('/') && !prefix.is_empty() {
+        draft.diagnostics.push(
+            Diagnostic::warning(
+                Some(&pair.location),
+                format!("`{} = {text}` is never used: no path begins with `{prefix}`", pair.key),
+            )
+            .advise(format!("write `/{prefix}`")),
+        );
     }
+    draft.files.maps.push((kind, prefix.to_owned(), target.to_owned(), pair.location.clone()));
+    Ok(())
+}
 
-    fn location(&mut self, pair: &Pair) -> Result<(), Diagnostic> {
-        let text = values::text(pair)?;
-        match text.split_once('=').map(|(prefix, folder)| (prefix.trim(), folder.trim())) {
-            Some((prefix, folder)) if prefix.starts_with('/') && !folder.is_empty() => {
-                self.files.sendfile_locations.push((prefix.to_owned(), folder.to_owned(), pair.location.clone()));
-                Ok(())
-            }
-            _ => {
-                let diagnostic =
-                    Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path and its folder", pair.key));
-                Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)))
-            }
+pub fn add_sendfile_location(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    match text.split_once('=').map(|(prefix, folder)| (prefix.trim(), folder.trim())) {
+        Some((prefix, folder)) if prefix.starts_with('/') && !folder.is_empty() => {
+            draft.files.sendfile_locations.push((prefix.to_owned(), folder.to_owned(), pair.location.clone()));
+            Ok(())
+        }
+        _ => {
+            let diagnostic =
+                Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path and its folder", pair.key));
+            Err(diagnostic.advise(format!("write `{} = /path=FOLDER`", pair.key)))
         }
     }
+}
 
+/// As in uWSGI, an unknown way is none.
+pub fn set_mode(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    match word(pair, &MODES) {
+        Ok(mode) => draft.files.mode = mode,
+        Err(diagnostic) => draft.diagnostics.push(Diagnostic { severity: Severity::Warning, ..diagnostic }),
+    }
+    Ok(())
+}
+
+pub fn set_charset(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let name = header_value(pair)?;
+    draft.files.charset = Some(name).filter(|name| crate::values::switch(Some(name)).on);
+    Ok(())
+}
+
+impl FilesDraft {
     /// Puts together what the options said. `None`: they name no place in which a file could be, and no route does.
-    pub(super) fn complete_files(&mut self, folder: &Path, applications: &[Application], is_routed: bool) -> Option<Files> {
-        let asked = std::mem::take(&mut self.files);
+    pub fn complete(
+        self,
+        applications: &[Application],
+        application: &ApplicationSettings,
+        is_routed: bool,
+        context: &mut Context,
+    ) -> Option<Files> {
+        let folder = context.folder.clone();
+        let asked = self;
         let has_x_sendfile = !asked.sendfile_paths.is_empty() || !asked.sendfile_locations.is_empty();
         if asked.maps.is_empty() && !asked.document_root && !is_routed && !has_x_sendfile {
             return None;
@@ -101,12 +102,13 @@ impl Draft<'_> {
             .collect();
         // uWSGI's order, whatever the order of the options.
         maps.sort_by_key(|map| map.kind);
-        self.warn_of_missing_targets(&asked, folder);
+        asked.warn_of_missing_targets(context);
         let mime_files = asked.mime_files.iter().map(|(path, location)| (absolute(path), location));
         let mime_files: Vec<PathBuf> = mime_files
             .inspect(|(path, location)| {
                 if let Err(error) = open_file(path) {
-                    self.diagnostics
+                    context
+                        .diagnostics
                         .push(Diagnostic::error(Some(location), format!("can't read `{}`: {error}", path.display())).local());
                 }
             })
@@ -143,26 +145,26 @@ impl Draft<'_> {
             mime_files,
             charset: asked.charset,
             cache: asked.cache,
-            mounts: if self.application.manage_script_name { mounts.collect() } else { Vec::new() },
+            mounts: if application.manage_script_name { mounts.collect() } else { Vec::new() },
         })
     }
 
-    fn warn_of_missing_targets(&mut self, asked: &FilesDraft, folder: &Path) {
-        let maps = asked.maps.iter().map(|(_, _, target, location)| (target, location));
-        let named = asked.sendfile_paths.iter().map(|(target, location)| (target, location));
-        let located = asked.sendfile_locations.iter().map(|(_, target, location)| (target, location));
+    fn warn_of_missing_targets(&self, context: &mut Context) {
+        let maps = self.maps.iter().map(|(_, _, target, location)| (target, location));
+        let named = self.sendfile_paths.iter().map(|(target, location)| (target, location));
+        let located = self.sendfile_locations.iter().map(|(_, target, location)| (target, location));
         for (target, location) in maps.chain(named).chain(located) {
-            let target = normalized(&folder.join(target));
+            let target = context.absolute(target);
             if !target.exists() {
                 let message = format!("there is no `{}`: nothing is served from it yet", target.display());
                 let warning = Diagnostic::warning(Some(location), message).advise("it is served as soon as it is there");
-                self.diagnostics.push(warning.local());
+                context.diagnostics.push(warning.local());
             }
         }
     }
 }
 
-fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Diagnostic> {
+pub fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Diagnostic> {
     let text = values::text(pair)?;
     match table.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)) {
         Some((_, meaning)) => Ok(*meaning),
@@ -175,7 +177,7 @@ fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Diagnostic> {
 }
 
 /// `static-index` is joined to a folder: it may not lead elsewhere.
-fn file_name(pair: &Pair) -> Result<String, Diagnostic> {
+pub fn file_name(pair: &Pair) -> Result<String, Diagnostic> {
     let name = values::text(pair)?;
     if name.contains(['/', '\0']) || name == ".." || name == "." {
         let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {name}` is not the name of a file", pair.key));
@@ -184,7 +186,7 @@ fn file_name(pair: &Pair) -> Result<String, Diagnostic> {
     Ok(name)
 }
 
-fn header_value(pair: &Pair) -> Result<String, Diagnostic> {
+pub fn header_value(pair: &Pair) -> Result<String, Diagnostic> {
     let value = values::text(pair)?;
     if value.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
         return Err(Diagnostic::error(
@@ -195,7 +197,7 @@ fn header_value(pair: &Pair) -> Result<String, Diagnostic> {
     Ok(value)
 }
 
-fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<Expiry, Diagnostic> {
+pub fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<Expiry, Diagnostic> {
     let text = values::text(pair)?;
     let (separator, form) = match subject {
         ExpirySubject::Type => ('=', "TYPE=SECONDS"),
@@ -215,7 +217,7 @@ fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<Expi
 }
 
 /// uWSGI's patterns are PCRE's; ours know no look-around and no references to groups.
-fn pattern(pair: &Pair, text: &str) -> Result<String, Diagnostic> {
+pub fn pattern(pair: &Pair, text: &str) -> Result<String, Diagnostic> {
     match regex::bytes::Regex::new(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => {

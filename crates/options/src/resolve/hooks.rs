@@ -5,10 +5,9 @@ use std::path::{Path, PathBuf};
 
 use bolide_contract::hooks::{CallArgument, Hook, HookAction, HookPhase, WaitSubject};
 
+use super::context::{Context, normalized};
 use super::draft::Draft;
-use super::paths::normalized;
 use super::values;
-use crate::catalogue::setting::HookKind;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
@@ -35,141 +34,149 @@ const MISSING: [(&str, &str); 9] = [
     ("tcc", "call a function of the application by `call:module:function`"),
 ];
 
-impl Draft<'_> {
-    /// One hook; uWSGI's order within a step is that of `rank`.
-    pub(super) fn add_hook(&mut self, kind: HookKind, phase: HookPhase, pair: &Pair) -> Result<(), Diagnostic> {
-        let text = values::text(pair)?;
-        let (rank, action) = match kind {
-            HookKind::Hook => match self.hook_action(phase, &text, pair)? {
-                Some(action) => (0, action),
-                None => return Ok(()),
-            },
-            HookKind::Exec => (1, HookAction::Exec(text.clone())),
-            HookKind::Wait(subject) => (0, HookAction::WaitFor(subject, text.clone())),
-            HookKind::Call => (2, call(phase, "call", &text, pair)?),
-        };
-        let is_private = kind == HookKind::Hook && text.starts_with('!');
-        let shown = if is_private { String::new() } else { text };
-        self.hooks.push((rank, Hook { phase, action, text: shown, origin: pair.location.to_string() }));
-        Ok(())
-    }
+/// How an option asks for something at a step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookKind {
+    /// `ACTION:ARGUMENTS`.
+    Hook,
+    /// A command.
+    Exec,
+    /// A function of Python.
+    Call,
+    /// The name of what has to be there.
+    Wait(WaitSubject),
+}
 
-    /// What is done when a file is touched; `None` for what is done anyway.
-    pub(super) fn touch_hook(&mut self, kind: HookKind, what: &str, pair: &Pair) -> Result<Option<Hook>, Diagnostic> {
-        let phase = HookPhase::Touch;
-        let action = match kind {
-            HookKind::Hook => self.hook_action(phase, what, pair)?,
-            _ => Some(HookAction::Exec(what.to_owned())),
-        };
-        let shown = if kind == HookKind::Hook && what.starts_with('!') { String::new() } else { what.to_owned() };
-        Ok(action.map(|action| Hook { phase, action, text: shown, origin: pair.location.to_string() }))
-    }
+/// One hook; uWSGI's order within a step is that of `rank`.
+pub fn add_hook(draft: &mut Draft, kind: HookKind, phase: HookPhase, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let (rank, action) = match kind {
+        HookKind::Hook => match hook_action(draft, phase, &text, pair)? {
+            Some(action) => (0, action),
+            None => return Ok(()),
+        },
+        HookKind::Exec => (1, HookAction::Exec(text.clone())),
+        HookKind::Wait(subject) => (0, HookAction::WaitFor(subject, text.clone())),
+        HookKind::Call => (2, call(phase, "call", &text, pair)?),
+    };
+    let is_private = kind == HookKind::Hook && text.starts_with('!');
+    let shown = if is_private { String::new() } else { text };
+    draft.hooks.push((rank, Hook { phase, action, text: shown, origin: pair.location.to_string() }));
+    Ok(())
+}
 
-    /// `folder` is that of `chdir`.
-    pub(super) fn complete_hooks(&mut self, folder: &Path) -> Vec<Hook> {
-        let mut hooks = std::mem::take(&mut self.hooks);
-        hooks.sort_by_key(|(rank, _)| *rank);
-        let mut hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
-        // Those in a jail have the folder that the jail has.
-        let is_in_jail = |hook: &Hook| hook.phase == HookPhase::AsRoot && self.confinement.root.is_some();
-        let start = self.host.folder.clone();
-        complete_paths(hooks.iter_mut().filter(|hook| hook.phase == HookPhase::Asap), &start);
-        let later = |hook: &&mut Hook| hook.phase != HookPhase::Asap && HookPhase::OF_START.contains(&hook.phase);
-        complete_paths(hooks.iter_mut().filter(later).filter(|hook| !is_in_jail(hook)), folder);
-        hooks
-    }
+/// What is done when a file is touched; `None` for what is done anyway.
+pub fn touch_hook(draft: &mut Draft, kind: HookKind, what: &str, pair: &Pair) -> Result<Option<Hook>, Diagnostic> {
+    let phase = HookPhase::Touch;
+    let action = match kind {
+        HookKind::Hook => hook_action(draft, phase, what, pair)?,
+        _ => Some(HookAction::Exec(what.to_owned())),
+    };
+    let shown = if kind == HookKind::Hook && what.starts_with('!') { String::new() } else { what.to_owned() };
+    Ok(action.map(|action| Hook { phase, action, text: shown, origin: pair.location.to_string() }))
+}
 
-    /// `ACTION:ARGUMENTS`. `None` for what is done anyway, or by other settings.
-    fn hook_action(&mut self, phase: HookPhase, text: &str, pair: &Pair) -> Result<Option<HookAction>, Diagnostic> {
-        let (name, arguments) = text.split_once(':').ok_or_else(|| {
-            wrong(pair, &format!("has `{text}`, which has no `:`"), "write `ACTION:ARGUMENTS`, as in `exec:COMMAND`")
-        })?;
-        let name = name.strip_prefix('!').unwrap_or(name);
-        let path = || PathBuf::from(arguments);
-        let split = || -> Result<(PathBuf, String), Diagnostic> {
-            let (path, rest) = two(arguments, pair, name)?;
-            Ok((PathBuf::from(path), rest.to_owned()))
-        };
-        if arguments.is_empty() && !matches!(name, "print" | "log" | "exit") {
-            return Err(wrong(pair, &format!("has nothing behind `{name}:`"), "write what it is about"));
+/// In uWSGI's order. Those in a jail have the folder that the jail has.
+pub fn complete(mut hooks: Vec<(u8, Hook)>, is_jailed: bool, context: &Context) -> Vec<Hook> {
+    hooks.sort_by_key(|(rank, _)| *rank);
+    let mut hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
+    let is_in_jail = |hook: &Hook| hook.phase == HookPhase::AsRoot && is_jailed;
+    complete_paths(hooks.iter_mut().filter(|hook| hook.phase == HookPhase::Asap), &context.host.folder);
+    let later = |hook: &&mut Hook| hook.phase != HookPhase::Asap && HookPhase::OF_START.contains(&hook.phase);
+    complete_paths(hooks.iter_mut().filter(later).filter(|hook| !is_in_jail(hook)), &context.folder);
+    hooks
+}
+
+/// `ACTION:ARGUMENTS`. `None` for what is done anyway, or by other settings.
+fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> Result<Option<HookAction>, Diagnostic> {
+    let (name, arguments) = text.split_once(':').ok_or_else(|| {
+        wrong(pair, &format!("has `{text}`, which has no `:`"), "write `ACTION:ARGUMENTS`, as in `exec:COMMAND`")
+    })?;
+    let name = name.strip_prefix('!').unwrap_or(name);
+    let path = || PathBuf::from(arguments);
+    let split = || -> Result<(PathBuf, String), Diagnostic> {
+        let (path, rest) = two(arguments, pair, name)?;
+        Ok((PathBuf::from(path), rest.to_owned()))
+    };
+    if arguments.is_empty() && !matches!(name, "print" | "log" | "exit") {
+        return Err(wrong(pair, &format!("has nothing behind `{name}:`"), "write what it is about"));
+    }
+    let with_end = |(path, text): (PathBuf, String)| (path, text + "\n");
+    let action = match name {
+        "exec" => HookAction::Exec(arguments.to_owned()),
+        "safeexec" => HookAction::SafeExec(arguments.to_owned()),
+        "print" | "log" => HookAction::Print(arguments.to_owned()),
+        "cd" | "chdir" => HookAction::ChangeFolder(path()),
+        "mkdir" => HookAction::MakeFolder(path()),
+        "rmdir" => HookAction::RemoveFolder(path()),
+        "create" | "creat" => HookAction::Write(path(), String::new()),
+        "write" => split().map(|(path, text)| HookAction::Write(path, text))?,
+        "writen" => split().map(with_end).map(|(path, text)| HookAction::Write(path, text))?,
+        "append" => split().map(|(path, text)| HookAction::Append(path, text))?,
+        "appendn" => {
+            let (path, text) = arguments.split_once(' ').unwrap_or((arguments, ""));
+            HookAction::Append(PathBuf::from(path), format!("{text}\n"))
         }
-        let with_end = |(path, text): (PathBuf, String)| (path, text + "\n");
-        let action = match name {
-            "exec" => HookAction::Exec(arguments.to_owned()),
-            "safeexec" => HookAction::SafeExec(arguments.to_owned()),
-            "print" | "log" => HookAction::Print(arguments.to_owned()),
-            "cd" | "chdir" => HookAction::ChangeFolder(path()),
-            "mkdir" => HookAction::MakeFolder(path()),
-            "rmdir" => HookAction::RemoveFolder(path()),
-            "create" | "creat" => HookAction::Write(path(), String::new()),
-            "write" => split().map(|(path, text)| HookAction::Write(path, text))?,
-            "writen" => split().map(with_end).map(|(path, text)| HookAction::Write(path, text))?,
-            "append" => split().map(|(path, text)| HookAction::Append(path, text))?,
-            "appendn" => {
-                let (path, text) = arguments.split_once(' ').unwrap_or((arguments, ""));
-                HookAction::Append(PathBuf::from(path), format!("{text}\n"))
-            }
-            "writefifo" => split().map(|(path, text)| HookAction::WriteFifo(path, text))?,
-            "unlink" => HookAction::Unlink(path()),
-            "rename" => split().map(|(from, to)| HookAction::Rename(from, PathBuf::from(to)))?,
-            "sticky" => HookAction::Sticky(path()),
-            "chmod" => {
-                let (path, mode) = split()?;
-                let mode = u32::from_str_radix(mode.trim(), 8).ok().filter(|mode| *mode <= 0o7777);
-                HookAction::ChangeMode(
-                    path,
-                    mode.ok_or_else(|| wrong(pair, "has no mode", "write `chmod:FILE 640`, in octal digits"))?,
-                )
-            }
-            "chown" | "chown2" => {
-                let (path, owner) = split()?;
-                let (user, group) = two(&owner, pair, name)?;
-                HookAction::ChangeOwner(path, user.to_owned(), group.trim().to_owned())
-            }
-            "wait_for_fs" => HookAction::WaitFor(WaitSubject::Anything, arguments.to_owned()),
-            "wait_for_file" => HookAction::WaitFor(WaitSubject::File, arguments.to_owned()),
-            "wait_for_dir" => HookAction::WaitFor(WaitSubject::Folder, arguments.to_owned()),
-            "wait_for_socket" => HookAction::WaitFor(WaitSubject::Socket, arguments.to_owned()),
-            "exit" => HookAction::Exit(i32::try_from(crate::values::number(arguments).value).unwrap_or(0)),
-            "putenv" => return self.put_variable(phase, arguments, pair).map(|()| None),
-            "unix_signal" => return signal(arguments, pair).map(|()| None),
-            "call" | "callret" | "callint" | "callintret" => call(phase, name, arguments, pair)?,
-            _ => {
-                let missing = MISSING.iter().find(|(missing, _)| *missing == name).map(|(_, instead)| *instead);
-                let what = if missing.is_some() { "which is not supported" } else { "which is no action" };
-                let actions = "exec, print, write, writen, append, appendn, writefifo, create, unlink, rename, mkdir, rmdir, cd, chmod, \
-                     chown, sticky, putenv, call, wait_for_file, wait_for_dir, wait_for_fs, wait_for_socket and exit are actions";
-                return Err(wrong(pair, &format!("has `{name}`, {what}"), missing.unwrap_or(actions)));
-            }
-        };
-        Ok(Some(action))
-    }
-
-    /// A variable that is there before the application is loaded is one for all that is started, as `env` makes it.
-    fn put_variable(&mut self, phase: HookPhase, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
-        let is_late = matches!(
-            phase,
-            HookPhase::PostApp
-                | HookPhase::PostFork
-                | HookPhase::Accepting
-                | HookPhase::AcceptingOnce
-                | HookPhase::Accepting1
-                | HookPhase::Accepting1Once
-                | HookPhase::Touch
-                | HookPhase::AsUserAtExit
-        );
-        match text.split_once('=') {
-            Some((name, value)) if !name.is_empty() && !is_late => {
-                self.application.environment.push((name.to_owned(), value.to_owned()));
-                Ok(())
-            }
-            Some(_) if is_late => Err(wrong(
-                pair,
-                "sets a variable when the application is loaded already",
-                "write `env = NAME=VALUE`, or `hook-pre-app`",
-            )),
-            _ => Err(wrong(pair, "has no variable", "write `putenv:NAME=VALUE`")),
+        "writefifo" => split().map(|(path, text)| HookAction::WriteFifo(path, text))?,
+        "unlink" => HookAction::Unlink(path()),
+        "rename" => split().map(|(from, to)| HookAction::Rename(from, PathBuf::from(to)))?,
+        "sticky" => HookAction::Sticky(path()),
+        "chmod" => {
+            let (path, mode) = split()?;
+            let mode = u32::from_str_radix(mode.trim(), 8).ok().filter(|mode| *mode <= 0o7777);
+            HookAction::ChangeMode(
+                path,
+                mode.ok_or_else(|| wrong(pair, "has no mode", "write `chmod:FILE 640`, in octal digits"))?,
+            )
         }
+        "chown" | "chown2" => {
+            let (path, owner) = split()?;
+            let (user, group) = two(&owner, pair, name)?;
+            HookAction::ChangeOwner(path, user.to_owned(), group.trim().to_owned())
+        }
+        "wait_for_fs" => HookAction::WaitFor(WaitSubject::Anything, arguments.to_owned()),
+        "wait_for_file" => HookAction::WaitFor(WaitSubject::File, arguments.to_owned()),
+        "wait_for_dir" => HookAction::WaitFor(WaitSubject::Folder, arguments.to_owned()),
+        "wait_for_socket" => HookAction::WaitFor(WaitSubject::Socket, arguments.to_owned()),
+        "exit" => HookAction::Exit(i32::try_from(crate::values::number(arguments).value).unwrap_or(0)),
+        "putenv" => return put_variable(draft, phase, arguments, pair).map(|()| None),
+        "unix_signal" => return signal(arguments, pair).map(|()| None),
+        "call" | "callret" | "callint" | "callintret" => call(phase, name, arguments, pair)?,
+        _ => {
+            let missing = MISSING.iter().find(|(missing, _)| *missing == name).map(|(_, instead)| *instead);
+            let what = if missing.is_some() { "which is not supported" } else { "which is no action" };
+            let actions = "exec, print, write, writen, append, appendn, writefifo, create, unlink, rename, mkdir, rmdir, cd, chmod, \
+                 chown, sticky, putenv, call, wait_for_file, wait_for_dir, wait_for_fs, wait_for_socket and exit are actions";
+            return Err(wrong(pair, &format!("has `{name}`, {what}"), missing.unwrap_or(actions)));
+        }
+    };
+    Ok(Some(action))
+}
+
+/// A variable that is there before the application is loaded is one for all that is started, as `env` makes it.
+fn put_variable(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
+    let is_late = matches!(
+        phase,
+        HookPhase::PostApp
+            | HookPhase::PostFork
+            | HookPhase::Accepting
+            | HookPhase::AcceptingOnce
+            | HookPhase::Accepting1
+            | HookPhase::Accepting1Once
+            | HookPhase::Touch
+            | HookPhase::AsUserAtExit
+    );
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() && !is_late => {
+            draft.application.environment.push((name.to_owned(), value.to_owned()));
+            Ok(())
+        }
+        Some(_) if is_late => Err(wrong(
+            pair,
+            "sets a variable when the application is loaded already",
+            "write `env = NAME=VALUE`, or `hook-pre-app`",
+        )),
+        _ => Err(wrong(pair, "has no variable", "write `putenv:NAME=VALUE`")),
     }
 }
 

@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::draft::Draft;
-use super::paths::normalized;
+use bolide_contract::settings::{ApplicationSettings, Python};
+
+use super::context::{Context, normalized};
+use super::draft::{Draft, PythonDraft};
 use super::values;
-use crate::catalogue::row::Row;
-use crate::catalogue::setting::Interpreter;
-use crate::diagnostic::{Diagnostic, Location};
+use crate::catalogue::row::OptionRow;
+use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
 /// Files of an `envdir` that are read.
@@ -22,68 +23,106 @@ const KILOBYTE_BYTES: u64 = 1024;
 /// The least stack that Python takes, in bytes.
 const STACK_BYTES_LEAST: u64 = 32 * KILOBYTE_BYTES;
 
-impl Draft<'_> {
-    pub(super) fn set_interpreter(&mut self, setting: Interpreter, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            Interpreter::ModuleAlias => self.interpreter.aliases.push(alias(pair)?),
-            Interpreter::LateModuleAlias => self.interpreter.late_aliases.push(alias(pair)?),
-            Interpreter::Optimize => self.python.optimize = u8::try_from(self.bounded_u32(row, pair)?).unwrap_or(u8::MAX),
-            Interpreter::ThreadStackSize => {
-                let bytes = self.positive(row, pair)?.map(|kilobytes| kilobytes * KILOBYTE_BYTES);
-                self.python.thread_stack_bytes = bytes.map(|bytes| bytes.max(STACK_BYTES_LEAST));
-            }
-            Interpreter::EnvironmentFile => self.read_environment_file(&values::text(pair)?, &pair.location)?,
-            Interpreter::EnvironmentFolder => self.read_environment(&values::text(pair)?, &pair.location)?,
-            Interpreter::RemoveVariable => self.remove_variable(values::text(pair)?),
+pub fn set_stack_size(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let bytes = draft.positive(row, pair)?.map(|kilobytes| kilobytes * KILOBYTE_BYTES);
+    draft.python.settings.thread_stack_bytes = bytes.map(|bytes| bytes.max(STACK_BYTES_LEAST));
+    Ok(())
+}
+
+/// uWSGI puts each at the start of `sys.path`, so the last comes first.
+pub fn add_python_path(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let found = crate::conditionals::matches(&values::text(pair)?, &draft.host.folder);
+    for path in found.map_err(|message| Diagnostic::error(Some(&pair.location), message))? {
+        draft.python.path.insert(0, path);
+    }
+    Ok(())
+}
+
+/// Words with blanks between them.
+pub fn arguments(pair: &Pair) -> Result<Vec<String>, Diagnostic> {
+    Ok(values::text(pair)?.split([' ', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect())
+}
+
+/// There is nothing to load; one that is not built in is missed.
+pub fn check_plugins(draft: &mut Draft, pair: &Pair) {
+    for name in pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
+        if !crate::conditionals::is_built_in(name) {
+            draft.diagnostics.push(Diagnostic::warning(
+                Some(&pair.location),
+                format!("the plugin `{name}` is not built in: what it does is missing"),
+            ));
         }
-        Ok(())
+    }
+}
+
+/// Sets a variable for each file of the folder.
+pub fn read_environment_folder(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let (location, folder) = (&pair.location, draft.host.folder.join(values::text(pair)?));
+    let wrong = |why: String| Diagnostic::error(Some(location), why).local();
+    let entries =
+        std::fs::read_dir(&folder).map_err(|error| wrong(format!("the folder {} can't be read: {error}", folder.display())))?;
+    let mut files: Vec<PathBuf> = Vec::new();
+    for entry in entries.take(VARIABLES_MOST + 1) {
+        files.push(entry.map_err(|error| wrong(format!("the folder {} can't be read: {error}", folder.display())))?.path());
+    }
+    if files.len() > VARIABLES_MOST {
+        return Err(wrong(format!("the folder {} has more than {VARIABLES_MOST} files", folder.display())));
+    }
+    files.sort_unstable();
+    for path in files.into_iter().filter(|path| path.is_file()) {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if name.starts_with('.') || name.contains('=') {
+            continue;
+        }
+        draft.host.trust.note(&path, location)?;
+        match first_line(&path).map_err(|error| wrong(format!("{} can't be read: {error}", path.display())))? {
+            Some(value) => draft.application.environment.push((name, value)),
+            None => remove_variable(draft, name),
+        }
+    }
+    Ok(())
+}
+
+pub fn remove_variable(draft: &mut Draft, name: String) {
+    draft.application.environment.retain(|(key, _)| *key != name);
+    draft.application.removed_variables.push(name);
+}
+
+impl PythonDraft {
+    /// The folder of the application can be entered unless others may not look into one above it.
+    pub fn complete_application(
+        &mut self,
+        application: ApplicationSettings,
+        is_enterable: bool,
+        context: &Context,
+    ) -> ApplicationSettings {
+        ApplicationSettings {
+            chdir: is_enterable.then(|| normalized(&context.folder)),
+            chdir_after: self.chdir_after.take().map(|path| context.absolute(path)),
+            environment: self.environment(&application),
+            ..application
+        }
     }
 
     /// Relative files are against the folder of the application.
-    pub(super) fn complete_interpreter(&mut self, folder: &Path) {
+    pub fn complete(self, context: &mut Context) -> Python {
+        if context.is_bare {
+            self.note_usual_file(context);
+        }
         let absolute = |text: &String| match is_file(text) {
-            true => normalized(&folder.join(text)).to_string_lossy().into_owned(),
+            true => context.absolute(text).to_string_lossy().into_owned(),
             false => text.clone(),
         };
         let all = |pairs: &[(String, String)]| pairs.iter().map(|(name, module)| (name.clone(), absolute(module))).collect();
-        let draft = &self.interpreter;
-        self.python.imports = draft.shared_imports.iter().chain(&draft.imports).map(absolute).collect();
-        self.python.aliases = all(&draft.aliases);
-        self.python.late_aliases = all(&draft.late_aliases);
-        self.python.executable = draft.executable.as_ref().map(|path| normalized(&folder.join(path)));
-    }
-
-    fn remove_variable(&mut self, name: String) {
-        self.application.environment.retain(|(key, _)| *key != name);
-        self.application.removed_variables.push(name);
-    }
-
-    /// Sets a variable for each file of the folder.
-    fn read_environment(&mut self, text: &str, location: &Location) -> Result<(), Diagnostic> {
-        let folder = self.host.folder.join(text);
-        let wrong = |why: String| Diagnostic::error(Some(location), why).local();
-        let entries = std::fs::read_dir(&folder)
-            .map_err(|error| wrong(format!("the folder {} can't be read: {error}", folder.display())))?;
-        let mut files: Vec<PathBuf> = Vec::new();
-        for entry in entries.take(VARIABLES_MOST + 1) {
-            files.push(entry.map_err(|error| wrong(format!("the folder {} can't be read: {error}", folder.display())))?.path());
+        Python {
+            virtualenv: self.virtualenv.map(|path| context.absolute(path)),
+            imports: self.shared_imports.iter().chain(&self.imports).map(absolute).collect(),
+            aliases: all(&self.aliases),
+            late_aliases: all(&self.late_aliases),
+            executable: self.executable.map(|path| context.absolute(path)),
+            path: self.path.iter().map(|path| context.absolute(path)).collect(),
+            ..self.settings
         }
-        if files.len() > VARIABLES_MOST {
-            return Err(wrong(format!("the folder {} has more than {VARIABLES_MOST} files", folder.display())));
-        }
-        files.sort_unstable();
-        for path in files.into_iter().filter(|path| path.is_file()) {
-            let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            if name.starts_with('.') || name.contains('=') {
-                continue;
-            }
-            self.host.trust.note(&path, location)?;
-            match first_line(&path).map_err(|error| wrong(format!("{} can't be read: {error}", path.display())))? {
-                Some(value) => self.application.environment.push((name, value)),
-                None => self.remove_variable(name),
-            }
-        }
-        Ok(())
     }
 }
 
@@ -101,7 +140,7 @@ fn is_file(text: &str) -> bool {
 }
 
 /// `NAME=MODULE`.
-fn alias(pair: &Pair) -> Result<(String, String), Diagnostic> {
+pub fn alias(pair: &Pair) -> Result<(String, String), Diagnostic> {
     let text = values::text(pair)?;
     match text.split_once('=').filter(|(name, module)| !name.is_empty() && !module.is_empty()) {
         Some((name, module)) => Ok((name.to_owned(), module.to_owned())),

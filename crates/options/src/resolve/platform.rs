@@ -1,13 +1,18 @@
 //! What the environment says of an application on the command line where nothing else does: `PORT` and `WEB_CONCURRENCY`, as hosting
 //! platforms set them, and the variables of `env-file`. It reads those files; runs in the process that reads the configuration.
 
-use bolide_contract::settings::Address;
+use bolide_contract::settings::{Address, ApplicationSettings};
 
 use super::address;
-use super::draft::Draft;
+use super::context::Context;
+use super::draft::{Draft, PythonDraft};
+use super::processes::MOST_PROCESSES;
+use super::values;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::dotenv;
 use crate::host_info::HostInfo;
+use crate::pair::Pair;
 use crate::reader::read_bounded;
 
 /// The port that a platform wants to be served; other Python servers listen at all addresses then.
@@ -60,58 +65,57 @@ fn port_of(text: &str) -> Result<u16, Diagnostic> {
     })
 }
 
-impl Draft<'_> {
-    /// Of several files the first that has a variable sets it, as the environment does before them.
-    pub(super) fn read_environment_file(&mut self, text: &str, location: &Location) -> Result<(), Diagnostic> {
-        let new = variables(text, location, self.host)?;
-        let known = &mut self.interpreter.file_variables;
-        for (name, value) in new {
-            if !known.iter().any(|(key, _)| *key == name) {
-                known.push((name, value));
-            }
+/// Of several files the first that has a variable sets it, as the environment does before them.
+pub fn read_environment_file(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let new = variables(&values::text(pair)?, &pair.location, draft.host)?;
+    let known = &mut draft.python.file_variables;
+    for (name, value) in new {
+        if !known.iter().any(|(key, _)| *key == name) {
+            known.push((name, value));
         }
-        self.interpreter.has_environment_file = true;
-        Ok(())
     }
+    draft.python.has_environment_file = true;
+    Ok(())
+}
 
+impl PythonDraft {
     /// `env` says more than a file does.
-    pub(super) fn complete_environment(&mut self) {
-        let application = &mut self.application;
-        let is_set = |name: &String| {
-            application.environment.iter().any(|(key, _)| key == name) || application.removed_variables.contains(name)
-        };
-        let new: Vec<(String, String)> = self.interpreter.file_variables.drain(..).filter(|(name, _)| !is_set(name)).collect();
-        application.environment.splice(0..0, new);
+    pub fn environment(&mut self, application: &ApplicationSettings) -> Vec<(String, String)> {
+        let set = &application.environment;
+        let is_set = |name: &String| set.iter().any(|(key, _)| key == name) || application.removed_variables.contains(name);
+        let mut all: Vec<(String, String)> = self.file_variables.drain(..).filter(|(name, _)| !is_set(name)).collect();
+        all.extend(set.iter().cloned());
+        all
     }
 
     /// A variable of the environment, or of the files of `env-file`.
-    fn variable(&self, name: &str) -> Option<String> {
-        let of_file = || self.interpreter.file_variables.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
-        self.host.variable(name).or_else(of_file).filter(|text| !text.is_empty()).map(str::to_owned)
+    fn variable(&self, name: &str, context: &Context) -> Option<String> {
+        let of_file = || self.file_variables.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
+        context.host.variable(name).or_else(of_file).filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
     /// Where an application on the command line is served, and who says so.
-    pub(super) fn usual_address(&mut self) -> (Address, Location) {
-        match self.variable(PORT).map(|text| port_of(&text)) {
+    pub fn usual_address(&self, context: &mut Context) -> (Address, Location) {
+        match self.variable(PORT, context).map(|text| port_of(&text)) {
             Some(Ok(port)) => {
                 let location = Location::environment(PORT);
-                self.diagnostics.push(Diagnostic::note(Some(&location), format!("this port is served, at 0.0.0.0:{port}")));
+                context.diagnostics.push(Diagnostic::note(Some(&location), format!("this port is served, at 0.0.0.0:{port}")));
                 (Address::Tcp { host: "0.0.0.0".to_owned(), port }, location)
             }
             Some(Err(diagnostic)) => {
-                self.diagnostics.push(diagnostic);
+                context.diagnostics.push(diagnostic);
                 (address::default(), Location::command_line())
             }
             None => (address::default(), Location::command_line()),
         }
     }
 
-    pub(super) fn web_concurrency(&mut self) -> Option<u32> {
-        let text = self.variable(WEB_CONCURRENCY)?;
-        let most = u32::try_from(crate::catalogue::MOST_PROCESSES).unwrap_or(u32::MAX);
+    pub fn web_concurrency(&self, context: &mut Context) -> Option<u32> {
+        let text = self.variable(WEB_CONCURRENCY, context)?;
+        let most = u32::try_from(MOST_PROCESSES).unwrap_or(u32::MAX);
         let number = text.trim().parse().ok().filter(|number| (1..=most).contains(number));
         let location = Location::environment(WEB_CONCURRENCY);
-        self.diagnostics.push(match number {
+        context.diagnostics.push(match number {
             Some(number) => Diagnostic::note(Some(&location), format!("so many workers are started: {number}")),
             None => Diagnostic::error(Some(&location), format!("`{WEB_CONCURRENCY} = {text}` is no number of workers"))
                 .advise(format!("1 to {most}; or unset it")),
@@ -120,11 +124,11 @@ impl Draft<'_> {
     }
 
     /// Some programs read `.env` unasked; that it is not read is worth a word.
-    pub(super) fn note_usual_file(&mut self) {
-        if !self.interpreter.has_environment_file && self.host.folder.join(USUAL_FILE).is_file() {
+    pub fn note_usual_file(&self, context: &mut Context) {
+        if !self.has_environment_file && context.host.folder.join(USUAL_FILE).is_file() {
             let message = format!("`{USUAL_FILE}` lies here and is not read");
             let advice = format!("write `--env-file {USUAL_FILE}` to set its variables");
-            self.diagnostics.push(Diagnostic::note(Some(&Location::command_line()), message).advise(advice));
+            context.diagnostics.push(Diagnostic::note(Some(&Location::command_line()), message).advise(advice));
         }
     }
 }

@@ -1,14 +1,14 @@
 //! The number of workers, when they are replaced and how a reload goes: from options to settings. It starts nothing; runs in the process
 //! that reads the configuration.
 
-use bolide_contract::recycling::Recycling as RecyclingSettings;
-use bolide_contract::settings::{ReloadOrder, Workers};
+use bolide_contract::recycling::Recycling;
+use bolide_contract::reloading::Reloading;
+use bolide_contract::settings::{Lifecycle, ReloadOrder, Threads, Workers};
 
-use super::draft::{Draft, PROBE_TIMEOUT_S};
-use super::paths::normalized;
+use super::context::Context;
+use super::draft::{Draft, LifecycleDraft, ProcessesDraft, PythonDraft, RELOAD_MERCY_SECONDS, RecyclingDraft};
 use super::values;
-use crate::catalogue::row::Row;
-use crate::catalogue::setting::{Recycling, Reloading};
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::reader::Configuration;
@@ -39,90 +39,112 @@ const WITH_MASTER: &[&str] = &[
     "unique-cron",
 ];
 
+/// A thousand processes is beyond any machine that runs an interpreter in each.
+pub const MOST_PROCESSES: i64 = 1024;
+
+pub fn set_processes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let number = draft.number_or_auto(row, pair)?;
+    draft.processes.is_auto = number.is_none();
+    draft.processes.count = Some(number.unwrap_or(draft.host.cpus));
+    Ok(())
+}
+
+pub fn set_threads(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let number = draft.number_or_auto(row, pair)?;
+    draft.processes.threads = Some(number.map_or(Threads::Auto, |count| Threads::Fixed(count.clamp(1, Threads::MOST))));
+    Ok(())
+}
+
+/// How long requests may take at a reload, in milliseconds.
+pub fn mercy_ms(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<u64, Diagnostic> {
+    Ok(draft.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000)
+}
+
+/// Seconds as milliseconds, 0 where there are none.
+pub fn least_ms(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<u64, Diagnostic> {
+    Ok(draft.positive(row, pair)?.map_or(0, |seconds| seconds.saturating_mul(1000)))
+}
+
+pub fn set_min_lifetime(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    draft.recycling.settings.min_lifetime_ms = least_ms(draft, row, pair)?;
+    draft.recycling.min_lifetime = Some(pair.location.clone());
+    Ok(())
+}
+
+/// What all processes are called begins so.
+pub fn set_name_prefix(draft: &mut Draft, pair: &Pair, space: &str) {
+    draft.naming.prefix = pair.value.clone().unwrap_or_default() + space;
+    draft.naming.auto = true;
+}
+
+/// A name of processes, which have names of their own then.
+pub fn process_name(draft: &mut Draft, pair: &Pair) -> Result<String, Diagnostic> {
+    let text = values::text(pair)?;
+    draft.naming.auto = true;
+    Ok(text)
+}
+
 /// A configuration has a master in uWSGI though it does not ask for one.
 pub(super) fn implies_master(read: &Configuration) -> bool {
     read.effects.iter().any(|pair| WITH_MASTER.iter().any(|start| pair.key.starts_with(start)))
 }
 
-impl Draft<'_> {
-    /// The workers of the instance. `bare` is an application on the command line without a configuration file.
-    pub(super) fn workers(&mut self, bare: bool) -> Workers {
-        let wished = self.processes.or_else(|| if bare { self.web_concurrency() } else { None });
+impl ProcessesDraft {
+    /// The workers of the instance.
+    pub fn complete(&self, python: &PythonDraft, context: &mut Context) -> Workers {
+        let wished = self.count.or_else(|| if context.is_bare { python.web_concurrency(context) } else { None });
         Workers {
             processes: wished.unwrap_or(1),
             processes_chosen: wished.is_some(),
-            processes_auto: self.processes.is_some() && self.processes_auto,
-            threads: self.threads,
-            cpus: self.host.cpus,
+            processes_auto: self.count.is_some() && self.is_auto,
+            threads: self.threads.unwrap_or(Threads::Fixed(1)),
+            cpus: context.host.cpus,
             cpus_of_each: self.cpus_of_each,
         }
     }
+}
 
-    pub(super) fn set_recycling(&mut self, setting: Recycling, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        let number = self.positive(row, pair)?;
-        let milliseconds = number.map(|seconds| seconds.saturating_mul(1000));
-        let (recycling, lifecycle) = (&mut self.recycling, &mut self.lifecycle);
-        let manners = &mut lifecycle.harakiri_manners;
-        let small = number.map_or(0, |number| u32::try_from(number).unwrap_or(u32::MAX));
-        match setting {
-            Recycling::MaxRequestsDelta => recycling.max_requests_delta = number.unwrap_or(0),
-            Recycling::MaxLifetimeDelta => recycling.max_lifetime_delta_ms = milliseconds.unwrap_or(0),
-            Recycling::MinLifetime => {
-                recycling.min_lifetime_ms = milliseconds.unwrap_or(0);
-                self.min_lifetime = Some(pair.location.clone());
-            }
-            Recycling::OnPressure => recycling.pressure_percent = number.map(|_| small),
-            Recycling::HarakiriGracefulSignal => manners.graceful_signal = small.cast_signed(),
-            Recycling::HarakiriQueueThreshold => manners.queue_threshold = small,
-        }
-        Ok(())
-    }
-
-    /// The settings, once all options are read. A worker that may not be replaced before it must be is a mistake, as in uWSGI.
-    pub(super) fn recycling(&mut self) -> RecyclingSettings {
-        let RecyclingSettings { max_lifetime_ms, min_lifetime_ms, .. } = self.recycling;
+impl RecyclingDraft {
+    /// A worker that may not be replaced before it must be is a mistake, as in uWSGI.
+    pub fn complete(self, context: &mut Context) -> Recycling {
+        let Recycling { max_lifetime_ms, min_lifetime_ms, .. } = self.settings;
         if let (Some(most), Some(location)) = (max_lifetime_ms, &self.min_lifetime)
             && min_lifetime_ms >= most
         {
             let (least, most) = (min_lifetime_ms / 1000, most / 1000);
             let message = format!("`min-worker-lifetime = {least}` is not below `max-worker-lifetime`, which is {most}");
-            self.diagnostics.push(Diagnostic::error(Some(location), message).advise("make it shorter"));
+            context.diagnostics.push(Diagnostic::error(Some(location), message).advise("make it shorter"));
         }
-        self.recycling.clone()
-    }
-
-    pub(super) fn set_reloading(&mut self, setting: Reloading, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            Reloading::Probe => self.reloading.probe = Some(target(pair)?),
-            Reloading::ProbeTimeout => {
-                self.reloading.probe_timeout_ms = self.positive_or(row, pair, PROBE_TIMEOUT_S)? * 1000;
-            }
-            Reloading::Warmup => self.reloading.warmup.push(target(pair)?),
-            Reloading::Program => {
-                self.reloading.program = Some(normalized(&self.host.folder.join(values::text(pair)?)));
-            }
-        }
-        Ok(())
-    }
-
-    /// What can't be had together.
-    pub(super) fn check_reloading(&mut self, read: &Configuration) {
-        if self.reloading.canary_ms.is_none() || self.lifecycle.reload_order != ReloadOrder::StopFirst {
-            return;
-        }
-        let place = read.effects.iter().rev().find(|pair| pair.key == "reload-canary").map(|pair| &pair.location);
-        self.diagnostics.push(
-            Diagnostic::error(
-                place,
-                "`reload-canary` and `reload-order = stop-first` can't be had together: a canary serves beside the old workers, which have ended then",
-            )
-            .advise("leave `reload-canary` out, or leave `reload-order` as it is (`start-first`)"),
-        );
+        self.settings
     }
 }
 
+impl LifecycleDraft {
+    pub fn complete(mut self, shortest_route_harakiri_ms: Option<u64>, context: &Context) -> Lifecycle {
+        self.settings.shortest_route_harakiri_ms = shortest_route_harakiri_ms;
+        self.settings.reload_mercy_ms = self.worker_mercy.unwrap_or(self.settings.reload_mercy_ms);
+        self.settings.pidfile = self.pidfile.map(|path| context.absolute_at_start(path));
+        self.settings
+    }
+}
+
+/// What can't be had together.
+pub fn check_reloading(reloading: &Reloading, lifecycle: &Lifecycle, context: &mut Context) {
+    if reloading.canary_ms.is_none() || lifecycle.reload_order != ReloadOrder::StopFirst {
+        return;
+    }
+    let place = context.read.effects.iter().rev().find(|pair| pair.key == "reload-canary").map(|pair| &pair.location);
+    context.diagnostics.push(
+        Diagnostic::error(
+            place,
+            "`reload-canary` and `reload-order = stop-first` can't be had together: a canary serves beside the old workers, which have ended then",
+        )
+        .advise("leave `reload-canary` out, or leave `reload-order` as it is (`start-first`)"),
+    );
+}
+
 /// What is asked of the application: a path, with a query or without.
-fn target(pair: &Pair) -> Result<String, Diagnostic> {
+pub fn request_target(pair: &Pair) -> Result<String, Diagnostic> {
     let text = values::text(pair)?;
     let is_plain = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());
     if is_plain {

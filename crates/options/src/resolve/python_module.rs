@@ -1,46 +1,39 @@
 //! Options of the Python module `uwsgi` and of workers' functions, and their settings. It imports nothing; runs in the process that reads
 //! the configuration.
 
-use bolide_contract::python_module::{GunicornHooks, NamedFunction};
+use bolide_contract::python_module::{GunicornHooks, NamedFunction, PythonModule};
 
+use super::context::normalized;
 use super::draft::Draft;
-use super::paths::normalized;
 use super::values;
-use crate::catalogue::setting::PythonModule;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
-use crate::other_servers::gunicorn;
+use crate::other_servers::gunicorn::uncalled;
 use crate::pair::Pair;
 use crate::reader::Configuration;
 
-impl Draft<'_> {
-    pub(super) fn set_python_module(&mut self, setting: PythonModule, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            PythonModule::PostFork => self.python_module.post_fork.push(named_function(pair)?),
-            PythonModule::WorkerExit => self.python_module.worker_exit.push(named_function(pair)?),
-            PythonModule::GunicornHooks => {
-                let file = normalized(&self.host.folder.join(values::text(pair)?));
-                if !file.is_file() {
-                    let message = format!("`{} = {}`: there is no such file", pair.key, file.display());
-                    return Err(Diagnostic::error(Some(&pair.location), message).local());
-                }
-                // Where the file's settings were read as well, what of it is not called has been said.
-                let is_told = pair.value.as_deref() == Some(&*pair.location.file);
-                let uncalled = if is_told { Vec::new() } else { gunicorn::uncalled() };
-                self.python_module.gunicorn = Some(GunicornHooks { file, uncalled });
-            }
-        }
-        Ok(())
+pub fn set_gunicorn_hooks(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let file = normalized(&draft.host.folder.join(values::text(pair)?));
+    if !file.is_file() {
+        let message = format!("`{} = {}`: there is no such file", pair.key, file.display());
+        return Err(Diagnostic::error(Some(&pair.location), message).local());
     }
+    // Where the file's settings were read as well, what of it is not called has been said.
+    let is_told = pair.value.as_deref() == Some(&*pair.location.file);
+    let uncalled = if is_told { Vec::new() } else { uncalled() };
+    draft.python_module.gunicorn = Some(GunicornHooks { file, uncalled });
+    Ok(())
+}
 
-    /// What `uwsgi.opt` and `uwsgi.magic_table` show.
-    pub(super) fn show_options(&mut self, read: &Configuration) {
-        self.python_module.shown_options = read.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect();
-        self.python_module.shown_magic.clone_from(&read.magic);
-    }
+/// What `uwsgi.opt` and `uwsgi.magic_table` show.
+pub fn complete(mut settings: PythonModule, read: &Configuration) -> PythonModule {
+    settings.shown_options = read.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect();
+    settings.shown_magic.clone_from(&read.magic);
+    settings
 }
 
 /// `package.module:name`; the name may be dotted.
-fn named_function(pair: &Pair) -> Result<NamedFunction, Diagnostic> {
+pub fn named_function(pair: &Pair) -> Result<NamedFunction, Diagnostic> {
     let text = values::text(pair)?;
     let is_path =
         |path: &str| !path.is_empty() && path.split('.').all(|part| !part.is_empty() && !part.contains([' ', '(', '/']));

@@ -1,14 +1,12 @@
 //! The settings of the statistics.
 
-use std::path::Path;
-
 use bolide_contract::statistics::{Pusher, PusherKind, Statistics, StatisticsServer};
 
 use super::address;
-use super::draft::Draft;
-use super::paths::normalized;
+use super::context::{Context, normalized};
+use super::draft::{Draft, StatisticsDraft};
 use super::values;
-use crate::catalogue::setting;
+use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
@@ -17,32 +15,25 @@ const PUSH_EVERY_S: u64 = 3;
 /// As in uWSGI.
 const PREFIX: &str = "uwsgi";
 
-impl Draft<'_> {
-    pub fn set_statistics(&mut self, setting: setting::Statistics, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            setting::Statistics::Address => {
-                let (address, doubt) = address::read(pair, self.host)?;
-                self.diagnostics.extend(doubt);
-                self.statistics.address = Some((address, pair.location.clone()));
-            }
-            setting::Statistics::Push => {
-                let pusher = pusher_of(pair, self.host)?;
-                self.statistics.pushers.push(pusher);
-            }
-        }
-        Ok(())
-    }
+pub fn set_address(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let (address, doubt) = address::read(pair, draft.host)?;
+    draft.diagnostics.extend(doubt);
+    draft.statistics.address = Some((address, pair.location.clone()));
+    Ok(())
+}
 
-    pub fn complete_statistics(&self, folder: &Path) -> Statistics {
-        let draft = &self.statistics;
-        let server = draft.address.as_ref().map(|(address, location)| StatisticsServer {
+impl StatisticsDraft {
+    /// `mode` is that of UNIX sockets.
+    pub fn complete(self, mode: Option<u32>, context: &Context) -> Statistics {
+        let folder = &context.folder;
+        let server = self.address.as_ref().map(|(address, location)| StatisticsServer {
             address: address::absolute(address, folder),
-            mode: self.mode,
-            is_http: draft.is_http,
+            mode,
+            is_http: self.is_http,
             origin: location.to_string(),
         });
-        let every_ms = draft.push_every_s.unwrap_or(PUSH_EVERY_S) * 1000;
-        let pushers = draft.pushers.iter().cloned().map(|pusher| Pusher {
+        let every_ms = self.push_every_s.unwrap_or(PUSH_EVERY_S) * 1000;
+        let pushers = self.pushers.into_iter().map(|pusher| Pusher {
             every_ms: if pusher.every_ms == 0 { every_ms } else { pusher.every_ms },
             kind: match pusher.kind {
                 PusherKind::File { path, separator } => PusherKind::File { path: normalized(&folder.join(path)), separator },
@@ -55,12 +46,12 @@ impl Draft<'_> {
             },
             origin: pusher.origin,
         });
-        Statistics { server, is_minified: draft.is_minified, omits_cores: draft.omits_cores, pushers: pushers.collect() }
+        Statistics { server, is_minified: self.is_minified, omits_cores: self.omits_cores, pushers: pushers.collect() }
     }
 }
 
 /// `KIND` or `KIND:ARGUMENTS`; 0 milliseconds are those of `stats-pusher-default-freq`.
-fn pusher_of(pair: &Pair, host: &crate::host_info::HostInfo) -> Result<Pusher, Diagnostic> {
+pub fn pusher_of(pair: &Pair, host: &crate::host_info::HostInfo) -> Result<Pusher, Diagnostic> {
     let text = values::text(pair)?;
     let error = |message: String, advice: &str| Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned());
     let (kind, arguments) = text.split_once(':').unwrap_or((&text, ""));

@@ -1,8 +1,8 @@
 //! Keys that are no options: placeholders, slips of the pen, and what only looks like an option. Says what was probably meant.
 
 use super::draft::Draft;
-use crate::catalogue::catalogue;
-use crate::catalogue::row::Row;
+use crate::catalogue::row::OptionRow;
+use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::reader::Configuration;
@@ -11,49 +11,45 @@ use crate::reader::Configuration;
 /// by the application.
 const NOT_OURS: &[&str] = &["deb-confname", "deb-confnamespace", "start-time"];
 
-impl Draft<'_> {
-    pub(super) fn unknown(&mut self, pair: &Pair, read: &Configuration) {
-        if let Some(typo) = Typo::of(pair) {
-            self.typo(&typo, pair);
-            return;
-        }
-        let is_placeholder = pair.placeholder || read.uses(pair);
-        // An XML element `<app>` stands for a pair of its own, before this one.
-        let is_app_element = pair.key == "app" && pair.value.as_deref() == Some("");
-        let diagnostic = match (&read.strict, is_placeholder || is_app_element || NOT_OURS.contains(&pair.key.as_str())) {
-            (None, true) => return,
-            (Some(_), true) => {
-                Diagnostic::error(Some(&pair.location), format!("`{}` is not an option, and `strict` is set", pair.key))
-                    .advise(format!("write `set-placeholder = {}=…` for a placeholder", pair.key))
-            }
-            (Some(_), false) => Diagnostic::error(Some(&pair.location), format!("unknown option `{}`", pair.key)),
-            (None, false) => {
-                Diagnostic::warning(Some(&pair.location), format!("unknown option `{}`: it has no effect", pair.key))
-            }
-        };
-        self.diagnostics.push(match crate::suggest::nearest(&pair.key) {
-            Some(nearest) if !is_placeholder => diagnostic.advise(format!("did you mean `{nearest}`?")),
-            _ => diagnostic,
-        });
+pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration) {
+    if let Some(typo) = Typo::of(pair) {
+        report_typo(draft, &typo, pair);
+        return;
     }
-
-    /// `option value` or `option: value` in a line without `=`. uWSGI takes no notice of it.
-    fn typo(&mut self, typo: &Typo, pair: &Pair) {
-        let message = format!("`{}` has no `=`: it has no effect", pair.key);
-        let diagnostic = match self.strict {
-            true => Diagnostic::error(Some(&pair.location), message),
-            false => Diagnostic::warning(Some(&pair.location), message),
-        };
-        self.diagnostics.push(diagnostic.advise(format!("write `{} = {}`", typo.row.name(), typo.value)));
-        if typo.has_colon && typo.row.name() == "callable" && !self.strict {
-            self.colon_callable = Some((typo.value.clone(), pair.location.clone()));
+    let is_placeholder = pair.placeholder || read.uses(pair);
+    // An XML element `<app>` stands for a pair of its own, before this one.
+    let is_app_element = pair.key == "app" && pair.value.as_deref() == Some("");
+    let diagnostic = match (&read.strict, is_placeholder || is_app_element || NOT_OURS.contains(&pair.key.as_str())) {
+        (None, true) => return,
+        (Some(_), true) => {
+            Diagnostic::error(Some(&pair.location), format!("`{}` is not an option, and `strict` is set", pair.key))
+                .advise(format!("write `set-placeholder = {}=…` for a placeholder", pair.key))
         }
+        (Some(_), false) => Diagnostic::error(Some(&pair.location), format!("unknown option `{}`", pair.key)),
+        (None, false) => Diagnostic::warning(Some(&pair.location), format!("unknown option `{}`: it has no effect", pair.key)),
+    };
+    draft.diagnostics.push(match nearest(&pair.key) {
+        Some(nearest) if !is_placeholder => diagnostic.advise(format!("did you mean `{nearest}`?")),
+        _ => diagnostic,
+    });
+}
+
+/// `option value` or `option: value` in a line without `=`. uWSGI takes no notice of it.
+fn report_typo(draft: &mut Draft, typo: &Typo, pair: &Pair) {
+    let message = format!("`{}` has no `=`: it has no effect", pair.key);
+    let diagnostic = match draft.strict {
+        true => Diagnostic::error(Some(&pair.location), message),
+        false => Diagnostic::warning(Some(&pair.location), message),
+    };
+    draft.diagnostics.push(diagnostic.advise(format!("write `{} = {}`", typo.row.name(), typo.value)));
+    if typo.has_colon && typo.row.name() == "callable" && !draft.strict {
+        draft.applications.colon_callable = Some((typo.value.clone(), pair.location.clone()));
     }
 }
 
 /// The name of an option, and what was probably meant as its value.
 struct Typo {
-    row: &'static Row,
+    row: &'static OptionRow,
     value: String,
     has_colon: bool,
 }

@@ -4,14 +4,14 @@
 use bolide_contract::settings::{Limits, Protocol};
 
 use super::draft::Draft;
-use crate::catalogue::row::{Row, Value};
+use crate::catalogue::row::{OptionRow, Value};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::manual::words::listed;
 use crate::pair::Pair;
 
 impl Draft<'_> {
     /// On or off; anything but a plain word is on, with a warning.
-    pub(super) fn switch(&mut self, pair: &Pair) -> bool {
+    pub fn switch(&mut self, pair: &Pair) -> bool {
         let switch = crate::values::switch(pair.value.as_deref());
         if !switch.plain {
             let text = pair.value.as_deref().unwrap_or_default();
@@ -23,7 +23,7 @@ impl Draft<'_> {
     }
 
     /// A number within the row's bounds, read as `atoi` reads it.
-    pub(super) fn bounded(&mut self, row: &Row, pair: &Pair) -> Result<i64, Diagnostic> {
+    pub fn bounded(&mut self, row: &OptionRow, pair: &Pair) -> Result<i64, Diagnostic> {
         let text = pair.value.as_deref().unwrap_or("1");
         let number = crate::values::number(text);
         if !number.whole {
@@ -40,7 +40,7 @@ impl Draft<'_> {
     }
 
     /// Seconds with decimals, in milliseconds; 0 means "never".
-    pub(super) fn milliseconds(&mut self, row: &Row, pair: &Pair) -> Result<Option<u64>, Diagnostic> {
+    pub fn milliseconds(&mut self, row: &OptionRow, pair: &Pair) -> Result<Option<u64>, Diagnostic> {
         let Value::Decimal { most, unit } = row.value else { return Ok(self.positive(row, pair)?.map(|seconds| seconds * 1000)) };
         let number = crate::values::decimal(pair.value.as_deref().unwrap_or("1"));
         if !number.whole {
@@ -53,7 +53,7 @@ impl Draft<'_> {
     }
 
     /// A number with something after it, or none at all. The latter is an error where somebody has just typed it.
-    fn misread(&mut self, row: &Row, pair: &Pair, number: &str) -> Result<(), Diagnostic> {
+    fn misread(&mut self, row: &OptionRow, pair: &Pair, number: &str) -> Result<(), Diagnostic> {
         let text = pair.value.as_deref().unwrap_or_default();
         let has_digits = text.trim_start_matches([' ', '\t', '+', '-', '.']).starts_with(|first: char| first.is_ascii_digit());
         if !has_digits && pair.location == Location::command_line() {
@@ -69,26 +69,26 @@ impl Draft<'_> {
         Ok(())
     }
 
-    pub(super) fn bounded_u32(&mut self, row: &Row, pair: &Pair) -> Result<u32, Diagnostic> {
+    pub fn bounded_u32(&mut self, row: &OptionRow, pair: &Pair) -> Result<u32, Diagnostic> {
         self.bounded(row, pair).map(|number| u32::try_from(number).unwrap_or(u32::MAX))
     }
 
-    pub(super) fn bounded_usize(&mut self, row: &Row, pair: &Pair) -> Result<usize, Diagnostic> {
+    pub fn bounded_usize(&mut self, row: &OptionRow, pair: &Pair) -> Result<usize, Diagnostic> {
         self.bounded(row, pair).map(|number| usize::try_from(number).unwrap_or(usize::MAX))
     }
 
     /// A number where 0 means "never" or "no limit".
-    pub(super) fn positive(&mut self, row: &Row, pair: &Pair) -> Result<Option<u64>, Diagnostic> {
+    pub fn positive(&mut self, row: &OptionRow, pair: &Pair) -> Result<Option<u64>, Diagnostic> {
         Ok(u64::try_from(self.bounded(row, pair)?).ok().filter(|&number| number > 0))
     }
 
     /// A number where 0 means the default.
-    pub(super) fn positive_or(&mut self, row: &Row, pair: &Pair, default: u64) -> Result<u64, Diagnostic> {
+    pub fn positive_or(&mut self, row: &OptionRow, pair: &Pair, default: u64) -> Result<u64, Diagnostic> {
         Ok(self.positive(row, pair)?.unwrap_or(default))
     }
 
     /// `None` is `auto`.
-    pub(super) fn number_or_auto(&mut self, row: &Row, pair: &Pair) -> Result<Option<u32>, Diagnostic> {
+    pub fn number_or_auto(&mut self, row: &OptionRow, pair: &Pair) -> Result<Option<u32>, Diagnostic> {
         match pair.value.as_deref() {
             Some(text) if text.eq_ignore_ascii_case("auto") => Ok(None),
             _ => self.bounded_u32(row, pair).map(Some),
@@ -96,7 +96,7 @@ impl Draft<'_> {
     }
 
     /// `http-keepalive` is a switch to some and a number of seconds to others.
-    pub(super) fn keepalive_ms(&mut self, row: &Row, pair: &Pair) -> Result<u64, Diagnostic> {
+    pub fn keepalive_ms(&mut self, row: &OptionRow, pair: &Pair) -> Result<u64, Diagnostic> {
         let text = pair.value.as_deref();
         let switch = crate::values::switch(text);
         let default_ms = Limits::default().keepalive_ms;
@@ -112,7 +112,7 @@ impl Draft<'_> {
 }
 
 /// A value can be meant for this option, as far as its form tells.
-pub fn fits(row: &Row, pair: &Pair) -> bool {
+pub fn fits(row: &OptionRow, pair: &Pair) -> bool {
     let text = pair.value.as_deref().unwrap_or("1");
     match row.value {
         Value::Switch => crate::values::switch(pair.value.as_deref()).plain,

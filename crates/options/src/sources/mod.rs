@@ -12,7 +12,7 @@ pub mod yaml;
 
 pub use section::{Malformed, OtherSection, RawPair, Section};
 
-use crate::catalogue::setting::Format;
+use crate::catalogue::language_words::Format;
 
 /// The section that is read where none is asked for.
 pub const DEFAULT_SECTION: &str = "uwsgi";

@@ -3,7 +3,7 @@
 use bolide_contract::settings::{Application, ApplicationSource, Asynchronous, EventLoop, Extension, Lifespan, Settings};
 
 use crate::catalogue::catalogue;
-use crate::catalogue::row::{Row, Status, Theme};
+use crate::catalogue::row::{OptionRow, Status, Theme};
 use crate::tests::{Folder, fails, outcome};
 use crate::{Failure, Reading};
 
@@ -156,7 +156,7 @@ fn test_every_option_of_asynchronous_applications_reaches_its_setting() {
 #[test]
 fn test_the_defaults_in_the_catalogue_are_those_of_the_settings() {
     let folder = Folder::new("asgi-defaults");
-    let own = |row: &Row| {
+    let own = |row: &OptionRow| {
         matches!(row.status, Status::Supported(_))
             && (row.theme == Theme::Asynchronous && row.name() != "asgi" || matches!(row.name(), "interface" | "factory"))
     };

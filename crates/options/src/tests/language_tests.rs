@@ -3,8 +3,8 @@
 use std::collections::HashSet;
 
 use crate::catalogue::catalogue;
+use crate::catalogue::row::Setting;
 use crate::catalogue::row::{Status, Theme};
-use crate::catalogue::setting::Setting;
 use crate::tests::{Folder, outcome};
 use crate::{Diagnostic, InstanceCommand, InstanceRequest, Reading, Severity};
 

@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use bolide_contract::settings::{Application, ApplicationSource, Interface, Substitute};
 
 use crate::diagnostic::{Diagnostic, Location, Severity};
-use crate::reader::Configuration;
-use crate::resolve::draft::{Draft, NamedBy};
-use crate::resolve::paths::normalized;
+use crate::resolve::context::{Context, normalized};
+use crate::resolve::draft::{ApplicationDraft, NamedBy, PythonDraft};
 use names::{module, source};
 use positional::{Named, PositionalApplication};
 
@@ -86,19 +85,21 @@ fn module_name(source: &ApplicationSource) -> Option<String> {
     Some(format!("uwsgi_file_{}", name.strip_suffix("_py").unwrap_or(&name)))
 }
 
-impl Draft<'_> {
+impl ApplicationDraft {
     /// All of them, in the order in which uWSGI loads them: the first is the default one. Relative files are against `folder`.
-    pub(super) fn applications(
-        &mut self,
-        folder: &Path,
+    pub fn complete(
+        mut self,
         positional: Option<&PositionalApplication>,
-        read: &Configuration,
+        python: &PythonDraft,
+        is_jailed: bool,
+        context: &mut Context,
     ) -> Vec<Application> {
-        let (main, second) = if positional.is_some() { (None, None) } else { self.main(read) };
+        let folder = &context.folder.clone();
+        let (main, second) = if positional.is_some() { (None, None) } else { self.main(context) };
         let mounts = std::mem::take(&mut self.mounts);
-        self.check_interface(main.as_ref(), mounts.is_empty());
+        self.check_interface(main.as_ref(), mounts.is_empty(), context);
         let mut made: Vec<Application> = main.map(|named| self.application(named, folder)).into_iter().collect();
-        made.extend(positional.and_then(|positional| self.positional(positional, folder)));
+        made.extend(positional.and_then(|positional| self.positional(positional, python, is_jailed, context)));
         if let (Some(first), Some(second)) = (made.first_mut(), second) {
             let reason = format!("{}: warning: `{}` is loaded in its place", second.location, ApplicationOption::File.name());
             let second = NamedApplication { callable: self.callable.clone(), ..second };
@@ -108,13 +109,13 @@ impl Draft<'_> {
             match mount(&text, location) {
                 Ok(named) => match made.iter().find(|earlier| earlier.mount == named.mount) {
                     // As in uWSGI: "mountpoint already configured. skip."
-                    Some(earlier) => self.diagnostics.push(Diagnostic::warning(
+                    Some(earlier) => context.diagnostics.push(Diagnostic::warning(
                         Some(&named.location),
                         format!("`mount = {text}` has no effect: {} has its application from {}", named.mount, earlier.origin),
                     )),
                     None => made.push(self.application(named, folder)),
                 },
-                Err(diagnostic) => self.diagnostics.push(diagnostic),
+                Err(diagnostic) => context.diagnostics.push(diagnostic),
             }
         }
         self.take_colon(&mut made);
@@ -123,10 +124,10 @@ impl Draft<'_> {
 
     /// The application of `asgi`, `module` or `wsgi-file`: the first of them counts. The second is a `wsgi-file` that is loaded if
     /// the `module` can't be; whatever else there is gets a warning.
-    fn main(&mut self, read: &Configuration) -> (Option<NamedApplication>, Option<NamedApplication>) {
+    fn main(&mut self, context: &mut Context) -> (Option<NamedApplication>, Option<NamedApplication>) {
         // `asgi` is not uWSGI's, so a file of uWSGI may use the name for a placeholder: `module = %(asgi)`.
         let other_given = self.module.is_some() || self.wsgi_file.is_some();
-        if other_given && !self.strict && read.used.contains(ApplicationOption::Asgi.name()) {
+        if other_given && !context.strict && context.read.used.contains(ApplicationOption::Asgi.name()) {
             self.asgi = None;
         }
         let asked = [
@@ -143,16 +144,16 @@ impl Draft<'_> {
             let first = format!("`{}` at {location}", way.name());
             if way == ApplicationOption::Module && other == ApplicationOption::File {
                 let message = format!("`{}` is loaded only if {first} can't be", other.name());
-                self.diagnostics.push(Diagnostic::note(Some(&second_place), message));
+                context.diagnostics.push(Diagnostic::note(Some(&second_place), message));
                 second = Some(Self::named(other, &text, second_place));
             } else {
                 let message = format!("`{}` has no effect: {first} comes first", other.name());
-                self.diagnostics.push(Diagnostic::warning(Some(&second_place), message));
+                context.diagnostics.push(Diagnostic::warning(Some(&second_place), message));
             }
         }
         let named = Self::named(way, &text, location);
         if way == ApplicationOption::Asgi && named.source == ApplicationSource::Module(String::new()) {
-            self.diagnostics.push(
+            context.diagnostics.push(
                 Diagnostic::error(Some(&named.location), format!("`asgi = {text}` names no module"))
                     .advise("write `asgi = package.module:callable` or `asgi = file.py:callable`"),
             );
@@ -179,7 +180,7 @@ impl Draft<'_> {
     fn application(&self, named: NamedApplication, folder: &Path) -> Application {
         let callable = named.callable.or_else(|| self.callable.clone());
         // `create_app()` already is the call.
-        let factory = self.factory && !callable.as_deref().is_some_and(|text| text.ends_with(')'));
+        let factory = self.is_factory && !callable.as_deref().is_some_and(|text| text.ends_with(')'));
         Application {
             mount: named.mount,
             module_name: module_name(&named.source),
@@ -195,12 +196,19 @@ impl Draft<'_> {
     }
 
     /// What the command line names. Within a `chroot` nobody can look from here.
-    fn positional(&mut self, positional: &PositionalApplication, folder: &Path) -> Option<Application> {
-        let looked_at = self.confinement.root.as_ref().map_or(folder, |_| Path::new(NOWHERE));
-        let named = match positional.read(looked_at, &self.python_path) {
+    fn positional(
+        &self,
+        positional: &PositionalApplication,
+        python: &PythonDraft,
+        is_jailed: bool,
+        context: &mut Context,
+    ) -> Option<Application> {
+        let folder = &context.folder.clone();
+        let looked_at = if is_jailed { Path::new(NOWHERE) } else { folder };
+        let named = match positional.read(looked_at, &python.path) {
             Ok(named) => named,
             Err(diagnostic) => {
-                self.diagnostics.push(diagnostic);
+                context.diagnostics.push(diagnostic);
                 return None;
             }
         };
@@ -246,10 +254,10 @@ impl Draft<'_> {
     }
 
     /// `interface = wsgi` beside `asgi`, and no mount that it could be about.
-    fn check_interface(&mut self, main: Option<&NamedApplication>, alone: bool) {
+    fn check_interface(&self, main: Option<&NamedApplication>, alone: bool, context: &mut Context) {
         let (Some(main), Some((Interface::Wsgi, location)), true) = (main, &self.interface, alone) else { return };
         if main.interface.is_some() {
-            self.diagnostics.push(
+            context.diagnostics.push(
                 Diagnostic::warning(
                     Some(location),
                     format!("`interface` has no effect: `asgi` at {} tells it already", main.location),

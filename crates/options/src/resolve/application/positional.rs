@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use bolide_contract::settings::ApplicationSource;
 
 use super::names::source;
-use crate::command_table::Command;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::project::{self, Finding};
-use crate::resolve::paths::normalized;
+use crate::resolve::context::normalized;
+use crate::subcommand::Subcommand;
 use crate::suggest;
 
 /// A positional argument that is no configuration.
@@ -154,6 +154,6 @@ fn unknown(text: &str) -> Diagnostic {
 
 /// The command that was probably meant.
 fn command_meant(text: &str) -> Option<&'static str> {
-    let commands: Vec<&'static str> = Command::ALL.iter().map(|command| command.name()).collect();
+    let commands: Vec<&'static str> = Subcommand::ALL.iter().map(|command| command.name()).collect();
     suggest::nearest_of(text, &commands)
 }

@@ -10,7 +10,7 @@ use bolide_contract::logging::{
 use super::log_packing::{self, Encoder, Step};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
-use crate::resolve::paths::normalized;
+use crate::resolve::context::normalized;
 
 /// Priority of syslog's lines as uWSGI sends them: information, of the facility `daemon`.
 const INFORMATION: u8 = 6;

@@ -3,19 +3,17 @@
 
 pub mod ciphers;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use bolide_contract::settings::Protocol;
+use bolide_contract::settings::{Identity, Protocol};
 use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls};
 
-use crate::catalogue::row::Row;
-use crate::catalogue::setting::Tls as TlsSetting;
-use crate::catalogue::tls::{CLIENT_AUTH, HTTP2, VERSIONS};
+use crate::catalogue::row::OptionRow;
 use crate::certificates::{self, Trouble};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
-use crate::resolve::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind};
-use crate::resolve::paths::normalized;
+use crate::resolve::context::{Context, normalized};
+use crate::resolve::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind, SocketsDraft, TlsDraft};
 use crate::resolve::{address, values};
 use crate::trust::Writer;
 /// PEM of authorities, and its file.
@@ -24,145 +22,137 @@ type Authorities = (Vec<u8>, PathBuf);
 /// The port that an `https` address of the web has unless it is written.
 const HTTPS_PORT: u16 = 443;
 
-impl Draft<'_> {
-    pub(super) fn set_tls(&mut self, setting: TlsSetting, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        match setting {
-            TlsSetting::Https => self.https(SocketKind::HttpRouter, &values::text(pair)?, pair)?,
-            TlsSetting::SocketOf(protocol) => self.https(SocketKind::Of(protocol), &values::text(pair)?, pair)?,
-            TlsSetting::Https2 => self.https(SocketKind::HttpRouter, &of_key_values(pair)?, pair)?,
-            TlsSetting::HttpToHttps => self.http_to_https(pair)?,
-            TlsSetting::ClientAuth => {
-                self.tls.client_auth = Some((values::one_of(pair, &CLIENT_AUTH)?, pair.location.clone()));
-            }
-            TlsSetting::LeastVersion => self.tls.least_version = values::one_of(pair, &VERSIONS)?,
-            TlsSetting::ServerName => self.server_name(row, pair)?,
-            TlsSetting::Http2 => self.tls.http2 = values::one_of(pair, &HTTP2)?,
+/// `ADDR,CERT,KEY[,CIPHERS[,CLIENTCA]]`, `ADDR,auto`, `ADDR`.
+pub fn listen(draft: &mut Draft, kind: SocketKind, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
+    let mut words = text.splitn(5, ',').map(str::trim);
+    let written = words.next().unwrap_or_default();
+    let address = Pair { value: Some(written.to_owned()), ..pair.clone() };
+    let (address, doubt) = address::read(&address, draft.host)?;
+    draft.diagnostics.extend(doubt);
+    let rest: Vec<&str> = words.collect();
+    let optional = |index: usize| rest.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
+    let credentials = match rest.as_slice() {
+        [] => Credentials::Common,
+        ["auto"] => Credentials::Development,
+        [certificate, ..] if certificate.is_empty() || rest.get(1).is_some_and(|key| key.is_empty()) => {
+            return Err(Diagnostic::error(
+                Some(&pair.location),
+                format!("`{} = {text}` names no certificate or no key", pair.key),
+            )
+            .advise("write ADDRESS,CERTIFICATE,KEY; or ADDRESS,auto for a certificate for development"));
         }
-        Ok(())
-    }
+        [certificate, ..] => Credentials::Files(CredentialFiles {
+            certificate: (*certificate).to_owned(),
+            key: optional(1).unwrap_or_else(|| (*certificate).to_owned()),
+            ciphers: optional(2),
+            client_authorities: optional(3),
+        }),
+    };
+    let socket = SocketDraft::new(kind, address, pair.location.clone());
+    draft.sockets.list.push(SocketDraft { credentials: Some(credentials), ..socket });
+    Ok(())
+}
 
-    /// `ADDR,CERT,KEY[,CIPHERS[,CLIENTCA]]`, `ADDR,auto`, `ADDR`.
-    fn https(&mut self, kind: SocketKind, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
-        let mut words = text.splitn(5, ',').map(str::trim);
-        let written = words.next().unwrap_or_default();
-        let address = Pair { value: Some(written.to_owned()), ..pair.clone() };
-        let (address, doubt) = address::read(&address, self.host)?;
-        self.diagnostics.extend(doubt);
-        let rest: Vec<&str> = words.collect();
-        let optional = |index: usize| rest.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
-        let credentials = match rest.as_slice() {
-            [] => Credentials::Common,
-            ["auto"] => Credentials::Development,
-            [certificate, ..] if certificate.is_empty() || rest.get(1).is_some_and(|key| key.is_empty()) => {
-                return Err(Diagnostic::error(
-                    Some(&pair.location),
-                    format!("`{} = {text}` names no certificate or no key", pair.key),
-                )
-                .advise("write ADDRESS,CERTIFICATE,KEY; or ADDRESS,auto for a certificate for development"));
-            }
-            [certificate, ..] => Credentials::Files(CredentialFiles {
-                certificate: (*certificate).to_owned(),
-                key: optional(1).unwrap_or_else(|| (*certificate).to_owned()),
-                ciphers: optional(2),
-                client_authorities: optional(3),
-            }),
-        };
-        let location = pair.location.clone();
-        self.sockets.push(SocketDraft { kind, address, location, credentials: Some(credentials), https_port: None });
-        Ok(())
-    }
-
-    /// `ADDR[,PORT]`.
-    fn http_to_https(&mut self, pair: &Pair) -> Result<(), Diagnostic> {
-        let text = values::text(pair)?;
-        let (written, port) = text.split_once(',').map_or((text.as_str(), None), |(written, port)| (written, Some(port.trim())));
-        let https_port = match port.map(str::parse::<u16>) {
-            None => HTTPS_PORT,
-            Some(Ok(port)) if port > 0 => port,
-            Some(_) => {
-                return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no port of HTTPS", pair.key))
-                    .advise("write ADDRESS,PORT, such as :80,8443"));
-            }
-        };
-        let (address, doubt) = address::read(&Pair { value: Some(written.to_owned()), ..pair.clone() }, self.host)?;
-        self.diagnostics.extend(doubt);
-        let (kind, location) = (SocketKind::HttpRouter, pair.location.clone());
-        self.sockets.push(SocketDraft { kind, address, location, credentials: None, https_port: Some(https_port) });
-        Ok(())
-    }
-
-    /// `NAME CERT,KEY[,CIPHERS[,CLIENTCA]]`; the name of `sni-regexp` is an expression, in whose place the certificate's own names count.
-    fn server_name(&mut self, row: &Row, pair: &Pair) -> Result<(), Diagnostic> {
-        let text = values::text(pair)?;
-        let wrong = || {
-            Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no certificate and key", pair.key))
-                .advise("write the name, a space, and the files: `example.com example.pem,example.key`")
-        };
-        let (name, files) = text.split_once(' ').ok_or_else(wrong)?;
-        let words: Vec<&str> = files.splitn(4, ',').map(str::trim).collect();
-        let optional = |index: usize| words.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
-        let (Some(certificate), Some(key)) = (optional(0), optional(1)) else { return Err(wrong()) };
-        let files = CredentialFiles { certificate, key, ciphers: optional(2), client_authorities: optional(3) };
-        if files.ciphers.is_some() {
-            let message = format!("the ciphers of `{name}` have no effect: those of the address count for all its certificates");
-            self.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("name them with `https`"));
+/// `ADDR[,PORT]`.
+pub fn http_to_https(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let (written, port) = text.split_once(',').map_or((text.as_str(), None), |(written, port)| (written, Some(port.trim())));
+    let https_port = match port.map(str::parse::<u16>) {
+        None => HTTPS_PORT,
+        Some(Ok(port)) if port > 0 => port,
+        Some(_) => {
+            return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no port of HTTPS", pair.key))
+                .advise("write ADDRESS,PORT, such as :80,8443"));
         }
-        let names = match row.name() {
-            "sni-regexp" => Vec::new(),
-            _ => name.split(',').filter(|name| !name.is_empty()).map(str::to_ascii_lowercase).collect(),
-        };
-        self.tls.server_names.push((names, files, pair.location.clone()));
-        Ok(())
-    }
+    };
+    let (address, doubt) = address::read(&Pair { value: Some(written.to_owned()), ..pair.clone() }, draft.host)?;
+    draft.diagnostics.extend(doubt);
+    let socket = SocketDraft::new(SocketKind::HttpRouter, address, pair.location.clone());
+    draft.sockets.list.push(SocketDraft { https_port: Some(https_port), ..socket });
+    Ok(())
+}
 
+/// `NAME CERT,KEY[,CIPHERS[,CLIENTCA]]`; the name of `sni-regexp` is an expression, in whose place the certificate's own names count.
+pub fn add_server_name(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let wrong = || {
+        Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no certificate and key", pair.key))
+            .advise("write the name, a space, and the files: `example.com example.pem,example.key`")
+    };
+    let (name, files) = text.split_once(' ').ok_or_else(wrong)?;
+    let words: Vec<&str> = files.splitn(4, ',').map(str::trim).collect();
+    let optional = |index: usize| words.get(index).copied().filter(|text| !text.is_empty()).map(str::to_owned);
+    let (Some(certificate), Some(key)) = (optional(0), optional(1)) else { return Err(wrong()) };
+    let files = CredentialFiles { certificate, key, ciphers: optional(2), client_authorities: optional(3) };
+    if files.ciphers.is_some() {
+        let message = format!("the ciphers of `{name}` have no effect: those of the address count for all its certificates");
+        draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("name them with `https`"));
+    }
+    let names = match row.name() {
+        "sni-regexp" => Vec::new(),
+        _ => name.split(',').filter(|name| !name.is_empty()).map(str::to_ascii_lowercase).collect(),
+    };
+    draft.tls.server_names.push((names, files, pair.location.clone()));
+    Ok(())
+}
+
+impl TlsDraft {
     /// Gives TLS to the addresses that are to speak it. Where none is an `https` one, `tls-certificate` makes all that speak HTTP so.
-    pub(super) fn assign_common_certificate(&mut self) {
-        let Some((_, location)) = self.tls.certificate.clone().or_else(|| self.tls.key.clone()) else { return };
-        if self.sockets.iter().any(|socket| socket.credentials.is_some()) {
+    pub fn assign_common_certificate(&self, sockets: &mut SocketsDraft, context: &mut Context) {
+        let Some((_, location)) = self.certificate.clone().or_else(|| self.key.clone()) else { return };
+        if sockets.list.iter().any(|socket| socket.credentials.is_some()) {
             return;
         }
-        let protocol = self.socket_protocol;
+        let protocol = sockets.protocol;
         let is_http = |socket: &&mut SocketDraft| socket.https_port.is_none() && socket.protocol(protocol) == Protocol::Http;
         let mut found = false;
-        for socket in self.sockets.iter_mut().filter(is_http) {
+        for socket in sockets.list.iter_mut().filter(is_http) {
             socket.credentials = Some(Credentials::Common);
             found = true;
         }
         if !found {
             let message = "no address speaks HTTP: the certificate has no effect";
-            self.diagnostics.push(Diagnostic::warning(Some(&location), message).advise("write `https = ADDRESS`"));
+            context.diagnostics.push(Diagnostic::warning(Some(&location), message).advise("write `https = ADDRESS`"));
         }
     }
 
     /// What each socket shows and asks for; `None` for those without TLS. What is wrong is among the diagnostics.
-    pub(super) fn tls_of_sockets(&mut self, folder: &Path) -> Vec<Option<Tls>> {
-        let sockets: Vec<Option<(Credentials, Location)>> = self
-            .sockets
-            .iter()
-            .map(|socket| socket.credentials.clone().map(|credentials| (credentials, socket.location.clone())))
-            .collect();
-        if sockets.iter().all(Option::is_none) {
-            self.warn_of_tls_without_an_address();
+    pub fn complete(&self, sockets: &[SocketDraft], identity: &Identity, context: &mut Context) -> Vec<Option<Tls>> {
+        let mut reader = CertificateReader { draft: self, sockets, identity, context };
+        if sockets.iter().all(|socket| socket.credentials.is_none()) {
+            reader.warn_of_tls_without_an_address();
             return sockets.iter().map(|_| None).collect();
         }
-        let named = self.named_certificates(folder);
-        self.warn_of_key_log();
-        let make = |socket: Option<(Credentials, Location)>| {
-            let (credentials, location) = socket?;
-            match self.tls(&credentials, &named, folder, &location) {
-                Ok(tls) => Some(tls),
-                Err(diagnostic) => {
-                    self.diagnostics.push(diagnostic);
-                    None
-                }
+        let named = reader.named_certificates();
+        reader.warn_of_key_log();
+        let make = |socket: &SocketDraft| match reader.tls(socket.credentials.as_ref()?, &named, &socket.location) {
+            Ok(tls) => Some(tls),
+            Err(diagnostic) => {
+                reader.context.diagnostics.push(diagnostic);
+                None
             }
         };
-        sockets.into_iter().map(make).collect()
+        sockets.iter().map(make).collect()
     }
 
+    /// Where a listener speaks HTTP/2.
+    pub fn http2_of(&self, protocol: Protocol) -> Http2 {
+        if protocol == Protocol::Http { self.http2 } else { Http2::Off }
+    }
+}
+
+/// Reads the files of certificates for the addresses that show them.
+struct CertificateReader<'d, 'c> {
+    draft: &'d TlsDraft,
+    sockets: &'d [SocketDraft],
+    identity: &'d Identity,
+    context: &'d mut Context<'c>,
+}
+
+impl CertificateReader<'_, '_> {
     /// Settings of TLS where nothing speaks it: an address has probably been forgotten.
     fn warn_of_tls_without_an_address(&mut self) {
-        let draft = &self.tls;
+        let draft = &self.draft;
         let named = [&draft.client_authorities, &draft.key_log, &draft.ocsp, &draft.folder];
         let locations = named.into_iter().flatten().map(|(_, location)| location);
         let locations = locations.chain(draft.server_names.iter().map(|(_, _, location)| location));
@@ -172,23 +162,18 @@ impl Draft<'_> {
                 .advise("write `https = ADDRESS,CERTIFICATE,KEY`")
         };
         let diagnostics: Vec<Diagnostic> = locations.map(told).collect();
-        self.diagnostics.extend(diagnostics);
+        self.context.diagnostics.extend(diagnostics);
     }
 
     fn warn_of_key_log(&mut self) {
-        let Some((file, location)) = &self.tls.key_log else { return };
+        let Some((file, location)) = &self.draft.key_log else { return };
         let message = format!("the secrets of all TLS sessions are written to {file}: whoever reads it reads all that is sent");
-        self.diagnostics
+        self.context
+            .diagnostics
             .push(Diagnostic::warning(Some(location), message).advise("remove `tls-keylog` when you have seen enough"));
     }
 
-    fn tls(
-        &mut self,
-        credentials: &Credentials,
-        named: &[Certificate],
-        folder: &Path,
-        location: &Location,
-    ) -> Result<Tls, Diagnostic> {
+    fn tls(&mut self, credentials: &Credentials, named: &[Certificate], location: &Location) -> Result<Tls, Diagnostic> {
         let none = CredentialFiles::default();
         let (own, files) = match credentials {
             Credentials::Development => (development(location), &none),
@@ -200,59 +185,59 @@ impl Draft<'_> {
         let certificates = std::iter::once(own).chain(named.iter().cloned()).collect();
         Ok(Tls {
             certificates,
-            least_version: self.tls.least_version,
+            least_version: self.draft.least_version,
             cipher_suites,
             client_auth,
             client_authorities: authorities.as_ref().map(|(read, _)| read.clone()).unwrap_or_default(),
             client_authorities_file: authorities.map(|(_, path)| path),
-            verify_depth: self.tls.verify_depth,
-            session_lifetime_s: self.tls.session_lifetime_s,
-            exports_certificate: self.tls.exports_certificate,
-            key_log: self.tls.key_log.as_ref().map(|(path, _)| normalized(&self.host.folder.join(path))),
-            folder: self.tls.folder.as_ref().map(|(path, _)| normalized(&folder.join(path))),
+            verify_depth: self.draft.verify_depth,
+            session_lifetime_s: self.draft.session_lifetime_s,
+            exports_certificate: self.draft.exports_certificate,
+            key_log: self.draft.key_log.as_ref().map(|(path, _)| self.context.absolute_at_start(path)),
+            folder: self.draft.folder.as_ref().map(|(path, _)| self.context.absolute(path)),
         })
     }
 
     fn common_certificate(&mut self, location: &Location) -> Result<Certificate, Diagnostic> {
-        let Some((certificate, named)) = self.tls.certificate.clone() else {
-            let at = self.tls.key.as_ref().map_or(location, |(_, location)| location);
+        let Some((certificate, named)) = self.draft.certificate.clone() else {
+            let at = self.draft.key.as_ref().map_or(location, |(_, location)| location);
             return Err(Diagnostic::error(Some(at), "no certificate is named")
                 .advise("write ADDRESS,CERTIFICATE,KEY; or `tls-certificate = FILE` and `tls-key = FILE`; or ADDRESS,auto for development"));
         };
-        let key = self.tls.key.as_ref().map_or_else(|| certificate.clone(), |(key, _)| key.clone());
+        let key = self.draft.key.as_ref().map_or_else(|| certificate.clone(), |(key, _)| key.clone());
         self.certificate(&CredentialFiles { certificate, key, ..CredentialFiles::default() }, &[], &named)
     }
 
     /// The user that root reads keys for.
     fn served(&self) -> Option<&Writer> {
-        self.host.trust.served(&self.identity)
+        self.context.host.trust.served(self.identity)
     }
 
     /// Reads the certificate of an address itself.
     fn certificate(&mut self, files: &CredentialFiles, names: &[String], location: &Location) -> Result<Certificate, Diagnostic> {
-        let path = |text: &str| normalized(&self.host.folder.join(text));
+        let path = |text: &str| normalized(&self.context.host.folder.join(text));
         let mut found = certificates::files(path(&files.certificate), path(&files.key));
-        if let Some((ocsp, _)) = self.tls.ocsp.as_ref().filter(|_| names.is_empty()) {
+        if let Some((ocsp, _)) = self.draft.ocsp.as_ref().filter(|_| names.is_empty()) {
             found.ocsp = Some(path(ocsp));
         }
-        let read = self.host.known.certificate(&found, names, &location.to_string(), self.served());
+        let read = self.context.host.known.certificate(&found, names, &location.to_string(), self.served());
         self.checked(read, location)
     }
 
     /// The certificates of `sni` and `sni-dir`.
-    fn named_certificates(&mut self, folder: &Path) -> Vec<Certificate> {
+    fn named_certificates(&mut self) -> Vec<Certificate> {
         let mut found = Vec::new();
-        for (names, files, location) in self.tls.server_names.clone() {
-            let path = |text: &str| normalized(&self.host.folder.join(text));
+        for (names, files, location) in self.draft.server_names.clone() {
+            let path = |text: &str| normalized(&self.context.host.folder.join(text));
             let wanted = certificates::files(path(&files.certificate), path(&files.key));
-            let read = self.host.known.certificate(&wanted, &names, &location.to_string(), self.served());
+            let read = self.context.host.known.certificate(&wanted, &names, &location.to_string(), self.served());
             self.keep(read, &location, &mut found);
             if let Some(authorities) = &files.client_authorities {
                 self.check_authorities_of_name(authorities, &location);
             }
         }
-        if let Some((written, location)) = self.tls.folder.clone() {
-            let path = normalized(&folder.join(written));
+        if let Some((written, location)) = self.draft.folder.clone() {
+            let path = self.context.absolute(written);
             match certificates::folder(&path) {
                 Ok(listed) => {
                     for (name, files) in listed {
@@ -260,14 +245,14 @@ impl Draft<'_> {
                         if authorities.is_file() {
                             self.check_authorities_of_name(&authorities.to_string_lossy(), &location);
                         }
-                        if self.host.known.is_news(&files) {
+                        if self.context.host.known.is_news(&files) {
                             continue;
                         }
-                        let read = self.host.known.certificate(&files, &[name], &location.to_string(), self.served());
+                        let read = self.context.host.known.certificate(&files, &[name], &location.to_string(), self.served());
                         self.keep(read, &location, &mut found);
                     }
                 }
-                Err(trouble) => self.diagnostics.push(trouble.at(&location)),
+                Err(trouble) => self.context.diagnostics.push(trouble.at(&location)),
             }
         }
         found
@@ -275,8 +260,8 @@ impl Draft<'_> {
 
     /// Clients are asked for a certificate before all that they ask for is known, so that addresses have authorities, and names have none.
     fn check_authorities_of_name(&mut self, wanted: &str, location: &Location) {
-        let path = |text: &str| normalized(&self.host.folder.join(text.strip_prefix('!').unwrap_or(text)));
-        let common = self.tls.client_authorities.as_ref().map(|(text, _)| text.as_str());
+        let path = |text: &str| normalized(&self.context.host.folder.join(text.strip_prefix('!').unwrap_or(text)));
+        let common = self.draft.client_authorities.as_ref().map(|(text, _)| text.as_str());
         let of_address = |credentials: &Credentials| match credentials {
             Credentials::Files(files) => files.client_authorities.clone(),
             Credentials::Common | Credentials::Development => None,
@@ -288,7 +273,7 @@ impl Draft<'_> {
             let message = format!(
                 "client authorities of one name ({wanted}) are not there yet: whoever asks for another name would not be asked for a certificate"
             );
-            self.diagnostics.push(Diagnostic::error(Some(location), message).advise(
+            self.context.diagnostics.push(Diagnostic::error(Some(location), message).advise(
                 "name them for the whole address: `https = ADDRESS,CERTIFICATE,KEY,,CLIENT-CA`, or `tls-client-ca = FILE`",
             ));
         }
@@ -297,7 +282,7 @@ impl Draft<'_> {
     fn keep(&mut self, read: Result<Certificate, Trouble>, location: &Location, found: &mut Vec<Certificate>) {
         match self.checked(read, location) {
             Ok(certificate) => found.push(certificate),
-            Err(diagnostic) => self.diagnostics.push(diagnostic),
+            Err(diagnostic) => self.context.diagnostics.push(diagnostic),
         }
     }
 
@@ -307,8 +292,8 @@ impl Draft<'_> {
         let (certificate, remarks) = checked.map_err(|trouble| trouble.at(location))?;
         for remark in remarks {
             let diagnostic = Diagnostic::warning(Some(location), remark.message).advise(remark.advice).local();
-            if !self.diagnostics.contains(&diagnostic) {
-                self.diagnostics.push(diagnostic);
+            if !self.context.diagnostics.contains(&diagnostic) {
+                self.context.diagnostics.push(diagnostic);
             }
         }
         Ok(certificate)
@@ -321,8 +306,8 @@ impl Draft<'_> {
         location: &Location,
     ) -> Result<(ClientAuth, Option<Authorities>), Diagnostic> {
         let own = files.client_authorities.as_deref().map(|text| (text.to_owned(), location.clone()));
-        let asked = self.tls.client_auth.clone();
-        let Some((text, at)) = own.or_else(|| self.tls.client_authorities.clone()) else {
+        let asked = self.draft.client_auth.clone();
+        let Some((text, at)) = own.or_else(|| self.draft.client_authorities.clone()) else {
             return match asked {
                 Some((ClientAuth::Optional | ClientAuth::Required, at)) => {
                     Err(Diagnostic::error(Some(&at), "nothing says whose certificates clients are to show")
@@ -340,8 +325,8 @@ impl Draft<'_> {
         if client_auth == ClientAuth::Off {
             return Ok((client_auth, None));
         }
-        let path = normalized(&self.host.folder.join(path));
-        let read = self.host.known.authorities(&path, self.served()).map_err(|trouble| trouble.at(&at))?;
+        let path = self.context.absolute_at_start(path);
+        let read = self.context.host.known.authorities(&path, self.served()).map_err(|trouble| trouble.at(&at))?;
         Ok((client_auth, Some((read, path))))
     }
 
@@ -352,16 +337,11 @@ impl Draft<'_> {
         };
         if !read.left_out.is_empty() {
             let message = format!("ciphers that are not spoken here are left out: {}", read.left_out.join(", "));
-            self.diagnostics.push(Diagnostic::warning(Some(location), message).advise(
+            self.context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(
                 "they have no forward secrecy, or don't notice changes; every client of TLS 1.2 since 2014 has better ones",
             ));
         }
         Ok(read.suites)
-    }
-
-    /// Where a listener speaks HTTP/2.
-    pub(super) fn http2_of(&self, protocol: Protocol) -> Http2 {
-        if protocol == Protocol::Http { self.tls.http2 } else { Http2::Off }
     }
 }
 
@@ -384,7 +364,7 @@ impl Trouble {
 }
 
 /// The words of `https2`, as `https` has them.
-fn of_key_values(pair: &Pair) -> Result<String, Diagnostic> {
+pub fn of_key_values(pair: &Pair) -> Result<String, Diagnostic> {
     let text = values::text(pair)?;
     let wrong = |message: String| Diagnostic::error(Some(&pair.location), message);
     let (mut address, mut certificate, mut key, mut ciphers, mut authorities) = ("", "", "", "", "");

@@ -1,14 +1,17 @@
 //! The commands: words in the place of the first argument. `--help`, `bolide help`, the man page and the completions are made from this
 //! table, and `commands` runs what is in it. It runs nothing itself.
 
-use crate::diagnostic::{Diagnostic, Location};
 use crate::instance_commands::{EXIT_STATUSES, InstanceCommand};
-use crate::reading::Reading;
-pub use crate::report::FAILED;
-use crate::report::{FORMATS, WARNED};
+
+/// The exit status of a command that was used wrongly, or found an error.
+pub const FAILED: i32 = 2;
+/// The exit status of `check --strict` where there is nothing worse than warnings.
+pub const WARNED: i32 = 1;
+/// The forms of `check --format`.
+pub const FORMATS: [&str; 5] = ["text", "lines", "json", "sarif", "github"];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Command {
+pub enum Subcommand {
     Check,
     Config,
     Init,
@@ -135,29 +138,29 @@ const COMPLETIONS_EXAMPLES: &[Example] = &[
 ];
 
 /// Commands that ask nobody.
-const OFFLINE: [Command; 10] = [
-    Command::Check,
-    Command::Config,
-    Command::Init,
-    Command::Explain,
-    Command::Options,
-    Command::Schema,
-    Command::Help,
-    Command::Version,
-    Command::Manual,
-    Command::Completions,
+const OFFLINE: [Subcommand; 10] = [
+    Subcommand::Check,
+    Subcommand::Config,
+    Subcommand::Init,
+    Subcommand::Explain,
+    Subcommand::Options,
+    Subcommand::Schema,
+    Subcommand::Help,
+    Subcommand::Version,
+    Subcommand::Manual,
+    Subcommand::Completions,
 ];
 
-impl Command {
+impl Subcommand {
     /// In the order in which they are listed.
-    pub const ALL: [Command; OFFLINE.len() + InstanceCommand::ALL.len()] = {
-        let mut all = [Command::Check; OFFLINE.len() + InstanceCommand::ALL.len()];
+    pub const ALL: [Subcommand; OFFLINE.len() + InstanceCommand::ALL.len()] = {
+        let mut all = [Subcommand::Check; OFFLINE.len() + InstanceCommand::ALL.len()];
         let mut number = 0;
         while number < all.len() {
             all[number] = if number < OFFLINE.len() {
                 OFFLINE[number]
             } else {
-                Command::Instance(InstanceCommand::ALL[number - OFFLINE.len()])
+                Subcommand::Instance(InstanceCommand::ALL[number - OFFLINE.len()])
             };
             number += 1;
         }
@@ -165,8 +168,8 @@ impl Command {
     };
 
     /// The command of a name.
-    pub fn named(name: &str) -> Option<Command> {
-        Command::ALL.into_iter().find(|command| command.name() == name)
+    pub fn named(name: &str) -> Option<Subcommand> {
+        Subcommand::ALL.into_iter().find(|command| command.name() == name)
     }
 
     pub fn name(self) -> &'static str {
@@ -175,7 +178,7 @@ impl Command {
 
     /// Flags and arguments behind the name.
     pub fn usage(self) -> String {
-        if let Command::Instance(command) = self {
+        if let Subcommand::Instance(command) = self {
             return command.usage().to_owned();
         }
         let flags = self.flags().into_iter().map(|flag| match flag.words {
@@ -205,7 +208,7 @@ impl Command {
     pub fn flags(self) -> Vec<CommandFlag> {
         let row = self.row();
         match self {
-            Command::Instance(command) => row.flags.iter().copied().filter(|flag| command.takes(flag.name)).collect(),
+            Subcommand::Instance(command) => row.flags.iter().copied().filter(|flag| command.takes(flag.name)).collect(),
             _ => row.flags.to_vec(),
         }
     }
@@ -217,21 +220,14 @@ impl Command {
     /// What its exit statuses say, where that is more than success and failure.
     pub fn statuses(self) -> Vec<(i32, &'static str)> {
         match self {
-            Command::Check => vec![
+            Subcommand::Check => vec![
                 (0, "nothing worse than notes, or than warnings without `--strict`"),
                 (WARNED, "warnings, with `--strict`"),
                 (FAILED, "errors: a start fails with this; or the command was used wrongly"),
             ],
-            Command::Instance(_) => EXIT_STATUSES.to_vec(),
+            Subcommand::Instance(_) => EXIT_STATUSES.to_vec(),
             _ => Vec::new(),
         }
-    }
-
-    /// A command that was used wrongly says how to use it.
-    pub fn misused(self, message: &str) -> Reading {
-        let usage = format!("bolide {} {}", self.name(), self.usage());
-        let diagnostic = Diagnostic::error(Some(&Location::command_line()), message).advise(usage.trim_end());
-        Reading::Print { text: format!("{diagnostic}\n"), status: FAILED }
     }
 
     fn row(self) -> CommandRow {
@@ -240,43 +236,43 @@ impl Command {
         let configurations = |name, arguments, help| of(name, arguments, help, Group::Configurations, Takes::Files);
         let texts = |name, arguments, help, takes| of(name, arguments, help, Group::Texts, takes);
         match self {
-            Command::Check => CommandRow {
+            Subcommand::Check => CommandRow {
                 flags: CHECK_FLAGS,
                 examples: CHECK_EXAMPLES,
                 ..configurations("check", "FILE…", "read configurations without starting, and report all that is odd")
             },
-            Command::Config => CommandRow {
+            Subcommand::Config => CommandRow {
                 flags: CONFIG_FLAGS,
                 examples: CONFIG_EXAMPLES,
                 ..configurations("config", "FILE… | APPLICATION", "show what a start would do, and where each value comes from")
             },
-            Command::Init => CommandRow {
+            Subcommand::Init => CommandRow {
                 flags: INIT_FLAGS,
                 examples: INIT_EXAMPLES,
                 ..configurations("init", "", "write a bolide.ini for the project in this folder, or for what a file starts")
             },
-            Command::Explain => CommandRow {
+            Subcommand::Explain => CommandRow {
                 examples: EXPLAIN_EXAMPLES,
                 ..texts("explain", "OPTION…", "what an option does, here and in uWSGI", Takes::Options)
             },
-            Command::Options => texts("options", "[WORD]", "list the options, or those with WORD in them", Takes::Options),
-            Command::Schema => CommandRow {
+            Subcommand::Options => texts("options", "[WORD]", "list the options, or those with WORD in them", Takes::Options),
+            Subcommand::Schema => CommandRow {
                 examples: SCHEMA_EXAMPLES,
                 ..texts("schema", "", "print the JSON schema of TOML, YAML and JSON configurations", Takes::Nothing)
             },
-            Command::Help => CommandRow {
+            Subcommand::Help => CommandRow {
                 examples: HELP_EXAMPLES,
                 ..texts("help", "[COMMAND | OPTION]", "how to use a command, or what an option does", Takes::Topics)
             },
-            Command::Version => texts("version", "", "print the versions of this program and its Python", Takes::Nothing),
-            Command::Manual => {
+            Subcommand::Version => texts("version", "", "print the versions of this program and its Python", Takes::Nothing),
+            Subcommand::Manual => {
                 texts("manual", "[man|markdown]", "print the man page, or the reference of all options", Takes::Words(&MANUALS))
             }
-            Command::Completions => CommandRow {
+            Subcommand::Completions => CommandRow {
                 examples: COMPLETIONS_EXAMPLES,
                 ..texts("completions", "bash|zsh|fish", "print completions for a shell", Takes::Words(&SHELLS))
             },
-            Command::Instance(command) => {
+            Subcommand::Instance(command) => {
                 let arguments = if command.usage().contains("+N") { "+N | -N [INSTANCE]" } else { "[INSTANCE]" };
                 CommandRow {
                     flags: INSTANCE_FLAGS,
@@ -296,7 +292,7 @@ mod tests {
         for command in InstanceCommand::ALL {
             let usage = command.usage();
             let named = usage.split([' ', '[', ']', '|']).filter(|part| part.starts_with("--"));
-            let flags = Command::Instance(*command).flags();
+            let flags = Subcommand::Instance(*command).flags();
             assert!(named.clone().all(|name| flags.iter().any(|flag| flag.name == name)), "{usage}");
             assert_eq!(named.count(), flags.len(), "{usage}");
         }

@@ -6,13 +6,7 @@ use serde_json::{Value as Json, json};
 
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::manual::paint::Paint;
-
-/// The exit status of a command that was used wrongly, or found an error.
-pub const FAILED: i32 = 2;
-/// The exit status of `check --strict` where there is nothing worse than warnings.
-pub const WARNED: i32 = 1;
-/// The forms of `check --format`.
-pub const FORMATS: [&str; 5] = ["text", "lines", "json", "sarif", "github"];
+use crate::subcommand::{FAILED, FORMATS, WARNED};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
