@@ -81,32 +81,11 @@ impl Takeover {
         self.place.as_mut().map(Predecessor::take_news).unwrap_or_default()
     }
 
-    /// Begins an upgrade: executes another master. `by` says who asked.
+    /// Begins an upgrade: executes another master. Gives its pid.
     ///
     /// # Errors
-    /// Why there is none, in words that the log has.
+    /// Why there is none, in words.
     pub fn start(
-        &mut self,
-        by: &str,
-        generations: &Generations,
-        provision: &Provision,
-        reporting: &Reporting,
-        configuration: &Configuration,
-        now_ms: u64,
-    ) -> Result<(), String> {
-        match self.start_successor(generations, provision, reporting, configuration, now_ms) {
-            Ok(pid) => {
-                log_sink::line(&format!("upgrade ({by}): a new master is started (pid {pid}), this one serves until it does"));
-                Ok(())
-            }
-            Err(why) => {
-                log_sink::line(&format!("upgrade ({by}): {why}: this master goes on"));
-                Err(why)
-            }
-        }
-    }
-
-    fn start_successor(
         &mut self,
         generations: &Generations,
         provision: &Provision,
@@ -248,12 +227,7 @@ impl Takeover {
     }
 }
 
-fn execute(
-    channel: &UnixStream,
-    provision: &Provision,
-    reporting: &Reporting,
-    configuration: &Configuration,
-) -> Result<Pid, String> {
+fn execute(channel: &UnixStream, provision: &Provision, reporting: &Reporting, config: &Configuration) -> Result<Pid, String> {
     let settings = provision.settings();
     let sockets: Vec<HandedSocket> = settings
         .listeners
@@ -268,10 +242,10 @@ fn execute(
     let master_pid = Pid::this().as_raw().cast_unsigned();
     let succession = Succession { master_pid, channel: channel.as_raw_fd(), locks, sockets, statistics };
     let text = serde_json::to_string(&succession).map_err(|error| error.to_string())?;
-    let (program, arguments) = configuration.command(settings.reloading.program.as_deref());
+    let (program, arguments) = config.command(settings.reloading.program.as_deref());
     let mut process = Process::new(&program);
-    process.args(arguments).current_dir(configuration.folder()).env(VARIABLE, text).process_group(0);
-    process.envs(configuration.handed_variables());
+    process.args(arguments).current_dir(config.folder()).env(VARIABLE, text).process_group(0);
+    process.envs(config.handed_variables());
     if service_manager::watches_this_process() {
         // It is that of the process that the service manager is told of.
         process.env_remove(service_manager::WATCHDOG_PID);

@@ -146,13 +146,7 @@ impl Generations {
     /// A worker has ended, with so many requests in flight; `works` is what its threads have done. Its answers count on, and requests that
     /// were killed with it are errors. The canary's own death ends the generation, but for `harakiri`: a request over its time is one error,
     /// with the old code as with the new, and another worker takes its place. Gives why the generation is to be rolled back.
-    pub fn note_end_beside_canary(
-        &mut self,
-        worker: &Child,
-        works: impl Iterator<Item = Work>,
-        in_flight: usize,
-        how: &str,
-    ) -> Option<String> {
+    pub fn note_end(&mut self, worker: &Child, works: impl Iterator<Item = Work>, in_flight: usize, how: &str) -> Option<String> {
         let serving = self.serving_number();
         let Some(Forming { generation, stage: FormingStage::Canary(watch), .. }) = &mut self.forming else { return None };
         let is_harakiri = worker.kill_reason == Some(KillReason::Harakiri);

@@ -34,13 +34,7 @@ impl Generations {
     ///
     /// # Errors
     /// Its folder can't be entered, or its program not executed. Nothing has changed then.
-    pub fn begin(
-        &mut self,
-        reason: Reason,
-        children: &mut Children,
-        provision: &Provision,
-        now_ms: u64,
-    ) -> Result<(), StartError> {
+    pub fn begin(&mut self, reason: Reason, children: &mut Children, provision: &Provision, now: u64) -> Result<(), StartError> {
         let number = self.last_number + 1;
         let settings = provision.coming_settings();
         let is_lazy = settings.application.lazy;
@@ -56,12 +50,12 @@ impl Generations {
             generation: Generation { number, worker_slots, wanted, helper_slots, served: false, is_lazy },
             reason,
             stage,
-            began_ms: now_ms,
-            patient_since_ms: now_ms,
+            began_ms: now,
+            patient_since_ms: now,
             loaded_in_ms: None,
             note,
             deaths_at_birth: 0,
-            notice_ms: now_ms + notice_ms(),
+            notice_ms: now + notice_ms(),
             unshared: None,
         });
         Ok(())

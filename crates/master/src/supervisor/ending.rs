@@ -50,21 +50,16 @@ pub struct Ending {
     /// The exit status of an instance that is being stopped.
     status: Option<i32>,
     /// An ordered stop that goes on.
-    progress: Option<StopProgress>,
+    pub(super) progress: Option<StopProgress>,
     /// The log's last line.
-    exit_message: Option<String>,
+    pub(super) exit_message: Option<String>,
     /// Workers have served: what fails from here on is no failed start.
-    has_served: bool,
+    pub(super) has_served: bool,
     /// Who waits in the foreground for the start of an instance in the background; none once its workers serve.
-    starter: Option<ParentPipe>,
+    pub(super) starter: Option<ParentPipe>,
 }
 
 impl Ending {
-    /// `starter` waits for the start.
-    pub fn await_start(&mut self, starter: Option<ParentPipe>) {
-        self.starter = starter;
-    }
-
     /// The exit status of an instance that is being stopped.
     pub fn status(&self) -> Option<i32> {
         self.status
@@ -72,10 +67,6 @@ impl Ending {
 
     pub fn is_stopping(&self) -> bool {
         self.status.is_some()
-    }
-
-    pub fn progress(&self) -> Option<StopProgress> {
-        self.progress
     }
 
     pub fn wake_ms(&self) -> Option<u64> {
@@ -92,16 +83,6 @@ impl Ending {
         let is_first = self.status.is_none();
         self.status.get_or_insert(status);
         is_first
-    }
-
-    /// It could not start, and this is the last line that it writes.
-    pub fn note_failure(&mut self, words: String) {
-        self.exit_message = Some(words);
-    }
-
-    /// Workers serve.
-    pub fn note_service(&mut self) {
-        self.has_served = true;
     }
 
     /// Who waits for the start is told that workers serve.
@@ -127,11 +108,6 @@ impl Ending {
             log_sink::line(&progress.end_in_words(now_ms));
         }
     }
-
-    /// The log's last line, and who still waits for the start.
-    pub fn into_parts(self) -> (Option<String>, Option<ParentPipe>) {
-        (self.exit_message, self.starter)
-    }
 }
 
 #[cfg(test)]
@@ -142,7 +118,7 @@ mod tests {
     fn a_signal_that_comes_twice_at_once_is_one_wish() {
         let mut ending = Ending::default();
         ending.order(1000);
-        let progress = ending.progress().expect("a stop is ordered");
+        let progress = ending.progress.expect("a stop is ordered");
         assert!(!progress.is_older_than_one_wish(1000 + SAME_WISH_MS - 1));
         assert!(progress.is_older_than_one_wish(1000 + SAME_WISH_MS));
         assert_eq!(progress.end_in_words(4200), "stopped after 3.2 s");

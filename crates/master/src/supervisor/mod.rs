@@ -44,10 +44,9 @@ use crate::token::Token;
 use crate::touch_hooks::TouchHooks;
 use crate::upgrade::Takeover;
 use crate::workers::harakiri::{Watch, watch_requests};
-use crate::workers::memory_limits::watch_memory;
-use crate::workers::pausing;
 use crate::workers::recycling::Recycling;
 use crate::workers::scaling::{Scaled, Scaling};
+use crate::workers::{memory_limits, pausing};
 
 /// The longest turn, in milliseconds: a net under a timer that was forgotten.
 const TURN_MOST_MS: u64 = 10_000;
@@ -167,7 +166,7 @@ impl Supervisor {
 
     /// Runs until the instance has ended. `starter` waits in the foreground for the start of an instance in the background.
     pub fn run(mut self, starter: Option<ParentPipe>) -> Ended {
-        self.ending.await_start(starter);
+        self.ending.starter = starter;
         loop {
             let mut hears_connection = false;
             for token in self.wait_for_news() {
@@ -212,8 +211,7 @@ impl Supervisor {
                 self.control.remove_files();
                 self.ending.tell_end(now_ms());
                 let Supervisor { provision, ending, .. } = self;
-                let stop_progress = ending.progress();
-                let (exit_message, starter) = ending.into_parts();
+                let Ending { progress: stop_progress, exit_message, starter, .. } = ending;
                 return Ended { status, exit_message, provision, starter, stop_progress, removes_files };
             }
         }
@@ -292,7 +290,7 @@ impl Supervisor {
             self.recycling.enqueue_expired(&mut self.children, now);
             self.kill_late_starters(now);
             if let Some(watch) = &mut self.memory {
-                watch_memory(watch, &mut self.children, &mut self.recycling, &self.provision, now);
+                memory_limits::look(watch, &mut self.children, &mut self.recycling, &self.provision, now);
             }
             if self.scaled().scale(now) {
                 self.obey(Command::Stop, "die-on-idle", now);

@@ -45,7 +45,13 @@ impl Supervisor {
             Command::Upgrade if self.ending.is_stopping() => return Err("it is being stopped".to_owned()),
             Command::Upgrade => {
                 let (reporting, configuration) = (&self.reporting, &self.configuration);
-                return self.takeover.start(by, &self.generations, &self.provision, reporting, configuration, now_ms);
+                let started = self.takeover.start(&self.generations, &self.provision, reporting, configuration, now_ms);
+                let outcome = match &started {
+                    Ok(pid) => format!("a new master is started (pid {pid}), this one serves until it does"),
+                    Err(why) => format!("{why}: this master goes on"),
+                };
+                log_sink::line(&format!("upgrade ({by}): {outcome}"));
+                return started.map(drop);
             }
             Command::Stop => self.stop(now_ms),
             Command::StopNow => self.stop_now(by, now_ms),
@@ -307,7 +313,7 @@ impl Supervisor {
     fn child_serves(&mut self, id: u64, now: u64) {
         let settings = self.provision.settings();
         let mercy_ms = settings.lifecycle.reload_mercy_ms;
-        let stop_ms = self.ending.progress().map(|progress| progress.began_ms().saturating_add(mercy_ms));
+        let stop_ms = self.ending.progress.map(|progress| progress.began_ms().saturating_add(mercy_ms));
         let Some(child) = self.children.find_mut(id) else { return };
         let number = child.worker_number();
         let lifetime = number.and_then(|number| self.recycling.lifetime_ms(&settings.recycling, number));
@@ -392,7 +398,7 @@ impl Supervisor {
         let has_worked = worker.kill_reason == Some(KillReason::Harakiri) || board.has_begun_requests(row);
         let end = WorkerEnd { worker, number, cause, in_flight: board.in_flight(row), has_worked };
         let in_flight = end.in_flight.len();
-        let worse = self.generations.note_end_beside_canary(worker, board.work(row), in_flight, &cause.words());
+        let worse = self.generations.note_end(worker, board.work(row), in_flight, &cause.words());
         if let Some(why) = worse {
             self.roll_back(&why, now);
         }
@@ -401,7 +407,7 @@ impl Supervisor {
         if failed_early && let Some(why) = self.generations.note_death(cause, self.provision.settings().workers.processes) {
             self.give_up_forming(&why, now);
         }
-        match self.recycling.note_end(worker, cause, end.was_asked(), &mut self.children) {
+        match self.recycling.note_end(worker, cause, &mut self.children) {
             None => {}
             Some(Ok(())) => self.outcomes.count_reload(),
             Some(Err(why)) => self.outcomes.note_reload(Err(why), &mut self.control.channel),

@@ -254,7 +254,7 @@ impl Supervisor {
         let is_ordered = forming.reason == Reason::Ordered;
         let (old, vacated_by) = self.generations.replace_serving(forming.generation);
         self.put_plan_in_force(old);
-        self.ending.note_service();
+        self.ending.has_served = true;
         if is_ordered {
             self.outcomes.note_reload(Ok(number), &mut self.control.channel);
         }
@@ -388,7 +388,7 @@ impl Supervisor {
     /// SIGTERM, SIGINT: the first asks for a graceful stop, the second for one at once.
     pub(super) fn stop(&mut self, now_ms: u64) {
         if self.ending.is_stopping() {
-            let progress = self.ending.progress();
+            let progress = self.ending.progress;
             if self.takeover.has_given_place() && progress.is_none() {
                 // Whoever stops all processes of the service means this one too, which is ending: requests keep their time.
                 self.ending.order(now_ms);
@@ -460,7 +460,7 @@ impl Supervisor {
 
     /// The instance could not start: it ends with this status, and this is the last line that it writes.
     fn end_with(&mut self, status: i32, words: String, now_ms: u64) {
-        self.ending.note_failure(words);
+        self.ending.exit_message = Some(words);
         drop(self.begin_end(status));
         for id in self.children.ids(|child| !child.is_prototype()) {
             self.children.kill(id, KillReason::GivenUp, now_ms);

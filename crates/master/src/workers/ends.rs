@@ -45,16 +45,11 @@ pub struct WorkerEnd<'a> {
 }
 
 impl WorkerEnd<'_> {
-    /// It was told to end, or killed.
-    pub fn was_asked(&self) -> bool {
-        !self.worker.state.is_active()
-    }
-
     /// Notes the end for its number, whose next worker comes at once or after a pause, and writes the line about it. Gives whether it failed
     /// early, although nobody had asked it to end.
     pub fn note(&self, generations: &mut Generations, provision: &Provision, is_stopping: bool, now: u64) -> bool {
         let WorkerEnd { worker, number, cause, .. } = *self;
-        let asked = self.was_asked();
+        let asked = !worker.state.is_active();
         // A worker that had too much memory soon after its start will have it again.
         let over_memory = worker.kill_reason == Some(KillReason::Memory);
         let least_ms = if over_memory { OVER_MEMORY_EARLY_MS } else { EARLY_FAILURE_MS };

@@ -146,13 +146,7 @@ impl Recycling {
 
     /// A worker has ended: the chain is a link shorter, or at its end. A replacement that can't load the application is none, and the next
     /// would not be one either. Gives how the chain has ended, if it has.
-    pub fn note_end(
-        &mut self,
-        worker: &Child,
-        cause: &Cause,
-        asked: bool,
-        children: &mut Children,
-    ) -> Option<Result<(), String>> {
+    pub fn note_end(&mut self, worker: &Child, cause: &Cause, children: &mut Children) -> Option<Result<(), String>> {
         if self.chain.is_empty() {
             return None;
         }
@@ -161,7 +155,7 @@ impl Recycling {
         if self.chain.is_empty() {
             log_sink::line("chain reload: all workers are replaced");
             Some(Ok(()))
-        } else if before == self.chain.len() && !asked && *cause == Cause::Exited(EXIT_LOAD_FAILED) {
+        } else if before == self.chain.len() && worker.state.is_active() && *cause == Cause::Exited(EXIT_LOAD_FAILED) {
             let why = format!("{worker} can't load the application, see above");
             self.give_up_chain(&why, children);
             Some(Err(why))
