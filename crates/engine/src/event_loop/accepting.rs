@@ -18,6 +18,7 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use crate::app::{App, Language};
 use crate::connection::Connection;
+use crate::connection::beginning;
 use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, Shared};
 use crate::exchange::thread_context::ThreadContext;
 use crate::logging::access_log::complain;
@@ -327,7 +328,7 @@ impl<L: Language> Shared<L> {
     ) -> Entered {
         match accepted {
             Accepted::Connection(socket, peer) => {
-                let connection = Box::new(Connection::new(socket, peer, number, &self.worker, now_ms));
+                let connection = Box::new(beginning::accepted(socket, peer, number, &self.worker, now_ms));
                 let due_ms = connection.due_ms();
                 connections.insert(connection, due_ms);
                 self.worker.row.connections.store(connections.population().all() as u32, Relaxed);

@@ -14,8 +14,8 @@ use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use crate::app::Language;
 use crate::app_thread::AppThread;
-use crate::connection::Connection;
-use crate::connection::moving::Arrived;
+use crate::connection::moving::{Arrived, let_in, to_move};
+use crate::connection::{Connection, beginning};
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
@@ -113,9 +113,9 @@ impl<L: Language> Shared<L> {
         let connection = match self.arrived(moved) {
             // It begins here.
             Arrived::Through(number) if moved.is_untouched() => {
-                Connection::new(socket, Peer::moved(moved.client), number, &self.worker, now_ms())
+                beginning::accepted(socket, Peer::moved(moved.client), number, &self.worker, now_ms())
             }
-            arrived => Connection::moved(socket, moved, arrived, &self.worker, now_ms()),
+            arrived => let_in(socket, moved, arrived, &self.worker, now_ms()),
         };
         let connection = Box::new(connection);
         let due_ms = connection.due_ms();
@@ -162,7 +162,7 @@ impl<L: Language> Shared<L> {
         let (Some(queue), Some(mut connection)) = (&self.queue, state.connections.check_out(key)) else { return Move::Stays };
         let moved = match state.connections.has_ended(key) {
             true => None,
-            false => connection.to_move(&self.worker, has_input, now_ms()),
+            false => to_move(&connection, &self.worker, has_input, now_ms()),
         };
         let Some(moved) = moved else {
             self.put_back(key, connection, state);

@@ -9,6 +9,7 @@ use bolide_contract::scoreboard::now_ms;
 
 use crate::app::Language;
 use crate::app_thread::AppThread;
+use crate::connection::beginning::of_stream;
 use crate::connection::multiplexer::{Call, Ranks, SharedMultiplexer};
 use crate::connection::{Connection, Link, NextAction};
 use crate::event_loop::worker_state::{LeaderState, Shared};
@@ -26,7 +27,7 @@ impl<L: Language> Shared<L> {
         let has_arrived = !arrived.is_empty();
         for arrival in arrived {
             let number = arrival.number;
-            if let Some(stream) = Connection::of_stream(connection, arrival, &self.worker, now_ms()) {
+            if let Some(stream) = of_stream(connection, arrival, &self.worker, now_ms()) {
                 let due_ms = stream.due_ms();
                 let key = connections.insert_stream(connection.key, Box::new(stream), due_ms);
                 shared.lock().name(number, key);
