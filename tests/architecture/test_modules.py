@@ -199,7 +199,6 @@ IMPL = re.compile(r"^impl(?:<[^{]*?>)? (?:[^{]*? for )?&?(?:mut )?(?:\w+::)*(?P<
 
 #: Types that have `impl` blocks in more files than a reader finds at once. One that is mended leaves this list.
 SCATTERED_TYPES = {
-    "crates/engine": ["Connection", "Shared"],
     "crates/master": ["Supervisor"],
     "crates/options": ["Draft"],
     "crates/protocol": ["Http2"],

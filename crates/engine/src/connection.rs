@@ -3,56 +3,55 @@
 //! It moves bytes between its transport and its session, and hands what they mean to the exchange. It is attended to by one thread at a
 //! time, whenever its socket has news; it knows no poll and no other connection.
 
-mod beginning;
-mod collecting;
-mod late;
-mod linger;
+pub mod beginning;
 pub mod moving;
 mod multiplexed;
 pub mod multiplexer;
 mod proxy_header;
 mod pulling;
 mod refusal;
-mod resting;
+mod requests;
+mod steps;
 mod streaming;
-mod tls;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::clock::now_ms;
 use bolide_contract::scoreboard::add;
 use bolide_protocol::Fault;
-use bolide_protocol::session::{HeadEvent, RequestHead, Session, SessionEvent};
+use bolide_protocol::session::Session;
 
 use crate::app::App;
 use crate::app_thread::{AppThread, Leftover};
-use crate::connection::multiplexer::{Beginning, SharedMultiplexer};
+use crate::connection::multiplexer::SharedMultiplexer;
 use crate::exchange::context::{Context, ExchangeContext};
 use crate::exchange::thread_context::ThreadContext;
 use crate::exchange::worker::Worker;
-use crate::exchange::{BodySource, Exchange, ExchangeState, Served, give_up, go_on, serve};
-use crate::request::HeaderMemory;
-use crate::request::body::{Body, Collector};
-use crate::request::request_stream::{BodyStream, RequestStream};
+use crate::exchange::{Exchange, ExchangeState, UnreadBody, give_up, go_on};
+use crate::logging::access_log::complain;
 use crate::response::ResponseWriter;
 use crate::scheduling::connections::{Due, ExchangeId, Key};
-use crate::scheduling::patience::Patience;
+use crate::scheduling::deadlines::NEVER_MS;
+use crate::scheduling::patience::{DRAIN_ARRIVAL_MS, Patience};
 use crate::scheduling::turn::TurnBudget;
 use crate::sockets::client::Client;
 use crate::sockets::socket::Read;
+use crate::sockets::tls::TlsFault;
 use crate::sockets::transport::Transport;
+use multiplexed::{Limits, TurnEnd, attend_streams};
+use proxy_header::take_proxy_header;
+use refusal::{answer_fault, complain_of_peer, place};
+pub use steps::NextAction;
+use steps::ServeStep;
 
-/// The next action for a connection, as it asks for it.
-#[derive(Debug, PartialEq, Eq)]
-pub enum NextAction {
-    /// It waits for news of its socket.
-    Wait,
-    /// The same, but there is more to do, be it to send or to serve: its next turn comes after those of others.
-    Again,
-    /// It waits for the end of the worker's pause: the next request is not begun, and its bytes are left where they are.
-    Rest,
-    Close,
-}
+/// A connection that is ended by us with unread input lingers this long, in milliseconds, so that the peer
+/// can read the answer before a reset destroys it (RFC 9112 section 9.6).
+const LINGER_MS: u64 = 2_000;
+
+/// Bytes that are thrown away at the most: of a body that nobody wants, and of a connection that lingers.
+const LINGER_BYTES: usize = 1024 * 1024;
 
 pub struct Connection<A: App> {
     transport: Transport,
@@ -108,26 +107,13 @@ enum ConnectionStage {
     },
 }
 
-/// The result of serving the bytes at hand.
-enum ServeStep {
-    /// More bytes are needed.
-    More,
-    /// It has had its turn; there is more to serve.
-    Yield,
-    /// A request was answered; the next may follow.
-    Next,
-    Blocked,
-    /// The exchange's state says what comes next: the application's turn, or the rest of an unwanted body.
-    Parked,
-    /// It speaks HTTP/2 from here on, with a first request where it has upgraded.
-    Http2(Box<Beginning>),
-    Close,
-    Linger,
-}
-
 impl<A: App> Connection<A> {
     pub fn listener(&self) -> usize {
         self.listener
+    }
+
+    pub fn link(&self) -> &Link {
+        &self.link
     }
 
     pub fn socket(&self) -> BorrowedFd<'_> {
@@ -218,6 +204,43 @@ impl<A: App> Connection<A> {
         next
     }
 
+    /// A turn of a connection whose streams have the socket in common.
+    fn attend_multiplexed(&mut self, shared: &SharedMultiplexer, is_over: bool, context: &mut Context<'_, A>) -> NextAction {
+        let mut multiplexer = shared.lock();
+        multiplexer.key = self.key;
+        multiplexer.peer_has_ended = self.peer_has_ended;
+        let ended = attend_streams(&mut multiplexer, &mut self.limits(context.worker), is_over, context);
+        drop(multiplexer);
+        match ended {
+            TurnEnd::Goes(next) => next,
+            TurnEnd::Over(transport, fault) => {
+                if let Some(fault) = fault {
+                    let what = format!(" with {}: {}", fault.code.name(), fault.reason);
+                    complain_of_peer(&self.client, ("HTTP/2", "a connection"), &what, context);
+                }
+                self.transport = transport;
+                self.begin_linger(context)
+            }
+        }
+    }
+
+    fn limits(&mut self, worker: &Worker) -> Limits<'_> {
+        let timeout_ms = self.timeout_ms(worker);
+        Limits { deadline_ms: &mut self.deadline_ms, has_served: &mut self.has_served, timeout_ms }
+    }
+
+    /// Streams end without a turn of their connection: one that has lost its last has the time of an idle one from now on.
+    pub fn note_last_stream(&mut self, worker: &Worker) {
+        let Link::Multiplexed(shared) = &self.link else { return };
+        if self.deadline_ms == NEVER_MS {
+            let shared = shared.clone();
+            let mut multiplexer = shared.lock();
+            if !multiplexer.has_streams() {
+                self.limits(worker).renew(&mut multiplexer, now_ms(), worker);
+            }
+        }
+    }
+
     /// When it is to be looked at whatever its socket does, in monotonic milliseconds.
     pub fn due_ms(&self) -> u64 {
         self.deadline_ms.min(self.exchange.due_ms())
@@ -238,9 +261,13 @@ impl<A: App> Connection<A> {
             ConnectionStage::Serves => {}
             ConnectionStage::Lingers { swallowed } => return self.linger(context, swallowed),
             ConnectionStage::AwaitsProxyHeader => {
-                if let Some(next) = self.take_proxy_header(context) {
+                let of_connection = (self.listener, self.peer_has_ended);
+                if let Some(next) = take_proxy_header(&self.transport, &mut self.client, of_connection, context) {
                     return next;
                 }
+                self.stage = ConnectionStage::Serves;
+                // What follows has a time of its own.
+                self.deadline_ms = context.thread.clock.now_ms + self.timeout_ms(context.worker);
             }
         }
         loop {
@@ -317,251 +344,159 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// Reads once and serves what is there. `None`: there may be more to do at once.
-    fn read(&mut self, context: &mut Context<'_, A>) -> Option<NextAction> {
-        let mut buffer = std::mem::take(&mut context.thread.read);
-        let mut kept = std::mem::take(&mut self.input);
-        let held = kept.len();
-        let had_begun = held > 0 || self.has_part_of_request();
-        // What was kept may fill the buffer; reading into nothing would look like the client's end.
-        let full = held == buffer.len();
-        let read = match full {
-            true => Read::Nothing,
-            false if self.transport.is_handshaking() => self.read_handshake(&mut buffer[held..], context),
-            false => self.transport.read(&mut buffer[held..]),
-        };
-        if self.transport.is_encrypted()
-            && let Some(fault) = self.transport.take_tls_fault()
-        {
-            context.thread.read = buffer;
-            self.input = kept;
-            return Some(self.refuse_handshake(&fault, context));
-        }
-        let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
-        context.thread.turn.note_read(self.transport.read_cost(filled - held));
-        // What was kept stays where it is, and what has come is put behind it: a head that drips is not copied as often as it has bytes.
-        let bytes = if held == 0 {
-            &buffer[..filled]
+    /// A request that has begun to come has so long to come whole. A body that keeps coming may take all of the mercy at a reload, where others
+    /// serve by now; at a stop it may not.
+    pub fn arrive_by(&mut self, when_ms: u64, worker: &Worker, now_ms: u64) {
+        let body = self.exchange.body_patience().filter(|_| !worker.is_stopping());
+        let until_ms = if let Some(patience) = body {
+            patience.shorten(DRAIN_ARRIVAL_MS, now_ms);
+            patience.until_ms().min(worker.mercy_ends_ms.load(Relaxed))
+        } else if self.is_arriving() {
+            when_ms
         } else {
-            kept.extend_from_slice(&buffer[held..filled]);
-            &kept[..]
+            return;
         };
-        let (position, step) = self.serve_all(bytes, context);
-        let rest = &bytes[position..];
-        if let ServeStep::Http2(beginning) = step {
-            let rest = rest.to_vec();
-            context.thread.read = buffer;
-            let multiplexer = self.begin_http2(*beginning, rest, context.worker);
-            return Some(self.attend_multiplexed(&multiplexer, false, context));
-        }
-        let has_rest = !rest.is_empty();
-        if has_rest && !matches!(step, ServeStep::Close | ServeStep::Linger) {
-            self.input = if held > 0 && position == 0 { kept } else { rest.to_vec() };
-        }
-        let was_full = filled == buffer.len() || self.transport.has_more();
-        context.thread.read = buffer;
-        self.set_deadline(&step, had_begun, context);
-        match step {
-            ServeStep::Close if has_rest => Some(self.begin_linger(context)),
-            ServeStep::Close => Some(NextAction::Close),
-            ServeStep::Linger => Some(self.begin_linger(context)),
-            ServeStep::Blocked => Some(self.wait_for_client()),
-            ServeStep::Yield => Some(NextAction::Again),
-            ServeStep::More | ServeStep::Next | ServeStep::Parked | ServeStep::Http2(_) => match read {
-                // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
-                Read::Bytes(_) if was_full || self.peer_says_no_more() => Self::go_on_reading(context),
-                Read::Nothing if was_full && position > 0 => Self::go_on_reading(context),
-                _ if self.exchange.is_streaming() && self.may_go_on_sending() => Some(NextAction::Again),
-                // A WebSocket's first frames may have come with its handshake.
-                _ if has_rest && self.exchange.is_streaming() => None,
-                Read::Bytes(_) | Read::Nothing => Some(NextAction::Wait),
-                Read::End | Read::Broken => Some(NextAction::Close),
-            },
-        }
+        self.deadline_ms = self.deadline_ms.min(until_ms);
     }
 
-    /// The peer has ended, as the poll or a word within TLS tells: what is left to read ends with the end itself.
-    fn peer_says_no_more(&self) -> bool {
-        self.peer_has_ended || self.transport.peer_has_closed()
+    /// A head or a body is on its way, and the application has not been called for it yet.
+    fn is_arriving(&self) -> bool {
+        self.exchange.is_collecting()
+            || self.exchange.is_idle() && self.stage == ConnectionStage::Serves && self.has_part_of_request()
     }
 
-    /// `None`: at once; but a turn has an end.
-    fn go_on_reading(context: &Context<'_, A>) -> Option<NextAction> {
-        if context.thread.turn.may_read() { None } else { Some(NextAction::Again) }
+    /// What has come of a body, or of a PROXY header, does not buy it more time.
+    fn is_too_slow(&self, now_ms: u64) -> bool {
+        let is_incomplete = self.exchange.is_collecting() || self.stage == ConnectionStage::AwaitsProxyHeader;
+        is_incomplete && self.deadline_ms <= now_ms
     }
 
-    /// Sets the time until which the connection may now keep us waiting.
-    fn set_deadline(&mut self, step: &ServeStep, had_begun: bool, context: &Context<'_, A>) {
-        let now = context.thread.clock.now_ms;
-        let timeout_ms = self.timeout_ms(context.worker);
-        match (step, &self.exchange.state) {
-            (_, ExchangeState::Streaming(_)) => {}
-            (_, ExchangeState::Collecting(collecting)) => self.deadline_ms = collecting.patience.until_ms(),
-            (ServeStep::Blocked | ServeStep::Yield, _) | (_, ExchangeState::Draining { .. }) => {
-                self.deadline_ms = now + timeout_ms
-            }
-            // A head has its time as a whole: a byte a second must not keep a connection for ever.
-            (ServeStep::More, _) if self.has_part_of_request() && !had_begun => self.deadline_ms = now + timeout_ms,
-            (ServeStep::More, _) if self.has_part_of_request() => {}
-            _ if self.has_served => self.deadline_ms = now + context.worker.settings.limits.keepalive_ms,
-            _ => {}
+    /// The answer, where there is one to give, is 408.
+    fn expire(&mut self, context: &mut Context<'_, A>) -> NextAction {
+        let begun = self.is_arriving() || self.exchange.is_streaming() && !self.exchange.response.head_has_left();
+        if begun && self.session.is_http() {
+            self.refuse(Fault::new(408, "The request did not come to its end in time."), context);
         }
-    }
-
-    /// Serves what the bytes have, one request after the other. Returns the bytes used.
-    fn serve_all(&mut self, bytes: &[u8], context: &mut Context<'_, A>) -> (usize, ServeStep) {
-        let mut position = 0;
-        loop {
-            if position == bytes.len() && !self.session.has_head() {
-                return (position, ServeStep::More);
-            }
-            // One that was read with the request before it.
-            let must_rest = position > 0 && self.exchange.is_idle() && context.worker.is_paused();
-            if must_rest || !context.thread.turn.may_serve() {
-                return (position, ServeStep::Yield);
-            }
-            let rest = &bytes[position..];
-            let served = match self.exchange.take_state() {
-                ExchangeState::Collecting(collecting) => self.collect(collecting, rest, context),
-                _ => self.begin(rest, context),
-            };
-            let (used, step) = served.unwrap_or_else(|fault| {
-                self.refuse(fault, context);
-                (rest.len(), ServeStep::Linger)
-            });
-            position += used;
-            match step {
-                ServeStep::Next => context.thread.turn.note_request(),
-                step => return (position, step),
-            }
+        if self.transport.is_within_handshake() {
+            self.tell_of_handshake(&TlsFault::TooSlow, context);
         }
+        if self.has_served && self.is_idle() { self.part_when_idle(context) } else { NextAction::Close }
     }
 
-    /// Serves the request at the start of `bytes`, as far as it is here. Returns the bytes used.
-    fn begin(&mut self, bytes: &[u8], context: &mut Context<'_, A>) -> Result<(usize, ServeStep), Fault> {
-        let may_be_http2 = matches!(self.link, Link::Socket { may_be_http2: true });
-        if may_be_http2 && let Some(step) = self.look_for_preface(bytes, context.worker) {
-            return Ok((0, step));
+    /// It is between two requests, or the head of the next one has not come whole: in a pause, nothing begins here.
+    pub fn awaits_request(&self) -> bool {
+        self.exchange.is_idle()
+            && !matches!(self.stage, ConnectionStage::Lingers { .. })
+            && !matches!(self.link, Link::Multiplexed(_))
+    }
+
+    /// The worker's pause has lasted so long: no time limit counts that time.
+    pub fn extend_time(&mut self, by_ms: u64) {
+        self.deadline_ms = self.deadline_ms.saturating_add(by_ms);
+        self.is_overdue = false;
+    }
+
+    /// Whether its next request must wait. A client that has left without one is let go.
+    fn must_rest(&self, worker: &Worker) -> bool {
+        let has_left = || self.peer_has_ended && self.input.is_empty() && self.transport.peer_has_ended();
+        worker.is_paused() && !has_left()
+    }
+
+    /// It is between two requests, or before its first, nothing of the next one was read, and it has nothing that only this process knows (TLS,
+    /// streams).
+    pub fn may_move(&self) -> bool {
+        let is_between = self.exchange.is_idle()
+            && !matches!(self.stage, ConnectionStage::Lingers { .. })
+            && !self.has_part_of_request()
+            && !self.peer_has_ended;
+        is_between && matches!(self.link, Link::Socket { .. }) && self.transport.is_movable() && !self.is_last
+    }
+
+    /// Something of a next request is there, and was not read.
+    pub fn has_unread(&self) -> bool {
+        self.transport.has_input()
+    }
+
+    fn close_or_linger(&mut self, context: &mut Context<'_, A>) -> NextAction {
+        if self.input.is_empty() { NextAction::Close } else { self.begin_linger(context) }
+    }
+
+    /// The end of an idle connection. Its client may ask at this very moment: that gets no answer any more, but an end in place of a reset.
+    fn part_when_idle(&mut self, context: &mut Context<'_, A>) -> NextAction {
+        if !matches!(self.link, Link::Socket { .. }) {
+            return NextAction::Close;
         }
-        let limits = &context.worker.head_limits;
-        let (used, event) = self.session.next(bytes, limits, &mut context.thread.parts)?;
-        let mut head = match event {
-            SessionEvent::Head(head) => head,
-            SessionEvent::Send { answer, close } => {
-                self.writer().say_aside(answer.as_bytes());
-                let is_over = close || self.transport.is_broken;
-                return Ok((used, if is_over { ServeStep::Close } else { ServeStep::Next }));
-            }
-            // Without a request there is nothing of it.
-            SessionEvent::More | SessionEvent::Data(_) | SessionEvent::End | SessionEvent::Aborted { .. } => {
-                return Ok((used, ServeStep::More));
-            }
-        };
-        let rest = &bytes[used..];
-        if may_be_http2 && let Some(beginning) = self.upgrade_to_http2(&mut head, bytes, context) {
-            return Ok((used, ServeStep::Http2(beginning)));
+        self.transport.end_sending();
+        if self.transport.has_input() { self.begin_linger(context) } else { NextAction::Close }
+    }
+
+    fn begin_linger(&mut self, context: &mut Context<'_, A>) -> NextAction {
+        if matches!(self.link, Link::Stream { .. }) {
+            // What is still to come of a request says nothing, and its connection goes on.
+            return NextAction::Close;
         }
-        let (more, step) = if A::STREAMS_BODY {
-            self.stream(&head, head.bytes.of(bytes), rest, context)?
-        } else {
-            let collector = Collector::new(head.body, context.worker.body_limits)?;
-            // What the client sent behind a request for another protocol would be lost to an application that takes the socket.
-            if !rest.is_empty() || collector.is_some() {
-                head.head.forget_upgrade();
-            }
-            match collector {
-                None => (0, self.answer(&head, head.bytes.of(bytes), Body::Empty, context)?),
-                Some(collector) => self.begin_to_collect(head, bytes, collector, rest, context)?,
-            }
-        };
-        Ok((used + more, step))
+        self.transport.end_sending();
+        self.input = Vec::new();
+        self.deadline_ms = context.thread.clock.now_ms + LINGER_MS;
+        self.linger(context, 0)
     }
 
-    fn answer(&mut self, head: &HeadEvent, bytes: &[u8], body: Body, context: &mut Context<'_, A>) -> Result<ServeStep, Fault> {
-        let served = self.serve(head, bytes, BodySource::Whole(body), context)?;
-        Ok(self.after_answer(served, context))
-    }
-
-    fn serve(
-        &mut self,
-        head: &HeadEvent,
-        bytes: &[u8],
-        source: BodySource<'_>,
-        context: &mut Context<'_, A>,
-    ) -> Result<Served<A::Pending>, Fault> {
-        let memory = memory(&mut self.memo, head, context.app);
-        if self.client.is_trusted() && !head.is_repeated {
-            note_client(&mut self.client, head, bytes, context);
-        }
-        let mut context = ExchangeContext {
-            worker: context.worker,
-            thread: context.thread,
-            app: context.app,
-            writer: ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport },
-            client: &self.client,
-            listener: self.listener,
-            id: ExchangeId { connection: self.key, stream: self.exchange.stream },
-            is_last: self.is_last,
-        };
-        serve(&mut context, (&head.head, bytes), head.wire, memory, source)
-    }
-
-    fn after_answer(&mut self, served: Served<A::Pending>, context: &Context<'_, A>) -> ServeStep {
-        match served {
-            Served::Blocked(suspended) => {
-                self.exchange.state = ExchangeState::Suspended(suspended);
-                self.deadline_ms = context.thread.clock.now_ms + self.timeout_ms(context.worker);
-                ServeStep::Blocked
+    fn linger(&mut self, context: &mut Context<'_, A>, mut swallowed: usize) -> NextAction {
+        while swallowed < LINGER_BYTES {
+            self.stage = ConnectionStage::Lingers { swallowed };
+            if !context.thread.turn.may_read() {
+                return NextAction::Again;
             }
-            Served::Ongoing(suspended) => {
-                let body = BodyStream::collected(self.patience(context.worker));
-                self.leave_to_application(suspended, RequestStream::Body(body), context)
-            }
-            Served::Done { keep } => {
-                // A stream ends with its answer.
-                let keep = keep && !matches!(self.link, Link::Stream { .. });
-                self.has_served = true;
-                self.exchange.stream = self.exchange.stream.wrapping_add(1);
-                self.exchange.share = None;
-                self.session.note_answered();
-                match self.exchange.unread.take().filter(|_| self.session.is_body_open()) {
-                    // RFC 9110 section 10.1.1: a client that was not told to continue may send the body or not; nobody can tell.
-                    Some(body) if keep && !body.owes_continue => {
-                        self.exchange.state = ExchangeState::Draining { body, swallowed: 0 };
-                        ServeStep::Parked
-                    }
-                    Some(_) => ServeStep::Linger,
-                    None if keep => ServeStep::Next,
-                    // What the client sends is not for us to read.
-                    None if self.is_given_away() => ServeStep::Close,
-                    // RFC 9112 section 9.6: it has asked again before it could know of the end. Closing over that would be a reset, and the
-                    // answer may be on its way still.
-                    None if self.exchange.response.client_keeps() && self.transport.has_input() => ServeStep::Linger,
-                    // RFC 6455 section 7.1.1: the client is to read our last frame, whatever it still sends.
-                    None if self.writer().status_code() == 101 => ServeStep::Linger,
-                    None => ServeStep::Close,
+            match self.transport.read(&mut context.thread.read) {
+                Read::Bytes(count) => {
+                    context.thread.turn.note_read(self.transport.read_cost(count));
+                    swallowed += count;
                 }
+                Read::Nothing => return NextAction::Wait,
+                Read::End | Read::Broken => break,
             }
         }
+        NextAction::Close
     }
-}
 
-/// Notes what a trusted front server says of a request.
-fn note_client<A: App>(client: &mut Client, head: &HeadEvent, bytes: &[u8], context: &Context<'_, A>) {
-    if let RequestHead::Http { line, .. } = &head.head {
-        let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
-        client.note_fields(&context.thread.parts.fields, header_bytes, &context.worker.clients);
+    /// Reads what is left of a body that nobody wants, up to [`LINGER_BYTES`]. `None`: it is done, go on.
+    fn swallow(&mut self, mut body: Box<UnreadBody>, mut swallowed: usize, context: &mut Context<'_, A>) -> Option<NextAction> {
+        body.patience.wait(true, context.thread.clock.now_ms);
+        while swallowed < LINGER_BYTES {
+            let read = match context.thread.turn.may_read() {
+                true => self.read_body(&mut body.patience, context, |_| Ok(())),
+                false => return Some(self.swallow_later(body, swallowed, NextAction::Again)),
+            };
+            let Ok((read, _)) = read else { break };
+            if !self.session.is_body_open() {
+                return None;
+            }
+            match read {
+                // All that came: chunks may be more frame than body.
+                Read::Bytes(count) => swallowed += count,
+                Read::Nothing => return Some(self.swallow_later(body, swallowed, NextAction::Wait)),
+                Read::End | Read::Broken => return Some(NextAction::Close),
+            }
+        }
+        Some(self.begin_linger(context))
     }
-}
 
-/// The adapter's memory of the header block, or the place for one.
-fn memory<'a, A: App>(memo: &'a mut Option<A::Memo>, head: &HeadEvent, app: &mut AppThread<A>) -> HeaderMemory<'a, A::Memo> {
-    if !head.is_repeated && memo.is_some() {
-        app.discard(Leftover { memo: memo.take(), pending: None });
+    fn swallow_later(&mut self, body: Box<UnreadBody>, swallowed: usize, next: NextAction) -> NextAction {
+        self.deadline_ms = body.patience.until_ms();
+        self.exchange.state = ExchangeState::Draining { body, swallowed };
+        next
     }
-    match memo {
-        Some(memo) => HeaderMemory::Same(memo),
-        memo if head.is_remembered => HeaderMemory::Fill(memo),
-        _ => HeaderMemory::Off,
+
+    /// Answers a peer's mistake and logs it: the fault, never the bytes.
+    fn refuse(&mut self, fault: Fault, context: &mut Context<'_, A>) {
+        // A front server that is set up for another protocol makes the same mistake with each request, and scanners come again and again.
+        if fault.is_mixup {
+            let what = format!(" with {}{}: {}", fault.status, place(self.listener, context.worker), fault.reason);
+            complain_of_peer(&self.client, (fault.reason, "a request"), &what, context);
+        } else {
+            let who = self.client.own_peer().name();
+            complain(context.worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));
+        }
+        answer_fault(self.session.wire(), &mut self.writer(), fault, context.thread);
     }
 }

@@ -30,9 +30,16 @@ use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::{Connection, Link, NextAction};
+use crate::event_loop::accepting::{
+    accept, end_pauses, let_in_handed, listen, listen_or_leave, look_at_listeners, shut_listeners,
+};
 use crate::event_loop::draining::End;
+use crate::event_loop::draining::{begin_to_drain, begin_to_hand_all_over, tell_of_mercy, tell_of_streams};
 use crate::event_loop::moving::Move;
+use crate::event_loop::moving::{drop_put_down, move_away, move_rest, take_moved};
+use crate::event_loop::multiplexing::{let_streams_in, place_stream_back};
 use crate::event_loop::panics::end_worker_at_a_panic;
+use crate::event_loop::pausing::{begin_pause, check_in, end_pause};
 use crate::event_loop::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
 use crate::exchange::thread_context::ThreadContext;
 use crate::forks;
@@ -71,7 +78,7 @@ pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment)
     let shared = Arc::new(Shared::new(language, assignment)?);
     if !shared.is_held.load(Relaxed) {
         for number in 0..shared.worker.listeners.len() {
-            shared.listen(number)?;
+            listen(&shared, number)?;
         }
         shared.watch_queue();
     }
@@ -111,7 +118,7 @@ impl<L: Language> Shared<L> {
     /// Tells the poll of every listening socket.
     pub(crate) fn listen_to_all(&self) {
         for number in 0..self.worker.listeners.len() {
-            self.listen_or_leave(number);
+            listen_or_leave(self, number);
         }
         self.watch_queue();
     }
@@ -183,8 +190,8 @@ impl<L: Language> Shared<L> {
         while let Some(key) = guard.connections.next_ready() {
             match key.source() {
                 EventSource::Control => self.take_orders(&mut guard),
-                EventSource::Listener(number) => self.accept(number, &mut guard, thread),
-                EventSource::Queue => self.take_moved(&mut guard.connections),
+                EventSource::Listener(number) => accept(self, number, &mut guard, thread),
+                EventSource::Queue => take_moved(self, &mut guard.connections),
                 EventSource::Heartbeat => answer_heartbeat(),
                 EventSource::Bell => {}
                 EventSource::Connection(key) => {
@@ -227,7 +234,7 @@ impl<L: Language> Shared<L> {
         // Nothing is held that nobody would push in time.
         thread.may_cork = may_cork && self.begin_companion();
         self.wake_companion(thread.clock.now_ms, &mut guard);
-        self.drop_put_down(&mut guard, app);
+        drop_put_down(&mut guard, app);
         drop(guard);
         let inside = (!alone).then(|| self.leadership.enter_call());
         let after = connection.attend(thread, app, &self.worker);
@@ -277,10 +284,10 @@ impl<L: Language> Shared<L> {
         let LeaderState { connections, housekeeping, .. } = &mut *state;
         match connection.link() {
             Link::Socket { .. } => {}
-            Link::Multiplexed(multiplexer) => self.let_streams_in(&connection, multiplexer, connections),
+            Link::Multiplexed(multiplexer) => let_streams_in(self, &connection, multiplexer, connections),
             Link::Stream { multiplexer, number } => {
                 let link = (multiplexer.clone(), *number);
-                return self.place_stream_back(key, connection, link, after, state, app);
+                return place_stream_back(self, key, connection, link, after, state, app);
             }
         }
         let is_known = connection.is_polled;
@@ -290,8 +297,8 @@ impl<L: Language> Shared<L> {
             self.limit_time(&mut connection, housekeeping);
             let goes_on_elsewhere = self.worker.hands_over() || housekeeping.is_doomed();
             let may_go = goes_on_elsewhere && connection.is_idle();
-            self.check_in(key, connection, after == NextAction::Rest, connections);
-            if may_go && self.move_away(key, false, state) == Move::NoRoom {
+            check_in(self, key, connection, after == NextAction::Rest, connections);
+            if may_go && move_away(self, key, false, state) == Move::NoRoom {
                 state.housekeeping.moves_at_ms.get_or_insert(now_ms());
             }
         } else {
@@ -493,13 +500,13 @@ impl<L: Language> Shared<L> {
     /// Time limits, `max-requests`, and the end that the application may have asked for.
     pub(crate) fn look_after_time(&self, state: &mut LeaderState<L::App>, thread: &mut ThreadContext) {
         if !state.housekeeping.pauses.is_empty() {
-            self.end_pauses(&mut state.connections, &mut state.housekeeping, thread);
+            end_pauses(self, &mut state.connections, &mut state.housekeeping, thread);
         }
         let leaves = self.worker.leaving.load(Relaxed);
         if leaves && !self.worker.is_draining() {
-            self.begin_to_drain(state, if self.has_company() { End::Replaced } else { End::Alone });
+            begin_to_drain(self, state, if self.has_company() { End::Replaced } else { End::Alone });
         }
-        self.move_rest(state, thread.clock.now_ms);
+        move_rest(self, state, thread.clock.now_ms);
         let LeaderState { connections, housekeeping, .. } = state;
         // One that leaves by itself finishes what others sent it, as at a retirement, and its replacement starts meanwhile.
         if (leaves || self.is_worn()) && !housekeeping.worn_reported {
@@ -509,11 +516,11 @@ impl<L: Language> Shared<L> {
         let now = thread.clock.now_ms;
         if !housekeeping.mercy_is_over && self.worker.mercy_ends_ms.load(Relaxed) <= now {
             housekeeping.mercy_is_over = true;
-            self.tell_of_mercy(connections);
+            tell_of_mercy(self, connections);
         }
         if !housekeeping.streams_have_ended && self.worker.streams_end_ms.load(Relaxed) <= now {
             housekeeping.streams_have_ended = true;
-            self.tell_of_streams(connections);
+            tell_of_streams(self, connections);
         }
         housekeeping.giving_back.note(connections.population().all(), now);
         if housekeeping.giving_back.is_due(now) {
@@ -550,16 +557,16 @@ impl<L: Language> Shared<L> {
             let LeaderState { connections, housekeeping, .. } = &mut *state;
             match message::receive::<Order>(self.control.as_fd()) {
                 Ok(Received::Message(Order::Drain { has_successors }, _)) => {
-                    self.begin_to_drain(state, if has_successors { End::Replaced } else { End::Alone });
+                    begin_to_drain(self, state, if has_successors { End::Replaced } else { End::Alone });
                 }
-                Ok(Received::Message(Order::Stop, _)) => self.begin_to_drain(state, End::AtOnce),
+                Ok(Received::Message(Order::Stop, _)) => begin_to_drain(self, state, End::AtOnce),
                 Ok(Received::Message(Order::Admit, _)) => self.admit(),
-                Ok(Received::Message(Order::Pause, _)) => self.begin_pause(housekeeping),
-                Ok(Received::Message(Order::Resume, _)) => self.end_pause(connections, housekeeping),
-                Ok(Received::Message(Order::Look, _)) => self.look_at_listeners(connections, housekeeping),
-                Ok(Received::Message(Order::HandOver, _)) => self.begin_to_hand_all_over(state),
+                Ok(Received::Message(Order::Pause, _)) => begin_pause(self, housekeeping),
+                Ok(Received::Message(Order::Resume, _)) => end_pause(self, connections, housekeeping),
+                Ok(Received::Message(Order::Look, _)) => look_at_listeners(self, connections, housekeeping),
+                Ok(Received::Message(Order::HandOver, _)) => begin_to_hand_all_over(self, state),
                 Ok(Received::Message(Order::Serve { listener }, Some(socket))) => {
-                    self.let_in_handed(listener, socket, connections, housekeeping);
+                    let_in_handed(self, listener, socket, connections, housekeeping);
                 }
                 Ok(Received::Message(Order::TakeLog { log }, Some(file))) => {
                     if let Err(error) = bolide_log::replace(log as usize, &file) {
@@ -575,9 +582,9 @@ impl<L: Language> Shared<L> {
                     let _known_to_be_there = self.poll.delete(&self.control);
                     // One that drains has successors who serve there, perhaps those of another master.
                     if !self.worker.is_draining() {
-                        self.shut_listeners(connections, housekeeping);
+                        shut_listeners(self, connections, housekeeping);
                     }
-                    return self.begin_to_drain(state, End::AtOnce);
+                    return begin_to_drain(self, state, End::AtOnce);
                 }
             }
         }

@@ -9,6 +9,7 @@ use bolide_protocol::session::Session;
 
 use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
+use crate::connection::multiplexer::{Arrival, StreamLink};
 use crate::exchange::Exchange;
 use crate::exchange::worker::Worker;
 use crate::scheduling::connections::Key;
@@ -20,46 +21,63 @@ use crate::sockets::transport::Transport;
 /// default (the soft limit of RLIMIT_NOFILE).
 const CONNECTIONS_TOLD: u32 = 1024;
 
-impl<A: App> Connection<A> {
-    pub fn new(socket: OwnedFd, peer: Peer, listener: usize, worker: &Worker, now_ms: u64) -> Connection<A> {
-        let listening = worker.listeners.get(listener);
-        let session = session_of(listening.map(|listening| listening.protocol), worker);
-        let mut transport = Transport::new(socket);
-        if let Some(tls) = worker.tls(listener) {
-            transport.begin_tls(tls, &[]);
-        }
-        let has_fields = listening.is_none_or(|listening| listening.protocol == Protocol::Http);
-        let client = Client::new(peer, has_fields, &worker.clients);
-        let mut connection = Connection::with(transport, session, client, listener);
-        if listening.is_some_and(|listening| listening.has_proxy_header) {
-            connection.stage = ConnectionStage::AwaitsProxyHeader;
-        }
-        connection.link = Link::Socket { may_be_http2: listening.is_some_and(ListeningSocket::speaks_http2) };
-        connection.deadline_ms = now_ms + listening.map_or(0, |listening| listening.timeout_ms);
-        connection
+/// A connection that was accepted.
+pub fn accepted<A: App>(socket: OwnedFd, peer: Peer, listener: usize, worker: &Worker, now_ms: u64) -> Connection<A> {
+    let listening = worker.listeners.get(listener);
+    let session = session_of(listening.map(|listening| listening.protocol), worker);
+    let mut transport = Transport::new(socket);
+    if let Some(tls) = worker.tls(listener) {
+        transport.begin_tls(tls, &[]);
     }
+    let has_fields = listening.is_none_or(|listening| listening.protocol == Protocol::Http);
+    let client = Client::new(peer, has_fields, &worker.clients);
+    let mut connection = bare(transport, session, client, listener);
+    if listening.is_some_and(|listening| listening.has_proxy_header) {
+        connection.stage = ConnectionStage::AwaitsProxyHeader;
+    }
+    connection.link = Link::Socket { may_be_http2: listening.is_some_and(ListeningSocket::speaks_http2) };
+    connection.deadline_ms = now_ms + listening.map_or(0, |listening| listening.timeout_ms);
+    connection
+}
 
-    pub(super) fn with(transport: Transport, session: Session, client: Client, listener: usize) -> Connection<A> {
-        Connection {
-            transport,
-            session,
-            exchange: Exchange::new(),
-            memo: None,
-            client,
-            listener,
-            link: Link::Socket { may_be_http2: false },
-            input: Vec::new(),
-            stage: ConnectionStage::Serves,
-            has_served: false,
-            is_last: false,
-            is_shared: false,
-            key: Key::CONTROL,
-            deadline_ms: 0,
-            is_overdue: false,
-            is_resting: false,
-            is_polled: false,
-            peer_has_ended: false,
-        }
+/// The connection of one stream. `connection` is the one that has the socket.
+pub fn of_stream<A: App>(connection: &Connection<A>, arrival: Arrival, worker: &Worker, now_ms: u64) -> Option<Connection<A>> {
+    let Link::Multiplexed(multiplexer) = &connection.link else { return None };
+    let Arrival { number, request, .. } = arrival;
+    let transport = Transport::of_stream(&connection.transport, Box::new(StreamLink::new(multiplexer.clone(), number)));
+    let session = match request {
+        Ok((head, parts)) => Session::http2_stream(head, parts),
+        Err(fault) => Session::refused_http2_stream(fault),
+    };
+    let timeout_ms = connection.timeout_ms(worker);
+    let mut stream = bare(transport, session, connection.client.of_stream(), connection.listener);
+    stream.deadline_ms = now_ms + timeout_ms;
+    stream.link = Link::Stream { multiplexer: multiplexer.clone(), number };
+    // The poll knows its connection.
+    stream.is_polled = true;
+    Some(stream)
+}
+
+pub(super) fn bare<A: App>(transport: Transport, session: Session, client: Client, listener: usize) -> Connection<A> {
+    Connection {
+        transport,
+        session,
+        exchange: Exchange::new(),
+        memo: None,
+        client,
+        listener,
+        link: Link::Socket { may_be_http2: false },
+        input: Vec::new(),
+        stage: ConnectionStage::Serves,
+        has_served: false,
+        is_last: false,
+        is_shared: false,
+        key: Key::CONTROL,
+        deadline_ms: 0,
+        is_overdue: false,
+        is_resting: false,
+        is_polled: false,
+        peer_has_ended: false,
     }
 }
 

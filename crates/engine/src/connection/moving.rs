@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use bolide_contract::connection_queue::MovedConnection;
 use bolide_contract::settings::Protocol;
 
-use super::beginning::session_of;
+use super::beginning::{bare, session_of};
 use super::{Connection, ConnectionStage, Link};
 use crate::app::App;
 use crate::exchange::worker::Worker;
@@ -24,77 +24,60 @@ pub enum Arrived {
     Formerly(usize),
 }
 
-impl<A: App> Connection<A> {
-    /// It is between two requests, or before its first, nothing of the next one was read, and it has nothing that only this process knows (TLS,
-    /// streams).
-    pub fn may_move(&self) -> bool {
-        let is_between = self.exchange.is_idle()
-            && !matches!(self.stage, ConnectionStage::Lingers { .. })
-            && !self.has_part_of_request()
-            && !self.peer_has_ended;
-        is_between && matches!(self.link, Link::Socket { .. }) && self.transport.is_movable() && !self.is_last
+/// What another worker needs to go on with the connection, where it may move.
+pub fn to_move<A: App>(connection: &Connection<A>, worker: &Worker, has_input: bool, now_ms: u64) -> Option<MovedConnection> {
+    if !connection.may_move() {
+        return None;
     }
+    let listener = worker.listeners.get(connection.listener)?;
+    let peer = connection.client.connection_peer();
+    let client = match peer.origin {
+        PeerOrigin::Address(address) => Some(SocketAddr::new(address, peer.port.parse().ok()?)),
+        PeerOrigin::Unix => None,
+        PeerOrigin::Unknown => return None,
+    };
+    Some(MovedConnection {
+        listener: listener.inode,
+        protocol: listener.protocol,
+        has_served: connection.has_served,
+        has_input,
+        proxy_header_was_read: listener.has_proxy_header && connection.stage == ConnectionStage::Serves,
+        is_shared: connection.is_shared || forks::has_forked(),
+        client: if peer.front_tls.is_some() { return None } else { client },
+        deadline_ms: deadline_elsewhere_ms(connection, worker, now_ms),
+    })
+}
 
-    /// What another worker needs to go on with the connection, where it may move.
-    pub fn to_move(&self, worker: &Worker, has_input: bool, now_ms: u64) -> Option<MovedConnection> {
-        if !self.may_move() {
-            return None;
-        }
-        let listener = worker.listeners.get(self.listener)?;
-        let peer = self.client.connection_peer();
-        let client = match peer.origin {
-            PeerOrigin::Address(address) => Some(SocketAddr::new(address, peer.port.parse().ok()?)),
-            PeerOrigin::Unix => None,
-            PeerOrigin::Unknown => return None,
-        };
-        Some(MovedConnection {
-            listener: listener.inode,
-            protocol: listener.protocol,
-            has_served: self.has_served,
-            has_input,
-            proxy_header_was_read: listener.has_proxy_header && self.stage == ConnectionStage::Serves,
-            is_shared: self.is_shared || forks::has_forked(),
-            client: if peer.front_tls.is_some() { return None } else { client },
-            deadline_ms: self.deadline_elsewhere_ms(worker, now_ms),
-        })
+/// Until when it is kept there. A worker that drains has given it less time than others do.
+fn deadline_elsewhere_ms<A: App>(connection: &Connection<A>, worker: &Worker, now_ms: u64) -> u64 {
+    match (worker.is_draining(), connection.has_served) {
+        (false, _) => connection.deadline_ms,
+        (true, true) => now_ms + worker.settings.limits.keepalive_ms,
+        (true, false) => now_ms + connection.timeout_ms(worker),
     }
+}
 
-    /// Until when it is kept there. A worker that drains has given it less time than others do.
-    fn deadline_elsewhere_ms(&self, worker: &Worker, now_ms: u64) -> u64 {
-        match (worker.is_draining(), self.has_served) {
-            (false, _) => self.deadline_ms,
-            (true, true) => now_ms + worker.settings.limits.keepalive_ms,
-            (true, false) => now_ms + self.timeout_ms(worker),
-        }
+/// A connection that another worker had before.
+pub fn let_in<A: App>(socket: OwnedFd, moved: &MovedConnection, arrived: Arrived, worker: &Worker, now_ms: u64) -> Connection<A> {
+    let (Arrived::Through(number) | Arrived::Formerly(number)) = arrived;
+    let peer = Peer::moved(moved.client);
+    let listening = worker.listeners.get(number);
+    let has_fields = moved.protocol == Protocol::Http || moved.proxy_header_was_read;
+    let client = Client::new(peer, has_fields, &worker.clients);
+    let session = session_of(Some(moved.protocol), worker);
+    let mut connection = bare(Transport::new(socket), session, client, number);
+    connection.is_last = matches!(arrived, Arrived::Formerly(_));
+    connection.has_served = moved.has_served;
+    connection.is_shared = moved.is_shared;
+    let speaks_http2 = listening.is_some_and(|listening| listening.speaks_http2());
+    connection.link = Link::Socket { may_be_http2: !moved.has_served && !connection.is_last && speaks_http2 };
+    if listening.is_some_and(|listening| listening.has_proxy_header) && !moved.proxy_header_was_read && !connection.is_last {
+        connection.stage = ConnectionStage::AwaitsProxyHeader;
     }
-
-    /// Something of a next request is there, and was not read.
-    pub fn has_unread(&self) -> bool {
-        self.transport.has_input()
-    }
-
-    /// A connection that another worker had before.
-    pub fn moved(socket: OwnedFd, moved: &MovedConnection, arrived: Arrived, worker: &Worker, now_ms: u64) -> Connection<A> {
-        let (Arrived::Through(number) | Arrived::Formerly(number)) = arrived;
-        let peer = Peer::moved(moved.client);
-        let listening = worker.listeners.get(number);
-        let has_fields = moved.protocol == Protocol::Http || moved.proxy_header_was_read;
-        let client = Client::new(peer, has_fields, &worker.clients);
-        let session = session_of(Some(moved.protocol), worker);
-        let mut connection = Connection::with(Transport::new(socket), session, client, number);
-        connection.is_last = matches!(arrived, Arrived::Formerly(_));
-        connection.has_served = moved.has_served;
-        connection.is_shared = moved.is_shared;
-        let speaks_http2 = listening.is_some_and(|listening| listening.speaks_http2());
-        connection.link = Link::Socket { may_be_http2: !moved.has_served && !connection.is_last && speaks_http2 };
-        if listening.is_some_and(|listening| listening.has_proxy_header) && !moved.proxy_header_was_read && !connection.is_last {
-            connection.stage = ConnectionStage::AwaitsProxyHeader;
-        }
-        // Time that it has waited for a worker is not its client's.
-        connection.deadline_ms = match moved.has_input {
-            true => now_ms + listening.map_or(0, |listening| listening.timeout_ms),
-            false => moved.deadline_ms,
-        };
-        connection
-    }
+    // Time that it has waited for a worker is not its client's.
+    connection.deadline_ms = match moved.has_input {
+        true => now_ms + listening.map_or(0, |listening| listening.timeout_ms),
+        false => moved.deadline_ms,
+    };
+    connection
 }

@@ -5,55 +5,58 @@ use std::sync::Arc;
 use bolide_protocol::proxy_header::{PROXY_HEADER_BYTES_MOST, ProxyHeader, ProxySource, ProxyTls, proxy_header};
 use bolide_protocol::{Fault, Progress};
 
-use super::{Connection, ConnectionStage, NextAction};
+use super::refusal::{complain_of_peer, place};
+use super::steps::NextAction;
 use crate::app::App;
 use crate::exchange::context::Context;
+use crate::sockets::client::Client;
 use crate::sockets::listener::{FrontTls, Peer, PeerOrigin};
 use crate::sockets::socket::{self, Read};
+use crate::sockets::transport::Transport;
 
-impl<A: App> Connection<A> {
-    /// Reads the header, and nothing of what follows it: it stays in the socket until all of it has come. `None`: it is done, go on.
-    pub(super) fn take_proxy_header(&mut self, context: &mut Context<'_, A>) -> Option<NextAction> {
-        if !self.client.may_speak_for_others(&context.worker.clients) {
-            let fault = Fault::bad_request("A PROXY header is expected, and taken from trusted-proxies only.");
-            return Some(self.turn_away(fault, context));
-        }
-        let bytes = &mut context.thread.read[..PROXY_HEADER_BYTES_MOST];
-        let count = match socket::peek(self.transport.socket(), bytes) {
-            Read::Bytes(count) => count,
-            Read::Nothing => return Some(NextAction::Wait),
-            // Balancers look so whether somebody listens.
-            Read::End | Read::Broken => return Some(NextAction::Close),
-        };
-        match proxy_header(&bytes[..count]) {
-            Ok(Progress::Complete(header)) => {
-                let found = peer_of(&header);
-                let front_tls = header.tls.map(|tls| Arc::new(tls_of(&tls, bytes)));
-                // These bytes are there, and nobody else reads them.
-                let taken = socket::read(self.transport.socket(), &mut bytes[..header.length]);
-                if taken != Read::Bytes(header.length) {
-                    return Some(NextAction::Close);
-                }
-                let peer = Peer { front_tls, ..found.unwrap_or_else(|| self.client.own_peer().clone()) };
-                self.client.replace(peer, &context.worker.clients);
-                self.stage = ConnectionStage::Serves;
-                // What follows has a time of its own.
-                self.deadline_ms = context.thread.clock.now_ms + self.timeout_ms(context.worker);
-                None
+/// Reads the header, and nothing of what follows it: it stays in the socket until all of it has come. `None`: it is done, go on.
+pub(super) fn take_proxy_header<A: App>(
+    transport: &Transport,
+    client: &mut Client,
+    (listener, peer_has_ended): (usize, bool),
+    context: &mut Context<'_, A>,
+) -> Option<NextAction> {
+    if !client.may_speak_for_others(&context.worker.clients) {
+        let fault = Fault::bad_request("A PROXY header is expected, and taken from trusted-proxies only.");
+        return Some(turn_away(fault, client, listener, context));
+    }
+    let bytes = &mut context.thread.read[..PROXY_HEADER_BYTES_MOST];
+    let count = match socket::peek(transport.socket(), bytes) {
+        Read::Bytes(count) => count,
+        Read::Nothing => return Some(NextAction::Wait),
+        // Balancers look so whether somebody listens.
+        Read::End | Read::Broken => return Some(NextAction::Close),
+    };
+    match proxy_header(&bytes[..count]) {
+        Ok(Progress::Complete(header)) => {
+            let found = peer_of(&header);
+            let front_tls = header.tls.map(|tls| Arc::new(tls_of(&tls, bytes)));
+            // These bytes are there, and nobody else reads them.
+            let taken = socket::read(transport.socket(), &mut bytes[..header.length]);
+            if taken != Read::Bytes(header.length) {
+                return Some(NextAction::Close);
             }
-            // The bytes are here still, so that the end behind them is not read.
-            Ok(Progress::Partial) if self.peer_has_ended => Some(NextAction::Close),
-            Ok(Progress::Partial) => Some(NextAction::Wait),
-            Err(fault) => Some(self.turn_away(fault, context)),
+            let peer = Peer { front_tls, ..found.unwrap_or_else(|| client.own_peer().clone()) };
+            client.replace(peer, &context.worker.clients);
+            None
         }
+        // The bytes are here still, so that the end behind them is not read.
+        Ok(Progress::Partial) if peer_has_ended => Some(NextAction::Close),
+        Ok(Progress::Partial) => Some(NextAction::Wait),
+        Err(fault) => Some(turn_away(fault, client, listener, context)),
     }
+}
 
-    /// No answer would be understood: what the peer speaks is not known.
-    fn turn_away(&self, fault: Fault, context: &Context<'_, A>) -> NextAction {
-        let what = format!("{}: {}", self.place(context), fault.reason);
-        self.complain_of_peer(fault.reason, "a connection", &what, context);
-        NextAction::Close
-    }
+/// No answer would be understood: what the peer speaks is not known.
+fn turn_away<A: App>(fault: Fault, client: &Client, listener: usize, context: &Context<'_, A>) -> NextAction {
+    let what = format!("{}: {}", place(listener, context.worker), fault.reason);
+    complain_of_peer(client, (fault.reason, "a connection"), &what, context);
+    NextAction::Close
 }
 
 /// The client that a header names; `None`: the peer itself.

@@ -10,8 +10,9 @@ use bolide_contract::scoreboard::add;
 use bolide_protocol::Fault;
 use bolide_protocol::session::HeadEvent;
 
+use super::Connection;
 use super::pulling::{PullEnd, Pulled, heed, pull};
-use super::{Connection, NextAction, ServeStep};
+use super::steps::{NextAction, ServeStep};
 use crate::app::App;
 use crate::exchange::context::Context;
 use crate::exchange::worker::Worker;

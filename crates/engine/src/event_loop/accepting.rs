@@ -13,11 +13,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
 use bolide_contract::message::LATE_DRAIN_MS;
-use bolide_contract::scoreboard::Slot;
 use nix::sys::epoll::{EpollEvent, EpollFlags};
 
 use crate::app::{App, Language};
 use crate::connection::Connection;
+use crate::connection::beginning;
+use crate::event_loop::moving::pass_on;
 use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, Shared};
 use crate::exchange::thread_context::ThreadContext;
 use crate::logging::access_log::complain;
@@ -49,303 +50,294 @@ const QUEUE: usize = usize::MAX;
 /// Connections that are taken from one listening socket before it is shut for want of a master.
 const LAST_ACCEPTS_MOST: usize = 4096;
 
-impl<L: Language> Shared<L> {
-    /// Tells the poll of a listening socket.
-    pub(crate) fn listen(&self, number: usize) -> io::Result<()> {
-        let Some(listener) = self.worker.listeners.get(number) else { return Ok(()) };
-        let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::listener(number).0);
-        Ok(self.poll.add(&listener.descriptor, event)?)
-    }
+/// Tells the poll of a listening socket.
+pub(crate) fn listen<L: Language>(shared: &Shared<L>, number: usize) -> io::Result<()> {
+    let Some(listener) = shared.worker.listeners.get(number) else { return Ok(()) };
+    let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::listener(number).0);
+    Ok(shared.poll.add(&listener.descriptor, event)?)
+}
 
-    /// The same where one that can't be waited for is the end of the worker: another may do better.
-    pub(crate) fn listen_or_leave(&self, number: usize) {
-        if let Err(error) = self.listen(number) {
-            complain(self.worker.number, &format!("a listening socket can't be waited for, the worker ends: {error}"));
-            self.worker.leaving.store(true, Relaxed);
-        }
+/// The same where one that can't be waited for is the end of the worker: another may do better.
+pub(crate) fn listen_or_leave<L: Language>(shared: &Shared<L>, number: usize) {
+    if let Err(error) = listen(shared, number) {
+        complain(shared.worker.number, &format!("a listening socket can't be waited for, the worker ends: {error}"));
+        shared.worker.leaving.store(true, Relaxed);
     }
+}
 
-    /// A listening socket has news. What it leaves waiting, the level-triggered poll tells again.
-    pub(crate) fn accept(&self, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) {
-        // The order to drain may not be read yet: connections that could get the new code are not accepted any more.
-        if self.worker.is_told_to_drain()
-            || self.worker.is_paused()
-            || state.housekeeping.pauses.iter().any(|pause| pause.listener == number)
-        {
-            return;
-        }
-        let has_accepted = self.accept_some(number, state, thread);
-        if has_accepted && self.takes_turns() {
-            self.let_others_go_first(number, &state.housekeeping);
-        }
+/// A listening socket has news. What it leaves waiting, the level-triggered poll tells again.
+pub(crate) fn accept<L: Language>(shared: &Shared<L>, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) {
+    // The order to drain may not be read yet: connections that could get the new code are not accepted any more.
+    if shared.worker.is_told_to_drain()
+        || shared.worker.is_paused()
+        || state.housekeeping.pauses.iter().any(|pause| pause.listener == number)
+    {
+        return;
     }
-
-    /// Others who wait for this socket are woken before us from here on. One who comes in between is told of at once.
-    fn let_others_go_first(&self, number: usize, housekeeping: &Housekeeping) {
-        if housekeeping.pauses.iter().any(|pause| pause.listener == number) {
-            // It is not waited for at present, and will be behind the others.
-            return;
-        }
-        if let Some(listener) = self.worker.listeners.get(number) {
-            let _known_to_be_there = self.poll.delete(&listener.descriptor);
-            self.listen_or_leave(number);
-        }
+    let has_accepted = accept_some(shared, number, state, thread);
+    if has_accepted && shared.takes_turns() {
+        let_others_go_first(shared, number, &state.housekeeping);
     }
+}
 
-    /// `true`: a connection has entered.
-    fn accept_some(&self, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) -> bool {
-        let most = match self.has_company() {
-            // The first is taken in any case: the kernel may have told nobody else of it.
-            true => self.free_threads().saturating_sub(state.connections.ready_count()).max(1),
-            false => ACCEPTED_TURN_MOST,
-        };
-        let mut accepted = 0;
-        while accepted < most {
-            if self.is_ahead(thread) {
-                self.leave_to_others(number, state, thread);
+/// Others who wait for this socket are woken before us from here on. One who comes in between is told of at once.
+fn let_others_go_first<L: Language>(shared: &Shared<L>, number: usize, housekeeping: &Housekeeping) {
+    if housekeeping.pauses.iter().any(|pause| pause.listener == number) {
+        // It is not waited for at present, and will be behind the others.
+        return;
+    }
+    if let Some(listener) = shared.worker.listeners.get(number) {
+        let _known_to_be_there = shared.poll.delete(&listener.descriptor);
+        listen_or_leave(shared, number);
+    }
+}
+
+/// `true`: a connection has entered.
+fn accept_some<L: Language>(shared: &Shared<L>, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) -> bool {
+    let most = match shared.has_company() {
+        // The first is taken in any case: the kernel may have told nobody else of it.
+        true => shared.free_threads().saturating_sub(state.connections.ready_count()).max(1),
+        false => ACCEPTED_TURN_MOST,
+    };
+    let mut accepted = 0;
+    while accepted < most {
+        if should_stand_back(shared, thread) {
+            leave_to_others(shared, number, state, thread);
+            break;
+        }
+        let LeaderState { connections, housekeeping, .. } = &mut *state;
+        match let_in(shared, number, connections, housekeeping, thread) {
+            Entered::One => accepted += 1,
+            Entered::Nobody => break,
+            Entered::Exhausted => {
+                pause(shared, number, EXHAUSTED_MS, housekeeping, thread);
                 break;
             }
-            let LeaderState { connections, housekeeping, .. } = &mut *state;
-            match self.let_in(number, connections, housekeeping, thread) {
-                Entered::One => accepted += 1,
-                Entered::Nobody => break,
-                Entered::Exhausted => {
-                    self.pause(number, EXHAUSTED_MS, housekeeping, thread);
-                    break;
-                }
-            }
         }
-        // Their turn is the listening socket's: in the listen queue they have waited as long as others in ours.
-        state.connections.bring_forward(accepted);
-        accepted > 0
     }
+    // Their turn is the listening socket's: in the listen queue they have waited as long as others in ours.
+    state.connections.bring_forward(accepted);
+    accepted > 0
+}
 
-    /// The next connection is for another worker, which may not have been told of it: the kernel wakes one of those that wait. So it is
-    /// accepted and handed on, where its kind can be; else others have a moment for it.
-    fn leave_to_others(&self, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) {
-        let LeaderState { connections, housekeeping, .. } = &mut *state;
-        let Some(listener) = self.worker.listeners.get(number).filter(|_| self.may_move()) else {
-            return self.pause(number, STAND_BACK_MS, housekeeping, thread);
-        };
-        let now_ms = thread.clock.now_ms;
-        match listener.accept() {
-            Accepted::Connection(socket, peer) if self.pass_on(&socket, &peer, listener, now_ms) => {
-                // This worker is awake, and would be the first to take it back.
-                self.pause_queue(now_ms + STAND_BACK_MS, housekeeping);
-            }
-            // What can't be passed on is served here.
-            accepted => {
-                if matches!(self.enter(accepted, number, connections, housekeeping, now_ms), Entered::Exhausted) {
-                    self.pause(number, EXHAUSTED_MS, housekeeping, thread);
-                }
+/// The next connection is for another worker, which may not have been told of it: the kernel wakes one of those that wait. So it is
+/// accepted and handed on, where its kind can be; else others have a moment for it.
+fn leave_to_others<L: Language>(shared: &Shared<L>, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) {
+    let LeaderState { connections, housekeeping, .. } = &mut *state;
+    let Some(listener) = shared.worker.listeners.get(number).filter(|_| shared.may_move()) else {
+        return pause(shared, number, STAND_BACK_MS, housekeeping, thread);
+    };
+    let now_ms = thread.clock.now_ms;
+    match listener.accept() {
+        Accepted::Connection(socket, peer) if pass_on(shared, &socket, &peer, listener, now_ms) => {
+            // This worker is awake, and would be the first to take it back.
+            pause_queue(shared, now_ms + STAND_BACK_MS, housekeeping);
+        }
+        // What can't be passed on is served here.
+        accepted => {
+            if matches!(enter(shared, accepted, number, connections, housekeeping, now_ms), Entered::Exhausted) {
+                pause(shared, number, EXHAUSTED_MS, housekeeping, thread);
             }
         }
     }
+}
 
-    /// Another worker accepts connections too, or may be added (`cheaper`).
-    pub(crate) fn has_company(&self) -> bool {
-        let own = self.worker.row;
-        self.worker.settings.elastic.cheaper.is_some()
-            || self.scoreboard.rows().iter().any(|row| row.accepting.load(Relaxed) == 1 && !std::ptr::eq(row, own))
-    }
-
-    /// Looks after the pauses that are over. One that is still ahead takes what was left waiting: better uneven than late.
-    pub(crate) fn end_pauses(
-        &self,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        housekeeping: &mut Housekeeping,
-        thread: &ThreadContext,
-    ) {
-        let now = thread.clock.now_ms;
-        for mut pause in std::mem::take(&mut housekeeping.pauses) {
-            if self.worker.is_told_to_drain() {
-                continue;
-            }
-            if pause.until_ms > now {
-                housekeeping.pauses.push(pause);
-                continue;
-            }
-            if pause.listener == QUEUE {
-                self.watch_queue();
-            } else if self.is_ahead(thread) {
-                pause.length_ms = match self.let_in(pause.listener, connections, housekeeping, thread) {
-                    Entered::One => STAND_BACK_MS,
-                    Entered::Nobody => (pause.length_ms * 2).min(STAND_BACK_MOST_MS),
-                    Entered::Exhausted => EXHAUSTED_MS,
-                };
-                pause.until_ms = now + pause.length_ms;
-                housekeeping.pauses.push(pause);
-            } else {
-                self.listen_or_leave(pause.listener);
-            }
+/// Looks after the pauses that are over. One that is still ahead takes what was left waiting: better uneven than late.
+pub(crate) fn end_pauses<L: Language>(
+    shared: &Shared<L>,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+    housekeeping: &mut Housekeeping,
+    thread: &ThreadContext,
+) {
+    let now = thread.clock.now_ms;
+    for mut pause in std::mem::take(&mut housekeeping.pauses) {
+        if shared.worker.is_told_to_drain() {
+            continue;
+        }
+        if pause.until_ms > now {
+            housekeeping.pauses.push(pause);
+            continue;
+        }
+        if pause.listener == QUEUE {
+            shared.watch_queue();
+        } else if should_stand_back(shared, thread) {
+            pause.length_ms = match let_in(shared, pause.listener, connections, housekeeping, thread) {
+                Entered::One => STAND_BACK_MS,
+                Entered::Nobody => (pause.length_ms * 2).min(STAND_BACK_MOST_MS),
+                Entered::Exhausted => EXHAUSTED_MS,
+            };
+            pause.until_ms = now + pause.length_ms;
+            housekeeping.pauses.push(pause);
+        } else {
+            listen_or_leave(shared, pause.listener);
         }
     }
+}
 
-    /// Threads that could begin a request, the calling one included.
-    pub(crate) fn free_threads(&self) -> usize {
-        let is_free = |slot: &&Slot| slot.thread.load(Relaxed) != 0 && slot.began_ms.load(Relaxed) == 0;
-        self.worker.slots.iter().filter(is_free).count().max(1)
+fn should_stand_back<L: Language>(shared: &Shared<L>, thread: &ThreadContext) -> bool {
+    let (own, rows, now) = (shared.worker.row, shared.scoreboard.rows(), thread.clock.now_ms);
+    is_ahead(own, rows, now) || L::App::KEEPS_EXCHANGES && shared.takes_turns() && has_had_its_turn(own, rows, now)
+}
+
+fn pause<L: Language>(
+    shared: &Shared<L>,
+    number: usize,
+    length_ms: u64,
+    housekeeping: &mut Housekeeping,
+    thread: &ThreadContext,
+) {
+    if let Some(listener) = shared.worker.listeners.get(number) {
+        let _known_to_be_there = shared.poll.delete(&listener.descriptor);
+        housekeeping.pauses.push(Pause { listener: number, until_ms: thread.clock.now_ms + length_ms, length_ms });
     }
+}
 
-    fn is_ahead(&self, thread: &ThreadContext) -> bool {
-        let (own, rows, now) = (self.worker.row, self.scoreboard.rows(), thread.clock.now_ms);
-        is_ahead(own, rows, now) || L::App::KEEPS_EXCHANGES && self.takes_turns() && has_had_its_turn(own, rows, now)
+/// Leaves a listening socket to others until then.
+pub(crate) fn pause_until<L: Language>(shared: &Shared<L>, number: usize, until_ms: u64, housekeeping: &mut Housekeeping) {
+    if let Some(listener) = shared.worker.listeners.get(number) {
+        let _may_be_paused = shared.poll.delete(&listener.descriptor);
+        housekeeping.pauses.retain(|pause| pause.listener != number);
+        housekeeping.pauses.push(Pause { listener: number, until_ms, length_ms: STAND_BACK_MS });
     }
+}
 
-    pub(crate) fn takes_turns(&self) -> bool {
-        self.worker.row.takes_turns.load(Relaxed) == 1
+/// The same of the queue of connections.
+pub(crate) fn pause_queue<L: Language>(shared: &Shared<L>, until_ms: u64, housekeeping: &mut Housekeeping) {
+    shared.leave_queue();
+    housekeeping.pauses.retain(|pause| pause.listener != QUEUE);
+    housekeeping.pauses.push(Pause { listener: QUEUE, until_ms, length_ms: STAND_BACK_MS });
+}
+
+/// The master has accepted a connection before it closed its sockets, and hands it over.
+pub(crate) fn let_in_handed<L: Language>(
+    shared: &Shared<L>,
+    number: u32,
+    socket: OwnedFd,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+    housekeeping: &mut Housekeeping,
+) {
+    if let Some(listener) = shared.worker.listeners.get(number as usize) {
+        enter(shared, listener.take(socket), number as usize, connections, housekeeping, now_ms());
     }
+}
 
-    fn pause(&self, number: usize, length_ms: u64, housekeeping: &mut Housekeeping, thread: &ThreadContext) {
-        if let Some(listener) = self.worker.listeners.get(number) {
-            let _known_to_be_there = self.poll.delete(&listener.descriptor);
-            housekeeping.pauses.push(Pause { listener: number, until_ms: thread.clock.now_ms + length_ms, length_ms });
+/// Listens no more. Who waits for us is let in first: the kernel wakes one worker for a connection, and if that was this one, no
+/// other knows of it. One that is late leaves them to others. Gives whether somebody was left waiting.
+pub(crate) fn leave_listeners<L: Language>(
+    shared: &Shared<L>,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+    housekeeping: &mut Housekeeping,
+) -> bool {
+    housekeeping.pauses.clear();
+    shared.leave_queue();
+    if shared.is_held.load(Relaxed) {
+        // Nobody waits for one that has never listened.
+        return false;
+    }
+    let told_ms = shared.worker.row.drained_ms.load(Relaxed);
+    let is_late = told_ms != 0 && now_ms() >= told_ms + LATE_DRAIN_MS;
+    let mut somebody_waits = false;
+    for (number, listener) in shared.worker.listeners.iter().enumerate() {
+        // From here on the kernel wakes others.
+        let _may_be_paused = shared.poll.delete(&listener.descriptor);
+        if is_late {
+            somebody_waits |= listener.is_waited_at();
+        } else {
+            let_in_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
         }
     }
+    somebody_waits
+}
 
-    /// Leaves a listening socket to others until then.
-    pub(crate) fn pause_until(&self, number: usize, until_ms: u64, housekeeping: &mut Housekeeping) {
-        if let Some(listener) = self.worker.listeners.get(number) {
-            let _may_be_paused = self.poll.delete(&listener.descriptor);
-            housekeeping.pauses.retain(|pause| pause.listener != number);
-            housekeeping.pauses.push(Pause { listener: number, until_ms, length_ms: STAND_BACK_MS });
+/// Accepts connections that the kernel announced only to a worker that has left the listeners.
+pub(crate) fn look_at_listeners<L: Language>(
+    shared: &Shared<L>,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+    housekeeping: &mut Housekeeping,
+) {
+    if shared.worker.is_paused() || shared.is_held.load(Relaxed) {
+        return;
+    }
+    for number in 0..shared.worker.listeners.len() {
+        if shared.worker.is_draining() {
+            // The master may know of no other worker that could serve them.
+            let_in_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
+        } else {
+            // A socket that is added to the poll is looked at (epoll_ctl(2)).
+            let_others_go_first(shared, number, housekeeping);
         }
     }
+}
 
-    /// The same of the queue of connections.
-    pub(crate) fn pause_queue(&self, until_ms: u64, housekeeping: &mut Housekeeping) {
-        self.leave_queue();
-        housekeeping.pauses.retain(|pause| pause.listener != QUEUE);
-        housekeeping.pauses.push(Pause { listener: QUEUE, until_ms, length_ms: STAND_BACK_MS });
-    }
-
-    /// The master has accepted a connection before it closed its sockets, and hands it over.
-    pub(crate) fn let_in_handed(
-        &self,
-        number: u32,
-        socket: OwnedFd,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        housekeeping: &mut Housekeeping,
-    ) {
-        if let Some(listener) = self.worker.listeners.get(number as usize) {
-            self.enter(listener.take(socket), number as usize, connections, housekeeping, now_ms());
-        }
-    }
-
-    /// Listens no more. Who waits for us is let in first: the kernel wakes one worker for a connection, and if that was this one, no
-    /// other knows of it. One that is late leaves them to others. Gives whether somebody was left waiting.
-    pub(crate) fn leave_listeners(
-        &self,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        housekeeping: &mut Housekeeping,
-    ) -> bool {
-        housekeeping.pauses.clear();
-        self.leave_queue();
-        if self.is_held.load(Relaxed) {
-            // Nobody waits for one that has never listened.
-            return false;
-        }
-        let told_ms = self.worker.row.drained_ms.load(Relaxed);
-        let is_late = told_ms != 0 && now_ms() >= told_ms + LATE_DRAIN_MS;
-        let mut somebody_waits = false;
-        for (number, listener) in self.worker.listeners.iter().enumerate() {
-            // From here on the kernel wakes others.
-            let _may_be_paused = self.poll.delete(&listener.descriptor);
-            if is_late {
-                somebody_waits |= listener.is_waited_at();
-            } else {
-                self.let_in_waiting(ACCEPTED_TURN_MOST, number, connections, housekeeping);
-            }
-        }
-        somebody_waits
-    }
-
-    /// Accepts connections that the kernel announced only to a worker that has left the listeners.
-    pub(crate) fn look_at_listeners(
-        &self,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        housekeeping: &mut Housekeeping,
-    ) {
-        if self.worker.is_paused() || self.is_held.load(Relaxed) {
+fn let_in_waiting<L: Language>(
+    shared: &Shared<L>,
+    most: usize,
+    number: usize,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+    housekeeping: &mut Housekeeping,
+) {
+    let Some(listener) = shared.worker.listeners.get(number) else { return };
+    for _ in 0..most {
+        if !matches!(enter(shared, listener.accept(), number, connections, housekeeping, now_ms()), Entered::One) {
             return;
         }
-        for number in 0..self.worker.listeners.len() {
-            if self.worker.is_draining() {
-                // The master may know of no other worker that could serve them.
-                self.let_in_waiting(ACCEPTED_TURN_MOST, number, connections, housekeeping);
-            } else {
-                // A socket that is added to the poll is looked at (epoll_ctl(2)).
-                self.let_others_go_first(number, housekeeping);
-            }
-        }
     }
+}
 
-    fn let_in_waiting(
-        &self,
-        most: usize,
-        number: usize,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        housekeeping: &mut Housekeeping,
-    ) {
-        let Some(listener) = self.worker.listeners.get(number) else { return };
-        for _ in 0..most {
-            if !matches!(self.enter(listener.accept(), number, connections, housekeeping, now_ms()), Entered::One) {
-                return;
-            }
-        }
+/// The master is gone, and nobody takes over: who waits is let in, whoever comes later is refused at once, and the address is free.
+pub(crate) fn shut_listeners<L: Language>(
+    shared: &Shared<L>,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+    housekeeping: &mut Housekeeping,
+) {
+    if shared.is_held.load(Relaxed) {
+        return;
     }
-
-    /// The master is gone, and nobody takes over: who waits is let in, whoever comes later is refused at once, and the address is free.
-    pub(crate) fn shut_listeners(&self, connections: &mut ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping) {
-        if self.is_held.load(Relaxed) {
-            return;
-        }
-        for (number, listener) in self.worker.listeners.iter().enumerate().filter(|(_, listener)| listener.is_ours) {
-            self.let_in_waiting(LAST_ACCEPTS_MOST, number, connections, housekeeping);
-            listener.shut();
-        }
+    for (number, listener) in shared.worker.listeners.iter().enumerate().filter(|(_, listener)| listener.is_ours) {
+        let_in_waiting(shared, LAST_ACCEPTS_MOST, number, connections, housekeeping);
+        listener.shut();
     }
+}
 
-    fn let_in(
-        &self,
-        number: usize,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        housekeeping: &mut Housekeeping,
-        thread: &ThreadContext,
-    ) -> Entered {
-        let Some(listener) = self.worker.listeners.get(number) else { return Entered::Nobody };
-        self.enter(listener.accept(), number, connections, housekeeping, thread.clock.now_ms)
-    }
+fn let_in<L: Language>(
+    shared: &Shared<L>,
+    number: usize,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+    housekeeping: &mut Housekeeping,
+    thread: &ThreadContext,
+) -> Entered {
+    let Some(listener) = shared.worker.listeners.get(number) else { return Entered::Nobody };
+    enter(shared, listener.accept(), number, connections, housekeeping, thread.clock.now_ms)
+}
 
-    fn enter(
-        &self,
-        accepted: Accepted,
-        number: usize,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-        housekeeping: &mut Housekeeping,
-        now_ms: u64,
-    ) -> Entered {
-        match accepted {
-            Accepted::Connection(socket, peer) => {
-                let connection = Box::new(Connection::new(socket, peer, number, &self.worker, now_ms));
-                let due_ms = connection.due_ms();
-                connections.insert(connection, due_ms);
-                self.worker.row.connections.store(connections.population().all() as u32, Relaxed);
-                if self.takes_turns() {
-                    self.worker.row.turns.fetch_add(1, Relaxed);
-                }
-                Entered::One
+fn enter<L: Language>(
+    shared: &Shared<L>,
+    accepted: Accepted,
+    number: usize,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+    housekeeping: &mut Housekeeping,
+    now_ms: u64,
+) -> Entered {
+    match accepted {
+        Accepted::Connection(socket, peer) => {
+            let connection = Box::new(beginning::accepted(socket, peer, number, &shared.worker, now_ms));
+            let due_ms = connection.due_ms();
+            connections.insert(connection, due_ms);
+            shared.worker.row.connections.store(connections.population().all() as u32, Relaxed);
+            if shared.takes_turns() {
+                shared.worker.row.turns.fetch_add(1, Relaxed);
             }
-            Accepted::Nobody => Entered::Nobody,
-            Accepted::Exhausted(error) => {
-                if now_ms.saturating_sub(housekeeping.exhausted_reported_ms) > EXHAUSTED_REPORT_MS {
-                    housekeeping.exhausted_reported_ms = now_ms;
-                    let open = connections.population().all();
-                    let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
-                    complain(self.worker.number, &format!("can't accept a connection, {open} are open: {error}; {advice}"));
-                }
-                Entered::Exhausted
+            Entered::One
+        }
+        Accepted::Nobody => Entered::Nobody,
+        Accepted::Exhausted(error) => {
+            if now_ms.saturating_sub(housekeeping.exhausted_reported_ms) > EXHAUSTED_REPORT_MS {
+                housekeeping.exhausted_reported_ms = now_ms;
+                let open = connections.population().all();
+                let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
+                complain(shared.worker.number, &format!("can't accept a connection, {open} are open: {error}; {advice}"));
             }
+            Entered::Exhausted
         }
     }
 }

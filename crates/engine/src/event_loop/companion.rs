@@ -20,6 +20,7 @@ use nix::sys::signal::SigSet;
 
 use crate::app::Language;
 use crate::event_loop::moving::Move;
+use crate::event_loop::moving::{move_away, move_rest};
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::forks::Beside;
 use crate::logging::access_log::complain;
@@ -233,7 +234,7 @@ impl<L: Language> Shared<L> {
                 _ => Self::take_event(event, &mut guard.connections),
             }
         }
-        self.move_rest(&mut guard, now_ms());
+        move_rest(self, &mut guard, now_ms());
         if !self.may_move() || self.worker.is_paused() || self.worker.is_draining() {
             return false;
         }
@@ -255,7 +256,7 @@ impl<L: Language> Shared<L> {
             }
             looks -= 1;
             let waits = state.connections.peek(key).is_some_and(|connection| connection.has_unread());
-            if waits && self.move_away(key, true, state) == Move::NoRoom {
+            if waits && move_away(self, key, true, state) == Move::NoRoom {
                 return false;
             }
         }

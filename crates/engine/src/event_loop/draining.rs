@@ -9,6 +9,10 @@ use bolide_contract::scoreboard::{Row, now_ms};
 
 use crate::app::{App, Language};
 use crate::connection::Connection;
+use crate::event_loop::accepting::{leave_listeners, pause_queue, pause_until};
+use crate::event_loop::moving::{move_all, take_all_moved};
+use crate::event_loop::multiplexing::tell_multiplexed;
+use crate::event_loop::pausing::let_go_on;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::logging::access_log::complain;
 use crate::response::ResponseWriter;
@@ -19,6 +23,9 @@ use crate::scheduling::patience::DRAIN_ARRIVAL_MS;
 /// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
 /// not ended when all of the mercy is over is killed.
 const LAST_PART_MS: u64 = 5_000;
+
+/// Milliseconds after the master's word that a worker is to be killed after which it takes connections again: the call has ended, then.
+const DOOMED_MS: u64 = 500;
 
 /// Milliseconds for which a stream may go on after the order to stop: an answer whose length nobody has told, as events are. Its
 /// client is then taken for one that has left. At a reload it has all of the mercy.
@@ -78,64 +85,76 @@ fn tell_of_cut_streams(worker: u32, count: u32) {
     complain(worker, &format!("streams that go on {seconds} s after the order to stop, and are cut off: {count}"));
 }
 
-impl<L: Language> Shared<L> {
-    pub(crate) fn begin_to_drain(&self, state: &mut LeaderState<L::App>, end: End) {
-        let at_once = end == End::AtOnce;
-        self.worker.hands_over.store(end == End::Replaced && self.queue.is_some(), Relaxed);
-        let LeaderState { connections, housekeeping, .. } = &mut *state;
-        if !self.worker.is_draining() && end != End::Replaced {
-            // Nobody may be left who would take them from the queue.
-            self.take_all_moved(connections);
-        }
-        if !self.worker.draining.swap(true, Relaxed) {
-            self.worker.row.accepting.store(0, Relaxed);
-            let was_paused = self.let_go_on(connections, housekeeping);
-            let mercy_ms = self.worker.settings.lifecycle.reload_mercy_ms;
-            let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
-            self.worker.mercy_ends_ms.store(ends_ms, Relaxed);
-            housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
-            let somebody_waits = !was_paused && self.leave_listeners(connections, housekeeping);
-            self.report(|row, _| Report::Left { row, somebody_waits });
-            connections.for_each(|connection| connection.give_up_at(ends_ms));
-        }
-        if at_once && !std::mem::replace(&mut housekeeping.stopping_at_once, true) {
-            housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
-            let ends_ms = now_ms() + STREAM_STOP_MS;
-            self.worker.streams_end_ms.store(ends_ms, Relaxed);
-            connections.for_each(|connection| connection.end_stream_at(ends_ms));
-        }
-        let mut leaving = StaggeredClose::new(connections, at_once);
-        connections.change_all(|connection| {
-            if connection.is_idle() {
-                connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
-            } else if connection.is_websocket() {
-                connection.leave_at(leaving.next_ms(), at_once);
-            } else {
-                connection.arrive_by(housekeeping.arrivals_end_ms, &self.worker, now_ms());
-            }
-            connection.due_ms()
-        });
-        self.tell_multiplexed(connections);
-        if self.worker.hands_over() {
-            self.move_all(state);
-        }
+pub(crate) fn begin_to_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, end: End) {
+    let at_once = end == End::AtOnce;
+    shared.worker.hands_over.store(end == End::Replaced && shared.queue.is_some(), Relaxed);
+    let LeaderState { connections, housekeeping, .. } = &mut *state;
+    if !shared.worker.is_draining() && end != End::Replaced {
+        // Nobody may be left who would take them from the queue.
+        take_all_moved(shared, connections);
     }
+    if !shared.worker.draining.swap(true, Relaxed) {
+        shared.worker.row.accepting.store(0, Relaxed);
+        let was_paused = let_go_on(shared, connections, housekeeping);
+        let mercy_ms = shared.worker.settings.lifecycle.reload_mercy_ms;
+        let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
+        shared.worker.mercy_ends_ms.store(ends_ms, Relaxed);
+        housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
+        let somebody_waits = !was_paused && leave_listeners(shared, connections, housekeeping);
+        shared.report(|row, _| Report::Left { row, somebody_waits });
+        connections.for_each(|connection| connection.give_up_at(ends_ms));
+    }
+    if at_once && !std::mem::replace(&mut housekeeping.stopping_at_once, true) {
+        housekeeping.arrivals_end_ms = now_ms() + DRAIN_ARRIVAL_MS;
+        let ends_ms = now_ms() + STREAM_STOP_MS;
+        shared.worker.streams_end_ms.store(ends_ms, Relaxed);
+        connections.for_each(|connection| connection.end_stream_at(ends_ms));
+    }
+    let mut leaving = StaggeredClose::new(connections, at_once);
+    connections.change_all(|connection| {
+        if connection.is_idle() {
+            connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
+        } else if connection.is_websocket() {
+            connection.leave_at(leaving.next_ms(), at_once);
+        } else {
+            connection.arrive_by(housekeeping.arrivals_end_ms, &shared.worker, now_ms());
+        }
+        connection.due_ms()
+    });
+    tell_multiplexed(connections);
+    if shared.worker.hands_over() {
+        move_all(shared, state);
+    }
+}
 
-    pub(crate) fn tell_of_streams(&self, connections: &mut ConnectionTable<Connection<L::App>>) {
-        let mut count = 0;
-        connections.for_each(|connection| count += u32::from(connection.is_endless()));
-        if count > 0 {
-            tell_of_cut_streams(self.worker.number, count);
-        }
+pub(crate) fn tell_of_streams<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
+    let mut count = 0;
+    connections.for_each(|connection| count += u32::from(connection.is_endless()));
+    if count > 0 {
+        tell_of_cut_streams(shared.worker.number, count);
     }
+}
 
-    pub(crate) fn tell_of_mercy(&self, connections: &mut ConnectionTable<Connection<L::App>>) {
-        let mut count = 0;
-        connections.for_each(|connection| count += u32::from(connection.is_streaming()));
-        if count > 0 {
-            let mercy_s = self.worker.settings.lifecycle.reload_mercy_ms / 1000;
-            let problem = format!("the mercy of {mercy_s} s (reload-mercy) is nearly over; requests that are cut off: {count}");
-            complain(self.worker.number, &problem);
-        }
+pub(crate) fn tell_of_mercy<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
+    let mut count = 0;
+    connections.for_each(|connection| count += u32::from(connection.is_streaming()));
+    if count > 0 {
+        let mercy_s = shared.worker.settings.lifecycle.reload_mercy_ms / 1000;
+        let problem = format!("the mercy of {mercy_s} s (reload-mercy) is nearly over; requests that are cut off: {count}");
+        complain(shared.worker.number, &problem);
     }
+}
+
+/// The master is about to kill the worker for a call that does not end. Others take over what is not inside of a call, and who comes now.
+pub(crate) fn begin_to_hand_all_over<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>) {
+    if !shared.may_move() || shared.worker.is_draining() || shared.worker.is_paused() {
+        return;
+    }
+    let now_ms = now_ms();
+    state.housekeeping.doomed_until_ms = now_ms + DOOMED_MS;
+    for number in 0..shared.worker.listeners.len() {
+        pause_until(shared, number, now_ms + DOOMED_MS, &mut state.housekeeping);
+    }
+    pause_queue(shared, now_ms + DOOMED_MS, &mut state.housekeeping);
+    move_all(shared, state);
 }

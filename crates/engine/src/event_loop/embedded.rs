@@ -19,6 +19,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::Link;
+use crate::event_loop::multiplexing::call_connection;
 use crate::event_loop::worker_state::{Assignment, Shared};
 use crate::event_loop::{EVENTS, prepare};
 use crate::exchange::thread_context::ThreadContext;
@@ -186,7 +187,7 @@ impl<L: Language> EmbeddedWorker<L> {
         let due_ms = connection.due_ms();
         guard.connections.check_in(key, connection, due_ms);
         if let Some(multiplexer) = multiplexer {
-            self.shared.call_connection(&multiplexer, None, &mut guard.connections);
+            call_connection(&self.shared, &multiplexer, None, &mut guard.connections);
         }
         let Some((result, has_news)) = visited else { return Visited::Gone };
         if has_news {

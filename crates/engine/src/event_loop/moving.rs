@@ -10,12 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
 use bolide_contract::connection_queue::{self, MovedConnection, Put, Taken};
-use nix::sys::epoll::{EpollEvent, EpollFlags};
 
-use crate::app::Language;
+use crate::app::{App, Language};
 use crate::app_thread::AppThread;
-use crate::connection::Connection;
-use crate::connection::moving::Arrived;
+use crate::connection::moving::{Arrived, let_in, to_move};
+use crate::connection::{Connection, beginning};
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
@@ -26,9 +25,6 @@ const TAKEN_TURN_MOST: usize = 64;
 
 /// The same where nobody would take them later: more than the queue has room for.
 const TAKEN_LAST_MOST: usize = 4096;
-
-/// Milliseconds after the master's word that a worker is to be killed after which it takes connections again: the call has ended, then.
-const DOOMED_MS: u64 = 500;
 
 /// Milliseconds after which a worker that drains tries again to hand over what the queue had no room for.
 const AGAIN_MS: u64 = 10;
@@ -44,203 +40,177 @@ pub enum Move {
     NoRoom,
 }
 
-impl<L: Language> Shared<L> {
-    /// Tells the poll of the queue: one of the workers that wait is woken for each connection.
-    pub(crate) fn watch_queue(&self) {
-        if let Some(queue) = &self.queue {
-            let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::QUEUE.0);
-            if let Err(errno) = self.poll.add(&queue.take, event) {
-                complain(self.worker.number, &format!("connections of other workers can't be waited for: {errno}"));
-            }
-        }
+/// Takes connections from the queue: of those with a request as many as free threads can begin to serve.
+pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
+    let Some(queue) = &shared.queue else { return };
+    if shared.worker.is_told_to_drain() || shared.worker.is_paused() {
+        return;
     }
-
-    pub(crate) fn leave_queue(&self) {
-        if let Some(queue) = &self.queue {
-            let _may_be_unknown = self.poll.delete(&queue.take);
-        }
-    }
-
-    /// Takes connections from the queue: of those with a request as many as free threads can begin to serve.
-    pub(crate) fn take_moved(&self, connections: &mut ConnectionTable<Connection<L::App>>) {
-        let Some(queue) = &self.queue else { return };
-        if self.worker.is_told_to_drain() || self.worker.is_paused() {
-            return;
-        }
-        let mut free_threads = self.free_threads().saturating_sub(connections.ready_count()).max(1);
-        let mut taken = 0;
-        for _ in 0..TAKEN_TURN_MOST {
-            match connection_queue::take(queue.take.as_fd()) {
-                Ok(Taken::Connection(moved, socket)) => {
-                    self.let_moved_in(&moved, socket, connections);
-                    taken += 1;
-                    free_threads -= usize::from(moved.has_input);
-                    if free_threads == 0 {
-                        break;
-                    }
-                }
-                Ok(Taken::Nothing) => break,
-                Ok(Taken::Lost) => {
-                    let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
-                    complain(
-                        self.worker.number,
-                        &format!("a connection of another worker is lost, no descriptor is left; {advice}"),
-                    );
-                }
-                Err(error) => {
-                    complain(self.worker.number, &format!("can't take connections of other workers over: {error}"));
-                    self.leave_queue();
+    let mut free_threads = shared.free_threads().saturating_sub(connections.ready_count()).max(1);
+    let mut taken = 0;
+    for _ in 0..TAKEN_TURN_MOST {
+        match connection_queue::take(queue.take.as_fd()) {
+            Ok(Taken::Connection(moved, socket)) => {
+                let_moved_in(shared, &moved, socket, connections);
+                taken += 1;
+                free_threads -= usize::from(moved.has_input);
+                if free_threads == 0 {
                     break;
                 }
             }
-        }
-        // In the queue they have waited as long as others in the table.
-        connections.bring_forward(taken);
-    }
-
-    /// For a worker that ends, and after which nobody may be there: whoever looks for a worker is served by this one.
-    pub(crate) fn take_all_moved(&self, connections: &mut ConnectionTable<Connection<L::App>>) {
-        let Some(queue) = &self.queue else { return };
-        for _ in 0..TAKEN_LAST_MOST {
-            let Ok(Taken::Connection(moved, socket)) = connection_queue::take(queue.take.as_fd()) else { return };
-            self.let_moved_in(&moved, socket, connections);
-        }
-    }
-
-    fn let_moved_in(&self, moved: &MovedConnection, socket: OwnedFd, connections: &mut ConnectionTable<Connection<L::App>>) {
-        // One that can't be copied above the standard streams is closed: no descriptor is left for it.
-        let Ok(socket) = above_standard(socket) else { return };
-        let connection = match self.arrived(moved) {
-            // It begins here.
-            Arrived::Through(number) if moved.is_untouched() => {
-                Connection::new(socket, Peer::moved(moved.client), number, &self.worker, now_ms())
+            Ok(Taken::Nothing) => break,
+            Ok(Taken::Lost) => {
+                let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
+                complain(
+                    shared.worker.number,
+                    &format!("a connection of another worker is lost, no descriptor is left; {advice}"),
+                );
             }
-            arrived => Connection::moved(socket, moved, arrived, &self.worker, now_ms()),
-        };
-        let connection = Box::new(connection);
-        let due_ms = connection.due_ms();
-        connections.insert(connection, due_ms);
-        self.worker.row.connections.store(connections.population().all() as u32, Relaxed);
-    }
-
-    /// Through which of the listening sockets a connection came: they are known by their sockets, as another generation may have others.
-    fn arrived(&self, moved: &MovedConnection) -> Arrived {
-        let listeners = &self.worker.listeners;
-        let speaks = |number: &usize| {
-            listeners.get(*number).is_some_and(|listener| listener.protocol == moved.protocol && listener.tls.is_none())
-        };
-        let own = listeners.iter().position(|listener| listener.inode == moved.listener);
-        let own = own.filter(|number| moved.is_untouched() || speaks(number));
-        match own {
-            Some(number) => Arrived::Through(number),
-            None => Arrived::Formerly((0..listeners.len()).find(speaks).unwrap_or(0)),
-        }
-    }
-
-    /// Puts a connection into the queue that was just accepted, of whatever kind: nothing of it was read. False: it is to be served here.
-    pub(crate) fn pass_on(&self, socket: &OwnedFd, peer: &Peer, listener: &ListeningSocket, now_ms: u64) -> bool {
-        let Some(queue) = &self.queue else { return false };
-        let moved = MovedConnection {
-            listener: listener.inode,
-            protocol: listener.protocol,
-            has_served: false,
-            has_input: true,
-            proxy_header_was_read: false,
-            is_shared: false,
-            client: match (peer.origin, peer.port.parse()) {
-                (PeerOrigin::Address(address), Ok(port)) => Some(SocketAddr::new(address, port)),
-                (PeerOrigin::Unix, _) => None,
-                _ => return false,
-            },
-            deadline_ms: now_ms + listener.timeout_ms,
-        };
-        matches!(connection_queue::put(queue.put.as_fd(), &moved, socket.as_fd()), Ok(Put::Done))
-    }
-
-    /// Puts a connection into the queue, if it may move.
-    pub(crate) fn move_away(&self, key: Key, has_input: bool, state: &mut LeaderState<L::App>) -> Move {
-        let (Some(queue), Some(mut connection)) = (&self.queue, state.connections.check_out(key)) else { return Move::Stays };
-        let moved = match state.connections.has_ended(key) {
-            true => None,
-            false => connection.to_move(&self.worker, has_input, now_ms()),
-        };
-        let Some(moved) = moved else {
-            self.put_back(key, connection, state);
-            return Move::Stays;
-        };
-        if connection.is_polled {
-            // Whoever takes it tells another poll of it; ours would go on to tell of it as long as it is on its way.
-            let _known_to_be_there = self.poll.delete(connection.socket());
-        }
-        match connection_queue::put(queue.put.as_fd(), &moved, connection.socket()) {
-            Ok(Put::Done) => {
-                state.connections.remove(key);
-                self.worker.row.connections.store(state.connections.population().all() as u32, Relaxed);
-                state.put_down.push(connection.leftover());
-                return Move::Gone;
+            Err(error) => {
+                complain(shared.worker.number, &format!("can't take connections of other workers over: {error}"));
+                shared.leave_queue();
+                break;
             }
-            Ok(Put::Full) => {}
-            Err(error) => complain(self.worker.number, &format!("can't hand a connection over: {error}")),
         }
-        // What has come is told again, as to a poll that has never heard of it.
-        if connection.is_polled && !self.tell_poll(key, &mut connection) {
+    }
+    // In the queue they have waited as long as others in the table.
+    connections.bring_forward(taken);
+}
+
+/// For a worker that ends, and after which nobody may be there: whoever looks for a worker is served by this one.
+pub(crate) fn take_all_moved<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
+    let Some(queue) = &shared.queue else { return };
+    for _ in 0..TAKEN_LAST_MOST {
+        let Ok(Taken::Connection(moved, socket)) = connection_queue::take(queue.take.as_fd()) else { return };
+        let_moved_in(shared, &moved, socket, connections);
+    }
+}
+
+fn let_moved_in<L: Language>(
+    shared: &Shared<L>,
+    moved: &MovedConnection,
+    socket: OwnedFd,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+) {
+    // One that can't be copied above the standard streams is closed: no descriptor is left for it.
+    let Ok(socket) = above_standard(socket) else { return };
+    let connection = match arrived(shared, moved) {
+        // It begins here.
+        Arrived::Through(number) if moved.is_untouched() => {
+            beginning::accepted(socket, Peer::moved(moved.client), number, &shared.worker, now_ms())
+        }
+        arrived => let_in(socket, moved, arrived, &shared.worker, now_ms()),
+    };
+    let connection = Box::new(connection);
+    let due_ms = connection.due_ms();
+    connections.insert(connection, due_ms);
+    shared.worker.row.connections.store(connections.population().all() as u32, Relaxed);
+}
+
+/// Through which of the listening sockets a connection came: they are known by their sockets, as another generation may have others.
+fn arrived<L: Language>(shared: &Shared<L>, moved: &MovedConnection) -> Arrived {
+    let listeners = &shared.worker.listeners;
+    let speaks = |number: &usize| {
+        listeners.get(*number).is_some_and(|listener| listener.protocol == moved.protocol && listener.tls.is_none())
+    };
+    let own = listeners.iter().position(|listener| listener.inode == moved.listener);
+    let own = own.filter(|number| moved.is_untouched() || speaks(number));
+    match own {
+        Some(number) => Arrived::Through(number),
+        None => Arrived::Formerly((0..listeners.len()).find(speaks).unwrap_or(0)),
+    }
+}
+
+/// Puts a connection into the queue that was just accepted, of whatever kind: nothing of it was read. False: it is to be served here.
+pub(crate) fn pass_on<L: Language>(
+    shared: &Shared<L>,
+    socket: &OwnedFd,
+    peer: &Peer,
+    listener: &ListeningSocket,
+    now_ms: u64,
+) -> bool {
+    let Some(queue) = &shared.queue else { return false };
+    let moved = MovedConnection {
+        listener: listener.inode,
+        protocol: listener.protocol,
+        has_served: false,
+        has_input: true,
+        proxy_header_was_read: false,
+        is_shared: false,
+        client: match (peer.origin, peer.port.parse()) {
+            (PeerOrigin::Address(address), Ok(port)) => Some(SocketAddr::new(address, port)),
+            (PeerOrigin::Unix, _) => None,
+            _ => return false,
+        },
+        deadline_ms: now_ms + listener.timeout_ms,
+    };
+    matches!(connection_queue::put(queue.put.as_fd(), &moved, socket.as_fd()), Ok(Put::Done))
+}
+
+/// Puts a connection into the queue, if it may move.
+pub(crate) fn move_away<L: Language>(shared: &Shared<L>, key: Key, has_input: bool, state: &mut LeaderState<L::App>) -> Move {
+    let (Some(queue), Some(mut connection)) = (&shared.queue, state.connections.check_out(key)) else { return Move::Stays };
+    let moved = match state.connections.has_ended(key) {
+        true => None,
+        false => to_move(&connection, &shared.worker, has_input, now_ms()),
+    };
+    let Some(moved) = moved else {
+        put_back(key, connection, state);
+        return Move::Stays;
+    };
+    if connection.is_polled {
+        // Whoever takes it tells another poll of it; ours would go on to tell of it as long as it is on its way.
+        let _known_to_be_there = shared.poll.delete(connection.socket());
+    }
+    match connection_queue::put(queue.put.as_fd(), &moved, connection.socket()) {
+        Ok(Put::Done) => {
             state.connections.remove(key);
+            shared.worker.row.connections.store(state.connections.population().all() as u32, Relaxed);
+            state.put_down.push(connection.leftover());
             return Move::Gone;
         }
-        self.put_back(key, connection, state);
-        Move::NoRoom
+        Ok(Put::Full) => {}
+        Err(error) => complain(shared.worker.number, &format!("can't hand a connection over: {error}")),
     }
-
-    fn put_back(&self, key: Key, connection: Box<Connection<L::App>>, state: &mut LeaderState<L::App>) {
-        let due_ms = connection.due_ms();
-        state.connections.check_in(key, connection, due_ms);
+    // What has come is told again, as to a poll that has never heard of it.
+    if connection.is_polled && !shared.tell_poll(key, &mut connection) {
+        state.connections.remove(key);
+        return Move::Gone;
     }
+    put_back(key, connection, state);
+    Move::NoRoom
+}
 
-    /// For a worker that is to end, or to be killed: puts all connections that may move into the queue. What there is no room for is tried
-    /// again soon.
-    pub(crate) fn move_all(&self, state: &mut LeaderState<L::App>) {
-        state.housekeeping.moves_at_ms = None;
-        for key in state.connections.keys(|connection| connection.is_idle()) {
-            let has_input = state.connections.peek(key).is_some_and(Connection::has_unread);
-            if self.move_away(key, has_input, state) == Move::NoRoom {
-                state.housekeeping.moves_at_ms = Some(now_ms() + AGAIN_MS);
-                return;
-            }
-        }
-    }
+fn put_back<A: App>(key: Key, connection: Box<Connection<A>>, state: &mut LeaderState<A>) {
+    let due_ms = connection.due_ms();
+    state.connections.check_in(key, connection, due_ms);
+}
 
-    /// The master is about to kill the worker for a call that does not end. Others take over what is not inside of a call, and who comes now.
-    pub(crate) fn begin_to_hand_all_over(&self, state: &mut LeaderState<L::App>) {
-        if !self.may_move() || self.worker.is_draining() || self.worker.is_paused() {
+/// For a worker that is to end, or to be killed: puts all connections that may move into the queue. What there is no room for is tried
+/// again soon.
+pub(crate) fn move_all<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>) {
+    state.housekeeping.moves_at_ms = None;
+    for key in state.connections.keys(|connection| connection.is_idle()) {
+        let has_input = state.connections.peek(key).is_some_and(Connection::has_unread);
+        if move_away(shared, key, has_input, state) == Move::NoRoom {
+            state.housekeeping.moves_at_ms = Some(now_ms() + AGAIN_MS);
             return;
         }
-        let now_ms = now_ms();
-        state.housekeeping.doomed_until_ms = now_ms + DOOMED_MS;
-        for number in 0..self.worker.listeners.len() {
-            self.pause_until(number, now_ms + DOOMED_MS, &mut state.housekeeping);
-        }
-        self.pause_queue(now_ms + DOOMED_MS, &mut state.housekeeping);
-        self.move_all(state);
     }
+}
 
-    /// For a worker that drains: hands over what there was no room for before.
-    pub(crate) fn move_rest(&self, state: &mut LeaderState<L::App>, now_ms: u64) {
-        if state.housekeeping.moves_at_ms.is_some_and(|when_ms| when_ms <= now_ms) {
-            self.move_all(state);
-        }
+/// For a worker that drains: hands over what there was no room for before.
+pub(crate) fn move_rest<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, now_ms: u64) {
+    if state.housekeeping.moves_at_ms.is_some_and(|when_ms| when_ms <= now_ms) {
+        move_all(shared, state);
     }
+}
 
-    /// Drops what threads without the language had to put down when they moved connections.
-    pub(crate) fn drop_put_down(&self, state: &mut LeaderState<L::App>, app: &mut AppThread<L::App>) {
-        if !state.put_down.is_empty() {
-            for leftover in std::mem::take(&mut state.put_down) {
-                app.discard(leftover);
-            }
+/// Drops what threads without the language had to put down when they moved connections.
+pub(crate) fn drop_put_down<A: App>(state: &mut LeaderState<A>, app: &mut AppThread<A>) {
+    if !state.put_down.is_empty() {
+        for leftover in std::mem::take(&mut state.put_down) {
+            app.discard(leftover);
         }
-    }
-
-    /// Connections may be handed to another worker of this instance.
-    pub(crate) fn may_move(&self) -> bool {
-        self.queue.is_some() && self.has_company() && !self.takes_turns() && !self.is_held.load(Relaxed)
     }
 }

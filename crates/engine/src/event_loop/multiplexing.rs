@@ -7,124 +7,128 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::now_ms;
 
-use crate::app::Language;
+use crate::app::{App, Language};
 use crate::app_thread::AppThread;
+use crate::connection::beginning::of_stream;
 use crate::connection::multiplexer::{Call, Ranks, SharedMultiplexer};
 use crate::connection::{Connection, Link, NextAction};
+use crate::event_loop::pausing::check_in;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::scheduling::connections::{ConnectionTable, Key};
 
-impl<L: Language> Shared<L> {
-    /// After a turn of a connection of HTTP/2: its new streams enter the table, and those that may go on are queued.
-    pub(crate) fn let_streams_in(
-        &self,
-        connection: &Connection<L::App>,
-        shared: &SharedMultiplexer,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-    ) {
-        let arrived = shared.lock().take_arrived();
-        let has_arrived = !arrived.is_empty();
-        for arrival in arrived {
-            let number = arrival.number;
-            if let Some(stream) = Connection::of_stream(connection, arrival, &self.worker, now_ms()) {
-                let due_ms = stream.due_ms();
-                let key = connections.insert_stream(connection.key, Box::new(stream), due_ms);
-                shared.lock().name(number, key);
-            }
-        }
-        let mut multiplexer = shared.lock();
-        let woken = multiplexer.take_woken();
-        if !woken.is_empty() {
-            for key in woken {
-                connections.news(key);
-            }
-            // Those that had news before, and whose turn has not come, are no more urgent for that.
-            let mut ranks = None;
-            connections.order_streams(connection.key, |key| ranks.get_or_insert_with(|| Ranks::among(&multiplexer)).of(key));
-        }
-        drop(multiplexer);
-        if has_arrived {
-            self.worker.row.connections.store(connections.population().all() as u32, Relaxed);
+/// After a turn of a connection of HTTP/2: its new streams enter the table, and those that may go on are queued.
+pub(crate) fn let_streams_in<L: Language>(
+    shared: &Shared<L>,
+    connection: &Connection<L::App>,
+    streams: &SharedMultiplexer,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+) {
+    let arrived = streams.lock().take_arrived();
+    let has_arrived = !arrived.is_empty();
+    for arrival in arrived {
+        let number = arrival.number;
+        if let Some(stream) = of_stream(connection, arrival, &shared.worker, now_ms()) {
+            let due_ms = stream.due_ms();
+            let key = connections.insert_stream(connection.key, Box::new(stream), due_ms);
+            streams.lock().name(number, key);
         }
     }
-
-    /// After a turn of a stream.
-    pub(crate) fn place_stream_back(
-        &self,
-        key: Key,
-        mut stream: Box<Connection<L::App>>,
-        (shared, number): (Arc<SharedMultiplexer>, u32),
-        after: NextAction,
-        state: &mut LeaderState<L::App>,
-        app: &mut AppThread<L::App>,
-    ) {
-        let LeaderState { connections, housekeeping, .. } = state;
-        let again = (after == NextAction::Again).then_some(number);
-        if after == NextAction::Close {
-            if !app.is_held() {
-                app.discard(stream.leftover());
-            }
-            connections.remove(key);
-            self.worker.row.connections.store(connections.population().all() as u32, Relaxed);
-            drop(stream);
-            self.limit_after_last_stream(&shared, connections);
-        } else {
-            self.limit_time(&mut stream, housekeeping);
-            self.check_in(key, stream, after == NextAction::Rest, connections);
-        }
-        self.call_connection(&shared, again, connections);
-    }
-
-    /// A stream has ended, without a turn of its connection: the last one's end begins the time that the client has for its next request.
-    fn limit_after_last_stream(&self, shared: &SharedMultiplexer, connections: &mut ConnectionTable<Connection<L::App>>) {
-        let multiplexer = shared.lock();
-        let (key, has_streams) = (multiplexer.key, multiplexer.has_streams());
-        drop(multiplexer);
-        if has_streams {
-            return;
-        }
-        let is_here = connections.change(key, |connection| {
-            connection.note_last_stream(&self.worker);
-            connection.due_ms()
-        });
-        if !is_here {
-            // Its turn may have looked at its streams before this one ended.
+    let mut multiplexer = streams.lock();
+    let woken = multiplexer.take_woken();
+    if !woken.is_empty() {
+        for key in woken {
             connections.news(key);
         }
+        // Those that had news before, and whose turn has not come, are no more urgent for that.
+        let mut ranks = None;
+        connections.order_streams(connection.key, |key| ranks.get_or_insert_with(|| Ranks::among(&multiplexer)).of(key));
     }
-
-    /// After a turn of a stream, or a visit of its application: its connection has its turn where the stream has left it something.
-    /// `again` is the number of a stream that wants to go on, behind the connections of others.
-    pub(crate) fn call_connection(
-        &self,
-        shared: &SharedMultiplexer,
-        again: Option<u32>,
-        connections: &mut ConnectionTable<Connection<L::App>>,
-    ) {
-        let mut multiplexer = shared.lock();
-        if let Some(number) = again {
-            multiplexer.wake_later(number);
-        }
-        if !multiplexer.wants_turn() {
-            return;
-        }
-        let key = multiplexer.key;
-        let is_told = match multiplexer.call(again.is_some()) {
-            Call::Made => true,
-            Call::Next => false,
-            Call::Last => self.tell_again(key, multiplexer.transport.socket()),
-        };
-        drop(multiplexer);
-        if !is_told {
-            connections.news(key);
-        }
+    drop(multiplexer);
+    if has_arrived {
+        shared.worker.row.connections.store(connections.population().all() as u32, Relaxed);
     }
+}
 
-    /// The worker drains: clients of HTTP/2 are to be told.
-    pub(crate) fn tell_multiplexed(&self, connections: &mut ConnectionTable<Connection<L::App>>) {
-        let keys: Vec<Key> = connections.keys(|connection| matches!(connection.link(), Link::Multiplexed(_)));
-        for key in keys {
-            connections.news(key);
+/// After a turn of a stream.
+pub(crate) fn place_stream_back<L: Language>(
+    shared: &Shared<L>,
+    key: Key,
+    mut stream: Box<Connection<L::App>>,
+    (streams, number): (Arc<SharedMultiplexer>, u32),
+    after: NextAction,
+    state: &mut LeaderState<L::App>,
+    app: &mut AppThread<L::App>,
+) {
+    let LeaderState { connections, housekeeping, .. } = state;
+    let again = (after == NextAction::Again).then_some(number);
+    if after == NextAction::Close {
+        if !app.is_held() {
+            app.discard(stream.leftover());
         }
+        connections.remove(key);
+        shared.worker.row.connections.store(connections.population().all() as u32, Relaxed);
+        drop(stream);
+        limit_after_last_stream(shared, &streams, connections);
+    } else {
+        shared.limit_time(&mut stream, housekeeping);
+        check_in(shared, key, stream, after == NextAction::Rest, connections);
+    }
+    call_connection(shared, &streams, again, connections);
+}
+
+/// A stream has ended, without a turn of its connection: the last one's end begins the time that the client has for its next request.
+fn limit_after_last_stream<L: Language>(
+    shared: &Shared<L>,
+    streams: &SharedMultiplexer,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+) {
+    let multiplexer = streams.lock();
+    let (key, has_streams) = (multiplexer.key, multiplexer.has_streams());
+    drop(multiplexer);
+    if has_streams {
+        return;
+    }
+    let is_here = connections.change(key, |connection| {
+        connection.note_last_stream(&shared.worker);
+        connection.due_ms()
+    });
+    if !is_here {
+        // Its turn may have looked at its streams before this one ended.
+        connections.news(key);
+    }
+}
+
+/// After a turn of a stream, or a visit of its application: its connection has its turn where the stream has left it something.
+/// `again` is the number of a stream that wants to go on, behind the connections of others.
+pub(crate) fn call_connection<L: Language>(
+    shared: &Shared<L>,
+    streams: &SharedMultiplexer,
+    again: Option<u32>,
+    connections: &mut ConnectionTable<Connection<L::App>>,
+) {
+    let mut multiplexer = streams.lock();
+    if let Some(number) = again {
+        multiplexer.wake_later(number);
+    }
+    if !multiplexer.wants_turn() {
+        return;
+    }
+    let key = multiplexer.key;
+    let is_told = match multiplexer.call(again.is_some()) {
+        Call::Made => true,
+        Call::Next => false,
+        Call::Last => shared.tell_again(key, multiplexer.transport.socket()),
+    };
+    drop(multiplexer);
+    if !is_told {
+        connections.news(key);
+    }
+}
+
+/// The worker drains: clients of HTTP/2 are to be told.
+pub(crate) fn tell_multiplexed<A: App>(connections: &mut ConnectionTable<Connection<A>>) {
+    let keys: Vec<Key> = connections.keys(|connection| matches!(connection.link(), Link::Multiplexed(_)));
+    for key in keys {
+        connections.news(key);
     }
 }

@@ -49,7 +49,7 @@ mod tests {
 
     fn panicking() -> Command {
         let mut command = Command::new(std::env::current_exe().expect("the test's own program"));
-        command.args(["--exact", "panics::tests::a_worker_that_panics", "--ignored", "--nocapture"]);
+        command.args(["--exact", "event_loop::panics::tests::a_worker_that_panics", "--ignored", "--nocapture"]);
         command
     }
 

@@ -10,6 +10,7 @@ use bolide_contract::settings::Threads;
 
 use crate::app::Language;
 use crate::app_thread::AppThread;
+use crate::event_loop::lookout::wait_for_need;
 use crate::event_loop::worker_state::{LeadEnd, Shared};
 use crate::exchange::thread_context::ThreadContext;
 use crate::logging::access_log::complain;
@@ -91,7 +92,7 @@ fn take_turns<L: Language>(shared: &Arc<Shared<L>>, thread: &mut ThreadContext, 
             continue;
         }
         app.let_go();
-        let turn = shared.leadership.follow(threads == Threads::Auto && !is_first, &mut |inside| shared.wait_for_need(inside));
+        let turn = shared.leadership.follow(threads == Threads::Auto && !is_first, &mut |inside| wait_for_need(shared, inside));
         app.come_back();
         match turn {
             Turn::Lead => leads = true,

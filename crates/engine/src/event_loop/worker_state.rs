@@ -4,17 +4,17 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bolide_contract::message::{self, Report};
-use bolide_contract::scoreboard::{Scoreboard, now_ms};
+use bolide_contract::scoreboard::{Scoreboard, Slot, now_ms};
 use bolide_contract::settings::{Protocol, Settings, Threads};
 use bolide_contract::ticket_keys::TicketKeys;
 use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
-use nix::sys::epoll::{Epoll, EpollCreateFlags};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::app::{App, Language};
@@ -27,7 +27,7 @@ use crate::logging::complaints::Complaints;
 use crate::request::body::{BodyLimits, BodyStore};
 use crate::scheduling::companion_thread::{CompanionThread, QuickCalls};
 use crate::scheduling::concurrency::Doorbell;
-use crate::scheduling::connections::ConnectionTable;
+use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::scheduling::corking::Corking;
 use crate::scheduling::elsewhere::{Companion, ConnectionQueue, Sleep};
 use crate::scheduling::fairness::WorkMeter;
@@ -257,6 +257,66 @@ impl<L: Language> Shared<L> {
 
     pub(crate) fn lock_state(&self) -> Guard<'_, L> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Another worker accepts connections too, or may be added (`cheaper`).
+    pub(crate) fn has_company(&self) -> bool {
+        let own = self.worker.row;
+        self.worker.settings.elastic.cheaper.is_some()
+            || self.scoreboard.rows().iter().any(|row| row.accepting.load(Relaxed) == 1 && !std::ptr::eq(row, own))
+    }
+
+    /// Threads that could begin a request, the calling one included.
+    pub(crate) fn free_threads(&self) -> usize {
+        let is_free = |slot: &&Slot| slot.thread.load(Relaxed) != 0 && slot.began_ms.load(Relaxed) == 0;
+        self.worker.slots.iter().filter(is_free).count().max(1)
+    }
+
+    pub(crate) fn takes_turns(&self) -> bool {
+        self.worker.row.takes_turns.load(Relaxed) == 1
+    }
+
+    /// Tells the poll of the queue: one of the workers that wait is woken for each connection.
+    pub(crate) fn watch_queue(&self) {
+        if let Some(queue) = &self.queue {
+            let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::QUEUE.0);
+            if let Err(errno) = self.poll.add(&queue.take, event) {
+                complain(self.worker.number, &format!("connections of other workers can't be waited for: {errno}"));
+            }
+        }
+    }
+
+    pub(crate) fn leave_queue(&self) {
+        if let Some(queue) = &self.queue {
+            let _may_be_unknown = self.poll.delete(&queue.take);
+        }
+    }
+
+    /// Connections may be handed to another worker of this instance.
+    pub(crate) fn may_move(&self) -> bool {
+        self.queue.is_some() && self.has_company() && !self.takes_turns() && !self.is_held.load(Relaxed)
+    }
+
+    /// The leader is back from the call of this number: the state, and whether it leads still. `None`: there is no other thread.
+    pub(crate) fn come_back(&self, inside: Option<u64>) -> (Guard<'_, L>, bool) {
+        let Some(inside) = inside else { return (self.lock_state(), true) };
+        let still_leads = self.leadership.leave_call(inside);
+        let guard = self.lock_state();
+        if still_leads {
+            self.note_leader();
+        }
+        (guard, still_leads)
+    }
+
+    /// Somebody leads who does not wait. The caller has locked the state: a standby may have said that the worker waits.
+    pub(crate) fn note_leader(&self) {
+        self.worker.row.waiting.store(0, Relaxed);
+    }
+
+    /// Whether there is something to do for a leader, whatever the sockets say.
+    pub(crate) fn needs_leader(&self, state: &LeaderState<L::App>) -> bool {
+        let leaves = self.worker.leaving.load(Relaxed) && !self.worker.is_draining();
+        self.has_news(state) || leaves || self.is_worn() && !state.housekeeping.worn_reported
     }
 }
 

@@ -98,7 +98,7 @@ pub struct Transport {
     /// The application has taken the connection over, and nothing more is sent or read here: the call that holds it.
     held: Option<Box<Held>>,
     /// The kernel keeps the last bytes until they are pushed.
-    pub is_corked: bool,
+    is_corked: bool,
     /// What [`WAITING_BYTES`] has of ours.
     counted: usize,
     /// Bytes that may leave in this turn.

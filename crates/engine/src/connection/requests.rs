@@ -1,0 +1,462 @@
+//! Requests of a connection: it reads, has its session say what the bytes mean, collects bodies for applications that want them whole, and
+//! serves one request after the other. Workers run it.
+
+use std::sync::Arc;
+
+use bolide_protocol::fastcgi::Answer;
+use bolide_protocol::response::ResponseEncoder;
+use bolide_protocol::session::{HeadEvent, RequestHead, SessionEvent};
+use bolide_protocol::variables::Variable;
+use bolide_protocol::{Fault, Span};
+
+use super::multiplexed::{look_for_preface, upgrade_to_http2};
+use super::pulling::{PullEnd, Pulled, pull};
+use super::refusal::{answer_fault, complain_of_peer, place};
+use super::steps::{NextAction, ServeStep};
+use super::{Connection, Link};
+use crate::app::App;
+use crate::app_thread::{AppThread, Leftover};
+use crate::connection::multiplexer::{Beginning, Multiplexer, SharedMultiplexer};
+use crate::exchange::context::{Context, ExchangeContext};
+use crate::exchange::worker::Worker;
+use crate::exchange::{BodySource, Collecting, ExchangeState, Served, serve};
+use crate::logging::access_log::complain;
+use crate::request::HeaderMemory;
+use crate::request::body::{Body, Collector, Refusal};
+use crate::request::request_stream::{BodyStream, RequestStream};
+use crate::response::ResponseWriter;
+use crate::scheduling::connections::ExchangeId;
+use crate::sockets::client::Client;
+use crate::sockets::socket::Read;
+use crate::sockets::tls::{Alpn, TlsFault};
+
+impl<A: App> Connection<A> {
+    /// Reads once and serves what is there. `None`: there may be more to do at once.
+    pub(super) fn read(&mut self, context: &mut Context<'_, A>) -> Option<NextAction> {
+        let mut buffer = std::mem::take(&mut context.thread.read);
+        let mut kept = std::mem::take(&mut self.input);
+        let held = kept.len();
+        let had_begun = held > 0 || self.has_part_of_request();
+        // What was kept may fill the buffer; reading into nothing would look like the client's end.
+        let full = held == buffer.len();
+        let read = match full {
+            true => Read::Nothing,
+            false if self.transport.is_handshaking() => self.read_handshake(&mut buffer[held..], context),
+            false => self.transport.read(&mut buffer[held..]),
+        };
+        if self.transport.is_encrypted()
+            && let Some(fault) = self.transport.take_tls_fault()
+        {
+            context.thread.read = buffer;
+            self.input = kept;
+            return Some(self.refuse_handshake(&fault, context));
+        }
+        let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
+        context.thread.turn.note_read(self.transport.read_cost(filled - held));
+        // What was kept stays where it is, and what has come is put behind it: a head that drips is not copied as often as it has bytes.
+        let bytes = if held == 0 {
+            &buffer[..filled]
+        } else {
+            kept.extend_from_slice(&buffer[held..filled]);
+            &kept[..]
+        };
+        let (position, step) = self.serve_all(bytes, context);
+        let rest = &bytes[position..];
+        if let ServeStep::Http2(beginning) = step {
+            let rest = rest.to_vec();
+            context.thread.read = buffer;
+            let multiplexer = self.begin_http2(*beginning, rest, context.worker);
+            return Some(self.attend_multiplexed(&multiplexer, false, context));
+        }
+        let has_rest = !rest.is_empty();
+        if has_rest && !matches!(step, ServeStep::Close | ServeStep::Linger) {
+            self.input = if held > 0 && position == 0 { kept } else { rest.to_vec() };
+        }
+        let was_full = filled == buffer.len() || self.transport.has_more();
+        context.thread.read = buffer;
+        self.set_deadline(&step, had_begun, context);
+        match step {
+            ServeStep::Close if has_rest => Some(self.begin_linger(context)),
+            ServeStep::Close => Some(NextAction::Close),
+            ServeStep::Linger => Some(self.begin_linger(context)),
+            ServeStep::Blocked => Some(self.wait_for_client()),
+            ServeStep::Yield => Some(NextAction::Again),
+            ServeStep::More | ServeStep::Next | ServeStep::Parked | ServeStep::Http2(_) => match read {
+                // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
+                Read::Bytes(_) if was_full || self.peer_says_no_more() => Self::go_on_reading(context),
+                Read::Nothing if was_full && position > 0 => Self::go_on_reading(context),
+                _ if self.exchange.is_streaming() && self.may_go_on_sending() => Some(NextAction::Again),
+                // A WebSocket's first frames may have come with its handshake.
+                _ if has_rest && self.exchange.is_streaming() => None,
+                Read::Bytes(_) | Read::Nothing => Some(NextAction::Wait),
+                Read::End | Read::Broken => Some(NextAction::Close),
+            },
+        }
+    }
+
+    /// The peer has ended, as the poll or a word within TLS tells: what is left to read ends with the end itself.
+    pub(super) fn peer_says_no_more(&self) -> bool {
+        self.peer_has_ended || self.transport.peer_has_closed()
+    }
+
+    /// `None`: at once; but a turn has an end.
+    fn go_on_reading(context: &Context<'_, A>) -> Option<NextAction> {
+        if context.thread.turn.may_read() { None } else { Some(NextAction::Again) }
+    }
+
+    /// Sets the time until which the connection may now keep us waiting.
+    fn set_deadline(&mut self, step: &ServeStep, had_begun: bool, context: &Context<'_, A>) {
+        let now = context.thread.clock.now_ms;
+        let timeout_ms = self.timeout_ms(context.worker);
+        match (step, &self.exchange.state) {
+            (_, ExchangeState::Streaming(_)) => {}
+            (_, ExchangeState::Collecting(collecting)) => self.deadline_ms = collecting.patience.until_ms(),
+            (ServeStep::Blocked | ServeStep::Yield, _) | (_, ExchangeState::Draining { .. }) => {
+                self.deadline_ms = now + timeout_ms
+            }
+            // A head has its time as a whole: a byte a second must not keep a connection for ever.
+            (ServeStep::More, _) if self.has_part_of_request() && !had_begun => self.deadline_ms = now + timeout_ms,
+            (ServeStep::More, _) if self.has_part_of_request() => {}
+            _ if self.has_served => self.deadline_ms = now + context.worker.settings.limits.keepalive_ms,
+            _ => {}
+        }
+    }
+
+    /// Serves what the bytes have, one request after the other. Returns the bytes used.
+    fn serve_all(&mut self, bytes: &[u8], context: &mut Context<'_, A>) -> (usize, ServeStep) {
+        let mut position = 0;
+        loop {
+            if position == bytes.len() && !self.session.has_head() {
+                return (position, ServeStep::More);
+            }
+            // One that was read with the request before it.
+            let must_rest = position > 0 && self.exchange.is_idle() && context.worker.is_paused();
+            if must_rest || !context.thread.turn.may_serve() {
+                return (position, ServeStep::Yield);
+            }
+            let rest = &bytes[position..];
+            let served = match self.exchange.take_state() {
+                ExchangeState::Collecting(collecting) => self.collect(collecting, rest, context),
+                _ => self.begin(rest, context),
+            };
+            let (used, step) = served.unwrap_or_else(|fault| {
+                self.refuse(fault, context);
+                (rest.len(), ServeStep::Linger)
+            });
+            position += used;
+            match step {
+                ServeStep::Next => context.thread.turn.note_request(),
+                step => return (position, step),
+            }
+        }
+    }
+
+    /// Serves the request at the start of `bytes`, as far as it is here. Returns the bytes used.
+    fn begin(&mut self, bytes: &[u8], context: &mut Context<'_, A>) -> Result<(usize, ServeStep), Fault> {
+        let may_be_http2 = matches!(self.link, Link::Socket { may_be_http2: true });
+        if may_be_http2 && let Some(step) = look_for_preface::<A>(bytes, self.transport.is_encrypted(), context.worker) {
+            return Ok((0, step));
+        }
+        let limits = &context.worker.head_limits;
+        let (used, event) = self.session.next(bytes, limits, &mut context.thread.parts)?;
+        let mut head = match event {
+            SessionEvent::Head(head) => head,
+            SessionEvent::Send { answer, close } => {
+                self.writer().say_aside(answer.as_bytes());
+                let is_over = close || self.transport.is_broken;
+                return Ok((used, if is_over { ServeStep::Close } else { ServeStep::Next }));
+            }
+            // Without a request there is nothing of it.
+            SessionEvent::More | SessionEvent::Data(_) | SessionEvent::End | SessionEvent::Aborted { .. } => {
+                return Ok((used, ServeStep::More));
+            }
+        };
+        let rest = &bytes[used..];
+        if may_be_http2 {
+            self.link = Link::Socket { may_be_http2: false };
+            let is_encrypted = context.worker.listeners.get(self.listener).is_some_and(|listener| listener.tls.is_some());
+            if !is_encrypted && let Some(beginning) = upgrade_to_http2(&mut head, bytes, &mut self.transport, context) {
+                return Ok((used, ServeStep::Http2(beginning)));
+            }
+        }
+        let (more, step) = if A::STREAMS_BODY {
+            self.stream(&head, head.bytes.of(bytes), rest, context)?
+        } else {
+            let collector = Collector::new(head.body, context.worker.body_limits)?;
+            // What the client sent behind a request for another protocol would be lost to an application that takes the socket.
+            if !rest.is_empty() || collector.is_some() {
+                head.head.forget_upgrade();
+            }
+            match collector {
+                None => (0, self.answer(&head, head.bytes.of(bytes), Body::Empty, context)?),
+                Some(collector) => self.begin_to_collect(head, bytes, collector, rest, context)?,
+            }
+        };
+        Ok((used + more, step))
+    }
+
+    fn answer(&mut self, head: &HeadEvent, bytes: &[u8], body: Body, context: &mut Context<'_, A>) -> Result<ServeStep, Fault> {
+        let served = self.serve(head, bytes, BodySource::Whole(body), context)?;
+        Ok(self.after_answer(served, context))
+    }
+
+    pub(super) fn serve(
+        &mut self,
+        head: &HeadEvent,
+        bytes: &[u8],
+        source: BodySource<'_>,
+        context: &mut Context<'_, A>,
+    ) -> Result<Served<A::Pending>, Fault> {
+        let memory = memory(&mut self.memo, head, context.app);
+        if self.client.is_trusted() && !head.is_repeated {
+            note_client(&mut self.client, head, bytes, context);
+        }
+        let mut context = ExchangeContext {
+            worker: context.worker,
+            thread: context.thread,
+            app: context.app,
+            writer: ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport },
+            client: &self.client,
+            listener: self.listener,
+            id: ExchangeId { connection: self.key, stream: self.exchange.stream },
+            is_last: self.is_last,
+        };
+        serve(&mut context, (&head.head, bytes), head.wire, memory, source)
+    }
+
+    pub(super) fn after_answer(&mut self, served: Served<A::Pending>, context: &Context<'_, A>) -> ServeStep {
+        match served {
+            Served::Blocked(suspended) => {
+                self.exchange.state = ExchangeState::Suspended(suspended);
+                self.deadline_ms = context.thread.clock.now_ms + self.timeout_ms(context.worker);
+                ServeStep::Blocked
+            }
+            Served::Ongoing(suspended) => {
+                let body = BodyStream::collected(self.patience(context.worker));
+                self.leave_to_application(suspended, RequestStream::Body(body), context)
+            }
+            Served::Done { keep } => {
+                // A stream ends with its answer.
+                let keep = keep && !matches!(self.link, Link::Stream { .. });
+                self.has_served = true;
+                self.exchange.stream = self.exchange.stream.wrapping_add(1);
+                self.exchange.share = None;
+                self.session.note_answered();
+                match self.exchange.unread.take().filter(|_| self.session.is_body_open()) {
+                    // RFC 9110 section 10.1.1: a client that was not told to continue may send the body or not; nobody can tell.
+                    Some(body) if keep && !body.owes_continue => {
+                        self.exchange.state = ExchangeState::Draining { body, swallowed: 0 };
+                        ServeStep::Parked
+                    }
+                    Some(_) => ServeStep::Linger,
+                    None if keep => ServeStep::Next,
+                    // What the client sends is not for us to read.
+                    None if self.is_given_away() => ServeStep::Close,
+                    // RFC 9112 section 9.6: it has asked again before it could know of the end. Closing over that would be a reset, and the
+                    // answer may be on its way still.
+                    None if self.exchange.response.client_keeps() && self.transport.has_input() => ServeStep::Linger,
+                    // RFC 6455 section 7.1.1: the client is to read our last frame, whatever it still sends.
+                    None if self.writer().status_code() == 101 => ServeStep::Linger,
+                    None => ServeStep::Close,
+                }
+            }
+        }
+    }
+
+    /// Collects what has come of the body, and serves the request if that is all of it. `input` is what the head was found in, `rest` what
+    /// followed it.
+    fn begin_to_collect(
+        &mut self,
+        head: HeadEvent,
+        input: &[u8],
+        mut collector: Collector,
+        rest: &[u8],
+        context: &mut Context<'_, A>,
+    ) -> Result<(usize, ServeStep), Fault> {
+        let pulled = self.keep(&mut collector, rest, context)?;
+        match pulled.end {
+            PullEnd::Complete => {
+                return Ok((pulled.used, self.answer_collected(&head, head.bytes.of(input), collector, context)?));
+            }
+            PullEnd::Aborted { end, keep_alive } => return Ok((pulled.used, self.abort(end, keep_alive))),
+            PullEnd::More => {}
+        }
+        if head.head.expects_continue() && rest.is_empty() {
+            let interim = ResponseEncoder::new(head.wire).interim("100 Continue", &[]);
+            self.transport.send_aside(&interim.unwrap_or_default());
+        }
+        let mut patience = self.patience(context.worker);
+        patience.wait(true, context.thread.clock.now_ms);
+        collector.wait().map_err(|refusal| fault_of(refusal, context.worker))?;
+        let parts = context.thread.parts.clone();
+        let bytes = head.bytes.of(input).to_vec();
+        self.exchange.state = ExchangeState::Collecting(Box::new(Collecting { head, bytes, parts, collector, patience }));
+        Ok((pulled.used, ServeStep::More))
+    }
+
+    /// Hands bytes to the body that is coming, and serves the request when it is complete.
+    fn collect(
+        &mut self,
+        mut collecting: Box<Collecting>,
+        bytes: &[u8],
+        context: &mut Context<'_, A>,
+    ) -> Result<(usize, ServeStep), Fault> {
+        let pulled = self.keep(&mut collecting.collector, bytes, context)?;
+        match pulled.end {
+            PullEnd::Complete => {
+                let Collecting { head, bytes, parts, collector, .. } = *collecting;
+                context.thread.parts = parts;
+                Ok((pulled.used, self.answer_collected(&head, &bytes, collector, context)?))
+            }
+            PullEnd::Aborted { end, keep_alive } => Ok((pulled.used, self.abort(end, keep_alive))),
+            PullEnd::More => {
+                collecting.patience.note(pulled.used, context.thread.clock.now_ms);
+                collecting.collector.wait().map_err(|refusal| fault_of(refusal, context.worker))?;
+                self.exchange.state = ExchangeState::Collecting(collecting);
+                Ok((pulled.used, ServeStep::More))
+            }
+        }
+    }
+
+    /// Ends a request that the application has not seen, and that nobody wants to be answered.
+    pub(super) fn abort(&mut self, end: Answer, keep_alive: bool) -> ServeStep {
+        self.session.note_answered();
+        self.writer().say_aside(end.as_bytes());
+        if keep_alive && !self.transport.is_broken { ServeStep::Next } else { ServeStep::Close }
+    }
+
+    /// Puts what is the body's of `bytes` into the collector.
+    fn keep(&mut self, collector: &mut Collector, bytes: &[u8], context: &mut Context<'_, A>) -> Result<Pulled, Fault> {
+        let Context { worker, thread, app } = context;
+        let mut refused = None;
+        let is_long = collector.will_spill(bytes.len());
+        let session = &mut self.session;
+        let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
+        let mut take = || {
+            pull((session, &mut writer), bytes, worker, &mut thread.parts, |part| {
+                collector.keep(part).map_err(|refusal| {
+                    let fault = Fault::new(507, "The body could not be stored.");
+                    refused = Some(refusal);
+                    fault
+                })
+            })
+        };
+        let taken = if is_long { app.aside(take) } else { take() };
+        match refused {
+            Some(refusal) => Err(fault_of(refusal, worker)),
+            None => taken,
+        }
+    }
+
+    fn answer_collected(
+        &mut self,
+        head: &HeadEvent,
+        bytes: &[u8],
+        collector: Collector,
+        context: &mut Context<'_, A>,
+    ) -> Result<ServeStep, Fault> {
+        let finished = if collector.has_file() { context.app.aside(|| collector.finish()) } else { collector.finish() };
+        let (body, share) = finished.map_err(|refusal| fault_of(refusal, context.worker))?;
+        self.exchange.share = Some(share);
+        let variables = &mut context.thread.parts.variables;
+        match &head.head {
+            RequestHead::Variables { facts, .. } if facts.content_length.is_none() && body.length() > 0 => {
+                let bytes = with_length(bytes, body.length(), variables);
+                self.answer(head, &bytes, body, context)
+            }
+            _ => self.answer(head, bytes, body, context),
+        }
+    }
+
+    /// Leads the handshake on, and reads what came behind it. Signatures are native work of a millisecond, for which nobody waits who
+    /// needs the language.
+    fn read_handshake(&mut self, buffer: &mut [u8], context: &mut Context<'_, A>) -> Read {
+        let transport = &mut self.transport;
+        let read = context.app.aside(|| transport.read(buffer));
+        if let Some(facts) = transport.tls_facts() {
+            self.client.note_tls(facts.clone());
+            // RFC 9113 section 3.2: within TLS it is chosen in the handshake, and not by how a client begins.
+            self.link = Link::Socket { may_be_http2: transport.alpn() == Some(Alpn::Http2) };
+        }
+        read
+    }
+
+    /// A handshake has come to nothing. Who speaks HTTP is told so in the same language; the others have an alert.
+    fn refuse_handshake(&mut self, fault: &TlsFault, context: &mut Context<'_, A>) -> NextAction {
+        self.tell_of_handshake(fault, context);
+        match fault {
+            TlsFault::PlainHttp => {
+                self.transport.leave_tls();
+                answer_fault(
+                    self.session.wire(),
+                    &mut self.writer(),
+                    Fault::new(400, "This port speaks HTTPS: use https:// in place of http://."),
+                    context.thread,
+                );
+                self.begin_linger(context)
+            }
+            TlsFault::Left => NextAction::Close,
+            TlsFault::NotTls | TlsFault::TooSlow | TlsFault::TooLong | TlsFault::Failed(_) => self.begin_linger(context),
+        }
+    }
+
+    pub(super) fn tell_of_handshake(&self, fault: &TlsFault, context: &Context<'_, A>) {
+        let place = if fault.is_mixup() { place(self.listener, context.worker) } else { String::new() };
+        complain_of_peer(&self.client, (fault.kind(), "a TLS handshake"), &format!("{place}: {}", fault.reason()), context);
+    }
+
+    /// From here on the connection speaks HTTP/2. `input` is what was read.
+    fn begin_http2(&mut self, beginning: Beginning, input: Vec<u8>, worker: &Worker) -> Arc<SharedMultiplexer> {
+        let shared = Multiplexer::shared(self.transport.take(), beginning.session, worker, (self.key, self.deadline_ms), input);
+        if let Some(arrival) = beginning.upgraded {
+            shared.lock().arrive(arrival);
+        }
+        self.link = Link::Multiplexed(shared.clone());
+        shared
+    }
+}
+
+/// Notes what a trusted front server says of a request.
+fn note_client<A: App>(client: &mut Client, head: &HeadEvent, bytes: &[u8], context: &Context<'_, A>) {
+    if let RequestHead::Http { line, .. } = &head.head {
+        let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
+        client.note_fields(&context.thread.parts.fields, header_bytes, &context.worker.clients);
+    }
+}
+
+/// The adapter's memory of the header block, or the place for one.
+fn memory<'a, A: App>(memo: &'a mut Option<A::Memo>, head: &HeadEvent, app: &mut AppThread<A>) -> HeaderMemory<'a, A::Memo> {
+    if !head.is_repeated && memo.is_some() {
+        app.discard(Leftover { memo: memo.take(), pending: None });
+    }
+    match memo {
+        Some(memo) => HeaderMemory::Same(memo),
+        memo if head.is_remembered => HeaderMemory::Fill(memo),
+        _ => HeaderMemory::Off,
+    }
+}
+
+fn fault_of(refusal: Refusal, worker: &Worker) -> Fault {
+    match refusal {
+        Refusal::Fault(fault) => fault,
+        Refusal::Spill(error) => {
+            let problem = format!("a request's body can't be kept in a temporary file: {error}; is the disk full?");
+            complain(worker.number, &problem);
+            Fault::new(507, "The body could not be stored.")
+        }
+    }
+}
+
+/// Says how long a body is whose front server has not said it (RFC 3875 section 4.1.2): it has ended with its stream.
+fn with_length(bytes: &[u8], length: u64, variables: &mut Vec<Variable>) -> Vec<u8> {
+    const NAME: &[u8] = b"CONTENT_LENGTH";
+    let mut bytes = bytes.to_vec();
+    let mut part = |text: &[u8]| {
+        let start = bytes.len() as u32;
+        bytes.extend_from_slice(text);
+        Span { start, end: bytes.len() as u32 }
+    };
+    let (name, value) = (part(NAME), part(itoa::Buffer::new().format(length).as_bytes()));
+    variables.push(Variable { name, value });
+    bytes
+}

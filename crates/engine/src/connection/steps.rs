@@ -1,0 +1,32 @@
+//! What comes next for a connection, after a turn and after a request. It knows neither. Workers run it.
+
+use crate::connection::multiplexer::Beginning;
+
+/// The next action for a connection, as it asks for it.
+#[derive(Debug, PartialEq, Eq)]
+pub enum NextAction {
+    /// It waits for news of its socket.
+    Wait,
+    /// The same, but there is more to do, be it to send or to serve: its next turn comes after those of others.
+    Again,
+    /// It waits for the end of the worker's pause: the next request is not begun, and its bytes are left where they are.
+    Rest,
+    Close,
+}
+
+/// The result of serving the bytes at hand.
+pub(super) enum ServeStep {
+    /// More bytes are needed.
+    More,
+    /// It has had its turn; there is more to serve.
+    Yield,
+    /// A request was answered; the next may follow.
+    Next,
+    Blocked,
+    /// The exchange's state says what comes next: the application's turn, or the rest of an unwanted body.
+    Parked,
+    /// It speaks HTTP/2 from here on, with a first request where it has upgraded.
+    Http2(Box<Beginning>),
+    Close,
+    Linger,
+}
