@@ -186,7 +186,7 @@ def test_type_names_are_unique_and_files_have_no_cycles():
 
 
 #: Crates whose folders depend on each other in cycles. Their files do not.
-FOLDERS_IN_CIRCLES = {"crates/master", "crates/options", "crates/supervision"}
+FOLDERS_IN_CIRCLES = {"crates/options", "crates/supervision"}
 
 
 def test_folders_know_each_other_in_one_direction():
@@ -196,13 +196,6 @@ def test_folders_know_each_other_in_one_direction():
 
 #: A file's own `impl` blocks, by the name of the type.
 IMPL = re.compile(r"^impl(?:<[^{]*?>)? (?:[^{]*? for )?&?(?:mut )?(?:\w+::)*(?P<name>[A-Z]\w*)", re.M)
-
-#: Types that have `impl` blocks in more files than a reader finds at once. One that is mended leaves this list.
-SCATTERED_TYPES = {
-    "crates/master": ["Supervisor"],
-    "crates/options": ["Draft"],
-    "crates/protocol": ["Http2"],
-}
 
 IMPL_FILES_MOST = 3
 
@@ -218,7 +211,7 @@ def scattered(modules):
 
 def test_a_type_is_implemented_in_few_files():
     found = {crate: scattered(modules) for crate, modules in crates().items()}
-    assert {crate: names for crate, names in found.items() if names} == SCATTERED_TYPES, "give what it does owners of its own"
+    assert {crate: names for crate, names in found.items() if names} == {}, "give what it does owners of its own"
 
 
 def test_a_scattered_type_is_found_whatever_its_blocks_look_like():

@@ -4,15 +4,14 @@
 //! Must not know sockets, applications or time. Workers run it.
 
 mod control;
-mod data;
 mod error;
 mod event;
 mod field;
 pub mod frame;
 mod head;
-mod heads;
 mod hpack_decoder;
 mod limits;
+mod messages;
 mod priority;
 mod session;
 mod streams;
