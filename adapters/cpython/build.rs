@@ -16,7 +16,8 @@ fn refusal(python: &InterpreterConfig) -> Option<String> {
     let version = python.version();
     if python.build_flags().0.contains(&BuildFlag::Py_GIL_DISABLED) {
         return Some(format!(
-            "Python {version}t is free-threaded, which Bolide does not support yet: install it into the ordinary build (python{version}), which has the GIL"
+            "Python {version}t is free-threaded, which Bolide does not support yet: install it into the standard build \
+                (python{version}), which has the GIL"
         ));
     }
     if python.implementation() != PythonImplementation::CPython {

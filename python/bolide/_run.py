@@ -84,7 +84,7 @@ def refuse_to_nest() -> None:
     """Raise RuntimeError in a prototype: an unguarded call runs again when the prototype loads its module."""
     if bolide.is_application_process:
         raise RuntimeError(
-            "bolide.run() was called while the server loads the application from the same file: put the call behind "
+            "bolide.run() was called while the server was loading the application from the same file: put the call behind "
             '`if __name__ == "__main__":`'
         )
 
@@ -110,7 +110,7 @@ def check_together(given: Mapping[str, OptionValue]) -> None:
     if "ssl_keyfile" in given and "ssl_certfile" not in given:
         raise ValueError("ssl_keyfile is the key of a certificate: give ssl_certfile too")
     if sum(bool(names & given.keys()) for names in ({"host", "port"}, {"uds"}, {"fd"})) > 1:
-        raise ValueError("of host and port, uds, and fd there can be one")
+        raise ValueError("host and port, uds, and fd exclude each other")
 
 
 def texts_of(name: str, value: OptionValue) -> Iterable[str]:
@@ -126,7 +126,7 @@ def texts_of(name: str, value: OptionValue) -> Iterable[str]:
         # A pair is a response header, as in uvicorn.
         pairs = (":".join(one) if isinstance(one, tuple) and all(isinstance(part, str) for part in one) else one for one in value)
         return [text for one in pairs for text in texts_of(name, one)]
-    raise TypeError(f"{name}={value!r}: an option is a text, a number, True or False, a path, a list of these or a dictionary")
+    raise TypeError(f"{name}={value!r}: an option must be a text, a number, True or False, a path, a list of these or a dictionary")
 
 
 # The process.
@@ -143,7 +143,7 @@ def environment_of(options: dict[str, Any]) -> dict[str, str]:
 def command(arguments: Iterable[str]) -> list[str]:
     """Return the command line of a server that ends with this process."""
     if not sys.executable:
-        raise RuntimeError("this program does not know its Python interpreter (sys.executable), which a server is started with")
+        raise RuntimeError("this program does not know its Python interpreter (sys.executable), which is needed to start a server")
     return [sys.executable, "-m", "bolide.child_master", str(os.getpid()), *arguments]
 
 

@@ -15,7 +15,7 @@ from typing import Any
 #: Preferred names if an object has several in its module.
 USUAL_NAMES = ("application", "app")
 
-ADVICE = 'name it instead, as in "main:app", or name the function that makes it: "main:create_app" with factory=True'
+ADVICE = 'name it instead, as in "main:app", or name the function that creates it: "main:create_app" with factory=True'
 
 
 def name_of(app: Any, caller: dict[str, Any]) -> str:
@@ -30,13 +30,13 @@ def name_of(app: Any, caller: dict[str, Any]) -> str:
             raise ValueError(f"{text!r} names no application: write package.module:callable or file.py")
         return text
     if not callable(app):
-        raise TypeError(f"an application is a name or can be called, and {app!r} is neither")
+        raise TypeError(f"an application must be a name or callable, and {app!r} is neither")
     for module in modules_to_look_at(app, caller):
         attribute = attribute_of(module, app)
         if attribute is not None:
             return f"{place_of(module, attribute)}:{attribute}"
     raise ValueError(
-        f"the server is another process and loads the application itself, and this {type(app).__name__} is the value of no name "
+        f"the server is another process and loads the application itself, but this {type(app).__name__} is the value of no name "
         f"of a module, from which it could: {ADVICE}"
     )
 
@@ -58,7 +58,7 @@ def place_of(module: ModuleType, attribute: str) -> str:
     """Return the module's name if another process can import it by name, else its file."""
     file = getattr(module, "__file__", None)
     if not file:
-        raise ValueError(f"{attribute!r} was made where no file is, so that no server can load it: write it into one")
+        raise ValueError(f"{attribute!r} was not created in a file, so a server can't load it: write it into a file")
     file = os.path.abspath(file)
     name = name_to_import(module, file)
     if name is not None:

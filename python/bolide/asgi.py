@@ -211,7 +211,7 @@ def cancel_unanswered():
         requests = ", ".join(cancelled[:REQUESTS_TOLD]) + more
         seconds = UNANSWERED_SECONDS
         write_lines(
-            [f"tasks whose clients have left and that go on {seconds} s after the order to stop are cancelled: {requests}"]
+            [f"tasks whose clients have left, still running {seconds} s after the order to stop, cancelling them: {requests}"]
         )
 
 
@@ -266,7 +266,7 @@ def within_a_task(application):
         awaitable = application(scope, receive, send)
         if not inspect.isawaitable(awaitable):
             kind = type(awaitable).__name__
-            raise TypeError(f"an ASGI application returns an awaitable, not {kind}; is it a WSGI application?")
+            raise TypeError(f"an ASGI application must return an awaitable, not {kind}; is it a WSGI application?")
         await awaitable
 
     return application_in_task
@@ -279,17 +279,17 @@ def plain_headers(headers):
         try:
             name, value = pair
         except (TypeError, ValueError):
-            raise TypeError(f"a header is a pair of a name and a value, not {pair!r}") from None
+            raise TypeError(f"a header must be a pair of a name and a value, not {pair!r}") from None
         for part in (name, value):
             if not isinstance(part, (bytes, bytearray, memoryview)):
-                raise TypeError(f"the header {pair!r} has a {type(part).__name__} where bytes are due")
+                raise TypeError(f"the header {pair!r} has a {type(part).__name__} instead of bytes")
         plain.append((bytes(name), bytes(value)))
     return plain
 
 
 def log_overdue(task, seconds, place):
     """Log that a task has exceeded its time limit, with its stack."""
-    lines = [f"harakiri: {place} took {seconds:.1f} s; its task is cancelled; it waits here:"]
+    lines = [f"harakiri: {place} took {seconds:.1f} s; cancelling its task; it is waiting here:"]
     write_lines(lines + stack_of(task))
 
 

@@ -235,7 +235,7 @@ class Answer:
     def tell(self, message):
         """Send a message from this thread, and wait until the client can take more."""
         if self.head is None:
-            raise AssertionError("the application gave a part of the body before it called start_response (PEP 3333)")
+            raise AssertionError("the application produced a part of the body before it called start_response (PEP 3333)")
         messages = [message] if self.has_begun else [self.head, message]
         self.has_begun = True
         try:

@@ -224,7 +224,7 @@ def called(function, call, expression, named):
         except TypeError as error:
             name = expression.partition("(")[0]
             raise LoadError(
-                f"{named.origin}: {expression!r} of {named.name!r} can't be called so: {error}; it is {name}{signature}"
+                f"{named.origin}: {expression!r} of {named.name!r} can't be called like this: {error}; it is {name}{signature}"
             ) from None
     made = function(*arguments, **keywords)
     check_callable(made, expression, named)
@@ -238,7 +238,7 @@ def check_callable(value, expression, named):
             f"{what} aiohttp, which is neither WSGI nor ASGI: only aiohttp's own server can serve it, `aiohttp.web.run_app`"
         )
     if is_of(value, DASH) and not callable(value):
-        raise LoadError(f"{what} Dash, and what is served is its `server`: write {named.name}:{expression}.server")
+        raise LoadError(f"{what} Dash, whose `server` must be served: write {named.name}:{expression}.server")
     if not callable(value):
         raise LoadError(f"{named.origin}: {expression!r} of {named.name!r} is a {type(value).__name__}, which can't be called")
 
@@ -263,11 +263,11 @@ def nothing_found(module, named):
         value = getattr(module, name, None)
         if inspect.isfunction(value):
             example = named.command(f"{name}(…)")
-            return f"{message}: its {name}{signature_of(value) or '(…)'} wants arguments; write them, as in {example}"
+            return f"{message}: its {name}{signature_of(value) or '(…)'} requires arguments; write them, as in {example}"
     plain = [name for name, value in contents(module) if is_plain_application(value)]
     if plain:
         return f"{message} by its name or its framework; did you mean {listed(plain, named)}?"
-    lacks = "it has neither `application` nor `app`, nothing that a known framework has made, and no create_app()"
+    lacks = "it has neither `application` nor `app`, no object of a known framework, and no create_app()"
     return f"{message}: {lacks}; name it: {named.command('NAME')}"
 
 

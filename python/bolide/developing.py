@@ -28,7 +28,7 @@ SCRIPT = f"<script>new EventSource('{BROWSER_PATH}').addEventListener('reload', 
 HTML = "text/html; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 
-WAITING = "The application could not be loaded. It is loaded again when a file changes."
+WAITING = "The application could not be loaded. Bolide loads it again when a file changes."
 OLDER = (
     "The new code could not be loaded; everything but pages is answered by the code before it. "
     "It is loaded again when a file changes."

@@ -60,7 +60,7 @@ class Configuration:
         self.__dict__.update({**DEFAULTS, **set_there, **fixed})
 
     def __getattr__(self, name):
-        raise AttributeError(f"gunicorn.conf.py does not set {name!r}, and Bolide has no default of gunicorn's for it")
+        raise AttributeError(f"gunicorn.conf.py does not set {name!r}, and Bolide has no default for it")
 
 
 class Log:

@@ -23,7 +23,7 @@ def warm_up(applications, settings):
     for target in settings["reloading"]["warmup"]:
         mount, application, interface = choose(applications, target)
         if interface == "asgi":
-            tell(f"warmup = {target}: that is an ASGI application's, whose event loop is each worker's own: use its lifespan")
+            tell(f"warmup = {target}: that is an ASGI application, whose event loop belongs to each worker: use its lifespan")
             continue
         try:
             status = ask(application, target, mount, settings)
@@ -33,7 +33,7 @@ def warm_up(applications, settings):
             log_exception(error, f"warmup = {target}")
             continue
         if status >= FAILED_STATUS:
-            tell(f"warmup = {target}: the application answers {status}")
+            tell(f"warmup = {target}: the application answered {status}")
     close_database_connections()
 
 

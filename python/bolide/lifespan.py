@@ -49,8 +49,8 @@ class Lifespan:
             waits = asyncio.wait([self.task, self.started], timeout=STARTUP_TOLD_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             done, _ = await waits
             if not done:
-                say = f"the application's lifespan has not said for {STARTUP_TOLD_SECONDS:g} s that its startup is complete"
-                write_lines([f"{say}; it waits here:", *stack_of(self.task)])
+                say = f"the application's lifespan has not reported for {STARTUP_TOLD_SECONDS:g} s that its startup is complete"
+                write_lines([f"{say}; it is waiting here:", *stack_of(self.task)])
         if self.failure is not None:
             raise LifespanError(self.failed()) from (self.task.result() if self.task.done() else None)
         if self.started.done():
@@ -101,7 +101,7 @@ class Lifespan:
             log_message(f"the application's lifespan shutdown failed: {message.get('message', '')}")
             self.stopped.set_result(None)
         else:
-            raise RuntimeError(f"{kind!r} is no message of a lifespan at this point")
+            raise RuntimeError(f"{kind!r} is not a valid lifespan message at this point")
 
     def failed(self):
         """Log the application's message about its failed start, and return it in one line."""

@@ -223,7 +223,7 @@ class Half:
                 from bolide import asgi
 
                 if self.uwsgi.hook("after_req_hook"):
-                    self.log.tell("uwsgi.after_req_hook is set, and is not called: it is for WSGI applications alone")
+                    self.log.tell("uwsgi.after_req_hook is set but not called: it is for WSGI applications only")
                 status = asgi.serve(self.native, assignment, self.applications, self.settings, trial, self.development)
                 if self.development is not None and self.development.stand_in is not None:
                     # The application has not started, and no other worker serves: serve its error page.
@@ -326,11 +326,11 @@ def load(boot, hooks, watched, development=None):
         log.log_exception(error, "loading the application")
         failure, reason = error, f"{type(error).__name__}: {error}" + missing_dependency(error)
         if boot["generation"] > 1 and holds_exclusively(error):
-            reason += "; if the generation that serves holds it: `reload-order = stop-first` ends that one first"
+            reason += "; if the serving generation holds it: `reload-order = stop-first` ends that one first"
     stands_in = None if development is None else development.note_failure(failure)
     if stands_in is None:
         return None, reason
-    log.tell(f"the application could not be loaded: {reason}; the next change is waited for")
+    log.tell(f"the application could not be loaded: {reason}; waiting for the next change")
     return stands_in, None
 
 

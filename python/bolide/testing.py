@@ -74,7 +74,7 @@ def serve(
     settled = sorted(SETTLED.intersection(options))
     if settled:
         raise TypeError(
-            f"{', '.join(settled)}: a server of a test listens at http://127.0.0.1, and nowhere else; `port` chooses the port"
+            f"{', '.join(settled)}: a test server listens only at http://127.0.0.1; `port` chooses the port"
         )
     # The name is searched first in the module of the call.
     application = name_of(app, sys._getframe(1).f_globals)
@@ -105,7 +105,7 @@ class Server:
     def port(self) -> int:
         """The port at which it listens, once the `with` block has begun."""
         if self._port is None:
-            raise RuntimeError("the server is started by `with`: it has no port before")
+            raise RuntimeError("`with` starts the server: it has no port before")
         return self._port
 
     @property

@@ -95,6 +95,6 @@ def __getattr__(name):
         return sys.modules["uwsgi"]
     if name in LATER:
         raise AttributeError(
-            f"`uwsgidecorators.{name}` is not there yet: it comes with the services (spooler, mules, locks, signals)"
+            f"`uwsgidecorators.{name}` is not supported yet: it belongs to the services (spooler, mules, locks, signals)"
         )
     raise AttributeError(f"module 'uwsgidecorators' has no attribute {name!r}")

@@ -199,7 +199,7 @@ class Uwsgi:
         """The body is complete before the application is called: an empty part marks its end."""
         environ = self.native.uwsgi_environ()
         if environ is None or "wsgi.input" not in environ or environ.get("HTTP_UPGRADE"):
-            raise OSError("unable to receive chunked part: the body did not come in chunks")
+            raise OSError("unable to receive chunked part: the body is not chunked")
         return environ["wsgi.input"].read(CHUNK_BYTES)
 
     chunked_read_nb = chunked_read
@@ -207,7 +207,7 @@ class Uwsgi:
     def websocket_handshake(self, key=None, origin=None, protocol=None):
         environ = self.native.uwsgi_environ()
         if environ is None:
-            raise OSError("unable to complete websocket handshake: the client does not ask for WebSocket")
+            raise OSError("unable to complete websocket handshake: the client did not ask for a WebSocket")
         self.native.uwsgi_accept_websocket(environ, encoded(key), encoded(protocol))
 
     def websocket_recv(self):

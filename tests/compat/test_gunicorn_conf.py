@@ -185,7 +185,7 @@ def test_a_hook_that_fails_is_in_the_log_and_the_worker_serves(launch):
         ("workers = (\n", "gunicorn.conf.py:1: error: SyntaxError"),
         ("import os\nraise SystemExit(3)\n", "gunicorn.conf.py:2: error: SystemExit: 3"),
         ("import os\nos._exit(0)\n", "has ended without an answer"),
-        ("x = 'y' * 9_000_000\n", "what it sets is larger than 1 MiB"),
+        ("x = 'y' * 9_000_000\n", "its settings are larger than 1 MiB"),
     ],
 )
 def test_a_file_that_does_not_come_to_its_end_ends_the_start_with_its_line(text, said, tmp_path):
@@ -207,7 +207,7 @@ def test_an_unnamed_file_is_reported_and_not_read(serve):
     (server.folder / "app.py").write_text(APPLICATION)
     (server.folder / "gunicorn.conf.py").write_text("raise RuntimeError('read')\n")
     server.start()
-    assert "`-c gunicorn.conf.py` before the application has it read" in server.log
+    assert "`-c gunicorn.conf.py` before the application reads it" in server.log
 
 
 def test_the_command_line_counts_for_more_than_the_file(tmp_path):

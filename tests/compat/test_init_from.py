@@ -156,13 +156,13 @@ def test_it_writes_toml_too_and_never_over_a_file(shop):
     assert run(server.folder, "check", "bolide.toml")[0] == 0
     status, said, _ = run(server.folder, "init", f"--from={name}", "--to=toml")
     assert status == 1
-    assert "bolide.toml is already there" in said
+    assert "bolide.toml already exists" in said
     assert (server.folder / "bolide.toml").read_text() == written
 
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("web: node index.js\n", "starts no server that I know"), (None, "can't read `Procfile`")],
+    [("web: node index.js\n", "starts no known server"), (None, "can't read `Procfile`")],
 )
 def test_a_file_that_starts_nothing_known_is_an_error(text, said, tmp_path):
     if text is not None:

@@ -178,7 +178,7 @@ def test_a_module_that_cant_be_loaded_gives_way_to_the_file(module, reason, serv
     server = started(serve, f"module = {module}\nwsgi-file = site.wsgi", files)
     assert server.get().text == "file"
     server.wait_for_text(reason)
-    assert re.search(r"uwsgi\.ini:4: warning: `wsgi-file` is loaded in its place", server.log)
+    assert re.search(r"uwsgi\.ini:4: warning: `wsgi-file` is loaded instead", server.log)
 
 
 def test_a_module_and_a_file_that_both_fail_end_the_start_with_the_modules_reason(serve):

@@ -356,7 +356,7 @@ def test_each_send_after_the_clients_end_raises(server):
     server.wait_for_log("^waits deaf$")
     client.reset()
     server.wait_for_log("^ended deaf$")
-    assert told(server, "deaf") == ["the client has gone"] * 3
+    assert told(server, "deaf") == ["the client has disconnected"] * 3
 
 
 def test_the_clients_end_cancels_nothing(server):

@@ -92,7 +92,7 @@ def test_with_auto_an_application_that_raises_or_returns_does_without(live, name
         ("raises", "RuntimeError: no database"),
         ("refuses_the_scope", "NotImplementedError: no lifespan here"),
         ("returns_at_once", "the application's lifespan returned before 'lifespan.startup.complete', and lifespan = on"),
-        ("answers_as_if_it_was_http", "RuntimeError: 'http.response.start' is no message of a lifespan at this point"),
+        ("answers_as_if_it_was_http", "RuntimeError: 'http.response.start' is not a valid lifespan message at this point"),
     ],
 )
 def test_with_on_an_application_that_raises_or_returns_fails_the_start(live, name, reason):
@@ -156,7 +156,7 @@ def test_a_reload_whose_startup_fails_leaves_the_old_generation_serving(live):
     broken.touch()
     server.send_signal(signal.SIGHUP)
     server.wait_for_log(
-        r"^bolide: generation 2 could not be loaded \(.*lifespan startup failed: the database is away\): generation 1 goes on"
+        r"^bolide: generation 2 could not be loaded \(.*lifespan startup failed: the database is away\): generation 1 keeps"
     )
     assert server.get("/").text.isdigit()
     wait_until(lambda: len(server.processes()) == 4, "the end of the broken generation")
@@ -272,7 +272,7 @@ def test_a_lifespan_that_ends_while_the_worker_serves_is_logged_and_the_worker_s
 
 def test_messages_that_no_lifespan_has_are_an_exception_where_they_are_sent(live):
     server = live("sends_nonsense")
-    server.wait_for_log("^refused: RuntimeError: 'lifespan.startup.done' is no message of a lifespan at this point$")
+    server.wait_for_log("^refused: RuntimeError: 'lifespan.startup.done' is not a valid lifespan message at this point$")
     server.wait_for_log("^refused again: RuntimeError$")
     assert server.stop() == 0
 

@@ -21,7 +21,7 @@ def test_a_list_of_headers_that_changes_while_its_message_is_read(server, pid, p
     client = server.connect()
     client.send(f"GET /{path} HTTP/1.1\r\nHost: a\r\nTE: trailers\r\nConnection: close\r\n\r\n".encode())
     client.read_to_end()
-    server.wait_for_log("^worker 1: TypeError: a header is a pair of a name and a value, not (1|None)$")
+    server.wait_for_log("^worker 1: TypeError: a header must be a pair of a name and a value, not (1|None)$")
 
 
 def test_a_flag_that_goes_while_it_is_asked(server, pid):
@@ -35,7 +35,7 @@ def test_a_send_from_within_the_server_does_not_lose_the_connection(server, pid)
     client.read_until(b"begun \r\n")
     client.send(b"later")
     assert client.read_until(b"0\r\n\r\n").endswith(
-        b"firstlater RuntimeError: send() was called while the server attends to this connection, "
+        b"firstlater RuntimeError: send() was called while the server is handling this connection, "
         b"as from a `__del__`; nothing was sent\r\n0\r\n\r\n"
     )
     assert client.request(target="/pid").text == pid

@@ -42,7 +42,7 @@ def test_a_stuck_loop_is_told_with_the_stack_that_blocks_it(stuck, path, loop):
     server = stuck("loop-stall = 0.2", f"loop = {loop}")
     pid = pid_of(server)
     assert server.get(f"/{path}").text == "blocked"
-    said = server.wait_for_log(r"^worker 1: the event loop has not turned for \d\.\d s; what blocks it:$")
+    said = server.wait_for_log(r"^worker 1: the event loop has not turned for \d\.\d s; it is blocked here:$")
     again = server.wait_for_log(r"^worker 1: the event loop turns again, after \d+\.\d s$")
     told = server.log[said.end() : again.start()]
     assert re.search(rf"File .*asgi_stuck\.py.*, line \d+ in {path}_here", told), told
@@ -75,7 +75,7 @@ def test_a_stall_is_told_once_and_the_next_one_again(stuck):
     for count in (1, 2):
         assert server.get("/block").text == "blocked"
         server.wait_for_log("the event loop turns again, after", count)
-        assert len(re.findall("has not turned for .* what blocks it", server.log)) == count
+        assert len(re.findall("has not turned for .* it is blocked here", server.log)) == count
 
 
 def test_a_loop_that_turns_is_not_complained_of(stuck):
@@ -107,7 +107,7 @@ def test_harakiri_cancels_the_task_logs_where_it_waits_and_answers_504_and_the_w
     response = client.read_response()
     assert response.status == 504
     server.wait_for_log("^cancelled over$")
-    server.wait_for_log(r"^worker 1: harakiri: GET /wait\?over took \d+\.\d s; its task is cancelled; it waits here:$")
+    server.wait_for_log(r"^worker 1: harakiri: GET /wait\?over took \d+\.\d s; cancelling its task; it is waiting here:$")
     assert re.search(
         r'it waits here:\n(?:worker 1: .*\n)*worker 1:   File ".*asgi_stuck\.py", line \d+, in wait_at_gate$', server.log, re.M
     )
@@ -193,7 +193,7 @@ def test_only_a_loop_that_can_not_turn_at_all_is_killed_and_replaced(stuck):
     client = send(server, "/hang")
     with pytest.raises(Closed):
         client.read_response()
-    server.wait_for_log(r"^bolide: harakiri: worker \d \(pid \d+\) is killed while it serves ")
+    server.wait_for_log(r"^bolide: harakiri: killing worker \d \(pid \d+\) while it serves ")
     assert re.search(r"File .*asgi_stuck\.py.*, line \d+ in hang_here", server.log)
     wait_until(lambda: pid_of(server) not in pids, "the replacement")
 
@@ -203,6 +203,6 @@ def test_a_loop_that_can_not_turn_while_no_request_is_under_way_is_killed_too(st
     pid = pid_of(server)
     assert server.get("/hang_later").text == "soon"
     server.wait_for_log(
-        rf"^bolide: harakiri: worker 1 \(pid {pid}\) is killed while it serves the event loop, which does not turn"
+        rf"^bolide: harakiri: killing worker 1 \(pid {pid}\) while it serves the event loop, which is not turning"
     )
     assert wait_until(lambda: pid_of(server), "the replacement") != pid

@@ -227,8 +227,8 @@ def test_a_message_of_bytearray_or_memoryview_like_bytes_is_sent(server):
         ({"type": "websocket.send", "bytes": "x"}, "TypeError", "bytes"),
         ({"type": "websocket.send", "bytes": 5}, "TypeError", "bytes"),
         ({"type": "websocket.send", "text": "\ud800"}, "ValueError", "surrogates"),
-        ({"type": "websocket.accept"}, "RuntimeError", "accepted before"),
-        ({"type": "websocket.http.response.start", "status": 404}, "RuntimeError", "accepted before"),
+        ({"type": "websocket.accept"}, "RuntimeError", "already accepted"),
+        ({"type": "websocket.http.response.start", "status": 404}, "RuntimeError", "already accepted"),
         ({"type": "websocket.receive", "text": "x"}, "RuntimeError", "websocket.receive"),
         ({"type": "http.response.body", "body": b"x"}, "RuntimeError", "http.response.body"),
         ({"type": "nonsense"}, "RuntimeError", "nonsense"),
@@ -504,7 +504,7 @@ def test_a_send_before_the_application_knows_that_the_client_has_left_raises_an_
     socket.client.reset()
     events, error = socket.ended()
     assert error is None
-    assert failures(events) == [(["ClientDisconnected"], "the client has gone")]
+    assert failures(events) == [(["ClientDisconnected"], "the client has disconnected")]
 
 
 def tracebacks(server):

@@ -43,12 +43,12 @@ def test_a_reload_closes_with_1012_and_the_client_is_welcome_again(server, tmp_p
     assert socket.read_message() == "before"
     reload(server)
     code, reason = socket.answer_close()
-    assert (code, reason) == (SERVICE_RESTART, "the server restarts")
+    assert (code, reason) == (SERVICE_RESTART, "the server is restarting")
     wait_until(notes.exists, "the application has ended")
     assert received(ast.literal_eval(notes.read_text()))[-1] == {
         "type": "websocket.disconnect",
         "code": SERVICE_RESTART,
-        "reason": "the server restarts",
+        "reason": "the server is restarting",
     }
     again = Scripted(server, ("accept",), ("echo", 1)).open()
     again.send_text("after")
@@ -61,7 +61,7 @@ def test_a_stop_closes_with_1001_at_once_and_ends_with_status_0(server, tmp_path
     sockets.append(Scripted(server, ("accept",), ("receive_all",), ("keep_notes", str(notes))).open())
     server.send_signal(signal.SIGTERM)
     for socket in sockets:
-        assert socket.answer_close() == (GOING_AWAY, "the server stops")
+        assert socket.answer_close() == (GOING_AWAY, "the server is stopping")
     assert server.wait_for_exit() == 0
     assert received(ast.literal_eval(notes.read_text()))[-1]["code"] == GOING_AWAY
 

@@ -339,7 +339,7 @@ def test_a_client_that_takes_nothing_is_given_up_although_it_talks(impatient):
         return socket.seen()[-1][0] == "ended"
 
     wait_until(has_ended, "it was given up")
-    goodbye = {"type": "websocket.disconnect", "code": 1006, "reason": "the client took nothing of what it was sent"}
+    goodbye = {"type": "websocket.disconnect", "code": 1006, "reason": "the client did not read"}
     assert received(socket.seen())[-1] == goodbye
 
 

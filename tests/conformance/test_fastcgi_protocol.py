@@ -306,12 +306,12 @@ OF_FIVE = fastcgi.opened([("REQUEST_METHOD", "POST"), ("CONTENT_LENGTH", "5")])
 
 #: The bytes, the status of the response if the request is identified, and words of the log line.
 REFUSED = {
-    "another version": (b"\x02\x01\0\x01\0\x08\0\0", None, "not of version 1"),
-    "no record behind a record": (begin() + b"12345678", 400, "not of version 1"),
-    "a short beginning": (record(1, 1, b"\0\x01\0"), None, "not of eight bytes"),
-    "a beginning twice": (begin() + begin(), 400, "under way"),
-    "a body before its time": (begin() + record(STDIN, 1, b"x"), 400, "before or after its time"),
-    "parameters after their time": (OF_FIVE + record(PARAMS, 1, b"x"), 400, "before or after its time"),
+    "another version": (b"\x02\x01\0\x01\0\x08\0\0", None, "does not have version 1"),
+    "no record behind a record": (begin() + b"12345678", 400, "does not have version 1"),
+    "a short beginning": (record(1, 1, b"\0\x01\0"), None, "is not eight bytes long"),
+    "a beginning twice": (begin() + begin(), 400, "in progress"),
+    "a body before its time": (begin() + record(STDIN, 1, b"x"), 400, "is out of order"),
+    "parameters after their time": (OF_FIVE + record(PARAMS, 1, b"x"), 400, "is out of order"),
     "half a length": (begin() + stream(PARAMS, 1, b"\x81"), 400, "ends beyond"),
     "a value beyond the parameters": (begin() + stream(PARAMS, 1, b"\x01\x05ab"), 400, "ends beyond"),
     "no name": (fastcgi.opened([("", "x")]), 400, "no name"),
@@ -321,8 +321,8 @@ REFUSED = {
     "no method": (fastcgi.opened([("REQUEST_URI", "/")]) + stream(STDIN, 1, b""), 400, "no REQUEST_METHOD"),
     "an empty method": (fastcgi.opened([("REQUEST_METHOD", "")]) + stream(STDIN, 1, b""), 400, "no REQUEST_METHOD"),
     "two lengths": (LENGTHS_TWICE, 400, "more than one CONTENT_LENGTH"),
-    "no number": (fastcgi.opened([("CONTENT_LENGTH", "1x")]), 400, "not one number"),
-    "negative": (fastcgi.opened([("CONTENT_LENGTH", "-1")]), 400, "not one number"),
+    "no number": (fastcgi.opened([("CONTENT_LENGTH", "1x")]), 400, "is not a single number"),
+    "negative": (fastcgi.opened([("CONTENT_LENGTH", "-1")]), 400, "is not a single number"),
     "a body too long": (OF_FIVE + record(STDIN, 1, b"123456"), 400, "longer than its CONTENT_LENGTH"),
     "a body too short": (OF_FIVE + stream(STDIN, 1, b"1234"), 400, "shorter than its CONTENT_LENGTH"),
     "body too large": (fastcgi.opened([("REQUEST_METHOD", "POST"), ("CONTENT_LENGTH", "5000001")]), 413, "limit-post"),
@@ -371,9 +371,9 @@ def test_a_truncated_request_reaches_no_application(server, address, cut):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to a socket of FastCGI: write `http-socket`"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to a FastCGI socket: write `http-socket`"),
         (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32), "The client speaks TLS"),
-        (uwsgi.packet(uwsgi.request_variables()), "not of version 1"),
+        (uwsgi.packet(uwsgi.request_variables()), "does not have version 1"),
     ],
 )
 def test_another_protocol_is_told_from_this_one(server, address, data, words):

@@ -361,11 +361,11 @@ def test_behind_two_nginx_a_client_can_not_choose_its_address(serve, tmp_path, a
 
 def test_a_wrong_value_is_named_with_its_line(serve):
     for option, words in (
-        ("trusted-proxies = 10.0.0.0/33", "names no address and no network"),
-        ("trusted-proxies = front.example", "names no address and no network"),
+        ("trusted-proxies = 10.0.0.0/33", "is neither an address nor a network"),
+        ("trusted-proxies = front.example", "is neither an address nor a network"),
         ("trusted-headers = x-real-ip", "is not known"),
-        ("root-path = shop", "is no path"),
-        ("root-path = //evil", "is no path"),
+        ("root-path = shop", "is not a path"),
+        ("root-path = //evil", "is not a path"),
     ):
         server = serve.prepare(APPLICATIONS["wsgi"] + f"\n{option}").launch()
         assert server.wait_for_exit() != 0

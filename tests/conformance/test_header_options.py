@@ -42,13 +42,13 @@ def test_they_hold_for_head_and_for_answers_without_a_body(server):
 
 def test_what_add_header_can_not_do_is_said(serve):
     server = serve("wsgi-file = {apps}/hello.py\nadd-header = Connection: keep-alive")
-    server.wait_for_text("`add-header = Connection: …` has no effect: connections are the server's")
+    server.wait_for_text("`add-header = Connection: …` has no effect: the server manages connections")
     for wrong, said in (
         ("add-header = X-No-Colon", "has no colon"),
-        ("add-header = A B: c", "`A B` is no name of a header field"),
-        ("add-header = Content-Length: 5", "`Content-Length` is the server's to set"),
+        ("add-header = A B: c", "`A B` is not a name of a header field"),
+        ("add-header = Content-Length: 5", "the server sets `Content-Length` itself"),
         ("collect-header = Content-Type", "names no variable"),
-        ("compress = lzma", "`lzma` is no way to compress"),
+        ("compress = lzma", "`lzma` is not a way to compress"),
     ):
         refused = serve.prepare("wsgi-file = {apps}/hello.py\n" + wrong).launch()
         assert refused.wait_for_exit() != 0

@@ -168,9 +168,9 @@ def test_a_rule_must_say_in_which_folder_a_file_lies(serve):
     ).launch()
     assert server.wait_for_exit() != 0
     for line, said in (
-        (4, "`$1` does not say in which folder the file must lie"),
+        (4, "`$1` does not say in which folder the file must be"),
         (5, "check-static-docroot"),
-        (6, "`/$1` does not say in which folder the file must lie"),
+        (6, "`/$1` does not say in which folder the file must be"),
         (7, "names no file"),
     ):
         assert any(f"uwsgi.ini:{line}: error" in text and said in text for text in server.log.splitlines()), server.log

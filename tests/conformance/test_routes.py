@@ -320,7 +320,7 @@ def test_a_password_file_is_read_and_followed(serve):
         assert client.request("GET", "/", authorization(f"{user}:secret")).status == 200, user
         assert client.request("GET", "/", authorization(f"{user}:other")).status == 401, user
     assert client.request("GET", "/", authorization("odd:secret")).status == 500
-    server.wait_for_log(r"has a hash for `odd` that is of no known kind")
+    server.wait_for_log(r"has a hash for `odd` of an unknown kind")
     file.write_text("bob:abNANd1rDfiNc\n")
     assert client.request("GET", "/", authorization("ann:secret")).status == 401
     assert client.request("GET", "/", authorization("bob:secret")).status == 200

@@ -91,14 +91,14 @@ PLAIN = [("CONTENT_LENGTH", "0"), ("SCGI", "1"), ("REQUEST_METHOD", "GET")]
 #: Malformed bytes, the status, and words of the log line.
 REFUSED = {
     "no netstring": (b"CONTENT_LENGTH", 400, "HTTP came"),
-    "a negative length": (b"-5:", 400, "netstring's length"),
-    "no length": (b":" + block(PLAIN) + b",", 400, "netstring's length"),
-    "a zero before the length": (b"0" + netstring(block(PLAIN)), 400, "a zero before it"),
-    "a length of many digits": (b"1" * 10, 431, "too many digits"),
+    "a negative length": (b"-5:", 400, "length of a netstring"),
+    "no length": (b":" + block(PLAIN) + b",", 400, "length of a netstring"),
+    "a zero before the length": (b"0" + netstring(block(PLAIN)), 400, "has a leading zero"),
+    "too many digits": (b"1" * 10, 431, "too many digits"),
     "larger than buffer-size": (b"8193:", 431, "buffer-size"),
     "no comma": (netstring(block(PLAIN))[:-1] + b";", 400, "comma"),
-    "a name without a value": (netstring(block(PLAIN) + b"A\0"), 400, "not ended by a NUL"),
-    "a value without an end": (netstring(block(PLAIN) + b"A\0b"), 400, "not ended by a NUL"),
+    "a name without a value": (netstring(block(PLAIN) + b"A\0"), 400, "does not end with a NUL"),
+    "a value without an end": (netstring(block(PLAIN) + b"A\0b"), 400, "does not end with a NUL"),
     "no name": (netstring(block([*PLAIN, ("", "x")])), 400, "no name"),
     "no variables": (b"0:,", 400, "no CONTENT_LENGTH"),
     "another variable first": (netstring(block([PLAIN[1], PLAIN[0]])), 400, "first variable"),
@@ -108,8 +108,8 @@ REFUSED = {
     "an empty method": (netstring(block([*PLAIN[:2], ("REQUEST_METHOD", "")])), 400, "no REQUEST_METHOD"),
     "a method that is taken back": (netstring(block([*PLAIN, ("REQUEST_METHOD", "")])), 400, "no REQUEST_METHOD"),
     "two lengths": (netstring(block([PLAIN[0], *PLAIN])), 400, "more than one CONTENT_LENGTH"),
-    "an empty length": (netstring(block([("CONTENT_LENGTH", ""), *PLAIN[1:]])), 400, "not one number"),
-    "no number": (netstring(block([("CONTENT_LENGTH", "1x"), *PLAIN[1:]])), 400, "not one number"),
+    "an empty length": (netstring(block([("CONTENT_LENGTH", ""), *PLAIN[1:]])), 400, "is not a single number"),
+    "no number": (netstring(block([("CONTENT_LENGTH", "1x"), *PLAIN[1:]])), 400, "is not a single number"),
     "too many variables": (netstring(block([*PLAIN, *[("A", "")] * 1022])), 431, "more variables"),
     "body too large": (netstring(block([("CONTENT_LENGTH", "5000001"), *PLAIN[1:]])), 413, "limit-post"),
 }
@@ -149,9 +149,9 @@ def test_a_truncated_request_reaches_no_application(server, address, cut):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to a socket of SCGI: write `http-socket`"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to an SCGI socket: write `http-socket`"),
         (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32), "The client speaks TLS"),
-        (uwsgi.packet(uwsgi.request_variables()), "netstring's length"),
+        (uwsgi.packet(uwsgi.request_variables()), "length of a netstring"),
     ],
 )
 def test_another_protocol_is_told_from_this_one(server, address, data, words):

@@ -222,7 +222,7 @@ def test_the_cache_gives_its_descriptors_back_when_they_are_short(serve):
         resource.prlimit(worker, resource.RLIMIT_NOFILE, (held, hard))
         for number in range(30):
             assert_same(client.request(target=f"/s/{number}.bin").body, pattern(20_000))
-        server.wait_for_log("no descriptor was left: the cache of files has given back its own")
+        server.wait_for_log("no descriptor was left: the file cache has released its own")
 
 
 def processes_of_workers(server):

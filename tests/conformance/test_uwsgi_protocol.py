@@ -94,8 +94,8 @@ REFUSED = {
     "larger than buffer-size": (uwsgi.packet([("A", "b" * 9000)]), 431, "buffer-size"),
     "too many variables": (uwsgi.packet([("A", "")] * 1025), 431, "more variables"),
     "two lengths": (uwsgi.packet([("CONTENT_LENGTH", "1"), ("CONTENT_LENGTH", "2")]), 400, "more than one CONTENT"),
-    "no number": (uwsgi.packet([("CONTENT_LENGTH", "1x")]), 400, "not one number"),
-    "negative": (uwsgi.packet([("CONTENT_LENGTH", "-1")]), 400, "not one number"),
+    "no number": (uwsgi.packet([("CONTENT_LENGTH", "1x")]), 400, "is not a single number"),
+    "negative": (uwsgi.packet([("CONTENT_LENGTH", "-1")]), 400, "is not a single number"),
     "body too large": (uwsgi.packet([("REQUEST_METHOD", "POST"), ("CONTENT_LENGTH", "5000001")]), 413, "limit-post"),
 }
 
@@ -179,8 +179,8 @@ def test_every_kind_of_socket_serves_at_once(serve):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to a socket of the uwsgi protocol: write `http-socket`"),
-        (b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to a socket of the uwsgi protocol: write `http-socket`"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to a uwsgi socket: write `http-socket`"),
+        (b"POST /x HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP came to a uwsgi socket: write `http-socket`"),
         (b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03" + bytes(32), "The client speaks TLS"),
         (b"\x05\x00\x00\x00", "modifier1 is not 0"),
     ],

@@ -184,7 +184,7 @@ def test_the_descriptor_is_the_connections(shop):
 
 
 def test_a_thread_of_the_applications_own_has_no_request(shop):
-    assert "serves no WSGI request" in shop("enable-threads = true").get("/thread").text
+    assert "is serving no WSGI request" in shop("enable-threads = true").get("/thread").text
 
 
 @pytest.mark.parametrize("threads", [1, 4])
@@ -208,7 +208,7 @@ def test_a_file_is_sent_in_the_middle_of_an_answer(shop):
             client.send(b"GET /file HTTP/1.1\r\nHost: shop\r\n\r\n")
             assert client.read_response().text == "<0123456789234>"
     instance.wait_for_text("No such file")
-    assert "start_response comes before" in instance.get("/headless").text
+    assert "start_response must precede" in instance.get("/headless").text
     assert instance.get("/below_zero").text.count("can't be below 0") == 2
 
 
@@ -230,7 +230,7 @@ def test_a_body_in_chunks_is_read_to_its_end(shop):
             b"POST /chunks HTTP/1.1\r\nHost: shop\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nfirst\r\n6\r\nsecond\r\n0\r\n\r\n"
         )
         assert client.read_response().text == "[11, 0]"
-    assert "did not come in chunks" in instance.get("/no_chunks").text
+    assert "is not chunked" in instance.get("/no_chunks").text
 
 
 def test_a_request_may_limit_its_own_time(shop):
@@ -290,7 +290,7 @@ uwsgi.after_req_hook = after
         client.send(b"POST /chunks HTTP/1.1\r\nHost: shop\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n")
         assert client.read_response().text == "[3, 0]"
         instance.wait_for_log("^/chunks is after nobody$")
-    instance.wait_for(lambda: shop.notes() == ["this thread serves no WSGI request at present"] * 5, "what sendfile says")
+    instance.wait_for(lambda: shop.notes() == ["this thread is serving no WSGI request at present"] * 5, "what sendfile says")
 
 
 def test_a_failing_hook_is_logged_and_affects_no_other_request(shop):
@@ -363,7 +363,7 @@ def test_at_a_reload_a_websocket_is_told_and_its_client_is_welcome_again(threads
     websocket = talk(instance.connect(), shop)
     instance.send_signal(signal.SIGHUP)
     code, reason = websocket.read_close()
-    assert (code, reason) == (1012, "the server restarts")
+    assert (code, reason) == (1012, "the server is restarting")
     websocket.send(CLOSE, close_payload(code))
     assert websocket.client.is_closed()
     wait_until(lambda: any("unable to receive" in note for note in shop.notes()), "the view has returned")
@@ -382,5 +382,5 @@ def test_at_a_reload_a_websocket_is_told_and_its_client_is_welcome_again(threads
 
 def test_without_a_handshake_there_is_no_websocket(shop):
     told = shop().get("/no_websocket").text
-    assert "does not ask for WebSocket" in told
-    assert "websocket_handshake comes first" in told
+    assert "did not ask for a WebSocket" in told
+    assert "call websocket_handshake first" in told

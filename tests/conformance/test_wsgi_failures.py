@@ -136,7 +136,7 @@ def test_start_response_kept_beyond_its_request_reaches_no_other_client(server):
     client = server.connect()
     assert client.request(target="/keep").body == b"kept"
     told = client.request(target="/use_kept").text
-    assert told == "start_response was called when its request had ended; write was called when its request had ended"
+    assert told == "start_response was called after its request had ended; write was called after its request had ended"
     assert_fine(client)
 
 

@@ -34,7 +34,7 @@ def test_threads_that_write_at_the_same_time_take_turns_or_are_refused(server):
     assert all(count % PART_BYTES == 0 for _, count in runs(body[:-3]))
     assert client.request(target="/refusals").text in (
         "",
-        "write was called while it runs in another thread: it takes one part at a time",
+        "write was called while it was running in another thread: it takes one part at a time",
     )
     assert server.get("/pid").body == pid
 

@@ -153,11 +153,11 @@ def test_the_socket_is_there_for_requests_that_ask_for_another_protocol_only(ser
 
 def test_a_socket_that_is_used_after_its_request_reaches_no_other_client(server):
     assert ask(server, "/late").read_response().text == "fine"
-    assert server.get("/too_late").text == "the connection's socket was used when its request had ended"
+    assert server.get("/too_late").text == "the connection's socket was used after its request had ended"
 
 
 def test_a_socket_is_not_taken_by_another_thread_while_the_answer_is_sent(server):
-    told = "the connection's socket was used by another thread when the application had returned"
+    told = "the connection's socket was used by another thread after the application had returned"
     assert ask(server, "/elsewhere").read_response().text == told
 
 

@@ -94,7 +94,7 @@ def test_a_free_threaded_python_is_refused_at_import(imported):
     said = imported("_native.cpython-311-x86_64-linux-gnu.txt", FREE_THREADED)
     assert said.startswith(f"bolide.unsupported.Unsupported: Python {version}t ("), said
     assert said.endswith(
-        f"which Bolide does not support yet: install it into the ordinary build (python{version}), which has the GIL"
+        f"which Bolide does not support yet: install it into the standard build (python{version}), which has the GIL"
     )
 
 

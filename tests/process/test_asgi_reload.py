@@ -59,7 +59,7 @@ def test_an_application_that_does_not_load_leaves_the_old_generation_serving(sho
     with Load(instance.address()) as load:
         write(tmp_path, "broken", before="def (:\n")
         instance.send_signal(signal.SIGHUP)
-        instance.wait_for_log(r"^bolide: generation 2 could not be loaded \(SyntaxError: .*\): generation 1 goes on")
+        instance.wait_for_log(r"^bolide: generation 2 could not be loaded \(SyntaxError: .*\): generation 1 keeps")
         load.wait_for_more()
     assert load.losses == []
     assert set(load.bodies) == {"version-1"}
@@ -129,7 +129,7 @@ def test_an_event_stream_goes_on_at_a_drain_and_its_worker_ends_in_order_before_
     assert next(chunks) == b"data: tick\n\n"
     # No last chunk: the client sees that this was cut off, and reconnects.
     assert b"\r\n0\r\n" not in client.read_to_end()
-    instance.wait_for_log(r"^bolide: worker 1: the mercy of 4 s \(reload-mercy\) is nearly over; requests that are cut off: 1$")
+    instance.wait_for_log(r"^bolide: worker 1: the mercy of 4 s \(reload-mercy\) is nearly over; closing requests: 1$")
     instance.wait_for_log("^events of one end$")
     instance.wait_for_log(f"^shutdown of {old}$")
     see_the_end(instance, number)
@@ -145,7 +145,7 @@ def test_an_application_that_takes_no_notice_of_its_clients_end_is_killed_after_
     assert next(client.read_chunks()) == b"data: tick\n\n"
     drain(instance, number)
     assert b"\r\n0\r\n" not in client.read_to_end()
-    instance.wait_for_log(rf"^bolide: worker 1 \(pid {old}\) has not finished within 1 s \(reload-mercy\), and is killed")
+    instance.wait_for_log(rf"^bolide: worker 1 \(pid {old}\) has not finished within 1 s \(reload-mercy\): killing it")
     see_the_end(instance, number)
 
 
@@ -170,7 +170,7 @@ def test_a_second_signal_stops_at_once(shop, tmp_path):
 
     def is_stopped_at_once():
         instance.send_signal(signal.SIGTERM)
-        return "stop at once (a second signal)" in instance.log
+        return "stopping immediately (a second signal)" in instance.log
 
     # A signal within a moment of the first counts as the same one.
     wait_until(is_stopped_at_once, "the second signal to count")

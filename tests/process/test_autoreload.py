@@ -96,7 +96,7 @@ def test_the_old_code_serves_on_while_the_new_does_not_import_and_mending_it_rel
     instance = watched(start, *options)
     with instance.looks_away():
         (package / "views.py").write_text(broken)
-    instance.wait_for_log(r"^bolide: generation 2 could not be loaded .*: generation 1 goes on serving")
+    instance.wait_for_log(r"^bolide: generation 2 could not be loaded .*: generation 1 keeps serving")
     assert instance.body() == "old"
     file = package / mending[0]
     with instance.looks_away():
@@ -129,7 +129,7 @@ def test_a_file_that_changes_during_its_import_is_loaded_again(start, package, t
     # The module has been read when it waits for the gate.
     with instance.looks_away():
         (package / "views.py").write_text(VIEWS.format(text="young") + waits)
-    instance.wait_for_log(r"^bolide: reload: generation 2 is started")
+    instance.wait_for_log(r"^bolide: reload: starting generation 2")
     with open(gate, "w"):
         (package / "views.py").write_text(VIEWS.format(text="younger"))
     serves(instance, "younger")

@@ -77,7 +77,7 @@ def test_the_command_ends_when_workers_serve_in_the_background(option, backgroun
     assert status == 0
     # It serves immediately: the command does not wait.
     assert background.get().status == 200
-    assert lines[-1] == f"bolide: it serves in the background, master pid {background.pid}, log {background.log}"
+    assert lines[-1] == f"bolide: serving in the background, master pid {background.pid}, log {background.log}"
     assert "ready:" in background.log.read_text()
     shown = any("ready:" in line for line in lines)
     assert shown is (option == "--daemonize2")

@@ -61,7 +61,7 @@ def test_a_burst_is_met_at_once_however_long_cheaper_overload_is(start, tmp_path
     # Each of them has its own worker long before the first one is answered.
     gate.wait_until_held(MOST)
     assert len(instance.workers()) == MOST
-    instance.wait_for_text("all workers are at work, and connections wait: 1 worker more, 4 of 4")
+    instance.wait_for_text("all workers are busy, and connections wait: 1 worker more, 4 of 4")
     gate.open()
 
 
@@ -111,7 +111,7 @@ def test_a_request_in_flight_is_finished_by_a_worker_that_goes(start, tmp_path):
 def test_signals_add_and_remove_workers_within_their_bounds(start):
     instance = start("--processes", "2")
     for number, count, said in [
-        (signal.SIGTTIN, 2, "SIGTTIN: no worker is added: there are never more than 2 workers (processes)"),
+        (signal.SIGTTIN, 2, "SIGTTIN: no worker is added: the maximum is 2 workers (processes)"),
         (signal.SIGTTOU, 1, "ends, 1 of 2 stay"),
         (signal.SIGTTOU, 1, "SIGTTOU: no worker is removed: the last one stays"),
         (signal.SIGTTIN, 2, "SIGTTIN: 1 worker more, 2 of 2"),
@@ -262,7 +262,7 @@ def test_idle_ends_all_workers_and_the_next_connection_starts_them(start):
             thread.join()
         assert len(bodies) == 4
         assert all(body.isdigit() for body in bodies)
-    instance.wait_for_text("nothing was asked for 1 s (idle): all workers end, and the next connection starts some")
+    instance.wait_for_text("no request for 1 s (idle): all workers end, and the next connection starts some")
 
 
 def test_an_instance_without_workers_wakes_hardly_ever(start):
@@ -282,7 +282,7 @@ def test_a_request_that_takes_longer_than_idle_is_no_idle_time(start):
 def test_die_on_idle_ends_the_instance(start):
     instance = start("--idle", "1", "--die-on-idle")
     assert instance.wait_for_exit() == 0
-    instance.wait_for_text("nothing was asked for 1 s (idle, die-on-idle)")
+    instance.wait_for_text("no request for 1 s (idle, die-on-idle)")
 
 
 def test_a_reload_of_an_instance_without_workers_starts_none(start):

@@ -47,7 +47,7 @@ def test_a_pidfile_that_is_missing_or_stale_or_of_another_program_is_reported(fa
     ended = subprocess.Popen([sys.executable, "-c", ""])
     ended.wait()
     for text, reason in [
-        ("", "there is no pid in it"),
+        ("", "it contains no pid"),
         ("0", "no pid"),
         ("-1", "no pid"),
         (str(ended.pid), "there is no process"),
@@ -115,9 +115,9 @@ def test_an_option_that_protects_and_is_missing_is_an_error_unless_it_is_allowed
         status, lines = fail(*command)
         assert status != 0
         told = "\n".join(lines)
-        assert f"`{name}` is not there yet" in told
+        assert f"`{name}` does not exist yet" in told
         assert f"`allow-missing = {name}` starts without it" in told
     (tmp_path / "app.ini").write_text(text + f"allow-missing = cache2,{name}\n")
     instance = start("app.ini", socket=None, module=None)
-    instance.wait_for_text(f"`{name}` is not there yet, and `allow-missing` allows it")
+    instance.wait_for_text(f"`{name}` is not supported yet, and `allow-missing` permits that")
     assert instance.body() == str(instance.worker())

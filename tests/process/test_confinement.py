@@ -75,10 +75,10 @@ def test_a_configuration_that_no_reload_could_read_is_reported_at_the_start(star
     configuration.chmod(0o600)
     options = {"socket": None, "module": None, "command": everybody}
     instance = start(configuration, **options)
-    instance.wait_for_text("WARNING: no reload will do: the user of immediate-uid can't read all of the configuration: ")
+    instance.wait_for_text("WARNING: no reload will work: the user of immediate-uid can't read the whole configuration: ")
     instance.wait_for_text(f"{configuration}")
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log("generation 1 goes on serving")
+    instance.wait_for_log("generation 1 keeps serving")
     assert instance.body()
 
 
@@ -86,8 +86,8 @@ def test_a_configuration_that_no_reload_could_read_is_reported_at_the_start(star
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--immediate-uid", "root"), "immediate-uid = root gives nothing up"),
-        (("--immediate-gid", "0"), "immediate-gid = root gives nothing up"),
+        (("--immediate-uid", "root"), "immediate-uid = root drops no rights"),
+        (("--immediate-gid", "0"), "immediate-gid = root drops no rights"),
         (("--immediate-uid", "no-such-user"), "no user is called `no-such-user` (immediate-uid)"),
         (("--immediate-gid", "no-such-group"), "no group is called `no-such-group` (immediate-gid)"),
         (("--immediate-uid", "54321"), "set immediate-gid too"),
@@ -196,12 +196,12 @@ def test_daemons_are_in_the_jail_too(start, jail):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (("--chroot", "{jail}", "--virtualenv", "/nowhere"), "has no Python: there is no /nowhere/bin/python in it"),
+        (("--chroot", "{jail}", "--virtualenv", "/nowhere"), "has no Python: /nowhere/bin/python does not exist in it"),
         (("--chroot", "{jail}", "--chdir", "/nowhere"), "has no folder /nowhere: make it, or correct chdir"),
         (("--chroot", "{jail}/nowhere"), "make that folder, or correct the option"),
         (("--cap", "net_bind_servce"), "did you mean `net_bind_service`?"),
         (("--unshare", "pid"), "its first process has to be the master"),
-        (("--unshare", "tea"), "`fs`, `ipc`, `uts` and `net` are name spaces"),
+        (("--unshare", "tea"), "separate `fs`, `ipc`, `uts` and `net` namespaces"),
     ],
 )
 def test_a_jail_that_can_not_be_had_ends_the_start(options, words, fail, jail):

@@ -27,13 +27,13 @@ def test_workers_are_taken_away_and_added(instance_and_name, call):
     assert call("workers", "-2", name)[0] == DONE
     wait_until(lambda: len(instance.workers()) == 1, "the end of two workers")
     assert call("workers", "+1", name)[0] == DONE
-    wait_until(lambda: len(instance.workers()) == 2, "one worker more")
+    wait_until(lambda: len(instance.workers()) == 2, "adding a worker")
     # There are never more than `processes`: one worker is started, and the refusal of the others is reported where there is an
     # answer.
     status, said = call("workers", "+5", name)
     assert status == (DONE if name == "fifo" else REFUSED), said
     wait_until(lambda: len(instance.workers()) == 3, "the third worker")
-    instance.wait_for_log(r"no worker is added: there are never more than 3 workers \(processes\)$")
+    instance.wait_for_log(r"no worker is added: the maximum is 3 workers \(processes\)$")
 
 
 def test_logs_are_reopened_and_rotated(instance_and_name, call, tmp_path):
@@ -77,7 +77,7 @@ def test_logs_that_cannot_be_reopened_are_an_error(start, call, tmp_path):
     for command in ("log-reopen", "log-rotate"):
         assert call(command, instance.pid) == (
             REFUSED,
-            f"bolide: master {instance.pid}: no log is a file, so there is none to open anew\n",
+            f"bolide: master {instance.pid}: no log is a file, so there is none to open again\n",
         )
     (tmp_path / "logs").mkdir()
     other = start("--logto", tmp_path / "logs" / "log", ready=False)

@@ -33,7 +33,7 @@ def test_cron2_takes_its_words_and_a_job_beyond_its_harakiri_is_killed_with_all_
     command = f"sleep 1000 & echo $! > {note}; echo $COLOUR; wait"
     instance = start("--cron2", f"minute=-1,unique=1,harakiri=1 {command}", "--env", "COLOUR=red", alarms=True)
     instance.wait_for_log(r"^\[cron sleep\] red$")
-    instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) takes too long \(harakiri\), and is killed$")
+    instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) takes too long \(harakiri\): killing it$")
     instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) was killed by SIGKILL after ")
     wait_until(lambda: not is_alive(int(note.read_text())), "the end of what the job has started")
 
@@ -41,7 +41,7 @@ def test_cron2_takes_its_words_and_a_job_beyond_its_harakiri_is_killed_with_all_
 def test_cron_harakiri_kills_jobs_that_have_no_limit_of_their_own(start):
     patient = "minute=-1,harakiri=1000 trap 'echo told to end; exit 0' TERM; while :; do sleep 0.1; done"
     instance = start("--cron-harakiri", "1", "--cron", f"{ALWAYS} exec sleep 1000", "--cron2", patient, alarms=True)
-    instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) takes too long \(harakiri\), and is killed$")
+    instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) takes too long \(harakiri\): killing it$")
     instance.wait_for_log(r"^bolide: cron sleep \(pid \d+\) was killed by SIGKILL after ")
     assert instance.stop() == 0
     assert "told to end" in instance.log
@@ -74,11 +74,11 @@ def test_a_killed_master_takes_its_jobs_with_it(start, tmp_path):
 @pytest.mark.parametrize(
     ("option", "value", "words"),
     [
-        ("cron", "1 2 3 4", "has no five numbers and a command"),
-        ("cron", "*/5 * * * * x", "has `*/5` where a number is to be"),
-        ("cron", "1 2 3 4 5", "has no five numbers and a command"),
+        ("cron", "1 2 3 4", "lacks five numbers and a command"),
+        ("cron", "*/5 * * * * x", "has `*/5` instead of a number"),
+        ("cron", "1 2 3 4 5", "lacks five numbers and a command"),
         ("cron2", "minute=1", "has no command"),
-        ("cron2", "minutes=1 x", "has `minutes`, which it does not know"),
+        ("cron2", "minutes=1 x", "has an unknown `minutes`"),
         ("cron2", "legion=lord x", "not supported"),
         ("legion-cron", "lord 1 1 1 1 1 x", "let the cluster's own means decide"),
         ("cron-curl", "1 1 1 1 1 http://localhost", "curl -fsS URL"),

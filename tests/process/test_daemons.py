@@ -86,8 +86,8 @@ def test_requests_in_flight_are_answered_before_daemons_are_stopped(start, daemo
 def test_a_daemon_that_dies_is_started_again_and_one_that_dies_at_birth_after_a_pause(start, daemon):
     script, pids = daemon(after="exit 3")
     instance = start("--attach-daemon", f"exec {script}", alarms=True)
-    instance.wait_for_log(r"^bolide: daemon daemon \(pid \d+\) exited with status 3; it is started again in 1 s")
-    instance.wait_for_log(r"^bolide: daemon daemon \(pid \d+\) exited with status 3; it is started again in 2 s")
+    instance.wait_for_log(r"^bolide: daemon daemon \(pid \d+\) exited with status 3; restarting in 1 s")
+    instance.wait_for_log(r"^bolide: daemon daemon \(pid \d+\) exited with status 3; restarting in 2 s")
     assert len(written(pids)) >= 2
     assert instance.body()
     assert instance.stop() == 0
@@ -98,7 +98,7 @@ def test_a_daemon_that_another_process_kills_is_logged_as_killed(start, daemon):
     instance = start("--attach-daemon", f"exec {script}", alarms=True)
     pid = first_pid(pids)
     processes.kill(pid, signal.SIGTERM)
-    instance.wait_for_log(rf"^bolide: daemon daemon \(pid {pid}\) was killed by SIGTERM; it is started again in 1 s")
+    instance.wait_for_log(rf"^bolide: daemon daemon \(pid {pid}\) was killed by SIGTERM; restarting in 1 s")
 
 
 def test_a_daemon_that_ends_on_request_has_its_status_in_the_log(start, daemon):
@@ -117,7 +117,7 @@ def test_a_daemon_that_ignores_its_signal_is_killed_and_so_is_what_it_has_starte
     assert instance.stop() == 0
     assert not is_alive(pid)
     wait_until_gone(child)
-    instance.wait_for_text("daemon daemon has not ended after SIGTERM, and is killed")
+    instance.wait_for_text("daemon daemon has not ended after SIGTERM: killing it")
     instance.wait_for_text(f"daemon daemon (pid {pid}) was killed by SIGKILL")
 
 
@@ -160,7 +160,7 @@ def test_a_reload_that_fails_leaves_daemons_alone(start, daemon, tmp_path):
     pid = first_pid(pids)
     (tmp_path / "fragile.py").write_text("raise RuntimeError('broken')\n")
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log("generation 1 goes on serving")
+    instance.wait_for_log("generation 1 keeps serving")
     assert is_alive(pid)
     assert written(pids) == [pid]
 
@@ -184,8 +184,8 @@ def test_a_touched_file_restarts_a_daemon(start, daemon, tmp_path):
     os.utime(touched, (2, 2))
     wait_until(lambda: len(written(pids)) == 2, "the daemon to be started again")
     assert not is_alive(pid)
-    instance.wait_for_text("daemon.conf was touched, it is restarted")
-    instance.wait_for_text(f"(pid {pid}) ended on SIGINT; it is started again at once")
+    instance.wait_for_text("daemon.conf was touched: restarting it")
+    instance.wait_for_text(f"(pid {pid}) ended on SIGINT; restarting at once")
 
 
 def test_a_smart_daemon_outlives_the_instance_and_is_found_by_the_next(start, daemon, tmp_path):
@@ -200,10 +200,10 @@ def test_a_smart_daemon_outlives_the_instance_and_is_found_by_the_next(start, da
     assert is_alive(pid)
     log.unlink()
     second = start("--smart-attach-daemon2", f"{pidfile} exec {script}", "--logto", log, alarms=True)
-    second.wait_for_log(rf"^bolide: daemon daemon: it runs already \(pid {pid}, as its pidfile says\)")
+    second.wait_for_log(rf"^bolide: daemon daemon: already running \(pid {pid}, according to its pidfile\)")
     processes.kill(pid)
     wait_until(lambda: len(written(pids)) == 2, "the daemon to be started again")
-    second.wait_for_log(rf"the process of its pidfile \({pid}\) has gone")
+    second.wait_for_log(rf"the process in its pidfile \({pid}\) has ended")
     assert second.stop() == 0
     assert is_alive(written(pids)[1])
 
@@ -245,7 +245,7 @@ def test_a_daemon_runs_as_the_user_that_it_names(start, tmp_path):
     ("option", "value", "words"),
     [
         ("attach-daemon2", "stopsignal=15", "has no command"),
-        ("attach-daemon2", "cmd=x,colour=red", "has `colour`, which it does not know"),
+        ("attach-daemon2", "cmd=x,colour=red", "has an unknown `colour`"),
         ("attach-daemon2", "cmd=x,ns_pid=1", "unshare --pid"),
         ("attach-daemon2", "cmd=x,uid=no-such-user-here", "no user is called `no-such-user-here`"),
         ("attach-daemon2", "cmd=x,daemonize=1", "no pidfile"),

@@ -37,7 +37,7 @@ def test_a_worker_that_dies_under_load_loses_only_requests_in_flight(target, cau
         load.wait(lambda: str(new) in load.bodies, "an answer of the replacement")
         load.wait_for_more()
     assert f"while it served GET {target} (for " in said
-    assert "it is replaced" in said or "the next is tried in" in said
+    assert "it is replaced" in said or "next attempt in" in said
     # Each client has at most one request in flight.
     assert len(load.losses) <= LOADED_CLIENTS
     assert len(instance.workers()) == 2
@@ -86,7 +86,7 @@ def test_a_request_that_crashes_its_worker_again_and_again_does_not_delay_the_ne
         # Connections that queue at the port meanwhile are served by the next worker.
         assert instance.body().isdigit()
     instance.wait_for_log(r"exited with status 7 while it served GET /exit/7 \(for .*\); it is replaced$", count=6)
-    assert "the next is tried in" not in instance.log
+    assert "next attempt in" not in instance.log
 
 
 def test_a_stop_during_the_pause_after_deaths_at_birth_ends_at_once(start, tmp_path):
@@ -94,7 +94,7 @@ def test_a_stop_during_the_pause_after_deaths_at_birth_ends_at_once(start, tmp_p
         "import os\nos.register_at_fork(after_in_child=lambda: os._exit(9))\ndef application(environ, start_response): pass\n"
     )
     instance = start(module="shop", ready=False, alarms=True)
-    instance.wait_for_log("the next is tried in 400 ms")
+    instance.wait_for_log("next attempt in 400 ms")
     assert instance.stop() == 0
 
 
@@ -110,7 +110,7 @@ def test_a_prototype_that_dies_under_load_loses_nothing_and_a_new_generation_tak
         load.wait_for_more()
     assert load.losses == []
     assert instance.prototype() != old
-    instance.wait_for_text("its workers serve on; a new generation is started")
+    instance.wait_for_text("its workers keep serving; starting a new generation")
 
 
 def test_the_master_notices_the_death_of_a_worker_whose_prototype_is_dead(start):
@@ -161,7 +161,7 @@ def test_a_prototype_that_was_stopped_is_replaced_and_so_are_its_workers(start):
     dead = instance.workers()[0]
     os.kill(dead, signal.SIGKILL)
     with Load(instance.address()) as load:
-        instance.wait_for_log(rf"^bolide: the prototype of generation 1 \(pid {old}\) is still stopped, and is killed$")
+        instance.wait_for_log(rf"^bolide: the prototype of generation 1 \(pid {old}\) is still stopped: killing it$")
         instance.wait_for_generation(2)
         load.wait_for_more()
     assert load.losses == []

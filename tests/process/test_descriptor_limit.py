@@ -65,7 +65,7 @@ def test_a_worker_that_cannot_be_ordered_is_tried_again_in_growing_pauses(start)
     instance = start(alarms=True)
     with no_free_descriptor(instance):
         os.kill(instance.worker(), signal.SIGKILL)
-        line = r"^bolide: worker 1 can't be ordered: Too many open files .*; the next try is in (.*)$"
+        line = r"^bolide: worker 1 can't be ordered: Too many open files .*; next attempt in (.*)$"
         instance.wait_for_log(line, count=3)
         assert re.findall(line, instance.log, re.MULTILINE)[:3] == ["200 ms", "400 ms", "800 ms"]
     wait_until(lambda: instance.workers(), "another worker")

@@ -81,12 +81,12 @@ def test_a_reload_waits_until_the_debugger_lets_go(application, terminal, tmp_pa
     asking = Asking(port, "/stop")
     shown.wait_for(r"\(Pdb\) ")
     (tmp_path / "shop.py").write_text(application.format(text="young"))
-    shown.wait_for("shop.py has changed: the reload waits until the debugger lets go")
+    shown.wait_for("shop.py has changed: the reload waits until the debugger continues")
     shown.type("p basket * 2\n")
     shown.wait_for(r"\b84\b")
     shown.type("c\n")
     assert asking.result().text == "old"
-    shown.wait_for(r"the debugger has let go: reloading[^$]*reloaded in")
+    shown.wait_for(r"the debugger has continued: reloading[^$]*reloaded in")
     # The old worker may still accept a connection when the new one serves.
     wait_until(lambda: Asking(port, "/").result().text == "young", "the new code's answer")
 
@@ -100,7 +100,7 @@ def test_ctrl_c_at_the_debugger_ends_at_once_and_leaves_the_terminal_as_it_was(t
     wait_until(lambda: termios.tcgetattr(shown.ours) != before, "the debugger to have taken the terminal")
     shown.type("\x03")
     assert shown.process.wait(PATIENCE_SECONDS) == 0
-    assert "again stops at once" not in shown.text
+    assert "again stops immediately" not in shown.text
     assert termios.tcgetattr(shown.ours) == before
     assert asking.result() is None
 

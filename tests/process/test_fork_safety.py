@@ -233,7 +233,7 @@ def test_code_that_workers_can_not_load_leaves_the_old_code_serving(shop, lazily
         + "if 'prototype' in command:\n    raise KeyError('colour')\n"
     )
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(r"^bolide: generation 2 could not be loaded \(KeyError: 'colour'\): generation 1 goes on serving")
+    instance.wait_for_log(r"^bolide: generation 2 could not be loaded \(KeyError: 'colour'\): generation 1 keeps serving")
     assert len(findings(instance)) == 1
     assert instance.body().startswith("False ")
 
@@ -244,6 +244,6 @@ def test_a_chain_reload_of_workers_that_load_takes_new_code(shop, lazily, tmp_pa
     instance = lazily("--touch-chain-reload", tmp_path / "touched")
     before = set(instance.workers())
     (tmp_path / "touched").write_text("x")
-    instance.wait_for_log(r"chain reload \(.*\): 2 workers .*, one after the other, each loads the application anew$")
+    instance.wait_for_log(r"chain reload \(.*\): 2 workers .*, one by one, each loads the application again$")
     instance.wait_for_log(r"chain reload: all workers are replaced$")
     wait_until(lambda: not before & set(instance.workers()), "the end of all workers of before")

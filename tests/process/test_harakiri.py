@@ -18,7 +18,7 @@ def test_harakiri_kills_the_worker_names_the_request_and_shows_its_python_stack(
     with Load(instance.address()) as load, pytest.raises(Closed):
         instance.connect().request("GET", "/stuck/300")
     (killed,) = wait_until(lambda: before - set(instance.workers()), "the end of the worker")
-    said = instance.wait_for_log(rf"^bolide: harakiri: worker \d \(pid {killed}\) is killed while it serves (.*)$")
+    said = instance.wait_for_log(rf"^bolide: harakiri: killing worker \d \(pid {killed}\) while it serves (.*)$")
     assert re.match(r"GET /stuck/300 \(for [1-9]", said[1])
     asked = instance.log.index(f"(pid {killed}) serves GET /stuck/300")
     stack = instance.log.index("in stuck_in_the_database")
@@ -64,7 +64,7 @@ def test_harakiri_with_threads_shows_the_stack_of_the_thread_that_is_stuck(start
     others = [threading.Thread(target=keep_asking) for _ in range(2)]
     for other in others:
         other.start()
-    said = instance.wait_for_log(r"^bolide: harakiri: worker 1 \(pid \d+\) is killed while it serves (.*)$")
+    said = instance.wait_for_log(r"^bolide: harakiri: killing worker 1 \(pid \d+\) while it serves (.*)$")
     for other in others:
         other.join()
     assert re.match(r"GET /stuck/300 \(for [2-9]", said[1])
@@ -119,7 +119,7 @@ def test_a_handler_can_break_a_request_off_within_harakiri_graceful_timeout(star
     answer = instance.get("/stuck")
     assert (answer.status, answer.text) == (503, worker)
     assert instance.body() == worker
-    instance.wait_for_text("is sent SIGRTMIN+0, and killed in 30 s (harakiri-graceful-timeout)")
+    instance.wait_for_text("to SIGRTMIN+0, killing it in 30 s (harakiri-graceful-timeout)")
 
 
 def test_a_worker_that_does_not_end_within_harakiri_graceful_timeout_is_killed(start):
@@ -127,7 +127,7 @@ def test_a_worker_that_does_not_end_within_harakiri_graceful_timeout_is_killed(s
     with pytest.raises(Closed):
         instance.connect().request("GET", "/stuck/300")
     killed = instance.wait_for_log(r"is killed while it serves GET /stuck/300 \(for ")
-    assert instance.log.index("is sent SIGTERM, and killed in 1 s") < killed.start()
+    assert instance.log.index("to SIGTERM, killing it in 1 s") < killed.start()
     wait_until(lambda: len(instance.workers()) == 2, "the replacement")
 
 

@@ -187,7 +187,7 @@ def test_a_reload_whose_hook_fails_leaves_the_old_generation_serving(start, tmp_
     instance = start("--hook-pre-app", f"exec:test ! -e {tmp_path}/broken", alarms=True)
     (tmp_path / "broken").touch()
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log("generation 1 goes on serving")
+    instance.wait_for_log("generation 1 keeps serving")
     assert instance.body()
 
 
@@ -195,17 +195,17 @@ def test_a_reload_whose_hook_fails_leaves_the_old_generation_serving(start, tmp_
     ("option", "value", "words"),
     [
         ("hook-asap", "exec", "which has no `:`"),
-        ("hook-asap", "dance:now", "`dance`, which is no action"),
+        ("hook-asap", "dance:now", "`dance`, which is not an action"),
         ("hook-asap", "write:file", "which takes more"),
         ("hook-asap", "chmod:file rwx", "in octal digits"),
-        ("hook-asap", "call:module:function", "where there is no Python"),
+        ("hook-asap", "call:module:function", "in a process without Python"),
         ("hook-post-app", "call:printf", "which names no module"),
         ("hook-as-root", "mount:proc none /proc", "exec:mount"),
-        ("hook-master-start", "unix_signal:15 reap_them_all", "signals have one meaning each"),
+        ("hook-master-start", "unix_signal:15 reap_them_all", "signals have fixed meanings"),
         ("hook-post-fork", "putenv:A=B", "write `env = NAME=VALUE`"),
         ("call-as-root", "function", "there is no Python in this process"),
-        ("hook-touch", "file", "names no file and what to do"),
-        ("hook-touch", "file call:module:function", "where there is no Python"),
+        ("hook-touch", "file", "lacks a file and an action"),
+        ("hook-touch", "file call:module:function", "in a process without Python"),
     ],
 )
 def test_a_hook_that_can_not_be_is_refused_at_the_start(fail, option, value, words):

@@ -62,7 +62,7 @@ def test_a_signal_ends_a_start_whose_hook_hangs_and_the_command_goes_with_it(sta
     # Like a stop while the application is loaded.
     assert status == 0
     name = signal.Signals(number).name
-    assert f"bolide: not started: {name} came, and the hooks ({step.split()[0]}) are killed" in instance.lines[-1]
+    assert f"bolide: not started: {name} arrived: killing the hooks ({step.split()[0]})" in instance.lines[-1]
 
 
 @pytest.mark.parametrize("step", STARTS)
@@ -109,7 +109,7 @@ def test_a_second_signal_ends_a_hook_of_the_end_that_hangs(start, hanging, first
         assert status == -signal.SIGKILL
         return
     assert status == 0
-    instance.wait_for_text(f"{second.name} came, and the hooks (as-user-atexit) are killed")
+    instance.wait_for_text(f"{second.name} arrived: killing the hooks (as-user-atexit)")
 
 
 def test_the_end_waits_for_its_hooks_and_what_they_leave_behind_is_let_be(start, tmp_path):

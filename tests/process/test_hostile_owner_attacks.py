@@ -170,7 +170,7 @@ def test_a_signal_ends_the_wait_for_a_configuration_of_the_user_that_hangs(begin
     writer = wait_until(is_read, "the configuration to be read")
     assert instance.stop() == 0
     os.close(writer)
-    assert "a signal asks for the end" in instance.log
+    assert "a signal ended it" in instance.log
 
 
 def test_a_listener_of_the_user_that_accepts_nothing_holds_up_no_hook(begin, ground):
@@ -193,7 +193,7 @@ def test_a_listener_of_the_user_that_accepts_nothing_holds_up_no_hook(begin, gro
 
 def test_a_failed_hook_within_name_spaces_leaves_no_control_socket_and_no_fifo(begin, ground):
     if not may("unshare", "--ipc", "true"):
-        pytest.skip("name spaces are not there")
+        pytest.skip("name spaces are not supported")
     run = ground.folder / "run"
     run.mkdir()
     options = ("--control-socket", run / "ctl", "--master-fifo", run / "fifo", "--pidfile", run / "pid")

@@ -26,7 +26,7 @@ def test_root_drops_to_uid_and_gid_and_the_master_keeps_its_own(options, start, 
         # The case of a user whose Python is in root's home: the start fails with a message.
         instance = start(*options, ready=False)
         assert instance.wait_for_exit() == START_FAILED
-        assert "may not be used by the user of uid" in instance.lines[-1]
+        assert "the user of uid may not use it" in instance.lines[-1]
         return
     shutil.copy(APPLICATIONS / "probe.py", open_folder)
     instance = start(
@@ -132,7 +132,7 @@ def test_umask_is_that_of_everything_that_is_made(mask, file_mode, socket_mode, 
 def test_an_invalid_umask_fails_the_start(mask, fail):
     status, lines = fail(*SERVE, "--umask", mask)
     assert status == START_FAILED
-    assert f"`umask = {mask}` is no mask of a mode" in lines[-1]
+    assert f"`umask = {mask}` is not a mask of a mode" in lines[-1]
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can take on a group")

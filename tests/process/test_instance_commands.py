@@ -119,8 +119,8 @@ def test_what_can_not_be_carried_out_is_an_error(start, call, tmp_path):
     (tmp_path / "other.ini").write_text("[uwsgi]\nhttp-socket = :0\nmodule = shop\n")
     for arguments, wanted, words in [
         (["status", "missing.pid"], NO_INSTANCE, "there is no such file"),
-        (["status", "stale.pid"], NO_INSTANCE, "there is no process 4194303"),
-        (["stop", "other.ini"], NO_INSTANCE, "no instance of it runs"),
+        (["status", "stale.pid"], NO_INSTANCE, "process 4194303 does not exist"),
+        (["stop", "other.ini"], NO_INSTANCE, "no instance of it is running"),
         (["stop", os.getpid()], NO_INSTANCE, "not Bolide"),
         (["status", "--wait"], MISUSED, "bolide status [--json] [INSTANCE]"),
         (["workers", "2"], MISUSED, "bolide workers +N | -N [INSTANCE]"),
@@ -133,11 +133,11 @@ def test_what_can_not_be_carried_out_is_an_error(start, call, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["workers", "+1"], "there are never more than 1 worker (processes)"),
+        (["workers", "+1"], "the maximum is 1 worker (processes)"),
         (["workers", "-1"], "the last one stays"),
         (["log-reopen"], "no log is a file"),
         (["log-rotate"], "no log is a file"),
-        (["reload"], "error: `processes = 0` is out of bounds"),
+        (["reload"], "error: `processes = 0` is out of range"),
     ],
     ids=["workers-more", "workers-less", "log-reopen", "log-rotate", "reload"],
 )
@@ -241,7 +241,7 @@ def test_the_status_says_how_the_last_reload_has_ended(configured, call, tmp_pat
     assert call("reload", "--wait")[0] == REFUSED
     said = call("status")[1]
     assert re.search(
-        r"^reloads: 0 done, 1 failed; the last one, .* ago: failed: generation 2 could not be loaded \(RuntimeError: no .*\)$",
+        r"^reloads: 0 done, 1 failed; last one .* ago: failed: generation 2 could not be loaded \(RuntimeError: no .*\)$",
         said,
         re.M,
     ), said
@@ -249,5 +249,5 @@ def test_the_status_says_how_the_last_reload_has_ended(configured, call, tmp_pat
     assert (last["outcome"], last["why"]) == ("failed", "generation 2 could not be loaded (RuntimeError: no database)")
     (tmp_path / "shop.py").write_text("from probe import application\n")
     assert call("reload", "--wait")[0] == DONE
-    assert re.search(r"^reloads: 1 done, 1 failed; the last one, .* ago: done$", call("status")[1], re.M)
+    assert re.search(r"^reloads: 1 done, 1 failed; last one .* ago: done$", call("status")[1], re.M)
     assert instance.body()

@@ -93,7 +93,7 @@ ISOLATED = ["unshare", "--map-root-user", "--net"]
 def test_a_port_without_a_host_is_at_every_address(start):
     instance = start(socket=":0", command=[*ISOLATED, *program()])
     said = instance.wait_for_log(
-        r"^bolide: open http://127\.0\.0\.1:(\d+) \(at every address of this machine: 0\.0\.0\.0:(\d+)\)$"
+        r"^bolide: open http://127\.0\.0\.1:(\d+) \(all addresses of this machine: 0\.0\.0\.0:(\d+)\)$"
     )
     assert said[1] == said[2]
     table = Path(f"/proc/{instance.worker()}/net/tcp").read_text()
@@ -160,7 +160,7 @@ def test_a_file_that_is_no_socket_is_left_alone(fail, tmp_path):
     (tmp_path / "app.sock").write_text("precious")
     status, lines = fail("--http-socket", "app.sock", "--module", "probe", "--vacuum")
     assert status == START_FAILED
-    assert "is not a socket; it is left alone" in lines[-1]
+    assert "is not a socket, and is not removed" in lines[-1]
     assert (tmp_path / "app.sock").read_text() == "precious"
 
 
@@ -251,7 +251,7 @@ def test_a_listen_above_the_limit_of_the_kernel_is_cut_and_said(start):
     if limit >= 65535:
         pytest.skip("this kernel's limit is beyond what the option takes")
     instance = start("--listen", "65535")
-    instance.wait_for_text(f"listen = 65535 is cut to {limit} by the kernel: raise net.core.somaxconn")
+    instance.wait_for_text(f"listen = 65535 is reduced to {limit} by the kernel: raise net.core.somaxconn")
 
 
 # Distribution

@@ -128,7 +128,7 @@ def test_an_expression_that_can_not_be_used_costs_its_rule_and_not_the_start(say
     instance = says(f"logger = some file:{some}", "log-route = some (?=a)b", "log-drain = (", "log-filter = a(?<!b)c")
     for line, words in (
         (3, "warning: `log-route = some (?=a)b` has no effect: `(?=a)b` has a lookahead at `(?=a)b`, which is not supported"),
-        (4, "warning: `log-drain = (` has no effect: `(` is no regular expression: unclosed group"),
+        (4, "warning: `log-drain = (` has no effect: `(` is not a regular expression: unclosed group"),
         (5, "warning: `log-filter = a(?<!b)c` has no effect: `a(?<!b)c` has a negative lookbehind"),
     ):
         assert f"log.ini:{line}: {words}" in instance.log, instance.log
@@ -237,7 +237,7 @@ def test_a_program_that_ends_is_started_again_and_lines_that_it_missed_are_count
     instance = says(f"req-logger = pipe:exec {reader}", "processes = 2", alarms=True)
     ask(instance, "1")
     instance.wait_for_log(
-        rf"^bolide: the log program `exec {reader}` \(pid \d+\) exited with status 3.*; it is started again \(pid \d+\)$"
+        rf"^bolide: the log program `exec {reader}` \(pid \d+\) exited with status 3.*; restarted \(pid \d+\)$"
     )
 
     def is_counted():
@@ -260,10 +260,10 @@ def test_a_program_that_ends_at_once_is_left_alone_for_longer_each_time(says, tm
     starts = tmp_path / "starts"
     instance = says(f"req-logger = pipe:echo x >> {starts}; exit 1", alarms=True)
     instance.wait_for_log(
-        r"exited with status 1 soon after its start; it was left alone for 100 ms; it is started again \(pid \d+\)$"
+        r"exited with status 1 soon after its start; it was not restarted for 100 ms; restarted \(pid \d+\)$"
     )
     instance.wait_for_log(
-        r"exited with status 1 soon after its start; it was left alone for 400 ms; it is started again \(pid \d+\)$"
+        r"exited with status 1 soon after its start; it was not restarted for 400 ms; restarted \(pid \d+\)$"
     )
     ask(instance, "1")
     assert instance.stop() == 0
@@ -460,7 +460,7 @@ def test_the_mode_of_a_log_and_its_beginning_are_as_asked(says, tmp_path):
             "only one kind",
         ),
         ("logger = file:log\nlog-encoder = bzip2", "format, json, gzip and compress"),
-        ("logger = socket:/nonexistent/lines.sock", "start who listens there"),
+        ("logger = socket:/nonexistent/lines.sock", "start the process that listens there"),
         ("logger = file:/nonexistent/folder/log", "make its folder"),
     ],
 )
@@ -504,7 +504,7 @@ def test_the_program_of_a_killed_guard_goes_with_it_and_another_follows(says, tm
     assert processes.look(guard).parent == instance.pid
     processes.kill(guard)
     instance.wait_for_log(
-        rf"^bolide: the log program .* \(pid {program}\) was killed by SIGKILL.*; it is started again \(pid \d+\)$"
+        rf"^bolide: the log program .* \(pid {program}\) was killed by SIGKILL.*; restarted \(pid \d+\)$"
     )
     assert not is_alive(program)
     processes.kill(instance.pid)

@@ -31,7 +31,7 @@ def test_letters_reload_tell_the_state_and_stop(start, tmp_path):
     instance.wait_for_log("^bolide: status: generation in service: 3")
     write(fifo, "q")
     assert instance.wait_for_exit() == 0
-    instance.wait_for_text(f"bolide: master-fifo {fifo}: it stops when its requests are answered")
+    instance.wait_for_text(f"bolide: master-fifo {fifo}: stopping after its requests are answered")
     assert not fifo.exists(), "a writer would wait for ever for a reader"
 
 
@@ -42,7 +42,7 @@ def test_the_same_letter_many_times_counts_once(start, tmp_path):
     instance.wait_for_generation(2)
     write(fifo, "Q")
     assert instance.wait_for_exit() == 0
-    instance.wait_for_text("stop at once")
+    instance.wait_for_text("stopping immediately")
     assert "generation 3" not in instance.log
 
 
@@ -51,7 +51,7 @@ def test_a_digit_chooses_the_pipe_that_takes_letters(start, tmp_path):
     instance = start("--master-fifo", first, "--master-fifo", second)
     assert not second.exists()
     write(first, "1")
-    instance.wait_for_log(f"^bolide: master-fifo: commands are taken from {second} now")
+    instance.wait_for_log(f"^bolide: master-fifo: commands are now read from {second}")
     assert not first.exists()
     write(second, "r")
     instance.wait_for_generation(2)
@@ -84,7 +84,7 @@ def test_a_brutal_reload_that_fails_leaves_the_next_one_its_time(fault, start, t
     else:
         broken.touch()
     write(fifo, "R")
-    instance.wait_for_log(r"^bolide: .*: generation 1 goes on serving")
+    instance.wait_for_log(r"^bolide: .*: generation 1 keeps serving")
     ini.write_text("[uwsgi]\n")
     broken.unlink(missing_ok=True)
     held = instance.connect()
@@ -144,7 +144,7 @@ def test_a_pipe_that_is_the_log_stays_where_it_is(start, tmp_path):
 
         for letter in "Ll":
             write(fifo, letter)
-            wait_until(lambda: says(b"log.pipe is no file"), lambda: said)
+            wait_until(lambda: says(b"log.pipe is not a file"), lambda: said)
             said.clear()
         assert stat.S_ISFIFO(log.stat().st_mode)
         assert sorted(found.name for found in tmp_path.glob("log.pipe*")) == ["log.pipe"]
@@ -161,7 +161,7 @@ def test_junk_is_said_once_and_does_nothing(start, tmp_path):
         write(fifo, "~x\x07")
     write(fifo, "B")
     instance.wait_for_log("`B` does nothing: there is no emperor")
-    assert len([line for line in instance.lines if "letters that mean nothing" in line]) == 1
+    assert len([line for line in instance.lines if "contains unknown letters" in line]) == 1
     assert instance.body() == str(instance.worker())
     assert instance.stop() == 0
 

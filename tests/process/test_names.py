@@ -184,7 +184,7 @@ def test_a_configuration_keeps_to_what_it_names(fail, tmp_path):
         (
             "app",
             {"app.py": "def create_app(config): pass\n"},
-            'its create_app(config) wants arguments; write them, as in `bolide "app:create_app(…)"`',
+            'its create_app(config) requires arguments; write them, as in `bolide "app:create_app(…)"`',
         ),
         ("app", {"app.py": FLASK.format(name="a") + FLASK.format(name="b")}, "name one: `bolide app:a`, `bolide app:b`"),
         (
@@ -226,8 +226,8 @@ def test_a_package_that_is_not_installed_is_named_with_the_python_that_lacks_it(
     ("name", "words"),
     [
         ("chekc", "did you mean `bolide check`?"),
-        ("notes.txt", "`notes.txt` is neither a configuration nor a file of Python"),
-        ("empty", "there is no application that I know in the folder `empty`"),
+        ("notes.txt", "`notes.txt` is neither a configuration nor a Python file"),
+        ("empty", "no known application was found in the folder `empty`"),
     ],
 )
 def test_what_can_be_no_application_starts_nothing(name, words, fail, tmp_path):

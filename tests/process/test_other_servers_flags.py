@@ -298,7 +298,7 @@ def test_an_error_of_a_flag_says_what_to_write(fail):
         (["-h", "0.0.0.0"], "`--host 0.0.0.0`"),
         (["--http", "8000"], "`--http :8000`"),
         (["--http-socket", "8000"], "`--http-socket :8000`"),
-        (["--workers", "many"], "`many` is no number"),
+        (["--workers", "many"], "`many` is not a number"),
     ]:
         status, lines = fail(*line, "app:app")
         assert status == START_FAILED, lines
@@ -363,17 +363,17 @@ def test_port_and_web_concurrency_are_defaults(bare, free_port, shop):
     environment = {"PORT": str(port), "WEB_CONCURRENCY": "2"}
     found, said = options_of(shop, "app:app", **environment)
     assert f"http = 0.0.0.0:{port}" in found, said
-    assert "environment variable PORT: note: this port is served, at 0.0.0.0" in said
+    assert "environment variable PORT: note: PORT: listening on 0.0.0.0" in said
     assert "http = :9000" in options_of(shop, "app:app", "--http", ":9000", **environment)[0]
     told = bare("--host", "127.0.0.1", environment=environment)
     assert f"listening at http://127.0.0.1:{port}" in told.log
-    assert "environment variable WEB_CONCURRENCY: note: so many workers are started: 2" in told.log
+    assert "environment variable WEB_CONCURRENCY: note: WEB_CONCURRENCY: starting 2" workers" in told.log
     assert len(told.workers()) == 2
 
 
 def test_variables_of_other_servers_are_reported_if_unused(shop):
     said = options_of(shop, "app:app", GUNICORN_CMD_ARGS="--bind :9000", UVICORN_PORT="9001")[1]
-    assert "`GUNICORN_CMD_ARGS` and `UVICORN_PORT` are set and not read (what they say belongs on the command line" in said
+    assert "`GUNICORN_CMD_ARGS` and `UVICORN_PORT` are set but not read (write the content of them as flags on the command line" in said
     (shop / "shop.ini").write_text("[uwsgi]\nmodule = app:app\nhttp = :8080\n")
     assert "not read" not in options_of(shop, "shop.ini", UVICORN_PORT="9001")[1]
 
@@ -383,7 +383,7 @@ def test_an_invalid_port_fails_the_start(fail, tmp_path):
     for flags in [(), ("--host", "127.0.0.1")]:
         status, lines = fail(*flags, "shop:app", env={**os.environ, "PORT": "web"})
         assert status == START_FAILED, lines
-        assert "`PORT = web` is no port" in lines[-1]
+        assert "`PORT = web` is not a port" in lines[-1]
 
 
 def test_variables_of_an_env_file_are_the_applications_and_say_the_port(bare, free_port, tmp_path):

@@ -194,10 +194,10 @@ def test_a_signal_and_a_letter_pause_and_resume_in_turn(pausable, tmp_path):
                 end()
                 assert client.read_response().text == "/waits"
             wait_until(lambda: paused.worker_states() == ["serving"], "the worker serves")
-    said = f"no request is taken, and clients wait until `bolide resume {paused.instance.pid}`, or SIGTSTP again"
+    said = f"no request starts, and clients wait until `bolide resume {paused.instance.pid}`, or SIGTSTP again"
     paused.instance.wait_for_log(rf"^bolide: paused \(SIGTSTP\): {said} \(Ctrl-Z in its terminal\)$")
     paused.instance.wait_for_log(rf"^bolide: paused \(master-fifo {fifo}\): {said}")
-    paused.instance.wait_for_log(r"^bolide: resumed \(SIGTSTP\): requests are taken$")
+    paused.instance.wait_for_log(r"^bolide: resumed \(SIGTSTP\): requests start again$")
 
 
 def test_options_of_uwsgi_do_what_they_are_called(pausable, tmp_path):
@@ -220,7 +220,7 @@ def test_a_command_that_can_not_be_sure_of_a_pause_is_refused(pausable, tmp_path
     for command in ("pause", "resume"):
         status, said = paused.call(command, "fifo")
         assert status == NO_ANSWER
-        assert "`p` pauses or resumes" in said
+        assert "`p` toggles a pause" in said
     assert paused.worker_states() == ["serving"]
 
 
@@ -234,7 +234,7 @@ def test_status_and_statistics_tell_of_a_pause(pausable, tmp_path):
     assert said.startswith(f"master {paused.instance.pid}: paused, generation 1, ")
     assert f"worker 1 (pid {paused.instance.worker()}) of generation 1: paused" in said
     paused.instance.send_signal(signal.SIGUSR1)
-    paused.instance.wait_for_log("^bolide: status: paused: no request is taken$")
+    paused.instance.wait_for_log("^bolide: status: paused: no request starts$")
     paused.resume()
     wait_until(lambda: worker_of(str(stats))["status"] == "idle", "the worker serves")
 
@@ -260,7 +260,7 @@ def test_a_reload_ends_the_pause_and_loses_no_queued_request(kind, options, paus
     paused = pausable(kind, options=options)
     with paused.with_two_who_wait():
         paused.instance.reload(2)
-    paused.instance.wait_for_text("bolide: resumed (the reload is done): requests are taken")
+    paused.instance.wait_for_text("bolide: resumed (the reload is done): requests start again")
     assert paused.state()["phase"] == "serving"
 
 
@@ -305,7 +305,7 @@ def test_no_worker_comes_or_goes_by_itself_in_a_pause(pausable):
         paused.wait_until_paused(workers=3)
         status, said = paused.call("workers", "-1", paused.instance.pid)
         assert status == REFUSED
-        assert "it is paused, and clients wait on the connections of each" in said
+        assert "the instance is paused, and clients wait on the connections of each" in said
         assert paused.begun() == []
         paused.resume()
         assert client.read_response().text == "/waits"

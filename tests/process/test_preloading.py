@@ -128,7 +128,7 @@ def test_code_that_opens_something_is_refused_where_that_is_asked_for(start, fai
     instance = start("--processes", "2", "--fork-safety", "refuse", module="shop")
     (tmp_path / "shop.py").write_text(TICKING)
     instance.send_signal(signal.SIGHUP)
-    said = instance.wait_for_log(r"^bolide: generation 2 could not be loaded \((.*)\): generation 1 goes on serving")
+    said = instance.wait_for_log(r"^bolide: generation 2 could not be loaded \((.*)\): generation 1 keeps serving")
     assert "started 1 thread (ticker at shop.py:8)" in said[1]
     assert "(fork-safety = refuse)" in said[1]
     assert instance.body().isdigit()

@@ -92,7 +92,7 @@ def test_a_request_that_outlives_reload_mercy_ends_with_the_old_generation(start
     wait_until((tmp_path / "never.waiting").exists, "the application to have the request")
     instance.reload(2)
     assert client.is_closed()
-    instance.wait_for_text("has not finished within 1 s (reload-mercy), and is killed while it serves GET /wait")
+    instance.wait_for_text("has not finished within 1 s (reload-mercy): killing it while it serves GET /wait")
 
 
 @pytest.mark.parametrize("lazy", [(), ("--lazy-apps",)], ids=["prototype", "lazy"])
@@ -103,7 +103,7 @@ def test_an_application_that_does_not_load_leaves_the_old_generation_serving(laz
         write(tmp_path, "broken", before="def (:\n")
         instance.send_signal(signal.SIGHUP)
         instance.wait_for_log(
-            r"^bolide: generation 2 could not be loaded \(SyntaxError: .*shop\.py, line 1\)\): generation 1 goes on"
+            r"^bolide: generation 2 could not be loaded \(SyntaxError: .*shop\.py, line 1\)\): generation 1 keeps"
         )
         load.wait_for_more()
         wait_until(lambda: len(instance.processes()) == 4, "the end of the broken generation")
@@ -120,7 +120,7 @@ def test_a_reload_whose_workers_fail_early_is_given_up(start, tmp_path):
     write(tmp_path, "dying", before="import os\nos.register_at_fork(after_in_child=lambda: os._exit(9))\n")
     with Load(instance.address()) as load:
         instance.send_signal(signal.SIGHUP)
-        instance.wait_for_log(r"^bolide: generation 2 could not be loaded \(its workers die at birth\): generation 1 goes on")
+        instance.wait_for_log(r"^bolide: generation 2 could not be loaded \(its workers die before they serve\): generation 1 keeps")
         load.wait_for_more()
     assert load.losses == []
     assert set(load.bodies) == {"sound"}
@@ -171,7 +171,7 @@ def test_a_sighup_during_a_reload_restarts_it(start, tmp_path):
         instance.wait_for_log("^loading$", count=number)
     gate.touch()
     instance.wait_for_generation(4)
-    given_up = r"^bolide: reload: generation {}, which is still being started, is given up for a new one that SIGHUP asks for$"
+    given_up = r"^bolide: reload: generation {}, which is still starting, is abandoned for a new one that SIGHUP asks for$"
     for number in (2, 3):
         instance.wait_for_log(given_up.format(number))
     instance.send_signal(signal.SIGUSR1)
@@ -230,7 +230,7 @@ def test_load_timeout_gives_a_generation_up_that_does_not_serve_in_time(hang, st
     write(tmp_path, "hanging", before=before)
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_log(
-        r"^bolide: generation 2 could not be loaded \(it did not serve within 10 s \(load-timeout\)\): generation 1 goes on"
+        r"^bolide: generation 2 could not be loaded \(it did not serve within 10 s \(load-timeout\)\): generation 1 keeps"
     )
     wait_until(lambda: len(instance.processes()) == 3, "the end of all that hung")
     assert instance.body() == "sound"
@@ -257,7 +257,7 @@ def test_load_timeout_replaces_a_worker_that_is_stopped_before_it_serves(start, 
     before = instance.worker()
     (tmp_path / "stop").touch()
     processes.kill(before)
-    instance.wait_for_log(r"^bolide: worker 1 \(.*\) does not serve yet \(load-timeout\), and is killed")
+    instance.wait_for_log(r"^bolide: worker 1 \(.*\) does not serve yet \(load-timeout\): killing it")
     assert instance.body().isdigit()
     assert before not in instance.workers()
 
@@ -283,9 +283,9 @@ def test_reloads_beyond_the_rows_of_the_scoreboard_hurry_the_oldest_generation_a
         instance.send_signal(signal.SIGHUP)
         instance.wait_for_log(rf"^bolide: ready: 1 worker of generation {number} in")
     instance.wait_for_log(
-        r"^bolide: reload: generation \d has no place left: 1 worker of generation 1, still finishing, must end within 2 s$"
+        r"^bolide: reload: there is no room for generation \d: 1 worker of generation 1, still finishing, must end within 2 s$"
     )
-    instance.wait_for_log(r"has not made room for a newer generation, and is killed while it serves GET /wait")
+    instance.wait_for_log(r"has not made room for a newer generation: killing it while it serves GET /wait")
     # The newest of the held ones is not the one that had to end.
     client, gate = held[-1]
     gate.touch()

@@ -28,7 +28,7 @@ def test_a_chain_reload_takes_new_code_one_worker_after_the_other_without_a_lost
     with Load(instance.address()) as load:
         write(tmp_path, "young")
         touch(tmp_path)
-        instance.wait_for_log(r"chain reload \(.*\): 3 workers .*, one after the other, each loads the application anew$")
+        instance.wait_for_log(r"chain reload \(.*\): 3 workers .*, one by one, each loads the application again$")
         instance.wait_for_log(r"chain reload: all workers are replaced$")
         load.wait_for_more()
         wait_until(lambda: not before & set(instance.workers()), "the end of all workers of before")
@@ -43,7 +43,7 @@ def test_without_lazy_apps_a_chain_reload_says_that_the_code_is_the_one_that_is_
     before = set(instance.workers())
     write(tmp_path, "young")
     touch(tmp_path)
-    instance.wait_for_log(r"chain reload \(.*\): 3 workers .* with the code that is loaded, because lazy-apps is off")
+    instance.wait_for_log(r"chain reload \(.*\): 3 workers .* with the loaded code, because lazy-apps is off")
     instance.wait_for_log(r"chain reload: all workers are replaced$")
     wait_until(lambda: not before & set(instance.workers()), "the end of all workers of before")
     assert instance.body() == "old"

@@ -58,7 +58,7 @@ def test_harakiri_and_limits_of_the_file_count_after_a_reload(configured, tmp_pa
     assert instance.get("/", method="POST", body=b"x" * 11).status == 413
     client = instance.connect()
     client.send(f"GET /wait?{tmp_path / 'never'} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    instance.wait_for_log(r"^bolide: harakiri: worker 1 \(.*\) is killed while it serves GET /wait")
+    instance.wait_for_log(r"^bolide: harakiri: killing worker 1 \(.*\) while it serves GET /wait")
 
 
 def test_a_wrong_configuration_is_reported_with_its_line_and_changes_nothing(configured):
@@ -69,7 +69,7 @@ def test_a_wrong_configuration_is_reported_with_its_line_and_changes_nothing(con
         instance.send_signal(signal.SIGHUP)
         instance.wait_for_log(r"^bolide: reload: .*app\.ini:8: .*reload-order")
         instance.wait_for_log(
-            r"^bolide: reload: the configuration can't be used, see above: generation 1 goes on serving with the settings"
+            r"^bolide: reload: the configuration can't be used, see above: generation 1 keeps serving with its current settings"
         )
         load.wait_for_more()
         assert sorted(instance.workers()) == before
@@ -84,7 +84,7 @@ def test_what_needs_a_restart_is_named_and_stays_as_it_was(configured, tmp_path)
     instance.rewrite(f"pidfile = {tmp_path}/two.pid\numask = 027\nprocesses = 2\n")
     instance.reload(2)
     for option in ("pidfile", "uid, gid or umask"):
-        instance.wait_for_log(rf"^bolide: reload: {option}: restart for this, it stays as it was$")
+        instance.wait_for_log(rf"^bolide: reload: {option}: keeps its value until a restart$")
     assert not (tmp_path / "two.pid").exists()
     assert (tmp_path / "one.pid").read_text().strip() == str(instance.pid)
     assert len(instance.workers()) == 2
@@ -120,7 +120,7 @@ def test_connections_queued_on_a_removed_socket_are_served_before_it_closes(conf
         client.send(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
     instance.rewrite("")
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(rf"^bolide: listening no more at http://127\.0\.0\.1:{second}$")
+    instance.wait_for_log(rf"^bolide: no longer listening at http://127\.0\.0\.1:{second}$")
     wait_until(lambda: port_is_free(second), "the removed socket's end")
     gate.touch()
     assert [client.read_response().status for client in waiting] == [200] * len(waiting)
@@ -135,7 +135,7 @@ def test_a_generation_that_fails_leaves_the_settings_and_closes_what_was_bound_f
     before = len(descriptors_of(instance.pid))
     instance.rewrite("processes = 4\nmodule = nowhere_to_be_found\n", f"{LISTEN}http-socket = 127.0.0.1:{second}\n")
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(r"^bolide: generation 2 could not be loaded .*: generation 1 goes on serving")
+    instance.wait_for_log(r"^bolide: generation 2 could not be loaded .*: generation 1 keeps serving")
     wait_until(lambda: port_is_free(second), "the end of the socket that was bound for it")
     wait_until(lambda: len(instance.prototypes()) == 1, "the end of the generation that failed")
     assert len(instance.workers()) == 2
@@ -158,7 +158,7 @@ def test_an_address_in_use_changes_nothing(configured, free_port):
         instance.rewrite("", f"{LISTEN}http-socket = 127.0.0.1:{free}\nhttp-socket = 127.0.0.1:{taken}\n")
         instance.send_signal(signal.SIGHUP)
         instance.wait_for_log(rf"^bolide: reload: .*app\.ini:4: port {taken} of 127\.0\.0\.1 is in use")
-        instance.wait_for_log(r"^bolide: reload: the configuration can't be used, see above: generation 1 goes on serving")
+        instance.wait_for_log(r"^bolide: reload: the configuration can't be used, see above: generation 1 keeps serving")
     assert port_is_free(free)
     assert instance.body().isdigit()
 

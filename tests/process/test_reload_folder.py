@@ -66,7 +66,7 @@ def test_a_folder_that_is_gone_leaves_the_old_generation_serving(releases, start
     os.remove(releases / "current")
     instance.send_signal(1)
     instance.wait_for_log(r"^bolide: reload: .*can't change to `.*/current`: there is no such folder$")
-    instance.wait_for_log(r"^bolide: reload: the configuration can't be used, see above: generation 1 goes on serving")
+    instance.wait_for_log(r"^bolide: reload: the configuration can't be used, see above: generation 1 keeps serving")
     assert instance.body() == "release-1"
     (releases / "current").symlink_to("releases/2")
     instance.reload(2)

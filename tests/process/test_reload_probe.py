@@ -74,7 +74,7 @@ def test_a_generation_that_fails_its_probe_does_not_serve(interface, failure, la
     with Load(instance.address()) as load:
         write(tmp_path, "second!", template, health=failure)
         instance.send_signal(signal.SIGHUP)
-        instance.wait_for_log(rf"bolide: generation 2 could not be loaded \({FAILURES[failure]}\): generation 1 goes on serving")
+        instance.wait_for_log(rf"bolide: generation 2 could not be loaded \({FAILURES[failure]}\): generation 1 keeps serving")
         wait_until(lambda: len(instance.prototypes()) == 1, "the end of the generation that failed")
         assert sorted(instance.workers()) == before
         write(tmp_path, "third version", template)
@@ -114,7 +114,7 @@ async def application(scope, receive, send):
 @pytest.mark.parametrize("interface", UNEQUAL)
 def test_no_worker_serves_before_each_of_them_has_passed(interface, options, start, tmp_path):
     if interface == "asgi" and "--threads" in options:
-        pytest.skip("an event loop has one thread")
+        pytest.skip("an event loop has only one thread")
     template = UNEQUAL[interface]
     write(tmp_path, "first", template)
     instance = start("--processes", "2", "--reload-probe", "/health", *options, module="shop")

@@ -113,7 +113,7 @@ def test_a_reload_that_fails_is_over_for_the_manager_too(manager, start, tmp_pat
     over = manager.hears()
     assert over["READY"] == "1"
     assert over["STATUS"].startswith("generation 2 could not be loaded (SyntaxError: ")
-    assert over["STATUS"].endswith("): generation 1 goes on serving")
+    assert over["STATUS"].endswith("): generation 1 keeps serving")
 
 
 def write_configuration(tmp_path, *lines):
@@ -143,7 +143,7 @@ def test_a_reload_with_a_wrong_configuration_is_over_for_the_manager_too(manager
     write_configuration(tmp_path, "no-such-option = 1", "strict = true")
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_log("the configuration can't be used")
-    hears_of_a_failed_reload(manager, "generation 1 goes on serving")
+    hears_of_a_failed_reload(manager, "generation 1 keeps serving")
 
 
 def test_a_reload_whose_probe_fails_is_over_for_the_manager_too(manager, start, tmp_path):
@@ -169,7 +169,7 @@ def test_the_manager_waits_for_a_canary_and_is_notified_of_its_rollback(manager,
     os.kill(canary, signal.SIGKILL)
     over = manager.hears()
     assert over["READY"] == "1"
-    assert over["STATUS"].endswith("was killed by SIGKILL: generation 2 is rolled back, generation 1 goes on serving")
+    assert over["STATUS"].endswith("was killed by SIGKILL: generation 2 is rolled back, generation 1 keeps serving")
 
 
 def test_a_reload_that_leaves_nothing_in_service_is_over_for_the_manager_and_told_when_it_is_mended(manager, start, tmp_path):
@@ -195,7 +195,7 @@ def test_a_reload_that_can_not_be_begun_is_over_for_the_manager_too(manager, sta
     assert manager.hears()["READY"] == "1"
     folder.rename(tmp_path / "gone")
     instance.send_signal(signal.SIGHUP)
-    hears_of_a_failed_reload(manager, "generation 1 goes on serving")
+    hears_of_a_failed_reload(manager, "generation 1 keeps serving")
 
 
 def test_a_wrong_configuration_while_a_generation_forms_leaves_the_manager_to_that_ones_end(manager, start, tmp_path):
@@ -231,7 +231,7 @@ def test_a_start_that_fails_is_never_ready(manager, start):
 def test_a_manager_that_is_not_there_does_not_stop_a_start(start, tmp_path):
     instance = start(environment={"NOTIFY_SOCKET": str(tmp_path / "nobody")})
     assert instance.body() == str(instance.worker())
-    instance.wait_for_text("the service manager (NOTIFY_SOCKET) can't be told")
+    instance.wait_for_text("the service manager (NOTIFY_SOCKET) can't be notified")
 
 
 def test_inherited_sockets_use_the_protocol_of_socket(start, tmp_path):
@@ -276,7 +276,7 @@ def test_a_socket_is_known_by_the_name_that_its_unit_gives_it(start, fail, tmp_p
         assert Client(web.getsockname()).request().text == str(instance.worker())
     status, lines = fail("--ini", "app.ini")
     assert status != 0
-    assert any("no socket that was handed over is called `web`" in line for line in lines)
+    assert any("none of the passed sockets is called `web`" in line for line in lines)
 
 
 def test_an_application_alone_serves_http_at_its_inherited_socket(start):

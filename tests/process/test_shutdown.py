@@ -79,13 +79,13 @@ def test_a_thread_that_does_not_end_keeps_its_worker_for_seconds_and_is_named(sh
     instance = shop(text, *options)
     assert instance.get("/forever").status == 200
     instance.send_signal(number)
-    instance.wait_for_log("^worker 1: the process has nothing more to serve, and waits 4 s for .* threads: 'kernel 7'$")
+    instance.wait_for_log("^worker 1: the process has nothing more to serve, waiting 4 s for .* threads: 'kernel 7'$")
     if number == signal.SIGTERM:
         assert instance.wait_for_exit() == 0
     else:
         instance.wait_for_generation(2)
     instance.wait_for_text(
-        "worker 1: the process does not wait any longer, and leaves the application's threads: 'kernel 7' behind"
+        "worker 1: the process stops waiting, and leaves the application's threads: 'kernel 7' behind"
     )
     assert "reload-mercy" not in instance.log
 
@@ -161,7 +161,7 @@ def test_a_stream_of_a_wsgi_application_does_not_hold_up_a_stop(shop, threads):
     assert b"\r\n0\r\n" not in client.read_to_end()
     assert instance.wait_for_exit() == 0
     instance.wait_for_text("the stream has ended")
-    instance.wait_for_text("worker 1: streams that go on 3 s after the order to stop, and are cut off: 1")
+    instance.wait_for_text("worker 1: streams still open 3 s after the order to stop, closing them: 1")
 
 
 def test_an_answer_of_known_length_is_finished_at_a_stop(shop, tmp_path):

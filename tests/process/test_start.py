@@ -48,7 +48,7 @@ def test_start_up_lines_come_in_order(start):
 def test_a_start_without_a_number_has_one_worker_and_says_how_to_have_one_for_each_cpu(start):
     instance = start()
     cpus = len(os.sched_getaffinity(0))
-    said = re.search(r"ready: 1 worker .*`--workers auto`\) starts one for each of the (\d+) CPUs", instance.log)
+    said = re.search(r"ready: 1 worker .*`--workers auto`\) starts one per CPU \((\d+)\)", instance.log)
     assert len(instance.workers()) == 1
     assert (said and int(said[1])) == (cpus if cpus > 1 else None)
     assert "workers auto" not in start("--processes", "1").log
@@ -219,7 +219,7 @@ def make_virtualenv(folder):
 
 def test_an_invalid_virtualenv_fails_the_start_and_the_error_says_how_to_create_one(fail, tmp_path):
     (tmp_path / "folder").mkdir()
-    for name, reason in [("missing", "does not exist"), ("folder", "is no virtual environment")]:
+    for name, reason in [("missing", "does not exist"), ("folder", "is not a virtual environment")]:
         status, lines = fail(*SERVE, "--module", "probe", "--virtualenv", name)
         assert status == START_FAILED
         assert reason in lines[-1], lines
@@ -249,7 +249,7 @@ def test_the_pidfile_of_a_living_instance_is_not_overwritten(start, fail, tmp_pa
     instance = start("--pidfile", tmp_path / "pid")
     status, lines = fail("--http-socket", "127.0.0.1:0", "--wsgi-file", "none.py", "--pidfile", tmp_path / "pid")
     assert status == START_FAILED
-    assert f"the pidfile {tmp_path / 'pid'} is that of an instance that runs (pid {instance.pid}); stop it first" in lines[-1]
+    assert f"the pidfile {tmp_path / 'pid'} belongs to a running instance (pid {instance.pid}); stop it first" in lines[-1]
     assert (tmp_path / "pid").read_text().strip() == str(instance.pid)
 
 

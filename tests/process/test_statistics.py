@@ -274,7 +274,7 @@ def test_a_file_is_appended_the_json_again_and_again(start, tmp_path):
 def test_a_place_that_is_not_known_is_refused_with_what_to_use(fail):
     status, lines = fail("--http-socket", "127.0.0.1:0", "--module", "probe", "--stats-push", "mongodb:addr=127.0.0.1:5151")
     assert status != 0
-    assert "there is no `mongodb` to send statistics to" in "\n".join(lines)
+    assert "statistics can't be sent to `mongodb`" in "\n".join(lines)
     assert "statsd:ADDRESS,PREFIX" in "\n".join(lines)
 
 

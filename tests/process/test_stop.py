@@ -30,7 +30,7 @@ def test_an_idle_instance_stops_with_status_0(number, start, free_port):
     assert instance.stop(number) == 0
     assert instance.processes() == []
     assert port_is_free(port)
-    instance.wait_for_text("bolide: stop: requests in flight are finished")
+    instance.wait_for_text("bolide: stop: completing requests in flight")
 
 
 def test_a_stop_closes_idle_kept_alive_connections_at_once(start):
@@ -89,7 +89,7 @@ def test_a_second_signal_stops_at_once(start, tmp_path):
 
     def is_stopped_at_once():
         instance.send_signal(signal.SIGTERM)
-        return "stop at once (a second signal)" in instance.log
+        return "stopping immediately (a second signal)" in instance.log
 
     # A signal within a moment of the first counts as the same one.
     wait_until(is_stopped_at_once, "the second signal to count")
@@ -104,11 +104,11 @@ def test_a_signal_twice_in_a_moment_counts_once(start, tmp_path):
     # Like a supervisor that signals the process and its group: two signals, because a pending one is not queued twice.
     instance.send_signal(signal.SIGTERM)
     instance.send_signal(signal.SIGINT)
-    instance.wait_for_log("^bolide: stop: waiting for 1 request: GET /wait.*; a second SIGTERM stops at once$")
+    instance.wait_for_log("^bolide: stop: waiting for 1 request: GET /wait.*; a second SIGTERM stops immediately$")
     gate.touch()
     assert client.read_response().status == 200
     assert instance.wait_for_exit() == 0
-    assert "stop at once (" not in instance.log
+    assert "stopping immediately (" not in instance.log
     assert instance.lines[-1].startswith("bolide: stopped after ")
 
 
@@ -117,7 +117,7 @@ def test_sigquit_stops_at_once(start, tmp_path):
     client, _ = hold(instance, tmp_path)
     assert instance.stop(signal.SIGQUIT) == 0
     assert client.is_closed()
-    instance.wait_for_text("stop at once (SIGQUIT)")
+    instance.wait_for_text("stopping immediately (SIGQUIT)")
 
 
 @pytest.mark.parametrize("option", ["--reload-mercy", "--worker-reload-mercy"])
@@ -127,7 +127,7 @@ def test_reload_mercy_bounds_the_wait_for_a_request_that_does_not_end(option, st
     assert instance.stop() == 0
     assert client.is_closed()
     instance.wait_for_log(
-        r"^bolide: worker 1 \(pid \d+\) has not finished within 1 s \(reload-mercy\), and is killed while .* GET /wait"
+        r"^bolide: worker 1 \(pid \d+\) has not finished within 1 s \(reload-mercy\): killing it while .* GET /wait"
     )
 
 
@@ -264,7 +264,7 @@ def test_a_request_that_drips_in_does_not_cost_the_whole_mercy(part, start):
         except TimeoutError:
             pass
     assert instance.wait_for_exit() == 0
-    assert "reload-mercy), and is killed" not in instance.log
+    assert "reload-mercy): killing it" not in instance.log
 
 
 @pytest.mark.parametrize("processes", ["1"])
@@ -278,7 +278,7 @@ def test_an_interpreter_that_does_not_end_has_a_few_seconds_and_not_the_whole_me
     instance = start("--reload-mercy", str(MERCY_SECONDS), "--processes", processes, module="shop")
     instance.body()
     assert instance.stop() == 0
-    assert "reload-mercy), and is killed" not in instance.log
+    assert "reload-mercy): killing it" not in instance.log
 
 
 def test_a_prototypes_interpreter_that_does_not_end_has_a_few_seconds_and_not_the_whole_mercy(start, tmp_path):

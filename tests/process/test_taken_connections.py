@@ -94,7 +94,7 @@ def test_a_stop_ends_the_view_of_an_open_websocket(shop, path, threads):
     instance = shop.instance
     instance.send_signal(signal.SIGTERM)
     if path == "/own":
-        assert socket.answer_close() == (1001, "the server stops")
+        assert socket.answer_close() == (1001, "the server is stopping")
     assert instance.wait_for_exit() == 0
     assert f"the view of {path} has ended" in instance.lines
     assert "is killed" not in instance.log
@@ -109,7 +109,7 @@ def test_a_reload_ends_the_view_of_an_open_websocket_and_its_client_comes_back(s
     if path == "/own":
         # The server waits for it, and it echoes.
         instance.send_signal(signal.SIGHUP)
-        assert socket.answer_close() == (1012, "the server restarts")
+        assert socket.answer_close() == (1012, "the server is restarting")
         instance.wait_for_generation(2)
     else:
         instance.reload(2)
@@ -143,7 +143,7 @@ def test_a_view_that_holds_the_last_thread_is_said_once_with_what_to_do(shop, th
         wait_until(lambda: shop.instance.get("/").text == "fine", "a free thread")
     text = rf"GET /library has taken its connection over and holds {which}: .* \(`threads = {threads + 1}` or above\)$"
     shop.instance.wait_for_log(text)
-    assert shop.instance.log.count("has taken its connection over") == 1
+    assert shop.instance.log.count("has taken over its connection") == 1
 
 
 def test_threads_that_are_left_are_not_warned_of(shop):
@@ -151,4 +151,4 @@ def test_threads_that_are_left_are_not_warned_of(shop):
     socket = shop.websocket("/library")
     assert shop.instance.get("/").text == "fine"
     socket.close()
-    assert "has taken its connection over" not in shop.instance.whole_log()
+    assert "has taken over its connection" not in shop.instance.whole_log()

@@ -90,7 +90,7 @@ def test_ctrl_c_ends_with_event_streams_open(terminal, tmp_path):
         tab.read_head()
     shown.type("\x03")
     # Within its own timeout, which is shorter than that of requests: no second Ctrl-C is needed, and nothing is killed.
-    shown.wait_for(r"streams that go on 3 s after the order to stop, and are cut off: 3")
+    shown.wait_for(r"streams still open 3 s after the order to stop, closing them: 3")
     shown.wait_for(r"stopped after ")
     assert shown.process.wait(PATIENCE_SECONDS) == 0
     assert "is killed" not in shown.text

@@ -105,7 +105,7 @@ def test_a_new_certificate_that_is_wrong_leaves_the_old_one_in_place_and_says_wh
     else:
         served.key.write_bytes(authority.server(file="other").key.read_bytes())
     instance.reload(2)
-    line = instance.wait_for_log(r"^bolide: reload: WARNING: .*; the one that was read before goes on").group()
+    line = instance.wait_for_log(r"^bolide: reload: WARNING: .*; the previous one stays in use").group()
     assert reasons[wrong] in line
     assert shown(instance.address("https"), context_of(authority)) == before
 
@@ -117,7 +117,7 @@ def test_a_master_that_may_not_read_a_key_any_more_keeps_the_current_one(start, 
     before = shown(instance.address("https"), context_of(authority))
     served.key.chmod(0)
     instance.reload(2)
-    line = instance.wait_for_log(r"^bolide: reload: WARNING: .*; the one that was read before goes on").group()
+    line = instance.wait_for_log(r"^bolide: reload: WARNING: .*; the previous one stays in use").group()
     assert f"the key {served.key} can't be read: Permission denied" in line
     assert shown(instance.address("https"), context_of(authority)) == before
 
@@ -148,7 +148,7 @@ def test_names_of_a_folder_are_those_of_the_last_reload(start, served, authority
 
 def test_a_certificate_for_development_has_the_fingerprint_of_the_log_for_as_long_as_the_instance_lives(start):
     instance = start("--https", "127.0.0.1:0,auto", "--processes", "2")
-    told = instance.wait_for_log(r"for development alone; SHA-256 fingerprint ([0-9A-F:]{95})").group(1)
+    told = instance.wait_for_log(r"for development only; SHA-256 fingerprint ([0-9A-F:]{95})").group(1)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     before = shown(instance.address("https"), context)
@@ -179,10 +179,10 @@ def test_plain_http_is_sent_to_https_whatever_else_is_served(options, start, ser
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        ("swapped", "is a key, and no certificate is in it"),
+        ("swapped", "is a key, and contains no certificate"),
         ("of another key", "the key belongs to another certificate"),
         ("encrypted", "openssl pkey -in"),
-        ("DER", "is DER, and not PEM"),
+        ("DER", "is DER instead of PEM"),
         ("missing", "can't be read: No such file or directory"),
     ],
 )
@@ -235,8 +235,8 @@ def test_a_key_that_makes_no_signatures_here_is_refused_for_its_kind(fail, tmp_p
     openssl("req", "-x509", "-new", "-key", key, "-subj", "/CN=localhost", "-days", "90", "-out", certificate)
     status, lines = fail("--https", f"127.0.0.1:0,{certificate},{key}", "--module", "probe")
     assert status == START_FAILED
-    assert f"this server's TLS makes no signatures with keys of the kind {kind}" in lines[-1]
-    assert "make another key: ECDSA" in lines[-1]
+    assert f"this server's TLS library can't sign with keys of the type {kind}" in lines[-1]
+    assert "create another key: ECDSA" in lines[-1]
 
 
 def test_a_key_of_another_certificate_is_refused_whatever_the_versions_are(fail, tmp_path):
@@ -249,4 +249,4 @@ def test_a_key_of_another_certificate_is_refused_whatever_the_versions_are(fail,
     status, lines = fail("--https", f"127.0.0.1:0,{certificate},{keys[1]}", "--module", "probe")
     assert status == START_FAILED
     assert "the key belongs to another certificate" in lines[-1]
-    assert "name the two that were made for one another" in lines[-1]
+    assert "name a certificate and a key that belong together" in lines[-1]

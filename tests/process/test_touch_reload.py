@@ -41,7 +41,7 @@ def test_a_file_counts_when_it_is_made_replaced_switched_by_a_link_or_removed(st
     current.symlink_to(releases / "one")
     flag = current / "flag"
     instance = start("--touch-reload", "current/flag")
-    instance.wait_for_text(f"touch-reload = {flag}: there is no such file; it counts as changed when it is made")
+    instance.wait_for_text(f"touch-reload = {flag}: there is no such file; it counts as changed when it is created")
     flag.touch()
     instance.wait_for_generation(2)
     replace(flag)

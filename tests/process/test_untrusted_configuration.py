@@ -68,7 +68,7 @@ def test_a_daemon_of_roots_is_not_started_by_a_reload_and_the_rest_of_the_file_c
     site.ask(b"r")
     instance.wait_for_generation(2)
     instance.wait_for_log(READ_AS_USER)
-    instance.wait_for_log(r"^bolide: reload: .*uwsgi\.ini:10: `attach-daemon2`: restart for this, it stays as it was")
+    instance.wait_for_log(r"^bolide: reload: .*uwsgi\.ini:10: `attach-daemon2`: keeps its value until a restart")
     # The next daemon of the file belongs to the user, and runs: the one before it would have run as well by then.
     instance.wait_for_log(r"^\[daemon echo\] own=65534")
     assert len(instance.workers()) == 3
@@ -87,7 +87,7 @@ def test_sockets_identity_logs_and_hooks_stay_and_are_named_with_their_lines(sit
     site.ask(b"r")
     instance.wait_for_generation(2)
     for line, option in enumerate(["uid", "logto2", "http-socket", "hook-as-root", "pidfile", "chroot"], 8):
-        instance.wait_for_log(rf"^bolide: reload: .*uwsgi\.ini:{line}: `{option}`: restart for this, it stays as it was")
+        instance.wait_for_log(rf"^bolide: reload: .*uwsgi\.ini:{line}: `{option}`: keeps its value until a restart")
     instance.wait_for_log(r"^bolide: reload: .*uwsgi\.ini:15: `prio`: restart for this")
     assert "uwsgi.ini:14" not in instance.log
     assert instance.body("/facts")
@@ -100,7 +100,7 @@ def test_a_variable_stays_where_a_daemon_of_another_user_would_have_it(site):
     site.write("attach-daemon2 = cmd=echo has=$LATER; exec sleep 1000,uid=0\nthreads = 2\nenv = LATER=root\n")
     site.ask(b"r")
     instance.wait_for_generation(2)
-    instance.wait_for_log(r"^bolide: reload: .*uwsgi\.ini:10: `env`: restart for this, it stays as it was")
+    instance.wait_for_log(r"^bolide: reload: .*uwsgi\.ini:10: `env`: keeps its value until a restart")
     instance.wait_for_log(r"^\[daemon echo\] has=$", count=2)
 
 
@@ -112,7 +112,7 @@ def test_a_file_that_only_root_may_read_is_not_read_for_the_user(site):
     site.write(f"env = SEEN=@({secret})\n")
     site.ask(b"r")
     instance.wait_for_log(rf"^bolide: reload: .*uwsgi\.ini:8: error: can't read `{secret}`: Permission denied")
-    instance.wait_for_log(r"^bolide: reload: the configuration can't be used, see above: generation 1 goes on serving")
+    instance.wait_for_log(r"^bolide: reload: the configuration can't be used, see above: generation 1 keeps serving")
     instance.read_log()
     assert "not for nobody" not in instance.log
 
@@ -177,7 +177,7 @@ def test_an_untrusted_python_of_root_is_reported(site):
 def test_an_upgrade_is_refused_if_the_user_of_uid_can_write_to_the_fifo(site):
     instance = site.start()
     site.ask(b"f")
-    instance.wait_for_log(r"^bolide: master-fifo .*: no upgrade: the user of uid can write to this pipe")
+    instance.wait_for_log(r"^bolide: master-fifo .*: upgrade refused: the user of uid can write to this FIFO")
     site.ask(b"r")
     instance.wait_for_generation(2)
 

@@ -96,12 +96,12 @@ def test_the_users_pipe_orders_no_upgrade_of_roots_master(place):
     instance = place.start(alarms=True)
     pid = instance.pid
     place.ask(b"f")
-    instance.wait_for_log(r"^bolide: master-fifo .*: no upgrade: the user of uid can write to this pipe.*`bolide upgrade`")
+    instance.wait_for_log(r"^bolide: master-fifo .*: upgrade refused: the user of uid can write to this FIFO.*`bolide upgrade`")
     place.ask(b"r")
     instance.wait_for_generation(2)
     assert instance.pid == pid
     instance.read_log()
-    assert "a new master is started" not in instance.log
+    assert "starting a new master" not in instance.log
 
 
 def test_a_module_of_the_users_is_not_imported_by_root_for_gunicorns_file(place):

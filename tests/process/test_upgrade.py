@@ -68,7 +68,7 @@ def test_a_stop_of_all_processes_leaves_a_request_of_the_master_before_its_time(
     gate.touch()
     assert client.read_response().text == "waited"
     assert instance.process.wait(PATIENCE_SECONDS) == 0
-    assert "stop at once" not in instance.log
+    assert "stopping immediately" not in instance.log
 
 
 def test_the_death_of_the_master_before_leaves_the_new_one_its_sockets(upgradable, tmp_path):
@@ -88,7 +88,7 @@ def test_a_stop_while_the_new_master_is_started_ends_both(upgradable, tmp_path):
     (tmp_path / "hold").touch()
     write(tmp_path, "new", before=HELD.format(path=str(tmp_path / "hold")))
     instance.send_signal(UPGRADE)
-    instance.wait_for_log(r"^bolide: upgrade \(.*\): a new master is started \(pid \d+\)")
+    instance.wait_for_log(r"^bolide: upgrade \(.*\): starting a new master \(pid \d+\)")
     assert instance.stop() == 0
     instance.wait_until_gone()
 
@@ -103,7 +103,7 @@ def test_a_new_master_without_the_one_before_it_ends(upgradable, tmp_path):
     instance.send_signal(signal.SIGKILL)
     instance.process.wait()
     instance.wait_until_gone()
-    instance.wait_for_log("^bolide: the master whose place this one was to take has ended before")
+    instance.wait_for_log("^bolide: the master that this one was to replace has ended")
 
 
 def test_a_reload_meanwhile_follows_only_if_the_upgrade_fails(upgradable, tmp_path):
@@ -112,12 +112,12 @@ def test_a_reload_meanwhile_follows_only_if_the_upgrade_fails(upgradable, tmp_pa
     hold.touch()
     write(tmp_path, "broken", before=HELD.format(path=str(hold)) + "import no_such_module\n")
     instance.send_signal(UPGRADE)
-    instance.wait_for_log(r"^bolide: upgrade \(.*\): a new master is started \(pid \d+\)")
+    instance.wait_for_log(r"^bolide: upgrade \(.*\): starting a new master \(pid \d+\)")
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(r"^bolide: reload \(SIGHUP\): an upgrade goes on \(new master pid \d+\): it follows if that fails$")
+    instance.wait_for_log(r"^bolide: reload \(SIGHUP\): an upgrade is in progress \(new master pid \d+\): the reload follows if it fails$")
     assert "generation 2" not in instance.log
     hold.unlink()
-    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) does not serve: .*: this one goes on$")
+    instance.wait_for_log(r"^bolide: upgrade: the new master \(pid \d+\) does not serve: .*: this one stays$")
     instance.wait_for_log(r"^bolide: generation 2 could not be loaded")
     assert instance.body() == "old"
 
@@ -130,7 +130,7 @@ def test_binary_path_is_the_program_of_the_new_master(upgradable, tmp_path):
     instance.send_signal(UPGRADE)
     instance.wait_for_log(f"^wrapped .*--binary-path {wrapper}")
     instance.wait_for_log(
-        r"^bolide: upgrade: the new master \(pid \d+\) exited with status 3 before it served: this one goes on$"
+        r"^bolide: upgrade: the new master \(pid \d+\) exited with status 3 before it served: this one stays$"
     )
     assert instance.body() == "old"
 

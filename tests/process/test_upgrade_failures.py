@@ -101,7 +101,7 @@ def test_a_second_upgrade_is_refused_at_once_and_does_not_affect_the_first(upgra
         pid = instance.wait_for_log(r"^bolide: upgrade \(the control socket\): a new master is started \(pid (\d+)\)")[1]
         for arguments in (["upgrade"], ["upgrade", "--wait"]):
             status, said = call(*arguments, instance.pid)
-            assert (status, f"one goes on already (pid {pid})" in said) == (REFUSED, True), said
+            assert (status, f"one is already in progress (pid {pid})" in said) == (REFUSED, True), said
         (tmp_path / "hold").unlink()
         assert first.result() == (DONE, f"master {instance.pid}: the new master (pid {pid}) serves\n")
     assert pid_of(tmp_path) == int(pid)
@@ -114,6 +114,6 @@ def test_no_upgrade_begins_while_a_reload_goes_on(upgradable, call, tmp_path):
     assert call("reload", instance.pid)[0] == DONE
     status, said = call("upgrade", instance.pid)
     assert status == REFUSED
-    assert "a reload goes on; try it again when that has ended" in said
+    assert "a reload is in progress; try again when it has ended" in said
     (tmp_path / "hold").unlink()
     instance.wait_for_generation(2)

@@ -157,7 +157,7 @@ def order_faster_than_generations_form(trial):
     for _ in range(HURRIED):
         trial.generation += 1
         trial.server.send_signal(signal.SIGHUP)
-        trial.server.wait_for_log(rf"bolide: reload: generation {trial.generation} is started")
+        trial.server.wait_for_log(rf"bolide: reload: starting generation {trial.generation}")
     return has_logged(trial, rf"bolide: ready: \d+ workers? of generation {trial.generation} in")
 
 

@@ -76,7 +76,7 @@ impl StartResponse {
     /// # Safety
     /// Like there.
     pub unsafe fn arm_ended(&self, response: *mut ResponseWriter<'_>) {
-        debug_assert!(self.is_unshared(), "an answer that has ended is lent to whoever kept its callables");
+        debug_assert!(self.is_unshared(), "the callables of a response that has ended");
         // SAFETY: as the caller promises.
         unsafe { self.arm(response, true) };
         self.state().has_ended.set(true);
@@ -185,7 +185,7 @@ static TAKE_SOCKET: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
     ml_name: c"take_socket".as_ptr(),
     ml_meth: ffi::PyMethodDefPointer { PyCFunction: take_socket },
     ml_flags: ffi::METH_NOARGS,
-    ml_doc: c"take_socket(): the number of a descriptor for the connection, which is the caller's from now on".as_ptr(),
+    ml_doc: c"take_socket(): the number of a descriptor for the connection, which the caller owns from now on".as_ptr(),
 });
 
 fn state_of<'a>(capsule: *mut ffi::PyObject) -> Option<&'a CallState> {
@@ -248,7 +248,7 @@ impl Arguments {
                     .position(|known| ffi::PyUnicode_CompareWithASCIIString(name, known.as_ptr()) == 0);
                 match place {
                     Some(place) if places[place].is_null() => places[place] = *given.add(count + number),
-                    _ => return raise(type_error(), "start_response got an argument that it does not know, or one twice"),
+                    _ => return raise(type_error(), "start_response got an unknown argument, or one twice"),
                 }
             }
             let [status, headers, exc_info] = places;
@@ -267,11 +267,11 @@ fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi:
     if state.is_of_another_thread() {
         return raise(
             runtime_error(),
-            "start_response was called by another thread when the application had returned (PEP 3333)",
+            "start_response was called by another thread after the application had returned (PEP 3333)",
         );
     }
     let Some(response) = state.response() else {
-        return raise(runtime_error(), "start_response was called when its request had ended");
+        return raise(runtime_error(), "start_response was called after its request had ended");
     };
     if !arguments.exc_info.is_null() {
         if response.head_has_left() {
@@ -395,14 +395,14 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
         return raise(type_error(), "write takes bytes");
     }
     if state.is_writing.get() {
-        return raise(runtime_error(), "write was called while it runs in another thread: it takes one part at a time");
+        return raise(runtime_error(), "write was called while it was running in another thread: it takes one part at a time");
     }
     if state.is_of_another_thread() {
         // The application's result is being sent, and a part of another thread would split it.
-        return raise(runtime_error(), "write was called by another thread when the application had returned (PEP 3333)");
+        return raise(runtime_error(), "write was called by another thread after the application had returned (PEP 3333)");
     }
     let Some(response) = state.response() else {
-        return raise(runtime_error(), "write was called when its request had ended");
+        return raise(runtime_error(), "write was called after its request had ended");
     };
     // SAFETY: checked above; the caller holds a reference, also while the interpreter is released below.
     let part = unsafe { bytes_of(data) };
@@ -462,10 +462,10 @@ unsafe extern "C" fn take_socket(capsule: *mut ffi::PyObject, _nothing: *mut ffi
 fn taken_socket(capsule: *mut ffi::PyObject) -> Option<i32> {
     let state = state_of(capsule)?;
     if state.is_of_another_thread() {
-        return raise(runtime_error(), "the connection's socket was used by another thread when the application had returned");
+        return raise(runtime_error(), "the connection's socket was used by another thread after the application had returned");
     }
     let Some(response) = state.response() else {
-        return raise(runtime_error(), "the connection's socket was used when its request had ended");
+        return raise(runtime_error(), "the connection's socket was used after its request had ended");
     };
     let given = match uwsgi_module::taken_connections() {
         Some(taken) => response.give_away(taken, state.slot.get()),
@@ -479,7 +479,7 @@ fn taken_socket(capsule: *mut ffi::PyObject) -> Option<i32> {
             }
             Some(own.into_raw_fd())
         }
-        Err(error) => raise(runtime_error(), &format!("the connection's socket can't be had: {error}")),
+        Err(error) => raise(runtime_error(), &format!("the connection's socket is not available: {error}")),
     }
 }
 
@@ -488,7 +488,7 @@ fn client_is_gone(write_errors: bool) -> Option<()> {
         return Some(());
     }
     // SAFETY: the exception type lives as long as the interpreter.
-    raise(unsafe { ffi::PyExc_OSError }, "write error: the client has gone, or takes nothing any more")
+    raise(unsafe { ffi::PyExc_OSError }, "write error: the client has disconnected, or stopped reading")
 }
 
 /// Raises the exception of `sys.exc_info()`: the head has been sent, so only the application's error can be reported.

@@ -25,7 +25,7 @@ const LIMIT_MOST_SECONDS: u64 = 2_000_000;
 
 /// uWSGI raises SystemError.
 fn no_request() -> PyErr {
-    PySystemError::new_err("this thread serves no WSGI request at present")
+    PySystemError::new_err("this thread is serving no WSGI request at present")
 }
 
 fn current() -> PyResult<CurrentRequest> {
@@ -82,7 +82,7 @@ fn uwsgi_disconnect() -> PyResult<bool> {
 #[pyfunction]
 fn uwsgi_set_user_harakiri(seconds: i64) -> PyResult<()> {
     let request = current()?;
-    let slot = uwsgi_module::own_slot().ok_or_else(|| PyRuntimeError::new_err("this thread serves no request"))?;
+    let slot = uwsgi_module::own_slot().ok_or_else(|| PyRuntimeError::new_err("this thread is serving no request"))?;
     if seconds <= 0 {
         request.with_extras(|extras| extras.restore_limit());
         return Ok(());
@@ -109,7 +109,7 @@ fn uwsgi_send_file(py: Python<'_>, descriptor: RawFd, offset: i64, length: u64) 
         may_begin
     });
     if begun != Some(true) {
-        return Err(PyRuntimeError::new_err("sendfile: start_response comes before the first part of the body (PEP 3333)"));
+        return Err(PyRuntimeError::new_err("sendfile: start_response must precede the first part of the body (PEP 3333)"));
     }
     loop {
         let progress = request.with(|response| {
@@ -127,7 +127,7 @@ fn uwsgi_send_file(py: Python<'_>, descriptor: RawFd, offset: i64, length: u64) 
             Some((Progress::Blocked, None)) => py.detach(std::thread::yield_now),
             Some((Progress::Done, ..)) => return Ok(()),
             Some((Progress::Broken, ..)) | None => {
-                return Err(PyOSError::new_err("sendfile: the client has gone, or takes nothing any more"));
+                return Err(PyOSError::new_err("sendfile: the client has disconnected, or stopped reading"));
             }
         }
     }
@@ -193,7 +193,7 @@ fn uwsgi_say(py: Python<'_>, payload: &Bound<'_, PyAny>, is_text: bool) -> PyRes
     let request = current()?;
     let bytes = bytes_of_either(payload)?;
     if is_text && std::str::from_utf8(&bytes).is_err() {
-        return Err(PyValueError::new_err("a text message is UTF-8; websocket_send_binary sends any bytes"));
+        return Err(PyValueError::new_err("a text message must be UTF-8; websocket_send_binary sends any bytes"));
     }
     let kind = if is_text { MessageKind::Text } else { MessageKind::Binary };
     if !on_websocket(&request, |websocket, response| websocket.say(kind, &bytes, response))? {
@@ -204,7 +204,7 @@ fn uwsgi_say(py: Python<'_>, payload: &Bound<'_, PyAny>, is_text: bool) -> PyRes
         on_websocket(&request, |websocket, response| websocket.look(response))?;
     }
     if request.with(|response| response.client_is_gone()) != Some(false) {
-        return Err(PyOSError::new_err("unable to send websocket message: the client has gone, or takes nothing any more"));
+        return Err(PyOSError::new_err("unable to send websocket message: the client has disconnected, or stopped reading"));
     }
     Ok(())
 }
@@ -217,7 +217,7 @@ fn on_websocket<R>(
         let websocket = extras.websocket.as_mut()?;
         request.with(|response| act(websocket, response))
     });
-    done.ok_or_else(|| PyOSError::new_err("there is no WebSocket: websocket_handshake comes first"))
+    done.ok_or_else(|| PyOSError::new_err("there is no WebSocket: call websocket_handshake first"))
 }
 
 /// Waits for the client without the interpreter, for a time that the WebSocket determines.

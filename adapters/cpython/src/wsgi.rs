@@ -391,7 +391,7 @@ impl WsgiThread {
                 unsafe {
                     ffi::PyErr_SetString(
                         ffi::PyExc_AssertionError,
-                        c"the application gave a part of the body before it called start_response (PEP 3333)".as_ptr(),
+                        c"the application produced a part of the body before it called start_response (PEP 3333)".as_ptr(),
                     );
                 }
                 return None;

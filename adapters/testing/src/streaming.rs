@@ -119,7 +119,7 @@ impl<const STREAMS_BODY: bool> Language for TestStreams<STREAMS_BODY> {
     }
 
     fn spawn(&self, _name: String, _body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
-        Err("an event loop has one thread".to_owned())
+        Err("an event loop has only one thread".to_owned())
     }
 }
 

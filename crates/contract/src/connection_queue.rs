@@ -181,7 +181,7 @@ pub fn take(queue: BorrowedFd<'_>) -> io::Result<Taken> {
         (0, ..) => Ok(Taken::Nothing),
         (PACKET_BYTES, Some(socket), Some(connection)) => Ok(Taken::Connection(connection, socket)),
         (PACKET_BYTES, None, Some(_)) => Ok(Taken::Lost),
-        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a connection came with a packet of another build")),
+        _ => Err(io::Error::new(io::ErrorKind::InvalidData, "a connection arrived with a packet of another build")),
     }
 }
 

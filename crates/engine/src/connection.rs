@@ -375,7 +375,7 @@ impl<A: App> Connection<A> {
     fn expire(&mut self, context: &mut Context<'_, A>) -> NextAction {
         let begun = self.is_arriving() || self.exchange.is_streaming() && !self.exchange.response.head_has_left();
         if begun && self.session.is_http() {
-            self.refuse(Fault::new(408, "The request did not come to its end in time."), context);
+            self.refuse(Fault::new(408, "The request did not arrive completely in time."), context);
         }
         if self.transport.is_within_handshake() {
             self.tell_of_handshake(&TlsFault::TooSlow, context);

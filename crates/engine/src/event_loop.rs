@@ -350,7 +350,7 @@ impl<L: Language> Shared<L> {
                 true
             }
             Err(errno) => {
-                complain(self.worker.number, &format!("a connection is closed because the poll does not take it: {errno}"));
+                complain(self.worker.number, &format!("a connection is closed because it can't be watched: {errno}"));
                 false
             }
         }
@@ -395,7 +395,11 @@ impl<L: Language> Shared<L> {
     /// The look at the clock has found news that should have woken the loop. They are attended to now, late: that must not stay
     /// unseen (the tests take this line for a failure).
     pub(crate) fn complain_of_lost_news(&self) {
-        complain(self.worker.number, "internal error: a connection had news of which nobody told the loop; the clock did");
+        complain(
+            self.worker.number,
+            "internal error: a connection had an event of which the loop was not told; its time limit \
+            revealed it",
+        );
     }
 
     /// Queues what the poll has found. True: a signal interrupted it.
@@ -570,11 +574,11 @@ impl<L: Language> Shared<L> {
                 }
                 Ok(Received::Message(Order::TakeLog { log }, Some(file))) => {
                     if let Err(error) = bolide_log::replace(log as usize, &file) {
-                        complain(self.worker.number, &format!("the log {log} can't be taken anew: {error}"));
+                        complain(self.worker.number, &format!("the log {log} can't be replaced: {error}"));
                     }
                 }
                 Ok(Received::Message(order, _)) => {
-                    complain(self.worker.number, &format!("got the order {order:?}, which it can't carry out, and ignores it"));
+                    complain(self.worker.number, &format!("ignoring the order {order:?}, which can't be carried out here"));
                 }
                 Ok(Received::Nothing) => return,
                 // The master is gone. Whoever is left finishes what is in flight and ends.

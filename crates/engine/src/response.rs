@@ -296,7 +296,7 @@ impl Response {
                     return Ok(());
                 }
                 if self.head.content_length.is_some_and(|before| before != length) {
-                    return Err("it is there twice, with different values");
+                    return Err("it occurs twice, with different values");
                 }
                 if self.head.content_length.replace(length).is_some() {
                     return Ok(());
@@ -306,7 +306,7 @@ impl Response {
             Some(Known::Server) => self.head.has_server = true,
             Some(Known::NamesFile(by)) if self.note_file(by, value) => return Ok(()),
             Some(Known::Trailer) if self.has_trailers => {}
-            Some(Known::HopByHop | Known::Trailer) => return Err("it is hop-by-hop, and the server's business (PEP 3333)"),
+            Some(Known::HopByHop | Known::Trailer) => return Err("it is hop-by-hop, and belongs to the server (PEP 3333)"),
             Some(Known::NamesFile(_)) | None => {}
         }
         self.head.add(name, value);

@@ -150,7 +150,7 @@ pub fn of(
             body: Body::Nothing,
         },
         Outcome::Failed => {
-            return Answer::plain_text(412, "Precondition Failed", Head::default(), "The file is not the one you expect.");
+            return Answer::plain_text(412, "Precondition Failed", Head::default(), "The file is not the expected one.");
         }
     };
     if answer.status != 416

@@ -201,7 +201,7 @@ impl Files {
         match method {
             b"GET" | b"HEAD" => Answer::plain_text(404, "Not Found", Head::default(), "There is no such file."),
             b"OPTIONS" => Answer::empty(204, "No Content", allowed),
-            _ => Answer::plain_text(405, "Method Not Allowed", allowed, "Files can be read only."),
+            _ => Answer::plain_text(405, "Method Not Allowed", allowed, "Files can only be read."),
         }
     }
 
@@ -243,7 +243,7 @@ impl Files {
             // In a folder that is checked for all paths, a file that we may not read is left to the application.
             Lookup::Refused(Refusal::Denied) if source.kind == MapKind::Check => None,
             Lookup::Refused(Refusal::Denied) => {
-                Some(Answer::plain_text(403, "Forbidden", Head::default(), "The server may not read this file."))
+                Some(Answer::plain_text(403, "Forbidden", Head::default(), "The server is not allowed to read this file."))
             }
             Lookup::Refused(Refusal::Outside) => {
                 let uri = request.path.escape_ascii();
@@ -331,7 +331,7 @@ impl Files {
         self.lock_cache().shed_descriptors();
         let looked = self.stat_and_load(source, key, relative, None, request);
         if !matches!(looked, Lookup::Refused(Refusal::Exhausted(_))) && self.may_log_shortage(request.now_ms) {
-            complain("no descriptor was left: the cache of files has given back its own");
+            complain("no descriptor was left: the file cache has released its own");
         }
         looked
     }
@@ -502,7 +502,7 @@ fn redirect(uri: &[u8]) -> Option<Answer> {
         301,
         "Moved Permanently",
         Head::default().with("Location", location),
-        "The folder's name has a slash at its end.",
+        "The folder's name needs a trailing slash.",
     ))
 }
 

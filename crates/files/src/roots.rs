@@ -81,7 +81,7 @@ impl FileVersion {
     fn of_regular(facts: &FileStat) -> io::Result<FileVersion> {
         match kind(facts) {
             SFlag::S_IFREG => Ok(FileVersion::of(facts)),
-            _ => Err(io::Error::other("it is no regular file")),
+            _ => Err(io::Error::other("it is not a regular file")),
         }
     }
 

@@ -92,7 +92,7 @@ impl Files {
                     }
                     Lookup::Refused(Refusal::Missing) | Lookup::Redirect => break,
                     Lookup::Refused(refusal) => {
-                        complain(&format!("the page for {} can't be had: {refusal:?}", request.path.escape_ascii()));
+                        complain(&format!("the page for {} can't be used: {refusal:?}", request.path.escape_ascii()));
                         break;
                     }
                 }

@@ -57,7 +57,7 @@ impl Rules {
     /// `problems`.
     pub fn new(settings: &Settings, problems: &mut Vec<String>) -> Rules {
         let mut compile = |pattern: &String| {
-            Regex::new(pattern).map_err(|error| problems.push(format!("`{pattern}` is no pattern: {error}"))).ok()
+            Regex::new(pattern).map_err(|error| problems.push(format!("`{pattern}` is not a valid pattern: {error}"))).ok()
         };
         let mut rules: Vec<&Expiry> = settings.expires.iter().collect();
         // uWSGI's order: file, path, URI, type; within each, rules relative to the request come first.

@@ -34,7 +34,7 @@ impl Files {
         let Some((prefix, source, relative)) = named.filter(|(_, _, relative)| paths::is_plain(relative, true)) else {
             let (field, name) = (header.field(), request.path.escape_ascii());
             complain(&format!(
-                "the application's {field} names {name}, which is in no folder that the configuration allows for it"
+                "the application's {field} names {name}, which is not in a folder that the configuration allows for it"
             ));
             return missing();
         };
@@ -58,7 +58,11 @@ impl Files {
             looked => self.answer_to(looked, source, request, complain),
         };
         found.unwrap_or_else(|| {
-            complain(&format!("the application's {} names {}, which is not there", header.field(), request.path.escape_ascii()));
+            complain(&format!(
+                "the application's {} names {}, which does not exist",
+                header.field(),
+                request.path.escape_ascii()
+            ));
             missing()
         })
     }

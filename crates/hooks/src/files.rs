@@ -28,7 +28,7 @@ impl ModeChange {
 }
 
 /// Operations on files by path. Each method fails as the system call of its name does.
-#[expect(clippy::missing_errors_doc, reason = "the line above says it of all of them")]
+#[expect(clippy::missing_errors_doc, reason = "further ones are not logged")]
 pub trait Files {
     fn make_folder(&self, path: &Path) -> io::Result<()>;
     fn remove_folder(&self, path: &Path) -> io::Result<()>;

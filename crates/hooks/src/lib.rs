@@ -178,7 +178,7 @@ fn wait_for(subject: WaitSubject, name: &str) -> Result<(), String> {
     let end = Instant::now() + Duration::from_millis(WAIT_MOST_MS);
     while !is_there(subject, name) {
         if Instant::now() >= end {
-            return Err(format!("{name} is not there after {} s", WAIT_MOST_MS / 1000));
+            return Err(format!("{name} does not exist after {} s", WAIT_MOST_MS / 1000));
         }
         std::thread::sleep(Duration::from_millis(WAIT_LOOK_MS));
     }

@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn errors_are_red_warnings_yellow_and_other_lines_have_no_colour() {
-        assert_eq!(colour("the new code could not be loaded (NameError): generation 1 goes on serving"), Some(RED));
+        assert_eq!(colour("the new code could not be loaded (NameError): generation 1 keeps serving"), Some(RED));
         assert_eq!(colour("WARNING: the application runs as root"), Some(YELLOW));
         assert_eq!(colour("ready: 1 worker in 80 ms"), None);
     }

@@ -75,7 +75,7 @@ pub fn inherit(descriptor: OwnedFd) -> io::Result<()> {
 /// # Errors
 /// The descriptor is not open, or there are [`LOGS_MOST`] logs already.
 pub fn take_target(number: usize, descriptor: OwnedFd) -> io::Result<()> {
-    let sink = LOGS.get(number).ok_or_else(|| io::Error::other(format!("there are {LOGS_MOST} logs at the most")))?;
+    let sink = LOGS.get(number).ok_or_else(|| io::Error::other(format!("the maximum is {LOGS_MOST} logs")))?;
     sink.install(Destination::of(descriptor)?);
     Ok(())
 }

@@ -17,7 +17,7 @@ pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Pr
     }
     let asked = settings.listeners.iter().map(|listener| listener.backlog).max().unwrap_or(0);
     if let Some(limit) = listeners::backlog_limit().filter(|limit| *limit < asked) {
-        log_sink::line(&format!("listen = {asked} is cut to {limit} by the kernel: raise net.core.somaxconn for more"));
+        log_sink::line(&format!("listen = {asked} is reduced to {limit} by the kernel: raise net.core.somaxconn for more"));
     }
 }
 
@@ -43,7 +43,7 @@ fn start_lines(settings: &Settings, endpoints: &[Endpoint]) -> Vec<String> {
         Threads::Fixed(count) => format!("{count} threads"),
         // The reasons stand in the line, so that nobody has to look for what was chosen.
         Threads::Auto => format!(
-            "1 to {} threads (auto: one at first, more while requests wait and the running ones are blocked)",
+            "1 to {} threads (auto: starts with one, adds more while requests wait and the running ones are blocked)",
             workers.threads.most()
         ),
     };
@@ -52,7 +52,7 @@ fn start_lines(settings: &Settings, endpoints: &[Endpoint]) -> Vec<String> {
         Some(least) => format!("{least} to {}", workers_in_words(workers.processes)),
         None => workers_in_words(workers.processes),
     };
-    let why = if workers.processes_auto { " (auto: one for each CPU that this process may use)" } else { "" };
+    let why = if workers.processes_auto { " (auto: one per CPU that this process may use)" } else { "" };
     lines.push(format!("{count}{why} × {threads}"));
     lines
 }
@@ -62,11 +62,11 @@ fn idle_cpus_in_words(workers: &Workers) -> String {
     if workers.processes_chosen || workers.cpus <= workers.processes {
         return String::new();
     }
-    format!("; `workers = auto` (or `--workers auto`) starts one for each of the {} CPUs", workers.cpus)
+    format!("; `workers = auto` (or `--workers auto`) starts one per CPU ({})", workers.cpus)
 }
 
 fn bound_in_words(endpoint: &Endpoint) -> String {
-    if endpoint.is_everywhere() { format!(" (at every address of this machine: {})", endpoint.bound) } else { String::new() }
+    if endpoint.is_everywhere() { format!(" (all addresses of this machine: {})", endpoint.bound) } else { String::new() }
 }
 
 #[cfg(test)]
@@ -85,7 +85,7 @@ mod tests {
             (
                 4,
                 Threads::Auto,
-                "4 workers × 1 to 64 threads (auto: one at first, more while requests wait and the running ones are blocked)",
+                "4 workers × 1 to 64 threads (auto: starts with one, adds more while requests wait and the running ones are blocked)",
             ),
         ] {
             settings.workers =
@@ -100,7 +100,7 @@ mod tests {
         let cheaper = bolide_contract::elastic::Cheaper { least: 2, ..Default::default() };
         settings.workers = Workers { processes: 3, processes_auto: true, ..settings.workers };
         let said = |settings: &Settings| start_lines(settings, &[]).last().cloned().unwrap_or_default();
-        assert_eq!(said(&settings), "3 workers (auto: one for each CPU that this process may use) × 1 thread");
+        assert_eq!(said(&settings), "3 workers (auto: one per CPU that this process may use) × 1 thread");
         (settings.elastic.cheaper, settings.workers.processes_auto) = (Some(cheaper), false);
         assert_eq!(said(&settings), "2 to 3 workers × 1 thread");
     }
@@ -117,7 +117,7 @@ mod tests {
                 threads: Threads::Fixed(1),
             })
         };
-        assert_eq!(said(1, false, 4), "; `workers = auto` (or `--workers auto`) starts one for each of the 4 CPUs");
+        assert_eq!(said(1, false, 4), "; `workers = auto` (or `--workers auto`) starts one per CPU (4)");
         assert_eq!(said(1, true, 4), "");
         assert_eq!(said(1, false, 1), "");
     }

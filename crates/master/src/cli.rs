@@ -87,7 +87,7 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, lang
             // The last line says why: warnings come before errors.
             let lines = in_order(failure.diagnostics);
             lines.iter().for_each(|line| log_sink::line(line));
-            FailureReport::of_environment().say(lines.last().map_or("its configuration is wrong", String::as_str));
+            FailureReport::of_environment().say(lines.last().map_or("its configuration is invalid", String::as_str));
             bolide_log::finish();
             EXIT_START_FAILED
         }

@@ -44,7 +44,7 @@ impl Development {
         if !is_halted {
             log_sink::line(&format!("{changes}: reloading"));
         } else if self.held_back.replace((command, option.to_owned())).is_none() {
-            log_sink::line(&format!("{changes}: the reload waits until the debugger lets go"));
+            log_sink::line(&format!("{changes}: the reload waits until the debugger continues"));
         }
         !is_halted
     }
@@ -52,7 +52,7 @@ impl Development {
     /// The reload that has waited for a debugger, when that has let go.
     pub fn release(&mut self, children: &Children) -> Option<(Command, String)> {
         let released = self.held_back.take_if(|_| !has_halted_worker(children))?;
-        log_sink::line("the debugger has let go: reloading");
+        log_sink::line("the debugger has continued: reloading");
         Some(released)
     }
 }

@@ -141,7 +141,7 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
     if hooks.is_empty() {
         return Ok(());
     }
-    let words = |error: io::Error| format!("hooks ({}) can't be done: {error}", phase.name());
+    let words = |error: io::Error| format!("hooks ({}) can't be executed: {error}", phase.name());
     let trouble = |error: io::Error| Trouble::Failed(words(error));
     let (reader, mut writer) = io::pipe().map_err(trouble)?;
     let leash = Leash::new().map_err(trouble)?;
@@ -182,11 +182,9 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
         Waited::Said(words) => Err(Trouble::Failed(words)),
         Waited::TooLong => {
             let most = duration(END_MOST_MS);
-            Err(Trouble::Failed(format!("the hooks ({}) take longer than {most}, and are killed", phase.name())))
+            Err(Trouble::Failed(format!("the hooks ({}) take longer than {most}: killing them", phase.name())))
         }
-        Waited::Signal(number) => {
-            Err(Trouble::Ended(format!("{} came, and the hooks ({}) are killed", name(number), phase.name())))
-        }
+        Waited::Signal(number) => Err(Trouble::Ended(format!("{} arrived: killing the hooks ({})", name(number), phase.name()))),
     }
 }
 

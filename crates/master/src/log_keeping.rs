@@ -113,7 +113,7 @@ impl LogKeeping {
 
 fn take_new(done: Vec<Result<(String, NewLog), String>>, by: &str, children: &Children) -> Result<(), String> {
     if done.is_empty() {
-        let why = "no log is a file, so there is none to open anew";
+        let why = "no log is a file, so there is none to open again";
         log_sink::line(&format!("{by}: {why}"));
         return Err(why.to_owned());
     }
@@ -136,7 +136,7 @@ fn take_new(done: Vec<Result<(String, NewLog), String>>, by: &str, children: &Ch
 /// The new file or pipe takes the place of the old one, here and in all children.
 fn hand_on(new: &NewLog, children: &Children) {
     if let Err(error) = bolide_log::replace(new.number as usize, &new.file) {
-        log_sink::line(&format!("the log {} can't be taken anew: {error}", new.number));
+        log_sink::line(&format!("the log {} can't be replaced: {error}", new.number));
         return;
     }
     let order = Order::TakeLog { log: new.number };
@@ -146,7 +146,7 @@ fn hand_on(new: &NewLog, children: &Children) {
         if let Err(error) = message::send(channel.as_fd(), &order, Some(new.file.as_raw_fd()))
             && !matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset)
         {
-            log_sink::line(&format!("{child} can't be given the new file of a log: {error}; it goes on in the old one"));
+            log_sink::line(&format!("{child} can't be given the new file of a log: {error}; it keeps writing to the old one"));
         }
     }
 }

@@ -27,19 +27,19 @@ pub fn signals_as_roff() -> String {
 }
 
 fn signals_as_markdown() -> String {
-    let page = "| signal | what the master does |\n|---|---|\n".to_owned();
+    let page = "| signal | effect on the master |\n|---|---|\n".to_owned();
     documented().fold(page, |page, (name, help)| page + &format!("| {name} | {help} |\n"))
 }
 
 fn letters_as_markdown() -> String {
-    let mut page = "| letter | what the master does |\n|---|---|\n".to_owned();
+    let mut page = "| letter | effect |\n|---|---|\n".to_owned();
     let letters = COMMANDS.iter().flat_map(|command| command.row().letters);
     let unsupported = UNSUPPORTED_LETTERS.iter().map(|(letter, _, help)| (letter, help));
     for (letter, help) in letters.map(|(letter, help)| (letter, help)).chain(unsupported) {
         // Writing to a String can't fail.
         let _ = writeln!(page, "| `{letter}` | {help} |");
     }
-    page + "| `0` to `9` | Commands are taken from the pipe of this number from now on. |\n"
+    page + "| `0` to `9` | From now on, commands are read from the FIFO of this number. |\n"
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
     }
     bolide_log::finish();
     if let Some(starter) = starter {
-        starter.failed(status, exit_message.as_deref().unwrap_or("it was told to stop before workers served"));
+        starter.failed(status, exit_message.as_deref().unwrap_or("it was told to stop before its workers served"));
     }
     status
 }
@@ -100,7 +100,7 @@ fn give_up_root(settings: &Settings, configuration: &Configuration, warnings: &m
         && let Some(why) = configuration.obstacle_to_reloads()
     {
         warnings
-            .push(format!("WARNING: no reload will do: the user of immediate-uid can't read all of the configuration: {why}"));
+            .push(format!("WARNING: no reload will work: the user of immediate-uid can't read the whole configuration: {why}"));
     }
     Ok(())
 }
@@ -151,7 +151,7 @@ fn prepare(
     })?;
     let logs = LogKeeping::new(Logs::new(&settings.logging, privileges.as_ref()), log_programs, printed);
     let (provision, scoreboard) = Provision::new(settings, listeners, program, privileges)
-        .map_err(|error| StartError::new(format!("there is no memory that processes can share: {error}")))?;
+        .map_err(|error| StartError::new(format!("no memory can be shared between processes: {error}")))?;
     let children = Children::new(scoreboard);
     Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, place }))
 }
@@ -214,7 +214,7 @@ fn limit_descriptors(most: u64) {
     let reached = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum: getrlimit(Resource::Nofile).maximum });
     let reached = reached.map_or_else(|error| error.to_string(), |()| format!("the limit is {allowed}"));
     log_sink::line(&format!(
-        "WARNING: max-fd = {most} can't be had ({error}), {reached}: start Bolide as root, or raise its limit (LimitNOFILE)"
+        "WARNING: max-fd = {most} is not available ({error}), {reached}: start Bolide as root, or raise its limit (LimitNOFILE)"
     ));
 }
 
@@ -228,15 +228,15 @@ fn take_process(
     let signals = signals::take()?;
     // Workers whose prototype has died become our children: we hear of their ends.
     nix::sys::prctl::set_child_subreaper(true)
-        .map_err(|error| StartError::new(format!("orphaned workers can't be taken over (PR_SET_CHILD_SUBREAPER): {error}")))?;
+        .map_err(|error| StartError::new(format!("orphaned workers can't be adopted (PR_SET_CHILD_SUBREAPER): {error}")))?;
     if !is_successor {
         pidfile::write_at_start(settings, privileges)?;
     }
     if let Some(name) = process_attributes::name_of_master(&settings.naming) {
         process_attributes::set_name(&name);
     }
-    let (console, printed) = take_logs(settings, logs)
-        .map_err(|error| StartError::new(format!("the log can't be taken as standard error: {error}")))?;
+    let (console, printed) =
+        take_logs(settings, logs).map_err(|error| StartError::new(format!("the log can't replace standard error: {error}")))?;
     Ok((signals, console, printed))
 }
 

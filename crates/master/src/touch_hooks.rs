@@ -41,7 +41,7 @@ impl TouchHooks {
         let Some(hook) = settings.watching.hooks.get(number as usize) else { return };
         match begin(settings, hook, privileges) {
             Ok((pid, leash)) => self.running.push(TouchRun { pid, number, leash, again: false }),
-            Err(error) => log_sink::line(&format!("{}: the hook can't be done: {error}", hook.origin)),
+            Err(error) => log_sink::line(&format!("{}: the hook can't be executed: {error}", hook.origin)),
         }
     }
 

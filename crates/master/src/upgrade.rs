@@ -94,25 +94,29 @@ impl Takeover {
         now_ms: u64,
     ) -> Result<Pid, String> {
         if let Some(successor) = &self.successor {
-            return Err(format!("one goes on already (pid {})", successor.pid));
+            return Err(format!("one is already in progress (pid {})", successor.pid));
         }
         if Pid::this().as_raw() == 1 {
-            return Err("the first process of a container can't give its place to another, with it the container would end; \
-                        start a container of the new image beside this one, and stop this one when that serves (a rolling \
-                        deployment); for new code alone reload"
+            return Err("the first process of a container can't be replaced, because the container would end with it; start a \
+                container of the new image beside this one, and stop this one when that serves (a rolling deployment); for new \
+                code only, reload"
                 .to_owned());
         }
         if provision.settings().confinement.namespaces.contains(&Namespace::Network) {
-            return Err("a new master would be born in the network of this one (unshare = net), where nobody reaches it; restart the instance".to_owned());
+            return Err(
+                "a new master would start in the network namespace of this one (unshare = net), where no client reaches \
+                it; restart the instance"
+                    .to_owned(),
+            );
         }
         if generations.serving().is_none() {
             return Err("nothing is served yet".to_owned());
         }
         let is_ordered = generations.forming().is_some_and(|forming| forming.reason == Reason::Ordered);
         if generations.reload_is_wanted() || is_ordered {
-            return Err("a reload goes on; try it again when that has ended".to_owned());
+            return Err("a reload is in progress; try again when it has ended".to_owned());
         }
-        let trouble = |error: std::io::Error| format!("a new master can't be had: {error}");
+        let trouble = |error: std::io::Error| format!("a new master can't be created: {error}");
         let (near, far) = UnixStream::pair().map_err(trouble)?;
         near.set_nonblocking(true).map_err(trouble)?;
         let pid = execute(&far, provision, reporting, configuration)?;
@@ -150,7 +154,7 @@ impl Takeover {
             Some(why) => format!("the new master (pid {pid}) does not serve: {}", printable(&why)),
             None => format!("the new master (pid {pid}) {} before it served", cause.words()),
         };
-        log_sink::line(&format!("upgrade: {why}: this one goes on"));
+        log_sink::line(&format!("upgrade: {why}: this one stays"));
         match successor.stage {
             SuccessorStage::Starting { reload_waits, .. } => Some((why, reload_waits)),
             SuccessorStage::InPlace { .. } => Some((why, None)),
@@ -163,7 +167,10 @@ impl Takeover {
             return false;
         };
         if reload_waits.is_none() {
-            log_sink::line(&format!("reload ({by}): an upgrade goes on (new master pid {pid}): it follows if that fails"));
+            log_sink::line(&format!(
+                "reload ({by}): an upgrade is in progress (new master pid {pid}): the reload follows if it \
+                fails"
+            ));
         }
         *reload_waits = Some(is_brutal || *reload_waits == Some(true));
         true
@@ -176,7 +183,7 @@ impl Takeover {
             SuccessorStage::Starting { until_ms, why, .. } if now_ms >= *until_ms => {
                 *until_ms = u64::MAX;
                 let most = duration(load_ms.map_or(SUCCESSOR_MS, |most| most.saturating_add(BEGIN_MS)));
-                log_sink::line(&format!("upgrade: the new master (pid {pid}) does not serve within {most}, and is killed"));
+                log_sink::line(&format!("upgrade: the new master (pid {pid}) does not serve within {most}: killing it"));
                 why.clear();
                 why.push(Step::Failed.byte());
                 why.extend(format!("not within {most} (load-timeout)").bytes());
@@ -193,7 +200,7 @@ impl Takeover {
     /// We end, and not for the successor: it ends with us, as it has no place to take.
     pub fn give_up(&mut self) {
         if let Some(successor) = self.successor.take_if(|successor| !successor.is_in_place()) {
-            log_sink::line(&format!("upgrade: it is given up, the new master (pid {}) is killed", successor.pid));
+            log_sink::line(&format!("upgrade: abandoned, killing the new master (pid {})", successor.pid));
             kill(&successor.process);
         }
     }
@@ -269,7 +276,7 @@ fn keep_at_exec(descriptors: &[RawFd], is_kept: bool) {
         // SAFETY: each is open: its owner is the supervisor, and it is borrowed for this call.
         let descriptor = unsafe { BorrowedFd::borrow_raw(*descriptor) };
         if let Err(error) = fcntl(descriptor, FcntlArg::F_SETFD(flags)) {
-            log_sink::line(&format!("upgrade: a descriptor can't be handed over: {error}"));
+            log_sink::line(&format!("upgrade: a descriptor can't be passed on: {error}"));
         }
     }
 }

@@ -64,20 +64,20 @@ pub fn check(certificate: &Certificate) -> Result<Vec<Remark>, Trouble> {
         let key = certificate.files.as_ref().filter(|files| files.key != files.chain);
         let key = key.map(|files| format!(" (with the key {})", files.key.display())).unwrap_or_default();
         let advice = match error.starts_with(UNSUPPORTED_KEY) {
-            true => "make another key: ECDSA (openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256), Ed25519 or RSA",
-            false => "name the two that were made for one another",
+            true => "create another key: ECDSA (openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256), Ed25519 or RSA",
+            false => "name a certificate and a key that belong together",
         };
-        Trouble::new(format!("the certificate {shown}{key} can't be shown: {error}"), advice)
+        Trouble::new(format!("the certificate {shown}{key} can't be used: {error}"), advice)
     })?;
     let mut remarks = Vec::new();
     let mut remark = |message: String, advice| remarks.push(Remark { message, advice });
     let now_s = OffsetDateTime::now_utc().unix_timestamp();
     let days = (found.not_after_s - now_s) / DAY_S;
     if found.not_after_s < now_s {
-        let message = format!("the certificate {shown} has expired on {}: clients refuse it", date(found.not_after_s));
+        let message = format!("the certificate {shown} expired on {}: clients refuse it", date(found.not_after_s));
         remark(message, "renew it, and reload (SIGHUP)");
     } else if found.not_before_s > now_s {
-        let message = format!("the certificate {shown} counts from {} on only: clients refuse it", date(found.not_before_s));
+        let message = format!("the certificate {shown} is valid only from {} on: clients refuse it", date(found.not_before_s));
         remark(message, "is the clock right?");
     } else if days < EXPIRES_SOON_DAYS {
         let message = format!("the certificate {shown} expires in {}, on {}", in_days(days), date(found.not_after_s));
@@ -86,13 +86,10 @@ pub fn check(certificate: &Certificate) -> Result<Vec<Remark>, Trouble> {
     if let Some(gap) = &found.gap {
         let (place, next) = (gap.place, gap.place + 1);
         let message = format!(
-            "the chain of {shown} breaks off: certificate {place} was issued by {}, and certificate {next} is that of {}",
+            "the chain of {shown} is incomplete: certificate {place} was issued by {}, and certificate {next} is that of {}",
             gap.issuer, gap.next_subject
         );
-        remark(
-            message,
-            "put the certificate of the server first, and each one's issuer behind it, as in certbot's fullchain.pem",
-        );
+        remark(message, "put the server's certificate first, and each issuer's after it, as in certbot's fullchain.pem");
     }
     for name in certificate.names.iter().filter(|name| !found.names.iter().any(|pattern| covers(pattern, name))) {
         let message = format!("the certificate {shown} is not for {name}, but for {}", listed(&found.names));
@@ -182,13 +179,13 @@ fn chain(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
 fn no_certificate(path: &Path, bytes: &[u8], parts: &[Part<'_>]) -> Trouble {
     let shown = path.display();
     if parts.iter().any(Part::is_key) {
-        let message = format!("the certificate {shown} is a key, and no certificate is in it");
-        return Trouble::new(message, "the certificate's file comes first, and the key's behind it; are the two swapped?");
+        let message = format!("the certificate {shown} is a key, and contains no certificate");
+        return Trouble::new(message, "the certificate's file comes first, and the key's after it; are the two swapped?");
     }
     if parts.iter().any(|part| part.label == b"CERTIFICATE REQUEST") {
         return Trouble::new(
-            format!("the certificate {shown} is a request for one"),
-            "send it to an authority, and name what that answers",
+            format!("the certificate {shown} is a certificate request"),
+            "send it to an authority, and name the certificate that it returns",
         );
     }
     not_pem(path, bytes, "the certificate", "openssl x509 -inform der", "-----BEGIN CERTIFICATE-----")
@@ -200,17 +197,16 @@ fn key(path: &Path, chain: &Path, user: Option<&Writer>) -> Result<PrivateKey, T
     let parts = parts(&bytes);
     match parts.iter().find(|part| part.is_key()) {
         Some(part) if part.is_encrypted() => Err(Trouble::new(
-            format!("the key {shown} is encrypted, and nobody is there to type its password"),
-            format!("write it without one, in a file that others can't read: `openssl pkey -in {shown} -out NEW`"),
+            format!("the key {shown} is encrypted, and there is no prompt for its password"),
+            format!("write it without one, in a file that other users can't read: `openssl pkey -in {shown} -out NEW`"),
         )),
         Some(part) => Ok(PrivateKey([part.bytes, b"\n"].concat())),
-        None if parts.iter().any(Part::is_certificate) && path == chain => Err(Trouble::new(
-            format!("no key is in {shown} beside the certificate"),
-            "name the key's file behind the certificate's",
-        )),
+        None if parts.iter().any(Part::is_certificate) && path == chain => {
+            Err(Trouble::new(format!("{shown} has no key beside the certificate"), "name the key's file after the certificate's"))
+        }
         None if parts.iter().any(Part::is_certificate) => Err(Trouble::new(
-            format!("the key {shown} is a certificate, and no key is in it"),
-            "the certificate's file comes first, and the key's behind it; are the two swapped?",
+            format!("the key {shown} is a certificate, and contains no key"),
+            "the certificate's file comes first, and the key's after it; are the two swapped?",
         )),
         None => Err(not_pem(path, &bytes, "the key", "openssl pkey -inform der", "-----BEGIN PRIVATE KEY-----")),
     }
@@ -244,7 +240,7 @@ pub fn folder(path: &Path) -> Result<Vec<(String, CertificateFiles)>, Trouble> {
     let shown = path.display();
     let trouble = |error: std::io::Error| Trouble {
         message: format!("the folder {shown} can't be read: {}", plain_error(&error)),
-        advice: "make it, or correct its path".to_owned(),
+        advice: "create it, or correct its path".to_owned(),
         is_local: true,
     };
     let mut found = Vec::new();
@@ -274,13 +270,13 @@ fn not_pem(path: &Path, bytes: &[u8], what: &str, command: &str, label: &str) ->
     let shown = path.display();
     match bytes.first() {
         Some(&DER_SEQUENCE) => Trouble::new(
-            format!("{what} {shown} is DER, and not PEM"),
+            format!("{what} {shown} is DER instead of PEM"),
             format!(
-                "convert it: `{command} -in {shown} -out NEW`; or `openssl pkcs12 -nodes -in {shown} -out NEW` where it is PKCS #12"
+                "convert it: `{command} -in {shown} -out NEW`; or `openssl pkcs12 -nodes -in {shown} -out NEW` if it is PKCS #12"
             ),
         ),
         None => Trouble::new(format!("{what} {shown} is empty"), "name a file in PEM"),
-        _ => Trouble::new(format!("{what} {shown} is not PEM"), format!("it has no whole part that begins with {label}")),
+        _ => Trouble::new(format!("{what} {shown} is not PEM"), format!("it has no complete part that begins with {label}")),
     }
 }
 
@@ -290,7 +286,7 @@ fn contents(path: &Path, what: &str, user: Option<&Writer>) -> Result<Vec<u8>, T
         message: format!("{what} {shown} can't be read: {}", plain_error(&error)),
         advice: match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
-                "start as a user who may read it: root reads it before `uid` counts, and workers need no right to it".to_owned()
+                "start as a user who may read it: root reads it before `uid` applies, and workers need no access to it".to_owned()
             }
             _ => "correct its path".to_owned(),
         },
@@ -298,20 +294,21 @@ fn contents(path: &Path, what: &str, user: Option<&Writer>) -> Result<Vec<u8>, T
     };
     let file = match open_file(path) {
         Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
-            return Err(Trouble::new(format!("{what} {shown} is no file"), "name a file: it is read again at each reload"));
+            return Err(Trouble::new(format!("{what} {shown} is not a file"), "name a file: it is read again at each reload"));
         }
         opened => opened.map_err(trouble)?,
     };
     if let Some(user) = user.filter(|user| !user.may_have(path, &file)) {
         return Err(Trouble::new(
             format!("{what} {shown} is not read for the user of uid: `{}` may replace it, and may not read it", user.name),
-            "name the file itself and no link to it; or give it, and the folders above it, to root (`chown root`)",
+            "name the file itself instead of a link to it; or make root the owner of it and of the folders above it (`chown \
+                root`)",
         ));
     }
     let mut bytes = Vec::new();
     file.take(FILE_BYTES_MOST + 1).read_to_end(&mut bytes).map_err(trouble)?;
     match bytes.len() as u64 > FILE_BYTES_MOST {
-        true => Err(Trouble::new(format!("{what} {shown} is larger than a MiB"), "no certificate and no key is so large")),
+        true => Err(Trouble::new(format!("{what} {shown} is larger than a MiB"), "certificates and keys are never that large")),
         false => Ok(bytes),
     }
 }

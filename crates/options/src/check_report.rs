@@ -133,8 +133,8 @@ fn sarif(diagnostics: &[Diagnostic]) -> Json {
     let severities = [Severity::Error, Severity::Warning, Severity::Note];
     let about = |severity: Severity| match severity {
         Severity::Error => "Bolide can't start with this.",
-        Severity::Warning => "It works, but probably not as its author thinks.",
-        Severity::Note => "Nothing is wrong; it is good to know.",
+        Severity::Warning => "It works, but probably not as intended.",
+        Severity::Note => "Nothing is wrong; this is for information.",
     };
     let rules: Vec<Json> = severities
         .iter()

@@ -43,8 +43,8 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
         configuration.diagnostics.extend(unread_variables(host));
     }
     if application.is_some() && configuration.files.is_empty() && host.folder.join(GUNICORN_FILE).is_file() {
-        let message = format!("`{GUNICORN_FILE}` lies here, which gunicorn would read by itself, and it is not read");
-        let advice = format!("`-c {GUNICORN_FILE}` before the application has it read");
+        let message = format!("there is a `{GUNICORN_FILE}` here, which gunicorn would read automatically, but it is not read");
+        let advice = format!("`-c {GUNICORN_FILE}` before the application reads it");
         configuration.diagnostics.push(Diagnostic::note(None, message).advise(advice));
     }
     Ok((configuration, application))
@@ -56,8 +56,11 @@ fn unread_variables(host: &HostInfo) -> Option<Diagnostic> {
     let names: Vec<&str> = names.filter(|name| *name == GUNICORN_FLAGS || name.starts_with(UVICORN_FLAGS)).collect();
     let first = *names.first()?;
     let (is, them) = if names.len() == 1 { ("is", "it says") } else { ("are", "they say") };
-    let message = format!("{} {is} set and not read", listed(&names, "and"));
-    let advice = format!("what {them} belongs on the command line as flags, or into a configuration (`bolide init --from`)");
+    let message = format!("{} {is} set but not read", listed(&names, "and"));
+    let advice = format!(
+        "write the content of {them} as flags on the command line, or into a configuration (`bolide init \
+        --from`)"
+    );
     Some(Diagnostic::note(Some(&Location::environment(first)), message).advise(advice))
 }
 

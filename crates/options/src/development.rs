@@ -28,17 +28,17 @@ pub fn complete(settings: &mut Settings, host_name: &str, known: &KnownFiles) ->
     let location = Location::file(&origin, 0);
     let names = names(host_name);
     let made = make(&names)
-        .map_err(|error| Diagnostic::error(Some(&location), format!("no certificate for development can be made: {error}")))?;
+        .map_err(|error| Diagnostic::error(Some(&location), format!("no certificate for development can be created: {error}")))?;
     for certificate in settings.listeners.iter_mut().filter_map(wanted_mut) {
         certificate.chain = made.chain.clone().into_bytes();
         certificate.key = PrivateKey(made.key.clone().into_bytes());
     }
     let message = format!(
-        "the certificate for {} is made for this start, for development alone; SHA-256 fingerprint {}",
+        "the certificate for {} was created for this start, for development only; SHA-256 fingerprint {}",
         names.join(", "),
         made.fingerprint
     );
-    Ok(Some(Diagnostic::note(Some(&location), message).advise("browsers ask before they take it, and curl wants `--insecure`")))
+    Ok(Some(Diagnostic::note(Some(&location), message).advise("browsers ask before they accept it, and curl needs `--insecure`")))
 }
 
 /// The place that `resolve` has left for the certificate: one without files and without bytes.

@@ -29,16 +29,17 @@ commands! {
     Reload => (
         "reload",
         "[--wait] [--chain | --now] [INSTANCE]",
-        "have a running instance take new code; --wait gives its success"
+        "reload a running instance; with --wait, exit 0 only if it succeeded"
     ),
-    Stop => ("stop", "[--wait] [--now] [INSTANCE]", "stop a running instance when its requests are answered"),
-    Status => ("status", "[--json] [INSTANCE]", "show what a running instance does"),
-    Upgrade => ("upgrade", "[--wait] [INSTANCE]", "replace the program of a running instance; --wait gives its success"),
-    Workers => ("workers", "+N | -N [INSTANCE]", "add workers to a running instance, or take some away"),
-    Pause => ("pause", "[INSTANCE]", "have a running instance take no requests; clients wait"),
-    Resume => ("resume", "[INSTANCE]", "have a paused instance take requests again"),
-    LogReopen => ("log-reopen", "[INSTANCE]", "have a running instance open its log files anew"),
-    LogRotate => ("log-rotate", "[INSTANCE]", "have a running instance rotate its log files"),
+    Stop => ("stop", "[--wait] [--now] [INSTANCE]", "stop a running instance after its requests are answered"),
+    Status => ("status", "[--json] [INSTANCE]", "show the state of a running instance"),
+    Upgrade => ("upgrade", "[--wait] [INSTANCE]", "upgrade the program of a running instance; with --wait, exit 0 only if it \
+        succeeded"),
+    Workers => ("workers", "+N | -N [INSTANCE]", "add workers to a running instance, or remove some"),
+    Pause => ("pause", "[INSTANCE]", "pause a running instance: it starts no requests, and clients wait"),
+    Resume => ("resume", "[INSTANCE]", "resume a paused instance"),
+    LogReopen => ("log-reopen", "[INSTANCE]", "let a running instance open its log files again"),
+    LogRotate => ("log-rotate", "[INSTANCE]", "let a running instance rotate its log files"),
 }
 
 /// A command for a running instance, as written.
@@ -64,11 +65,11 @@ pub const WORKERS_CHANGE_MOST: i32 = 1024;
 
 /// Exit statuses of these commands, and what each says.
 pub const EXIT_STATUSES: [(i32, &str); 5] = [
-    (0, "it is done; with `--wait`: what was asked for has happened"),
+    (0, "done; with `--wait`: the request has succeeded"),
     (EXIT_REFUSED, "the instance can't do it; with `--wait`: it has failed"),
-    (EXIT_MISUSED, "the command was used wrongly"),
+    (EXIT_MISUSED, "wrong usage of the command"),
     (EXIT_NO_INSTANCE, "there is no such instance, or more than one"),
-    (EXIT_NO_ANSWER, "the instance may not be told, or does not answer"),
+    (EXIT_NO_ANSWER, "the instance refuses, or does not answer"),
 ];
 pub const EXIT_REFUSED: i32 = 1;
 const EXIT_MISUSED: i32 = 2;
@@ -119,13 +120,13 @@ impl InstanceCommand {
                     _ => request.json = true,
                 },
                 text if self == InstanceCommand::Workers && request.change == 0 => request.change = change(text)?,
-                text if text.starts_with("--") => return Err(format!("`{text}` means nothing here")),
+                text if text.starts_with("--") => return Err(format!("`{text}` has no meaning here")),
                 text if request.instance.is_none() => request.instance = Some(text.to_owned()),
-                text => return Err(format!("`{text}`: one instance is named already")),
+                text => return Err(format!("`{text}`: an instance is already named")),
             }
         }
         match () {
-            () if request.now && request.chain => Err("`--chain` and `--now` can't both be".to_owned()),
+            () if request.now && request.chain => Err("`--chain` and `--now` exclude each other".to_owned()),
             () if self == InstanceCommand::Workers && request.change == 0 => Err("no number is named".to_owned()),
             () => Ok(request),
         }
@@ -147,7 +148,7 @@ fn change(text: &str) -> Result<i32, String> {
         .parse::<i32>()
         .ok()
         .filter(|number| is_signed && *number != 0 && number.unsigned_abs() <= WORKERS_CHANGE_MOST.unsigned_abs());
-    number.ok_or_else(|| format!("`{text}` is no change of the number of workers: write +1 or -1"))
+    number.ok_or_else(|| format!("`{text}` is not a change of the number of workers: write +1 or -1"))
 }
 
 #[cfg(test)]

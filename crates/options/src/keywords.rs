@@ -70,7 +70,7 @@ fn words_of_row(name: &str, row: &ServerSetting, switch: Option<bool>, texts: &[
         (Some(false), Some(opposite)) => try_value(name, opposite, "").map(|()| vec![format!("--{negated}")]),
         // It is off unless it is asked for.
         (Some(false), None) => Ok(Vec::new()),
-        (None, _) => Err(KeywordError { is_value: true, message: format!("{name} is True or False") }),
+        (None, _) => Err(KeywordError { is_value: true, message: format!("{name} must be True or False") }),
     }
 }
 
@@ -92,7 +92,7 @@ fn try_value(name: &str, row: &ServerSetting, text: &str) -> Result<(), KeywordE
 fn option_problem(name: &str) -> Option<String> {
     let Some(row) = catalogue().get(name) else {
         let meant = nearest(name).map(|meant| format!("did you mean {}?", meant.replace('-', "_")));
-        return Some(meant.unwrap_or_else(|| "docs/reference/options.md has the options".to_owned()));
+        return Some(meant.unwrap_or_else(|| "docs/reference/options.md lists the options".to_owned()));
     };
     match row.status {
         Status::Supported(_) if matches!(row.name(), "daemonize" | "daemonize2") => {

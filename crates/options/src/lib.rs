@@ -90,7 +90,7 @@ pub fn read_again(
     match reading.map_err(Unread::Failed)? {
         Reading::Run { settings, diagnostics, sources } => Ok(ReadAgain { settings: *settings, diagnostics, said: sources.said }),
         _ => {
-            let message = "the configuration asks for something else than a server by now".to_owned();
+            let message = "the configuration no longer asks for a server".to_owned();
             Err(Unread::Failed(Failure { diagnostics: vec![Diagnostic::error(None, message)] }))
         }
     }

@@ -27,7 +27,7 @@ pub fn renew(listeners: &mut [Listener], user: Option<&Writer>) -> Vec<String> {
     let more = lines.len().saturating_sub(LINES_MOST);
     lines.truncate(LINES_MOST);
     if more > 0 {
-        lines.push(format!("certificates: {more} further lines like these are left out"));
+        lines.push(format!("certificates: {more} further lines like these are omitted"));
     }
     lines
 }
@@ -72,7 +72,7 @@ impl Renewal<'_> {
         match certificates::folder(folder) {
             Ok(listed) => Some(listed.into_iter().map(|(name, files)| (vec![name], files, origin.to_owned())).collect()),
             Err(trouble) => {
-                self.keep(origin, &trouble, "its certificates go on as they were read before");
+                self.keep(origin, &trouble, "its previous certificates stay in use");
                 None
             }
         }
@@ -103,7 +103,7 @@ impl Renewal<'_> {
                 Some(certificate)
             }
             Err(trouble) => {
-                let instead = if old.is_some() { "the one that was read before goes on" } else { "it is not shown to anybody" };
+                let instead = if old.is_some() { "the previous one stays in use" } else { "it is not sent to clients" };
                 self.keep(origin, &trouble, instead);
                 None
             }
@@ -133,7 +133,7 @@ impl Renewal<'_> {
                 new
             }
             Err(trouble) => {
-                self.keep("client authorities", &trouble, "those that were read before go on");
+                self.keep("client authorities", &trouble, "the previous ones stay in use");
                 old.to_vec()
             }
         }

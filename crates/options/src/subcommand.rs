@@ -40,8 +40,8 @@ impl Group {
     pub fn title(self) -> &'static str {
         match self {
             Group::Configurations => "Before the start",
-            Group::Instances => "A running instance",
-            Group::Texts => "To look things up",
+            Group::Instances => "Running instances",
+            Group::Texts => "Reference",
         }
     }
 }
@@ -95,39 +95,39 @@ pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 pub const MANUALS: [&str; 2] = ["man", "markdown"];
 
 const CHECK_FLAGS: &[CommandFlag] = &[
-    flag("--strict", "exit with 1 where there are warnings"),
-    flag("--load", "import the application, too, in a Python of its own; nothing is served"),
-    flag("--no-paths", "paths and users are those of another machine: nothing about them counts"),
-    flag("--env", "no file: what variables such as UWSGI_MODULE say"),
-    CommandFlag { name: "--format", words: &FORMATS, help: "the form of the report" },
+    flag("--strict", "exit with 1 if there are warnings"),
+    flag("--load", "also import the application, in a separate Python; nothing is served"),
+    flag("--no-paths", "paths and users belong to another machine: problems with them do not count"),
+    flag("--env", "no file: check variables such as UWSGI_MODULE"),
+    CommandFlag { name: "--format", words: &FORMATS, help: "the format of the report" },
     flag("--json", "the same as `--format json`"),
 ];
 const INIT_FLAGS: &[CommandFlag] = &[
     CommandFlag {
         name: "--from",
         words: FILE,
-        help: "what starts the project so far: gunicorn.conf.py, Procfile, Dockerfile, Compose, supervisord or systemd",
+        help: "what starts the project now: gunicorn.conf.py, Procfile, Dockerfile, Compose, supervisord or systemd",
     },
-    CommandFlag { name: "--to", words: &["ini", "toml"], help: "the form of what is written for it" },
+    CommandFlag { name: "--to", words: &["ini", "toml"], help: "the format of the new file" },
 ];
-const CONFIG_FLAGS: &[CommandFlag] = &[flag("--json", "one object, for programs")];
+const CONFIG_FLAGS: &[CommandFlag] = &[flag("--json", "print one JSON object")];
 /// Flags of the commands for a running instance: each has those that its usage names.
 const INSTANCE_FLAGS: &[CommandFlag] = &[
-    flag("--wait", "end when what is asked for has happened, or failed"),
+    flag("--wait", "wait until the request has succeeded or failed"),
     flag("--chain", "replace the workers one by one"),
-    flag("--now", "don't wait for requests that are being answered"),
-    flag("--json", "one object, for programs"),
+    flag("--now", "don't wait for requests in flight"),
+    flag("--json", "print one JSON object"),
 ];
 
 const CHECK_EXAMPLES: &[Example] = &[
-    ("bolide check uwsgi.ini", "what is odd in a file"),
-    ("bolide check --load uwsgi.ini", "and whether its application can be imported"),
+    ("bolide check uwsgi.ini", "report problems in a file"),
+    ("bolide check --load uwsgi.ini", "and check that its application can be imported"),
     ("bolide check --strict --no-paths --format github deploy/*.ini", "in a workflow, for another machine"),
 ];
 const CONFIG_EXAMPLES: &[Example] =
-    &[("bolide config app:app", "what this start would do"), ("bolide config --json uwsgi.ini", "the same for a program")];
+    &[("bolide config app:app", "show what this start would do"), ("bolide config --json uwsgi.ini", "the same as JSON")];
 const INIT_EXAMPLES: &[Example] =
-    &[("bolide init", "for what lies here"), ("bolide init --from Procfile", "for what another server runs so far")];
+    &[("bolide init", "for the project in this folder"), ("bolide init --from Procfile", "for the command of another server")];
 const SCHEMA_EXAMPLES: &[Example] = &[("bolide schema > bolide.schema.json", "for an editor: see docs/check.md")];
 const EXPLAIN_EXAMPLES: &[Example] = &[("bolide explain harakiri", "one option"), ("bolide explain -p", "by its letter")];
 const HELP_EXAMPLES: &[Example] = &[("bolide help check", "a command"), ("bolide help harakiri", "an option")];
@@ -221,9 +221,9 @@ impl Subcommand {
     pub fn statuses(self) -> Vec<(i32, &'static str)> {
         match self {
             Subcommand::Check => vec![
-                (0, "nothing worse than notes, or than warnings without `--strict`"),
+                (0, "only notes, or only notes and warnings without `--strict`"),
                 (WARNED, "warnings, with `--strict`"),
-                (FAILED, "errors: a start fails with this; or the command was used wrongly"),
+                (FAILED, "errors: a start would fail; or wrong usage of the command"),
             ],
             Subcommand::Instance(_) => EXIT_STATUSES.to_vec(),
             _ => Vec::new(),
@@ -239,30 +239,35 @@ impl Subcommand {
             Subcommand::Check => CommandRow {
                 flags: CHECK_FLAGS,
                 examples: CHECK_EXAMPLES,
-                ..configurations("check", "FILE…", "read configurations without starting, and report all that is odd")
+                ..configurations("check", "FILE…", "check configurations without starting, and report problems")
             },
             Subcommand::Config => CommandRow {
                 flags: CONFIG_FLAGS,
                 examples: CONFIG_EXAMPLES,
-                ..configurations("config", "FILE… | APPLICATION", "show what a start would do, and where each value comes from")
+                ..configurations("config", "FILE… | APPLICATION", "show what a start would do, and the origin of each value")
             },
             Subcommand::Init => CommandRow {
                 flags: INIT_FLAGS,
                 examples: INIT_EXAMPLES,
-                ..configurations("init", "", "write a bolide.ini for the project in this folder, or for what a file starts")
+                ..configurations(
+                    "init",
+                    "",
+                    "write a bolide.ini for the project in this folder, or for the server that a file \
+                    starts",
+                )
             },
             Subcommand::Explain => CommandRow {
                 examples: EXPLAIN_EXAMPLES,
-                ..texts("explain", "OPTION…", "what an option does, here and in uWSGI", Takes::Options)
+                ..texts("explain", "OPTION…", "describe an option, here and in uWSGI", Takes::Options)
             },
-            Subcommand::Options => texts("options", "[WORD]", "list the options, or those with WORD in them", Takes::Options),
+            Subcommand::Options => texts("options", "[WORD]", "list the options, or those that contain WORD", Takes::Options),
             Subcommand::Schema => CommandRow {
                 examples: SCHEMA_EXAMPLES,
                 ..texts("schema", "", "print the JSON schema of TOML, YAML and JSON configurations", Takes::Nothing)
             },
             Subcommand::Help => CommandRow {
                 examples: HELP_EXAMPLES,
-                ..texts("help", "[COMMAND | OPTION]", "how to use a command, or what an option does", Takes::Topics)
+                ..texts("help", "[COMMAND | OPTION]", "describe a command or an option", Takes::Topics)
             },
             Subcommand::Version => texts("version", "", "print the versions of this program and its Python", Takes::Nothing),
             Subcommand::Manual => {

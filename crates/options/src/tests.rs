@@ -200,7 +200,7 @@ fn test_cheaper_gives_the_number_of_workers_two_bounds() {
         ("processes = 4\ncheaper = 2\ncheaper-initial = 9", Some((2, 4)), "`cheaper-initial = 9` is not between"),
         ("processes = 4\ncheaper = 4", None, "`cheaper = 4` is not below the number of processes"),
         ("processes = 8\ncheaper-step = 4", None, "`cheaper-step` does nothing without `cheaper`"),
-        ("die-on-idle = true", None, "`die-on-idle` does nothing without `idle`"),
+        ("die-on-idle = true", None, "`die-on-idle` has no effect without `idle`"),
     ]
     .into_iter()
     .enumerate()
@@ -256,13 +256,13 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
         ("virtualenv =", "uwsgi.ini:4: warning: `virtualenv` has no value: it has no effect"),
         (
             "mount = /=django_uwsgi",
-            "uwsgi.ini:4: warning: `django_uwsgi` is no application: the mount has no effect (write `mount = ",
+            "uwsgi.ini:4: warning: `django_uwsgi` is not an application: the mount has no effect (write `mount = ",
         ),
-        ("file-serve-mode = offloading", "uwsgi.ini:4: warning: `file-serve-mode = offloading` means nothing"),
+        ("file-serve-mode = offloading", "uwsgi.ini:4: warning: `file-serve-mode = offloading` is not valid"),
         ("socket = localhost:8080;", "uwsgi.ini:4: warning: `socket = localhost:8080;` is read as port 8080"),
         ("callable: app", "uwsgi.ini:4: warning: `callable: app` has no `=`: it has no effect (write `callable = app`)"),
         ("processes 4", "uwsgi.ini:4: warning: `processes 4` has no `=`: it has no effect (write `processes = 4`)"),
-        ("socket = 8001", "is taken for the path of a UNIX socket"),
+        ("socket = 8001", "is taken as the path of a UNIX socket"),
     ];
     for (index, (line, wanted)) in cases.into_iter().enumerate() {
         let (settings, diagnostics) = ini(&format!("misread-{index}"), &format!("{SERVES}{line}\n"));
@@ -293,22 +293,25 @@ fn test_keepalive_is_a_switch_or_a_number_of_seconds() {
 #[test]
 fn test_errors_name_file_and_line_and_what_to_write() {
     let cases = [
-        ("processes = 0", "uwsgi.ini:4: error: `processes = 0` is out of bounds (1 to 1024 processes)"),
-        ("processes = many", "`processes = many` is out of bounds"),
-        ("chmod-socket = 0666", "uwsgi.ini:4: error: `chmod-socket = 0666` is no mode (write three octal digits, such as 660)"),
+        ("processes = 0", "uwsgi.ini:4: error: `processes = 0` is out of range (1 to 1024 processes)"),
+        ("processes = many", "`processes = many` is out of range"),
+        (
+            "chmod-socket = 0666",
+            "uwsgi.ini:4: error: `chmod-socket = 0666` is not a mode (write three octal digits, such as 660)",
+        ),
         ("mount = shop", "uwsgi.ini:4: error: `mount = shop` has no `=`"),
         ("env = KEY", "has no `=` (write KEY=VALUE)"),
         ("chdir = /nonexistent/folder", "uwsgi.ini:4: error: can't change to `/nonexistent/folder`"),
-        ("http = localhost:http", "`http` is no port"),
+        ("http = localhost:http", "`http` is not a port"),
         ("include = nothing.ini", "uwsgi.ini:4: error: can't read `nothing.ini`: No such file or directory"),
-        ("include = uwsgi.ini", "include each other more than 32 deep"),
+        ("include = uwsgi.ini", "include each other more than 32 levels deep"),
         ("include = http://example.com/x.ini", "configurations are not read from http://"),
         ("set = x", "sets nothing (write KEY=VALUE)"),
         ("for = 1 2\nfor = 3 4\nendfor =", "inside another condition or loop"),
-        ("a = -%(b)\nb = -%(a)", "never come to an end"),
+        ("a = -%(b)\nb = -%(a)", "never end"),
         ("strict = true\nvaccum = true", "unknown option `vaccum` (did you mean `vacuum`?)"),
         ("strict = true\nbase = x\nenv = A=%(base)", "write `set-placeholder = base=…`"),
-        ("listen = 2147483648", "is out of bounds"),
+        ("listen = 2147483648", "is out of range"),
         ("blacklist = uid gid\nuid = 0", "the option `uid` is not allowed here: it is in the blacklist"),
         ("set-placeholder = http=x", "`http` can't be a placeholder"),
     ];
@@ -344,7 +347,7 @@ fn test_what_other_servers_would_understand_is_told_what_to_write() {
         ("--http 8000 app:app", "write `--http :8000`"),
         ("--http 1 app:app", "write `--http2 off`"),
         ("--log-config log.ini app:app", "`--logto FILE`"),
-        ("--no-access-log=1 app:app", "(write `--no-access-log` alone)"),
+        ("--no-access-log=1 app:app", "(write `--no-access-log` only)"),
         ("--workers many app:app", "`many` is no number (write a number of processes"),
         ("--bind 8000 app:app", "write `--bind :8000`"),
     ] {
@@ -404,10 +407,10 @@ fn test_what_can_be_no_application_is_told_before_anything_starts() {
     folder.write("README.md", "").write("Procfile", "web: gunicorn app:app\n");
     for (line, words) in [
         ("chekc", "did you mean `bolide check`?"),
-        ("empty", "there is no application that I know in the folder `empty`"),
-        (".", "there is no application that I know in the folder `.`"),
-        ("README.md", "`README.md` is neither a configuration nor a file of Python"),
-        ("Procfile", "the command that stands in it"),
+        ("empty", "no known application was found in the folder `empty`"),
+        (".", "no known application was found in the folder `.`"),
+        ("README.md", "`README.md` is neither a configuration nor a Python file"),
+        ("Procfile", "the command that it contains"),
         ("no-such-thing", "neither a configuration nor an application"),
         (":app", "names no module"),
     ] {

@@ -243,13 +243,17 @@ impl Writer {
         let words = |found: WeakPoint, used: &str, further: &str| {
             let words = found.words();
             format!(
-                "the user `{name}` (uid) may {words}{further}, which root {used} at a start: it can have root's rights by that"
+                "the user `{name}` (uid) may {words}{further}, which root {used} at a start: that user can gain root's rights"
             )
         };
         let first = weak.next().map(|found| {
             let more = weak.count();
             let further = if more > 0 { format!(" and {more} more") } else { String::new() };
-            (words(found, "reads", &further), "give it, and the folders above it, to root (`chown root`), or use immediate-uid")
+            (
+                words(found, "reads", &further),
+                "make root the owner of it and of the folders above it (`chown root`), or use \
+                immediate-uid",
+            )
         });
         let run = python.and_then(|python| self.weak_point_of_python(python));
         let run = run.or_else(|| self.weak_point_of_imports(imports)).or_else(|| self.weak_point(program?)).map(|found| {

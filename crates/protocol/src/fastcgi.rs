@@ -228,7 +228,7 @@ impl Decoder {
             0 if head.kind == Some(Type::GetValues) => Purpose::Values,
             0 => Purpose::Unknown,
             _ if head.kind == Some(Type::BeginRequest) && content_left != Begin::BYTES => {
-                return Err(Fault::bad_request("The FastCGI record BEGIN_REQUEST is not of eight bytes."));
+                return Err(Fault::bad_request("The FastCGI record BEGIN_REQUEST is not eight bytes long."));
             }
             _ if head.kind == Some(Type::BeginRequest) => Purpose::Begin,
             id => match self.request.filter(|request| request.id == id) {
@@ -244,7 +244,7 @@ impl Decoder {
             Purpose::Ignored => {
                 self.ignored_bytes += RECORD_HEAD_BYTES + content_left + usize::from(head.padding_bytes);
                 if self.ignored_bytes > IGNORED_BYTES_MOST {
-                    return Err(Fault::bad_request("The FastCGI records that belong to no request are more than the limit."));
+                    return Err(Fault::bad_request("There are more FastCGI records without a request than the limit."));
                 }
             }
             _ => {}
@@ -298,7 +298,7 @@ impl Decoder {
         let begin = Begin::read(&self.control);
         match self.request {
             Some(request) if request.id == id => {
-                return Err(Fault::bad_request("The FastCGI record BEGIN_REQUEST names a request that is under way."));
+                return Err(Fault::bad_request("The FastCGI record BEGIN_REQUEST names a request that is in progress."));
             }
             Some(_) => {
                 let answer = answers::end_request(id, ProtocolStatus::CantMultiplex);
@@ -353,13 +353,13 @@ impl Record {
         Record { head: RecordHead::NONE, purpose: Purpose::Ignored, content_left: 0, padding_left: 0, is_closed: true };
 }
 
-const OUT_OF_ORDER: Fault = Fault::bad_request("A FastCGI record of the request comes before or after its time.");
+const OUT_OF_ORDER: Fault = Fault::bad_request("A FastCGI record of the request is out of order.");
 
 const FAULTS: Faults = Faults {
     nameless: Fault::bad_request("A parameter of the FastCGI request has no name."),
     too_many: Fault::new(431, "The FastCGI request has more parameters than the limit."),
     doubled_length: Fault::bad_request("The FastCGI request has more than one CONTENT_LENGTH."),
-    bad_length: Fault::bad_request("The FastCGI request's CONTENT_LENGTH is not one number of bytes."),
+    bad_length: Fault::bad_request("The FastCGI request's CONTENT_LENGTH is not a single number."),
 };
 
 fn purpose_in_request(head: RecordHead, request: Request) -> Result<Purpose, Fault> {

@@ -101,7 +101,7 @@ fn read_line(bytes: &[u8]) -> Result<Progress<ProxyHeader>, Fault> {
         Some(b"UNKNOWN") => ProxySource::Sender,
         Some(b"TCP4") => ProxySource::Address(line_source::<Ipv4Addr>(words)?),
         Some(b"TCP6") => ProxySource::Address(line_source::<Ipv6Addr>(words)?),
-        _ => return Err(Fault::bad_request("The PROXY header's family is none of TCP4, TCP6 and UNKNOWN.")),
+        _ => return Err(Fault::bad_request("The PROXY header's family is not TCP4, TCP6 or UNKNOWN.")),
     };
     Ok(Progress::Complete(ProxyHeader { length: end + 1, source, tls: None }))
 }
@@ -132,12 +132,12 @@ fn read_binary(bytes: &[u8]) -> Result<Progress<ProxyHeader>, Fault> {
     let is_local = match version_and_command {
         0x20 => true,
         0x21 => false,
-        byte if byte >> 4 != 2 => return Err(Fault::bad_request("The PROXY header is of a version that is not known.")),
+        byte if byte >> 4 != 2 => return Err(Fault::bad_request("The PROXY header's version is unknown.")),
         _ => return Err(Fault::bad_request("The PROXY header's command is neither LOCAL nor PROXY.")),
     };
     let Some(&family) = bytes.get(13) else { return Ok(Progress::Partial) };
     if family >> 4 > 3 || family & 0xf > 2 {
-        return Err(Fault::bad_request("The PROXY header's address family or transport is not known."));
+        return Err(Fault::bad_request("The PROXY header's address family or transport is unknown."));
     }
     let (Some(&high), Some(&low)) = (bytes.get(14), bytes.get(15)) else { return Ok(Progress::Partial) };
     let length = FIXED_BYTES + usize::from(u16::from_be_bytes([high, low]));
@@ -214,7 +214,7 @@ fn read_ssl(header: &[u8], value: Span) -> Result<Option<ProxyTls>, Fault> {
     Ok(Some(tls).filter(|_| client & CLIENT_SSL != 0))
 }
 
-const BROKEN_PART: Fault = Fault::bad_request("A part of the PROXY header goes beyond its end.");
+const BROKEN_PART: Fault = Fault::bad_request("A part of the PROXY header extends beyond its end.");
 
 /// Returns type and value of the part at `at`, and advances `at`.
 fn next_part(header: &[u8], at: &mut usize, end: usize) -> Result<(u8, Span), Fault> {

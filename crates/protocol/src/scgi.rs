@@ -48,18 +48,18 @@ const FAULTS: Faults = Faults {
     nameless: Fault::bad_request("A variable of the SCGI request has no name."),
     too_many: Fault::new(431, "The SCGI request has more variables than the limit."),
     doubled_length: Fault::bad_request("The SCGI request has more than one CONTENT_LENGTH."),
-    bad_length: Fault::bad_request("The SCGI request's CONTENT_LENGTH is not one number of bytes."),
+    bad_length: Fault::bad_request("The SCGI request's CONTENT_LENGTH is not a single number."),
 };
 
 /// Returns the length before the colon, and where the counted bytes begin; `None` if the colon has not come.
 fn netstring_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, Fault> {
     let digits = bytes.iter().take(LENGTH_DIGITS_MOST + 1).take_while(|byte| byte.is_ascii_digit()).count();
     match bytes.get(digits) {
-        _ if digits > LENGTH_DIGITS_MOST => Err(Fault::new(431, "The SCGI request's netstring has a length of too many digits.")),
+        _ if digits > LENGTH_DIGITS_MOST => Err(Fault::new(431, "The SCGI request's netstring length has too many digits.")),
         Some(b':') if digits == 0 => Err(not_a_netstring(bytes)),
         // "Leading zeros are prohibited", and another parser could read them as octal.
         Some(b':') if digits > 1 && bytes[0] == b'0' => {
-            Err(Fault::bad_request("The SCGI request's netstring has a length with a zero before it."))
+            Err(Fault::bad_request("The SCGI request's netstring length has a leading zero."))
         }
         Some(b':') => {
             let length = bytes[..digits].iter().fold(0, |sum, digit| sum * 10 + usize::from(digit - b'0'));
@@ -74,11 +74,12 @@ fn netstring_length(bytes: &[u8]) -> Result<Option<(usize, usize)>, Fault> {
 #[cold]
 fn not_a_netstring(start: &[u8]) -> Fault {
     match start {
-        [0x16, ..] => Fault::mixup("The client speaks TLS (https://), and this socket speaks SCGI."),
+        [0x16, ..] => Fault::mixup("The client speaks TLS (https://), but this socket speaks SCGI."),
         [first, ..] if first.is_ascii_uppercase() => Fault::mixup(
-            "HTTP came to a socket of SCGI: write `http-socket` in place of `scgi-socket`, or `scgi_pass` in place of nginx's `proxy_pass`.",
+            "HTTP came to an SCGI socket: write `http-socket` instead of `scgi-socket`, or `scgi_pass` instead of nginx's \
+                `proxy_pass`.",
         ),
-        _ => Fault::bad_request("The SCGI request does not begin with a netstring's length."),
+        _ => Fault::bad_request("The SCGI request does not begin with the length of a netstring."),
     }
 }
 
@@ -110,7 +111,7 @@ fn variables(bytes: &[u8], out: &mut Vec<Variable>) -> Result<VariableFacts, Fau
 /// Returns the bytes from `at` up to the next NUL.
 #[inline]
 fn ended(bytes: &[u8], at: usize) -> Result<Span, Fault> {
-    const OPEN: Fault = Fault::bad_request("A variable of the SCGI request is not ended by a NUL.");
+    const OPEN: Fault = Fault::bad_request("A variable of the SCGI request does not end with a NUL.");
     let rest = bytes.get(at..).ok_or(OPEN)?;
     let length = memchr::memchr(0, rest).ok_or(OPEN)?;
     Ok(Span::between(at, at + length))

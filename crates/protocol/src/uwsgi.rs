@@ -34,12 +34,13 @@ pub fn packet_head(bytes: &[u8]) -> Progress<PacketHead> {
 #[cold]
 pub fn not_a_request(start: &[u8]) -> Fault {
     match start {
-        [0x16, ..] => Fault::mixup("The client speaks TLS (https://), and this socket speaks the uwsgi protocol."),
+        [0x16, ..] => Fault::mixup("The client speaks TLS (https://), but this socket speaks the uwsgi protocol."),
         // Not a modifier of uWSGI, but the method of a request line.
         [first, second, third, ..] if [first, second, third].iter().all(|byte| byte.is_ascii_uppercase()) => Fault::mixup(
-            "HTTP came to a socket of the uwsgi protocol: write `http-socket` in place of `socket`, or `uwsgi_pass` in place of nginx's `proxy_pass`.",
+            "HTTP came to a uwsgi socket: write `http-socket` instead of `socket`, or `uwsgi_pass` instead of nginx's \
+                `proxy_pass`.",
         ),
-        _ => Fault::bad_request("The uwsgi packet's modifier1 is not 0: only requests are served here."),
+        _ => Fault::bad_request("The uwsgi packet's modifier1 is not 0: only requests are supported."),
     }
 }
 
@@ -63,7 +64,7 @@ const FAULTS: Faults = Faults {
     nameless: Fault::bad_request("A variable of the uwsgi packet has no name."),
     too_many: Fault::new(431, "The uwsgi packet has more variables than the limit."),
     doubled_length: Fault::bad_request("The uwsgi packet has more than one CONTENT_LENGTH."),
-    bad_length: Fault::bad_request("The uwsgi packet's CONTENT_LENGTH is not one number of bytes."),
+    bad_length: Fault::bad_request("The uwsgi packet's CONTENT_LENGTH is not a single number."),
 };
 
 /// Returns the bytes after a little-endian length of two bytes at `at`.

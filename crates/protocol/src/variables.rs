@@ -42,7 +42,8 @@ impl VariableFacts {
     #[inline]
     pub(crate) fn check_method(&self) -> Result<(), Fault> {
         const NO_METHOD: Fault = Fault::bad_request(
-            "The request has no REQUEST_METHOD: the front server is to send its usual variables (nginx: `include uwsgi_params;`, `fastcgi_params` or `scgi_params`).",
+            "The request has no REQUEST_METHOD: configure the front server to send the usual variables (nginx: `include \
+                uwsgi_params;`, `fastcgi_params` or `scgi_params`).",
         );
         if self.method.is_some_and(|method| !method.is_empty()) { Ok(()) } else { Err(NO_METHOD) }
     }

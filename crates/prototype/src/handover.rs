@@ -101,7 +101,7 @@ pub fn close_on_exec(descriptor: RawFd) -> io::Result<()> {
     // SAFETY: the descriptor is only borrowed for this call, which fails if it is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     fcntl(borrowed, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).map_err(|errno| {
-        io::Error::new(io::Error::from(errno).kind(), format!("descriptor {descriptor} was not handed down: {errno}"))
+        io::Error::new(io::Error::from(errno).kind(), format!("descriptor {descriptor} was not passed on: {errno}"))
     })?;
     Ok(())
 }

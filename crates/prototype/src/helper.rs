@@ -63,7 +63,7 @@ impl Helper {
                     }
                 }
                 Received::Message(order, _) => {
-                    bolide_log::line(&format!("helper {} got the order {order:?}, which is not for helpers", self.number));
+                    bolide_log::line(&format!("helper {} received the order {order:?}, which is not for helpers", self.number));
                 }
                 Received::Nothing => break,
             }

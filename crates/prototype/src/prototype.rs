@@ -187,11 +187,11 @@ impl Prototype {
                 Received::Message(Order::Retire, _) => self.is_retiring = true,
                 Received::Message(Order::TakeLog { log }, Some(file)) => {
                     if let Err(error) = bolide_log::replace(log as usize, &file) {
-                        bolide_log::line(&format!("a prototype can't take the log {log} anew: {error}"));
+                        bolide_log::line(&format!("a prototype can't replace the log {log}: {error}"));
                     }
                 }
                 Received::Message(order, _) => {
-                    bolide_log::line(&format!("a prototype got the order {order:?}, which it can't carry out"));
+                    bolide_log::line(&format!("a prototype received the order {order:?}, which it can't carry out"));
                 }
                 Received::Nothing => {}
                 Received::End => return Ok(Wake::Orphaned),

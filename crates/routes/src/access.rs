@@ -33,7 +33,7 @@ impl BasicAuth {
     pub fn compile(argument: &str, falls_through: bool, folder: &Path, mistakes: &mut Mistakes<'_>) -> Option<BasicAuth> {
         let Some((realm, who)) = argument.split_once(',').filter(|(_, who)| !who.is_empty()) else {
             mistakes.error(
-                format!("`basicauth:{argument}` names nobody"),
+                format!("`basicauth:{argument}` names no user"),
                 "write `basicauth:Realm,user:password` or `basicauth:Realm,/path/to/htpasswd`",
             );
             return None;
@@ -49,8 +49,8 @@ impl BasicAuth {
                 let file = folder.join(who);
                 if !file.is_file() {
                     mistakes.warn(
-                        format!("`basicauth`: there is no file `{who}` yet: nobody can pass"),
-                        "make one with `htpasswd -cB FILE USER`; relative names are looked for in the folder of `chdir`",
+                        format!("`basicauth`: the file `{who}` does not exist yet: no user can log in"),
+                        "create one with `htpasswd -cB FILE USER`; relative names start at the folder of `chdir`",
                     );
                 }
                 Credentials::File(PasswordFile::new(file))

@@ -87,7 +87,7 @@ pub enum Target {
 const MISSING: &[(&[&str], Option<&str>)] = &[
     (
         &["http", "httpdumb", "httpconnect", "proxyhttp", "proxyhttpconnect", "uwsgi", "proxyuwsgi"],
-        Some("pass requests on with a front server"),
+        Some("forward requests with a front server"),
     ),
     (
         &[
@@ -177,7 +177,7 @@ fn named(name: &str, argument: &str, groups: Groups, context: CompileContext<'_>
         "addheader" => Action::AddHeader(header(argument, groups, mistakes)?),
         "delheader" | "remheader" => {
             if argument.eq_ignore_ascii_case("content-length") {
-                mistakes.warn(format!("`{name}:{argument}` has no effect: lengths are the server's"), "remove the rule");
+                mistakes.warn(format!("`{name}:{argument}` has no effect: the server sets lengths"), "remove the rule");
             }
             Action::RemoveHeader(template(mistakes))
         }
@@ -243,17 +243,20 @@ fn unknown(name: &str, stage: Stage, mistakes: &mut Mistakes<'_>) -> Option<Acti
             return Some(Action::Nothing);
         }
         None if stage == Stage::Response && !is_for_responses(name) => mistakes.error(
-            format!("the action `{name}` can't be used in a response-route: the application has answered already"),
+            format!("the action `{name}` can't be used in a response-route: the application has already answered"),
             match name {
                 // uWSGI's recipe for X-Sendfile.
                 "static" | "file" => "for files that the application names in X-Sendfile, write `x-sendfile = FOLDER` instead",
-                _ => "actions on answers are addheader, delheader, clearheaders, addvar, gzip, log, donotlog, goto, continue and last",
+                _ => {
+                    "the actions on responses are addheader, delheader, clearheaders, addvar, gzip, log, donotlog, goto, \
+                    continue and last"
+                }
             },
         ),
         None => mistakes.error(
             format!("there is no action `{name}`"),
-            "actions are redirect, redirect-permanent, rewrite, return, break, continue, last, goto, static, file, basicauth, addheader, \
-             delheader, addvar, setpathinfo and the like, log, donotlog, harakiri, gzip",
+            "the actions are redirect, redirect-permanent, rewrite, return, break, continue, last, goto, static, file, \
+                basicauth, addheader, delheader, addvar, setpathinfo and similar, log, donotlog, harakiri, gzip",
         ),
     }
     None
@@ -275,7 +278,7 @@ fn break_status(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<Option<(u
         text => text,
     };
     if text.bytes().any(|byte| byte.is_ascii_control()) {
-        mistakes.error("a status has no control characters", "");
+        mistakes.error("a status can't contain control characters", "");
         return None;
     }
     Some(Some((code, text.to_owned())))
@@ -306,7 +309,7 @@ fn assignment<'a>(action: &str, argument: &'a str, mistakes: &mut Mistakes<'_>) 
 fn header(argument: &str, groups: Groups, mistakes: &mut Mistakes<'_>) -> Option<Template> {
     let (name, _) = argument.split_once(':').unwrap_or(("", argument));
     if name.is_empty() || name.contains([' ', '\t']) {
-        mistakes.error(format!("`addheader:{argument}` is no header field"), "write `addheader:Name: value`");
+        mistakes.error(format!("`addheader:{argument}` is not a header field"), "write `addheader:Name: value`");
         return None;
     }
     Some(Template::compile(argument, groups, mistakes))
@@ -321,13 +324,13 @@ fn target(argument: &str, groups: Groups, context: CompileContext<'_>, mistakes:
     match found.or_else(|| argument.parse().ok()) {
         Some(position) if position > context.position => Some(Target::Position(position)),
         Some(_) => {
-            mistakes.error(format!("`goto:{argument}` leads back"), "a label must stand after the rules that go to it");
+            mistakes.error(format!("`goto:{argument}` leads backwards"), "a label must follow the rules that go to it");
             None
         }
         None => {
             mistakes.error(
                 format!("there is no label `{argument}`"),
-                format!("write `route-label = {argument}` where it should go on"),
+                format!("write `route-label = {argument}` where it should continue"),
             );
             None
         }
@@ -340,7 +343,7 @@ fn seconds(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<u32> {
     match argument.trim().parse::<u32>() {
         Ok(seconds) if (1..=MOST_SECONDS).contains(&seconds) => Some(seconds * 1000),
         _ => {
-            mistakes.error(format!("`harakiri:{argument}` is no time limit"), "write seconds, 1 to 86400");
+            mistakes.error(format!("`harakiri:{argument}` is not a time limit"), "write seconds, 1 to 86400");
             None
         }
     }

@@ -52,7 +52,7 @@ fn a_mistake_in_a_rule_is_named() {
         ("route", "^/foo", "`route = ^/foo` has no action"),
         ("route", "^/foo nothing", "the action `nothing` has no colon"),
         ("route", "^/foo nothing:", "there is no action `nothing`"),
-        ("route", "^/(foo log:x", "`^/(foo` is no regular expression: unclosed group"),
+        ("route", "^/(foo log:x", "`^/(foo` is not a regular expression: unclosed group"),
         ("route", "^/.*(?!foo) log:x", "has a negative lookahead at `(?!foo)`, which is not supported"),
         ("route", "^/(?<=foo) log:x", "has a lookbehind at `(?<=foo)`"),
         ("route", "^/(a)\\1 log:x", "has a backreference at `\\1`"),
@@ -61,15 +61,15 @@ fn a_mistake_in_a_rule_is_named() {
         ("route-if", "equal:a log:x", "`equal:a` compares with nothing"),
         ("route-if", "like:a;b log:x", "there is no condition `like`"),
         ("route-if", "lord:x log:x", "the condition `lord` is not supported"),
-        ("route-if", "ipv4in:${REMOTE_ADDR};10/8 log:x", "`10/8` is no network"),
+        ("route-if", "ipv4in:${REMOTE_ADDR};10/8 log:x", "`10/8` is not a network"),
         ("route-run", "goto:nowhere", "there is no label `nowhere`"),
-        ("route-run", "goto:0", "`goto:0` leads back"),
+        ("route-run", "goto:0", "`goto:0` leads backwards"),
         ("route-run", "return:999", "`return:999` has no status that a standard names"),
         ("route-run", "break:no", "`break:no` has no status"),
         ("route-run", "addvar:x", "`addvar:x` sets no variable"),
-        ("route-run", "addheader:x", "`addheader:x` is no header field"),
-        ("route-run", "basicauth:x", "`basicauth:x` names nobody"),
-        ("route-run", "harakiri:soon", "`harakiri:soon` is no time limit"),
+        ("route-run", "addheader:x", "`addheader:x` is not a header field"),
+        ("route-run", "basicauth:x", "`basicauth:x` names no user"),
+        ("route-run", "harakiri:soon", "`harakiri:soon` is not a time limit"),
         ("route-run", "cache:key=x", "the action `cache` is known, but not supported yet"),
         ("route-run", "ldapauth:x", "the action `ldapauth` is known, but not supported yet"),
         ("route-run", "log:${mime[PATH_INFO]}", "`${mime[PATH_INFO]}` is not supported yet"),
@@ -77,7 +77,7 @@ fn a_mistake_in_a_rule_is_named() {
         ("route-run", "log:${x[y]}", "`${x[y]}`: there is no function `x`"),
         ("response-route-run", "return:404", "the action `return` can't be used in a response-route"),
         ("response-route-run", "sse:x", "the action `sse` is known, but not supported yet"),
-        ("response-route-status", "4xx log:x", "`4xx` is no status"),
+        ("response-route-status", "4xx log:x", "`4xx` is not a status"),
     ] {
         let said = said(option, text);
         assert!(said.iter().any(|(is_fatal, found)| *is_fatal && found.contains(message)), "{option} = {text}: {said:?}");
@@ -90,7 +90,7 @@ fn a_rule_without_effect_is_a_warning() {
         ("route-run", "alarm:a b", "the action `alarm` is known, but not supported yet: it has no effect"),
         ("route-run", "log:$1", "`$1` is always empty: this rule has no regular expression"),
         ("route", "^/(.*) log:$2", "`$2` is always empty: the regular expression has 1 groups"),
-        ("route-run", "basicauth:R,/nowhere/at/all", "there is no file `/nowhere/at/all` yet"),
+        ("route-run", "basicauth:R,/nowhere/at/all", "the file `/nowhere/at/all` does not exist yet"),
     ] {
         let said = said(option, text);
         assert!(said.iter().any(|(is_fatal, found)| !is_fatal && found.contains(message)), "{option} = {text}: {said:?}");
@@ -129,12 +129,12 @@ fn a_file_lies_in_the_folder_that_its_rule_names() {
         assert_eq!(routes.map(|routes| routes.folders), Some(vec![folder.into()]), "{text}");
     }
     for (text, message) in [
-        ("static:$1", "does not say in which folder the file must lie"),
-        ("static:/$1", "does not say in which folder the file must lie"),
-        ("static:${DOCUMENT_ROOT}/$1", "does not say in which folder the file must lie"),
-        ("static:", "does not say in which folder the file must lie"),
+        ("static:$1", "does not say in which folder the file must be"),
+        ("static:/$1", "does not say in which folder the file must be"),
+        ("static:${DOCUMENT_ROOT}/$1", "does not say in which folder the file must be"),
+        ("static:", "does not say in which folder the file must be"),
         ("file:status=503", "names no file"),
-        ("file:filename=/srv/a,status=oops", "`status=oops` is no status"),
+        ("file:filename=/srv/a,status=oops", "`status=oops` is not a status"),
         ("file:/srv/a", "has no `/srv/a`"),
     ] {
         let (routes, mistakes) = Routes::compile(&[rule("route", &format!("^/(.*)$ {text}"))], Path::new("/app"));

@@ -175,8 +175,8 @@ impl Condition {
                 "lord" => mistakes.error("the condition `lord` is not supported: there are no legions", "remove the rule"),
                 _ => mistakes.error(
                     format!("there is no condition `{name}`"),
-                    "conditions are equal, empty, startswith, endswith, contains, regexp, ishigher, ishigherequal, islower, \
-                     islowerequal, exists, isfile, isdir, islink, isexec, ipv4in and ipv6in",
+                    "the conditions are equal, empty, startswith, endswith, contains, regexp, ishigher, ishigherequal, islower, \
+                        islowerequal, exists, isfile, isdir, islink, isexec, ipv4in and ipv6in",
                 ),
             }
             return None;
@@ -222,7 +222,7 @@ impl Condition {
         match status::split(text) {
             Some((code, "")) => Some(Condition::Status(code)),
             _ => {
-                mistakes.error(format!("`{text}` is no status"), "write three digits, such as 404");
+                mistakes.error(format!("`{text}` is not a status"), "write three digits, such as 404");
                 None
             }
         }
@@ -249,7 +249,7 @@ impl Test {
             && !fits(text)
         {
             let text = String::from_utf8_lossy(text);
-            mistakes.error(format!("`{text}` is no network"), "write an address and a length, such as 10.0.0.0/8");
+            mistakes.error(format!("`{text}` is not a network"), "write an address and a length, such as 10.0.0.0/8");
         }
     }
 

@@ -62,7 +62,7 @@ impl PasswordFile {
         }
         let is_right = verify(password, &hash).ok_or_else(|| {
             format!(
-                "{} has a hash for `{}` that is of no known kind: make it anew with `htpasswd -B`",
+                "{} has a hash for `{}` of an unknown kind: create it again with `htpasswd -B`",
                 self.path.display(),
                 String::from_utf8_lossy(user)
             )
@@ -83,7 +83,7 @@ impl PasswordFile {
             return Ok(());
         }
         if !metadata.is_file() || metadata.len() > FILE_BYTES {
-            return Err(format!("the password file {} is no file, or has more than 4 MiB", self.path.display()));
+            return Err(format!("the password file {} is not a file, or has more than 4 MiB", self.path.display()));
         }
         let text = fs::read(&self.path).map_err(fault)?;
         known.entries = String::from_utf8_lossy(&text).lines().filter_map(entry).collect();

@@ -69,7 +69,7 @@ pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Pattern
     if let Some(at) = possessive(text) {
         let message =
             format!("the regular expression `{text}` has a possessive quantifier at `{}`, which is not supported", &text[at..]);
-        mistakes.error(message, "leave out the second `+`: nothing is ever tried twice here");
+        mistakes.error(message, "leave out the second `+`: expressions never backtrack here");
         return None;
     }
     let compile = |text: &str| RegexBuilder::new(&plain(text)).unicode(false).size_limit(PATTERN_BYTES).build();
@@ -80,7 +80,9 @@ pub(crate) fn pattern(text: &str, mistakes: &mut Mistakes<'_>) -> Option<Pattern
                 Some((what, instead)) => {
                     mistakes.error(format!("the regular expression `{text}` has {what}, which is not supported"), instead);
                 }
-                None => mistakes.error(format!("`{text}` is no regular expression: {}", last_line(&error.to_string())), ESCAPE),
+                None => {
+                    mistakes.error(format!("`{text}` is not a regular expression: {}", last_line(&error.to_string())), ESCAPE)
+                }
             }
             None
         }
@@ -96,14 +98,14 @@ pub fn for_lines(text: &str) -> Result<(String, Option<String>), (String, &'stat
     match Pattern::new(text, |text| Regex::new(&plain(text))) {
         Ok(Pattern { regex, except }) => Ok((regex.as_str().to_owned(), except.map(|except| except.as_str().to_owned()))),
         Err(error) => Err(match unsupported_by_regex(text) {
-            Some((what, _)) => (format!("has {what}, which is not supported"), "say it with expressions that have none"),
-            None => (format!("is no regular expression: {}", last_line(&error.to_string())), ESCAPE),
+            Some((what, _)) => (format!("has {what}, which is not supported"), "rewrite it with expressions that have none"),
+            None => (format!("is not a regular expression: {}", last_line(&error.to_string())), ESCAPE),
         }),
     }
 }
 
 /// Advice for a character with an unintended special meaning.
-const ESCAPE: &str = "a character that stands for itself may need a backslash";
+const ESCAPE: &str = "a literal character may need a backslash";
 
 /// Translates PCRE syntax into the library's.
 fn plain(text: &str) -> String {
@@ -204,14 +206,14 @@ fn outside_groups(text: &str, wanted: u8) -> Option<usize> {
 fn unsupported_by_regex(text: &str) -> Option<(String, &'static str)> {
     const MARKS: &[(&str, &str, &str)] = &[
         ("(?!", "a negative lookahead", "say it with a second rule, or with `route-if-not = regexp:${PATH_INFO};EXPRESSION`"),
-        ("(?=", "a lookahead", "match the whole text, and put in parentheses what the action needs"),
+        ("(?=", "a lookahead", "match the whole text, and put the part that the action needs in parentheses"),
         ("(?<!", "a negative lookbehind", "say it with a second rule, or with `route-if-not = regexp:${PATH_INFO};EXPRESSION`"),
-        ("(?<=", "a lookbehind", "match the whole text, and put in parentheses what the action needs"),
-        ("(?>", "an atomic group", "leave out the `?>`: nothing is ever tried twice here"),
+        ("(?<=", "a lookbehind", "match the whole text, and put the part that the action needs in parentheses"),
+        ("(?>", "an atomic group", "leave out the `?>`: expressions never backtrack here"),
         ("(?|", "a branch reset", "give each branch a rule of its own"),
         ("(?(", "a conditional group", "give each branch a rule of its own"),
-        ("\\K", "a `\\K`", "put in parentheses what the action needs"),
-        ("(?R)", "a recursion", "match what is needed of it"),
+        ("\\K", "a `\\K`", "put the part that the action needs in parentheses"),
+        ("(?R)", "a recursion", "match the part that is needed"),
         ("(?P=", "a backreference", "compare with `route-if = equal:…` instead"),
         ("\\k", "a backreference", "compare with `route-if = equal:…` instead"),
     ];

@@ -71,7 +71,7 @@ impl Served {
                 "filename" if !value.is_empty() => path = Some(value),
                 "status" => {
                     let Some((code, reason)) = status::split(value) else {
-                        mistakes.error(format!("`status={value}` is no status"), "write `status=503 Service Unavailable`");
+                        mistakes.error(format!("`status={value}` is not a status"), "write `status=503 Service Unavailable`");
                         return None;
                     };
                     let reason = if reason.is_empty() { status::reason(code).unwrap_or("Unknown") } else { reason };
@@ -91,7 +91,7 @@ impl Served {
             }
         }
         if [&page.reason, &page.content_type].iter().any(|text| text.bytes().any(|byte| byte.is_ascii_control())) {
-            mistakes.error("a status and a type have no control characters", "");
+            mistakes.error("a status and a type can't contain control characters", "");
             return None;
         }
         let Some(path) = path else {
@@ -117,15 +117,15 @@ impl Served {
         let folder_path = context.folder.join(OsStr::from_bytes(&folder));
         if folder.is_empty() || folder_path == Path::new("/") {
             mistakes.error(
-                format!("`{path}` does not say in which folder the file must lie: a client could have any file"),
-                "write the folder first, as in `static:/srv/shop/media/$1`; `check-static-docroot` is for DOCUMENT_ROOT",
+                format!("`{path}` does not say in which folder the file must be: a client could request any file"),
+                "write the folder first, such as `static:/srv/shop/media/$1`; `check-static-docroot` is for DOCUMENT_ROOT",
             );
             return None;
         }
         if !folder_path.exists() {
             mistakes.warn(
                 format!("there is no `{}`: nothing is served from it yet", folder_path.display()),
-                "it is served as soon as it is there",
+                "it is served as soon as it exists",
             );
         }
         Some(Served { folder: 0, folder_path, rest, form, falls_through })

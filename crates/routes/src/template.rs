@@ -86,7 +86,7 @@ impl Template {
             Groups::Upto(count) if number <= count => self.pieces.push(Piece::Group(number)),
             Groups::Upto(count) => mistakes.warn(
                 format!("`${number}` is always empty: the regular expression has {count} groups"),
-                "put what it should stand for in parentheses",
+                "put the text that it stands for in parentheses",
             ),
             Groups::None | Groups::Literal => mistakes.warn(
                 format!("`${number}` is always empty: this rule has no regular expression"),
@@ -100,8 +100,8 @@ impl Template {
             && text.split('$').skip(1).any(|after| after.starts_with(|first: char| first.is_ascii_digit()));
         if has_group || text.contains("${") {
             if mistakes.stage == Stage::Response {
-                let message = format!("`${{{text}}}`: what is remembered of a request for its answer must have a fixed name");
-                mistakes.error(message, "set a variable in a `route`, and read that one");
+                let message = format!("`${{{text}}}`: a value of a request that its response needs must have a fixed name");
+                mistakes.error(message, "set a variable in a `route`, and use that one");
             }
             self.pieces.push(Piece::Computed(Template::compile(text, groups, mistakes)));
             return;
@@ -117,7 +117,7 @@ impl Template {
             Err(FunctionError::UnknownKey) => mistakes.error(format!("`${{{text}}}`: `{name}` has no `{key}`"), ""),
             Err(FunctionError::Unknown) => mistakes.error(
                 format!("`${{{text}}}`: there is no function `{name}`"),
-                "functions are cookie, qs, base64, hex, time, httptime and uwsgi",
+                "the functions are cookie, qs, base64, hex, time, httptime and uwsgi",
             ),
         }
     }

@@ -134,7 +134,7 @@ impl Regulator {
         let Cheaper { resident_soft, resident_hard, algorithm, .. } = self.rules.cheaper;
         let is_beyond = |limit: Option<u64>| limit.is_some_and(|limit| seen.resident >= limit);
         if is_beyond(resident_hard) && seen.active() > 1 {
-            return Decision::remove("the workers' memory is beyond cheaper-rss-limit-hard".to_owned());
+            return Decision::remove("the workers' memory exceeds cheaper-rss-limit-hard".to_owned());
         }
         self.rules.may_add = !is_beyond(resident_soft) && !is_beyond(resident_hard);
         let decide = ALGORITHMS.iter().find(|(known, _)| *known == algorithm).map(|(_, decide)| decide);
@@ -155,7 +155,7 @@ impl Regulator {
         self.memory.overloaded_turns = 0;
         self.memory.idle_turns = 0;
         let count = self.rules.addable(seen, self.rules.cheaper.step);
-        Decision::add(count, "all workers are at work, and connections wait".to_owned())
+        Decision::add(count, "all workers are busy, and connections wait".to_owned())
     }
 
     /// Earlier looks say nothing about a burst any more.
@@ -204,7 +204,7 @@ fn spare2(memory: &mut Memory, rules: &Rules, seen: &Seen<'_>) -> Decision {
     let count = rules.addable(seen, least.saturating_sub(free).min(step));
     if count > 0 {
         memory.idle_turns = 0;
-        return Decision::add(count, format!("{free} workers are free, {least} should be"));
+        return Decision::add(count, format!("{free} workers are free, {least} are required"));
     }
     if free <= least || seen.active() <= least {
         memory.idle_turns = 0;

@@ -132,6 +132,6 @@ fn a_worker_is_busy_with_requests_that_an_asynchronous_application_has_in_its_ha
 
 #[test]
 fn a_line_that_is_no_request_is_told_as_it_is() {
-    let request = RequestFacts { began_s: 1, line: "the event loop, which does not turn".to_owned() };
-    assert_eq!(variables_of(&request), ["REQUEST_URI=the event loop, which does not turn"]);
+    let request = RequestFacts { began_s: 1, line: "the event loop, which is not turning".to_owned() };
+    assert_eq!(variables_of(&request), ["REQUEST_URI=the event loop, which is not turning"]);
 }

@@ -20,7 +20,7 @@ use crate::provider::provider;
 const PEM_LINE_CHARACTERS: usize = 64;
 
 /// The beginning of the error about a type of key that this server's TLS can't sign with.
-pub const UNSUPPORTED_KEY: &str = "this server's TLS makes no signatures with keys of the kind ";
+pub const UNSUPPORTED_KEY: &str = "this server's TLS library can't sign with keys of the type ";
 /// Types of keys that OpenSSL makes, by their object identifiers (RFC 8410, RFC 8017).
 const UNSIGNED_KEYS: [(&str, &str); 3] =
     [("1.3.101.113", "Ed448"), ("1.2.840.113549.1.1.10", "RSA-PSS"), ("1.2.840.10040.4.1", "DSA")];
@@ -61,7 +61,7 @@ pub fn load(certificate: &Certificate) -> Result<LoadedCertificate, String> {
     // The library would parse the whole certificate again, and accepts only version 3 of X.509. A server's own may have any
     // version: it is sent, not verified, here.
     if key.public_key().is_some_and(|own| own.as_ref() != public_key.raw) {
-        return Err("the key belongs to another certificate; the certificate of the server comes first in its file".to_owned());
+        return Err("the key belongs to another certificate; the server's certificate must come first in its file".to_owned());
     }
     let mut key = CertifiedKey::new(chain, key);
     key.ocsp.clone_from(&certificate.ocsp);
@@ -83,7 +83,7 @@ pub fn names_of(chain: &[u8]) -> Result<Vec<String>, String> {
 pub(crate) fn certificates_of(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, String> {
     CertificateDer::pem_slice_iter(pem)
         .collect::<Result<Vec<_>, _>>()
-        .map_err(|error| format!("it is no PEM of certificates: {error}"))
+        .map_err(|error| format!("it is not PEM with certificates: {error}"))
 }
 
 /// Encodes a certificate as PEM.
@@ -105,12 +105,12 @@ fn key_of(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {
     let has = |mark: &[u8]| pem.windows(mark.len()).any(|window| window == mark);
     if has(b"BEGIN ENCRYPTED PRIVATE KEY") || has(b"Proc-Type: 4,ENCRYPTED") {
         let advice =
-            "nobody is there to give a password when workers start: write it without one (openssl pkey -in KEY -out NEW)";
+            "there is no prompt for a password when workers start: write the key without one (openssl pkey -in KEY -out NEW)";
         return Err(format!("the key is encrypted; {advice}"));
     }
     PrivateKeyDer::from_pem_slice(pem).map_err(|error| match error {
         rustls::pki_types::pem::Error::NoItemsFound => "there is no private key in it (-----BEGIN PRIVATE KEY-----)".to_owned(),
-        error => format!("it is no PEM of a private key: {error}"),
+        error => format!("it is not PEM with a private key: {error}"),
     })
 }
 

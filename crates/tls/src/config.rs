@@ -52,7 +52,7 @@ impl ListenerTls {
         let provider = if tls.cipher_suites.is_empty() { Arc::clone(provider()) } else { with_suites(&tls.cipher_suites)? };
         let versions = if tls.least_version == TlsVersion::Tls13 { &[&TLS13][..] } else { &[&TLS13, &TLS12][..] };
         let builder = ServerConfig::builder_with_provider(provider).with_protocol_versions(versions);
-        let builder = builder.map_err(|error| format!("the cipher suites do not go with the versions of TLS: {error}"))?;
+        let builder = builder.map_err(|error| format!("the cipher suites do not match the versions of TLS: {error}"))?;
         let verifier = verifier(tls)?.unwrap_or_else(WebPkiClientVerifier::no_client_auth);
         let mut config = builder.with_client_cert_verifier(verifier).with_cert_resolver(Arc::clone(&certificates) as _);
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
@@ -71,7 +71,7 @@ impl ListenerTls {
         config.key_log = match tls.key_log.as_deref().map(|path| (path, SecretsLog::open(path))) {
             Some((_, Ok(log))) => Arc::new(log),
             Some((path, Err(error))) => {
-                complain(&format!("secrets are not written to {}: {error} (tls-keylog)", path.display()));
+                complain(&format!("secrets can't be written to {}: {error} (tls-keylog)", path.display()));
                 Arc::new(NoKeyLog {})
             }
             None => Arc::new(NoKeyLog {}),

@@ -24,7 +24,7 @@ pub fn known_suites() -> Vec<String> {
 pub(crate) fn with_suites(names: &[String]) -> Result<Arc<CryptoProvider>, String> {
     let all = &provider().cipher_suites;
     let find = |name: &String| {
-        let unknown = || format!("there is no cipher suite {name}; there are {}", known_suites().join(", "));
+        let unknown = || format!("there is no cipher suite {name}; the known ones are {}", known_suites().join(", "));
         all.iter().find(|suite| name_of(suite) == *name).copied().ok_or_else(unknown)
     };
     let cipher_suites = names.iter().map(find).collect::<Result<Vec<_>, String>>()?;

@@ -279,12 +279,12 @@ impl AsgiExchange {
         let visited = self.visit(|protocol, response, request_stream| match (protocol, event) {
             (ProtocolState::Http(http), SendEvent::Http(event)) => http.apply(event, response),
             (ProtocolState::WebSocket(socket), SendEvent::WebSocket(event)) => socket.apply(event, response, request_stream),
-            _ => SendError::mistake("a message of HTTP was sent to a WebSocket, or the other way round"),
+            _ => SendError::mistake("an HTTP message was sent to a WebSocket, or the other way round"),
         });
         match visited {
             Visited::Done(result) => result,
             Visited::Away => SendError::mistake(
-                "send() was called while the server attends to this connection, as from a `__del__`; nothing was sent",
+                "send() was called while the server is handling this connection, as from a `__del__`; nothing was sent",
             ),
             Visited::Gone => match &self.protocol {
                 ProtocolState::WebSocket(socket) if socket.is_complete() => {

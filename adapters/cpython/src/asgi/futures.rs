@@ -8,7 +8,7 @@ use crate::native::{call, call_method};
 use crate::object::{Object, latin1};
 
 /// The text of the exception of a `send()` whose client has disconnected.
-pub const GONE: &str = "the client has gone";
+pub const GONE: &str = "the client has disconnected";
 
 /// Makes a future of the loop. `None`: an exception is set.
 pub fn future(asgi: &Asgi) -> Option<Object> {

@@ -225,14 +225,14 @@ impl HttpState {
             (ResponseStage::Fresh, _) => Some("the response has no 'http.response.start' yet"),
             (ResponseStage::Started, HttpSendEvent::Body { .. } | HttpSendEvent::File { .. }) => None,
             (ResponseStage::Started, HttpSendEvent::Start { .. }) => {
-                Some("'http.response.start' was sent before: a response has one")
+                Some("'http.response.start' was sent before: a response has only one")
             }
             (ResponseStage::Started, HttpSendEvent::Trailers { .. }) => {
-                Some("'http.response.trailers' comes after the body, and only when 'http.response.start' announced it")
+                Some("'http.response.trailers' must follow the body, and only if 'http.response.start' announced it")
             }
             (ResponseStage::Trailers, HttpSendEvent::Trailers { .. }) => None,
             (ResponseStage::Trailers, _) => Some("the body has ended; only 'http.response.trailers' may follow"),
-            (ResponseStage::Started, HttpSendEvent::EarlyHints { .. }) => Some("early hints come before 'http.response.start'"),
+            (ResponseStage::Started, HttpSendEvent::EarlyHints { .. }) => Some("early hints must precede 'http.response.start'"),
             (ResponseStage::Silent, HttpSendEvent::Body { .. } | HttpSendEvent::File { .. } | HttpSendEvent::Trailers { .. }) => {
                 None
             }

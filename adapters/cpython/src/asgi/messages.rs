@@ -32,14 +32,14 @@ impl<'a> Message<'a> {
         // SAFETY: the caller's object lives through the message; what is found in it is borrowed.
         unsafe {
             if ffi::PyDict_Check(dictionary) == 0 {
-                return raise(type_error(), &format!("a message is a dict, not {}", type_name(dictionary)));
+                return raise(type_error(), &format!("a message must be a dict, not {}", type_name(dictionary)));
             }
             let kind = ffi::PyDict_GetItem(dictionary, asgi.names.kind.as_ptr());
             if kind.is_null() {
-                return raise(type_error(), "a message has a 'type'");
+                return raise(type_error(), "a message must have a 'type'");
             }
             let Some(kind) = text_of(kind) else {
-                return raise(type_error(), &format!("the 'type' of a message is a str, not {}", type_name(kind)));
+                return raise(type_error(), &format!("the 'type' of a message must be a str, not {}", type_name(kind)));
             };
             Some(Message { asgi, dictionary, kind })
         }
@@ -52,7 +52,7 @@ impl<'a> Message<'a> {
     /// Raises that this type is unknown.
     pub fn unknown<T>(&self, place: &str) -> Option<T> {
         let kind = String::from_utf8_lossy(self.kind).into_owned();
-        raise(runtime_error(), &format!("{kind:?} is no message {place}"))
+        raise(runtime_error(), &format!("{kind:?} is not a message {place}"))
     }
 
     /// Returns the value of a key: borrowed; null if it is missing or None.
@@ -90,7 +90,7 @@ impl<'a> Message<'a> {
         // SAFETY: the object lives, or is null, which is checked first.
         unsafe {
             if found.is_null() || ffi::PyLong_Check(found) == 0 {
-                return raise(type_error(), &format!("'{name}' is an int, not {}", type_name(found)));
+                return raise(type_error(), &format!("'{name}' must be an int, not {}", type_name(found)));
             }
             let mut overflow = 0;
             let number = ffi::PyLong_AsLongAndOverflow(found, &mut overflow);
@@ -113,7 +113,7 @@ impl<'a> Message<'a> {
             if ffi::PyByteArray_Check(found) != 0 || ffi::PyMemoryView_Check(found) != 0 {
                 return Object::owned(ffi::PyBytes_FromObject(found));
             }
-            raise(type_error(), &format!("'{name}' is bytes, not {}", type_name(found)))
+            raise(type_error(), &format!("'{name}' must be bytes, not {}", type_name(found)))
         }
     }
 
@@ -126,7 +126,7 @@ impl<'a> Message<'a> {
         // SAFETY: the object lives.
         unsafe {
             if ffi::PyUnicode_Check(found) == 0 {
-                return raise(type_error(), &format!("'{name}' is a str, not {}", type_name(found)));
+                return raise(type_error(), &format!("'{name}' must be a str, not {}", type_name(found)));
             }
             Some(Object::borrowed(found))
         }
@@ -136,17 +136,17 @@ impl<'a> Message<'a> {
     pub fn links(&self) -> Option<Vec<Object>> {
         let found = self.get(&self.asgi.names.links);
         if found.is_null() {
-            return raise(type_error(), "'links' is a list of bytes");
+            return raise(type_error(), "'links' must be a list of bytes");
         }
         let mut links = Vec::new();
         // SAFETY: the sequence lives while its items are read; we hold a reference to each bytes object.
         unsafe {
             let found = Object::borrowed(found)?;
-            let sequence = Object::owned(ffi::PySequence_Fast(found.as_ptr(), c"'links' is a list of bytes".as_ptr()))?;
+            let sequence = Object::owned(ffi::PySequence_Fast(found.as_ptr(), c"'links' must be a list of bytes".as_ptr()))?;
             for index in 0..ffi::PySequence_Size(sequence.as_ptr()) {
                 let link = Object::owned(ffi::PySequence_GetItem(sequence.as_ptr(), index))?;
                 if ffi::PyBytes_Check(link.as_ptr()) == 0 {
-                    return raise(type_error(), &format!("a link is bytes, not {}", type_name(link.as_ptr())));
+                    return raise(type_error(), &format!("a link must be bytes, not {}", type_name(link.as_ptr())));
                 }
                 links.push(link);
             }
@@ -255,10 +255,10 @@ unsafe fn item(object: *mut ffi::PyObject, index: isize) -> *mut ffi::PyObject {
 pub fn path_file(message: &Message<'_>) -> Option<NamedFile<Object>> {
     let asgi = message.asgi;
     let Some(path) = message.text(&asgi.names.path, "path")? else {
-        return raise(type_error(), "'path' is a str, and must be there");
+        return raise(type_error(), "'path' is required, and must be a str");
     };
     // SAFETY: the str lives.
-    let Some(text) = (unsafe { text_of(path.as_ptr()) }) else { return raise(type_error(), "'path' is no text") };
+    let Some(text) = (unsafe { text_of(path.as_ptr()) }) else { return raise(type_error(), "'path' is not valid text") };
     let path = std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(text));
     let make = |bytes: Vec<u8>| new_bytes(&bytes).ok_or_else(|| io::Error::from(io::ErrorKind::OutOfMemory));
     match asgi.files.borrow_mut().open(path, make) {
@@ -277,7 +277,7 @@ pub fn file_part(message: &Message<'_>) -> Option<(File, i64, u64)> {
     let names = &asgi.names;
     let found = message.get(&names.file);
     if found.is_null() {
-        return raise(type_error(), "'file' is an open file, and must be there");
+        return raise(type_error(), "'file' is required, and must be an open file");
     }
     // SAFETY: the object lives; the descriptor is borrowed only until it is duplicated.
     let file = unsafe {

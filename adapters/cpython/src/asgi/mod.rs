@@ -55,7 +55,7 @@ impl Language for Asgi {
     type App = AsgiThread;
 
     fn enter(&self, _thread: u32) -> Result<AsgiThread, String> {
-        let templates = self.templates.take().ok_or("an event loop has one thread, and has it already")?;
+        let templates = self.templates.take().ok_or("an event loop has only one thread, which exists already")?;
         let names = AsgiNames::new().ok_or("no memory is left")?;
         let methods = Methods::new().ok_or("no memory is left")?;
         // SAFETY: the engine asks for a `&'static` language, and this one is: it is never freed (see worker.rs).
@@ -67,7 +67,7 @@ impl Language for Asgi {
     }
 
     fn spawn(&self, _name: String, _body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
-        Err("an event loop has one thread".to_owned())
+        Err("an event loop has only one thread".to_owned())
     }
 }
 

@@ -64,7 +64,7 @@ fn look(heartbeat: &Heartbeat, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
 fn tell(heartbeat: &Heartbeat, since_ms: u64, stuck_ms: u64, worker: u32, report: &Py<PyAny>) {
     heartbeat.tell_stuck(since_ms);
     let seconds = stuck_ms as f64 / 1000.0;
-    let line = format!("worker {worker}: the event loop has not turned for {seconds:.1} s; what blocks it:\n");
+    let line = format!("worker {worker}: the event loop has not turned for {seconds:.1} s; it is blocked here:\n");
     bolide_log::write(line.as_bytes());
     // SAFETY: the call takes numbers; the signal's handler was registered before the loop began.
     unsafe {

@@ -75,17 +75,17 @@ pub fn read(asgi: &'static Asgi, message: &Message<'_>) -> Option<WebSocketSendE
             // SAFETY: a str that lives through this call.
             (Some(text), true) => match unsafe { text_of(text.as_ptr()) } {
                 Some(_) => Some(WebSocketSendEvent::Text(text)),
-                None => raise(value_error(), "'text' has lone surrogates, which UTF-8 can't say"),
+                None => raise(value_error(), "'text' has lone surrogates, which UTF-8 can't encode"),
             },
             (None, false) => Some(WebSocketSendEvent::Binary(message.bytes(&names.bytes, "bytes")?)),
-            _ => raise(value_error(), "'websocket.send' has either 'text' or 'bytes', and the other is None"),
+            _ => raise(value_error(), "'websocket.send' takes either 'text' or 'bytes', and the other must be None"),
         },
         b"websocket.close" => {
             let code = if message.get(&names.code).is_null() { NORMAL } else { message.number(&names.code, "code")? };
             let reason = message.text(&names.reason, "reason")?;
             // SAFETY: a str that lives through this call.
             let Some(text) = reason.as_ref().map_or(Some(&b""[..]), |reason| unsafe { text_of(reason.as_ptr()) }) else {
-                return raise(value_error(), "'reason' has lone surrogates, which UTF-8 can't say");
+                return raise(value_error(), "'reason' has lone surrogates, which UTF-8 can't encode");
             };
             Some(WebSocketSendEvent::Close { code, reason: String::from_utf8_lossy(text).into_owned() })
         }
@@ -234,7 +234,7 @@ impl WebSocketState {
             (WebSocketStage::Open, WebSocketSendEvent::Close { code, reason }) => {
                 if !may_be_sent(*code) {
                     return Err(SendError::Value(format!(
-                        "the close code {code} can't be sent: 1000 to 1003, 1007 to 1014 and 3000 to 4999 can"
+                        "the close code {code} can't be sent: use 1000 to 1003, 1007 to 1014 or 3000 to 4999"
                     )));
                 }
                 if let RequestStream::Messages(websocket) = request_stream {
@@ -245,7 +245,7 @@ impl WebSocketState {
                 Ok(SendResult::Done)
             }
             (WebSocketStage::Connecting { .. }, _) => SendError::mistake("the WebSocket is neither accepted nor refused yet"),
-            (WebSocketStage::Open, _) => SendError::mistake("the WebSocket was accepted before"),
+            (WebSocketStage::Open, _) => SendError::mistake("the WebSocket was already accepted"),
             (WebSocketStage::Refusing(_), _) => {
                 SendError::mistake("the WebSocket was refused with a response; only its body may follow")
             }
@@ -265,7 +265,7 @@ impl WebSocketState {
             .each(|name, value| {
                 let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
                 if is(b"sec-websocket-protocol") || is(b"sec-websocket-accept") || is(b"sec-websocket-extensions") {
-                    return Err("it is the server's to set; a subprotocol is 'subprotocol'");
+                    return Err("the server sets it; use 'subprotocol' for a subprotocol");
                 }
                 kept.push((name.to_vec(), value.to_vec()));
                 Ok(())

@@ -103,7 +103,7 @@ fn a_helper_that_fails_early_is_forked_again_after_a_pause_and_workers_serve_mea
     let instance = Instance::of_file(&options("broken"));
     wait_for(&instance, "born", 1, 3);
     for pause in ["100 ms", "200 ms"] {
-        instance.wait_for_log(&format!("exited with status 1 soon after its start; the next is tried in {pause}"));
+        instance.wait_for_log(&format!("exited with status 1 soon after its start; next attempt in {pause}"));
     }
     assert_eq!(instance.get("/echo"), "GET /echo\n");
     instance.signal(Signal::SIGHUP);
@@ -161,7 +161,7 @@ fn a_reload_that_fails_leaves_the_helpers_as_they_are() {
     let helper = wait_for(&instance, "works", 1, 1)[0];
     instance.rewrite_file(&options("idle").replace("testing", "absent"));
     instance.signal(Signal::SIGHUP);
-    instance.wait_for_log("generation 1 goes on serving");
+    instance.wait_for_log("generation 1 keeps serving");
     assert_eq!(instance.get("/echo"), "GET /echo\n");
     assert!(is_alive(helper));
     instance.rewrite_file(&options("idle"));
@@ -181,7 +181,7 @@ fn a_helper_that_does_not_end_is_killed_when_its_mercy_is_over() {
     instance.signal(Signal::SIGHUP);
     instance.wait_for_log("ready: 2 workers of generation 2");
     let second = wait_for(&instance, "works", 2, 1)[0];
-    let killed = |pid: Pid| format!("helper 1 (pid {pid}) has not finished within 1 s (reload-mercy), and is killed");
+    let killed = |pid: Pid| format!("helper 1 (pid {pid}) has not finished within 1 s (reload-mercy): killing it");
     assert!(instance.log().contains(&killed(first)) && !is_alive(first), "{}", instance.log());
     instance.signal(Signal::SIGTERM);
     assert_eq!(instance.wait_for_end().code(), Some(0));
@@ -233,7 +233,7 @@ fn a_pause_and_a_status_leave_helpers_alone_and_statistics_do_not_count_them() {
     std::io::Read::read_to_string(&mut stats, &mut numbers).expect("read");
     assert!(!numbers.contains(&format!("\"pid\":{second}")), "{numbers}");
     assert_eq!(numbers.matches("\"id\":1,").count(), 1, "{numbers}");
-    assert!(!instance.log().contains("helper 1 got the order"), "{}", instance.log());
+    assert!(!instance.log().contains("helper 1 received the order"), "{}", instance.log());
     assert_eq!(instance.stop().code(), Some(0));
 }
 

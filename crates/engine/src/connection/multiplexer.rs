@@ -160,7 +160,7 @@ pub struct Arrival {
 }
 
 /// RFC 8441 section 4: a server that does not know the protocol answers 501.
-const UNKNOWN_PROTOCOL: Fault = Fault::new(501, "The only protocol that an extended CONNECT leads to is websocket.");
+const UNKNOWN_PROTOCOL: Fault = Fault::new(501, "The only protocol for an extended CONNECT is websocket.");
 
 impl Arrival {
     /// `protocol` is what an extended CONNECT asks for, a span of the head's bytes.

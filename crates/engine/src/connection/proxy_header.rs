@@ -22,7 +22,7 @@ pub(super) fn take_proxy_header<A: App>(
     context: &mut Context<'_, A>,
 ) -> Option<NextAction> {
     if !client.may_speak_for_others(&context.worker.clients) {
-        let fault = Fault::bad_request("A PROXY header is expected, and taken from trusted-proxies only.");
+        let fault = Fault::bad_request("A PROXY header is required, and accepted from trusted-proxies only.");
         return Some(turn_away(fault, client, listener, context));
     }
     let bytes = &mut context.thread.read[..PROXY_HEADER_BYTES_MOST];

@@ -390,7 +390,7 @@ impl<A: App> Connection<A> {
                 answer_fault(
                     self.session.wire(),
                     &mut self.writer(),
-                    Fault::new(400, "This port speaks HTTPS: use https:// in place of http://."),
+                    Fault::new(400, "This port speaks HTTPS: use https:// instead of http://."),
                     context.thread,
                 );
                 self.begin_linger(context)
@@ -440,7 +440,7 @@ fn fault_of(refusal: Refusal, worker: &Worker) -> Fault {
     match refusal {
         Refusal::Fault(fault) => fault,
         Refusal::Spill(error) => {
-            let problem = format!("a request's body can't be kept in a temporary file: {error}; is the disk full?");
+            let problem = format!("a request's body can't be stored in a temporary file: {error}; is the disk full?");
             complain(worker.number, &problem);
             Fault::new(507, "The body could not be stored.")
         }

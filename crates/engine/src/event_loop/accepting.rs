@@ -60,7 +60,7 @@ pub(crate) fn listen<L: Language>(shared: &Shared<L>, number: usize) -> io::Resu
 /// The same where one that can't be waited for is the end of the worker: another may do better.
 pub(crate) fn listen_or_leave<L: Language>(shared: &Shared<L>, number: usize) {
     if let Err(error) = listen(shared, number) {
-        complain(shared.worker.number, &format!("a listening socket can't be waited for, the worker ends: {error}"));
+        complain(shared.worker.number, &format!("a listening socket can't be watched, the worker ends: {error}"));
         shared.worker.leaving.store(true, Relaxed);
     }
 }

@@ -129,7 +129,7 @@ impl<L: Language> Shared<L> {
             Ok(thread) => self.companion_thread.put(thread),
             Err(error) => {
                 self.companion.has_failed.store(true, Relaxed);
-                complain(self.worker.number, &format!("can't start the thread that hands waiting connections over: {error}"));
+                complain(self.worker.number, &format!("can't start the thread that hands over waiting connections: {error}"));
             }
         }
         !self.companion.has_failed.load(Relaxed)

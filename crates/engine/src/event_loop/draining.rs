@@ -82,7 +82,7 @@ pub fn cut_off_late_stream(row: &Row, response: &mut ResponseWriter<'_>) -> bool
 
 fn tell_of_cut_streams(worker: u32, count: u32) {
     let seconds = STREAM_STOP_MS / 1000;
-    complain(worker, &format!("streams that go on {seconds} s after the order to stop, and are cut off: {count}"));
+    complain(worker, &format!("streams still open {seconds} s after the order to stop, closing them: {count}"));
 }
 
 pub(crate) fn begin_to_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, end: End) {
@@ -140,7 +140,7 @@ pub(crate) fn tell_of_mercy<L: Language>(shared: &Shared<L>, connections: &mut C
     connections.for_each(|connection| count += u32::from(connection.is_streaming()));
     if count > 0 {
         let mercy_s = shared.worker.settings.lifecycle.reload_mercy_ms / 1000;
-        let problem = format!("the mercy of {mercy_s} s (reload-mercy) is nearly over; requests that are cut off: {count}");
+        let problem = format!("the mercy of {mercy_s} s (reload-mercy) is nearly over; closing requests: {count}");
         complain(shared.worker.number, &problem);
     }
 }

@@ -63,11 +63,11 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, connections: &mut Conn
                 let advice = "raise the limit of open files (ulimit -n, LimitNOFILE)";
                 complain(
                     shared.worker.number,
-                    &format!("a connection of another worker is lost, no descriptor is left; {advice}"),
+                    &format!("a connection of another worker is lost, because no descriptor is left; {advice}"),
                 );
             }
             Err(error) => {
-                complain(shared.worker.number, &format!("can't take connections of other workers over: {error}"));
+                complain(shared.worker.number, &format!("can't take over connections of other workers: {error}"));
                 shared.leave_queue();
                 break;
             }

@@ -24,7 +24,7 @@ fn described(worker: u32, panic: &PanicHookInfo<'_>) -> String {
 
 fn text_of(payload: &dyn Any) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
-    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no more is known")
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no details are known")
 }
 
 #[cfg(test)]

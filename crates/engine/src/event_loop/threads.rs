@@ -56,10 +56,7 @@ fn wait_for_the_others<L: Language>(shared: &Shared<L>, app: &mut AppThread<L::A
             return;
         }
         if !was_told {
-            complain(
-                shared.worker.number,
-                "drained; its threads wait for the interpreter, which the application keeps from them",
-            );
+            complain(shared.worker.number, "drained; its threads wait for the interpreter, which the application is holding");
             was_told = true;
         }
     }
@@ -132,7 +129,7 @@ fn grow<L: Language>(shared: &Arc<Shared<L>>) {
     if let Some((core, _)) = free
         && let Err(error) = spawn(shared, core)
     {
-        complain(shared.worker.number, &format!("can't start a further thread: {error}"));
+        complain(shared.worker.number, &format!("can't start another thread: {error}"));
     }
 }
 

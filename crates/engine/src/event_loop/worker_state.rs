@@ -281,7 +281,7 @@ impl<L: Language> Shared<L> {
         if let Some(queue) = &self.queue {
             let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::QUEUE.0);
             if let Err(errno) = self.poll.add(&queue.take, event) {
-                complain(self.worker.number, &format!("connections of other workers can't be waited for: {errno}"));
+                complain(self.worker.number, &format!("connections of other workers can't be watched: {errno}"));
             }
         }
     }

@@ -173,7 +173,7 @@ pub fn give(answer: &Answer, rules: Option<&'static Rules>, response: &mut Respo
     for (name, value) in fields {
         let value: &[u8] = if page.is_some() && *name == "Content-Type" { b"text/html" } else { value };
         if let Err(refusal) = response.field(name.as_bytes(), value) {
-            tell(format!("bolide: a route's {name} is left out: {refusal}").as_bytes());
+            tell(format!("bolide: a route's {name} is omitted: {refusal}").as_bytes());
         }
     }
     if *closes {

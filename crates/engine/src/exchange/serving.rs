@@ -229,7 +229,7 @@ fn handshake_of_fields<A: App>(
     let handshake = websocket::asked_by_fields(&context.thread.parts.fields, header_bytes, settings)?;
     if handshake.is_some() && facts.framing != Framing::None {
         // RFC 6455 section 4.1: frames follow the head, and what is announced as a body would be taken for them.
-        return Err(Fault::bad_request("A request to switch to WebSocket has no body."));
+        return Err(Fault::bad_request("A WebSocket handshake must not have a body."));
     }
     Ok(handshake)
 }

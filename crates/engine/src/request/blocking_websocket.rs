@@ -63,13 +63,13 @@ impl BlockingWebSocket {
         terms: &WebSocketTerms<'_>,
     ) -> Result<BlockingWebSocket, &'static str> {
         if response.head_has_left() {
-            return Err("the answer has begun");
+            return Err("the response has begun");
         }
         if response.shares_connection() {
-            return Err("the connection has other requests too (HTTP/2)");
+            return Err("the connection carries other requests too (HTTP/2)");
         }
         let asked = asked_by_variables(find, terms.settings).map_err(|fault| fault.reason)?;
-        let handshake = asked.ok_or("the client does not ask for WebSocket")?;
+        let handshake = asked.ok_or("the client did not ask for a WebSocket")?;
         Ok(BlockingWebSocket {
             websocket: handshake.accept(response, protocol, &[])?,
             input: Vec::new(),

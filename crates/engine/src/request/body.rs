@@ -117,8 +117,7 @@ const TOO_LARGE: Fault = Fault::new(413, "the body is larger than limit-post all
 const TOO_LARGE_FOR_DISK: Fault = Fault::new(413, "the body is larger than limit-post-disk allows");
 
 /// RFC 4918 section 11.5: a state that is taken for temporary.
-const NO_ROOM: Fault =
-    Fault::new(507, "the bodies that this worker keeps in temporary files have as many bytes as limit-post-disk allows");
+const NO_ROOM: Fault = Fault::new(507, "the temporary files of this worker hold as many bytes as limit-post-disk allows");
 
 impl Collector {
     /// Begins to collect; `None` when there is no body.

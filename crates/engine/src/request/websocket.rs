@@ -181,7 +181,7 @@ struct Asked<'a> {
 impl Asked<'_> {
     fn judge(&self, settings: &Settings) -> Result<Handshake, Fault> {
         if self.version != b"13" {
-            return Err(Fault::new(426, "WebSocket is spoken here in version 13."));
+            return Err(Fault::new(426, "WebSocket version 13 is required."));
         }
         let accept = self.key.map(handshake::accept_key).transpose()?;
         let deflate =
@@ -343,7 +343,7 @@ impl WebSocket {
             self.fail(violation, response);
         }
         if self.stage == SocketStage::Open && self.leave_ms <= now_ms {
-            let reason = if self.leave_code == GOING_AWAY { "the server stops" } else { "the server restarts" };
+            let reason = if self.leave_code == GOING_AWAY { "the server is stopping" } else { "the server is restarting" };
             self.close(self.leave_code, reason, response);
         }
         if self.stage == SocketStage::Open {
@@ -415,7 +415,7 @@ impl WebSocket {
         match self.stuck_ms {
             Some(stuck_ms) if taken_bytes == self.taken_bytes => {
                 if stuck_ms + timeout_ms <= now_ms {
-                    self.vanish("the client took nothing of what it was sent", response);
+                    self.vanish("the client did not read", response);
                 }
             }
             _ => {

@@ -145,7 +145,7 @@ impl ResponseFilter {
         }
         for line in &self.added {
             if let Err(refusal) = head.add_checked(line) {
-                tell_all(&mut vec![format!("bolide: a field that a route adds is left out: {refusal}").into_bytes()]);
+                tell_all(&mut vec![format!("bolide: a field that a route adds is omitted: {refusal}").into_bytes()]);
             }
         }
         let coding = self.coding(head, body)?;
@@ -309,7 +309,7 @@ impl FilteredHead<'_> {
             return Err("its value has a control character in it");
         }
         if matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop | Known::Trailer)) {
-            return Err("it is the server's to set");
+            return Err("the server sets it");
         }
         self.add(name, value);
         Ok(())

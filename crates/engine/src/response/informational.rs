@@ -42,7 +42,7 @@ impl ResponseWriter<'_> {
     /// The head of the answer is there already, or a link has a control character in it.
     pub fn early_hints(&mut self, links: &[&[u8]]) -> Result<(), HeadRefusal> {
         if self.stage != Stage::Fresh {
-            return Err("early hints come before the response");
+            return Err("early hints must precede the response");
         }
         if links.iter().any(|link| !is_field_value(link) || link.len() > FIELD_BYTES) {
             return Err("a link has a control character in it or is too long");
@@ -65,7 +65,7 @@ impl ResponseWriter<'_> {
     /// As [`Response::field`].
     pub fn trailer(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadRefusal> {
         if !is_token(name) || !is_field_value(value) || name.len() + value.len() > FIELD_BYTES {
-            return Err("a trailer's name is no token, or its value has a control character, or it is too long");
+            return Err("a trailer's name is not a token, or its value has a control character, or it is too long");
         }
         self.end_body_for_trailers();
         if !self.file_replaces_body {
@@ -154,14 +154,14 @@ impl ResponseWriter<'_> {
     /// Something of an answer has left already, or there is no further descriptor or thread.
     pub fn give_away(&mut self, taken: &'static TakenConnections, slot: Option<&Slot>) -> io::Result<OwnedFd> {
         if self.head_has_left() || self.transport.is_given_away() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the response has begun, or the socket was taken before"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the response has begun, or the socket was already taken"));
         }
         self.transport.give_away(taken, slot)
     }
 
     /// RFC 9110 section 15.6.4: too much is going on already.
     pub fn answer_busy(&mut self) {
-        let text = "The server has as many requests in work as it may.";
+        let text = "The server has reached its limit of open requests.";
         self.answer_with(503, reason_phrase(503), text, &[("Retry-After", "1")]);
     }
 

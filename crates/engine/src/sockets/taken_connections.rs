@@ -203,8 +203,8 @@ impl TakenConnections {
             if self.threads == 1 { "the only thread".to_owned() } else { format!("the last of {} threads", self.threads) };
         let more = self.threads + 1;
         let text = format!(
-            "{what} has taken its connection over and holds {threads}: nobody else is served by this worker until one of these \
-             connections ends; each open one needs a thread, so have more of them (`threads = {more}` or above)"
+            "{what} has taken over its connection and holds {threads}: this worker serves no other request until one of these \
+                connections ends; each open one needs a thread, so use more of them (`threads = {more}` or above)"
         );
         complain(self.worker, &text);
     }
@@ -267,7 +267,8 @@ impl TakenConnections {
         if count > 0 {
             let seconds = HEARD_MS / 1000;
             let text = format!(
-                "connections that applications have taken over and that go on {seconds} s after the order to end, and are read no more: {count}"
+                "connections that applications have taken over, still open {seconds} s after the order to end, are no longer \
+                    read: {count}"
             );
             complain(self.worker, &text);
         }

@@ -556,7 +556,7 @@ impl Transport {
             Carrier::Socket => (self.socket.try_clone()?, taken.hold_socket(&self.socket, slot)?),
             Carrier::Tls(_) => self.bridge(taken, slot)?,
             Carrier::Stream(_) => {
-                let reason = "the connection has other requests too (HTTP/2)";
+                let reason = "the connection carries other requests too (HTTP/2)";
                 return Err(std::io::Error::new(std::io::ErrorKind::Unsupported, reason));
             }
         };

@@ -237,24 +237,24 @@ impl Children {
         let served = exit_report::while_serving(&in_flight, now_ms).replace(" while it served", " while it serves");
         let mercy = duration(provision.settings().lifecycle.reload_mercy_ms);
         let line = match kill_reason {
-            KillReason::Mercy if child.is_prototype() => format!("{child} has not ended when it should have, and is killed"),
-            KillReason::Mercy if child.ready_ms.is_none() => format!("{child} does not serve yet, takes no order, and is killed"),
-            KillReason::Mercy => format!("{child} has not finished within {mercy} (reload-mercy), and is killed{served}"),
-            KillReason::Harakiri => format!("harakiri: {child} is killed{served}"),
-            KillReason::Memory => format!("{child} is killed for its memory{served}"),
-            KillReason::OutOfReach => format!("{child} can't be told anything any more, and is killed{served}"),
-            KillReason::StopNow => format!("{child} is killed{served}"),
-            KillReason::GivenUp => format!("{child} is killed: its generation is given up"),
-            KillReason::Late => format!("{child} does not serve yet (load-timeout), and is killed"),
-            KillReason::InTheWay => format!("{child} has not made room for a newer generation, and is killed{served}"),
+            KillReason::Mercy if child.is_prototype() => format!("{child} has not ended in time: killing it"),
+            KillReason::Mercy if child.ready_ms.is_none() => format!("{child} does not serve yet and takes no order: killing it"),
+            KillReason::Mercy => format!("{child} has not finished within {mercy} (reload-mercy): killing it{served}"),
+            KillReason::Harakiri => format!("harakiri: killing {child}{served}"),
+            KillReason::Memory => format!("killing {child} for its memory{served}"),
+            KillReason::OutOfReach => format!("{child} can't be reached any more: killing it{served}"),
+            KillReason::StopNow => format!("killing {child}{served}"),
+            KillReason::GivenUp => format!("killing {child}: its generation is abandoned"),
+            KillReason::Late => format!("{child} does not serve yet (load-timeout): killing it"),
+            KillReason::InTheWay => format!("{child} has not made room for a newer generation: killing it{served}"),
             KillReason::InterpreterStays => {
                 let most = duration(INTERPRETER_END_MS);
                 format!(
-                    "{child} has answered everything, but its interpreter has not ended within {most}, and is killed: \
-                     a thread that is no daemon, or an exit handler, keeps it"
+                    "{child} has answered everything, but its interpreter has not ended within {most}: killing it; a non-daemon \
+                        thread or an exit handler keeps it alive"
                 )
             }
-            KillReason::Stopped => format!("{child} is still stopped, and is killed"),
+            KillReason::Stopped => format!("{child} is still stopped: killing it"),
         };
         // An idle child that a stop at once kills is no news.
         if kill_reason != KillReason::StopNow || !in_flight.is_empty() {
@@ -357,7 +357,7 @@ impl Children {
             lost += u32::from(!taken);
         }
         if lost > 0 {
-            log_sink::line(&format!("{lost} waiting connections are closed, no worker could take them"));
+            log_sink::line(&format!("closing {lost} waiting connections: no worker could take them"));
         }
     }
 

@@ -18,7 +18,7 @@ pub fn believes_pid(id: u64, pid: u32, children: &mut Children) -> bool {
     let is_known = children.note_pid(id, pid);
     // A worker that is gone already has told the truth: its end is on the way to us.
     if !is_known && Children::exists(pid) {
-        log_sink::line(&format!("a worker says that its pid is {pid}, which is another's: the report is not believed"));
+        log_sink::line(&format!("a worker claims pid {pid}, which belongs to another process: the report is ignored"));
     }
     is_known
 }

@@ -83,7 +83,15 @@ fn find(instance: Option<&str>) -> Result<Located, NotAsked> {
     };
     if found.file_type().is_socket() {
         let stream = UnixStream::connect(&path).map_err(|error| (EXIT_NO_INSTANCE, format!("{text}: {error}")))?;
-        return of_stream(stream).ok_or_else(|| (EXIT_NO_ANSWER, format!("{text}: who listens there can't be seen")));
+        return of_stream(stream).ok_or_else(|| {
+            (
+                EXIT_NO_ANSWER,
+                format!(
+                    "{text}: the process that listens there can't be \
+            determined"
+                ),
+            )
+        });
     }
     if found.file_type().is_fifo() {
         return Ok(Located::Fifo(path));
@@ -139,7 +147,7 @@ fn of_configuration(path: &Path, named: &str) -> Result<Located, NotAsked> {
     let environment: Vec<_> = std::env::vars_os().collect();
     let Ok(Reading::Run { settings, .. }) = bolide_options::read(&arguments, &environment, &bolide_options::Launcher::default())
     else {
-        return Err((EXIT_NO_INSTANCE, format!("{named}: no instance that runs has read it, and it names none by itself")));
+        return Err((EXIT_NO_INSTANCE, format!("{named}: no running instance has read it, and it names none itself")));
     };
     if let Channel::File(path) = &settings.control.channel
         && let Some(found) = UnixStream::connect(path).ok().and_then(of_stream)
@@ -149,13 +157,14 @@ fn of_configuration(path: &Path, named: &str) -> Result<Located, NotAsked> {
     let pids = pidfile::all(&settings).filter_map(pid_of_file);
     match pids.map(|pid| of_pid(pid, named)).find(Result::is_ok) {
         Some(found) => found,
-        None => Err((EXIT_NO_INSTANCE, format!("{named}: no instance of it runs"))),
+        None => Err((EXIT_NO_INSTANCE, format!("{named}: no instance of it is running"))),
     }
 }
 
 /// Without a name: the instance of a configuration in this folder, or one that was started in it.
 fn find_of_folder() -> Result<Located, NotAsked> {
-    let folder = std::env::current_dir().map_err(|error| (EXIT_NO_INSTANCE, format!("this folder can't be had: {error}")))?;
+    let folder =
+        std::env::current_dir().map_err(|error| (EXIT_NO_INSTANCE, format!("this folder can't be determined: {error}")))?;
     let is_here = |path: &Path| path.canonicalize().is_ok_and(|path| path == folder);
     let belongs = |identity: &Value| {
         let has_configuration =
@@ -168,7 +177,11 @@ fn find_of_folder() -> Result<Located, NotAsked> {
     match only_one(instances, belongs, "this folder")? {
         Some(found) => Ok(found),
         None => {
-            let hint = if others.is_empty() { "no instance of yours runs".to_owned() } else { format!("these run: {others}") };
+            let hint = if others.is_empty() {
+                "none of your instances is running".to_owned()
+            } else {
+                format!("these are running: {others}")
+            };
             Err((EXIT_NO_INSTANCE, format!("no instance was started in this folder, or with a configuration in it; {hint}")))
         }
     }
@@ -185,7 +198,7 @@ fn paths_of(identity: &Value, key: &str) -> impl Iterator<Item = PathBuf> {
 fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, named: &str) -> Result<Option<Located>, NotAsked> {
     let meant: Vec<(i32, Value)> = instances.into_iter().filter(|(_, identity)| is_meant(identity)).collect();
     if meant.len() > 1 {
-        return Err((EXIT_NO_INSTANCE, format!("{named}: several instances run; name one by its pid: {}", list(&meant))));
+        return Err((EXIT_NO_INSTANCE, format!("{named}: several instances are running; name one by its pid: {}", list(&meant))));
     }
     Ok(meant.first().and_then(|(pid, _)| channel_of(*pid).map(|stream| Located::Channel(stream, *pid))))
 }
@@ -242,8 +255,8 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
     let process = bolide_supervision::processes::system::process_descriptor(Pid::from_raw(pid));
     let answer = converse(stream, &question, most_ms).map_err(|error| {
         let why = match error.kind() {
-            std::io::ErrorKind::WouldBlock => format!("it does not answer within {}", duration(ANSWER_MS)),
-            _ => "it does not answer: it belongs to another user, or has ended meanwhile".to_owned(),
+            std::io::ErrorKind::WouldBlock => format!("no answer within {}", duration(ANSWER_MS)),
+            _ => "no answer: it belongs to another user, or has ended meanwhile".to_owned(),
         };
         (EXIT_NO_ANSWER, format!("master {pid}: {why}"))
     })?;
@@ -284,11 +297,11 @@ fn status_in_words(answer: &Value) -> String {
         let (done, failed) = (text(&answer["reloads"]), text(&answer["failed_reloads"]));
         // The time of a reload is told in whole seconds.
         let when = if since_s == 0 { "less than a second".to_owned() } else { duration(since_s * 1000) };
-        let _ = writeln!(said, "reloads: {done} done, {failed} failed; the last one, {when} ago: {outcome}");
+        let _ = writeln!(said, "reloads: {done} done, {failed} failed; last one {when} ago: {outcome}");
     }
     for address in answer["addresses"].as_array().into_iter().flatten() {
         // Writing to a String can't fail.
-        let _ = writeln!(said, "listens at {}", text(address));
+        let _ = writeln!(said, "listening at {}", text(address));
     }
     for worker in answer["workers"].as_array().into_iter().flatten() {
         let in_flight: Vec<String> = worker["in_flight"]
@@ -311,11 +324,11 @@ fn signal(pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
     // A stop with `--now` needs no wait.
     let Some(signal) = row.and_then(|row| row.portable_signal).filter(|_| !request.waits || request.now) else {
         let hint = row.map_or("", |row| row.hints.1).replace("{pid}", &pid.to_string());
-        let why = format!("it has no control socket that is known here; name that of its `control-socket`{hint}");
+        let why = format!("its control socket is not known here; name its `control-socket`{hint}");
         return Err((EXIT_NO_ANSWER, format!("process {pid}: {why}")));
     };
     match kill(Pid::from_raw(pid), signal) {
-        Ok(()) => Ok(format!("process {pid}: {} is sent\n", signal.as_str())),
+        Ok(()) => Ok(format!("process {pid}: sent {}\n", signal.as_str())),
         Err(Errno::EPERM) => {
             Err((EXIT_NO_ANSWER, format!("process {pid} belongs to another user; try it as that user, or as root")))
         }
@@ -327,17 +340,17 @@ fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, NotAsk
     let shown = path.display();
     let refuse = |why: &str| Err((EXIT_NO_ANSWER, format!("{shown}: {why}")));
     let Some(row) = commands::of_request(request).map(Command::row) else {
-        return refuse("a pipe gives no answer; name the pidfile or the configuration");
+        return refuse("a FIFO gives no answer; name the pidfile or the configuration");
     };
     let Some((letter, _)) = row.letters.first() else { return refuse(row.hints.0) };
     if request.waits {
-        return refuse("a pipe gives no answer to wait for; name the pidfile or the configuration");
+        return refuse("a FIFO gives no answer to wait for; name the pidfile or the configuration");
     }
     let letters = letter.to_string().repeat(request.change.unsigned_abs().max(1) as usize);
     // Opening a pipe without a reader fails at once.
     let written = guarded_files::open_fifo(path).and_then(|mut pipe| pipe.write_all(letters.as_bytes()));
     match written {
-        Ok(()) => Ok(format!("{shown}: `{letters}` is written\n")),
+        Ok(()) => Ok(format!("{shown}: wrote `{letters}`\n")),
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
             Err((EXIT_NO_INSTANCE, format!("{shown}: no instance reads it")))
         }
@@ -355,6 +368,6 @@ mod tests {
             |at: u64| status_in_words(&serde_json::json!({ "last_reload": { "at": at }, "reloads": 1, "failed_reloads": 0 }));
         // The clock may go on between the two looks, so this reload is still to come.
         assert!(told(seconds_since_1970() + 60).contains("the last one, less than a second ago: done"));
-        assert!(told(seconds_since_1970() - 90_000).contains("; the last one, 25 h ago: done"));
+        assert!(told(seconds_since_1970() - 90_000).contains("; last one 25 h ago: done"));
     }
 }

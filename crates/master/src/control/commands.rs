@@ -75,17 +75,15 @@ pub enum Letter {
 
 /// Letters of uWSGI that do nothing here: why not, and what the manual says of each.
 pub const UNSUPPORTED_LETTERS: &[(char, &str, &str)] = &[
-    ('C', "it is not there yet", "Nothing yet."),
-    ('B', "there is no emperor to be told", "Nothing: there is no emperor."),
+    ('C', "it does not exist yet", "Nothing yet."),
+    ('B', "there is no emperor to notify", "Nothing: there is no emperor."),
     ('E', "there is no emperor in this instance", "Nothing: there is no emperor."),
-    ('S', "there is no subscription server to be told", "Nothing: there are no subscriptions."),
+    ('S', "there is no subscription server to notify", "Nothing: there are no subscriptions."),
 ];
 
-const NO_SOCKET_HINT: &str = "no letter of the pipe asks for that; name the pidfile or the configuration";
-const TOGGLE_HINTS: (&str, &str) = (
-    "its letter `p` pauses or resumes, whichever it is not; name the pidfile or the configuration",
-    "; `kill -TSTP {pid}` pauses it, or ends its pause",
-);
+const NO_SOCKET_HINT: &str = "no letter of the FIFO does that; name the pidfile or the configuration";
+const TOGGLE_HINTS: (&str, &str) =
+    ("its letter `p` toggles a pause; name the pidfile or the configuration", "; `kill -TSTP {pid}` pauses it, or resumes it");
 
 /// A row in which nothing but the log line is set.
 const fn row(done: &'static str) -> CommandRow {
@@ -136,7 +134,7 @@ commands! {
         signals: &[
             (
                 signal(Signal::SIGTERM),
-                "Graceful stop: requests in flight are finished, for `reload-mercy` at the most. A second one stops at once.",
+                "Graceful stop: requests in flight are completed, for at most `reload-mercy`. A second one stops immediately.",
             ),
             (signal(Signal::SIGINT), "As SIGTERM."),
         ],
@@ -144,16 +142,16 @@ commands! {
         portable_signal: Some(Signal::SIGINT),
         command_line: Some((InstanceCommand::Stop, Form::Plain)),
         while_stopping: true,
-        ..row("it stops when its requests are answered")
+        ..row("stopping when its requests are answered")
     },
     /// End at once.
     StopNow => CommandRow {
-        letters: &[('Q', "Stop at once, as SIGQUIT.")],
-        signals: &[(signal(Signal::SIGQUIT), "Stop at once: workers are killed.")],
+        letters: &[('Q', "Stop immediately, as SIGQUIT.")],
+        signals: &[(signal(Signal::SIGQUIT), "Stop immediately: workers are killed.")],
         portable_signal: Some(Signal::SIGQUIT),
         command_line: Some((InstanceCommand::Stop, Form::Now)),
         while_stopping: true,
-        ..row("it stops at once")
+        ..row("stopping immediately")
     },
     /// Let a new generation take over.
     Reload => CommandRow {
@@ -171,63 +169,63 @@ commands! {
     /// The same, but requests in flight get no time: the old generation ends when the new one serves.
     ReloadBrutally => CommandRow {
         letters: &[
-            ('R', "Reload, and requests in flight have no time when the new generation serves."),
+            ('R', "Reload without waiting for requests in flight when the new generation serves."),
             ('W', "As `R`."),
         ],
         command_line: Some((InstanceCommand::Reload, Form::Now)),
         has_outcome: true,
         is_reload: true,
-        ..row("it reloads, and requests in flight have no time")
+        ..row("reloading without waiting for requests in flight")
     },
     /// Replace each worker by a new one of the same generation.
-    ReloadWorkers => CommandRow { letters: &[('w', "Replace the workers.")], ..row("its workers are replaced") },
+    ReloadWorkers => CommandRow { letters: &[('w', "Replace the workers.")], ..row("replacing its workers") },
     /// The same, one after the other. With `lazy-apps` each loads the application again; one that fails ends the chain.
     ReloadChain => CommandRow {
-        letters: &[('c', "Replace the workers one after the other.")],
+        letters: &[('c', "Replace the workers one by one.")],
         command_line: Some((InstanceCommand::Reload, Form::Chain)),
-        ..row("its workers are replaced one after the other")
+        ..row("replacing its workers one by one")
     },
     /// One worker more, up to `processes`.
     AddWorker => CommandRow {
-        letters: &[('+', "One worker more, up to `processes`.")],
+        letters: &[('+', "Add a worker, up to `processes`.")],
         signals: &[(
             signal(Signal::SIGTTIN),
-            "One worker more, up to `processes`. With `cheaper` the algorithm goes on deciding, unless it is `manual`.",
+            "Add a worker, up to `processes`. With `cheaper` the algorithm continues from there, unless it is `manual`.",
         )],
         command_line: Some((InstanceCommand::Workers, Form::More)),
         is_cumulative: true,
-        ..row("it has one worker more, up to `processes`")
+        ..row("adding a worker, up to `processes`")
     },
     /// One worker less; the last one stays.
     RemoveWorker => CommandRow {
-        letters: &[('-', "One worker less; the last one stays.")],
-        signals: &[(signal(Signal::SIGTTOU), "One worker less, when it has finished what it has; the last one stays.")],
+        letters: &[('-', "Remove a worker; the last one stays.")],
+        signals: &[(signal(Signal::SIGTTOU), "Remove a worker when it has finished its requests; the last one stays.")],
         command_line: Some((InstanceCommand::Workers, Form::Fewer)),
         is_cumulative: true,
-        ..row("it has one worker less")
+        ..row("removing a worker")
     },
     /// Begin no request until resumed.
     Pause => CommandRow {
         command_line: Some((InstanceCommand::Pause, Form::Plain)),
         hints: TOGGLE_HINTS,
-        ..row("it is paused: no request is taken until it is resumed")
+        ..row("pausing: no request starts until it is resumed")
     },
     /// Begin requests again.
     Resume => CommandRow {
         command_line: Some((InstanceCommand::Resume, Form::Plain)),
         hints: TOGGLE_HINTS,
-        ..row("it takes requests again")
+        ..row("resuming")
     },
     /// Pause, or resume if paused.
     TogglePause => CommandRow {
-        letters: &[('p', "Pause, as SIGTSTP; and again: go on.")],
+        letters: &[('p', "Pause, as SIGTSTP; again: resume.")],
         signals: &[(
             signal(Signal::SIGTSTP),
-            "Pause: requests in flight are finished, no other is begun, and clients wait. A second one lets it go on. So does Ctrl-Z in its \
-             terminal: the master is never stopped by it, and the log says what it did.",
+            "Pause: requests in flight are completed, no other starts, and clients wait. A second one resumes. So does Ctrl-Z in \
+                its terminal: it never stops the master, and the log says what it did.",
         )],
         is_cumulative: true,
-        ..row("a pause begins, or ends")
+        ..row("pausing, or resuming")
     },
     /// Write a line for each child to the log. `bolide status` is no command but a query, which the control socket answers.
     Status => CommandRow {
@@ -243,34 +241,35 @@ commands! {
     Upgrade => CommandRow {
         letters: &[(
             'f',
-            "Another master, of the program as it is now, takes the sockets; refused where root's application has a user of its own (`uid`).",
+            "Upgrade: a new master, of the program as it is now, takes over the sockets; refused if root's application has its \
+                own user (`uid`).",
         )],
         // uWSGI has none for it, and no ordinary signal is free.
         signals: &[(
             SignalNumber::Realtime(2),
-            "Upgrade: another master is executed, of the program that is installed by now, and has the sockets. This one serves until that \
-             one does, and then ends like an old generation.",
+            "Upgrade: a new master of the installed program is executed and receives the sockets. This one serves until the new \
+                one does, and then ends like an old generation.",
         )],
         command_line: Some((InstanceCommand::Upgrade, Form::Plain)),
         has_outcome: true,
-        ..row("another master takes its place")
+        ..row("upgrading to a new master")
     },
     /// Reopen the log files: something else has moved them away.
     ReopenLogs => CommandRow {
-        letters: &[('l', "Open the log files anew.")],
+        letters: &[('l', "Open the log files again.")],
         command_line: Some((InstanceCommand::LogReopen, Form::Plain)),
-        ..row("its log files are opened anew")
+        ..row("opening its log files again")
     },
     /// Move the log files away and begin new ones.
     RotateLogs => CommandRow {
-        letters: &[('L', "Put the log files aside, and begin new ones.")],
+        letters: &[('L', "Move the log files aside, and start new ones.")],
         command_line: Some((InstanceCommand::LogRotate, Form::Plain)),
-        ..row("its log files are put aside, and begun anew")
+        ..row("moving its log files aside and starting new ones")
     },
     /// Write the pidfiles again.
-    WritePidfiles => CommandRow { letters: &[('P', "Write the pidfiles anew.")], ..row("its pidfiles are written anew") },
+    WritePidfiles => CommandRow { letters: &[('P', "Write the pidfiles again.")], ..row("writing its pidfiles again") },
     /// Run the hook of a file that has changed (`hook-touch`, `touch-exec`), by its number. Only the watch of files asks for it.
-    Hook(u32 = 0) => row("its hook is done"),
+    Hook(u32 = 0) => row("running its hook"),
 }
 
 /// The meaning of a letter; `None` if it has none.
@@ -307,8 +306,8 @@ pub fn of_question(question: &Value) -> Result<Command, String> {
     let found = InstanceCommand::named(asked)
         .and_then(|command| choose(command, is("now"), is("chain"), question["change"].as_i64().unwrap_or(0)));
     found.ok_or_else(|| match asked {
-        "workers" => format!("`workers` asks for a change, of {WORKERS_CHANGE_MOST} workers at the most"),
-        _ => format!("`{asked}` is not known: this instance may be of another version ({})", env!("CARGO_PKG_VERSION")),
+        "workers" => format!("`workers` takes a change, of at most {WORKERS_CHANGE_MOST} workers"),
+        _ => format!("`{asked}` is unknown: this instance may be of another version ({})", env!("CARGO_PKG_VERSION")),
     })
 }
 
@@ -359,7 +358,7 @@ mod tests {
             [
                 Letter::Command(Command::Reload),
                 Letter::Slot(1),
-                Letter::Unsupported('B', "there is no emperor to be told"),
+                Letter::Unsupported('B', "there is no emperor to notify"),
                 Letter::Command(Command::Reload),
             ]
         );
@@ -415,9 +414,9 @@ mod tests {
         assert_eq!(asked(r#"{"ask": "pause", "now": true}"#), Ok(Command::Pause));
         assert_eq!(asked(r#"{"ask": "workers", "change": -1024}"#), Ok(Command::RemoveWorker));
         for (question, why) in [
-            (r#"{"ask": "workers", "change": 1025}"#, "`workers` asks for a change, of 1024 workers at the most"),
-            (r#"{"ask": "workers"}"#, "`workers` asks for a change, of 1024 workers at the most"),
-            (r#"{"ask": "fly"}"#, "`fly` is not known"),
+            (r#"{"ask": "workers", "change": 1025}"#, "`workers` takes a change, of at most 1024 workers"),
+            (r#"{"ask": "workers"}"#, "`workers` takes a change, of at most 1024 workers"),
+            (r#"{"ask": "fly"}"#, "`fly` is unknown"),
         ] {
             assert!(asked(question).is_err_and(|said| said.starts_with(why)), "{question}");
         }

@@ -120,7 +120,7 @@ impl Fifo {
             self.slot = slot;
             self.make_or_complain();
         }
-        log_sink::line(&format!("master-fifo: commands are taken from {} now", self.path().display()));
+        log_sink::line(&format!("master-fifo: commands are now read from {}", self.path().display()));
     }
 
     /// Checks that the pipe still has its file, and makes it again if not.
@@ -150,7 +150,7 @@ impl Fifo {
             Err(error) => {
                 self.has_complained = true;
                 let again = duration(LOOK_MS);
-                log_sink::line(&format!("master-fifo = {}: {error}; it is tried again each {again}", self.path().display()));
+                log_sink::line(&format!("master-fifo = {}: {error}; trying again every {again}", self.path().display()));
             }
         }
     }
@@ -171,7 +171,7 @@ impl Fifo {
         self.quiet_until_ms = now_ms + JUNK_MS;
         let shown: String = String::from_utf8_lossy(letters).chars().take(JUNK_MOST).collect();
         log_sink::line(&format!(
-            "master-fifo {}: `{}` has letters that mean nothing; the page about signals and processes lists those that do",
+            "master-fifo {}: `{}` contains unknown letters; the page about signals and processes lists the known ones",
             self.path().display(),
             printable(&shown)
         ));

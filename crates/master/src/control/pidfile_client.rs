@@ -33,7 +33,7 @@ pub fn signal_instance(command: InstanceCommand, pidfile: &Path) -> i32 {
             0
         }
         Err((status, why)) => {
-            log_sink::line(&format!("{shown}: {why}; nothing was sent, and nothing is started"));
+            log_sink::line(&format!("{shown}: {why}; no signal was sent, and nothing is started"));
             status
         }
     }
@@ -48,7 +48,7 @@ fn send(signal: Signal, path: &Path) -> Result<Pid, (i32, String)> {
     let not_sent = |why: String| (EXIT_NOT_SENT, why);
     // In a container the master may be process 1; elsewhere that is no server.
     let number = text.trim().parse::<i32>().ok().filter(|number| *number > 0);
-    let pid = number.map(Pid::from_raw).ok_or_else(|| not_sent("there is no pid in it".to_owned()))?;
+    let pid = number.map(Pid::from_raw).ok_or_else(|| not_sent("it contains no pid".to_owned()))?;
     check(pid).map_err(not_sent)?;
     match kill(pid, signal) {
         Ok(()) => Ok(pid),
@@ -63,11 +63,11 @@ fn send(signal: Signal, path: &Path) -> Result<Pid, (i32, String)> {
 /// # Errors
 /// Why it is none, in words.
 pub fn check(pid: Pid) -> Result<(), String> {
-    let name = name_of(pid).ok_or_else(|| format!("there is no process {pid}: the instance has ended"))?;
+    let name = name_of(pid).ok_or_else(|| format!("process {pid} does not exist: the instance has ended"))?;
     if is_ours(pid, &name) {
         return Ok(());
     }
-    Err(format!("process {pid} is `{name}`, not Bolide: the file was left behind by an instance that has ended"))
+    Err(format!("process {pid} is `{name}`, not Bolide: the file is a leftover of an instance that has ended"))
 }
 
 /// The name of a process (/proc/PID/comm); `None` if there is none, or it has ended and waits to be reaped.

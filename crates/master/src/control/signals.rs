@@ -21,8 +21,8 @@ pub enum SignalAction {
 
 /// Signals that do nothing, and what the manual says of each.
 const IGNORED: &[(Signal, &str)] = &[
-    (Signal::SIGPIPE, "Nothing: a reader of the log that has left is not a reason to stop."),
-    (Signal::SIGXFSZ, "Nothing: a log file that has become as large as it may (`ulimit -f`) is not a reason to stop."),
+    (Signal::SIGPIPE, "None: a log reader that has left is no reason to stop."),
+    (Signal::SIGXFSZ, "None: a log file that has reached the size limit (`ulimit -f`) is no reason to stop."),
 ];
 
 /// Signals that are left as they are: those of a fault of the master's own, which can't go on, and those that do nothing to a process
@@ -41,7 +41,7 @@ const LEFT_ALONE: &[Signal] = &[
 ];
 
 /// The manual's sentence about all other signals.
-const OTHERS: &str = "Nothing, and the log says that it came: no signal stops or ends the master in silence.";
+const OTHERS: &str = "None, and the log says that it arrived: no signal stops or ends the master silently.";
 
 /// Blocks all signals that can be blocked, except those that are left alone, and opens the descriptor. The master calls this before it starts
 /// anything: no signal is lost from then on.

@@ -240,7 +240,7 @@ impl AttendantLoop {
                 }
                 self.outputs.push(output);
             }
-            Err(error) => self.tell(&News::Told(format!("{kind} {name}: what it writes can't be read: {error}"))),
+            Err(error) => self.tell(&News::Told(format!("{kind} {name}: its output can't be read: {error}"))),
         }
     }
 
@@ -281,7 +281,7 @@ impl AttendantLoop {
         let Some(command) = self.runs.job(number).map(|job| job.command.clone()) else { return };
         let name = name_of(&command);
         if self.runs.is_full() {
-            let words = format!("cron {name} is left out: {RUNNING_MOST} commands run already");
+            let words = format!("cron {name} is skipped: {RUNNING_MOST} commands are already running");
             return self.tell(&News::Told(words));
         }
         let launch =
@@ -326,8 +326,10 @@ impl AttendantLoop {
     /// Sends news, if the master has room for it: it is never waited for.
     fn tell(&mut self, news: &News) {
         if self.dropped > 0 {
-            let words =
-                format!("{} lines of daemons and cron were dropped: they came faster than they could be written", self.dropped);
+            let words = format!(
+                "{} lines of daemons and cron were dropped: they arrived faster than they could be written",
+                self.dropped
+            );
             if !self.send(&News::Told(words)) {
                 self.dropped += 1;
                 return;

@@ -280,7 +280,7 @@ impl Attendants {
             } else {
                 self.backoff.failed_early(now_ms);
             }
-            log_sink::line(&format!("the attendant of daemons and cron (pid {pid}) {}: another is started", cause.words()));
+            log_sink::line(&format!("the helper process for daemons and cron (pid {pid}) {}: starting another", cause.words()));
         }
         true
     }
@@ -291,7 +291,7 @@ impl Attendants {
             if attendant.deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
                 attendant.deadline_ms = None;
                 log_sink::line(&format!(
-                    "the attendant of daemons and cron (pid {}) has not ended, and is killed",
+                    "the helper process for daemons and cron (pid {}) has not ended: killing it",
                     attendant.pid
                 ));
                 // It is our child and was not reaped, so the number is its own.
@@ -317,7 +317,9 @@ impl AttendantProcess {
         // The room of a pair is for hundreds of these; where it has none the deadline comes.
         match send(self.channel.as_raw_fd(), &[order.byte()], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
             Ok(_) | Err(Errno::EPIPE) => {}
-            Err(error) => log_sink::line(&format!("the attendant (pid {}) can't be told anything: {error}", self.pid)),
+            Err(error) => {
+                log_sink::line(&format!("the helper process for daemons and cron (pid {}) can't be reached: {error}", self.pid))
+            }
         }
     }
 }

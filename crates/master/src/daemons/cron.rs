@@ -146,9 +146,9 @@ impl Runs {
             running.kill_ms = None;
             system::signal_group(running.pid, Signal::SIGKILL as i32);
             let name = self.jobs.get(running.job).map(|job| name_of(&job.command)).unwrap_or_default();
-            let why = if running.is_told { "has not ended when told to" } else { "takes too long (harakiri)" };
+            let why = if running.is_told { "has not ended after being told to" } else { "takes too long (harakiri)" };
             running.is_told = true;
-            format!("cron {name} (pid {}) {why}, and is killed", running.pid)
+            format!("cron {name} (pid {}) {why}: killing it", running.pid)
         };
         self.running.iter_mut().filter(late).map(kill).collect()
     }

@@ -88,7 +88,7 @@ impl SupervisedDaemon {
 
     /// The line about a daemon that was found alive.
     pub fn found(&self) -> Option<String> {
-        self.named.map(|pid| format!("daemon {}: it runs already (pid {pid}, as its pidfile says)", self.name))
+        self.named.map(|pid| format!("daemon {}: already running (pid {pid}, according to its pidfile)", self.name))
     }
 
     /// It ends with the instance: it is no daemon with a pidfile.
@@ -148,7 +148,7 @@ impl SupervisedDaemon {
             }
             Err(error) => {
                 let pause = self.pause_before_next(now_ms);
-                Some((format!("daemon {}: can't be started: {error}; the next try is {pause}", self.name), None))
+                Some((format!("daemon {}: can't be started: {error}; next attempt {pause}", self.name), None))
             }
         }
     }
@@ -175,7 +175,7 @@ impl SupervisedDaemon {
         }
         let text = format!("daemon {name}{shown} {how}");
         let pause = self.pause_before_next(now_ms);
-        DaemonEnd::Told(Some(format!("{text}; it is started again {pause}")))
+        DaemonEnd::Told(Some(format!("{text}; restarting {pause}")))
     }
 
     /// Looks at its files, once a second. Gives words for the log.
@@ -193,7 +193,7 @@ impl SupervisedDaemon {
             }
         }
         if let Some(path) = told.first() {
-            told = vec![format!("daemon {}: {path} was touched, it is restarted", self.name)];
+            told = vec![format!("daemon {}: {path} was touched: restarting it", self.name)];
             // One that a file has restarted did not die at birth.
             self.started_ms = self.started_ms.min(now_ms.saturating_sub(EARLY_FAILURE_MS + 1));
             self.signal(self.daemon.stop_signal);
@@ -220,7 +220,7 @@ impl SupervisedDaemon {
             }
             (Some(before), None) => {
                 let pause = self.pause_before_next(now_ms);
-                Some(format!("daemon {}: the process of its pidfile ({before}) has gone; it is started again {pause}", self.name))
+                Some(format!("daemon {}: the process in its pidfile ({before}) has ended; restarting {pause}", self.name))
             }
             (None, None) if self.start_ms.is_some() => None,
             (None, None) => {
@@ -234,7 +234,7 @@ impl SupervisedDaemon {
                     return Some(format!("daemon {}: {late}, and its command has not gone to the background", self.name));
                 }
                 let pause = self.pause_before_next(now_ms);
-                Some(format!("daemon {}: {late}; it is started again {pause}", self.name))
+                Some(format!("daemon {}: {late}; restarting {pause}", self.name))
             }
         }
     }
@@ -262,7 +262,7 @@ impl SupervisedDaemon {
         self.kill_ms.filter(|kill_ms| now_ms >= *kill_ms)?;
         self.kill_ms = None;
         self.send(Signal::SIGKILL as i32);
-        Some(format!("daemon {} has not ended after {}, and is killed", self.name, signals::name(self.daemon.stop_signal)))
+        Some(format!("daemon {} has not ended after {}: killing it", self.name, signals::name(self.daemon.stop_signal)))
     }
 
     /// Kills it at once.

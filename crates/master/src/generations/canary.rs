@@ -91,19 +91,19 @@ impl Generations {
                 let length_ms = watch.until_ms.saturating_sub(watch.began_ms);
                 (watch.until_ms, watch.is_extended) = (now_ms.saturating_add(length_ms), true);
                 let more = duration(length_ms);
-                log_sink::line(&format!("canary: {numbers}, in {took}: not one was good, it is watched for {more} more"));
+                log_sink::line(&format!("canary: {numbers}, in {took}: none succeeded, watching it for {more} more"));
                 notifier.extend(length_ms.saturating_add(AFTERWARDS_MS));
                 return CanaryNews::Watched;
             }
-            Verdict::AsGood => log_sink::line(&format!("canary: {numbers}, in {took}: generation {number} is let in")),
+            Verdict::AsGood => log_sink::line(&format!("canary: {numbers}, in {took}: generation {number} passes")),
             Verdict::TooFew => {
-                log_sink::line(&format!("canary: {numbers}, in {took}: too few to judge, generation {number} is let in"));
+                log_sink::line(&format!("canary: {numbers}, in {took}: too few to judge, generation {number} passes"));
             }
         }
         forming.stage = FormingStage::Whole;
         forming.patient_since_ms = now_ms;
         forming.notice_ms = now_ms + notice_ms();
-        notifier.status(&format!("generation {number} is let in, its other workers are started"));
+        notifier.status(&format!("generation {number} passes, starting its other workers"));
         CanaryNews::LetIn
     }
 

@@ -71,7 +71,7 @@ impl Generations {
             Some((_, false)) => FormingStage::CanaryStarts { length_ms },
             Some((serving, true)) => {
                 log_sink::line(&format!(
-                    "canary: no worker of generation {serving} serves (cheap), to hold one of generation {number} against: there is none"
+                    "canary: no worker of generation {serving} serves (cheap) to compare generation {number} with: no canary"
                 ));
                 FormingStage::Whole
             }
@@ -134,7 +134,7 @@ impl Generations {
         if now_ms >= forming.notice_ms {
             forming.notice_ms = now_ms + notice_ms();
             let is_loaded = forming.loaded_in_ms.is_some();
-            let what = if is_loaded { "its workers do not all serve yet" } else { "it still loads the application" };
+            let what = if is_loaded { "not all of its workers serve yet" } else { "it still loads the application" };
             log_sink::line(&format!("generation {number} was started {} ago, {what}", duration(now_ms - forming.began_ms)));
             tell_who_does_not_serve(number, children);
         }
@@ -173,7 +173,7 @@ impl Generations {
         } else if alone && !forming.generation.served && matches!(cause, Cause::Signalled { .. } | Cause::Exited(_)) {
             Some(format!("its worker {}", cause.words()))
         } else if forming.reason != Reason::First && forming.deaths_at_birth >= DEATHS_MOST {
-            Some("its workers die at birth".to_owned())
+            Some("its workers die before they serve".to_owned())
         } else {
             None
         }

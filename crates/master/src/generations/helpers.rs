@@ -37,7 +37,7 @@ pub fn start_missing(serving: &mut Generation, children: &mut Children, provisio
             Err(ForkError::Failed(error)) if error.kind() == ErrorKind::WouldBlock => return slot.hold(now_ms + FORK_RETRY_MS),
             Err(ForkError::Failed(error)) => {
                 let pause = duration(slot.failed_early(now_ms));
-                return log_sink::line(&format!("helper {number} can't be ordered: {error}; the next try is in {pause}"));
+                return log_sink::line(&format!("helper {number} can't be ordered: {error}; next attempt in {pause}"));
             }
         }
     }
@@ -60,7 +60,7 @@ pub fn note_end(helper: &Child, number: u32, serving: Option<&mut Generation>, c
             slot.lived();
             "; it is replaced".to_owned()
         } else {
-            format!(" soon after its start; the next is tried in {}", duration(slot.failed_early(now_ms)))
+            format!(" soon after its start; next attempt in {}", duration(slot.failed_early(now_ms)))
         }
     });
     // A kill has had its line, and an ordered end is no news.

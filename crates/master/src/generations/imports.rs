@@ -32,7 +32,7 @@ pub fn take(
     let Some(child) = children.find(id) else { return };
     let generation = child.generation;
     let Some(files) = list.and_then(read) else {
-        log_sink::line(&format!("{child} sent a list of imports that is none"));
+        log_sink::line(&format!("{child} sent an invalid list of imports"));
         return children.kill_and_log(id, KillReason::OutOfReach, provision, now_ms);
     };
     // An older generation was asked for it by settings that a reload has changed.

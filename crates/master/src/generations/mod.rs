@@ -88,7 +88,7 @@ impl Generations {
     /// The generation that answers while no new one does, in words.
     pub fn who_serves(&self) -> String {
         match &self.serving {
-            Some(serving) => format!("generation {} goes on serving", serving.number),
+            Some(serving) => format!("generation {} keeps serving", serving.number),
             None => "nothing is served, clients wait".to_owned(),
         }
     }

@@ -72,7 +72,8 @@ fn hurry_oldest_generation(newer: u32, children: &mut Children, now_ms: u64) {
     if hurried > 0 {
         let (workers, most) = (workers_in_words(hurried), duration(HURRY_MS));
         log_sink::line(&format!(
-            "reload: generation {newer} has no place left: {workers} of generation {oldest}, still finishing, must end within {most}"
+            "reload: there is no room for generation {newer}: {workers} of generation {oldest}, still finishing, must end within \
+                {most}"
         ));
     }
 }

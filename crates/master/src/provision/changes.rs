@@ -50,7 +50,7 @@ const SECTION_OPTIONS: [(&str, &str); 5] = [
     ("identity", "uid, gid or umask"),
     ("confinement", "immediate-uid, immediate-gid, chroot, cap or unshare"),
     ("control", "daemonize, pidfile2, safe-pidfile, master-fifo or control-socket"),
-    ("statistics", "stats or its kin"),
+    ("statistics", "stats or the related options"),
     ("development", "develop or reload-browser"),
 ];
 
@@ -291,7 +291,7 @@ impl Harmless {
         let changed =
             now.iter().filter(is_new).filter(|said| is_kept(said)).map(|said| format!("{}: `{}`", said.origin, said.option));
         let gone = before.iter().filter(is_gone).filter(|said| is_kept(said) && !is_replaced(said));
-        let gone = gone.map(|said| format!("`{}`, which was at {}", said.option, said.origin));
+        let gone = gone.map(|said| format!("`{}`, which used to be at {}", said.option, said.origin));
         let named: Vec<String> = changed.chain(gone).collect();
         let keeps = self.keeps_masters || self.keeps_surroundings || !self.kept_origins.is_empty();
         if !named.is_empty() || !keeps {
@@ -299,10 +299,10 @@ impl Harmless {
         }
         // A relative path of another option leads elsewhere by it.
         let moves = now.iter().filter(is_new).filter(|said| said.reach == Reach::Surroundings);
-        let moves = moves.map(|said| format!("{}: what root does with paths below `{}`", said.origin, said.option));
+        let moves = moves.map(|said| format!("{}: file operations by root below `{}`", said.origin, said.option));
         Some(moves.collect())
             .filter(|named: &Vec<String>| !named.is_empty())
-            .unwrap_or_else(|| vec!["a setting of root's".to_owned()])
+            .unwrap_or_else(|| vec!["a setting that needs root".to_owned()])
     }
 }
 

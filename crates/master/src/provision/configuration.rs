@@ -199,10 +199,10 @@ impl Configuration {
         })?;
         let harmless = changes::harmless(in_force, &answer.settings).map_err(|error| vec![error.to_string()])?;
         let mut lines = vec![format!(
-            "the user `{user}` (uid) may {words}: it is read as that user, and what is done with root's rights stays as it was"
+            "the user `{user}` (uid) may {words}: it is read as that user, and settings that need root's rights keep their values"
         )];
         let named = harmless.named(&self.sources.said, &answer.said);
-        lines.extend(named.iter().map(|option| format!("{option}: restart for this, it stays as it was: root acts on it")));
+        lines.extend(named.iter().map(|option| format!("{option}: keeps its value until a restart: root acts on it")));
         Ok((Answer { settings: harmless.settings, ..answer }, lines))
     }
 

@@ -74,9 +74,10 @@ pub fn not_executed(program: &Program, error: &std::io::Error) -> StartError {
     let hint = match error.raw_os_error() {
         Some(libc::EPERM) => "its user or group can't be changed; start Bolide as root, or leave uid and gid out",
         Some(libc::ENOENT) => {
-            "there is no such program, or the interpreter of its first line, or its loader, is missing; with chroot its libraries have to be within"
+            "the program, the interpreter of its first line, or its loader does not exist; with chroot its libraries must be \
+                inside"
         }
-        Some(libc::EACCES) => "it, or a folder above it, may not be used by the user of uid",
+        Some(libc::EACCES) => "the user of uid may not use it, or a folder above it",
         _ => "try it by hand",
     };
     StartError::new(format!("{} can't be executed: {error} ({hint})", program.executable.display()))
@@ -89,9 +90,9 @@ fn in_virtualenv(folder: &Path) -> Result<PathBuf, StartError> {
         return Ok(executable);
     }
     let shown = folder.display();
-    let hint = if folder.is_dir() { "that folder is no virtual environment" } else { "that folder does not exist" };
+    let hint = if folder.is_dir() { "that folder is not a virtual environment" } else { "that folder does not exist" };
     Err(StartError::new(format!(
-        "virtualenv = {shown}: there is no program {}, {hint}; make it with `python3 -m venv {shown}`",
+        "virtualenv = {shown}: there is no program {}, {hint}; create it with `python3 -m venv {shown}`",
         executable.display()
     )))
 }

@@ -55,7 +55,7 @@ fn loaded(
         Ok(privileges) => privileges,
         Err(error) if geteuid().is_root() => return Err(error),
         Err(error) => {
-            let message = format!("the application is loaded as the user who runs this, not as the one it is to have: {error}");
+            let message = format!("the application is loaded as the current user, not as the configured one: {error}");
             report.add(Diagnostic::note(None, message).local());
             None
         }
@@ -70,8 +70,8 @@ fn loaded(
     Ok(match words {
         Some(words) => diagnostic(&words),
         None if started.elapsed() >= Duration::from_millis(limit_ms) => Some(
-            failure(&format!("it was not loaded within {} s; where it was stuck stands above", limit_ms / 1000))
-                .advise("`load-timeout` gives it another time"),
+            failure(&format!("it was not loaded within {} s; the stack above shows where it was stuck", limit_ms / 1000))
+                .advise("`load-timeout` sets another limit"),
         ),
         None => Some(failure(&match status {
             Ok(status) => format!("its process ended while it was loaded: {status}"),

@@ -93,7 +93,7 @@ fn answer_of(mut reader: io::PipeReader) -> io::Result<Vec<u8>> {
         match poll(&mut watched, timeout) {
             Ok(0) | Err(nix::errno::Errno::EINTR) => continue,
             // It stays pending, for the loop.
-            Ok(_) if watched[1].any() == Some(true) => return Err(io::Error::other("a signal asks for the end")),
+            Ok(_) if watched[1].any() == Some(true) => return Err(io::Error::other("a signal ended it")),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }

@@ -27,7 +27,7 @@ pub fn read_plan(configuration: &mut Configuration, provision: &Provision) -> Re
         log_sink::line(&format!("reload: the configuration has changed: {}", renewed.changed.join(", ")));
     }
     for option in &renewed.kept {
-        log_sink::line(&format!("reload: {option}: restart for this, it stays as it was"));
+        log_sink::line(&format!("reload: {option}: keeps its value until a restart"));
     }
     Ok(Plan { settings: renewed.settings, listeners, program })
 }

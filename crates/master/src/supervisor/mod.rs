@@ -201,7 +201,7 @@ impl Supervisor {
             if let Some(status) = self.finished(now_ms()) {
                 self.logs.finish_captured();
                 for child in self.children.iter() {
-                    log_sink::line(&format!("{child} can't be killed: it is left behind"));
+                    log_sink::line(&format!("{child} can't be killed: leaving it behind"));
                 }
                 let removes_files = self.ending.removes_files(self.provision.settings());
                 if removes_files {
@@ -229,7 +229,7 @@ impl Supervisor {
         sources.extend(self.takeover.sources());
         sources.extend(self.control.sources());
         polling::wait(&sources, self.turn_ms(now_ms()) as u16).unwrap_or_else(|error| {
-            log_sink::line(&format!("waiting for news failed: {error}"));
+            log_sink::line(&format!("waiting for events failed: {error}"));
             Vec::new()
         })
     }
@@ -261,7 +261,7 @@ impl Supervisor {
                 SignalAction::Reap | SignalAction::Ignore => {}
                 SignalAction::Refuse => {
                     let name = signals::name(signal);
-                    log_sink::line(&format!("{name} came, which asks nothing of the master: it goes on"));
+                    log_sink::line(&format!("ignoring {name}"));
                 }
             }
         }

@@ -125,7 +125,8 @@ impl Supervisor {
                 // finds everything that it would read, import and execute.
                 Letter::Command(Command::Upgrade) if self.configuration.is_for_another_user(self.provision.settings()) => {
                     log_sink::line(&format!(
-                        "{by}: no upgrade: the user of uid can write to this pipe, and an upgrade is a start by root; as root say `bolide upgrade`"
+                        "{by}: upgrade refused: the user of uid can write to this FIFO, and an upgrade is a start by root; run \
+                            `bolide upgrade` as root"
                     ));
                 }
                 Letter::Command(command) => {
@@ -137,7 +138,7 @@ impl Supervisor {
                         fifo.choose(slot);
                     }
                 }
-                Letter::Unsupported(letter, why) => log_sink::line(&format!("{by}: `{letter}` does nothing: {why}")),
+                Letter::Unsupported(letter, why) => log_sink::line(&format!("{by}: `{letter}` has no effect: {why}")),
             }
         }
     }
@@ -167,7 +168,7 @@ impl Supervisor {
         }
         let waits = question["wait"].as_bool() == Some(true);
         if waits && !command.row().has_outcome {
-            let refused = json!({"ok": false, "message": "nobody tells when that has happened: ask without `--wait`"});
+            let refused = json!({"ok": false, "message": "its completion is not reported: use it without `--wait`"});
             return self.control.channel.answer(client, &refused, now_ms);
         }
         log_sink::line(&format!("control socket: {}", command.row().done));
@@ -213,7 +214,7 @@ impl Supervisor {
                 Ok(Received::End) | Err(_) => {
                     let Some(child) = self.children.find_mut(id) else { return };
                     if let Err(error) = &received {
-                        log_sink::line(&format!("{child} sent what is no report: {error}"));
+                        log_sink::line(&format!("{child} sent an invalid report: {error}"));
                     }
                     reports::channel_closed(child, now);
                     if received.is_err() {
@@ -303,7 +304,7 @@ impl Supervisor {
                 self.obey_application(asked, &by, now);
             }
             (_, report) => {
-                log_sink::line(&format!("{child} sent a report that is not its to send: {report:?}"));
+                log_sink::line(&format!("{child} sent a report that it may not send: {report:?}"));
                 self.children.kill_and_log(id, KillReason::OutOfReach, &self.provision, now);
             }
         }
@@ -370,7 +371,7 @@ impl Supervisor {
             tell_failure(&format!("the upgrade has failed: {why}"), &mut self.control.channel);
             if let Some(is_brutal) = reload_waits {
                 // Why it can't be is in the log, and who waits is told.
-                drop(self.reload("who asked during the upgrade", is_brutal, now));
+                drop(self.reload("a request during the upgrade", is_brutal, now));
             }
         }
         // A hook that has ended may have missed a change: it runs again then.
@@ -431,7 +432,7 @@ impl Supervisor {
             None => {}
         }
         if self.generations.serving_number() == Some(prototype.generation) && !self.ending.is_stopping() {
-            log_sink::line("its workers serve on; a new generation is started, because nobody could replace them");
+            log_sink::line("its workers keep serving; starting a new generation, because nothing could replace them");
             let lived = prototype.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= EARLY_FAILURE_MS);
             if !lived {
                 self.generations.note_failure(now);

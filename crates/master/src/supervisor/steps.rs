@@ -79,7 +79,7 @@ impl Supervisor {
             return self.reload(by, false, now_ms);
         }
         if self.recycling.has_chain() || self.generations.is_forming() {
-            let why = "the workers are being replaced already";
+            let why = "the workers are already being replaced";
             log_sink::line(&format!("chain reload ({by}): {why}"));
             return Err(why.to_owned());
         }
@@ -97,7 +97,7 @@ impl Supervisor {
                 self.provision.plan(plan);
                 self.children.widen_scoreboard(&self.provision);
                 if let Err(error) = self.provision.prepare_tickets() {
-                    log_sink::line(&format!("reload: no TLS session can be resumed: {error}"));
+                    log_sink::line(&format!("reload: TLS sessions can't be resumed: {error}"));
                 }
                 Ok(())
             }
@@ -106,9 +106,7 @@ impl Supervisor {
                     log_sink::line(&format!("reload: {line}"));
                 }
                 let who = self.generations.who_serves();
-                log_sink::line(&format!(
-                    "reload: the configuration can't be used, see above: {who} with the settings that it has"
-                ));
+                log_sink::line(&format!("reload: the configuration can't be used, see above: {who} with its current settings"));
                 let why = lines.last().cloned().unwrap_or_default();
                 // A manager that has asked for this reload waits for its end (`Type=notify-reload`), which is now, or that of the generation that
                 // forms.
@@ -150,7 +148,7 @@ impl Supervisor {
             log_sink::line(&format!("listening at {}", endpoint.to_open()));
         }
         for endpoint in before.listeners.endpoints_beside(listeners) {
-            log_sink::line(&format!("listening no more at {}", endpoint.to_open()));
+            log_sink::line(&format!("no longer listening at {}", endpoint.to_open()));
         }
         self.children.hand_over_waiting(before.listeners.end_all_but(listeners), served_before);
         if settings.lifecycle.vacuum {
@@ -185,15 +183,15 @@ impl Supervisor {
             Ok(()) => {
                 let number = self.generations.last_number();
                 if !self.provision.is_developed() {
-                    log_sink::line(&format!("reload: generation {number} is started, generation {serving} goes on serving"));
+                    log_sink::line(&format!("reload: starting generation {number}, generation {serving} keeps serving"));
                 }
-                self.notifier.reloading(&format!("generation {number} is started, generation {serving} serves"));
+                self.notifier.reloading(&format!("starting generation {number}, generation {serving} serves"));
             }
             Err(error) => {
                 let pause = self.generations.note_failure(now_ms);
-                let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
-                log_sink::line(&format!("reload: {error}: generation {serving} goes on serving{again}"));
-                self.notifier.not_reloaded(&format!("{error}: generation {serving} goes on serving"));
+                let again = if orphaned { format!("; next attempt in {}", duration(pause)) } else { String::new() };
+                log_sink::line(&format!("reload: {error}: generation {serving} keeps serving{again}"));
+                self.notifier.not_reloaded(&format!("{error}: generation {serving} keeps serving"));
                 self.fail_reload(reason, error.to_string());
             }
         }
@@ -220,10 +218,10 @@ impl Supervisor {
                 // Nothing serves with other settings.
                 self.put_plan_in_force(None);
                 match self.generations.begin(Reason::Ordered, &mut self.children, &self.provision, now_ms) {
-                    Ok(()) => log_sink::line(&format!("reload: generation {} is started", self.generations.last_number())),
+                    Ok(()) => log_sink::line(&format!("reload: starting generation {}", self.generations.last_number())),
                     Err(error) => {
                         let pause = self.generations.note_failure(now_ms);
-                        log_sink::line(&format!("reload: {error}: nothing is served; the next try is in {}", duration(pause)));
+                        log_sink::line(&format!("reload: {error}: nothing is served; next attempt in {}", duration(pause)));
                         self.notifier.not_reloaded(&format!("{error}: nothing is served"));
                         self.fail_reload(Reason::Ordered, error.to_string());
                     }
@@ -320,7 +318,7 @@ impl Supervisor {
         self.generations.kill_before_it_served(&mut self.children, now_ms);
         let Some(forming) = self.generations.take_forming() else { return };
         let number = forming.generation.number;
-        log_sink::line(&format!("reload: generation {number}, which is still being started, is given up {why}"));
+        log_sink::line(&format!("reload: generation {number}, which is still starting, is abandoned {why}"));
         self.children.end_generations(|generation| generation == number, &self.provision, now_ms);
     }
 
@@ -337,11 +335,11 @@ impl Supervisor {
         }
         let pause = self.generations.note_failure(now_ms);
         let orphaned = self.generations.serving_number().is_none_or(|serving| self.children.prototype(serving).is_none());
-        let again = if orphaned { format!("; the next try is in {}", duration(pause)) } else { String::new() };
+        let again = if orphaned { format!("; next attempt in {}", duration(pause)) } else { String::new() };
         let who = self.generations.who_serves();
         let is_developed = self.provision.is_developed();
         let what = if is_developed { "the new code".to_owned() } else { format!("generation {number}") };
-        let next = if is_developed { "; the next change is waited for" } else { "" };
+        let next = if is_developed { "; waiting for the next change" } else { "" };
         log_sink::line(&format!("{what} could not be loaded ({why}): {who}{again}{next}"));
         let why = format!("generation {number} could not be loaded ({why})");
         self.end_failed(&forming, &format!("{why}: {who}"), why, now_ms);
@@ -401,7 +399,7 @@ impl Supervisor {
         }
         self.ending.order(now_ms);
         let mercy = self.provision.settings().lifecycle.reload_mercy_ms;
-        log_sink::line(&format!("stop: requests in flight are finished, for {} at the most", duration(mercy)));
+        log_sink::line(&format!("stop: completing requests in flight, for at most {}", duration(mercy)));
         development::kill_halted(&mut self.children, now_ms);
         let waiting = self.begin_end(0);
         self.children.hand_over_waiting(waiting, self.generations.serving_number());
@@ -444,13 +442,13 @@ impl Supervisor {
             }
         };
         let again = if std::io::stdin().is_terminal() { "Ctrl-C again" } else { "a second SIGTERM" };
-        log_sink::line(&format!("stop: {what}; {again} stops at once"));
+        log_sink::line(&format!("stop: {what}; {again} stops immediately"));
         self.notifier.status(&what);
     }
 
     /// SIGQUIT, or a second SIGTERM: every child is killed.
     pub(super) fn stop_now(&mut self, why: &str, now_ms: u64) {
-        log_sink::line(&format!("stop at once ({why})"));
+        log_sink::line(&format!("stopping immediately ({why})"));
         drop(self.begin_end(0));
         self.attendants.stop_now(now_ms);
         for id in self.children.ids(|child| child.state != State::Killed) {
@@ -548,7 +546,7 @@ impl Supervisor {
                 PredecessorEvent::DaemonsGone => self.attendants.release(),
                 PredecessorEvent::Lost => {
                     // Its workers shut the sockets when it is killed, so there is nothing that could be served.
-                    let words = "the master whose place this one was to take has ended before: its sockets are gone with it";
+                    let words = "the master that this one was to replace has ended: its sockets are gone with it";
                     self.end_with(EXIT_PLACE_LOST, words.to_owned(), now_ms);
                 }
             }

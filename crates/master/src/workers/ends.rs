@@ -27,7 +27,7 @@ pub fn note_pause(pid: Pid, pause: Pause, children: &mut Children, now: u64) {
     child.stopped_until_ms = match pause {
         Pause::Stopped(signal) => {
             let (name, most) = (signals::name(signal), duration(STOPPED_MS));
-            log_sink::line(&format!("{child} was stopped by {name}: it is killed unless it goes on (SIGCONT) within {most}"));
+            log_sink::line(&format!("{child} was stopped by {name}: it is killed unless it continues (SIGCONT) within {most}"));
             Some(now + STOPPED_MS)
         }
         Pause::Continued => None,
@@ -70,9 +70,9 @@ impl WorkerEnd<'_> {
                 slot.lived();
                 "; it is replaced".to_owned()
             } else if over_memory {
-                format!(" had too much memory soon after its start; the next is tried in {}", duration(slot.failed_early(now)))
+                format!(" had too much memory soon after its start; next attempt in {}", duration(slot.failed_early(now)))
             } else {
-                format!(" before its first request; the next is tried in {}", duration(slot.failed_early(now)))
+                format!(" before its first request; next attempt in {}", duration(slot.failed_early(now)))
             };
         }
         // The log names no worker twice: a kill has had its line, and an ordered end is no news.
@@ -111,7 +111,7 @@ fn words_of_end(cause: &Cause, provision: &Provision) -> String {
     match (cause, limit) {
         (Cause::Signalled { signal: libc::SIGABRT, .. }, Some(bytes)) => {
             let most = bytes / (1024 * 1024);
-            format!("{words}, probably because it could not have memory within limit-as = {most} MiB")
+            format!("{words}, probably because it could not get memory within limit-as = {most} MiB")
         }
         _ => words,
     }

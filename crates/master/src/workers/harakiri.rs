@@ -182,7 +182,7 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
                 if let Some(child) = children.find(child) {
                     let (name, most) = (signals::name(signal), duration(most_ms));
                     log_sink::line(&format!(
-                        "harakiri: {child} is sent {name}, and killed in {most} (harakiri-graceful-timeout)"
+                        "harakiri: sending {name} to {child}, killing it in {most} (harakiri-graceful-timeout)"
                     ));
                 }
                 children.signal(child, signal);

@@ -45,8 +45,8 @@ fn is_to_go(id: u64, excess: &Excess, watch: &mut MemoryWatch, children: &Childr
     if age_ms <= FROM_START_MS && watch.note_early_excess(id) {
         let rhythm = if least_ms > 0 { format!("after {} each", duration(least_ms)) } else { "again and again".to_owned() };
         log_sink::line(&format!(
-            "{worker} has {has} as soon as it serves, as others had: the limit is too low for this application, \
-             and its workers are replaced {rhythm}, one at a time"
+            "{worker} has {has} as soon as it serves, like others before it: the limit is too low for this application, and its \
+                workers are replaced {rhythm}, one at a time"
         ));
     }
     let is_to_go = age_ms >= least_ms;
@@ -63,7 +63,7 @@ fn make_room(usages: &[(u64, Usage)], why: &str, children: &mut Children, recycl
     let largest = serving.filter(|_| !recycling.is_at_work()).max_by_key(|(_, usage)| usage.resident);
     let Some((worker, usage)) = largest else { return false };
     let (id, most) = (worker.id, memory::mebibytes(usage.resident));
-    log_sink::line(&format!("{why} (reload-on-pressure): {worker}, which has most ({most}), is replaced"));
+    log_sink::line(&format!("{why} (reload-on-pressure): {worker}, the largest ({most}), is replaced"));
     recycling.enqueue(id, children);
     true
 }

@@ -15,13 +15,14 @@ const RETRY_MS: u64 = 100;
 /// Takes no request from here on. An instance that is paused stays so.
 pub fn pause(by: &str, children: &mut Children, notifier: &Notifier) {
     if !children.pause(true) {
-        return log_sink::line(&format!("{by}: it is paused already"));
+        return log_sink::line(&format!("{by}: it is already paused"));
     }
     let pid = std::process::id();
     log_sink::line(&format!(
-        "paused ({by}): no request is taken, and clients wait until `bolide resume {pid}`, or SIGTSTP again (Ctrl-Z in its terminal)"
+        "paused ({by}): no request starts, and clients wait until `bolide resume {pid}`, or SIGTSTP again (Ctrl-Z in its \
+            terminal)"
     ));
-    notifier.status("paused: no request is taken");
+    notifier.status("paused: no request starts");
 }
 
 /// Takes requests again. Gives whether it was paused.
@@ -38,7 +39,7 @@ pub fn resume(
     }
     // Nobody could ask for anything: that time is not one in which nobody wanted to.
     scaling.wake_up(now_ms);
-    log_sink::line(&format!("resumed ({by}): requests are taken"));
+    log_sink::line(&format!("resumed ({by}): requests start again"));
     if let Some(serving) = serving {
         let workers = workers_in_words(serving.wanted_count());
         notifier.status(&format!("{workers} of generation {}", serving.number));

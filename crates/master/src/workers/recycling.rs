@@ -133,9 +133,9 @@ impl Recycling {
         workers.sort_unstable();
         self.chain = workers.into_iter().map(|(_, id)| id).collect();
         let code = if serving.is_lazy {
-            "each loads the application anew"
+            "each loads the application again"
         } else {
-            "with the code that is loaded, because lazy-apps is off; a reload (SIGHUP) loads it anew"
+            "with the loaded code, because lazy-apps is off; a reload (SIGHUP) loads it again"
         };
         let count = workers_in_words(self.chain.len() as u32);
         log_sink::line(&format!("chain reload ({by}): {count} of generation {number}, one after the other, {code}"));
@@ -173,6 +173,6 @@ impl Recycling {
                 spared.apply(Event::Spared);
             }
         }
-        log_sink::line(&format!("chain reload: {why}: workers that are not replaced yet go on with the code that they have"));
+        log_sink::line(&format!("chain reload: {why}: the workers that are not replaced yet continue with their code"));
     }
 }

@@ -136,7 +136,7 @@ impl Scaled<'_> {
             let settings = self.provision.settings();
             let count = settings.elastic.cheaper.as_ref().map_or(settings.workers.processes, |cheaper| cheaper.least);
             self.scaling.wake_up(now_ms);
-            return self.add_workers(count, "a connection has come");
+            return self.add_workers(count, "a connection arrived");
         }
         let waiting = self.provision.waiting_connections();
         let loads = self.loads();
@@ -179,7 +179,7 @@ impl Scaled<'_> {
             return Ok(());
         }
         let most = workers_in_words(self.provision.settings().workers.processes);
-        let why = format!("no worker is added: there are never more than {most} (processes)");
+        let why = format!("no worker is added: the maximum is {most} (processes)");
         log_sink::line(&format!("{by}: {why}"));
         Err(why)
     }
@@ -190,14 +190,14 @@ impl Scaled<'_> {
     /// None can go; the log says so too.
     pub fn remove_worker(&mut self, by: &str, now_ms: u64) -> Result<(), String> {
         if self.children.is_paused() {
-            let why = "no worker is removed: it is paused, and clients wait on the connections of each";
+            let why = "no worker is removed: the instance is paused, and clients wait on the connections of each worker";
             log_sink::line(&format!("{by}: {why}"));
             return Err(why.to_owned());
         }
         let count = self.generations.serving().map_or(0, |serving| serving.wanted_count());
         let victim = self.oldest_worker(true).or_else(|| self.oldest_worker(false)).filter(|_| count > 1);
         let Some(id) = victim else {
-            let why = "no worker is removed: the last one stays, and one that is replaced does until then";
+            let why = "no worker is removed: the last one stays, and one that is being replaced stays until then";
             log_sink::line(&format!("{by}: {why}"));
             return Err(why.to_owned());
         };
@@ -251,10 +251,10 @@ impl Scaled<'_> {
         let elastic = &self.provision.settings().elastic;
         let most = duration(elastic.idle_ms.unwrap_or(0));
         if elastic.dies_idle {
-            log_sink::line(&format!("nothing was asked for {most} (idle, die-on-idle)"));
+            log_sink::line(&format!("no request for {most} (idle, die-on-idle)"));
             return true;
         }
-        log_sink::line(&format!("nothing was asked for {most} (idle): all workers end, and the next connection starts some"));
+        log_sink::line(&format!("no request for {most} (idle): all workers end, and the next connection starts some"));
         let Some(serving) = self.generations.serving_mut() else { return false };
         serving.wanted.fill(false);
         let number = serving.number;

@@ -45,14 +45,14 @@ fn test_reload_that_can_not_load_leaves_the_old_generation_serving() {
         (r#"{"1": {}, "2": {"load": "crash"}, "3": {}}"#, "its prototype was killed by SIGSEGV"),
         (r#"{"1": {}, "2": {"worker": "unloadable"}, "3": {}}"#, "a worker could not, see above"),
         (r#"{"1": {}, "2": {"load": "explain"}, "3": {}}"#, "ImportError: no module named fake"),
-        (r#"{"1": {}, "2": {"worker": "die"}, "3": {}}"#, "its workers die at birth"),
+        (r#"{"1": {}, "2": {"worker": "die"}, "3": {}}"#, "its workers die before they serve"),
     ] {
         let instance = Instance::start(orders, &[]);
         instance.wait_log("ready: 1 worker");
         let old = instance.ask("who").expect("an answer");
         instance.signal(Signal::SIGHUP);
         instance.wait_log(&format!("generation 2 could not be loaded ({why}"));
-        assert!(instance.log().contains("): generation 1 goes on serving\n"), "{}", instance.log());
+        assert!(instance.log().contains("): generation 1 keeps serving\n"), "{}", instance.log());
         assert_eq!(instance.ask("who"), Some(old));
         // Its remains are gone, and the next reload works.
         instance.signal(Signal::SIGHUP);
@@ -71,7 +71,7 @@ fn test_reload_asked_for_during_a_reload_begins_it_anew() {
     }
     instance.wait_log("of generation 4 in");
     for number in 2..=3 {
-        instance.wait_log(&format!("generation {number}, which is still being started, is given up for a new one"));
+        instance.wait_log(&format!("generation {number}, which is still starting, is abandoned for a new one"));
     }
     instance.signal(Signal::SIGUSR1);
     instance.wait_log("status: generation in service: 4");
@@ -84,10 +84,8 @@ fn test_reload_kills_what_does_not_finish_within_the_mercy() {
     instance.wait_log("ready: 1 worker");
     let old = instance.ask("begin GET /endless").expect("an answer");
     instance.signal(Signal::SIGHUP);
-    let line = format!(
-        "worker 1 (pid {}) has not finished within 1 s (reload-mercy), and is killed while it serves GET /endless",
-        old.pid
-    );
+    let line =
+        format!("worker 1 (pid {}) has not finished within 1 s (reload-mercy): killing it while it serves GET /endless", old.pid);
     instance.wait_log(&line);
     instance.wait("the old prototype's end", || (!lives(old.pid) && !lives(old.parent)).then_some(()));
     assert_eq!(instance.ask("who").expect("an answer").generation, 2);
@@ -121,7 +119,7 @@ fn test_prototype_that_can_not_be_replaced_is_tried_again_with_growing_pauses() 
     let orphan = instance.ask("who").expect("an answer");
     kill(Pid::from_raw(orphan.parent), Signal::SIGKILL).expect("it lives");
     for pause in ["200 ms", "400 ms", "800 ms"] {
-        instance.wait_log(&format!("generation 1 goes on serving; the next try is in {pause}"));
+        instance.wait_log(&format!("generation 1 keeps serving; next attempt in {pause}"));
     }
     assert_eq!(instance.ask("who").map(|answer| answer.pid), Some(orphan.pid));
     instance.order(SERVE);

@@ -43,7 +43,7 @@ fn test_deaths_at_birth_pause_longer_each_time_and_end_when_a_worker_lives() {
     // With a master the application is loaded before: what ends a worker then is no reason to give up the start.
     let instance = Instance::start(r#"{"all": {"worker": "die"}}"#, &["--master"]);
     for pause in ["100 ms", "200 ms", "400 ms", "800 ms"] {
-        instance.wait_log(&format!("exited with status 3 before its first request; the next is tried in {pause}"));
+        instance.wait_log(&format!("exited with status 3 before its first request; next attempt in {pause}"));
     }
     instance.order(SERVE);
     instance.wait_log("ready: 1 worker");
@@ -125,8 +125,8 @@ fn test_request_over_harakiri_is_told_with_its_stack_and_killed_with_its_worker(
     let log = instance.log();
     assert!(log.contains(&format!("harakiri: worker 1 (pid {}) serves GET /slow (for ", victim.pid)), "{log}");
     assert!(log.contains("the limit is 1 s; its Python stack:"), "{log}");
-    assert!(log.contains(&format!("harakiri: worker 1 (pid {}) is killed while it serves GET /slow", victim.pid)), "{log}");
-    assert!(!log.contains("the next is tried"), "a harakiri is no death at birth: {log}");
+    assert!(log.contains(&format!("harakiri: killing worker 1 (pid {}) while it serves GET /slow", victim.pid)), "{log}");
+    assert!(!log.contains("next attempt"), "a harakiri is no death at birth: {log}");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn test_second_signal_and_sigquit_stop_at_once() {
             // Two that come within a moment are one wish: the second is sent until it counts.
             instance.wait("the signal to count", || {
                 instance.signal(*signal);
-                let counts = if *signal == Signal::SIGTERM { "bolide: stop: " } else { "stop at once" };
+                let counts = if *signal == Signal::SIGTERM { "bolide: stop: " } else { "stopping immediately" };
                 instance.log().contains(counts).then_some(())
             });
         }
@@ -197,7 +197,7 @@ fn test_stop_kills_what_does_not_finish_within_the_mercy_and_names_it() {
     assert_eq!(instance.end().code(), Some(0));
     let log = instance.log();
     let expected = format!(
-        "worker 1 (pid {}) has not finished within 1 s (reload-mercy), and is killed while it serves GET /endless",
+        "worker 1 (pid {}) has not finished within 1 s (reload-mercy): killing it while it serves GET /endless",
         worker.pid
     );
     assert!(log.contains(&expected), "{log}");
@@ -263,10 +263,7 @@ fn test_worker_that_closes_its_order_socket_is_killed_and_replaced() {
     let held = instance.request("hold GET /held").expect("connected");
     assert!(read_line(&held).is_some());
     instance.ask("close");
-    instance.wait_log(&format!(
-        "worker 1 (pid {}) can't be told anything any more, and is killed while it serves GET /held",
-        worker.pid
-    ));
+    instance.wait_log(&format!("worker 1 (pid {}) can't be reached any more: killing it while it serves GET /held", worker.pid));
     instance.wait("another worker", || instance.ask("who").filter(|answer| answer.pid != worker.pid));
 }
 
@@ -275,7 +272,7 @@ fn test_worker_can_not_choose_whom_the_master_kills() {
     let mut instance = Instance::start(r#"{"all": {"worker": "liar"}}"#, &["--reload-mercy", "1"]);
     // Its prototype tells the true pid as well, in an order that we do not choose: either is answered with disbelief.
     instance.wait_event("serving 1 1");
-    instance.wait_log("the report is not believed");
+    instance.wait_log("the report is ignored");
     assert!(!instance.log().contains("ready:"));
     instance.signal(Signal::SIGTERM);
     assert_eq!(instance.end().code(), Some(0));
@@ -287,7 +284,7 @@ fn test_failed_start_says_why_in_its_last_line_and_leaves_nothing() {
         ("/nonexistent/app.pid can't be written", &["--pidfile", "/nonexistent/app.pid"]),
         ("/nonexistent/app.log (logto) can't be written", &["--logto", "/nonexistent/app.log"]),
         ("no user is called `no-such-user`", &["--uid", "no-such-user"]),
-        ("192.0.2.1 is no address of this machine", &["--uwsgi-socket", "{folder}/app.sock", "--http-socket", "192.0.2.1:0"]),
+        ("192.0.2.1 is not an address of this machine", &["--uwsgi-socket", "{folder}/app.sock", "--http-socket", "192.0.2.1:0"]),
     ];
     for (expected, options) in cases {
         let mut instance = Instance::start(SERVE, options);

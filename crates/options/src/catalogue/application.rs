@@ -17,18 +17,18 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::accepted(
         "autoload",
         Value::Switch,
-        "Loads plugins for options that nobody knows.",
-        "what uWSGI keeps in plugins is built in",
+        "Loads plugins for unknown options.",
+        "uWSGI's plugins are built in",
     ),
     OptionEntry::supported(
         "module",
         Setting::Located(|draft| &mut draft.applications.module),
         Value::Text,
         "",
-        "The module that holds the application, with its callable after a colon if that is not `application`. If it can't be loaded and there is a `wsgi-file`, that is.",
+        "The module of the application, followed by a colon and its callable if that is not `application`. If it can't be loaded and there is a `wsgi-file`, that is used.",
     )
     .example("module = shop.wsgi\nmodule = shop.wsgi:application\nmodule = shop:create_app()"),
-    OptionEntry::supported("wsgi-file", Setting::Located(|draft| &mut draft.applications.wsgi_file), Value::Path, "", "The file that holds the application.")
+    OptionEntry::supported("wsgi-file", Setting::Located(|draft| &mut draft.applications.wsgi_file), Value::Path, "", "The file of the application.")
         .example("wsgi-file = /srv/shop/wsgi.py"),
     OptionEntry::supported("callable", Setting::Text(|draft| &mut draft.applications.callable), Value::Text, "application", "Name of the application in its module or file.")
         .example("callable = app"),
@@ -37,7 +37,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::LocatedTexts(|draft| &mut draft.applications.mounts),
         Value::List,
         "",
-        "An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It takes the requests whose SCRIPT_NAME a front server has set to the prefix, and with `manage-script-name` those whose path is below it. What no mount takes goes to the application of `module` or `wsgi-file`, or else to that of the first mount.",
+        "An application for a prefix: `/prefix=module:callable` or `/prefix=file.py`. It gets the requests whose SCRIPT_NAME a front server has set to the prefix, and with `manage-script-name` those whose path is below it. Other requests go to the application of `module` or `wsgi-file`, or else to that of the first mount.",
     )
     .example("mount = /shop=shop.wsgi:application\nmount = /blog=blog.py\nmanage-script-name = true"),
     OptionEntry::supported(
@@ -45,7 +45,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         set!(|draft, _, pair| draft.applications.interface = Some((values::one_of(pair, &INTERFACES)?, pair.location.clone()))),
         Value::OneOf(&INTERFACE_WORDS),
         "auto",
-        "Which of Python's two interfaces the applications of `module`, `wsgi-file`, `mount` and the command line have; `auto` tells it from each when it is loaded. An application of `asgi` is ASGI in any case.",
+        "The interface of the applications of `module`, `wsgi-file`, `mount` and the command line; `auto` detects it when an application is loaded. An application of `asgi` is always ASGI.",
     )
     .example("interface = wsgi"),
     OptionEntry::supported(
@@ -53,7 +53,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.applications.is_factory),
         Value::Switch,
         "off",
-        "What is named is no application, but a function that returns one: it is called without arguments when it is loaded. It counts for every application; `module:create_app()` says the same of a single one.",
+        "The named object is a function that returns the application: it is called without arguments at loading. This applies to every application; `module:create_app()` does the same for a single one.",
     )
     .example("factory = true\nasgi = shop:create_app"),
     OptionEntry::supported(
@@ -61,7 +61,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.application.manage_script_name),
         Value::Switch,
         "off",
-        "The path of a request chooses its `mount`, which goes from the start of PATH_INFO into SCRIPT_NAME.",
+        "The path of a request selects its `mount`, which moves from the start of PATH_INFO into SCRIPT_NAME.",
     )
     .example("manage-script-name = true"),
     OptionEntry::supported(
@@ -69,7 +69,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.application.no_default_app),
         Value::Switch,
         "off",
-        "What no `mount` takes is answered with an error, and not by the first application.",
+        "Requests that match no `mount` get an error instead of the first application.",
     )
     .example("no-default-app = true"),
     OptionEntry::supported(
@@ -77,17 +77,17 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Located(|draft| &mut draft.chdir),
         Value::Path,
         "",
-        "Change to this folder before sockets, files and the application are opened.",
+        "Changes to this folder before sockets, files and the application are opened.",
     )
     .example("chdir = /srv/shop"),
-    OptionEntry::supported("chdir2", Setting::Text(|draft| &mut draft.python.chdir_after), Value::Path, "", "Change to this folder after the application has been loaded.")
+    OptionEntry::supported("chdir2", Setting::Text(|draft| &mut draft.python.chdir_after), Value::Path, "", "Changes to this folder after the application has been loaded.")
         .example("chdir2 = /var/lib/shop"),
     OptionEntry::supported(
         "pythonpath",
         Setting::By(interpreter::add_python_path),
         Value::List,
         "",
-        "A folder for the start of `sys.path`, so of several the last comes first; a pattern such as `lib/*` gives all that match.",
+        "A folder for the start of `sys.path`; of several, the last comes first. A pattern such as `lib/*` adds all that match.",
     )
     .example("pythonpath = /srv/shop/lib"),
     OptionEntry::supported(
@@ -113,16 +113,16 @@ pub const ENTRIES: &[OptionEntry] = &[
         "off",
         "Every worker loads the application itself, after the fork.",
     )
-    .uwsgi("As in uWSGI, it costs memory: workers no longer share what the application loads.")
+    .uwsgi("As in uWSGI, it costs memory: workers no longer share the loaded application.")
     .example("lazy-apps = true"),
     OptionEntry::supported("lazy", Setting::Switch(|draft| &mut draft.application.lazy), Value::Switch, "off", "The old name of `lazy-apps`.")
-        .uwsgi("uWSGI's `lazy` also makes a reload restart workers only; here the two are the same.").example("lazy = true"),
+        .uwsgi("In uWSGI `lazy` also makes a reload restart workers only; here the two are the same.").example("lazy = true"),
     OptionEntry::supported(
         "catch-exceptions",
         Setting::Switch(|draft| &mut draft.python.settings.catch_exceptions),
         Value::Switch,
         "off",
-        "Shows the traceback of a failed request to the client, not only to the log. Not for production.",
+        "Sends the traceback of a failed request to the client, not only to the log. Not for production.",
     ).example("catch-exceptions = true"),
     OptionEntry::supported(
         "wsgi-disable-file-wrapper",
@@ -137,7 +137,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         set!(|draft, _, pair| draft.python.settings.arguments = interpreter::arguments(pair)?),
         Value::Text,
         "",
-        "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by blanks, and without quotes.",
+        "The arguments that the application finds in `sys.argv`, after the name `uwsgi`; separated by spaces, without quotes.",
     )
     .example("pyargv = --settings production.cfg"),
     OptionEntry::supported(
@@ -145,7 +145,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         set!(|draft, _, pair| draft.applications.named_by = Some((NamedBy::Paste, values::text(pair)?, pair.location.clone()))),
         Value::Text,
         "",
-        "An application of PasteDeploy, as `config:/srv/shop/production.ini`; a file alone is `config:FILE`. PasteDeploy has to be installed beside the application.",
+        "A PasteDeploy application, as `config:/srv/shop/production.ini`; a file alone is `config:FILE`. PasteDeploy must be installed with the application.",
     )
     .example("paste = config:/srv/shop/production.ini"),
     OptionEntry::supported(
@@ -153,7 +153,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.python.settings.paste_logger),
         Value::Switch,
         "off",
-        "Sets up Python's `logging` as the file of `paste` says.",
+        "Configures Python's `logging` from the file of `paste`.",
     )
     .example("paste-logger = true"),
     OptionEntry::supported(
@@ -161,7 +161,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         set!(|draft, _, pair| draft.applications.named_by = Some((NamedBy::Pecan, values::text(pair)?, pair.location.clone()))),
         Value::Path,
         "",
-        "An application of Pecan, by its configuration.",
+        "A Pecan application, by its configuration.",
     )
     .example("pecan = /srv/shop/config.py"),
     OptionEntry::supported(
@@ -169,11 +169,11 @@ pub const ENTRIES: &[OptionEntry] = &[
         set!(|draft, _, pair| draft.applications.named_by = Some((NamedBy::Text, values::text(pair)?, pair.location.clone()))),
         Value::Text,
         "",
-        "An application as a text of Python, which is the body of a module.",
+        "An application as Python source text, the body of a module.",
     )
     .example("eval = application = __import__('shop').make()"),
-    OptionEntry::refused("ini-paste", Value::Path, "A configuration, and an application of PasteDeploy in the same file.", INI_PASTE),
-    OptionEntry::refused("ini-paste-logged", Value::Path, "As `ini-paste`, with the loggers of the file.", INI_PASTE),
+    OptionEntry::refused("ini-paste", Value::Path, "A configuration, and a PasteDeploy application in the same file.", INI_PASTE),
+    OptionEntry::refused("ini-paste-logged", Value::Path, "Like `ini-paste`, with the loggers of the file.", INI_PASTE),
     OptionEntry::planned("pypy-wsgi", Value::Text, Milestone::Languages, "The module of an application for PyPy.", PYPY),
     OptionEntry::planned("pypy-wsgi-file", Value::Path, Milestone::Languages, "The file of an application for PyPy.", PYPY),
     OptionEntry::accepted("enable-threads", Value::Switch, "Lets threads of the application run.", "threads always run"),
@@ -181,30 +181,30 @@ pub const ENTRIES: &[OptionEntry] = &[
         "single-interpreter",
         Value::Switch,
         "Loads all applications in one interpreter.",
-        "there is one interpreter a process in any case",
+        "there is always one interpreter per process",
     ),
     OptionEntry::supported(
         "need-app",
         Setting::Switch(|draft| &mut draft.applications.is_needed),
         Value::Switch,
         "off",
-        "Does not start without an application, even if there are static files or routes to serve. A start whose application can't be loaded fails in any case.",
+        "Does not start without an application, even if there are static files or routes to serve. A start whose application can't be loaded always fails.",
     )
-    .uwsgi("Without it, uWSGI goes on without the application and answers 500; here the start fails and says why. Where only files and routes are asked for, what they don't take is 404 here.")
+    .uwsgi("Without it, uWSGI continues without the application and answers 500; here the start fails and says why. If only files and routes are configured, other paths get 404 here.")
     .example("need-app = true"),
     OptionEntry::supported(
         "plugins",
         set!(|draft, _, pair| interpreter::check_plugins(draft, pair)),
         Value::List,
         "",
-        "Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a plugin that is not built in is named in a warning.",
+        "Plugins to load. Languages, routers and loggers are built in, so there is nothing to load; a warning names plugins that are not built in.",
     ).example("plugins = python3,http"),
     OptionEntry::accepted(
         "plugins-dir",
         Value::List,
-        "Where plugins lie.",
-        "languages are built in, there are no plugin files to look for",
+        "The folder of plugins.",
+        "languages are built in, there are no plugin files",
     ),
-    OptionEntry::accepted("py-call-osafterfork", Value::Switch, "Runs CPython's own work after a fork.", "it is always done"),
-    OptionEntry::accepted("py-call-uwsgi-fork-hooks", Value::Switch, "Tells the interpreter of every fork.", "it is always done"),
+    OptionEntry::accepted("py-call-osafterfork", Value::Switch, "Runs CPython's own after-fork handlers.", "it is always done"),
+    OptionEntry::accepted("py-call-uwsgi-fork-hooks", Value::Switch, "Notifies the interpreter of every fork.", "it is always done"),
 ];

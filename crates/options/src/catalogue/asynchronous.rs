@@ -25,16 +25,16 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Located(|draft| &mut draft.applications.asgi),
         Value::Text,
         "",
-        "The ASGI application: its module or file, with its callable after a colon if that is not `application`. It comes before `module` and `wsgi-file`.",
+        "The ASGI application: its module or file, followed by a colon and its callable if that is not `application`. It takes precedence over `module` and `wsgi-file`.",
     )
-    .uwsgi("uWSGI serves no ASGI.")
+    .uwsgi("uWSGI does not support ASGI.")
     .example("asgi = shop.asgi\nasgi = shop.main:app\nasgi = shop:create_app()\nasgi = /srv/shop/main.py:app"),
     OptionEntry::supported(
         "lifespan",
         set!(|draft, _, pair| draft.asynchronous.lifespan = asynchronous::lifespan(pair)?),
         Value::OneOf(&LIFESPAN_WORDS),
         "auto",
-        "Whether an ASGI application is told of its start and its end. `on`: it is, and a start that fails is a failed start of the worker; `off`: it is not; `auto`: it is asked, and one that raises an exception at the question does without.",
+        "Whether an ASGI application receives lifespan events. `on`: it does, and a failing startup fails the start of the worker; `off`: it does not; `auto`: Bolide tries, and an application that raises an exception runs without.",
     )
     .example("lifespan = on"),
     OptionEntry::supported(
@@ -42,16 +42,16 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::By(asynchronous::set_event_loop),
         Value::OneOf(&LOOP_WORDS),
         "auto",
-        "The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` have to be installed beside the application; `auto` takes uvloop where it is installed.",
+        "The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` must be installed with the application; `auto` uses uvloop if it is installed.",
     )
-    .uwsgi("In uWSGI it is the engine that serves WSGI applications. Of those, `simple` is what is done here in any case, and `gevent`, `async` and `tornado` are planned: a warning says what to use meanwhile.")
+    .uwsgi("In uWSGI it is the engine that serves WSGI applications. Of these, `simple` is what Bolide always does, and `gevent`, `async` and `tornado` are planned: a warning suggests an alternative.")
     .example("loop = uvloop"),
     OptionEntry::supported(
         "loop-stall",
         Setting::Milliseconds(|draft| &mut draft.asynchronous.stall_ms),
         STALL,
         "1",
-        "When an event loop has not turned for this long, the log shows what blocks it; 0 does not look.",
+        "If an event loop has not turned for this long, the log shows what blocks it; 0 turns this off.",
     )
     .example("loop-stall = 0.5"),
     OptionEntry::supported(
@@ -59,7 +59,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.asynchronous.harakiri_streams),
         Value::Switch,
         "off",
-        "`harakiri` counts requests of ASGI applications until their answers are complete. Without it, it counts until an answer has begun, so that event streams and long downloads may take their time.",
+        "`harakiri` limits requests of ASGI applications until their responses are complete. Without it, the limit applies until a response has started, so that event streams and long downloads are not affected.",
     )
     .example("harakiri = 30\nharakiri-streams = true"),
     OptionEntry::supported(
@@ -67,7 +67,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Count(|draft| &mut draft.asynchronous.concurrency),
         Value::Number { least: 0, most: 1_000_000, unit: "requests" },
         "0",
-        "How many requests and WebSockets of ASGI applications a worker has open at the same time; beyond it the answer is 503. 0 is no limit.",
+        "The number of requests and WebSockets of ASGI applications that a worker may have open at the same time; further ones get 503. 0 means no limit.",
     )
     .example("limit-concurrency = 1000"),
     OptionEntry::supported(
@@ -75,7 +75,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         set!(|draft, _, pair| draft.asynchronous.extensions = asynchronous::extensions(pair)?),
         Value::Text,
         "none",
-        "Further messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by its name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use what is offered, and middleware that knows only `http.response.body` then loses the answer: ask for them where your middleware knows them.",
+        "Additional messages that ASGI applications may send, separated by commas: `pathsend` (`http.response.pathsend`: a file by name) and `zerocopysend` (`http.response.zerocopysend`: an open file). Frameworks use these as soon as they are offered, and middleware that only knows `http.response.body` then loses the response: enable them if your middleware supports them.",
     )
     .example("asgi-extensions = pathsend\nasgi-extensions = pathsend,zerocopysend"),
     OptionEntry::supported(
@@ -83,7 +83,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         set!(|draft, row, pair| asynchronous::set_message_bytes(draft, row, pair, 1)?),
         Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" },
         "16777216",
-        "Bytes that a message of a WebSocket may have, all its frames together and decompressed; a longer one closes the connection with 1009. 0 is the default.",
+        "The maximum size of a WebSocket message in bytes, all its frames together and decompressed; a longer one closes the connection with 1009. 0 means the default.",
     )
     .example("websocket-max-message-size = 1048576"),
     OptionEntry::supported(
@@ -91,16 +91,16 @@ pub const ENTRIES: &[OptionEntry] = &[
         set!(|draft, row, pair| asynchronous::set_message_bytes(draft, row, pair, KILOBYTE)?),
         Value::Number { least: 0, most: 1_048_576, unit: "kilobytes" },
         "",
-        "uWSGI's way to set `websocket-max-message-size`, in units of 1024 bytes. 0 is the default.",
+        "uWSGI's way to set `websocket-max-message-size`, in units of 1024 bytes. 0 means the default.",
     )
-    .uwsgi("uWSGI's default is 1024, it counts each frame by itself, and it is about `uwsgi.websocket_recv`; here it is about ASGI applications.")
+    .uwsgi("uWSGI's default is 1024, it counts each frame separately, and it concerns `uwsgi.websocket_recv`; here it concerns ASGI applications.")
     .example("websocket-max-size = 2048"),
     OptionEntry::supported(
         "websocket-ping-interval",
         Setting::Milliseconds(|draft| &mut draft.asynchronous.websocket.ping_interval_ms),
         SECONDS,
         "20",
-        "The peer of a WebSocket that has been silent for this long is sent a ping; 0 sends none.",
+        "A WebSocket peer that has been silent for this long is sent a ping; 0 sends none.",
     )
     .example("websocket-ping-interval = 30"),
     OptionEntry::supported(
@@ -110,14 +110,14 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "uWSGI's name of `websocket-ping-interval`.",
     )
-    .uwsgi("uWSGI's default is 30, and 0 does not switch it off; it is about `uwsgi.websocket_recv`, here about ASGI applications.")
+    .uwsgi("uWSGI's default is 30, and 0 does not turn it off; it concerns `uwsgi.websocket_recv`, here ASGI applications.")
     .example("websocket-ping-freq = 30"),
     OptionEntry::supported(
         "websocket-ping-timeout",
         Setting::By(asynchronous::set_ping_timeout),
         SECONDS,
         "20",
-        "A peer of a WebSocket that has sent nothing for this long after a ping is gone. 0 is the default.",
+        "A WebSocket peer that sends nothing for this long after a ping is disconnected. 0 means the default.",
     )
     .example("websocket-ping-timeout = 10"),
     OptionEntry::supported(
@@ -127,22 +127,22 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "uWSGI's name of `websocket-ping-timeout`.",
     )
-    .uwsgi("uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life; it is about `uwsgi.websocket_recv`, here about ASGI applications.")
+    .uwsgi("uWSGI's default is 3, which slow networks exceed, and only a pong counts as a sign of life; it concerns `uwsgi.websocket_recv`, here ASGI applications.")
     .example("websocket-pong-tolerance = 10"),
     OptionEntry::supported(
         "websocket-compression",
         Setting::Switch(|draft| &mut draft.asynchronous.websocket.compression),
         Value::Switch,
         "on",
-        "Messages of WebSockets are compressed (permessage-deflate) for clients that offer it.",
+        "WebSocket messages are compressed (permessage-deflate) for clients that offer it.",
     )
     .example("websocket-compression = false"),
-    OptionEntry::planned("gevent", Value::Special, Milestone::Gevent, "Serves WSGI applications by gevent, with so many greenlets in a worker.", CONCURRENCY),
-    OptionEntry::planned("gevent-monkey-patch", Value::Switch, Milestone::Gevent, "Makes Python's own library wait by gevent.", PATCHING),
-    OptionEntry::planned("gevent-early-monkey-patch", Value::Switch, Milestone::Gevent, "As `gevent-monkey-patch`, before the application is loaded.", PATCHING),
-    OptionEntry::planned("async", Value::Special, Milestone::Gevent, "Lets a worker serve so many requests that take turns by uWSGI's own calls.", CONCURRENCY),
-    OptionEntry::planned("asyncio", Value::Special, Milestone::Gevent, "Serves WSGI applications by asyncio, with so many greenlets in a worker.", CONCURRENCY),
+    OptionEntry::planned("gevent", Value::Special, Milestone::Gevent, "Serves WSGI applications with gevent and this many greenlets per worker.", CONCURRENCY),
+    OptionEntry::planned("gevent-monkey-patch", Value::Switch, Milestone::Gevent, "Makes Python's standard library wait with gevent.", PATCHING),
+    OptionEntry::planned("gevent-early-monkey-patch", Value::Switch, Milestone::Gevent, "Like `gevent-monkey-patch`, before the application is loaded.", PATCHING),
+    OptionEntry::planned("async", Value::Special, Milestone::Gevent, "A worker serves this many requests, which take turns through uWSGI's own calls.", CONCURRENCY),
+    OptionEntry::planned("asyncio", Value::Special, Milestone::Gevent, "Serves WSGI applications with asyncio and this many greenlets per worker.", CONCURRENCY),
     OptionEntry::planned("greenlet", Value::Switch, Milestone::Gevent, "Requests of `async` and `asyncio` take turns as greenlets.", SWITCHING),
-    OptionEntry::planned("ugreen", Value::Switch, Milestone::Gevent, "Requests of `async` take turns on stacks of uWSGI's own.", SWITCHING),
-    OptionEntry::planned("tornado", Value::Special, Milestone::Gevent, "Serves WSGI applications by Tornado's loop, with so many greenlets in a worker.", CONCURRENCY),
+    OptionEntry::planned("ugreen", Value::Switch, Milestone::Gevent, "Requests of `async` take turns on uWSGI's own stacks.", SWITCHING),
+    OptionEntry::planned("tornado", Value::Special, Milestone::Gevent, "Serves WSGI applications with Tornado's loop and this many greenlets per worker.", CONCURRENCY),
 ];

@@ -9,17 +9,17 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::By(clients::trust_proxies),
         Value::List,
         "127.0.0.1, ::1, unix",
-        "The front servers whose word about a request counts: addresses and networks; `unix` are all peers at UNIX sockets, `*` is everybody, `none` nobody. What they say in `X-Forwarded-*` (or `Forwarded`, RFC 7239) becomes the client's address, the scheme, the host and the prefix of the path; of `X-Forwarded-For` the last address that is none of theirs is the client's. To the application these fields come as they are, whoever sent them. It is about HTTP; by the uwsgi protocol, SCGI and FastCGI the front server says all of it in variables.",
+        "The front servers that are trusted: addresses and networks; `unix` means all peers at UNIX sockets, `*` all peers, `none` no peer. Their `X-Forwarded-*` (or `Forwarded`, RFC 7239) fields set the client's address, the scheme, the host and the prefix of the path; the client is the last address in `X-Forwarded-For` that is not trusted. The application receives these fields unchanged, from any peer. This concerns HTTP; with the uwsgi protocol, SCGI and FastCGI the front server sends all of it in variables.",
     )
-    .uwsgi("uWSGI takes the scheme from everybody's X-Forwarded-Proto, and the address from nobody.")
+    .uwsgi("uWSGI takes the scheme from every peer's X-Forwarded-Proto, and the address from none.")
     .example("trusted-proxies = 10.0.0.0/8, fd00::/8\ntrusted-proxies = 127.0.0.1, unix\nforwarded-allow-ips = *")
     .also(&["forwarded-allow-ips"]),
     OptionEntry::supported(
         "trusted-headers",
         Setting::By(clients::trust_headers),
         Value::List,
-        "all of them where `trusted-proxies` is set, else x-forwarded-for and x-forwarded-proto",
-        "The fields of trusted front servers that count: `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-host`, `x-forwarded-port`, `x-forwarded-prefix`, `forwarded`; or `none`. Name those that the front server sets itself: what it hands on as it came is its client's word. `forwarded` counts where a request has none of the others that count.",
+        "all of them if `trusted-proxies` is set, else x-forwarded-for and x-forwarded-proto",
+        "The fields of trusted front servers that count: `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-host`, `x-forwarded-port`, `x-forwarded-prefix`, `forwarded`; or `none`. Name those that the front server sets itself: a field that it forwards unchanged comes from its client. `forwarded` counts if a request has none of the others that count.",
     )
     .example("trusted-headers = x-forwarded-for, x-forwarded-proto, x-forwarded-prefix"),
     OptionEntry::supported(
@@ -35,7 +35,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.clients.ignores_headers),
         Value::Switch,
         "off",
-        "The same, as uvicorn has it on the command line.",
+        "The same, as on uvicorn's command line.",
     )
     .example("no-proxy-headers = true"),
     OptionEntry::supported(
@@ -43,7 +43,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         set!(|draft, _, pair| draft.application.root_path = clients::root_path(pair)?),
         Value::Text,
         "",
-        "The start of the path that a front server takes away before it hands requests on: SCRIPT_NAME, and `root_path` of ASGI. A trusted front server's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's `setscriptname` take its place; a mount stands behind it.",
+        "The start of the path that a front server removes before it forwards requests: SCRIPT_NAME, and `root_path` in ASGI. A trusted front server's `X-Forwarded-Prefix`, SCRIPT_NAME of the uwsgi protocol, SCGI and FastCGI, and a route's `setscriptname` replace it; a mount follows it.",
     )
     .example("root-path = /shop"),
     OptionEntry::supported(
@@ -51,7 +51,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::By(clients::add_server_names),
         Value::List,
         "every host",
-        "The hosts that are served, without ports; `*.example.com` is every name below example.com, and not example.com itself. A request for another host is answered with 421. Where a trusted front server says the host in `X-Forwarded-Host`, that one counts.",
+        "The hosts that are served, without ports; `*.example.com` is every name below example.com, but not example.com itself. A request for another host is answered with 421. If a trusted front server sends `X-Forwarded-Host`, that host counts.",
     )
     .example("server-names = shop.example, *.shop.example, 127.0.0.1"),
     OptionEntry::supported(
@@ -59,9 +59,9 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::LocatedSwitch(|draft| &mut draft.clients.sockets_have_proxy_header),
         Value::Switch,
         "off",
-        "Connections of `http-socket` and its kin begin with a header of the PROXY protocol, version 1 or 2, that says who the client is; those without one are closed. Where `trusted-proxies` is set, it is taken from these peers alone, else from everybody: let only your front server reach the socket.",
+        "Connections of `http-socket` and the other sockets begin with a header of the PROXY protocol, version 1 or 2, that names the client; connections without one are closed. If `trusted-proxies` is set, the header is accepted from these peers only, otherwise from all: make sure that only your front server can reach the socket.",
     )
-    .uwsgi("uWSGI reads version 1, and serves connections without a header as well, so that clients could write one themselves.")
+    .uwsgi("uWSGI reads version 1, and also serves connections without a header, so clients could send their own.")
     .example("enable-proxy-protocol = true"),
     OptionEntry::supported(
         "http-enable-proxy-protocol",
@@ -76,7 +76,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.logging.settings.x_forwarded_for),
         Value::Switch,
         "off",
-        "The line of a request has what X-Forwarded-For says, as it came, in the place of the client's address; where the peer is trusted, or speaks another protocol than HTTP. Without it the line has the client's address that was found.",
+        "The request line shows X-Forwarded-For unchanged instead of the client's address, if the peer is trusted or speaks a protocol other than HTTP. Without it the line has the client's address.",
     )
     .example("log-x-forwarded-for = true"),
 ];

@@ -15,103 +15,103 @@ const STYLES: [(&str, Option<LogStyle>); 4] =
 const MOST: i64 = i64::MAX;
 
 pub const ENTRIES: &[OptionEntry] = &[
-    on("disable-logging", Setting::Off(|draft| &mut draft.logging.settings.requests), "No line for each request. `log-4xx` and its kin name those that have one all the same.")
+    on("disable-logging", Setting::Off(|draft| &mut draft.logging.settings.requests), "Turns off request lines. `log-4xx` and the related options log selected requests anyway.")
         .example("disable-logging = true"),
     OptionEntry::supported(
         "logto",
         Setting::By(logging::set_log_to),
         Value::Path,
         "standard error",
-        "Standard output and standard error go to this file, or as datagrams to `HOST:PORT` (UDP), a line each. Programs that move it away have it opened anew by `log-reopen`, `touch-logreopen` or the command of this name; `log-maxsize` does it by itself.",
+        "Standard output and standard error go to this file, or as datagrams to `HOST:PORT` (UDP), one line each. If another program moves the file away, `log-reopen`, `touch-logreopen` or the command of this name opens it again; `log-maxsize` rotates it automatically.",
     )
     .example("logto = /var/log/shop.log"),
-    OptionEntry::supported("logto2", Setting::By(logging::set_log_to2), Value::Path, "standard error", "As `logto`, and the file belongs to the user that workers run as.")
+    OptionEntry::supported("logto2", Setting::By(logging::set_log_to2), Value::Path, "standard error", "Like `logto`, and the file belongs to the user that workers run as.")
         .example("uid = www-data\nlogto2 = /var/log/shop/shop.log"),
-    list("logger", set!(|draft, _, pair| draft.logging.loggers.messages.add_logger(&values::text(pair)?, pair, &draft.host.host_name)?), "Where messages go: the server's own lines, what applications print, and request lines where there is no `req-logger`. `[NAME ]KIND[:ARGUMENT]`, with the kinds `file:PATH` (or `file:logfile=PATH,maxsize=BYTES,backupname=PATH`), `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and `socket:PATH` (a datagram socket) with a prefix behind a comma, `syslog[:IDENT[,FACILITY]]`, `rsyslog:HOST[:PORT][,TEXT]`, `systemd[:IDENT]` (the journal) and `pipe:COMMAND` (a program that ends is started again, in growing pauses where it ends at once). Each line goes to all loggers that have no name, and to one with a name where a `log-route` says so. Files and sockets are opened by the master, with its rights, and each process writes its own lines. A logger that does not take lines keeps nobody waiting: they wait in memory up to 1 MiB in each process, further ones are dropped and counted.")
-        .uwsgi("uWSGI sends what one call has written, with its line ends; here each line goes by itself. uWSGI starts without a syslog that is not there and loses the lines; here that is an error.")
+    list("logger", set!(|draft, _, pair| draft.logging.loggers.messages.add_logger(&values::text(pair)?, pair, &draft.host.host_name)?), "The destination of messages: the server's own lines, output of applications, and request lines if there is no `req-logger`. `[NAME ]KIND[:ARGUMENT]`, with the kinds `file:PATH` (or `file:logfile=PATH,maxsize=BYTES,backupname=PATH`), `fd:NUMBER`, `stdio` (the log itself), `socket:HOST:PORT` (UDP) and `socket:PATH` (a datagram socket) with a prefix after a comma, `syslog[:IDENT[,FACILITY]]`, `rsyslog:HOST[:PORT][,TEXT]`, `systemd[:IDENT]` (the journal) and `pipe:COMMAND` (a program that is restarted when it ends, after growing pauses if it ends immediately). Each line goes to all unnamed loggers, and to a named one if a `log-route` says so. The master opens files and sockets, with its rights, and each process writes its own lines. A logger that does not accept lines blocks no process: lines wait in memory, up to 1 MiB in each process; further ones are dropped and counted.")
+        .uwsgi("uWSGI sends the output of one call, with its line ends; here each line is sent separately. uWSGI starts without a missing syslog and loses the lines; here that is an error.")
         .example("logger = file:/var/log/shop.log\nreq-logger = file:/var/log/shop-requests.log\nlogger = errors syslog:shop,local0\nlog-route = errors (ERROR|CRITICAL)"),
-    list("req-logger", set!(|draft, _, pair| draft.logging.loggers.requests.add_logger(&values::text(pair)?, pair, &draft.host.host_name)?), "Where request lines go, in the words of `logger`.")
+    list("req-logger", set!(|draft, _, pair| draft.logging.loggers.requests.add_logger(&values::text(pair)?, pair, &draft.host.host_name)?), "The destination of request lines, in the syntax of `logger`.")
         .example("req-logger = file:/var/log/shop-requests.log"),
-    list("log-syslog", set!(|draft, _, pair| logging::add_logger_of(draft, "syslog", pair)?), "As `logger = syslog:…`.").example("log-syslog = shop"),
-    list("log-socket", set!(|draft, _, pair| logging::add_logger_of(draft, "socket", pair)?), "As `logger = socket:…`.").example("log-socket = 127.0.0.1:5140"),
-    list("log-route", set!(|draft, _, pair| or_warn(&mut draft.diagnostics, draft.logging.loggers.messages.add_route(&values::text(pair)?, pair))?), "Messages that match a regular expression go to the logger of this name, and not to those without one. One that can't be used is a warning, and the rule has no effect.")
+    list("log-syslog", set!(|draft, _, pair| logging::add_logger_of(draft, "syslog", pair)?), "Like `logger = syslog:…`.").example("log-syslog = shop"),
+    list("log-socket", set!(|draft, _, pair| logging::add_logger_of(draft, "socket", pair)?), "Like `logger = socket:…`.").example("log-socket = 127.0.0.1:5140"),
+    list("log-route", set!(|draft, _, pair| or_warn(&mut draft.diagnostics, draft.logging.loggers.messages.add_route(&values::text(pair)?, pair))?), "Messages that match a regular expression go to the logger of this name, and not to unnamed ones. An unusable expression is a warning, and the rule has no effect.")
         .uwsgi(EXPRESSIONS)
         .example("logger = errors file:/var/log/errors.log\nlog-route = errors (ERROR|CRITICAL)"),
-    list("log-req-route", set!(|draft, _, pair| or_warn(&mut draft.diagnostics, draft.logging.loggers.requests.add_route(&values::text(pair)?, pair))?), "As `log-route`, for request lines.")
-        .uwsgi("uWSGI looks for the name among those of `logger` alone; here one of `req-logger` is found too.")
+    list("log-req-route", set!(|draft, _, pair| or_warn(&mut draft.diagnostics, draft.logging.loggers.requests.add_route(&values::text(pair)?, pair))?), "Like `log-route`, for request lines.")
+        .uwsgi("uWSGI looks for the name only among those of `logger`; here one of `req-logger` is found too.")
         .example("req-logger = api file:/var/log/api.log\nlog-req-route = api /api/"),
-    list("log-drain", set!(|draft, _, pair| draft.logging.loggers.messages.drains.extend(or_warn(&mut draft.diagnostics, expression(&values::text(pair)?, pair))?)), "Messages that match a regular expression go nowhere.").uwsgi(EXPRESSIONS).example("log-drain = GET /healthz"),
-    list("log-filter", set!(|draft, _, pair| draft.logging.loggers.messages.filters.extend(or_warn(&mut draft.diagnostics, expression(&values::text(pair)?, pair))?)), "Messages that match none of these regular expressions go nowhere.").uwsgi(EXPRESSIONS).example("log-filter = (ERROR|WARNING)"),
-    list("log-encoder", set!(|draft, _, pair| draft.logging.loggers.messages.add_encoder(&values::text(pair)?, pair)?), "Changes messages on their way, one after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`, `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`; `gzip` and `compress` (zlib) compress each line by itself, with its newline, as it leaves, so that `zcat` reads a whole file of such lines. A `prefix` or `suffix` named behind them stands around what is compressed, which is for packets of `socket:` loggers. `KIND:NAME` is for the logger of this name alone.")
-        .uwsgi("Each line ends in a newline here, so `nl` has nothing to do, and a suffix stands before it. Compressed lines are for loggers of files, descriptors, pipes and sockets: those of syslog and the log itself are refused.")
+    list("log-drain", set!(|draft, _, pair| draft.logging.loggers.messages.drains.extend(or_warn(&mut draft.diagnostics, expression(&values::text(pair)?, pair))?)), "Messages that match a regular expression are discarded.").uwsgi(EXPRESSIONS).example("log-drain = GET /healthz"),
+    list("log-filter", set!(|draft, _, pair| draft.logging.loggers.messages.filters.extend(or_warn(&mut draft.diagnostics, expression(&values::text(pair)?, pair))?)), "Messages that match none of these regular expressions are discarded.").uwsgi(EXPRESSIONS).example("log-filter = (ERROR|WARNING)"),
+    list("log-encoder", set!(|draft, _, pair| draft.logging.loggers.messages.add_encoder(&values::text(pair)?, pair)?), "Changes messages, one encoder after the other: `prefix TEXT`, `suffix TEXT`, `format TEXT` and `json TEXT` with `${msg}`, `${unix}`, `${millis}`, `${micros}` and `${strftime:FORMAT}`; `gzip` and `compress` (zlib) compress each line separately, with its newline, when it is written, so that `zcat` reads a whole file of such lines. A `prefix` or `suffix` after them surrounds the compressed data, which is meant for packets of `socket:` loggers. `KIND:NAME` applies to the logger of this name only.")
+        .uwsgi("Each line ends in a newline here, so `nl` has no effect, and a suffix precedes the newline. Compressed lines are for loggers of files, descriptors, pipes and sockets: those of syslog and the log itself are refused.")
         .example("log-encoder = json {\"time\":\"${strftime:%Y-%m-%dT%H:%M:%S}\",\"message\":\"${msg}\"}"),
-    list("log-req-encoder", set!(|draft, _, pair| draft.logging.loggers.requests.add_encoder(&values::text(pair)?, pair)?), "As `log-encoder`, for request lines.").example("log-req-encoder = prefix shop: "),
-    number("log-maxsize", Setting::Positive(|draft| &mut draft.logging.settings.files.most_bytes), "bytes", "A log file with more bytes is put aside, under its own name with the time in seconds behind, and a new one is begun, in all processes. The lengths are looked at once a second.")
+    list("log-req-encoder", set!(|draft, _, pair| draft.logging.loggers.requests.add_encoder(&values::text(pair)?, pair)?), "Like `log-encoder`, for request lines.").example("log-req-encoder = prefix shop: "),
+    number("log-maxsize", Setting::Positive(|draft| &mut draft.logging.settings.files.most_bytes), "bytes", "A log file with more bytes is renamed to its own name followed by the time in seconds, and a new one is started, in all processes. The sizes are checked once a second.")
         .example("logto = /var/log/shop.log\nlog-maxsize = 104857600"),
-    OptionEntry::supported("log-backupname", set!(|draft, _, pair| draft.logging.settings.files.backup = Some(values::text(pair)?.into())), Value::Path, "the name and the time in seconds", "The name of a log file that is put aside. One that is there is replaced.")
+    OptionEntry::supported("log-backupname", set!(|draft, _, pair| draft.logging.settings.files.backup = Some(values::text(pair)?.into())), Value::Path, "the name and the time in seconds", "The new name of a rotated log file. An existing file is replaced.")
         .example("log-maxsize = 104857600\nlog-backupname = /var/log/shop.log.old"),
-    on("log-truncate", Setting::Switch(|draft| &mut draft.logging.settings.files.truncate), "The file of `logto` is emptied at the start.").example("log-truncate = true"),
-    on("log-reopen", Setting::Switch(|draft| &mut draft.logging.settings.files.reopen_at_reload), "Each reload opens the files of logs anew.").example("log-reopen = true"),
+    on("log-truncate", Setting::Switch(|draft| &mut draft.logging.settings.files.truncate), "Empties the file of `logto` at the start.").example("log-truncate = true"),
+    on("log-reopen", Setting::Switch(|draft| &mut draft.logging.settings.files.reopen_at_reload), "Each reload opens the log files again.").example("log-reopen = true"),
     OptionEntry::supported("logfile-chmod", set!(|draft, _, pair| draft.logging.settings.files.mode = values::mode(pair)?), Value::Text, "0640", "The mode of log files, in octal digits.").example("logfile-chmod = 644"),
     on("logfile-chown", set!(|draft, _, pair| draft.logging.settings.files.are_users |= draft.switch(pair)), "Log files belong to the user that workers run as.").example("logfile-chown = true"),
-    OptionEntry::accepted("log-master", Value::Switch, "The master writes all lines.", "each process writes whole lines by itself, so none are mixed, and rotation reaches all of them"),
-    OptionEntry::accepted("threaded-logger", Value::Switch, "A thread of the master writes all lines.", "nobody waits for who writes lines"),
-    OptionEntry::accepted("log-master-bufsize", Value::Special, "Bytes of a line that the master takes.", "lines of any length are written whole"),
-    OptionEntry::accepted("log-master-stream", Value::Switch, "Lines reach the master as a stream.", "each process writes whole lines by itself"),
-    OptionEntry::accepted("log-master-req-stream", Value::Switch, "Request lines reach the master as a stream.", "each process writes whole lines by itself"),
-    OptionEntry::accepted("rsyslog-packet-size", Value::Special, "Bytes of a line that `rsyslog` sends.", "lines are not cut, up to what a datagram takes"),
-    OptionEntry::accepted("rsyslog-split-messages", Value::Switch, "`rsyslog` sends long lines in several packets.", "lines are not cut, up to what a datagram takes"),
-    OptionEntry::refused("log-zeromq", Value::Text, "Sends lines by ZeroMQ.", "use `logger = socket:HOST:PORT`, or a log shipper that reads a file"),
+    OptionEntry::accepted("log-master", Value::Switch, "The master writes all lines.", "each process writes whole lines itself, so none are mixed, and rotation reaches all of them"),
+    OptionEntry::accepted("threaded-logger", Value::Switch, "A thread of the master writes all lines.", "no process waits for a log writer"),
+    OptionEntry::accepted("log-master-bufsize", Value::Special, "The maximum line length that the master reads.", "lines of any length are written whole"),
+    OptionEntry::accepted("log-master-stream", Value::Switch, "Lines reach the master as a stream.", "each process writes whole lines itself"),
+    OptionEntry::accepted("log-master-req-stream", Value::Switch, "Request lines reach the master as a stream.", "each process writes whole lines itself"),
+    OptionEntry::accepted("rsyslog-packet-size", Value::Special, "The maximum line length that `rsyslog` sends.", "lines are not truncated, up to the size of a datagram"),
+    OptionEntry::accepted("rsyslog-split-messages", Value::Switch, "`rsyslog` sends long lines in several packets.", "lines are not truncated, up to the size of a datagram"),
+    OptionEntry::refused("log-zeromq", Value::Text, "Sends lines over ZeroMQ.", "use `logger = socket:HOST:PORT`, or a log shipper that reads a file"),
     OptionEntry::refused("logger-list", Value::Switch, "Shows the loggers.", "run `bolide explain logger`"),
     OptionEntry::supported(
         "log-format",
         Setting::Text(|draft| &mut draft.logging.settings.format),
         Value::Text,
         "uWSGI's line",
-        "The form of a request's line: a text with variables of the form `%(name)`. Of the request: `method`, `uri`, `proto`, `host`, `addr`, `user`, `uagent`, `referer`, `cl` (bytes of the body), `var.NAME` (any variable, `var.HTTP_X_REQUEST_ID`), `vars`, `pktsize`. Of the answer: `status`, `size` (bytes of head and body), `hsize`, `rsize`, `headers`, `werr`, `ioerr`. Times: `micros`, `msecs`, `secs`; of the request's begin `time`, `tmsecs`, `tmicros`, `ctime`, `ltime` (as Apache writes it), `ftime` (see `logformat-strftime`); `epoch` is now. Of the server: `pid`, `wid`, `core`, `vsz`, `rss`, `vszM`, `rssM`. Any other name is a variable that the application has set. What says nothing is `-`, as is `metric.NAME`. In a format with quotes (`\"`) a quote, a backslash and a control character of a text are written as Apache does: `\\\"`, `\\\\`, `\\n`, `\\x1b`. In one without, a control character is shown as `?`.",
+        "The format of request lines: a text with variables of the form `%(name)`. Of the request: `method`, `uri`, `proto`, `host`, `addr`, `user`, `uagent`, `referer`, `cl` (bytes of the body), `var.NAME` (any variable, `var.HTTP_X_REQUEST_ID`), `vars`, `pktsize`. Of the response: `status`, `size` (bytes of head and body), `hsize`, `rsize`, `headers`, `werr`, `ioerr`. Times: `micros`, `msecs`, `secs`; of the request's begin `time`, `tmsecs`, `tmicros`, `ctime`, `ltime` (as Apache writes it), `ftime` (see `logformat-strftime`); `epoch` is now. Of the server: `pid`, `wid`, `core`, `vsz`, `rss`, `vszM`, `rssM`. Any other name is a variable that the application has set. Empty values are `-`, as is `metric.NAME`. In a format with quotes (`\"`), quotes, backslashes and control characters are escaped as Apache does: `\\\"`, `\\\\`, `\\n`, `\\x1b`. In a format without quotes, control characters are shown as `?`.",
     )
-    .uwsgi("uWSGI writes what a client has sent as it is, so that a quote in it ends the field. Here, in a format that is an object of JSON (`{…}`), values are escaped as JSON has it, and in another one with quotes as above, so that each line is valid whatever is in it.")
+    .uwsgi("uWSGI writes a client's text unchanged, so that a quote in it ends the field. Here, in a format that is a JSON object (`{…}`), values are escaped as JSON requires, and in another one with quotes as above, so that each line is valid whatever it contains.")
     .example("log-format = %(addr) - %(user) [%(ltime)] \"%(method) %(uri) %(proto)\" %(status) %(size) \"%(referer)\" \"%(uagent)\""),
-    on("logformat-strftime", Setting::Switch(|draft| &mut draft.logging.settings.dates_format), "`%(ftime)` in `log-format` has the form of `log-date`.")
+    on("logformat-strftime", Setting::Switch(|draft| &mut draft.logging.settings.dates_format), "`%(ftime)` in `log-format` has the format of `log-date`.")
         .example("log-date = %Y-%m-%d %H:%M:%S\nlogformat-strftime = true\nlog-format = %(ftime) %(method) %(uri) %(status)"),
     OptionEntry::supported(
         "log-date",
         set!(|draft, _, pair| draft.logging.settings.date = logging::date(pair)),
         Value::Special,
         "2026-11-22 13:40:00",
-        "The form of the time before the server's own lines: a format of strftime(3), or without a value that of C's `ctime`. Request lines have their own times, and lines of the application are its own.",
+        "The format of the time before the server's own lines, for strftime(3); without a value that of C's `ctime`. Request lines have their own times, and lines of the application are unchanged.",
     )
     .example("log-date = %d/%b/%Y %H:%M:%S"),
-    on("log-micros", Setting::Switch(|draft| &mut draft.logging.settings.microseconds), "uWSGI's request line counts microseconds.").example("log-micros = true"),
+    on("log-micros", Setting::Switch(|draft| &mut draft.logging.settings.microseconds), "uWSGI's request line counts in microseconds.").example("log-micros = true"),
     OptionEntry::supported(
         "log-style",
         set!(|draft, _, pair| draft.logging.style = Some(values::one_of(pair, &STYLES)?)),
         Value::OneOf(&words(&STYLES)),
         "auto",
-        "The form of lines without a `log-format`. `uwsgi` is uWSGI's request line; `short` one line for eyes, coloured on a terminal (`21:03:24 GET  /boom  500  19 ms  265 B`), where the variable NO_COLOR takes the colours away, as TERM = dumb does, and FORCE_COLOR brings them anywhere; `json` an object of JSON in each line. `auto` is `short` on a terminal where an application is named on the command line without a configuration file, or with `develop`; else `uwsgi`.",
+        "The format of request lines without a `log-format`. `uwsgi` is uWSGI's request line. `short` is one short line, coloured on a terminal (`21:03:24 GET  /boom  500  19 ms  265 B`); the variable NO_COLOR and TERM = dumb turn colours off, and FORCE_COLOR turns them on anywhere. `json` is a JSON object per line. `auto` is `short` on a terminal if an application is named on the command line without a configuration file, or with `develop`; else `uwsgi`.",
     )
     .example("log-style = short"),
-    on("log-json", set!(|draft, _, pair| draft.logging.style = draft.switch(pair).then_some(Some(LogStyle::Json))), "As `log-style = json`: one valid line of JSON for each request, whatever the bytes in it.")
+    on("log-json", set!(|draft, _, pair| draft.logging.style = draft.switch(pair).then_some(Some(LogStyle::Json))), "Like `log-style = json`: one valid line of JSON for each request, whatever bytes it contains.")
         .example("log-json = true"),
-    on("log-4xx", Setting::Switch(|draft| &mut draft.logging.settings.always.client_errors), "Answers of 400 to 499 have a line, also with `disable-logging`.").example("disable-logging = true\nlog-4xx = true"),
-    on("log-5xx", Setting::Switch(|draft| &mut draft.logging.settings.always.server_errors), "Answers of 500 to 599 have a line, also with `disable-logging`.").example("disable-logging = true\nlog-5xx = true"),
-    number("log-slow", Setting::Positive(|draft| &mut draft.logging.settings.always.slow_ms), "milliseconds", "Requests that take at least so many milliseconds have a line, also with `disable-logging`.").example("disable-logging = true\nlog-slow = 1000"),
-    number("log-big", Setting::Positive(|draft| &mut draft.logging.settings.always.big_bytes), "bytes", "Answers with a body of at least so many bytes have a line, also with `disable-logging`.").example("log-big = 1048576"),
-    on("log-zero", Setting::Switch(|draft| &mut draft.logging.settings.always.empty), "Answers without a body have a line, also with `disable-logging`.").example("log-zero = true"),
-    on("log-sendfile", Setting::Switch(|draft| &mut draft.logging.settings.always.files), "Answers that are a file have a line, also with `disable-logging`.").example("log-sendfile = true"),
-    on("log-ioerror", Setting::Switch(|draft| &mut draft.logging.settings.always.broken), "Answers that their client did not take have a line, also with `disable-logging`.")
-        .uwsgi("uWSGI wants a read and a write to fail in one request, which hardly happens.")
+    on("log-4xx", Setting::Switch(|draft| &mut draft.logging.settings.always.client_errors), "Logs responses of 400 to 499, even with `disable-logging`.").example("disable-logging = true\nlog-4xx = true"),
+    on("log-5xx", Setting::Switch(|draft| &mut draft.logging.settings.always.server_errors), "Logs responses of 500 to 599, even with `disable-logging`.").example("disable-logging = true\nlog-5xx = true"),
+    number("log-slow", Setting::Positive(|draft| &mut draft.logging.settings.always.slow_ms), "milliseconds", "Logs requests that take at least this many milliseconds, even with `disable-logging`.").example("disable-logging = true\nlog-slow = 1000"),
+    number("log-big", Setting::Positive(|draft| &mut draft.logging.settings.always.big_bytes), "bytes", "Logs responses with a body of at least this many bytes, even with `disable-logging`.").example("log-big = 1048576"),
+    on("log-zero", Setting::Switch(|draft| &mut draft.logging.settings.always.empty), "Logs responses without a body, even with `disable-logging`.").example("log-zero = true"),
+    on("log-sendfile", Setting::Switch(|draft| &mut draft.logging.settings.always.files), "Logs responses that are a file, even with `disable-logging`.").example("log-sendfile = true"),
+    on("log-ioerror", Setting::Switch(|draft| &mut draft.logging.settings.always.broken), "Logs responses that their client did not read, even with `disable-logging`.")
+        .uwsgi("In uWSGI both a read and a write must fail in one request, which is rare.")
         .example("log-ioerror = true"),
-    on("memory-report", Setting::Switch(|draft| &mut draft.logging.settings.memory_report), "The line of a request starts with the worker's memory.").example("memory-report = true"),
-    on("ignore-write-errors", set!(|draft, _, pair| draft.logging.settings.write_errors = !draft.switch(pair) && draft.logging.settings.write_errors), "A client that left while we wrote to it is not worth a line in the log.")
+    on("memory-report", Setting::Switch(|draft| &mut draft.logging.settings.memory_report), "Request lines start with the worker's memory.").example("memory-report = true"),
+    on("ignore-write-errors", set!(|draft, _, pair| draft.logging.settings.write_errors = !draft.switch(pair) && draft.logging.settings.write_errors), "Does not log clients that disconnect during a response.")
         .example("ignore-write-errors = true"),
-    on("disable-write-exception", set!(|draft, _, pair| draft.logging.settings.write_errors = !draft.switch(pair) && draft.logging.settings.write_errors), "A client that left while we wrote to it is not the application's business: it sees no exception.")
+    on("disable-write-exception", set!(|draft, _, pair| draft.logging.settings.write_errors = !draft.switch(pair) && draft.logging.settings.write_errors), "An application sees no exception when a client disconnects during a response.")
         .example("disable-write-exception = true"),
     OptionEntry::accepted("ignore-sigpipe", Value::Switch, "No line for SIGPIPE.", "SIGPIPE is always ignored"),
 ];
 
 /// What regular expressions have not.
-const EXPRESSIONS: &str = "Look-around and references to groups, which can take a line any time, are an error.";
+const EXPRESSIONS: &str = "Look-around and backreferences, which can take any time for a line, are an error.";
 
 const fn list(name: &'static str, setting: Setting, help: &'static str) -> OptionEntry {
     OptionEntry::supported(name, setting, Value::List, "", help)

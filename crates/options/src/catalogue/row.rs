@@ -226,7 +226,7 @@ impl Theme {
             Theme::Identity => "Users and names",
             Theme::Configuration => "The configuration itself",
             Theme::Program => "The program",
-            Theme::Other => "Everything else that uWSGI knows",
+            Theme::Other => "Other options of uWSGI",
         }
     }
 }

@@ -12,42 +12,42 @@ const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "second
 const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
 
 /// The applications are Python's.
-const ONE_PLUGIN: &str = "leave it out: each request is the application's";
+const ONE_PLUGIN: &str = "leave it out: every request goes to the application";
 
 /// Their applications speak by `uwsgi.send` and `uwsgi.recv`.
-const INSTEAD_OF_RAW: &str = "a WSGI application can take a connection over (`gunicorn.socket` in its environ); `uwsgi.send` and `uwsgi.recv`, by which raw applications speak, are not there yet";
+const INSTEAD_OF_RAW: &str = "a WSGI application can take over a connection (`gunicorn.socket` in its environ); `uwsgi.send` and `uwsgi.recv`, which raw applications use, are not supported yet";
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("socket", Setting::Listen(SocketKind::Default), Value::Address, "", "Listen on this address with the uwsgi protocol (or with the one that `protocol` names).")
         .example("socket = /run/app.sock\nsocket = 127.0.0.1:3031\nsocket = @app\nsocket = fd://3\nsocket = unix:/run/app.sock"),
     OptionEntry::supported("uwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::Uwsgi)), Value::Address, "", "Listen on this address with the uwsgi protocol.")
         .example("uwsgi-socket = 127.0.0.1:3031"),
-    OptionEntry::supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)), Value::Address, "", "Listen on this address with the uwsgi protocol, one request behind the other on a connection.")
-        .uwsgi("uWSGI gives the application no body there, and never closes, so that the client of an answer without Content-Length waits for ever; here bodies are read, and such an answer ends with its connection.")
+    OptionEntry::supported("puwsgi-socket", Setting::Listen(SocketKind::Of(Protocol::PersistentUwsgi)), Value::Address, "", "Listen on this address with the uwsgi protocol, with several requests in sequence on a connection.")
+        .uwsgi("uWSGI gives the application no body there, and never closes, so the client of a response without Content-Length waits forever; here bodies are read, and such a response ends with its connection.")
         .example("puwsgi-socket = 127.0.0.1:3031"),
     OptionEntry::supported("fastcgi-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgi)), Value::Address, "", "Listen on this address with FastCGI, as a responder.")
-        .uwsgi("uWSGI closes the connection after each answer; here it is kept where the front server asks for it (nginx: `fastcgi_keep_conn on`).")
+        .uwsgi("uWSGI closes the connection after each response; here it is kept if the front server asks for it (nginx: `fastcgi_keep_conn on`).")
         .example("fastcgi-socket = /run/app.sock\nfastcgi-socket = 127.0.0.1:9000"),
-    OptionEntry::supported("fastcgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgiNph)), Value::Address, "", "The same, with a status line of HTTP at the head of each answer in place of CGI's field Status. nginx does not understand it.")
+    OptionEntry::supported("fastcgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::FastCgiNph)), Value::Address, "", "The same, with an HTTP status line at the head of each response instead of CGI's field Status. nginx does not support it.")
         .example("fastcgi-nph-socket = 127.0.0.1:9000"),
-    OptionEntry::refused("fastcgi-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of FastCGI.", ONE_PLUGIN),
-    OptionEntry::refused("fastcgi-modifier2", MODIFIER, "A variant of what `fastcgi-modifier1` names.", ONE_PLUGIN),
+    OptionEntry::refused("fastcgi-modifier1", MODIFIER, "The uWSGI plugin that serves FastCGI requests.", ONE_PLUGIN),
+    OptionEntry::refused("fastcgi-modifier2", MODIFIER, "A variant of `fastcgi-modifier1`.", ONE_PLUGIN),
     OptionEntry::supported("scgi-socket", Setting::Listen(SocketKind::Of(Protocol::Scgi)), Value::Address, "", "Listen on this address with SCGI.")
-        .uwsgi("uWSGI takes what comes; here a request without `SCGI` = 1, or without CONTENT_LENGTH as its first variable, is refused, as the protocol says.")
+        .uwsgi("uWSGI accepts any request; here a request without `SCGI` = 1, or without CONTENT_LENGTH as its first variable, is refused, as the protocol specifies.")
         .example("scgi-socket = 127.0.0.1:4000"),
-    OptionEntry::supported("scgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::ScgiNph)), Value::Address, "", "The same, with a status line of HTTP at the head of each answer in place of CGI's field Status.")
+    OptionEntry::supported("scgi-nph-socket", Setting::Listen(SocketKind::Of(Protocol::ScgiNph)), Value::Address, "", "The same, with an HTTP status line at the head of each response instead of CGI's field Status.")
         .example("scgi-nph-socket = 127.0.0.1:4000"),
-    OptionEntry::refused("scgi-modifier1", MODIFIER, "Which of uWSGI's plugins serves requests of SCGI.", ONE_PLUGIN),
-    OptionEntry::refused("scgi-modifier2", MODIFIER, "A variant of what `scgi-modifier1` names.", ONE_PLUGIN),
-    OptionEntry::planned("raw-socket", Value::Address, Milestone::Services, "Listen on this address, and call what `python-raw` names with the descriptor of each connection.", INSTEAD_OF_RAW),
+    OptionEntry::refused("scgi-modifier1", MODIFIER, "The uWSGI plugin that serves SCGI requests.", ONE_PLUGIN),
+    OptionEntry::refused("scgi-modifier2", MODIFIER, "A variant of `scgi-modifier1`.", ONE_PLUGIN),
+    OptionEntry::planned("raw-socket", Value::Address, Milestone::Services, "Listen on this address, and call the function of `python-raw` with the descriptor of each connection.", INSTEAD_OF_RAW),
     OptionEntry::planned("python-raw", Value::Path, Milestone::Services, "A file whose callable gets the descriptors of `raw-socket`.", INSTEAD_OF_RAW),
-    OptionEntry::planned("raw-modifier1", MODIFIER, Milestone::Services, "Which of uWSGI's plugins serves the connections of `raw-socket`.", INSTEAD_OF_RAW),
-    OptionEntry::planned("raw-modifier2", MODIFIER, Milestone::Services, "A variant of what `raw-modifier1` names.", INSTEAD_OF_RAW),
+    OptionEntry::planned("raw-modifier1", MODIFIER, Milestone::Services, "The uWSGI plugin that serves the connections of `raw-socket`.", INSTEAD_OF_RAW),
+    OptionEntry::planned("raw-modifier2", MODIFIER, Milestone::Services, "A variant of `raw-modifier1`.", INSTEAD_OF_RAW),
     OptionEntry::supported("http", Setting::Listen(SocketKind::HttpRouter), Value::Address, "", "Listen on this address with HTTP/1.1.")
         .uwsgi("uWSGI puts a router process in front of the workers; here the workers speak HTTP themselves, which costs less.")
         .example("http = 127.0.0.1:8080\nhttp = :8080"),
     OptionEntry::supported("http-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "", "Listen on this address with HTTP/1.1.")
-        .uwsgi("uWSGI closes the connection after each answer; here it is kept alive as HTTP/1.1 has it.")
+        .uwsgi("uWSGI closes the connection after each response; here it is kept alive, as HTTP/1.1 specifies.")
         .example("http-socket = :8080"),
     OptionEntry::supported("http11-socket", Setting::Listen(SocketKind::Of(Protocol::Http)), Value::Address, "", "Listen on this address with HTTP/1.1.")
         .example("http11-socket = :8080"),
@@ -58,28 +58,28 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Number(|draft| &mut draft.sockets.backlog),
         Value::Number { least: 0, most: i32::MAX as i64, unit: "connections" },
         "the kernel's own limit",
-        "How many new connections the kernel keeps waiting for a socket; 0 is the kernel's own limit.",
+        "The number of new connections that the kernel queues for a socket; 0 means the kernel's own limit.",
     )
-    .uwsgi("uWSGI's default is 100, and it does not start with a number above the kernel's limit; here the kernel's limit is the default, and a larger number is cut to it.")
+    .uwsgi("uWSGI's default is 100, and it does not start with a number above the kernel's limit; here the kernel's limit is the default, and a larger number is reduced to it.")
     .example("listen = 1024"),
-    OptionEntry::supported("chmod-socket", set!(|draft, _, pair| draft.sockets.mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE))), Value::Text, "the umask", "Mode of the files of UNIX sockets, three octal digits; without a value, 666.")
+    OptionEntry::supported("chmod-socket", set!(|draft, _, pair| draft.sockets.mode = Some(values::mode(pair)?.unwrap_or(OPEN_SOCKET_MODE))), Value::Text, "the umask", "The mode of the files of UNIX sockets, three octal digits; without a value, 666.")
         .example("chmod-socket = 660"),
-    OptionEntry::supported("chown-socket", Setting::Text(|draft| &mut draft.sockets.owner), Value::Text, "", "Owner of the files of UNIX sockets: `user` or `user:group`.")
+    OptionEntry::supported("chown-socket", Setting::Text(|draft| &mut draft.sockets.owner), Value::Text, "", "The owner of the files of UNIX sockets: `user` or `user:group`.")
         .example("chown-socket = www-data:www-data"),
-    OptionEntry::supported("socket-timeout", set!(|draft, row, pair| draft.sockets.timeout_s = draft.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?), SECONDS, "30", "How long a peer of `socket` or `http-socket` may keep a worker waiting for the next byte, or for room to send.")
-        .uwsgi("uWSGI's default is 4 seconds, which cuts off slow clients; here they cost no thread, so the default is 30.")
+    OptionEntry::supported("socket-timeout", set!(|draft, row, pair| draft.sockets.timeout_s = draft.positive_or(row, pair, SOCKET_TIMEOUT_SECONDS)?), SECONDS, "30", "How long a peer of `socket` or `http-socket` may take for the next byte, or until it reads more.")
+        .uwsgi("uWSGI's default is 4 seconds, which cuts off slow clients; here they occupy no thread, so the default is 30.")
         .example("socket-timeout = 10"),
-    OptionEntry::supported("http-timeout", set!(|draft, row, pair| draft.sockets.http_timeout_s = draft.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?), SECONDS, "60", "How long a client of `http` may keep us waiting for the next byte, or for room to send.")
+    OptionEntry::supported("http-timeout", set!(|draft, row, pair| draft.sockets.http_timeout_s = draft.positive_or(row, pair, HTTP_TIMEOUT_SECONDS)?), SECONDS, "60", "How long a client of `http` may take for the next byte, or until it reads more.")
         .example("http-timeout = 120"),
-    OptionEntry::supported("http-keepalive", set!(|draft, row, pair| draft.limits.keepalive_ms = draft.keepalive_ms(row, pair)?), SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each answer, 1 or `true` keeps the default, more is a number of seconds.")
-        .uwsgi("uWSGI's `http` closes after each answer unless this is set, and reads `true` as 0, which is off; here connections are kept by default, and `true` is on.")
+    OptionEntry::supported("http-keepalive", set!(|draft, row, pair| draft.limits.keepalive_ms = draft.keepalive_ms(row, pair)?), SECONDS, "65", "How long an idle HTTP connection is kept: 0 or `false` closes after each response, 1 or `true` means the default, a larger value is a number of seconds.")
+        .uwsgi("uWSGI's `http` closes after each response unless this is set, and reads `true` as 0, which is off; here connections are kept by default, and `true` is on.")
         .example("http-keepalive = 75"),
-    OptionEntry::refused("shared-socket", Value::Special, "A socket that several others refer to by its number.", "name its address with `http` or `socket`"),
+    OptionEntry::refused("shared-socket", Value::Special, "A socket that several options refer to by number.", "name its address with `http` or `socket`"),
     OptionEntry::accepted("thunder-lock", Value::Switch, "Lets one worker at a time wait for connections.", "workers share the sockets fairly, without a lock"),
-    OptionEntry::accepted("http-auto-chunked", Value::Switch, "Answers of unknown length are sent in chunks.", "HTTP/1.1 answers of unknown length are always sent in chunks"),
-    OptionEntry::accepted("http-websockets", Value::Switch, "Passes WebSockets on to the application.", "a request for a WebSocket is always recognised, and an ASGI application gets it"),
-    OptionEntry::accepted("no-defer-accept", Value::Switch, "Takes connections before their first byte has come.", "waiting connections cost no worker, so accept is never deferred"),
-    OptionEntry::accepted("tcp-nodelay", Value::Switch, "Sends small packets at once.", "TCP_NODELAY is always set"),
+    OptionEntry::accepted("http-auto-chunked", Value::Switch, "Sends responses of unknown length in chunks.", "HTTP/1.1 responses of unknown length are always chunked"),
+    OptionEntry::accepted("http-websockets", Value::Switch, "Passes WebSockets on to the application.", "WebSocket requests are always recognised, and an ASGI application gets them"),
+    OptionEntry::accepted("no-defer-accept", Value::Switch, "Accepts connections before their first byte has arrived.", "waiting connections occupy no worker, so accept is never deferred"),
+    OptionEntry::accepted("tcp-nodelay", Value::Switch, "Sends small packets immediately.", "TCP_NODELAY is always set"),
 ];
 
 const BUFFER: Value = Value::Number { least: 0, most: 1_073_741_824, unit: "bytes" };
@@ -90,7 +90,7 @@ pub const TUNING: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.sockets.tuning.keepalive),
         Value::Switch,
         "off",
-        "Have the kernel ask a silent TCP peer whether it is still there (SO_KEEPALIVE).",
+        "Lets the kernel probe silent TCP peers (SO_KEEPALIVE).",
     )
     .example("so-keepalive = true"),
     OptionEntry::supported(
@@ -98,7 +98,7 @@ pub const TUNING: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.sockets.tuning.reuse_port),
         Value::Switch,
         "off",
-        "Another instance of the same user may listen at the same address, and the kernel shares the connections out (SO_REUSEPORT). What waits at the socket of an instance that ends is served before its end.",
+        "Another instance of the same user may listen on the same address, and the kernel distributes the connections (SO_REUSEPORT). Connections queued on the socket of an instance that ends are served first.",
     )
     .example("reuse-port = true"),
     OptionEntry::supported(
@@ -106,7 +106,7 @@ pub const TUNING: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.sockets.tuning.free_bind),
         Value::Switch,
         "off",
-        "Listen at an address that is not this machine's yet, as one that moves between two machines (IP_FREEBIND).",
+        "Allows listening on an address that does not belong to this machine yet, such as one that moves between two machines (IP_FREEBIND).",
     )
     .example("freebind = true"),
     OptionEntry::supported(
@@ -114,7 +114,7 @@ pub const TUNING: &[OptionEntry] = &[
         Setting::Count(|draft| &mut draft.sockets.tuning.send_buffer_bytes),
         BUFFER,
         "the kernel's own",
-        "Bytes that the kernel keeps of an answer for one client (SO_SNDBUF); it doubles the number, and grows the buffer no more.",
+        "The kernel's send buffer for a client in bytes (SO_SNDBUF); it doubles the number, and no longer grows the buffer.",
     )
     .example("socket-sndbuf = 65536"),
     OptionEntry::supported(
@@ -122,7 +122,7 @@ pub const TUNING: &[OptionEntry] = &[
         Setting::Count(|draft| &mut draft.sockets.tuning.receive_buffer_bytes),
         BUFFER,
         "the kernel's own",
-        "Bytes that the kernel keeps of a request until they are read (SO_RCVBUF); it doubles the number, and grows the buffer no more.",
+        "The kernel's receive buffer for a client in bytes (SO_RCVBUF); it doubles the number, and no longer grows the buffer.",
     )
     .example("socket-rcvbuf = 65536"),
     OptionEntry::supported(
@@ -130,7 +130,7 @@ pub const TUNING: &[OptionEntry] = &[
         Setting::Count(|draft| &mut draft.sockets.tuning.fast_open_queue),
         Value::Number { least: 0, most: 65_535, unit: "connections" },
         "off",
-        "Connections of TCP Fast Open (RFC 7413) that may wait: a client that was here before sends its request with its first packet.",
+        "The number of TCP Fast Open connections (RFC 7413) that may wait: a client that has connected before sends its request with its first packet.",
     )
     .example("tcp-fast-open = 256"),
     OptionEntry::supported(
@@ -138,19 +138,19 @@ pub const TUNING: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.sockets.are_abstract),
         Value::Switch,
         "off",
-        "UNIX sockets are names in Linux' abstract space, not files: `/run/app.sock` is `@/run/app.sock`.",
+        "UNIX sockets are abstract names instead of files: `/run/app.sock` is `@/run/app.sock`.",
     )
     .example("abstract-socket = true"),
     OptionEntry::accepted(
         "tcp-fast-open-client",
         Value::Switch,
-        "Fast Open for connections that uWSGI's routers begin.",
-        "no connection to another server is begun",
+        "Fast Open for connections of uWSGI's routers.",
+        "Bolide opens no connections to other servers",
     ),
     OptionEntry::accepted(
         "so-send-timeout",
         Value::Special,
-        "How long the kernel waits for a client that takes nothing.",
-        "`socket-timeout` and `http-timeout` bound it, without a thread that waits",
+        "How long the kernel waits for a client that does not read.",
+        "`socket-timeout` and `http-timeout` limit it, without a waiting thread",
     ),
 ];

@@ -9,9 +9,9 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::By(statistics::set_address),
         Value::Address,
         "",
-        "Whoever connects to this address is given the numbers of the instance, as JSON.",
+        "The address at which the statistics of the instance are available as JSON.",
     )
-    .uwsgi("memory is told without `memory-report` too, and the numbers of a worker go on over reloads")
+    .uwsgi("memory is reported without `memory-report` too, and the numbers of a worker continue over reloads")
     .example("stats = 127.0.0.1:9191"),
     OptionEntry::supported(
         "stats-http",
@@ -34,7 +34,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.statistics.omits_cores),
         Value::Switch,
         "off",
-        "The statistics do not tell each thread by itself.",
+        "The statistics do not list threads.",
     )
     .example("stats-no-cores = true"),
     OptionEntry::supported(
@@ -42,16 +42,16 @@ pub const ENTRIES: &[OptionEntry] = &[
         set!(|draft, _, pair| draft.statistics.pushers.push(statistics::pusher_of(pair, draft.host)?)),
         Value::List,
         "",
-        "The statistics are sent by themselves: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX` send a datagram for each number.",
+        "Pushes the statistics: `file:path=FILE,freq=SECONDS` appends the JSON, `statsd:ADDRESS,PREFIX` and `socket:ADDRESS,PREFIX` send a datagram for each number.",
     )
-    .uwsgi("statsd is told by how much a counter has grown, not its sum each time, which statsd would add up; the numbers need no `enable-metrics`; mongodb, rrdtool, zabbix and their like are refused")
+    .uwsgi("statsd receives the increment of a counter, not its total, which statsd would add up; the numbers need no `enable-metrics`; mongodb, rrdtool, zabbix and similar are refused")
     .example("stats-push = statsd:127.0.0.1:8125,shop"),
     OptionEntry::supported(
         "stats-pusher-default-freq",
         Setting::Positive(|draft| &mut draft.statistics.push_every_s),
         Value::Number { least: 1, most: 86_400, unit: "seconds" },
         "3",
-        "Time between two pushes of `stats-push`.",
+        "The time between two pushes of `stats-push`.",
     )
     .example("stats-pusher-default-freq = 10"),
     OptionEntry::accepted(

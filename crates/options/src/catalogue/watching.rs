@@ -7,7 +7,7 @@ use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
 use crate::resolve::{values, watching};
 
 /// What `touch-*` and `fs-*` have in common with uWSGI's, and what not.
-const TOUCHED: &str = "uWSGI looks once a second, and does not see a file whose time goes back, as it does when one from an archive takes its place.";
+const TOUCHED: &str = "uWSGI checks once a second, and does not notice a file whose time goes back, for example when it is replaced by one from an archive.";
 
 /// Values of `fork-safety`.
 const FORK_SAFETY: [(&str, ForkSafety); 3] =
@@ -15,51 +15,51 @@ const FORK_SAFETY: [(&str, ForkSafety); 3] =
 const FORK_SAFETY_WORDS: [&str; 3] = words(&FORK_SAFETY);
 
 /// uWSGI 2.0.31 was asked.
-const UNHEARD: &str = "In uWSGI 2.0.31 it does nothing, whichever way the type is written.";
+const UNHEARD: &str = "In uWSGI 2.0.31 it has no effect, in any notation of the type.";
 
 pub const ENTRIES: &[OptionEntry] = &[
-    OptionEntry::supported("touch-reload", Setting::Watch(WatchSubject::Touch, FileAction::Reload), Value::List, "", "Reloads when this file is touched, replaced, made or removed, or when a link on the way to it leads elsewhere. A file that is not there is waited for. Changes within a tenth of a second are one reload.")
+    OptionEntry::supported("touch-reload", Setting::Watch(WatchSubject::Touch, FileAction::Reload), Value::List, "", "Reloads when this file is touched, replaced, created or removed, or when a link on the way to it changes. The file need not exist. Changes within a tenth of a second cause one reload.")
         .uwsgi(TOUCHED)
         .example("touch-reload = /srv/shop/reload.txt"),
-    OptionEntry::supported("touch-workers-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadWorkers), Value::List, "", "As `touch-reload`, but the workers alone are replaced, each when its successor serves: with `lazy-apps` by new code, else by what the prototype has loaded.")
+    OptionEntry::supported("touch-workers-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadWorkers), Value::List, "", "Like `touch-reload`, but only the workers are replaced, each when its successor serves: with `lazy-apps` by new code, otherwise by the code in the prototype.")
         .example("touch-workers-reload = /srv/shop/workers.txt"),
-    OptionEntry::supported("touch-chain-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadChain), Value::List, "", "As `touch-workers-reload`, one worker after the other.")
+    OptionEntry::supported("touch-chain-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadChain), Value::List, "", "Like `touch-workers-reload`, one worker after the other.")
         .example("touch-chain-reload = /srv/shop/chain.txt"),
-    OptionEntry::supported("touch-logreopen", Setting::Watch(WatchSubject::Touch, FileAction::ReopenLogs), Value::List, "", "Opens the files of logs anew when this file is touched: for who has moved them away.")
+    OptionEntry::supported("touch-logreopen", Setting::Watch(WatchSubject::Touch, FileAction::ReopenLogs), Value::List, "", "Opens the log files again when this file is touched: for programs that have moved them away.")
         .example("touch-logreopen = /run/shop/reopen"),
-    OptionEntry::supported("touch-logrotate", Setting::Watch(WatchSubject::Touch, FileAction::RotateLogs), Value::List, "", "Puts the files of logs aside when this file is touched, as `log-maxsize` does.")
+    OptionEntry::supported("touch-logrotate", Setting::Watch(WatchSubject::Touch, FileAction::RotateLogs), Value::List, "", "Rotates the log files when this file is touched, like `log-maxsize`.")
         .example("touch-logrotate = /run/shop/rotate"),
-    OptionEntry::supported("fs-reload", Setting::Watch(WatchSubject::Contents, FileAction::Reload), Value::List, "", "Reloads when anything about this file changes, its mode and owner included, or in this folder: its files, not those in folders below it.")
+    OptionEntry::supported("fs-reload", Setting::Watch(WatchSubject::Contents, FileAction::Reload), Value::List, "", "Reloads when anything about this file changes, including its mode and owner, or in this folder: its files, but not those in subfolders.")
         .uwsgi("In uWSGI the file must be there at the start.")
         .example("fs-reload = /srv/shop/templates"),
-    OptionEntry::supported("fs-brutal-reload", Setting::Watch(WatchSubject::Contents, FileAction::BrutalReload), Value::List, "", "As `fs-reload`, but requests in flight are not waited for: old workers end as soon as the new ones serve.")
+    OptionEntry::supported("fs-brutal-reload", Setting::Watch(WatchSubject::Contents, FileAction::BrutalReload), Value::List, "", "Like `fs-reload`, but without waiting for requests in flight: old workers end as soon as the new ones serve.")
         .example("fs-brutal-reload = /srv/shop/emergency"),
-    OptionEntry::supported("py-autoreload", Setting::By(watching::watch_imports), Value::Decimal { most: 3600, unit: "seconds" }, "0", "For development: reloads when a file of any module that is imported changes, or what the configuration was read from. The log says which. The old code serves on where the new can't be imported, and mending any file of that import reloads. Changes are seen at once; where a file system does not tell of them, after so many seconds. 0 is off.")
-        .uwsgi("In uWSGI a thread of a worker looks once in so many seconds, code that can't be imported is not looked at again, and the configuration is not watched.")
+    OptionEntry::supported("py-autoreload", Setting::By(watching::watch_imports), Value::Decimal { most: 3600, unit: "seconds" }, "0", "For development: reloads when the file of any imported module changes, or a configuration file. The log names it. If the new code can't be imported, the old code keeps serving, and fixing any file of that import reloads. Changes are noticed immediately, or after this many seconds on file systems that do not report them. 0 means off.")
+        .uwsgi("In uWSGI a thread of a worker checks at this interval, code that can't be imported is not checked again, and the configuration is not watched.")
         .example("py-autoreload = 1"),
     OptionEntry::supported("py-auto-reload-ignore", set!(|draft, _, pair| draft.watching.imports.get_or_insert_default().ignored.push(values::text(pair)?)), Value::List, "", "The name of a module whose file `py-autoreload` does not watch.")
         .example("py-auto-reload-ignore = shop.generated"),
-    OptionEntry::supported("develop", Setting::Switch(|draft| &mut draft.developing.is_on), Value::Switch, "off", "For whoever works on the application: one worker, which reloads when a file of a module that is imported changes, or the configuration; code that can't be loaded does not end the instance, which waits for the next change; exceptions and code that can't be loaded are shown in the browser, at addresses of this machine alone; the log is short at a terminal; `breakpoint()` works there and no time limit ends what stands at it. On the command line it is `--reload` too, where no pidfile follows.")
+    OptionEntry::supported("develop", Setting::Switch(|draft| &mut draft.developing.is_on), Value::Switch, "off", "For development: one worker, which reloads when the file of an imported module or the configuration changes. Code that can't be loaded does not end the instance, which waits for the next change. Exceptions and code that can't be loaded are shown in the browser, at addresses of this machine only. The log is short in a terminal, where `breakpoint()` works, and no time limit ends a request. The command line also accepts `--reload`, if no pidfile follows.")
         .example("develop = true"),
     OptionEntry::supported("reload-dir", set!(|draft, _, pair| {
         draft.developing.folders.push(values::text(pair)?);
         watching::note_detail(draft, pair)
-    }), Value::List, "", "With `develop` or `py-autoreload`: each Python file in this folder and those below is watched, imported or not. What Git ignores is left out, and so are hidden files and virtual environments.")
+    }), Value::List, "", "With `develop` or `py-autoreload`: each Python file in this folder and below is watched, imported or not. Files that Git ignores, hidden files and virtual environments are excluded.")
         .example("develop = true\nreload-dir = /srv/shop"),
     OptionEntry::supported("reload-include", set!(|draft, _, pair| {
         draft.developing.patterns.push(values::text(pair)?);
         watching::note_detail(draft, pair)
-    }), Value::List, "", "With `develop` or `py-autoreload`: files that match this pattern are watched too, in the folders of `reload-dir` or the application's folder, and below. The pattern is one of `.gitignore`: `*.html`, `templates/**`.")
+    }), Value::List, "", "With `develop` or `py-autoreload`: files that match this pattern are watched too, in the folders of `reload-dir` or the application's folder, and below. The pattern has the syntax of `.gitignore`: `*.html`, `templates/**`.")
         .example("develop = true\nreload-include = *.html"),
     OptionEntry::supported("reload-exclude", set!(|draft, _, pair| {
         draft.developing.excluded.push(values::text(pair)?);
         watching::note_detail(draft, pair)
-    }), Value::List, "", "With `develop` or `py-autoreload`: files and folders that match this pattern of `.gitignore` are not watched, whether they are imported or found.")
+    }), Value::List, "", "With `develop` or `py-autoreload`: files and folders that match this pattern (in the syntax of `.gitignore`) are not watched, whether they are imported or found.")
         .example("develop = true\nreload-exclude = generated/"),
-    OptionEntry::supported("reload-browser", Setting::LocatedSwitch(|draft| &mut draft.developing.browser), Value::Switch, "off", "With `develop`: pages can subscribe to `/.bolide/reload`, an event stream which has an event `reload` when there is something new to show. Nothing is put into pages.")
+    OptionEntry::supported("reload-browser", Setting::LocatedSwitch(|draft| &mut draft.developing.browser), Value::Switch, "off", "With `develop`: pages can subscribe to `/.bolide/reload`, an event stream that sends an event `reload` when there is something new to show. Pages are not modified.")
         .example("develop = true\nreload-browser = true"),
-    OptionEntry::supported("reload-on-exception", Setting::Switch(|draft| &mut draft.python.settings.reload_on.any), Value::Switch, "off", "Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and requests in flight end. Frameworks turn most exceptions into answers of their own, and these count not.")
-        .uwsgi("uWSGI ends the worker at once, with the requests of its other threads.")
+    OptionEntry::supported("reload-on-exception", Setting::Switch(|draft| &mut draft.python.settings.reload_on.any), Value::Switch, "off", "Replaces a worker whose application has raised an exception that reached the server: its replacement serves first, and requests in flight complete. Frameworks turn most exceptions into responses, and these do not count.")
+        .uwsgi("uWSGI ends the worker immediately, with the requests of its other threads.")
         .example("reload-on-exception = true"),
     OptionEntry::supported("reload-on-exception-type", Setting::Texts(|draft| &mut draft.python.settings.reload_on.types), Value::List, "", "The same for exceptions of this type: its name, with or without that of its module.")
         .uwsgi(UNHEARD)
@@ -69,6 +69,6 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("reload-on-exception-repr", Setting::Texts(|draft| &mut draft.python.settings.reload_on.reprs), Value::List, "", "The same for exceptions of this type and text, with a colon and a space between them.")
         .uwsgi(UNHEARD)
         .example("reload-on-exception-repr = OperationalError: connection lost"),
-    OptionEntry::supported("fork-safety", set!(|draft, _, pair| draft.application.fork_safety = values::one_of(pair, &FORK_SAFETY)?), Value::OneOf(&FORK_SAFETY_WORDS), "warn", "What is done where the application, while it is loaded before workers are forked, starts threads or opens connections, event loops or watches of files, which workers can't share: `warn` names each with its module in one line of the log; with `refuse` such code counts as code that can't be loaded, at the start and at a reload; with `lazy` each worker of that generation loads it itself, as with `lazy-apps`, and the log says what it was. Code that opens nothing stays loaded once and shared.")
+    OptionEntry::supported("fork-safety", set!(|draft, _, pair| draft.application.fork_safety = values::one_of(pair, &FORK_SAFETY)?), Value::OneOf(&FORK_SAFETY_WORDS), "warn", "The reaction if the application, while it is loaded before workers are forked, starts threads or opens connections, event loops or file watches, which workers can't share: `warn` names each with its module in one line of the log; with `refuse` such code counts as code that fails to load, at the start and at a reload; with `lazy` each worker of that generation loads it itself, as with `lazy-apps`, and the log says why. Code that opens nothing is still loaded once and shared.")
         .example("fork-safety = lazy"),
 ];

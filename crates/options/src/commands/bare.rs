@@ -103,7 +103,7 @@ fn usage() -> String {
     let serves: [(&str, &str); 3] = [
         ("bolide app.py", "serve the application in a file, a package or a folder"),
         ("bolide app:app", "serve an application by its module and its name there"),
-        ("bolide uwsgi.ini", "serve what a configuration says (.ini, .toml, .yaml, .json, .xml)"),
+        ("bolide uwsgi.ini", "serve with a configuration (.ini, .toml, .yaml, .json, .xml)"),
     ];
     let commands = [Subcommand::Init, Subcommand::Check, Subcommand::Explain]
         .map(|command| (format!("bolide {}", command.name()), command.help()));
@@ -112,7 +112,6 @@ fn usage() -> String {
     for (line, what) in serves.into_iter().chain(commands) {
         let _ = writeln!(text, "  {line:18}  {what}");
     }
-    let _ =
-        writeln!(text, "\nThere is no application that I know in this folder. `bolide --help` lists all commands and options.");
+    let _ = writeln!(text, "\nNo known application was found in this folder. `bolide --help` lists all commands and options.");
     text
 }

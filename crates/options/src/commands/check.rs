@@ -51,11 +51,11 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         };
         report.form = match format.and_then(Form::named) {
             Some(form) => form,
-            None => return Reading::misused(Subcommand::Check, &format!("the format is one of {}", listed(&FORMATS, "and"))),
+            None => return Reading::misused(Subcommand::Check, &format!("the formats are {}", listed(&FORMATS, "and"))),
         };
     }
     if rest.is_empty() && !environment {
-        return Reading::misused(Subcommand::Check, "no file is named; --env checks what variables such as UWSGI_MODULE say");
+        return Reading::misused(Subcommand::Check, "no file is named; --env checks variables such as UWSGI_MODULE");
     }
     let mut loads = Vec::new();
     for reading in readings(&rest) {
@@ -103,7 +103,7 @@ fn diagnostics(arguments: &[String], host: &HostInfo) -> (Vec<Diagnostic>, Optio
         Ok(read) => read,
         Err(EarlyExit::Failed(diagnostic)) => return only(*diagnostic),
         Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
-            let message = "this tells a running instance something and ends: it does not serve";
+            let message = "this controls a running instance and ends: it does not serve";
             return only(Diagnostic::note(Some(&Location::command_line()), message));
         }
         Err(EarlyExit::Print { .. } | EarlyExit::Version) => {

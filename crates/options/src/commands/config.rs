@@ -31,10 +31,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         Ok(read) => read,
         Err(EarlyExit::Failed(diagnostic)) => return Reading::Print { text: format!("{diagnostic}\n"), status: FAILED },
         Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
-            return Reading::misused(
-                Subcommand::Config,
-                "this tells a running instance something and ends: there is nothing in effect",
-            );
+            return Reading::misused(Subcommand::Config, "this controls a running instance and ends: no options are in effect");
         }
         Err(EarlyExit::Version) => return Reading::version(),
         Err(EarlyExit::Print { text, status }) => return Reading::Print { text, status },

@@ -75,7 +75,7 @@ fn explain(text: &mut String, row: &OptionRow) {
         paragraph("uWSGI", "The same.");
     }
     if row.at_once && row.home != "bolide" {
-        paragraph("", "It acts as soon as it is read: placeholders in its value are not filled in.");
+        paragraph("", "It acts as soon as it is read: placeholders in its value are not substituted.");
     }
     for (index, line) in row.example.lines().enumerate() {
         paragraph(if index == 0 { "example" } else { "" }, line);

@@ -20,14 +20,11 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         status: 1,
     };
     if target.exists() {
-        return failed(format!("{FILE} is already there"), "remove it first, or look at it with `bolide check bolide.ini`");
+        return failed(format!("{FILE} already exists"), "remove it first, or look at it with `bolide check bolide.ini`");
     }
     let all = project::look(folder);
     let Some(found) = all.first() else {
-        return failed(
-            "there is no application that I know in this folder".to_owned(),
-            "name one: `bolide package.module:callable`",
-        );
+        return failed("no known application was found in this folder".to_owned(), "name one: `bolide package.module:callable`");
     };
     let Some(name) = found.name() else {
         let (message, advice) = unnamed(found);
@@ -58,11 +55,11 @@ fn unnamed(found: &Finding) -> (String, String) {
     let framework = found.framework.map_or("an".to_owned(), |framework| format!("a {framework}"));
     match &found.callable {
         Callable::NeedsArguments(name) => (
-            format!("{file} makes {framework} application by `{name}`, which wants arguments that I don't know"),
+            format!("{file} creates {framework} application with `{name}`, which requires arguments that are not known"),
             format!("name them: `bolide \"{module}:{name}('…')\"`"),
         ),
         _ => (
-            format!("{file} makes {framework} application, but I can't tell what it is called"),
+            format!("{file} creates {framework} application, but its name can't be determined"),
             format!("name it: `bolide {module}:NAME`, or `bolide '{module}:FUNCTION()'` for a function that returns it"),
         ),
     }
@@ -76,33 +73,22 @@ fn configuration(found: &Finding, name: &str, environment: Option<&str>) -> Stri
     }
     let workers = match found.kind {
         Kind::Asgi => {
-            "; One worker for each CPU. Each has an event loop, and serves as many requests at once as come.\nprocesses = auto\n"
+            "; One worker per CPU. Each has an event loop, and serves any number of requests at once.\nprocesses = auto\n"
         }
         Kind::Wsgi => {
-            "; One worker for each CPU. Threads share a worker; the application must be thread-safe for them.\n\
-             processes = auto\n\
-             threads = 1\n\
-             \n\
-             ; A request that takes longer, in seconds, loses its worker.\n\
-             harakiri = 60\n"
+            "; One worker per CPU. Threads share a worker; the application must be thread-safe for them.\nprocesses = \
+                auto\nthreads = 1\n\n; A longer request, in seconds, is logged with its stack and killed.\nharakiri = 60\n"
         }
-        Kind::Unknown => "; One worker for each CPU.\nprocesses = auto\n",
+        Kind::Unknown => "; One worker per CPU.\nprocesses = auto\n",
     };
     let environment = environment
         .map(|name| format!("\n; The interpreter and the packages of this virtualenv.\nvirtualenv = %d{name}\n"))
         .unwrap_or_default();
     format!(
-        "; Written by `bolide init` for {}. `bolide explain OPTION` tells more of each.\n\
-         [uwsgi]\n\
-         ; %d is the folder of this file.\n\
-         chdir = %d\n\
-         {application}{environment}\n\
-         ; Where to listen. Behind nginx: socket = /run/app.sock, and `uwsgi_pass unix:/run/app.sock;` there.\n\
-         http = 127.0.0.1:8000\n\
-         \n\
-         {workers}\n\
-         ; Unknown options are errors.\n\
-         strict = true\n",
+        "; Written by `bolide init` for {}. `bolide explain OPTION` describes each option.\n[uwsgi]\n; %d is the folder of this \
+            file.\nchdir = %d\n{application}{environment}\n; Where to listen. Behind nginx: socket = /run/app.sock, and \
+            `uwsgi_pass unix:/run/app.sock;` there.\nhttp = 127.0.0.1:8000\n\n{workers}\n; Unknown options are errors.\nstrict = \
+            true\n",
         found.description()
     )
 }

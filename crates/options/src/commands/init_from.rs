@@ -60,7 +60,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
             ("--from", Some(value)) => source = Some(value),
             ("--to", Some(value)) if value == "ini" => form = Written::Ini,
             ("--to", Some(value)) if value == "toml" => form = Written::Toml,
-            ("--to", _) => return Reading::misused(Subcommand::Init, "what can be written is `--to ini` and `--to toml`"),
+            ("--to", _) => return Reading::misused(Subcommand::Init, "the formats are `--to ini` and `--to toml`"),
             _ => return Reading::misused(Subcommand::Init, &format!("`{word}`: it takes `--from FILE` and `--to toml`")),
         }
     }
@@ -76,7 +76,7 @@ fn written(source: &str, form: Written, host: &HostInfo) -> Result<String, Diagn
     let target = host.folder.join(form.file());
     if target.exists() {
         return Err(
-            Diagnostic::error(None, format!("{} is already there", form.file())).advise("remove it first, or move it aside")
+            Diagnostic::error(None, format!("{} already exists", form.file())).advise("remove it first, or move it aside")
         );
     }
     let (original, plan) = plan(source, host)?;
@@ -90,8 +90,8 @@ fn written(source: &str, form: Written, host: &HostInfo) -> Result<String, Diagn
         // A reader that has gone misses nothing that is not in the file.
         let _ = writeln!(errors, "bolide: not carried over from {source}: {what}: {why}");
     }
-    let next = format!("Look it over, check it with: bolide check {0}\nStart it with:           bolide {0}", form.file());
-    Ok(format!("{} is written, which does what {source} does.\n{next}\n\n{text}", form.file()))
+    let next = format!("Review it, check it with: bolide check {0}\nStart it with:           bolide {0}", form.file());
+    Ok(format!("{} is written, equivalent to {source}.\n{next}\n\n{text}", form.file()))
 }
 
 /// What the file starts, in its own words, and the options for that.
@@ -106,15 +106,17 @@ fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
     let starts = starts(kind_of(source), &text);
     let chosen = starts.iter().find_map(|start| Some((start, found(start, &mut plan)?)));
     let Some((start, (program, arguments))) = chosen else {
-        return Err(Diagnostic::error(None, format!("{source} starts no server that I know"))
-            .advise("known are gunicorn, uvicorn, hypercorn, granian, waitress, daphne, flask run, fastapi run and uwsgi; a shell script may be named itself"));
+        return Err(Diagnostic::error(None, format!("{source} starts no known server")).advise(
+            "the known servers are gunicorn, uvicorn, hypercorn, granian, waitress, daphne, flask run, fastapi run and \
+                uwsgi; a shell script may be named itself",
+        ));
     };
     around(start, host, &mut plan);
     let others = starts.iter().filter(|other| other.line == start.line && other.words != start.words && other.text == start.text);
     for other in others {
         plan.missing(
             other.words.join(" "),
-            "it stands beside the server: run it before, or as `exec-pre-app`, `attach-daemon` or `cron`",
+            "it is beside the server: run it before, or as `exec-pre-app`, `attach-daemon` or `cron`",
         );
     }
     match program {
@@ -141,7 +143,7 @@ fn around(start: &Start, host: &HostInfo, plan: &mut Plan) {
             true => plan.option("chdir", folder.clone()),
             // That of an image, say; this file lies where the application does.
             false => {
-                plan.missing(folder.clone(), "there is no such folder here: this file belongs into the folder of the application")
+                plan.missing(folder.clone(), "there is no such folder here: this file belongs in the folder of the application")
             }
         }
     }
@@ -205,7 +207,11 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<AskedSetting>, host: &HostInf
     if translated.has_hooks {
         plan.option("gunicorn-hooks", if name.starts_with('/') { name.to_owned() } else { format!("%d{name}") });
     } else if file.is_some() {
-        plan.missing(name, "what it does beside its settings (variables of the environment, say) is not done; `gunicorn-hooks = FILE` has it executed");
+        plan.missing(
+            name,
+            "its effects beside its settings (environment variables, for example) are not carried over; \
+            `gunicorn-hooks = FILE` executes it",
+        );
     }
     for remark in translated.remarks {
         let place = if remark.line > 0 { format!("{name}:{}: {}", remark.line, remark.name) } else { remark.name };
@@ -244,7 +250,7 @@ fn missing(plan: &Plan) -> Vec<(String, String)> {
             PlanEntry::Missing(what, why) => Some((what.clone(), why.clone())),
             PlanEntry::Option(key, value) if value.contains('`') && !is_cpus(key, value) => Some((
                 format!("{key} = {value}"),
-                "what a command says is not known before the start: write it yourself".to_owned(),
+                "the output of a command is not known before the start: write it yourself".to_owned(),
             )),
             PlanEntry::Option(..) => None,
         })
@@ -260,7 +266,8 @@ fn configuration(source: &str, original: &str, plan: &Plan, form: Written) -> St
     let mark = form.comment();
     let shown: String = original.chars().take(SHOWN_MOST).collect();
     let mut text = format!(
-        "{mark} Written by `bolide init --from {source}`, for: {shown}\n{mark} `bolide explain OPTION` tells more of each.\n[uwsgi]\n"
+        "{mark} Written by `bolide init --from {source}`, for: {shown}\n{mark} `bolide explain OPTION` describes each \
+            option.\n[uwsgi]\n"
     );
     // Writing to a String can't fail.
     if !plan.has("chdir") {

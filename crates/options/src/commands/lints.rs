@@ -79,7 +79,7 @@ impl LintContext<'_> {
             let Some(files) = &certificate.files else { continue };
             let asked_for = match certificate.names.as_slice() {
                 [] => String::new(),
-                names => format!(", shown to who asks for {}", names.join(", ")),
+                names => format!(", sent to clients that ask for {}", names.join(", ")),
             };
             let about = crate::certificates::describe(certificate);
             let location = self.located(&certificate.origin);
@@ -105,7 +105,7 @@ impl LintContext<'_> {
             let location = self.located(origin);
             let message = format!("every user of this machine may read the key {}", files.key.display());
             self.diagnostics
-                .push(Diagnostic::warning(Some(&location), message).advise("take their right away: `chmod 600`").local());
+                .push(Diagnostic::warning(Some(&location), message).advise("remove their access: `chmod 600`").local());
         }
     }
 
@@ -118,7 +118,7 @@ impl LintContext<'_> {
         for listener in &settings.listeners {
             let Some(port) = listener.redirects_to_https.filter(|&port| !is_there(port)) else { continue };
             let location = self.located(&listener.origin);
-            let message = format!("clients are sent to port {port}, and no address here speaks HTTPS at it");
+            let message = format!("clients are redirected to port {port}, but no address here speaks HTTPS on it");
             self.diagnostics.push(
                 Diagnostic::note(Some(&location), message)
                     .advise("write `http-to-https = ADDRESS,PORT` unless another port leads here"),
@@ -135,7 +135,7 @@ impl LintContext<'_> {
             let text = pair.value.as_deref().and_then(|value| value.split(',').nth(3)).filter(|text| !text.is_empty());
             let Some((text, read)) = text.and_then(|text| ciphers::read(text).map(|read| (text, read))) else { continue };
             let count = read.openssl_names.len();
-            let message = format!("of `{text}` {count} are spoken with TLS 1.2: {}", read.openssl_names.join(", "));
+            let message = format!("of `{text}` {count} are available with TLS 1.2: {}", read.openssl_names.join(", "));
             self.diagnostics.push(Diagnostic::note(Some(&pair.location), message));
         }
     }

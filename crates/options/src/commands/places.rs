@@ -26,7 +26,7 @@ pub fn unread_sections(read: &Configuration) -> Vec<Diagnostic> {
         if is_read(&location.file, name) {
             continue;
         }
-        let message = format!("`[{name}]` is not read: the section of a start is [{DEFAULT_SECTION}]");
+        let message = format!("`[{name}]` is not read: a start reads the section [{DEFAULT_SECTION}]");
         let known = section.keys.iter().filter(|key| catalogue().get(key).is_some()).count();
         if crate::suggest::nearest_of(name, &[DEFAULT_SECTION]).is_some() {
             found.push(Diagnostic::warning(Some(location), message).advise(format!("did you mean [{DEFAULT_SECTION}]?")));
@@ -74,6 +74,6 @@ fn missing(pair: &Pair, text: &str, path: &Path) -> Option<Diagnostic> {
         return None;
     }
     let message = format!("`{text}`: there is no folder {}", folder.display());
-    let advice = "with it the start fails; make the folder, or have systemd make it (RuntimeDirectory=, LogsDirectory=)";
+    let advice = "with it the start fails; create the folder, or let systemd create it (RuntimeDirectory=, LogsDirectory=)";
     Some(Diagnostic::warning(Some(&pair.location), message).advise(advice).local())
 }

@@ -80,7 +80,7 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
     let cases = [
         ("threads = 2\ngevent = 10", "note: `threads = 2` works here; in uWSGI it does nothing beside `gevent` at uwsgi.ini:6"),
         ("gevent = 10", "it has no effect\n    gevent = 10\n    ^\n    `threads = auto` serves requests that wait"),
-        ("loop = uvlop", "`loop = uvlop` is not known"),
+        ("loop = uvlop", "`loop = uvlop` is unknown"),
         ("interface = wsgi\nloop = uvloop", "`loop` has no effect: `interface = wsgi` says that no application is ASGI"),
         ("asgi = gone/main.py:app", "there is no file"),
         ("asgi = a:b\ncallable = c", "`callable` has no effect: `asgi` at uwsgi.ini:5 names its own"),
@@ -119,7 +119,7 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
         ("master-fifo = /nowhere/fifo", "`/nowhere/fifo`: there is no folder /nowhere"),
         ("socket = /nowhere/app.sock", "`/nowhere/app.sock`: there is no folder /nowhere"),
         ("touch-chain-reload = /nowhere/x", "note: `/nowhere/x`: there is no file /nowhere/x yet"),
-        ("[uwsgy]\nprocesses = 3", "warning: `[uwsgy]` is not read: the section of a start is [uwsgi]\n    [uwsgy]\n    ^"),
+        ("[uwsgy]\nprocesses = 3", "warning: `[uwsgy]` is not read: a start reads the section [uwsgi]\n    [uwsgy]\n    ^"),
         ("[production]\nprocesses = 3", "uwsgi.ini:5: note: `[production]` is not read"),
         ("[uwsgi\nprocesses = 3", "`[uwsgi` does not end with `]`"),
         ("wsgi-file = uwsgi.ini", "note: `wsgi-file` is loaded only if `module` at uwsgi.ini:4 can't be"),
@@ -141,7 +141,7 @@ fn test_check_knows_a_misspelt_section_of_each_format() {
     ] {
         folder.write(name, text);
         let (said, _) = printed(&folder, &format!("check {name}"));
-        let wanted = format!("{name}:4: warning: `[uwsgy]` is not read: the section of a start is [uwsgi]");
+        let wanted = format!("{name}:4: warning: `[uwsgy]` is not read: a start reads the section [uwsgi]");
         assert!(said.contains(&wanted), "{said}");
     }
 }
@@ -368,7 +368,7 @@ fn test_init_knows_asgi_applications_by_their_framework() {
 #[test]
 fn test_init_says_what_it_can_not_do() {
     let folder = Folder::new("init-nothing");
-    assert!(printed(&folder, "init").0.contains("there is no application that I know"));
+    assert!(printed(&folder, "init").0.contains("no known application was found"));
     folder.write("main.py", "from fastapi import FastAPI\n\ndef made():\n    app = FastAPI()\n    return app\n");
     let (text, status) = printed(&folder, "init");
     assert!(text.contains("main.py makes a FastAPI application") && text.contains("`bolide main:NAME`") && status == 1, "{text}");

@@ -71,7 +71,7 @@ pub fn found(start: &Start, plan: &mut Plan) -> Option<(Program, Vec<String>)> {
         } else if let Some((_, own)) = WATCHERS.iter().find(|(known, _)| *known == name) {
             missing.push((
                 word.to_owned(),
-                "what it does around the server is not done: see its documentation for a start within the application",
+                "its other work around the server is not done: see its documentation for starting within the application",
             ));
             words.by_ref().take(*own).for_each(drop);
         } else if name.starts_with("python") || name.starts_with("pypy") {

@@ -151,7 +151,7 @@ fn application(line: &Line, defaults: &ServerDefaults, plan: &mut Plan) {
     if defaults.server == Server::Granian && matches!(line.interface.as_deref(), None | Some("rsgi")) {
         plan.missing(
             "--interface rsgi",
-            "RSGI is granian's own: the application is served by WSGI or ASGI, if it has one of them",
+            "RSGI is granian's own interface: the application is served over WSGI or ASGI, if it has one of them",
         );
     }
     plan.option(if is_asgi { "asgi" } else { "module" }, format!("{module}:{callable}"));

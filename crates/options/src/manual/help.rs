@@ -8,14 +8,14 @@ use crate::manual::paint::Paint;
 use crate::manual::words::placeholder;
 use crate::subcommand::{Group, Subcommand};
 
-const ABOUT: &str = "Bolide runs web applications, from the same uwsgi.ini that uWSGI runs.";
+const ABOUT: &str = "Bolide serves Python web applications. It reads uWSGI's configuration files.";
 
 /// Lines to type, and what they do.
 const USAGE: [(&str, &str); 4] = [
     ("bolide package.module:callable", "serve an application, WSGI or ASGI, on http://127.0.0.1:8000"),
     ("bolide app.py", "the same, from a file"),
-    ("bolide uwsgi.ini", "serve as the file says"),
-    ("bolide --http :8080 --module shop", "all options work on the command line, too"),
+    ("bolide uwsgi.ini", "serve with a configuration file"),
+    ("bolide --http :8080 --module shop", "every option works on the command line, too"),
 ];
 
 /// The options of a day, in the order in which `-h` shows them.
@@ -51,13 +51,13 @@ pub fn short(paint: Paint) -> String {
         let title = format!("  {}", group.title());
         entry(&mut text, &title, &title, &names.join(", "));
     }
-    let _ = writeln!(text, "\n{}", paint.title("Options of a day:"));
+    let _ = writeln!(text, "\n{}", paint.title("Common options:"));
     for row in OF_A_DAY.iter().filter_map(|name| catalogue().get(name)) {
         option(&mut text, row, beginning(row.help), paint);
     }
     let _ = writeln!(
         text,
-        "\n{} lists all options, {} says how to use one of them, or an option.",
+        "\n{} lists all options, {} describes a command or an option.",
         paint.name("bolide --help"),
         paint.name("bolide help COMMAND")
     );

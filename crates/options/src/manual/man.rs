@@ -15,7 +15,7 @@ pub fn page() -> String {
     let mut text = format!(".TH BOLIDE 1 \"\" \"bolide {}\" \"User Commands\"\n", env!("CARGO_PKG_VERSION"));
     text.push_str(".SH NAME\nbolide \\- application server for Python that runs uWSGI's configurations\n");
     text.push_str(".SH SYNOPSIS\n.B bolide\n.I uwsgi.ini\n.br\n.B bolide\n.I package.module:callable\n.br\n.B bolide\n.I command\n.RI [ arguments ]\n");
-    text.push_str(".SH DESCRIPTION\nbolide runs web applications, from the same uwsgi.ini that uWSGI runs. ");
+    text.push_str(".SH DESCRIPTION\nbolide serves Python web applications. It reads uWSGI's configuration files. ");
     text.push_str("Every option works in a file, on the command line and in the environment (UWSGI_OPTION or BOLIDE_OPTION, with _ for \\-).\n");
     text.push_str(".SH COMMANDS\n");
     // Writing to a String can't fail.
@@ -40,7 +40,7 @@ pub fn page() -> String {
             let _ = writeln!(text, ".TP\n.B {verdict}\n{}", escape(&names.join(", ")));
         }
     }
-    text.push_str(".SH SIGNALS\nWhat the master does with each:\n");
+    text.push_str(".SH SIGNALS\nEffect on the master:\n");
     text.push_str(SIGNALS_PLACE);
     statuses(&mut text);
     text.push_str(ENVIRONMENT);
@@ -58,24 +58,23 @@ pub const SIGNALS_PLACE: &str = ".\\\" signals\n";
 /// Statuses of a start, beside those of the commands.
 const STATUSES: [(i32, &str); 3] = [
     (0, "after an ordered stop"),
-    (1, "the configuration is wrong, or the start failed"),
+    (1, "the configuration is invalid, or the start failed"),
     (EXIT_LOAD_FAILED, "the application can't be loaded"),
 ];
 
 const EXAMPLES: [Example; 3] = [
     ("bolide shop.wsgi:application", "serve an application at http://127.0.0.1:8000"),
-    ("bolide --http :8080 --processes auto shop:app", "on all addresses of this machine, one worker for each CPU"),
-    ("bolide /etc/bolide/shop.ini", "serve as a file says"),
+    ("bolide --http :8080 --processes auto shop:app", "on all addresses of this machine, one worker per CPU"),
+    ("bolide /etc/bolide/shop.ini", "serve with a configuration file"),
 ];
 
-const ENVIRONMENT: &str = "\
-.SH ENVIRONMENT
+const ENVIRONMENT: &str = ".SH ENVIRONMENT
 .TP
 .B UWSGI_OPTION, BOLIDE_OPTION
 An option, in capitals and with _ for \\-; files and the command line come later and win.
 .TP
 .B NO_COLOR, FORCE_COLOR
-No colour, or colour also where standard output is no terminal, in the texts of commands.
+No colour, or colour also where standard output is not a terminal, in the texts of commands.
 .TP
 .B LISTEN_FDS, LISTEN_PID, LISTEN_FDNAMES
 Listening sockets that systemd hands over (sd_listen_fds(3)).
@@ -120,7 +119,7 @@ fn entry(text: &mut String, row: &OptionRow) {
         Status::Supported(_) => String::new(),
         Status::Accepted(why) => format!(" Accepted: {why}."),
         Status::Planned(..) => " Planned.".to_owned(),
-        Status::Protective(instead) => format!(" Not there yet, and an error unless `allow-missing` names it: {instead}."),
+        Status::Protective(instead) => format!(" Not supported yet, and an error unless `allow-missing` names it: {instead}."),
         Status::Refused(instead) => format!(" Refused: {instead}."),
     };
     let _ = writeln!(

@@ -28,7 +28,8 @@ fn schema() -> Json {
     json!({
         "$schema": "http://json-schema.org/draft-07/schema#",
         "title": format!("Configuration of Bolide {}", env!("CARGO_PKG_VERSION")),
-        "description": format!("Options stand in the table `{DEFAULT_SECTION}`; `bolide explain OPTION` tells more of each."),
+        "description": format!("Options belong in the table `{DEFAULT_SECTION}`; `bolide explain OPTION` describes each of \
+            them."),
         "type": "object",
         "properties": { DEFAULT_SECTION: { "$ref": "#/definitions/options" } },
         "definitions": {

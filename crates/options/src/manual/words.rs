@@ -12,7 +12,7 @@ pub fn value(row: &OptionRow) -> String {
         Value::Switch => "on, unless it is `false`, `off`, `no` or `0`".to_owned(),
         Value::Number { least, most, unit } => bounds(least, most, unit),
         Value::NumberOrAuto { least, most, unit } => format!("{}, or `auto`", bounds(least, most, unit)),
-        Value::Decimal { most, unit } => format!("{}; decimals count, too", bounds(0, most, unit)),
+        Value::Decimal { most, unit } => format!("{}; decimals are allowed", bounds(0, most, unit)),
         Value::OneOf(words) => format!("one of {}", listed(words, "and")),
         Value::Text => "text".to_owned(),
         Value::Path => "a path".to_owned(),
@@ -21,7 +21,7 @@ pub fn value(row: &OptionRow) -> String {
         Value::Special => "see uWSGI's manual".to_owned(),
     };
     match row.argument {
-        Argument::Optional => format!("{kind}; it can be left out"),
+        Argument::Optional => format!("{kind}; optional"),
         _ => kind,
     }
 }
@@ -67,7 +67,7 @@ fn counted(unit: &str) -> &'static str {
     match unit {
         "seconds" => "SECONDS",
         "milliseconds" => "MILLISECONDS",
-        "bytes" | "bytes a second" => "BYTES",
+        "bytes" | "bytes per second" => "BYTES",
         "kilobytes" => "KILOBYTES",
         "MiB" => "MIB",
         "percent" => "PERCENT",

@@ -31,7 +31,7 @@ pub const DEFAULT_FORMAT: &str = r#"%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s 
 pub fn take(to: &mut Translation, text: &str) -> Result<(), String> {
     let (format, missing) = made(text)?;
     if !missing.is_empty() {
-        to.warn(format!("`log-format` has nothing for {}: a `-` stands there", missing.join(", ")));
+        to.warn(format!("`log-format` has no equivalent for {}, and writes `-`", missing.join(", ")));
     }
     to.add("log-format", &format);
     Ok(())

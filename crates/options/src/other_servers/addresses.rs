@@ -12,10 +12,10 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("bind", &[Gunicorn, Hypercorn, Daphne], Kept(Subject::Bind, values::binds, "`http = HOST:PORT`, `http-socket = unix:PATH` or `fd://N`"))
         .letter('b')
         .setting("bind")
-        .says("several are possible; a host alone has port 8000; `socket = /run/app.sock` speaks uwsgi with nginx, which costs less"),
+        .says("may be given several times; the default port is 8000; `socket = /run/app.sock` speaks uwsgi with nginx, which costs less"),
     ServerSetting::new("host", &[Uvicorn, Granian, Waitress, Flask, FastApi], Kept(Subject::Host, values::host, "`http = HOST:PORT`"))
         .letter_of('h', &[Flask])
-        .says("`--host` and `--port` are one address; 127.0.0.1 and 8000 without them. waitress and fastapi run listen at 0.0.0.0 then, waitress at 8080 and flask at 5000"),
+        .says("`--host` and `--port` form one address; the defaults are 127.0.0.1 and 8000. The default of waitress and fastapi run is 0.0.0.0, the default port of waitress is 8080 and that of flask 5000"),
     ServerSetting::new("port", &[Uvicorn, Granian, Waitress, Flask, FastApi, Daphne], Kept(Subject::Port, values::port, "`http = HOST:PORT`"))
         .letter_of('p', &[Flask, Daphne])
         .says("as `--host`"),
@@ -26,7 +26,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("fd", &[Uvicorn, Daphne], Made(descriptor, "`http-socket = fd://N`")),
     ServerSetting::new("endpoint", &[Daphne], Refused("write `--http HOST:PORT`, or `--https HOST:PORT,CERTIFICATE,KEY`")).letter('e'),
     ServerSetting::new("insecure-bind", &[Hypercorn], Refused("write `--http ADDRESS`, and `--https ADDRESS` for those with the certificate")),
-    ServerSetting::new("quic-bind", &[Hypercorn], Refused("leave it out: HTTP/3 is not spoken; clients take HTTP/2")),
+    ServerSetting::new("quic-bind", &[Hypercorn], Refused("leave it out: HTTP/3 is not supported; clients use HTTP/2")),
     ServerSetting::new("listen", &[Waitress], Taken(listen, "write `--http HOST:PORT`: `--listen` is the length of the kernel's queue, as in uWSGI")),
     ServerSetting::switch("ipv4", &[Waitress], Refused(NAME_IT)),
     ServerSetting::switch("no-ipv4", &[Waitress], Refused(NAME_IT)),
@@ -34,24 +34,24 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::switch("no-ipv6", &[Waitress], Refused(NAME_IT)),
     ServerSetting::new("backlog", &[Gunicorn, Uvicorn, Granian, Hypercorn, Waitress], Option("listen")).setting("backlog"),
     ServerSetting::switch("reuse-port", &[Gunicorn], Same).setting("reuse_port"),
-    ServerSetting::new("protocol", &[Gunicorn], Kept(Subject::Protocol, values::protocol, "`uwsgi-socket` in the place of `http`"))
+    ServerSetting::new("protocol", &[Gunicorn], Kept(Subject::Protocol, values::protocol, "`uwsgi-socket` instead of `http`"))
         .setting("protocol")
-        .says("`uwsgi` or `http`; beside `--socket` it is uWSGI's, and says what that speaks"),
+        .says("`uwsgi` or `http`; beside `--socket` it is uWSGI's, and names the protocol of that socket"),
     ServerSetting::new("uwsgi-allow-from", &[Gunicorn], Refused("leave it out, and let only the front server reach the socket: `--uwsgi-socket /run/app.sock`"))
         .setting("uwsgi_allow_ips"),
     ServerSetting::new("forwarded-allow-ips", &[Gunicorn, Uvicorn, FastApi], Same)
         .setting("forwarded_allow_ips")
-        .says("also called `trusted-proxies`; host, port and prefix count too, unless `trusted-headers` names fewer ([Behind a front server](behind-a-proxy.md))"),
-    ServerSetting::switch("proxy-headers", &[Uvicorn, FastApi, Daphne], Same).says("better `trusted-headers`, which says which fields count"),
+        .says("also called `trusted-proxies`; host, port and prefix count too, unless `trusted-headers` restricts them ([Behind a front server](behind-a-proxy.md))"),
+    ServerSetting::switch("proxy-headers", &[Uvicorn, FastApi, Daphne], Same).says("better use `trusted-headers`, which names the fields that count"),
     ServerSetting::switch("no-proxy-headers", &[Uvicorn, FastApi], Same),
-    ServerSetting::new("proxy-headers-host", &[Daphne], Refused("leave it out: X-Forwarded-For says the client; `--trusted-headers` names the fields that count")),
+    ServerSetting::new("proxy-headers-host", &[Daphne], Refused("leave it out: X-Forwarded-For names the client; `--trusted-headers` names the fields that count")),
     ServerSetting::new("proxy-headers-port", &[Daphne], Refused("leave it out: `--trusted-headers` names the fields that count")),
-    ServerSetting::new("forwarder-headers", &[Gunicorn], Nothing("SCRIPT_NAME and PATH_INFO are never taken from fields; a prefix comes by X-Forwarded-Prefix, where `trusted-headers` has it, or by `mount`"))
+    ServerSetting::new("forwarder-headers", &[Gunicorn], Nothing("SCRIPT_NAME and PATH_INFO are never taken from fields; a prefix comes from X-Forwarded-Prefix, if `trusted-headers` includes it, or from `mount`"))
         .setting("forwarder_headers"),
     ServerSetting::new("proxy-protocol", &[Gunicorn], Made(proxy_protocol, "`http-enable-proxy-protocol = true`, `enable-proxy-protocol = true`"))
         .optional()
         .setting("proxy_protocol")
-        .says("version 2 as well; a connection without the header is closed"),
+        .says("also version 2; a connection without the header is closed"),
     ServerSetting::new("proxy-allow-from", &[Gunicorn], Option("trusted-proxies")).setting("proxy_allow_ips"),
     ServerSetting::new("server-name", &[Hypercorn], Option("server-names")).says("other hosts are answered with 421"),
     ServerSetting::new("server-name", &[Daphne], Refused("write `--add-header 'Server: NAME'`")).letter('s'),
@@ -65,16 +65,16 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("url-scheme", &[Waitress], Refused("leave it out: a trusted front server says it in X-Forwarded-Proto (`--trusted-proxies`)")),
     ServerSetting::new("root-path", &[Gunicorn, Uvicorn, Hypercorn, FastApi, Daphne], Same)
         .setting("root_path")
-        .says("where the front server takes the prefix away; else `mount = /x=module:callable` with `manage-script-name = true`"),
-    ServerSetting::new("url-prefix", &[Waitress], Refused("write `--root-path /x` where the front server takes the prefix away, else `--mount /x=module:callable --manage-script-name`")),
-    ServerSetting::new("url-path-prefix", &[Granian], Refused("write `--root-path /x` where the front server takes the prefix away, else `--mount /x=module:callable --manage-script-name`")),
+        .says("if the front server removes the prefix; otherwise `mount = /x=module:callable` with `manage-script-name = true`"),
+    ServerSetting::new("url-prefix", &[Waitress], Refused("write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable --manage-script-name`")),
+    ServerSetting::new("url-path-prefix", &[Granian], Refused("write `--root-path /x` if the front server removes the prefix, otherwise `--mount /x=module:callable --manage-script-name`")),
     ServerSetting::new("static-path-route", &[Granian], Kept(Subject::StaticRoute, values::as_it_is, "`static-map = /ROUTE=FOLDER`")),
     ServerSetting::new("static-path-mount", &[Granian], Kept(Subject::StaticFolder, values::as_it_is, "`static-map = /static=FOLDER`")),
     ServerSetting::new("static-path-dir-to-file", &[Granian], Option("static-index")),
     ServerSetting::new("static-path-expires", &[Granian], Refused("write `--static-expires 'PATTERN SECONDS'`, or `--static-cache-control 'max-age=SECONDS'`")),
     ServerSetting::switch("no-control-socket", &[Gunicorn], Fixed(&[("control-socket", "off")])).setting("control_socket_disable"),
-    ServerSetting::new("control-socket", &[Gunicorn], Same).setting("control_socket").says("for `bolide status` and its kin"),
-    ServerSetting::new("control-socket-mode", &[Gunicorn], Nothing("root and the user that started the master are listened to"))
+    ServerSetting::new("control-socket", &[Gunicorn], Same).setting("control_socket").says("for `bolide status` and the related commands"),
+    ServerSetting::new("control-socket-mode", &[Gunicorn], Nothing("the master obeys root and the user that started it"))
         .setting("control_socket_mode"),
     ServerSetting::of_file("secure_scheme_headers", Made(scheme_headers, "nothing")),
 ];
@@ -97,7 +97,7 @@ fn mode(to: &mut Translation, text: &str) -> Result<(), String> {
 
 fn listen(value: &str) -> std::option::Option<(String, String)> {
     value.contains(':').then(|| {
-        let message = format!("`--listen {value}` is an address, and here, as in uWSGI, `--listen` is how many connections wait in the kernel's queue");
+        let message = format!("`--listen {value}` is an address, but here, as in uWSGI, `--listen` is the length of the kernel's queue of connections");
         (message, format!("write `--http {value}`"))
     })
 }
@@ -110,7 +110,7 @@ fn proxy_protocol(to: &mut Translation, mode: &str) -> Result<(), String> {
             to.add("enable-proxy-protocol", "true");
             Ok(())
         }
-        _ => Err("write `--proxy-protocol` alone: versions 1 and 2 are told apart".to_owned()),
+        _ => Err("write `--proxy-protocol` alone: versions 1 and 2 are detected".to_owned()),
     }
 }
 
@@ -126,9 +126,9 @@ fn scheme_headers(to: &mut Translation, fields: &str) -> Result<(), String> {
     let known = |name: &str| ["X-FORWARDED-PROTO", "X-FORWARDED-PROTOCOL", "X-FORWARDED-SSL"].contains(&name);
     let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(fields).unwrap_or_default();
     if fields.keys().all(|name| known(&name.to_ascii_uppercase())) {
-        to.note("the scheme of a request is taken from X-Forwarded-Proto of trusted front servers: have yours set that one");
+        to.note("the scheme of a request is taken from X-Forwarded-Proto of trusted front servers: let yours set that one");
     } else {
-        to.warn("the scheme of a request is taken from X-Forwarded-Proto and Forwarded alone, of trusted front servers");
+        to.warn("the scheme of a request is taken only from X-Forwarded-Proto and Forwarded of trusted front servers");
     }
     Ok(())
 }

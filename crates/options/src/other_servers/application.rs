@@ -20,18 +20,19 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("working-dir", &[Granian], Option("chdir")),
     ServerSetting::new("pythonpath", &[Gunicorn], Listed(several_folders))
         .setting("pythonpath")
-        .says("one folder each; gunicorn takes several with commas between them"),
+        .says("one folder per option; gunicorn accepts several, separated by commas"),
     ServerSetting::new("env", &[Gunicorn], Same).letter('e').setting("raw_env"),
-    ServerSetting::new("env-file", &[Uvicorn], Same)
-        .says("what is set in the environment already stays, as there; `PORT` and `WEB_CONCURRENCY` count from it"),
+    ServerSetting::new("env-file", &[Uvicorn], Same).says(
+        "variables that exist in the environment keep their value, as there; `PORT` and `WEB_CONCURRENCY` in the file apply",
+    ),
     ServerSetting::new("env-files", &[Granian], Option("env-file")),
     ServerSetting::switch("factory", &[Uvicorn, Granian], Same).says("or `module:create_app()`"),
-    ServerSetting::switch("no-factory", &[Granian], Done("a name without `()` is no factory")),
+    ServerSetting::switch("no-factory", &[Granian], Done("a name without `()` is not a factory")),
     ServerSetting::switch("call", &[Waitress], Fixed(&[("factory", "true")])),
     ServerSetting::new("app", &[FastApi], Option("callable")),
     ServerSetting::new("entrypoint", &[FastApi], Refused("write the application alone: `bolide main:app`")).letter('e'),
     ServerSetting::new("interface", &[Uvicorn, Granian], Worded(INTERFACES, interface)).says(
-        "usually nothing, since they are told apart; `asgi2` and `asgi3` are `asgi`, and `asginl` is that with `lifespan = off`",
+        "usually nothing, because it is detected; `asgi2` and `asgi3` are `asgi`, and `asginl` is that with `lifespan = off`",
     ),
     ServerSetting::new("lifespan", &[Uvicorn], Same),
     ServerSetting::new("asgi-lifespan", &[Gunicorn], Option("lifespan")).setting("asgi_lifespan"),
@@ -40,29 +41,29 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new(
         "asgi-disconnect-grace-period",
         &[Gunicorn],
-        Nothing("a task whose client has left gets `http.disconnect`, and goes on as long as it likes"),
+        Nothing("a task whose client has left gets `http.disconnect`, and may continue"),
     )
     .setting("asgi_disconnect_grace_period"),
     ServerSetting::new(
         "application-close-timeout",
         &[Daphne],
-        Refused("leave it out: an application is told at once that its client has left"),
+        Refused("leave it out: an application is notified immediately when its client leaves"),
     ),
     ServerSetting::new("ws", &[Uvicorn], Made(websockets, "nothing")).says("there is one implementation"),
     ServerSetting::switch("ws", &[Granian], Done("WebSockets are always served")),
     ServerSetting::switch(
         "no-ws",
         &[Granian],
-        Refused("leave it out: an application that takes no WebSockets answers them with 403 or 404 itself"),
+        Refused("leave it out: an application without WebSockets answers them with 403 or 404 itself"),
     ),
     ServerSetting::new("ws-max-size", &[Uvicorn], Option("websocket-max-message-size")),
     ServerSetting::new("websocket-max-message-size", &[Gunicorn, Daphne], Same).setting("websocket_max_message_size"),
     ServerSetting::new(
         "websocket-max-frame-size",
         &[Daphne],
-        Refused("write `--websocket-max-message-size BYTES`: a frame is bounded with its message"),
+        Refused("write `--websocket-max-message-size BYTES`: it limits a frame together with its message"),
     ),
-    ServerSetting::new("ws-max-queue", &[Uvicorn], Refused("leave it out: what waits is bounded in bytes")),
+    ServerSetting::new("ws-max-queue", &[Uvicorn], Refused("leave it out: the limit for waiting data is in bytes")),
     ServerSetting::new("ws-ping-interval", &[Uvicorn], Option("websocket-ping-interval")),
     ServerSetting::new("ws-ping-timeout", &[Uvicorn], Option("websocket-ping-timeout")),
     ServerSetting::new("websocket-ping-interval", &[Hypercorn], Same),
@@ -72,14 +73,14 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new(
         "websocket_timeout",
         &[Daphne],
-        Refused("leave it out: a WebSocket may be open for as long as its peer answers pings"),
+        Refused("leave it out: a WebSocket may stay open for as long as its peer answers pings"),
     ),
     ServerSetting::new(
         "websocket_connect_timeout",
         &[Daphne],
-        Refused("leave it out: `--http-timeout SECONDS` limits what a client may keep a worker waiting"),
+        Refused("leave it out: `--http-timeout SECONDS` limits how long a client may delay a worker"),
     ),
-    ServerSetting::switch("reset-contextvars", &[Uvicorn], Done("each request has context variables of its own")),
+    ServerSetting::switch("reset-contextvars", &[Uvicorn], Done("each request has its own context variables")),
     ServerSetting::new("paste", &[Gunicorn], Same).setting("paste"),
     ServerSetting::new("paster", &[Gunicorn], Option("paste")),
     ServerSetting::new("paste-global", &[Gunicorn], Refused("leave it out, and write the value into the file of `--paste`"))
@@ -93,21 +94,21 @@ fn never(_: &str) -> std::option::Option<(String, String)> {
 fn several_folders(value: &str) -> std::option::Option<(String, String)> {
     value.contains(',').then(|| {
         let each: Vec<String> = value.split(',').map(|folder| format!("--pythonpath {}", folder.trim())).collect();
-        (format!("`--pythonpath {value}` would be one folder"), format!("write `{}`", each.join(" ")))
+        (format!("`--pythonpath {value}` would be a single folder"), format!("write `{}`", each.join(" ")))
     })
 }
 
 fn interface(value: &str) -> std::option::Option<(String, String)> {
     (value == "rsgi").then(|| {
-        let instead = "serve the application by ASGI: RSGI is spoken by granian alone";
-        (format!("`--interface {value}` is no interface here"), instead.to_owned())
+        let instead = "serve the application over ASGI: only granian supports RSGI";
+        (format!("`--interface {value}` is not an interface here"), instead.to_owned())
     })
 }
 
 fn websockets(_: &mut Translation, value: &str) -> Result<(), String> {
     match value {
         "auto" | "websockets" | "websockets-sansio" | "wsproto" => Ok(()),
-        "none" => Err("leave it out: an application that takes no WebSockets answers them with 403 or 404 itself".to_owned()),
+        "none" => Err("leave it out: an application without WebSockets answers them with 403 or 404 itself".to_owned()),
         _ => Err(ONE_WEBSOCKET.to_owned()),
     }
 }

@@ -6,7 +6,7 @@ use super::server::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicor
 use super::translation::Translation;
 
 const DEBUG: &str =
-    "write `--reload`: it reloads, and shows tracebacks of what does not load; `breakpoint()` works with one worker";
+    "write `--reload`: it reloads, and shows tracebacks of code that fails to load; `breakpoint()` works with one worker";
 const INCLUDE: &str = "write `--reload-include PATTERN`";
 const EXCLUDE: &str = "write `--reload-exclude PATTERN`";
 
@@ -16,14 +16,14 @@ pub const FLAGS: &[ServerSetting] = &[
         // A file is for production as well: it reloads, and has none of what development shows.
         .in_file(Fixed(&[("py-autoreload", "1")]))
         .says("the development mode ([how](develop.md)); before a pidfile it is uWSGI's command"),
-    ServerSetting::switch("no-reload", &[Granian, Flask, FastApi], Done("it is off unless asked for")),
+    ServerSetting::switch("no-reload", &[Granian, Flask, FastApi], Done("it is off by default")),
     ServerSetting::new("reload-dir", &[Uvicorn], Same).keyword("reload_dirs"),
     ServerSetting::new("reload-paths", &[Granian], Option("reload-dir")),
     ServerSetting::new("reload-include", &[Uvicorn], Same).keyword("reload_includes"),
     ServerSetting::new("reload-exclude", &[Uvicorn], Same).keyword("reload_excludes"),
-    ServerSetting::new("reload-delay", &[Uvicorn], Nothing("changes are seen as they are made")),
-    ServerSetting::new("reload-tick", &[Granian], Nothing("changes are seen as they are made")),
-    ServerSetting::new("reload-engine", &[Gunicorn], Nothing("changes are seen as they are made")).setting("reload_engine"),
+    ServerSetting::new("reload-delay", &[Uvicorn], Nothing("changes are noticed immediately")),
+    ServerSetting::new("reload-tick", &[Granian], Nothing("changes are noticed immediately")),
+    ServerSetting::new("reload-engine", &[Gunicorn], Nothing("changes are noticed immediately")).setting("reload_engine"),
     ServerSetting::new("reload-extra-file", &[Gunicorn], Made(extra_files, "`touch-reload = FILE`"))
         .setting("reload_extra_files"),
     ServerSetting::new("extra-files", &[Flask], Refused(INCLUDE)),
@@ -31,16 +31,20 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("reload-ignore-dirs", &[Granian], Refused(EXCLUDE)),
     ServerSetting::new("reload-ignore-patterns", &[Granian], Refused(EXCLUDE)),
     ServerSetting::new("reload-ignore-paths", &[Granian], Refused(EXCLUDE)),
-    ServerSetting::switch("reload-ignore-worker-failure", &[Granian], Done("the old code serves where the new does not load")),
+    ServerSetting::switch(
+        "reload-ignore-worker-failure",
+        &[Granian],
+        Done("the old code keeps serving if the new code fails to load"),
+    ),
     ServerSetting::switch(
         "no-reload-ignore-worker-failure",
         &[Granian],
-        Refused("leave it out: the old code serves where the new does not load"),
+        Refused("leave it out: the old code keeps serving if the new code fails to load"),
     ),
     ServerSetting::switch("debug", &[Flask, Hypercorn], Refused(DEBUG)),
     ServerSetting::switch("no-debug", &[Flask], Done("it is off")),
     ServerSetting::switch("debugger", &[Flask], Refused(DEBUG)),
-    ServerSetting::switch("no-debugger", &[Flask], Done("there is none unless asked for")),
+    ServerSetting::switch("no-debugger", &[Flask], Done("there is none by default")),
     ServerSetting::new(
         "config",
         &[Gunicorn, Hypercorn],

@@ -31,7 +31,7 @@ fn row(flag: &ServerSetting, server: Server) -> String {
     };
     let is_first = super::long(None, flag.flag).is_some_and(|first| std::ptr::eq(first, flag));
     let typed = match flag.meaning {
-        _ if !is_first => "is taken for another server's",
+        _ if !is_first => "is taken as another server's",
         Meaning::Refused(_) => "an error",
         Meaning::Taken(..) => "means something else here",
         _ => "works",

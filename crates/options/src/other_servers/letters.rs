@@ -25,7 +25,9 @@ pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String
         'p' if !is_number && !value.is_empty() && !value.eq_ignore_ascii_case("auto") => {
             ("pid", format!("write `--pid {value}`"))
         }
-        'm' if is_number => ("umask", format!("write `--umask {value}`; beside `--bind` it is for UNIX sockets alone, as there")),
+        'm' if is_number => {
+            ("umask", format!("write `--umask {value}`; beside `--bind` it applies to UNIX sockets only, as there"))
+        }
         'h' if is_likely_host(value) => ("host", format!("write `--host {value}`")),
         'c' if value.ends_with(".py") || value.ends_with(".toml") => {
             ("config", "write `bolide FILE` for a configuration of Bolide or uWSGI".to_owned())
@@ -56,7 +58,7 @@ pub fn unknown_letter(letter: char, value: Option<&str>) -> (String, Option<Stri
     }
     let Some(first) = theirs.first() else { return (format!("unknown option `-{letter}`"), None) };
     let said: Vec<String> = theirs.iter().map(|flag| format!("`--{}` of {}", flag.flag, owners(flag))).collect();
-    let message = format!("`-{letter}` is no option here: it is {}", said.join(", "));
+    let message = format!("`-{letter}` is not an option here: it is {}", said.join(", "));
     // What follows a flag without a value is not its own.
     let value = value.filter(|_| first.argument != Argument::None).unwrap_or_default();
     let advice = match (names.as_slice(), Translation::new(None).take(first, value)) {

@@ -7,24 +7,24 @@ use super::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvico
 use super::translation::{Subject, Translation};
 use super::values;
 
-const PYTHONS_LOGGING: &str = "leave it out, and set up `logging` in the application, or in a `gunicorn.conf.py`, which `-c` reads; the server's own lines go where `--logto FILE` says, in the form of `--log-format`";
+const PYTHONS_LOGGING: &str = "leave it out, and configure `logging` in the application, or in a `gunicorn.conf.py`, which `-c` reads; the server's own lines go where `--logto FILE` says, in the format of `--log-format`";
 const SYSLOG: &str = "write `--logger syslog:NAME`, or `--logger rsyslog:HOST:PORT,NAME`";
 /// Our own option has the name of the program as its value, which may be left out.
 const SYSLOG_ON: &[ServerWord] = &[("true", &[("log-syslog", "")])];
-const COLOURS: &str = "leave it out: colours are for terminals, and `NO_COLOR=1` in the environment has none";
-const METRICS: &str = "write `--stats 127.0.0.1:9191`: `uwsgi-exporter` makes a page for Prometheus of it";
-const NO_LEVELS: &str = "leave it out: what is logged has one level; `--disable-logging` leaves out the lines of requests";
+const COLOURS: &str = "leave it out: colours are for terminals, and `NO_COLOR=1` in the environment turns them off";
+const METRICS: &str = "write `--stats 127.0.0.1:9191`: `uwsgi-exporter` turns it into a page for Prometheus";
+const NO_LEVELS: &str = "leave it out: the log has a single level; `--disable-logging` turns request lines off";
 
 pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("access-logfile", &[Gunicorn, Hypercorn], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`"))
         .setting("accesslog")
-        .says("`-` is nothing, since requests are logged; `disable-logging = true` stops it"),
+        .says("`-` means nothing, because requests are logged; `disable-logging = true` turns that off"),
     ServerSetting::switch("access-log", &[Uvicorn, Granian], Done("requests are logged")),
     ServerSetting::new("access-log", &[Hypercorn, Daphne], Kept(Subject::AccessLog, values::as_it_is, "`req-logger = file:FILE`")),
     ServerSetting::switch("no-access-log", &[Uvicorn, Granian], Fixed(&[("disable-logging", "true")])),
     ServerSetting::new("access-logformat", &[Gunicorn, Hypercorn], Made(access_format::take, "`log-format = FORMAT`"))
         .setting("access_log_format")
-        .says("gunicorn's variables become uWSGI's; one that has no like is a `-`, and a warning"),
+        .says("gunicorn's variables become uWSGI's; one without an equivalent becomes `-`, with a warning"),
     ServerSetting::new("access-log-fmt", &[Granian], Refused("write `--log-format FORMAT`, with uWSGI's variables")),
     ServerSetting::new("log-fmt", &[Daphne], Refused("write `--log-format FORMAT`, with uWSGI's variables")),
     ServerSetting::new("error-logfile", &[Gunicorn, Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`")).setting("errorlog"),
@@ -32,7 +32,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("error-log", &[Hypercorn], Kept(Subject::ErrorLog, values::as_it_is, "`logto = FILE`")),
     ServerSetting::new("log-level", &[Gunicorn, Uvicorn, Granian, Hypercorn], Made(level, "`disable-logging = true` for `warning` and above"))
         .setting("loglevel")
-        .says("what is logged has one level: `info` and below change nothing, `warning` and above leave out the lines of requests, unless an access log is asked for"),
+        .says("the log has a single level: `info` and below change nothing, `warning` and above turn request lines off, unless an access log is configured"),
     ServerSetting::new("verbosity", &[Daphne], Refused(NO_LEVELS)).letter('v'),
     ServerSetting::switch("verbose", &[FastApi], Refused(NO_LEVELS)).letter('v'),
     ServerSetting::switch("log", &[Granian], Done("it is on")),
@@ -43,35 +43,35 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("log-config-json", &[Gunicorn], Refused(PYTHONS_LOGGING))
         .setting("logconfig_json")
         .in_file(Made(python_logging, "")),
-    ServerSetting::new("logger-class", &[Gunicorn], Nothing("the server's own lines are not Python's to write")).setting("logger_class"),
-    ServerSetting::switch("capture-output", &[Gunicorn], Done("what the application prints goes to the log")).setting("capture_output"),
-    ServerSetting::switch("enable-stdio-inheritance", &[Gunicorn], Done("what the application prints goes to the log"))
+    ServerSetting::new("logger-class", &[Gunicorn], Nothing("the server's own lines are not written by Python")).setting("logger_class"),
+    ServerSetting::switch("capture-output", &[Gunicorn], Done("the application's output goes to the log")).setting("capture_output"),
+    ServerSetting::switch("enable-stdio-inheritance", &[Gunicorn], Done("the application's output goes to the log"))
         .letter('R')
         .setting("enable_stdio_inheritance"),
     ServerSetting::switch("log-syslog", &[Gunicorn], Worded(SYSLOG_ON, |_| None)).setting("syslog"),
     ServerSetting::new("log-syslog-to", &[Gunicorn], Refused(SYSLOG)).setting("syslog_addr"),
     ServerSetting::new("log-syslog-prefix", &[Gunicorn], Refused(SYSLOG)).setting("syslog_prefix"),
     ServerSetting::new("log-syslog-facility", &[Gunicorn], Refused(SYSLOG)).setting("syslog_facility"),
-    ServerSetting::switch("disable-redirect-access-to-syslog", &[Gunicorn], Nothing("the lines of requests go where `req-logger` says"))
+    ServerSetting::switch("disable-redirect-access-to-syslog", &[Gunicorn], Nothing("request lines go where `req-logger` says"))
         .setting("disable_redirect_access_to_syslog"),
     ServerSetting::switch("use-colors", &[Uvicorn], Refused(COLOURS)),
     ServerSetting::switch("no-use-colors", &[Uvicorn], Refused(COLOURS)),
-    ServerSetting::switch("log-socket-errors", &[Waitress], Refused("leave it out: a client that leaves is no error")),
-    ServerSetting::switch("no-log-socket-errors", &[Waitress], Done("a client that leaves is no error")),
+    ServerSetting::switch("log-socket-errors", &[Waitress], Refused("leave it out: a client that leaves is not an error")),
+    ServerSetting::switch("no-log-socket-errors", &[Waitress], Done("a client that leaves is not an error")),
     ServerSetting::switch("expose-tracebacks", &[Waitress], Option("catch-exceptions")),
-    ServerSetting::switch("no-expose-tracebacks", &[Waitress], Done("tracebacks go to the log alone")),
+    ServerSetting::switch("no-expose-tracebacks", &[Waitress], Done("tracebacks go to the log only")),
     ServerSetting::new("statsd-host", &[Gunicorn, Hypercorn], Kept(Subject::StatsdHost, values::as_it_is, "`stats-push = statsd:HOST:PORT,PREFIX`"))
         .setting("statsd_host")
         .says("the numbers are Bolide's ([monitoring](monitoring.md))"),
     ServerSetting::new("statsd-prefix", &[Gunicorn, Hypercorn], Kept(Subject::StatsdPrefix, values::without_dots, "`stats-push = statsd:HOST:PORT,PREFIX`")).setting("statsd_prefix"),
     ServerSetting::new("dogstatsd-tags", &[Gunicorn], Nothing("`stats-push` sends numbers without tags")).setting("dogstatsd_tags"),
-    ServerSetting::switch("enable-backlog-metric", &[Gunicorn], Done("the queue of each socket is among the numbers")).setting("enable_backlog_metric"),
+    ServerSetting::switch("enable-backlog-metric", &[Gunicorn], Done("the statistics include the queue of each socket")).setting("enable_backlog_metric"),
     ServerSetting::switch("metrics", &[Granian], Refused(METRICS)),
     ServerSetting::switch("no-metrics", &[Granian], Done("there are none unless `stats` names an address")),
     ServerSetting::new("metrics-scrape-interval", &[Granian], Refused(METRICS)),
     ServerSetting::new("metrics-address", &[Granian], Refused(METRICS)),
     ServerSetting::new("metrics-port", &[Granian], Refused(METRICS)),
-    ServerSetting::switch("spew", &[Gunicorn], Nothing("there is no such trace: SIGUSR1 has the log say what each worker does")).setting("spew"),
+    ServerSetting::switch("spew", &[Gunicorn], Nothing("there is no such trace: SIGUSR1 writes the state of each worker to the log")).setting("spew"),
     ServerSetting::of_file("logconfig_dict", Made(python_logging, "")),
 ];
 
@@ -82,7 +82,7 @@ fn level(to: &mut Translation, text: &str) -> Result<(), String> {
         ("critical" | "error" | "warning" | "warn", _) => true,
         ("info" | "notset", _) => false,
         ("debug" | "trace", _) => {
-            to.note(format!("what is logged has one level: `{text}` says no more than `info`"));
+            to.note(format!("the log has a single level: `{text}` logs no more than `info`"));
             false
         }
         (_, Ok(number)) => number > 20,
@@ -95,6 +95,6 @@ fn level(to: &mut Translation, text: &str) -> Result<(), String> {
 
 /// The prototype executes the file, and sets it up.
 fn python_logging(to: &mut Translation, _: &str) -> Result<(), String> {
-    to.note("it sets up Python's `logging` before the application is loaded; the server's own lines and those of requests go where `logger` and `req-logger` say");
+    to.note("it configures Python's `logging` before the application is loaded; the server's own lines and request lines go where `logger` and `req-logger` say");
     Ok(())
 }

@@ -6,83 +6,83 @@ use super::server::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicor
 use super::translation::{Subject, Translation};
 use super::values;
 
-const NO_RUNTIME: &str = "leave it out: there are no threads of a runtime beside the application's";
+const NO_RUNTIME: &str = "leave it out: there are no runtime threads beside the application's";
 const NO_DIRTY: &str =
-    "leave it out: there is no such pool; `--threads 16` serves requests that wait, a task queue does long work";
+    "leave it out: there is no such pool; use `--threads 16` for requests that wait, and a task queue for long work";
 
 pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("workers", &[Gunicorn, Uvicorn, Granian, Hypercorn, FastApi], Same)
         .letter_of('w', &[Gunicorn, Hypercorn])
         .setting("workers")
-        .says("also called `processes`; `auto` is one for each CPU; without it one, or `WEB_CONCURRENCY`"),
+        .says("also called `processes`; `auto` means one per CPU; the default is one, or `WEB_CONCURRENCY`"),
     ServerSetting::new("worker-class", &[Gunicorn, Hypercorn], Made(worker_class, "nothing, or `loop = uvloop`"))
         .letter('k')
         .setting("worker_class")
-        .says("`sync`, `gthread`, `asyncio` and uvicorn's are nothing: slow clients hold up no worker, and ASGI applications are recognised. `gevent` and `eventlet` are errors: `threads = N` serves requests that wait"),
-    ServerSetting::new("threads", &[Gunicorn, Waitress], Same).setting("threads").says("`auto` starts them as they are needed; waitress has 4 without it"),
+        .says("`sync`, `gthread`, `asyncio` and uvicorn's have no effect: slow clients occupy no worker, and ASGI applications are detected. `gevent` and `eventlet` are errors: use `threads = N` for requests that wait"),
+    ServerSetting::new("threads", &[Gunicorn, Waitress], Same).setting("threads").says("`auto` starts them as needed; waitress has 4 by default"),
     ServerSetting::new("blocking-threads", &[Granian], Option("threads")),
     ServerSetting::switch("with-threads", &[Flask], Fixed(&[("threads", "auto")])),
     ServerSetting::switch("without-threads", &[Flask], Fixed(&[("threads", "1")])),
-    ServerSetting::new("worker-connections", &[Gunicorn], Nothing("connections are bounded by descriptors alone; `limit-concurrency` bounds the requests of an ASGI worker"))
+    ServerSetting::new("worker-connections", &[Gunicorn], Nothing("connections are limited only by descriptors; `limit-concurrency` limits the requests of an ASGI worker"))
         .setting("worker_connections"),
-    ServerSetting::new("limit-concurrency", &[Uvicorn], Same).says("for each worker"),
-    ServerSetting::new("backpressure", &[Granian], Refused("write `--limit-concurrency NUMBER` for ASGI applications: beyond it the answer is 503, where granian leaves requests waiting")),
-    ServerSetting::new("connection-limit", &[Waitress], Refused("leave it out: the limit of open files (`--max-fd NUMBER`) bounds connections")),
+    ServerSetting::new("limit-concurrency", &[Uvicorn], Same).says("per worker"),
+    ServerSetting::new("backpressure", &[Granian], Refused("write `--limit-concurrency NUMBER` for ASGI applications: further requests get 503, where granian lets them wait")),
+    ServerSetting::new("connection-limit", &[Waitress], Refused("leave it out: the limit of open files (`--max-fd NUMBER`) limits connections")),
     ServerSetting::new("max-requests", &[Gunicorn, Hypercorn], Same).setting("max_requests"),
-    ServerSetting::new("max-requests-jitter", &[Gunicorn, Hypercorn], Done("workers never retire together")).setting("max_requests_jitter"),
+    ServerSetting::new("max-requests-jitter", &[Gunicorn, Hypercorn], Done("workers are never replaced all at once")).setting("max_requests_jitter"),
     ServerSetting::new("limit-max-requests", &[Uvicorn], Option("max-requests")),
-    ServerSetting::new("limit-max-requests-jitter", &[Uvicorn], Done("workers never retire together")),
+    ServerSetting::new("limit-max-requests-jitter", &[Uvicorn], Done("workers are never replaced all at once")),
     ServerSetting::new("workers-lifetime", &[Granian], Made(lifetime, "`max-worker-lifetime = SECONDS`")),
     ServerSetting::new("workers-max-rss", &[Granian], Option("reload-on-rss")),
-    ServerSetting::new("rss-sample-interval", &[Granian], Refused("leave it out: memory is looked at once a second")),
-    ServerSetting::new("rss-samples", &[Granian], Refused("leave it out: memory is looked at once a second")),
+    ServerSetting::new("rss-sample-interval", &[Granian], Refused("leave it out: memory is checked once a second")),
+    ServerSetting::new("rss-samples", &[Granian], Refused("leave it out: memory is checked once a second")),
     ServerSetting::switch("respawn-failed-workers", &[Granian], Done("a worker that dies is replaced")),
     ServerSetting::switch("no-respawn-failed-workers", &[Granian], Refused("leave it out: a worker that dies is replaced")),
     ServerSetting::new("respawn-interval", &[Granian], Refused("leave it out: a worker that dies is replaced")),
-    ServerSetting::new("timeout-worker-healthcheck", &[Uvicorn], Refused("leave it out: workers are not asked whether they live; `--harakiri SECONDS` ends a request that hangs")),
+    ServerSetting::new("timeout-worker-healthcheck", &[Uvicorn], Refused("leave it out: workers are not polled; `--harakiri SECONDS` ends a request that hangs")),
     ServerSetting::new("timeout", &[Gunicorn], Kept(Subject::Timeout, values::plain_seconds, "`harakiri = SECONDS`"))
         .letter('t')
         .setting("timeout")
-        .says("gunicorn's counts the silence of a sync worker, `harakiri` the time of a request. Beside `-k uvicorn…`, `asgi`, `gthread` or `gevent`, whose workers are never silent, it sets nothing and says so"),
+        .says("gunicorn's timeout is the silence of a sync worker, `harakiri` limits the time of a request. Beside `-k uvicorn…`, `asgi`, `gthread` or `gevent`, whose workers are never silent, it sets nothing and says so"),
     ServerSetting::new("graceful-timeout", &[Gunicorn, Hypercorn], Option("worker-reload-mercy")).setting("graceful_timeout"),
     ServerSetting::new("timeout-graceful-shutdown", &[Uvicorn], Option("worker-reload-mercy")),
     ServerSetting::new("workers-kill-timeout", &[Granian], Made(mercy, "`worker-reload-mercy = SECONDS`")),
     ServerSetting::switch("preload", &[Gunicorn], Fixed(&[("master", "true")]))
         .setting("preload_app")
-        .says("several workers are forked from one process that has loaded the application in any case; `lazy-apps = true` loads it in each, as gunicorn does without `--preload`"),
+        .says("several workers are always forked from one process that has loaded the application; `lazy-apps = true` loads it in each, like gunicorn without `--preload`"),
     ServerSetting::switch("daemon", &[Gunicorn, Hypercorn], Kept(Subject::Daemon, values::as_it_is, "`daemonize = FILE`"))
         .letter('D')
         .setting("daemon")
         .says("the file is that of `--error-logfile`, else /dev/null; better leave it to systemd or the container"),
     ServerSetting::new("pid", &[Gunicorn, Hypercorn], Option("pidfile")).letter('p').setting("pidfile"),
     ServerSetting::new("pid-file", &[Granian], Option("pidfile")),
-    ServerSetting::new("worker-tmp-dir", &[Gunicorn], Nothing("no file tells that a worker lives")).setting("worker_tmp_dir"),
+    ServerSetting::new("worker-tmp-dir", &[Gunicorn], Nothing("workers have no heartbeat file")).setting("worker_tmp_dir"),
     ServerSetting::new("user", &[Gunicorn], Option("uid")).letter('u').setting("user"),
     ServerSetting::new("user", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('u'),
     ServerSetting::new("group", &[Gunicorn], Option("gid")).letter('g').setting("group"),
     ServerSetting::new("group", &[Hypercorn], Refused("write `--chown-socket USER:GROUP`: hypercorn's is about UNIX sockets")).letter('g'),
-    ServerSetting::new("umask", &[Gunicorn, Hypercorn], Kept(Subject::Umask, values::mode_of_mask, "`chmod-socket`: it is for UNIX sockets alone"))
+    ServerSetting::new("umask", &[Gunicorn, Hypercorn], Kept(Subject::Umask, values::mode_of_mask, "`chmod-socket`: it applies to UNIX sockets only"))
         .letter('m')
         .setting("umask")
-        .says("without `--bind`, and in files, `umask` is uWSGI's, for all that is made: sockets, logs, and what the application writes"),
-    ServerSetting::switch("initgroups", &[Gunicorn], Done("workers have the further groups of their user, unless `no-initgroups` is set")).setting("initgroups"),
+        .says("without `--bind`, and in files, `umask` is uWSGI's, for all new files: sockets, logs, and files of the application"),
+    ServerSetting::switch("initgroups", &[Gunicorn], Done("workers have the supplementary groups of their user, unless `no-initgroups` is set")).setting("initgroups"),
     ServerSetting::new("name", &[Gunicorn], Option("procname-prefix-spaced"))
         .letter('n')
         .setting("proc_name")
-        .says("`procname` and `procname-master` name processes outright"),
+        .says("`procname` and `procname-master` set complete names"),
     ServerSetting::new("process-name", &[Granian], Option("procname-prefix-spaced")),
     ServerSetting::new("runtime-threads", &[Granian], Refused(NO_RUNTIME)),
     ServerSetting::new("runtime-blocking-threads", &[Granian], Refused(NO_RUNTIME)),
     ServerSetting::new("runtime-mode", &[Granian], Refused(NO_RUNTIME)),
     ServerSetting::new("task-impl", &[Granian], Refused("leave it out: `--loop` names the event loop, which has its own tasks")),
-    ServerSetting::new("blocking-threads-idle-timeout", &[Granian], Refused("leave it out: how long an idle thread is kept can't be set")),
+    ServerSetting::new("blocking-threads-idle-timeout", &[Granian], Refused("leave it out: the lifetime of an idle thread can't be set")),
     ServerSetting::new("dirty-app", &[Gunicorn], Refused(NO_DIRTY)).setting("dirty_apps"),
     ServerSetting::new("dirty-workers", &[Gunicorn], Refused(NO_DIRTY)).setting("dirty_workers"),
     ServerSetting::new("dirty-timeout", &[Gunicorn], Nothing("there are no dirty arbiters")).setting("dirty_timeout"),
     ServerSetting::new("dirty-threads", &[Gunicorn], Nothing("there are no dirty arbiters")).setting("dirty_threads"),
     ServerSetting::new("dirty-graceful-timeout", &[Gunicorn], Nothing("there are no dirty arbiters")).setting("dirty_graceful_timeout"),
     ServerSetting::of_file("default_proc_name", Nothing("processes are named `bolide master` and `bolide worker 1`")),
-    ServerSetting::of_file("tmp_upload_dir", Nothing("bodies that are no longer kept in memory go to the system's folder for temporary files; the variable TMPDIR names another")),
+    ServerSetting::of_file("tmp_upload_dir", Nothing("bodies that exceed the memory limit go to the system's temporary folder; the variable TMPDIR selects another")),
 ];
 
 /// WSGI and ASGI are told apart by the application, and slow clients hold up no worker. The name counts for `timeout` alone.
@@ -96,7 +96,7 @@ fn worker_class(to: &mut Translation, class: &str) -> Result<(), String> {
         "trio" => return Err("leave it out: applications run on asyncio; `--loop` names the event loop".to_owned()),
         "uvloop" => to.add("loop", "uvloop"),
         "sync" | "gthread" | "thread" | "asgi" | "asyncio" | "uvicorn" | "uvicornh11" => {}
-        _ => to.note("workers are Bolide's own; WSGI and ASGI are told apart by the application"),
+        _ => to.note("workers are Bolide's own, and detect WSGI and ASGI"),
     }
     Ok(())
 }

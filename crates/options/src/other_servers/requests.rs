@@ -6,38 +6,58 @@ use super::server::Server::{Daphne, Granian, Gunicorn, Hypercorn, Uvicorn, Waitr
 use super::translation::Translation;
 use super::values;
 
-const ONE_BOUND: &str = "write `--buffer-size BYTES`: one bound for the whole head";
-const WHOLE_HEAD: &str = "one bound is for the whole head of a request: `buffer-size`, 65536 bytes";
-const LARGER_HEAD: &str = "`buffer-size = BYTES` where it is larger than 65536, else nothing";
-const FIXED_WINDOWS: &str = "the windows and bounds of HTTP/2 are fixed";
-const STRICT: &str = "a request that servers may read differently is refused";
+const ONE_BOUND: &str = "write `--buffer-size BYTES`: one limit applies to the whole head";
+const WHOLE_HEAD: &str = "one limit applies to the whole head of a request: `buffer-size`, 65536 bytes";
+const LARGER_HEAD: &str = "`buffer-size = BYTES` if it is larger than 65536, else nothing";
+const FIXED_WINDOWS: &str = "the windows and limits of HTTP/2 are fixed";
+const STRICT: &str = "a request that servers may interpret differently is refused";
 const ONE_PARSER: &str = "leave it out: there is one implementation of HTTP";
-const BUFFERS: &str = "leave it out: buffers have fixed bounds; `--limit-post BYTES` bounds the body of a request";
-const LOOP: &str = "leave it out: there is no loop of asyncore";
+const BUFFERS: &str = "leave it out: buffers have fixed limits; `--limit-post BYTES` limits the body of a request";
+const LOOP: &str = "leave it out: there is no asyncore loop";
 
 pub const FLAGS: &[ServerSetting] = &[
-    ServerSetting::new("keep-alive", &[Gunicorn, Hypercorn], Made(values::keep_alive, "`http-keepalive = SECONDS`")).setting("keepalive"),
+    ServerSetting::new("keep-alive", &[Gunicorn, Hypercorn], Made(values::keep_alive, "`http-keepalive = SECONDS`"))
+        .setting("keepalive"),
     ServerSetting::new("timeout-keep-alive", &[Uvicorn], Made(values::keep_alive, "`http-keepalive = SECONDS`")),
     ServerSetting::new("channel-timeout", &[Waitress], Made(values::keep_alive, "`http-keepalive = SECONDS`")),
     ServerSetting::switch("http1-keep-alive", &[Granian], Done("connections are kept")),
     ServerSetting::switch("no-http1-keep-alive", &[Granian], Fixed(&[("http-keepalive", "false")])),
     ServerSetting::new("read-timeout", &[Hypercorn], Option("http-timeout")),
-    ServerSetting::new("http-timeout", &[Daphne], Taken(never, "write `--harakiri SECONDS` for the time of a request: `--http-timeout` is how long a client may keep a worker waiting")).letter('t'),
+    ServerSetting::new(
+        "http-timeout",
+        &[Daphne],
+        Taken(
+            never,
+            "write `--harakiri SECONDS` for the time of a request: `--http-timeout` is how long a client may delay a worker",
+        ),
+    )
+    .letter('t'),
     ServerSetting::new("http1-header-read-timeout", &[Granian], Refused("write `--http-timeout SECONDS`")),
     ServerSetting::new("limit-request-line", &[Gunicorn], Made(head_bytes, LARGER_HEAD)).setting("limit_request_line"),
-    ServerSetting::new("limit-request-field_size", &[Gunicorn], Made(head_bytes, LARGER_HEAD)).setting("limit_request_field_size"),
-    ServerSetting::new("limit-request-fields", &[Gunicorn], Nothing("a request may have 128 fields")).setting("limit_request_fields"),
+    ServerSetting::new("limit-request-field_size", &[Gunicorn], Made(head_bytes, LARGER_HEAD))
+        .setting("limit_request_field_size"),
+    ServerSetting::new("limit-request-fields", &[Gunicorn], Nothing("a request may have 128 fields"))
+        .setting("limit_request_fields"),
     ServerSetting::new("h11-max-incomplete-event-size", &[Uvicorn], Option("buffer-size")),
     ServerSetting::new("max-request-header-size", &[Waitress], Option("buffer-size")),
     ServerSetting::new("http1-buffer-size", &[Granian], Option("buffer-size")),
     ServerSetting::new("max-request-body-size", &[Waitress], Option("limit-post")),
     ServerSetting::new("http", &[Uvicorn], Taken(http, "leave it out: there is one implementation of HTTP")),
-    ServerSetting::new("http", &[Granian], Taken(http, "write `--http2 off` for HTTP/1.1 alone, `--http2 h2c` for HTTP/2 without TLS")),
-    ServerSetting::switch("http2", &[Uvicorn], Taken(http2, "leave it out: HTTP/2 is spoken within TLS; `--http2 h2c` speaks it without")),
+    ServerSetting::new(
+        "http",
+        &[Granian],
+        Taken(http, "write `--http2 off` for HTTP/1.1 only, `--http2 h2c` for HTTP/2 without TLS"),
+    ),
+    ServerSetting::switch(
+        "http2",
+        &[Uvicorn],
+        Taken(http2, "leave it out: HTTP/2 is available over TLS; `--http2 h2c` enables it without"),
+    ),
     ServerSetting::new("http-protocols", &[Gunicorn], Made(http_protocols, "`http2 = on` or `off`")).setting("http_protocols"),
     ServerSetting::new("http2-cleartext", &[Gunicorn], Made(cleartext, "`http2 = h2c`")).setting("http2_cleartext"),
     ServerSetting::new("http-parser", &[Gunicorn], Nothing("there is one implementation of HTTP")).setting("http_parser"),
-    ServerSetting::new("http2-max-concurrent-streams", &[Gunicorn, Granian], Nothing(FIXED_WINDOWS)).setting("http2_max_concurrent_streams"),
+    ServerSetting::new("http2-max-concurrent-streams", &[Gunicorn, Granian], Nothing(FIXED_WINDOWS))
+        .setting("http2_max_concurrent_streams"),
     ServerSetting::new("http2-initial-window-size", &[Gunicorn], Nothing(FIXED_WINDOWS)).setting("http2_initial_window_size"),
     ServerSetting::new("http2-max-frame-size", &[Gunicorn, Granian], Nothing(FIXED_WINDOWS)).setting("http2_max_frame_size"),
     ServerSetting::new("http2-max-header-list-size", &[Gunicorn], Nothing(WHOLE_HEAD)).setting("http2_max_header_list_size"),
@@ -53,10 +73,14 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::switch("no-http1-pipeline-flush", &[Granian], Done("there is one implementation of HTTP")),
     ServerSetting::switch("permit-obsolete-folding", &[Gunicorn], Nothing(STRICT)).setting("permit_obsolete_folding"),
     ServerSetting::switch("strip-header-spaces", &[Gunicorn], Nothing(STRICT)).setting("strip_header_spaces"),
-    ServerSetting::switch("permit-unconventional-http-method", &[Gunicorn], Nothing(STRICT)).setting("permit_unconventional_http_method"),
-    ServerSetting::switch("permit-unconventional-http-version", &[Gunicorn], Nothing(STRICT)).setting("permit_unconventional_http_version"),
+    ServerSetting::switch("permit-unconventional-http-method", &[Gunicorn], Nothing(STRICT))
+        .setting("permit_unconventional_http_method"),
+    ServerSetting::switch("permit-unconventional-http-version", &[Gunicorn], Nothing(STRICT))
+        .setting("permit_unconventional_http_version"),
     ServerSetting::switch("casefold-http-method", &[Gunicorn], Nothing(STRICT)).setting("casefold_http_method"),
-    ServerSetting::new("header-map", &[Gunicorn], Made(header_map, "nothing")).setting("header_map").says("a field with an underscore in its name never reaches the variables of WSGI"),
+    ServerSetting::new("header-map", &[Gunicorn], Made(header_map, "nothing"))
+        .setting("header_map")
+        .says("a field with an underscore in its name never reaches the variables of WSGI"),
     ServerSetting::switch("no-sendfile", &[Gunicorn], Fixed(&[("wsgi-disable-file-wrapper", "true")])).setting_off("sendfile"),
     ServerSetting::new("recv-bytes", &[Waitress], Refused(BUFFERS)),
     ServerSetting::new("send-bytes", &[Waitress], Refused(BUFFERS)),
@@ -80,27 +104,27 @@ fn never(_: &str) -> std::option::Option<(String, String)> {
 fn http(value: &str) -> std::option::Option<(String, String)> {
     let advice = match value {
         "auto" | "h11" | "httptools" | "zttp" => {
-            "leave it out: there is one implementation of HTTP, and HTTP/2 is spoken within TLS"
+            "leave it out: there is one implementation of HTTP, and HTTP/2 is available over TLS"
         }
-        "1" => "write `--http2 off` for HTTP/1.1 alone; for the port 1 `--http :1`",
-        "2" => "leave it out: HTTP/2 is spoken within TLS, and `--http2 h2c` speaks it without; for the port 2 `--http :2`",
+        "1" => "write `--http2 off` for HTTP/1.1 only; for the port 1 `--http :1`",
+        "2" => "leave it out: HTTP/2 is available over TLS, and `--http2 h2c` enables it without; for the port 2 `--http :2`",
         _ => return None,
     };
-    let message = format!("`--http` is an address, as in uWSGI; `--http {value}` is uvicorn's or granian's choice of a protocol");
+    let message = format!("`--http` is an address, as in uWSGI; `--http {value}` is a protocol in uvicorn or granian");
     Some((message, advice.to_owned()))
 }
 
 fn http2(value: &str) -> std::option::Option<(String, String)> {
     value.contains(':').then(|| {
         let message = format!("`--http2` has a value here: `on`, `off` or `h2c`, not `{value}`");
-        (message, "leave it out: HTTP/2 is spoken within TLS; `--http2 h2c` speaks it without".to_owned())
+        (message, "leave it out: HTTP/2 is available over TLS; `--http2 h2c` enables it without".to_owned())
     })
 }
 
 fn http_protocols(to: &mut Translation, text: &str) -> Result<(), String> {
     let words: Vec<&str> = text.split(',').map(str::trim).collect();
     if !words.iter().all(|word| matches!(*word, "h1" | "h2")) {
-        return Err("write `h1` or `h2,h1`: HTTP/3 is not spoken".to_owned());
+        return Err("write `h1` or `h2,h1`: HTTP/3 is not supported".to_owned());
     }
     to.add("http2", if words.contains(&"h2") { "on" } else { "off" });
     Ok(())
@@ -127,7 +151,7 @@ fn head_bytes(to: &mut Translation, text: &str) -> Result<(), String> {
 
 fn header_map(to: &mut Translation, text: &str) -> Result<(), String> {
     if text != "drop" {
-        to.warn("a field whose name has an underscore is dropped, whatever is set");
+        to.warn("a field with an underscore in its name is always dropped");
     }
     Ok(())
 }

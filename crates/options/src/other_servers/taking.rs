@@ -58,7 +58,7 @@ impl Translation {
             Meaning::Nothing(why) => self.note(format!("nothing to do: {why}")),
             Meaning::Refused(advice) => {
                 return Err(Refusal {
-                    message: format!("`{written}` is an option of {whose}, and none of Bolide"),
+                    message: format!("`{written}` is an option of {whose}, not of Bolide"),
                     advice: advice.to_owned(),
                 });
             }
@@ -104,7 +104,7 @@ impl Translation {
         for (kept, address) in addresses() {
             let port = named_port.as_deref().unwrap_or(DEFAULT_PORT);
             let (name, value) = values::address(address, port)
-                .map_err(|advice| Refusal { message: format!("`--bind {address}` is no address"), advice })?;
+                .map_err(|advice| Refusal { message: format!("`--bind {address}` is not an address"), advice })?;
             is_local |= value.starts_with("unix:");
             self.add_for(kept, if speaks_uwsgi { "uwsgi-socket" } else { name }, &value);
         }
@@ -144,7 +144,7 @@ impl Translation {
         }
         self.place.clone_from(&timeout.place);
         self.note(format!(
-            "with these workers gunicorn's timeout is the silence of a worker, not the time of a request; `harakiri = {seconds}` bounds requests, and `loop-stall` shows an event loop that is held up"
+            "with these workers gunicorn's timeout is the silence of a worker, not the time of a request; `harakiri = {seconds}` limits requests, and `loop-stall` reports a blocked event loop"
         ));
     }
 
@@ -176,7 +176,7 @@ impl Translation {
             // gunicorn passes over it, too.
             (None, Some(prefix)) if self.server() != Some(Server::Gunicorn) => {
                 return Err(Refusal {
-                    message: format!("`--statsd-prefix {}` has no `--statsd-host` beside it", prefix.value),
+                    message: format!("`--statsd-prefix {}` lacks a `--statsd-host` beside it", prefix.value),
                     advice: "write `--statsd-host HOST:PORT` too".to_owned(),
                 });
             }
@@ -189,9 +189,9 @@ impl Translation {
     fn finish_static_files(&mut self) -> Result<(), Refusal> {
         let (routes, folders) = (self.take_all(Subject::StaticRoute), self.take_all(Subject::StaticFolder));
         let alone = match (routes.get(folders.len()), folders.get(routes.len())) {
-            (Some(route), _) => Some(format!("`--static-path-route {}` has no `--static-path-mount` of its own", route.value)),
+            (Some(route), _) => Some(format!("`--static-path-route {}` lacks its own `--static-path-mount`", route.value)),
             (None, Some(folder)) if folders.len() > 1 => {
-                Some(format!("`--static-path-mount {}` has no `--static-path-route` of its own", folder.value))
+                Some(format!("`--static-path-mount {}` lacks its own `--static-path-route`", folder.value))
             }
             _ => None,
         };

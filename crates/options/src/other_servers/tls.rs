@@ -5,9 +5,9 @@ use super::row::ServerSetting;
 use super::server::Server::{Flask, Granian, Gunicorn, Hypercorn, Uvicorn};
 use super::translation::Translation;
 
-const VERSION: &str = "TLS 1.2 and 1.3 are spoken; `tls-min-version = 1.3` leaves the newer one alone";
-const CIPHERS: &str = "leave it out; or name them behind the key: `--https ADDRESS,CERTIFICATE,KEY,CIPHERS`";
-const SPEAK: &str = "the addresses of `http` speak TLS then; `https` names one with its certificate ([HTTPS](https.md))";
+const VERSION: &str = "TLS 1.2 and 1.3 are supported; `tls-min-version = 1.3` disables the older one";
+const CIPHERS: &str = "leave it out; or name them after the key: `--https ADDRESS,CERTIFICATE,KEY,CIPHERS`";
+const SPEAK: &str = "the addresses of `http` then speak TLS; `https` names one with its certificate ([HTTPS](https.md))";
 
 pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("certfile", &[Gunicorn, Hypercorn], Same).setting("certfile").says(SPEAK),
@@ -25,7 +25,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new(
         "ssl-crl",
         &[Granian],
-        Refused("leave it out: lists of revoked certificates are not read; give clients certificates that end soon"),
+        Refused("leave it out: certificate revocation lists are not supported; give clients short-lived certificates"),
     ),
     ServerSetting::new("ssl-protocol-min", &[Granian], Made(least_version, "`tls-min-version = 1.2` or `1.3`")),
     ServerSetting::new("verify-mode", &[Hypercorn], Made(verify_mode, "`tls-client-auth = off`, `optional` or `required`")),
@@ -45,9 +45,13 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("ssl-version", &[Gunicorn, Uvicorn], Nothing(VERSION)).setting("ssl_version"),
     ServerSetting::new("ciphers", &[Gunicorn, Hypercorn], Refused(CIPHERS)).setting("ciphers"),
     ServerSetting::new("ssl-ciphers", &[Uvicorn], Refused(CIPHERS)),
-    ServerSetting::switch("suppress-ragged-eofs", &[Gunicorn], Done("a client that closes without TLS' farewell is no error"))
-        .setting("suppress_ragged_eofs"),
-    ServerSetting::switch("do-handshake-on-connect", &[Gunicorn], Done("a handshake holds up no worker"))
+    ServerSetting::switch(
+        "suppress-ragged-eofs",
+        &[Gunicorn],
+        Done("a client that closes without a TLS close_notify is not an error"),
+    )
+    .setting("suppress_ragged_eofs"),
+    ServerSetting::switch("do-handshake-on-connect", &[Gunicorn], Done("a handshake occupies no worker"))
         .setting("do_handshake_on_connect"),
 ];
 
@@ -70,7 +74,7 @@ fn verify_mode(to: &mut Translation, text: &str) -> Result<(), String> {
 
 fn certificate(to: &mut Translation, text: &str) -> Result<(), String> {
     if text == "adhoc" {
-        return Err("write `--https 127.0.0.1:8443,auto`, which makes a certificate for development".to_owned());
+        return Err("write `--https 127.0.0.1:8443,auto`, which creates a certificate for development".to_owned());
     }
     to.add("tls-certificate", text);
     Ok(())

@@ -63,7 +63,7 @@ pub fn host(text: &str) -> Result<String, String> {
 pub fn port(text: &str) -> Result<String, String> {
     match text.trim().parse::<u16>() {
         Ok(port) => Ok(port.to_string()),
-        Err(_) => Err(format!("`{text}` is no port: write a port from 0 to 65535")),
+        Err(_) => Err(format!("`{text}` is not a port: write a port from 0 to 65535")),
     }
 }
 
@@ -131,7 +131,7 @@ pub fn seconds(text: &str) -> Result<u64, String> {
 pub fn keep_alive(to: &mut Translation, text: &str) -> Result<(), String> {
     let kept = seconds(text)?;
     if kept == 1 {
-        to.note("an idle connection is kept for 2 seconds: `http-keepalive = 1` is uWSGI's word for the default");
+        to.note("an idle connection is kept for 2 seconds: `http-keepalive = 1` means the default in uWSGI");
     }
     to.add("http-keepalive", &if kept == 1 { 2 } else { kept }.to_string());
     Ok(())

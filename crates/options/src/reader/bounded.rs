@@ -38,7 +38,7 @@ fn open_configuration(path: &Path) -> std::io::Result<File> {
 /// It can't be opened, or is no file.
 pub fn open_file(path: &Path) -> std::io::Result<File> {
     let flags = |more: OFlag| (more | OFlag::O_NONBLOCK).bits();
-    let no_file = || std::io::Error::new(ErrorKind::InvalidInput, "it is no file");
+    let no_file = || std::io::Error::new(ErrorKind::InvalidInput, "it is not a file");
     let found = File::options().read(true).custom_flags(flags(OFlag::O_PATH)).open(path)?;
     if !found.metadata()?.is_file() {
         return Err(no_file());
@@ -58,7 +58,7 @@ pub fn read_stream(stream: impl std::io::Read, name: &str, location: &Location) 
     match bytes.len() as u64 > MOST_FILE_BYTES {
         true => Err(Diagnostic::error(
             Some(location),
-            format!("`{name}` is larger than {} MiB, which no configuration is", MOST_FILE_BYTES / 1024 / 1024),
+            format!("`{name}` is larger than {} MiB, the maximum for a configuration", MOST_FILE_BYTES / 1024 / 1024),
         )),
         false => Ok(bytes),
     }
@@ -67,7 +67,7 @@ pub fn read_stream(stream: impl std::io::Read, name: &str, location: &Location) 
 pub fn cannot_read(name: &str, error: &std::io::Error, location: &Location) -> Diagnostic {
     let diagnostic = Diagnostic::error(Some(location), format!("can't read `{name}`: {}", plain_error(error)));
     match name.contains("%(") || name.contains("$(") {
-        true => diagnostic.advise("files are read before placeholders are filled in; %d is the folder of this file"),
+        true => diagnostic.advise("files are read before placeholders are substituted; %d is the folder of this file"),
         false => diagnostic,
     }
 }

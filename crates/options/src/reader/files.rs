@@ -24,13 +24,16 @@ impl Reader<'_> {
             SCHEMES.iter().find(|scheme| asked.strip_prefix(**scheme).is_some_and(|rest| rest.starts_with("://")))
         {
             return Err(Diagnostic::error(Some(location), format!("`{asked}`: configurations are not read from {scheme}://"))
-                .advise("whoever controls that address would control the server; save it to a file, check it, and name the file")
+                .advise(
+                    "an attacker who controls that address would control the server; save it to a file, check it, and name \
+                    the file",
+                )
                 .into());
         }
         if self.depth >= MOST_INCLUDE_DEPTH {
             return Err(Diagnostic::error(
                 Some(location),
-                format!("`{asked}`: files include each other more than {MOST_INCLUDE_DEPTH} deep"),
+                format!("`{asked}`: files include each other more than {MOST_INCLUDE_DEPTH} levels deep"),
             )
             .advise("one of them probably includes itself")
             .into());
@@ -43,7 +46,7 @@ impl Reader<'_> {
             return self.load_gunicorn(asked, location);
         }
         let Some(format) = format.or_else(|| format_of(name)) else {
-            return Err(Diagnostic::error(Some(location), format!("`{asked}`: the name does not tell its format"))
+            return Err(Diagnostic::error(Some(location), format!("`{asked}`: the name does not reveal its format"))
                 .advise("a configuration's name ends with .ini, .yaml, .yml, .json, .xml or .toml")
                 .into());
         };
@@ -156,10 +159,10 @@ pub fn format_of(name: &str) -> Option<Format> {
 fn missing_section(name: &str, wanted: &str, parsed: &Section) -> Diagnostic {
     let diagnostic = Diagnostic::warning(
         Some(&Location::file(name, 0)),
-        format!("there is no section [{wanted}] in this file, so nothing of it is used"),
+        format!("there is no section [{wanted}] in this file, so nothing in it is used"),
     );
     match parsed.others.as_slice() {
-        [] => diagnostic.advise(format!("start it with a line [{wanted}]")),
+        [] => diagnostic.advise(format!("begin it with a line [{wanted}]")),
         others => diagnostic.advise(format!("it has [{}]; write `{name}:SECTION` to use another one", others.join("], ["))),
     }
 }

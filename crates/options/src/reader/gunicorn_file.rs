@@ -29,9 +29,12 @@ impl Reader<'_> {
     /// It can't be read or executed, or raises something.
     pub(super) fn load_gunicorn(&mut self, asked: &str, location: &Location) -> Result<(), EarlyExit> {
         if let Some(module) = asked.strip_prefix("python:") {
-            return Err(Diagnostic::error(Some(location), format!("`{asked}`: a configuration is not looked for among modules"))
-                .advise(format!("name its file, such as `{}.py`", module.replace('.', "/")))
-                .into());
+            return Err(Diagnostic::error(
+                Some(location),
+                format!("`{asked}`: a configuration is not searched for among modules"),
+            )
+            .advise(format!("name its file, such as `{}.py`", module.replace('.', "/")))
+            .into());
         }
         let name = asked.strip_prefix("file:").unwrap_or(asked);
         let path = self.host.folder.join(name);

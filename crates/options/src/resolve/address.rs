@@ -28,8 +28,8 @@ fn descriptor(text: &str, host: &HostInfo) -> Result<i32, (String, &'static str)
     }
     match host.passed_socket(text) {
         NamedSocket::One(number) => Ok(number),
-        NamedSocket::Several => Err((format!("several sockets that were handed over are called `{text}`"), WRITE_DESCRIPTOR)),
-        NamedSocket::Missing => Err((format!("no socket that was handed over is called `{text}`"), WRITE_DESCRIPTOR)),
+        NamedSocket::Several => Err((format!("several of the passed sockets are called `{text}`"), WRITE_DESCRIPTOR)),
+        NamedSocket::Missing => Err((format!("none of the passed sockets is called `{text}`"), WRITE_DESCRIPTOR)),
     }
 }
 
@@ -60,7 +60,7 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
     }
     if let Some(name) = text.strip_prefix('@').or_else(|| text.strip_prefix("\\0")) {
         return match name.is_empty() || name.len() > MOST_PATH_BYTES {
-            true => Err(error(format!("`{text}` is no name for an abstract socket"))
+            true => Err(error(format!("`{text}` is not a name for an abstract socket"))
                 .advise(format!("it has 1 to {MOST_PATH_BYTES} bytes after the @"))),
             false => Ok((Address::Abstract(name.to_owned()), None)),
         };
@@ -85,7 +85,7 @@ fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, O
     let port = u16::try_from(number.value)
         .ok()
         .filter(|_| has_digits)
-        .ok_or_else(|| error(format!("`{text}`: `{written}` is no port")).advise("a port is a number up to 65535"))?;
+        .ok_or_else(|| error(format!("`{text}`: `{written}` is not a port")).advise("a port is a number up to 65535"))?;
     let doubt = (!number.whole).then(|| {
         Diagnostic::warning(Some(&pair.location), format!("`{} = {text}` is read as port {port}", pair.key))
             .advise("write the number alone; there are no comments after a value")
@@ -98,7 +98,7 @@ fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, O
         None => host,
     };
     if host.contains(['/', ' ', '\t', '#', ';']) {
-        return Err(error(format!("`{text}` is no address"))
+        return Err(error(format!("`{text}` is not an address"))
             .advise("there are no comments after a value; write host:port, :port or a path"));
     }
     Ok((Address::Tcp { host: if bare == "*" { String::new() } else { bare.to_owned() }, port }, doubt))
@@ -107,10 +107,10 @@ fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, O
 fn unix(text: &str, pair: &Pair) -> (Address, Option<Diagnostic>) {
     let doubt = |message: String| Some(Diagnostic::warning(Some(&pair.location), message));
     let doubt = if text.bytes().all(|byte| byte.is_ascii_digit()) {
-        doubt(format!("`{text}` is taken for the path of a UNIX socket"))
+        doubt(format!("`{text}` is taken as the path of a UNIX socket"))
             .map(|diagnostic| diagnostic.advise(format!("write `:{text}` for a port")))
     } else if text.contains([' ', '\t', '#']) {
-        doubt(format!("`{text}` is taken for the path of a UNIX socket, blanks included"))
+        doubt(format!("`{text}` is taken as the path of a UNIX socket, including the spaces"))
             .map(|diagnostic| diagnostic.advise("there are no comments after a value"))
     } else {
         None

@@ -24,7 +24,7 @@ pub fn add_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), D
         true => draft.diagnostics.push(
             Diagnostic::warning(
                 Some(&pair.location),
-                format!("`add-header = {name}: …` has no effect: connections are the server's"),
+                format!("`add-header = {name}: …` has no effect: the server manages connections"),
             )
             .advise("remove the line, and see `http-keepalive`"),
         ),
@@ -36,7 +36,7 @@ pub fn add_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), D
 pub fn remove_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let name = name(&values::text(pair)?, pair)?;
     if name.eq_ignore_ascii_case("content-length") {
-        let message = format!("`{} = {name}` has no effect: lengths are the server's", pair.key);
+        let message = format!("`{} = {name}` has no effect: the server sets lengths", pair.key);
         draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("remove the line"));
     } else {
         draft.answering.answering.removed.push(name);
@@ -89,7 +89,7 @@ fn field(pair: &Pair) -> Result<(String, String), Diagnostic> {
     // RFC 9110 section 7.6.1, RFC 9112 section 6: these say how this very connection carries this very answer.
     const OWN: &[&str] = &["content-length", "transfer-encoding", "te", "trailer", "upgrade", "proxy-connection"];
     if OWN.iter().any(|own| name.eq_ignore_ascii_case(own)) {
-        return Err(wrong(format!("`{name}` is the server's to set: it differs from answer to answer")).advise("remove the line"));
+        return Err(wrong(format!("the server sets `{name}` itself: it differs between responses")).advise("remove the line"));
     }
     Ok((name, value))
 }
@@ -98,7 +98,7 @@ fn name(text: &str, pair: &Pair) -> Result<String, Diagnostic> {
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
     match !text.is_empty() && text.bytes().all(is_token) {
         true => Ok(text.to_owned()),
-        false => Err(Diagnostic::error(Some(&pair.location), format!("`{text}` is no name of a header field"))
+        false => Err(Diagnostic::error(Some(&pair.location), format!("`{text}` is not a name of a header field"))
             .advise("names have letters, digits and dashes")),
     }
 }
@@ -131,8 +131,8 @@ pub fn codings(pair: &Pair) -> Result<Vec<Coding>, Diagnostic> {
             "br" | "brotli" => Coding::Brotli,
             "zstd" => Coding::Zstd,
             _ => {
-                return Err(Diagnostic::error(Some(&pair.location), format!("`{word}` is no way to compress"))
-                    .advise("write one or more of gzip, br and zstd, the most wanted first"));
+                return Err(Diagnostic::error(Some(&pair.location), format!("`{word}` is not a way to compress"))
+                    .advise("write one or more of gzip, br and zstd, the preferred one first"));
             }
         };
         if !made.contains(&coding) {
@@ -145,7 +145,7 @@ pub fn codings(pair: &Pair) -> Result<Vec<Coding>, Diagnostic> {
 fn types(pair: &Pair) -> Result<Vec<String>, Diagnostic> {
     let text = values::text(pair)?.to_ascii_lowercase();
     match words(&text).find(|word| !(word.contains('/') || word.starts_with("*+"))) {
-        Some(word) => Err(Diagnostic::error(Some(&pair.location), format!("`{word}` is no media type"))
+        Some(word) => Err(Diagnostic::error(Some(&pair.location), format!("`{word}` is not a media type"))
             .advise("write types such as `text/html`, `text/*` and `*+json`")),
         None => Ok(words(&text).map(str::to_owned).collect()),
     }

@@ -21,7 +21,7 @@ const EXTENSIONS: [(&str, Extension); 2] = [("pathsend", Extension::PathSend), (
 
 /// What serves many requests at once here.
 pub const CONCURRENCY: &str =
-    "`threads = auto` serves requests that wait; an application written for asyncio is served with `asgi = module:callable`";
+    "`threads = auto` serves waiting requests; serve an asyncio application with `asgi = module:callable`";
 
 /// uWSGI's own loop engines, each with what to use instead; nothing where it is the usual one.
 const ENGINES: &[(&str, &str)] = &[

@@ -21,8 +21,8 @@ const STOP_SIGNAL: i32 = 15;
 /// The highest number of a signal that can be sent.
 const SIGNAL_MOST: i64 = 64;
 
-const CRON_FORM: &str =
-    "write minute, hour, day, month, weekday and the command: `59 2 -1 -1 -1 COMMAND`; -1 is each, -5 each that 5 divides";
+const CRON_FORM: &str = "write minute, hour, day, month, weekday and the command: `59 2 -1 -1 -1 COMMAND`; -1 means every, -5 every value that 5 \
+        divides";
 
 /// A job that no minute is due for is told of: uWSGI takes it and never runs it.
 pub fn add_job(draft: &mut Draft, (job, harakiri): (Job, JobLimit), pair: &Pair) {
@@ -39,7 +39,7 @@ pub fn add_job(draft: &mut Draft, (job, harakiri): (Job, JobLimit), pair: &Pair)
             let message = format!("there is no {name} {value}: the command never runs");
             draft.diagnostics.push(
                 Diagnostic::warning(Some(&pair.location), message)
-                    .advise(format!("a {name} is {least} to {most}, or -1 for each")),
+                    .advise(format!("a {name} is {least} to {most}, or -1 for every")),
             );
         }
     }
@@ -110,9 +110,7 @@ pub fn smart_daemon(pair: &Pair, is_detached: bool) -> Result<Daemon, Diagnostic
         .filter(|(pidfile, command)| !pidfile.is_empty() && !command.trim().is_empty())
         .ok_or_else(|| wrong(pair, "needs a pidfile and a command", "write `PIDFILE COMMAND`"))?;
     let (pidfile, checks) = match pidfile.split_once(',') {
-        Some((pidfile, checks)) => {
-            (pidfile, whole(pair, "the number behind the pidfile", checks, 1, i64::from(u32::MAX))? as u32)
-        }
+        Some((pidfile, checks)) => (pidfile, whole(pair, "the number after the pidfile", checks, 1, i64::from(u32::MAX))? as u32),
         None => (pidfile, CHECKS),
     };
     Ok(Daemon { pidfile: Some(PathBuf::from(pidfile)), checks, is_detached, ..plain_daemon(command.to_owned(), pair) })
@@ -151,7 +149,7 @@ pub fn daemon_in_words(pair: &Pair) -> Result<Daemon, Diagnostic> {
                     "write `cmd=unshare --pid --fork --kill-child COMMAND`",
                 ));
             }
-            _ => return Err(wrong(pair, &format!("has `{key}`, which it does not know"), &format!("the words are {KEYS}"))),
+            _ => return Err(wrong(pair, &format!("has an unknown `{key}`"), &format!("the keys are {KEYS}"))),
         }
     }
     if daemon.command.trim().is_empty() {
@@ -170,8 +168,8 @@ pub fn job(pair: &Pair, is_unique: bool) -> Result<(Job, JobLimit), Diagnostic> 
     let mut numbers = [0; 5];
     for number in &mut numbers {
         let (word, after) =
-            rest.split_once([' ', '\t']).ok_or_else(|| wrong(pair, "has no five numbers and a command", CRON_FORM))?;
-        *number = word.parse().map_err(|_| wrong(pair, &format!("has `{word}` where a number is to be"), CRON_FORM))?;
+            rest.split_once([' ', '\t']).ok_or_else(|| wrong(pair, "lacks five numbers and a command", CRON_FORM))?;
+        *number = word.parse().map_err(|_| wrong(pair, &format!("has `{word}` instead of a number"), CRON_FORM))?;
         rest = after.trim_start();
     }
     if rest.is_empty() {
@@ -185,7 +183,7 @@ pub fn job(pair: &Pair, is_unique: bool) -> Result<(Job, JobLimit), Diagnostic> 
 
 /// `KEY=VALUE,KEY=VALUE COMMAND`, or a command alone, which runs every minute.
 pub fn job_in_words(pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
-    const FORM: &str = "write `minute=-5,unique=1 COMMAND`; the words are minute, hour, day, month, week, unique and harakiri";
+    const FORM: &str = "write `minute=-5,unique=1 COMMAND`; the keys are minute, hour, day, month, week, unique and harakiri";
     let text = values::text(pair)?;
     let (words, command) = match text.split_once(' ') {
         Some((words, command)) if words.contains('=') => (words, command),
@@ -217,7 +215,7 @@ pub fn job_in_words(pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
             "legion" => {
                 return Err(wrong(pair, "has `legion`, which is not supported", "leave it out; one instance runs the command"));
             }
-            _ => return Err(wrong(pair, &format!("has `{key}`, which it does not know"), FORM)),
+            _ => return Err(wrong(pair, &format!("has an unknown `{key}`"), FORM)),
         }
     }
     Ok((job, harakiri))
@@ -248,7 +246,7 @@ fn whole(pair: &Pair, what: &str, text: &str, least: i64, most: i64) -> Result<i
     let found = number(text);
     match found.whole && (least..=most).contains(&found.value) {
         true => Ok(found.value),
-        false => Err(wrong(pair, &format!("has `{text}` for {what}"), &format!("it is a number from {least} to {most}"))),
+        false => Err(wrong(pair, &format!("has `{text}` for {what}"), &format!("it must be a number from {least} to {most}"))),
     }
 }
 

@@ -102,7 +102,7 @@ fn add_proxy(trusted: &mut TrustedProxies, word: &str, pair: &Pair) -> Result<()
             *trusted = TrustedProxies { everyone: false, unix: false, networks: Vec::new() };
         }
         _ => trusted.networks.push(network(word).ok_or_else(|| {
-            Diagnostic::error(Some(&pair.location), format!("`{} = {word}` names no address and no network", pair.key))
+            Diagnostic::error(Some(&pair.location), format!("`{} = {word}` is neither an address nor a network", pair.key))
                 .advise("write addresses such as 10.0.0.7, networks such as 10.0.0.0/8 or fd00::/8, `unix`, `*` or `none`")
         })?),
     }
@@ -150,8 +150,8 @@ pub fn root_path(pair: &Pair) -> Result<String, Diagnostic> {
     let path = text.trim_end_matches('/');
     let is_good = path.is_empty() || path.starts_with('/') && !path.starts_with("//");
     if !is_good || path.bytes().any(|byte| byte < 0x20 || byte == 0x7f || matches!(byte, b'?' | b'#')) {
-        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is no path", pair.key))
-            .advise("write the start of the path that the front server takes away, such as /shop"));
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path", pair.key))
+            .advise("write the start of the path that the front server removes, such as /shop"));
     }
     Ok(path.to_owned())
 }
@@ -159,7 +159,7 @@ pub fn root_path(pair: &Pair) -> Result<String, Diagnostic> {
 /// A host without a port, in lower case and without a dot at its end.
 fn server_name(word: &str, pair: &Pair) -> Result<String, Diagnostic> {
     let wrong = |advice: &str| {
-        let message = format!("`{} = {word}` names no host", pair.key);
+        let message = format!("`{} = {word}` is not a host", pair.key);
         Err(Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned()))
     };
     let bare = word.strip_prefix('[').and_then(|word| word.strip_suffix(']')).unwrap_or(word);
@@ -170,10 +170,10 @@ fn server_name(word: &str, pair: &Pair) -> Result<String, Diagnostic> {
     let name = host.strip_prefix("*.").unwrap_or(host);
     let is_host = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
     if word == "*" {
-        return wrong("leave the option out: then every host is served");
+        return wrong("leave the option out to serve every host");
     }
     if word.contains(':') || word.contains('/') {
-        return wrong("write the host alone, without scheme, port and path");
+        return wrong("write the host only, without scheme, port and path");
     }
     if !name.is_ascii() {
         return wrong("write the name as it stands in the DNS, with `xn--`");

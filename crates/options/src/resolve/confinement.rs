@@ -22,11 +22,11 @@ const NAMESPACES: [(&str, Namespace); 7] = [
 
 /// Its other names, and why they can't be had.
 const MISSING: [(&str, &str); 6] = [
-    ("pid", "start Bolide itself in one, as `unshare --pid --fork` or a container does: its first process has to be the master"),
-    ("user", "start Bolide itself in one, as `unshare --user --map-root-user` or a container does"),
-    ("files", "leave it out: the master shares its table of descriptors with nobody"),
-    ("io", "leave it out: the master shares its I/O context with nobody"),
-    ("parent", "leave it out: it is nothing that unshare(2) knows"),
+    ("pid", "start Bolide itself in one, with `unshare --pid --fork` or in a container: its first process has to be the master"),
+    ("user", "start Bolide itself in one, with `unshare --user --map-root-user` or in a container"),
+    ("files", "leave it out: the master shares its descriptor table with no process"),
+    ("io", "leave it out: the master shares its I/O context with no process"),
+    ("parent", "leave it out: unshare(2) does not know it"),
     ("sysvsem", "write `ipc`"),
 ];
 
@@ -55,10 +55,10 @@ fn capability(word: &str, pair: &Pair) -> Result<usize, Diagnostic> {
     let lower = word.to_ascii_lowercase();
     let name = lower.strip_prefix("cap_").unwrap_or(&lower);
     CAPABILITIES.iter().position(|known| *known == name).ok_or_else(|| {
-        let wrong = Diagnostic::error(Some(&pair.location), format!("`{} = {word}` is no capability of Linux", pair.key));
+        let wrong = Diagnostic::error(Some(&pair.location), format!("`{} = {word}` is not a Linux capability", pair.key));
         match suggest::nearest_of(name, &CAPABILITIES) {
             Some(nearest) => wrong.advise(format!("did you mean `{nearest}`?")),
-            None => wrong.advise("write names of capabilities(7) with commas between them, as `net_bind_service,sys_nice`"),
+            None => wrong.advise("write names from capabilities(7), separated by commas, such as `net_bind_service,sys_nice`"),
         }
     })
 }
@@ -68,6 +68,6 @@ fn namespace(word: &str, pair: &Pair) -> Result<Namespace, Diagnostic> {
         return Ok(*namespace);
     }
     let known = MISSING.iter().find(|(known, _)| *known == word).map(|(_, instead)| *instead);
-    let wrong = Diagnostic::error(Some(&pair.location), format!("`{} = {word}` can't be had", pair.key));
-    Err(wrong.advise(known.unwrap_or("`fs`, `ipc`, `uts` and `net` are name spaces that an instance can have for itself")))
+    let wrong = Diagnostic::error(Some(&pair.location), format!("`{} = {word}` is not available", pair.key));
+    Err(wrong.advise(known.unwrap_or("an instance can have separate `fs`, `ipc`, `uts` and `net` namespaces")))
 }

@@ -46,7 +46,7 @@ pub fn complete(mut control: Control, logging: &mut LoggingDraft, context: &mut 
         let log = background.log.display();
         context.diagnostics.push(Diagnostic::note(
             Some(location),
-            format!("`logto` is not used: as under uWSGI lines go to the file of `daemonize`, {log}"),
+            format!("`logto` is not used: as in uWSGI, lines go to the file of `daemonize`, {log}"),
         ));
         logging.file = None;
     }

@@ -79,8 +79,9 @@ impl DevelopingDraft {
         let elsewhere = listeners.iter().find(|listener| !is_of_this_machine(&listener.address));
         let shows_tracebacks = elsewhere.is_none();
         if let (Some(location), Some(elsewhere)) = (self.browser.as_ref().filter(|_| self.is_on), elsewhere) {
-            let message = format!("`reload-browser` has no effect: who connects at {} may be a stranger", elsewhere.origin);
-            let advice = "it is for addresses of this machine alone, such as 127.0.0.1:8000";
+            let message =
+                format!("`reload-browser` has no effect: clients that connect to {} may be untrusted", elsewhere.origin);
+            let advice = "it works only at addresses of this machine, such as 127.0.0.1:8000";
             context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(advice));
         }
         // Who may not see a traceback has no business with what its author does.

@@ -48,11 +48,11 @@ impl ElasticDraft {
         let ElasticDraft { mut settings, cheaper, least, first, detail, hard, dies } = self;
         settings.dies_idle = dies.is_some();
         if let (Some(location), None) = (dies, settings.idle_ms) {
-            context.diagnostics.push(Diagnostic::warning(Some(&location), "`die-on-idle` does nothing without `idle`"));
+            context.diagnostics.push(Diagnostic::warning(Some(&location), "`die-on-idle` has no effect without `idle`"));
         }
         let Some((least, location)) = least else {
             if let Some((name, location)) = detail {
-                let message = format!("`{name}` does nothing without `cheaper`, as in uWSGI");
+                let message = format!("`{name}` has no effect without `cheaper`, as in uWSGI");
                 context.diagnostics.push(Diagnostic::warning(Some(&location), message));
             }
             return settings;
@@ -60,13 +60,13 @@ impl ElasticDraft {
         if least >= most {
             let message = format!("`cheaper = {least}` is not below the number of processes, which is {most}: all of them start");
             let diagnostic = Diagnostic::warning(Some(&location), message);
-            context.diagnostics.push(diagnostic.advise("it is how many workers stay when there is nothing to do"));
+            context.diagnostics.push(diagnostic.advise("it is the number of workers that stay when there is nothing to do"));
             return settings;
         }
         if let Some((first, location)) = first.as_ref().filter(|(first, _)| !(least..=most).contains(first)) {
             let message =
                 format!("`cheaper-initial = {first}` is not between `cheaper` ({least}) and the number of processes ({most})");
-            context.diagnostics.push(Diagnostic::warning(Some(location), message).advise("the nearest of both is taken"));
+            context.diagnostics.push(Diagnostic::warning(Some(location), message).advise("the nearest value is used"));
         }
         if let (Some(soft), Some(hard_bytes), Some(location)) = (cheaper.resident_soft, cheaper.resident_hard, hard)
             && hard_bytes <= soft

@@ -157,7 +157,7 @@ impl FilesDraft {
             let target = context.absolute(target);
             if !target.exists() {
                 let message = format!("there is no `{}`: nothing is served from it yet", target.display());
-                let warning = Diagnostic::warning(Some(location), message).advise("it is served as soon as it is there");
+                let warning = Diagnostic::warning(Some(location), message).advise("it is served as soon as it exists");
                 context.diagnostics.push(warning.local());
             }
         }
@@ -170,7 +170,7 @@ pub fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Diagnostic> 
         Some((_, meaning)) => Ok(*meaning),
         None => {
             let words: Vec<String> = table.iter().map(|(word, _)| format!("`{word}`")).collect();
-            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` means nothing", pair.key));
+            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not valid", pair.key));
             Err(diagnostic.advise(format!("write one of {}", words.join(", "))))
         }
     }
@@ -189,10 +189,7 @@ pub fn file_name(pair: &Pair) -> Result<String, Diagnostic> {
 pub fn header_value(pair: &Pair) -> Result<String, Diagnostic> {
     let value = values::text(pair)?;
     if value.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
-        return Err(Diagnostic::error(
-            Some(&pair.location),
-            format!("the value of `{}` has a control character in it", pair.key),
-        ));
+        return Err(Diagnostic::error(Some(&pair.location), format!("the value of `{}` contains a control character", pair.key)));
     }
     Ok(value)
 }
@@ -208,7 +205,7 @@ pub fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<
     let (subject_text, seconds) =
         text.split_once(separator).ok_or_else(|| wrong(format!("`{} = {text}` has no time", pair.key)))?;
     let seconds = seconds.trim();
-    let number = seconds.parse::<u32>().map_err(|_| wrong(format!("`{seconds}` is no number of seconds")))?;
+    let number = seconds.parse::<u32>().map_err(|_| wrong(format!("`{seconds}` is not a number of seconds")))?;
     let pattern = match subject {
         ExpirySubject::Type => subject_text.trim().to_owned(),
         _ => pattern(pair, subject_text)?,
@@ -223,8 +220,8 @@ pub fn pattern(pair: &Pair, text: &str) -> Result<String, Diagnostic> {
         Err(error) => {
             let reason = error.to_string();
             let reason = reason.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            Err(Diagnostic::error(Some(&pair.location), format!("`{text}` is not a pattern that can be used: {reason}"))
-                .advise("patterns are those of the regex crate: as PCRE's, without look-around and backreferences"))
+            Err(Diagnostic::error(Some(&pair.location), format!("`{text}` is not a usable pattern: {reason}"))
+                .advise("patterns have the syntax of the regex crate: like PCRE, without look-around and backreferences"))
         }
     }
 }

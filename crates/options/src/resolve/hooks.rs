@@ -26,12 +26,12 @@ const MISSING: [(&str, &str); 9] = [
     ("mount", "write `exec:mount …`, or let the service manager mount it"),
     ("umount", "write `exec:umount …`"),
     ("hostname", "write `exec:hostname NAME`"),
-    ("rpc", "there is no RPC yet; call a function by `call:module:function`"),
-    ("retryrpc", "there is no RPC yet; call a function by `call:module:function`"),
+    ("rpc", "RPC is not supported yet; call a function with `call:module:function`"),
+    ("retryrpc", "RPC is not supported yet; call a function with `call:module:function`"),
     ("alarm", "write `exec:` with a command that sends the message"),
     ("spinningfifo", "write `wait_for_fs:FILE` and then `writefifo:FILE TEXT`"),
-    ("ffi", "call a function of the application by `call:module:function`"),
-    ("tcc", "call a function of the application by `call:module:function`"),
+    ("ffi", "call a function of the application with `call:module:function`"),
+    ("tcc", "call a function of the application with `call:module:function`"),
 ];
 
 /// How an option asks for something at a step.
@@ -99,7 +99,7 @@ fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> 
         Ok((PathBuf::from(path), rest.to_owned()))
     };
     if arguments.is_empty() && !matches!(name, "print" | "log" | "exit") {
-        return Err(wrong(pair, &format!("has nothing behind `{name}:`"), "write what it is about"));
+        return Err(wrong(pair, &format!("has no argument after `{name}:`"), "write its arguments"));
     }
     let with_end = |(path, text): (PathBuf, String)| (path, text + "\n");
     let action = match name {
@@ -144,9 +144,10 @@ fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> 
         "call" | "callret" | "callint" | "callintret" => call(phase, name, arguments, pair)?,
         _ => {
             let missing = MISSING.iter().find(|(missing, _)| *missing == name).map(|(_, instead)| *instead);
-            let what = if missing.is_some() { "which is not supported" } else { "which is no action" };
-            let actions = "exec, print, write, writen, append, appendn, writefifo, create, unlink, rename, mkdir, rmdir, cd, chmod, \
-                 chown, sticky, putenv, call, wait_for_file, wait_for_dir, wait_for_fs, wait_for_socket and exit are actions";
+            let what = if missing.is_some() { "which is not supported" } else { "which is not an action" };
+            let actions = "the actions are exec, print, write, writen, append, appendn, writefifo, create, unlink, rename, \
+                mkdir, rmdir, cd, chmod, chown, sticky, putenv, call, wait_for_file, wait_for_dir, wait_for_fs, wait_for_socket \
+                and exit";
             return Err(wrong(pair, &format!("has `{name}`, {what}"), missing.unwrap_or(actions)));
         }
     };
@@ -171,11 +172,9 @@ fn put_variable(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) ->
             draft.application.environment.push((name.to_owned(), value.to_owned()));
             Ok(())
         }
-        Some(_) if is_late => Err(wrong(
-            pair,
-            "sets a variable when the application is loaded already",
-            "write `env = NAME=VALUE`, or `hook-pre-app`",
-        )),
+        Some(_) if is_late => {
+            Err(wrong(pair, "sets a variable after the application was loaded", "write `env = NAME=VALUE`, or `hook-pre-app`"))
+        }
         _ => Err(wrong(pair, "has no variable", "write `putenv:NAME=VALUE`")),
     }
 }
@@ -221,8 +220,8 @@ fn signal(arguments: &str, pair: &Pair) -> Result<(), Diagnostic> {
         true => Ok(()),
         false => Err(wrong(
             pair,
-            &format!("gives signal {number} the meaning of `{function}`, which it can't have"),
-            "signals have one meaning each (docs/operate.md): 15 and 2 stop gracefully, 3 stops at once, 1 reloads",
+            &format!("gives signal {number} the meaning of `{function}`, which is not possible"),
+            "signals have fixed meanings (docs/operate.md): 15 and 2 stop gracefully, 3 stops immediately, 1 reloads",
         )),
     }
 }
@@ -247,7 +246,7 @@ fn call(phase: HookPhase, name: &str, text: &str, pair: &Pair) -> Result<HookAct
             | HookPhase::Accepting1Once
     );
     if !has_language {
-        let message = format!("calls `{function}` where there is no Python ({})", phase.name());
+        let message = format!("calls `{function}` in a process without Python ({})", phase.name());
         return Err(wrong(
             pair,
             &message,
@@ -256,7 +255,7 @@ fn call(phase: HookPhase, name: &str, text: &str, pair: &Pair) -> Result<HookAct
     }
     if !function.contains([':', '.']) {
         let message = format!("calls `{function}`, which names no module");
-        return Err(wrong(pair, &message, "write `MODULE:FUNCTION`: functions are those of Python, not of uWSGI's C"));
+        return Err(wrong(pair, &message, "write `MODULE:FUNCTION`: functions are Python's, not uWSGI's C functions"));
     }
     let argument = match (name, argument) {
         ("callint" | "callintret", Some(text)) => Some(CallArgument::Number(crate::values::number(text).value)),
@@ -267,9 +266,9 @@ fn call(phase: HookPhase, name: &str, text: &str, pair: &Pair) -> Result<HookAct
 }
 
 fn two<'t>(text: &'t str, pair: &Pair, name: &str) -> Result<(&'t str, &'t str), Diagnostic> {
-    text.split_once(' ').filter(|(first, second)| !first.is_empty() && !second.is_empty()).ok_or_else(|| {
-        wrong(pair, &format!("has one argument for `{name}`, which takes more"), "write them with spaces between them")
-    })
+    text.split_once(' ')
+        .filter(|(first, second)| !first.is_empty() && !second.is_empty())
+        .ok_or_else(|| wrong(pair, &format!("has one argument for `{name}`, which takes more"), "separate them with spaces"))
 }
 
 fn wrong(pair: &Pair, what: &str, advice: &str) -> Diagnostic {

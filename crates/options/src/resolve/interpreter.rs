@@ -49,7 +49,7 @@ pub fn check_plugins(draft: &mut Draft, pair: &Pair) {
         if !crate::conditionals::is_built_in(name) {
             draft.diagnostics.push(Diagnostic::warning(
                 Some(&pair.location),
-                format!("the plugin `{name}` is not built in: what it does is missing"),
+                format!("the plugin `{name}` is not built in: its features are missing"),
             ));
         }
     }

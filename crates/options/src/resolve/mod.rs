@@ -88,7 +88,7 @@ impl<'a> Draft<'a> {
         let location = &pair.location;
         match row.status {
             Status::Supported(_) if self.is_placeholder(row, pair, read) => {
-                let message = format!("`{}` is a placeholder here: its value is none of the option of this name", pair.key);
+                let message = format!("`{}` is a placeholder here: its value does not suit the option of this name", pair.key);
                 self.diagnostics.push(Diagnostic::note(Some(location), message).advise("give the placeholder another name"));
             }
             // uWSGI goes on without it; where all depends on it, that is said in the end.

@@ -31,7 +31,7 @@ pub fn variables(text: &str, location: &Location, host: &HostInfo) -> Result<Vec
     let content = String::from_utf8(bytes).map_err(|_| wrong(0, "the file is not UTF-8 text".to_owned()))?;
     let read = dotenv::read(&content, |name| host.variable(name).map(str::to_owned)).map_err(|mistake| {
         wrong(mistake.line, mistake.message)
-            .advise("write KEY=VALUE, with the value in quotes where it has blanks at its ends or over lines")
+            .advise("write KEY=VALUE, with the value in quotes if it has spaces at its ends or spans lines")
     })?;
     let mut found: Vec<(String, String)> = Vec::new();
     for (name, value, _) in read.into_iter().filter(|(name, _, _)| host.variable(name).is_none()) {
@@ -60,7 +60,7 @@ pub fn port(host: &HostInfo, files: &[String]) -> Result<Option<u16>, Diagnostic
 
 fn port_of(text: &str) -> Result<u16, Diagnostic> {
     text.trim().parse().map_err(|_| {
-        Diagnostic::error(Some(&Location::environment(PORT)), format!("`{PORT} = {text}` is no port"))
+        Diagnostic::error(Some(&Location::environment(PORT)), format!("`{PORT} = {text}` is not a port"))
             .advise("0 to 65535; or unset it, or write `--http ADDRESS`")
     })
 }
@@ -99,7 +99,7 @@ impl PythonDraft {
         match self.variable(PORT, context).map(|text| port_of(&text)) {
             Some(Ok(port)) => {
                 let location = Location::environment(PORT);
-                context.diagnostics.push(Diagnostic::note(Some(&location), format!("this port is served, at 0.0.0.0:{port}")));
+                context.diagnostics.push(Diagnostic::note(Some(&location), format!("PORT: listening on 0.0.0.0:{port}")));
                 (Address::Tcp { host: "0.0.0.0".to_owned(), port }, location)
             }
             Some(Err(diagnostic)) => {
@@ -116,8 +116,8 @@ impl PythonDraft {
         let number = text.trim().parse().ok().filter(|number| (1..=most).contains(number));
         let location = Location::environment(WEB_CONCURRENCY);
         context.diagnostics.push(match number {
-            Some(number) => Diagnostic::note(Some(&location), format!("so many workers are started: {number}")),
-            None => Diagnostic::error(Some(&location), format!("`{WEB_CONCURRENCY} = {text}` is no number of workers"))
+            Some(number) => Diagnostic::note(Some(&location), format!("WEB_CONCURRENCY: starting {number} workers")),
+            None => Diagnostic::error(Some(&location), format!("`{WEB_CONCURRENCY} = {text}` is not a number of workers"))
                 .advise(format!("1 to {most}; or unset it")),
         });
         number
@@ -126,7 +126,7 @@ impl PythonDraft {
     /// Some programs read `.env` unasked; that it is not read is worth a word.
     pub fn note_usual_file(&self, context: &mut Context) {
         if !self.has_environment_file && context.host.folder.join(USUAL_FILE).is_file() {
-            let message = format!("`{USUAL_FILE}` lies here and is not read");
+            let message = format!("there is a `{USUAL_FILE}` here, which is not read");
             let advice = format!("write `--env-file {USUAL_FILE}` to set its variables");
             context.diagnostics.push(Diagnostic::note(Some(&Location::command_line()), message).advise(advice));
         }

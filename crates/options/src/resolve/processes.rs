@@ -137,7 +137,8 @@ pub fn check_reloading(reloading: &Reloading, lifecycle: &Lifecycle, context: &m
     context.diagnostics.push(
         Diagnostic::error(
             place,
-            "`reload-canary` and `reload-order = stop-first` can't be had together: a canary serves beside the old workers, which have ended then",
+            "`reload-canary` and `reload-order = stop-first` exclude each other: a canary serves beside the old workers, which \
+                have ended then",
         )
         .advise("leave `reload-canary` out, or leave `reload-order` as it is (`start-first`)"),
     );
@@ -150,6 +151,6 @@ pub fn request_target(pair: &Pair) -> Result<String, Diagnostic> {
     if is_plain {
         return Ok(text);
     }
-    Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is no path that can be asked for", pair.key))
-        .advise("write it as a browser sends it, from its first slash on: `/health?deep=1`"))
+    Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a path that can be requested", pair.key))
+        .advise("write it as a browser sends it, beginning with the first slash: `/health?deep=1`"))
 }

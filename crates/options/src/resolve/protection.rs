@@ -20,7 +20,7 @@ pub fn note_allowed(draft: &mut Draft, read: &Configuration) {
                 Some(row) if matches!(row.status, Status::Protective(_)) => draft.allowed_missing.push(row.name()),
                 Some(_) => draft.diagnostics.push(Diagnostic::note(
                     Some(&pair.location),
-                    format!("`{}`: `{name}` needs no leave, it is no option that protects and is missing", pair.key),
+                    format!("`{}`: `{name}` needs no permission, it is not an option that protects and is missing", pair.key),
                 )),
                 None => {
                     let diagnostic =
@@ -40,9 +40,9 @@ pub fn protective(draft: &mut Draft, location: &Location, row: &OptionRow, key: 
     let diagnostic = match draft.allowed_missing.contains(&row.name()) {
         true => Diagnostic::warning(
             Some(location),
-            format!("`{key}` is not there yet, and `allow-missing` allows it: it protects nothing"),
+            format!("`{key}` is not supported yet, and `allow-missing` permits that: its protection is missing"),
         ),
-        false => Diagnostic::error(Some(location), format!("`{key}` is not there yet: what it protects would be unprotected"))
+        false => Diagnostic::error(Some(location), format!("`{key}` is not supported yet: its protection would be missing"))
             .advise(format!("{instead}; `allow-missing = {}` starts without it", row.name())),
     };
     draft.diagnostics.push(diagnostic);

@@ -106,13 +106,11 @@ fn open_daemonized_sockets(umask: Option<u32>, listeners: &mut [Listener], conte
         is_opened = true;
     }
     if is_opened {
-        let message = format!(
-            "every user may connect to the UNIX sockets (mode 666): `{}` without `chmod-socket`, as under uWSGI",
-            pair.key
-        );
-        context.diagnostics.push(
-            Diagnostic::warning(Some(&pair.location), message)
-                .advise("write `chmod-socket = 660` and `chown-socket = USER:GROUP` for the front server, or `chmod-socket = 666` for everybody"),
-        );
+        let message =
+            format!("every user may connect to the UNIX sockets (mode 666): `{}` without `chmod-socket`, as in uWSGI", pair.key);
+        context.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(
+            "write `chmod-socket = 660` and `chown-socket = USER:GROUP` for the front server, or `chmod-socket = \
+                    666` for all users",
+        ));
     }
 }

@@ -72,8 +72,9 @@ pub fn pusher_of(pair: &Pair, host: &crate::host_info::HostInfo) -> Result<Pushe
             }
         }
         _ => {
-            let advice = "use `stats-push = statsd:ADDRESS,PREFIX`, which most collectors read, or `stats` with `stats-http` and an exporter";
-            return Err(error(format!("`stats-push = {text}`: there is no `{kind}` to send statistics to"), advice));
+            let advice = "use `stats-push = statsd:ADDRESS,PREFIX`, which most collectors accept, or `stats` with `stats-http` \
+                and an exporter";
+            return Err(error(format!("`stats-push = {text}`: statistics can't be sent to `{kind}`"), advice));
         }
     };
     Ok(Pusher { kind, every_ms: every_s * 1000, origin: pair.location.to_string() })

@@ -57,12 +57,12 @@ impl Draft<'_> {
         let text = pair.value.as_deref().unwrap_or_default();
         let has_digits = text.trim_start_matches([' ', '\t', '+', '-', '.']).starts_with(|first: char| first.is_ascii_digit());
         if !has_digits && pair.location == Location::command_line() {
-            return Err(Diagnostic::error(Some(&pair.location), format!("`--{} {text}`: `{text}` is no number", pair.key))
+            return Err(Diagnostic::error(Some(&pair.location), format!("`--{} {text}`: `{text}` is not a number", pair.key))
                 .advise(format!("write {}", crate::manual::words::value(row))));
         }
         let advice = match row.at_once && text.contains('(') {
-            true => "this option acts as soon as it is read, before placeholders are filled in",
-            false => "write the number alone; there are no comments after a value, and no units",
+            true => "this option acts as soon as it is read, before placeholders are substituted",
+            false => "write only the number; there are no comments after a value, and no units",
         };
         let message = format!("`{} = {text}` is read as {number}", pair.key);
         self.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(advice));
@@ -127,8 +127,7 @@ pub fn fits(row: &OptionRow, pair: &Pair) -> bool {
 fn out_of_bounds(pair: &Pair, least: i64, most: i64, unit: &str) -> Diagnostic {
     let text = pair.value.as_deref().unwrap_or("1");
     let bounds = if most == i64::MAX { format!("at least {least}") } else { format!("{least} to {most}") };
-    Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is out of bounds", pair.key))
-        .advise(format!("{bounds} {unit}"))
+    Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is out of range", pair.key)).advise(format!("{bounds} {unit}"))
 }
 
 /// The meaning of one of a table's words, in any case of letters.
@@ -138,7 +137,7 @@ pub fn one_of<T: Copy>(pair: &Pair, table: &[(&'static str, T)]) -> Result<T, Di
         Some(&(_, meaning)) => Ok(meaning),
         None => {
             let words: Vec<&'static str> = table.iter().map(|&(word, _)| word).collect();
-            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not known", pair.key));
+            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is unknown", pair.key));
             Err(match crate::suggest::nearest_of(&text, &words) {
                 Some(nearest) => diagnostic.advise(format!("did you mean `{nearest}`?")),
                 None => diagnostic.advise(format!("write {}", listed(&words, "or"))),
@@ -164,7 +163,7 @@ pub fn mode(pair: &Pair) -> Result<Option<u32>, Diagnostic> {
             Ok(u32::from_str_radix(text, 8).ok())
         }
         Some(text) => {
-            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is no mode", pair.key));
+            let diagnostic = Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a mode", pair.key));
             Err(diagnostic.advise("write three octal digits, such as 660"))
         }
     }
@@ -175,7 +174,7 @@ pub fn umask(pair: &Pair) -> Result<u32, Diagnostic> {
     let text = text(pair)?;
     let is_octal = (3..=4).contains(&text.len()) && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
     u32::from_str_radix(&text, 8).ok().filter(|mask| is_octal && *mask <= 0o777).ok_or_else(|| {
-        Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is no mask of a mode", pair.key))
+        Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is not a mask of a mode", pair.key))
             .advise("write three octal digits, such as 027")
     })
 }

@@ -35,8 +35,8 @@ pub fn watch_imports(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<
 pub fn add_touch_hook(draft: &mut Draft, kind: HookKind, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     let Some((path, what)) = text.split_once(' ').filter(|(path, what)| !path.is_empty() && !what.trim().is_empty()) else {
-        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no file and what to do", pair.key))
-            .advise("write the file, a space, and what is done when it is touched"));
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` lacks a file and an action", pair.key))
+            .advise("write the file, a space, and the action for when it is touched"));
     };
     let Some(hook) = touch_hook(draft, kind, what.trim(), pair)? else { return Ok(()) };
     let number = u32::try_from(draft.watching.hooks.len()).unwrap_or(u32::MAX);

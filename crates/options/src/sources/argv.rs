@@ -95,8 +95,8 @@ impl<'a> Arguments<'a> {
             },
         };
         if is_others && argument == Argument::None && value.is_some() {
-            let message = format!("`--{name}` has no value");
-            return Err(ArgumentError { message, unknown: None, advice: Some(format!("write `--{name}` alone")) });
+            let message = format!("`--{name}` takes no value");
+            return Err(ArgumentError { message, unknown: None, advice: Some(format!("write `--{name}` only")) });
         }
         if name == RELOAD && value.is_none() && !self.rest.as_slice().first().is_some_and(|next| is_pidfile(next)) {
             return Ok(ParsedOption { name: DEVELOP.to_owned(), value: None });
@@ -204,7 +204,7 @@ fn beginning_of(start: &str) -> Result<(String, Argument), ArgumentError> {
             matching.truncate(4);
             let list = matching.iter().map(|name| format!("`--{name}`")).collect::<Vec<_>>().join(", ");
             Err(ArgumentError {
-                message: format!("`--{start}` may be the beginning of several options: {list}, …"),
+                message: format!("`--{start}` is ambiguous: {list}, …"),
                 unknown: Some(start.to_owned()),
                 advice: None,
             })
@@ -269,7 +269,7 @@ mod tests {
             ("--vaccum", "unknown option `--vaccum`"),
             ("-p", "`-p` needs a value"),
             ("-@", "`-@`"),
-            ("--proc 4", "several options"),
+            ("--proc 4", "is ambiguous"),
         ] {
             let mistake = read(line).expect_err(line);
             assert!(mistake.message.contains(part), "{line}: {}", mistake.message);

@@ -19,7 +19,7 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let mut inside = section.is_empty();
     for (line, bytes) in (1..).zip(text.split(|&byte| byte == b'\n')) {
         if bytes.len() > MOST_LINE_BYTES {
-            return Err(Malformed { line, message: format!("this line has {} bytes, more than a line can have", bytes.len()) });
+            return Err(Malformed { line, message: format!("this line has {} bytes, more than the maximum", bytes.len()) });
         }
         // As a C string, a line ends at a zero byte.
         let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
@@ -33,7 +33,8 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
                     made.remarks.push((
                         line,
                         format!(
-                            "`{text}` does not end with `]`: the last character is lost, and what follows is of another section"
+                            "`{text}` does not end with `]`: the last character is lost, and the following lines belong to \
+                                another section"
                         ),
                     ));
                 }

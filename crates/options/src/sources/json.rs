@@ -45,7 +45,7 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let line_at = |part: &str| line_of(text.as_bytes(), part.as_ptr().addr().wrapping_sub(text.as_ptr().addr()));
     let malformed = |error: serde_json::Error, first: u32| Malformed {
         line: first + u32::try_from(error.line()).unwrap_or(1).max(1) - 1,
-        message: format!("this is not JSON as a configuration needs it: {}", sentence(&error)),
+        message: format!("this is not valid JSON for a configuration: {}", sentence(&error)),
     };
     let Object(top) = serde_json::from_str(text).map_err(|error| malformed(error, 1))?;
     let mut made = Section { others: top.iter().map(|(name, _)| name.clone()).collect(), ..Section::default() };
@@ -70,7 +70,7 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
             let line = line_at(value.get());
             let text = scalar(value.get()).ok_or_else(|| Malformed {
                 line,
-                message: format!("`{key}`: a value is one text or number, or a list of them, nothing deeper"),
+                message: format!("`{key}`: a value must be a text, a number, or a list of them"),
             })?;
             made.pairs.push(RawPair { key: key.clone(), value: text, line });
         }

@@ -166,10 +166,7 @@ fn document(text: &str, section: &str) -> Result<Section, Fault> {
             }
             (At::List(_), Event::SequenceEnd) => At::Key,
             (At::Key | At::Value(_) | At::List(_), _) => {
-                return Err(Fault::Refused(Malformed {
-                    line,
-                    message: "a value is one text or a list of texts, nothing deeper".to_owned(),
-                }));
+                return Err(Fault::Refused(Malformed { line, message: "a value must be a text or a list of texts".to_owned() }));
             }
         };
     }

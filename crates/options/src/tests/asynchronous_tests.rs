@@ -188,7 +188,7 @@ fn test_what_has_no_effect_or_is_read_otherwise_is_said() {
         (
             "asgi = a\ninterface = wsgi",
             &[
-                "uwsgi.ini:4: warning: `interface` has no effect: `asgi` at uwsgi.ini:3 tells it already (write `module` instead of `asgi` for a WSGI application)",
+                "uwsgi.ini:4: warning: `interface` has no effect: `asgi` at uwsgi.ini:3 already says it (write `module` instead of `asgi` for a WSGI application)",
             ],
         ),
         ("asgi = a\ninterface = asgi", &[]),
@@ -231,20 +231,20 @@ fn test_what_has_no_effect_or_is_read_otherwise_is_said() {
 fn test_values_that_mean_nothing_are_errors_with_file_and_line() {
     let folder = Folder::new("asgi-errors");
     for (lines, wanted) in [
-        ("loop = uvlop", "uwsgi.ini:4: error: `loop = uvlop` is not known (did you mean `uvloop`?)"),
-        ("loop = tokio", "`loop = tokio` is not known (write `auto`, `asyncio`, `uvloop` or `rloop`)"),
-        ("loop = uvloop ; fast", "`loop = uvloop ; fast` is not known"),
+        ("loop = uvlop", "uwsgi.ini:4: error: `loop = uvlop` is unknown (did you mean `uvloop`?)"),
+        ("loop = tokio", "`loop = tokio` is unknown (write `auto`, `asyncio`, `uvloop` or `rloop`)"),
+        ("loop = uvloop ; fast", "`loop = uvloop ; fast` is unknown"),
         ("loop =", "`loop` has no value"),
-        ("lifespan = maybe", "`lifespan = maybe` is not known (write `auto`, `on` or `off`)"),
-        ("interface = asgi3", "`interface = asgi3` is not known (did you mean `asgi`?)"),
-        ("interface = rsgi", "uwsgi.ini:4: error: `interface = rsgi` is not known"),
-        ("asgi-extensions = pathsend,push", "`asgi-extensions = push` is not known (write `pathsend` or `zerocopysend`)"),
-        ("loop-stall = -1", "`loop-stall = -1` is out of bounds (0 to 3600 seconds)"),
-        ("loop-stall = 3600.5", "`loop-stall = 3600.5` is out of bounds"),
-        ("limit-concurrency = -5", "`limit-concurrency = -5` is out of bounds (0 to 1000000 requests)"),
+        ("lifespan = maybe", "`lifespan = maybe` is unknown (write `auto`, `on` or `off`)"),
+        ("interface = asgi3", "`interface = asgi3` is unknown (did you mean `asgi`?)"),
+        ("interface = rsgi", "uwsgi.ini:4: error: `interface = rsgi` is unknown"),
+        ("asgi-extensions = pathsend,push", "`asgi-extensions = push` is unknown (write `pathsend` or `zerocopysend`)"),
+        ("loop-stall = -1", "`loop-stall = -1` is out of range (0 to 3600 seconds)"),
+        ("loop-stall = 3600.5", "`loop-stall = 3600.5` is out of range"),
+        ("limit-concurrency = -5", "`limit-concurrency = -5` is out of range (0 to 1000000 requests)"),
         ("websocket-max-message-size = 2147483648", "is out of bounds (0 to 1073741824 bytes)"),
         ("websockets-max-size = 1048577", "is out of bounds (0 to 1048576 kilobytes)"),
-        ("websocket-ping-timeout = -0.5", "is out of bounds"),
+        ("websocket-ping-timeout = -0.5", "is out of range"),
         (
             "websocket-ping-intervall = 5\nstrict = true",
             "unknown option `websocket-ping-intervall` (did you mean `websocket-ping-interval`?)",

@@ -171,9 +171,9 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
                 let is_expected = |one: &Diagnostic| {
                     [
                         "are written to /tmp/keys.log",
-                        "for development alone",
+                        "for development only",
                         "every user may connect to the UNIX sockets",
-                        "may be a stranger",
+                        "may be untrusted",
                     ]
                     .iter()
                     .any(|known| one.message.contains(known))

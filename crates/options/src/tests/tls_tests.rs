@@ -157,7 +157,7 @@ fn test_client_certificates_are_asked_for_as_the_address_or_the_option_says() {
         assert_eq!(tls.client_authorities.is_empty(), wanted == ClientAuth::Off, "{text}");
     }
     let told = error(&folder, &format!("{with}\ntls-client-auth = required"));
-    assert!(told.starts_with("app.ini:4: error: nothing says whose certificates"), "{told}");
+    assert!(told.starts_with("app.ini:4: error: it is not configured whose certificates"), "{told}");
 }
 
 #[test]
@@ -190,7 +190,7 @@ fn test_ciphers_that_are_left_out_are_told_and_none_left_is_an_error() {
     let suites = settings.listeners[0].tls.as_ref().map(|tls| tls.cipher_suites.clone()).unwrap_or_default();
     assert_eq!(suites.last().map(String::as_str), Some("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"));
     let told = error(&folder, "https = :1,app.pem,app.key,RC4-SHA");
-    assert!(told.contains("no cipher of `RC4-SHA` is spoken here"), "{told}");
+    assert!(told.contains("no cipher of `RC4-SHA` is supported"), "{told}");
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn test_a_development_certificate_is_made_once_for_all_addresses_and_its_fingerp
     assert!(certificates[0].chain.starts_with(b"-----BEGIN CERTIFICATE-----") && !certificates[0].key.0.is_empty());
     assert_eq!((&certificates[0].files, certificates[2].chain.as_slice()), (&None, APP.certificate.as_bytes()));
     assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("the certificate for localhost, 127.0.0.1, ::1, box is made for this start"), "{told:?}");
+    assert!(told[0].contains("the certificate for localhost, 127.0.0.1, ::1, box was created for this start"), "{told:?}");
     let fingerprint = told[0].split("fingerprint ").nth(1).and_then(|rest| rest.split(' ').next()).unwrap_or_default();
     assert_eq!(fingerprint.split(':').filter(|byte| byte.len() == 2).count(), 32, "{told:?}");
     let Ok(Reading::Print { text, status: 0 }) = outcome(&folder, "check app.ini", &[]) else { panic!("check prints") };
@@ -269,16 +269,16 @@ fn test_what_is_wrong_with_files_is_one_clear_error_with_file_line_and_path() {
     for (files, said) in [
         ("missing.pem,app.key", "the certificate DIR/missing.pem can't be read: No such file or directory"),
         ("app.pem,missing.key", "the key DIR/missing.key can't be read: No such file or directory"),
-        ("app.key,app.pem", "the certificate DIR/app.key is a key, and no certificate is in it"),
-        ("app.pem,other.pem", "the key DIR/other.pem is a certificate, and no key is in it"),
-        ("app.pem", "no key is in DIR/app.pem beside the certificate"),
+        ("app.key,app.pem", "the certificate DIR/app.key is a key, and contains no certificate"),
+        ("app.pem,other.pem", "the key DIR/other.pem is a certificate, and contains no key"),
+        ("app.pem", "DIR/app.pem has no key beside the certificate"),
         ("app.pem,encrypted.key", "`openssl pkey -in DIR/encrypted.key -out NEW`"),
         ("empty.pem,app.key", "the certificate DIR/empty.pem is empty"),
         ("app.pem,empty.pem", "the key DIR/empty.pem is empty"),
-        ("der.pem,app.key", "the certificate DIR/der.pem is DER, and not PEM (convert it: `openssl x509 -inform der"),
-        ("app.pem,der.pem", "the key DIR/der.pem is DER, and not PEM (convert it: `openssl pkey -inform der"),
+        ("der.pem,app.key", "the certificate DIR/der.pem is DER instead of PEM (convert it: `openssl x509 -inform der"),
+        ("app.pem,der.pem", "the key DIR/der.pem is DER instead of PEM (convert it: `openssl pkey -inform der"),
         ("junk.pem,app.key", "the certificate DIR/junk.pem is not PEM"),
-        ("request.pem,app.key", "the certificate DIR/request.pem is a request for one"),
+        ("request.pem,app.key", "the certificate DIR/request.pem is a certificate request"),
         ("large.pem,app.key", "the certificate DIR/large.pem is larger than a MiB"),
         ("app.pem,app.key,,missing.pem", "the certificate DIR/missing.pem can't be read"),
         ("pipe,app.key", "the certificate DIR/pipe is no file"),
@@ -297,9 +297,9 @@ fn test_what_is_wrong_with_words_is_an_error_that_says_what_to_write() {
     let folder = folder("words");
     for (text, said) in [
         ("https = :1", "no certificate is named"),
-        ("https2 = addr=:1,cert=app.pem,key=app.key,spdy=1", "HTTP/2 took its place"),
+        ("https2 = addr=:1,cert=app.pem,key=app.key,spdy=1", "HTTP/2 replaced it"),
         ("https2 = addr=:1,cert=app.pem", "needs addr, cert and key"),
-        ("https2 = addr=:1,cert=app.pem,key=app.key,colour=red", "`colour=red` of `https2` is not known"),
+        ("https2 = addr=:1,cert=app.pem,key=app.key,colour=red", "`colour=red` of `https2` is unknown"),
         ("https2 = :1,app.pem,app.key", "`:1` of `https2` has no `=`"),
         ("https = :1,both.pem\nsni = x.example", "names no certificate and key"),
         ("https = :1,both.pem\nsni-dir = nowhere", "nowhere can't be read"),
@@ -338,13 +338,16 @@ fn test_check_tells_names_key_and_end_of_each_certificate() {
     for line in [
         "app.ini:3: note: the certificate DIR/app.pem is for app.example, localhost; key EC P-256; expires on 2",
         "app.ini:4: note: the certificate DIR/other.pem is for x.example, *.y.example, b.example, a.example; key EC P-256",
-        ", shown to who asks for x.example",
-        "note: of `HIGH:!aNULL:!CHACHA20` 4 are spoken with TLS 1.2: ECDHE-ECDSA-AES256-GCM-SHA384, ",
+        ", sent to clients that ask for x.example",
+        "note: of `HIGH:!aNULL:!CHACHA20` 4 are available with TLS 1.2: ECDHE-ECDSA-AES256-GCM-SHA384, ",
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
     assert!(text.contains("app.ini:4: warning: every user of this machine may read the key DIR/other.key"), "{text}");
-    assert!(text.contains("app.ini:5: note: clients are sent to port 443, and no address here speaks HTTPS at it"), "{text}");
+    assert!(
+        text.contains("app.ini:5: note: clients are redirected to port 443, but no address here speaks HTTPS on it"),
+        "{text}"
+    );
     assert!(text.ends_with("1 warning, 4 notes\n"), "{text}");
 }
 
@@ -364,7 +367,7 @@ fn test_a_certificate_that_clients_will_not_like_is_a_warning_and_the_start_goes
         ("https = :1,over.pem,over.key", "over.pem has expired on 2"),
         (
             "https = :1,chain.pem,app.key",
-            "chain.pem breaks off: certificate 1 was issued by CN=app.example, and certificate 2 is that of CN=x.example",
+            "chain.pem is incomplete: certificate 1 was issued by CN=app.example, and certificate 2 is that of CN=x.example",
         ),
         ("https = :1,app.pem,app.key\nsni = z.example other.pem,other.key", "other.pem is not for z.example, but for x.example"),
     ] {
@@ -380,12 +383,12 @@ fn test_a_key_of_another_certificate_is_an_error() {
     let folder = folder("pairs");
     let told = error(&folder, "https = :1,app.pem,other.key").replace(&folder.path().display().to_string(), "DIR");
     assert!(
-        told.starts_with("app.ini:3: error: the certificate DIR/app.pem (with the key DIR/other.key) can't be shown: the key"),
+        told.starts_with("app.ini:3: error: the certificate DIR/app.pem (with the key DIR/other.key) can't be used: the key"),
         "{told}"
     );
     folder.write("reversed.pem", format!("{}{}", OTHER.certificate, APP.certificate));
     let told = error(&folder, "https = :1,reversed.pem,app.key");
-    assert!(told.contains("the certificate of the server comes first in its file"), "{told}");
+    assert!(told.contains("the server's certificate must come first in its file"), "{told}");
     let broken = APP.certificate.replacen("MII", "AII", 1).replacen("MIIB", "AIIB", 1);
     folder.write("broken.pem", broken);
     assert!(error(&folder, "https = :1,broken.pem,app.key").contains("broken.pem"));
@@ -423,9 +426,9 @@ fn test_a_renewal_takes_what_has_changed_and_keeps_what_can_not_be_read() {
         "app.pem has changed: for app.example; key EC P-256; expires on 2",
         "clients.pem have changed",
         "b.example.key) can't be shown: the key",
-        "; the one that was read before goes on",
+        "; the previous one stays in use",
         "c.example.key) can't be shown: the key",
-        "; it is not shown to anybody",
+        "; it is not sent to clients",
     ];
     for part in said {
         assert!(lines.iter().any(|line| line.contains(part)), "{part}: {lines:?}");

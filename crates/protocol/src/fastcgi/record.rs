@@ -68,11 +68,12 @@ impl RecordHead {
 #[cold]
 pub(super) fn not_a_record(start: &[u8; HEAD_BYTES]) -> Fault {
     match start {
-        [0x16, ..] => Fault::mixup("The client speaks TLS (https://), and this socket speaks FastCGI."),
+        [0x16, ..] => Fault::mixup("The client speaks TLS (https://), but this socket speaks FastCGI."),
         [first, second, third, ..] if [first, second, third].iter().all(|byte| byte.is_ascii_uppercase()) => Fault::mixup(
-            "HTTP came to a socket of FastCGI: write `http-socket` in place of `fastcgi-socket`, or `fastcgi_pass` in place of nginx's `proxy_pass`.",
+            "HTTP came to a FastCGI socket: write `http-socket` instead of `fastcgi-socket`, or `fastcgi_pass` instead of \
+                nginx's `proxy_pass`.",
         ),
-        _ => Fault::bad_request("The FastCGI record is not of version 1."),
+        _ => Fault::bad_request("The FastCGI record does not have version 1."),
     }
 }
 

@@ -215,7 +215,7 @@ impl ChunkedDecoder {
             (State::SizeStart | State::Size, _) if byte.is_ascii_hexdigit() => {
                 let digit = hexadecimal(byte).unwrap_or(0);
                 if self.remaining >> 60 != 0 {
-                    return Err(Fault::bad_request("A chunk's size does not fit 64 bits."));
+                    return Err(Fault::bad_request("A chunk's size does not fit into 64 bits."));
                 }
                 self.remaining = self.remaining << 4 | u64::from(digit);
                 Ok(State::Size)

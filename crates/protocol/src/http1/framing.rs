@@ -102,7 +102,7 @@ impl FieldFacts {
             (Some(TransferCoding::Chunked), _) => Framing::Chunked,
             // RFC 9112 section 6.1: a transfer coding that the server does not understand is 501.
             (Some(TransferCoding::Unknown), _) => {
-                return Err(Fault::new(501, "The request's transfer coding is not one that is understood here."));
+                return Err(Fault::new(501, "The request's transfer coding is not supported."));
             }
             (None, Some(length)) => Framing::Length(length),
             (None, None) => Framing::None,
@@ -137,7 +137,7 @@ impl FieldFacts {
         // value". In HTTP/2 the host "MUST NOT be empty" (RFC 9113 section 8.3.1).
         let is_good_without = text.is_empty() && self.version != Version::Http2;
         if !is_good_without && !names_a_host(text) {
-            return Err(Fault::bad_request("The Host header names no host."));
+            return Err(Fault::bad_request("The Host header is empty."));
         }
         self.host = Some(value);
         Ok(())
@@ -176,11 +176,11 @@ impl FieldFacts {
             return Err(BOTH_LENGTHS);
         }
         let Some(length) = decimal(text) else {
-            return Err(Fault::bad_request("The Content-Length header is not one number of bytes."));
+            return Err(Fault::bad_request("The Content-Length header is not a single number."));
         };
         // The grammar allows leading zeros (RFC 9110 section 8.6), but some parsers read such a number as octal.
         if let [b'0', _, ..] = text {
-            return Err(Fault::bad_request("The Content-Length header's number begins with a zero."));
+            return Err(Fault::bad_request("The Content-Length header's number has a leading zero."));
         }
         self.content_length = Some(length);
         Ok(())
@@ -189,7 +189,7 @@ impl FieldFacts {
     fn note_transfer_encoding(&mut self, text: &[u8]) -> Result<(), Fault> {
         if self.version == Version::Http10 {
             // RFC 9112 section 6.1: the framing of such a message must be treated as faulty.
-            return Err(Fault::bad_request("A Transfer-Encoding header stands in an HTTP/1.0 request."));
+            return Err(Fault::bad_request("An HTTP/1.0 request has a Transfer-Encoding header."));
         }
         if self.content_length.is_some() {
             return Err(BOTH_LENGTHS);
@@ -202,7 +202,7 @@ impl FieldFacts {
         } else if !text.is_empty() && text.iter().all(|&byte| is_token_byte(byte)) {
             TransferCoding::Unknown
         } else {
-            return Err(Fault::bad_request("The Transfer-Encoding header is something other than the one word chunked."));
+            return Err(Fault::bad_request("The Transfer-Encoding header is not the single word chunked."));
         });
         Ok(())
     }

@@ -143,9 +143,7 @@ fn read_request_line(line: &[u8], lenient_targets: bool) -> Result<Progress<Requ
     }
     let target = &line[target_start..target_end];
     if !lenient_targets && (!target.is_ascii() || memchr::memchr(b'\\', target).is_some()) {
-        return Err(Fault::bad_request(
-            "The request's target has a byte beyond ASCII or a backslash, which clients must escape.",
-        ));
+        return Err(Fault::bad_request("The request's target has a non-ASCII byte or a backslash, which clients must escape."));
     }
     let version_start = target_end + 1;
     let version = match &line[version_start..] {
@@ -170,24 +168,25 @@ fn other_protocol(line: &[u8]) -> Option<Fault> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_digit()).count();
     Some(Fault::mixup(match line {
         // RFC 8446 section 5.1: the type of a client's first TLS record.
-        [0x16, ..] => "The client speaks TLS (https://), and this socket speaks plain HTTP.",
+        [0x16, ..] => "The client speaks TLS (https://), but this socket speaks plain HTTP.",
         // A uwsgi request packet begins like this, a FastCGI record with its version, and an SCGI request with a netstring's
         // length.
         [0, ..] => {
-            "The uwsgi protocol came to an HTTP socket: nginx is to use `proxy_pass` for it, or `socket` is to be in place of `http-socket` here."
+            "The uwsgi protocol came to an HTTP socket: use `proxy_pass` in nginx, or `socket` instead of `http-socket` here."
         }
         [1, ..] => {
-            "FastCGI came to an HTTP socket: nginx is to use `proxy_pass` for it, or `fastcgi-socket` is to be in place of `http-socket` here."
+            "FastCGI came to an HTTP socket: use `proxy_pass` in nginx, or `fastcgi-socket` instead of `http-socket` here."
         }
         _ if digits > 0 && line.get(digits) == Some(&b':') => {
-            "SCGI came to an HTTP socket: nginx is to use `proxy_pass` for it, or `scgi-socket` is to be in place of `http-socket` here."
+            "SCGI came to an HTTP socket: use `proxy_pass` in nginx, or `scgi-socket` instead of `http-socket` here."
         }
         [b'P', b'R', b'O', b'X', b'Y', b' ', b'T' | b'U', ..] => {
-            "A PROXY header came to a socket that expects none: write `enable-proxy-protocol = true`, or `http-enable-proxy-protocol` for `http`; or have the front server send none."
+            "A PROXY header came to a socket that expects none: write `enable-proxy-protocol = true`, or \
+                `http-enable-proxy-protocol` for `http`; or configure the front server to send none."
         }
         [b'P', b'R', b'I', b' ', b'*', b' ', ..] => {
             let fault =
-                Fault::mixup("The client speaks HTTP/2 without TLS, which is not spoken here: write `http2 = h2c` for that.");
+                Fault::mixup("The client speaks HTTP/2 without TLS, which is disabled: write `http2 = h2c` to enable it.");
             return Some(Fault { status: 505, ..fault });
         }
         _ => return None,
@@ -200,11 +199,12 @@ fn method_fault(byte: u8, method_end: usize) -> Fault {
         (b' ', _) => "The request line begins with a space.",
         (b'\r' | b'\n', 0) => {
             return Fault::mixup(
-                "More than one empty line, or one without CRLF, precedes the request line; a PROXY header of version 2 does too, where `enable-proxy-protocol` is missing.",
+                "More than one empty line, or one without CRLF, precedes the request line; a version 2 PROXY header looks like \
+                    this if `enable-proxy-protocol` is missing.",
             );
         }
         (b'\r' | b'\n', _) => "The request line has no target.",
-        _ => "The request's method has a character that no method may have.",
+        _ => "The request's method has an invalid character.",
     })
 }
 
@@ -227,7 +227,7 @@ fn read_version(rest: &[u8]) -> Result<Progress<Version>, Fault> {
         if !fits {
             return Err(Fault::bad_request(match (wanted, byte) {
                 (b'\r' | b'\n', b'\r' | b'\n') => "The request line does not end with CRLF.",
-                (b'\r' | b'\n', _) => "Something follows the HTTP version in the request line.",
+                (b'\r' | b'\n', _) => "Text follows the HTTP version in the request line.",
                 (b'H', b' ') => "More than one space follows the request's target.",
                 _ => "The request line's HTTP version is malformed.",
             }));
@@ -236,7 +236,7 @@ fn read_version(rest: &[u8]) -> Result<Progress<Version>, Fault> {
     match rest {
         [_, _, _, _, _, b'1', b'.', b'0', _, _, ..] => Ok(Progress::Complete(Version::Http10)),
         [_, _, _, _, _, b'1', b'.', _, _, _, ..] => Ok(Progress::Complete(Version::Http11)),
-        [_, _, _, _, _, _, _, _, _, _, ..] => Err(Fault::new(505, "The request is of an HTTP version that is not spoken here.")),
+        [_, _, _, _, _, _, _, _, _, _, ..] => Err(Fault::new(505, "The request's HTTP version is not supported.")),
         _ => Ok(Progress::Partial),
     }
 }
@@ -286,20 +286,20 @@ fn name_fault(byte: u8, name_length: usize) -> Fault {
     Fault::bad_request(match (byte, name_length) {
         // RFC 9112 section 5.2: `obs-fold` must be refused or replaced; parsers that replace it disagree with those that do not.
         (b' ' | b'\t', 0) => "A header line begins with a space or a tab.",
-        (b' ' | b'\t', _) => "A space or a tab stands between a header's name and its colon.",
+        (b' ' | b'\t', _) => "There is a space or a tab between a header's name and its colon.",
         (b':', _) => "A header line has no name before its colon.",
-        (b'\r', 0) => "A header line begins with a CR that no LF follows.",
-        (b'\n', 0) => "A header line begins with an LF that no CR precedes.",
+        (b'\r', 0) => "A header line begins with a CR without an LF.",
+        (b'\n', 0) => "A header line begins with an LF without a CR.",
         (b'\r' | b'\n', _) => "A header line has no colon.",
-        _ => "A header's name has a character that no name may have.",
+        _ => "A header's name has an invalid character.",
     })
 }
 
 #[cold]
 fn value_fault(byte: u8) -> Fault {
     Fault::bad_request(match byte {
-        b'\r' => "A header's value has a CR that no LF follows.",
-        b'\n' => "A header's value has an LF that no CR precedes.",
+        b'\r' => "A header's value has a CR without an LF.",
+        b'\n' => "A header's value has an LF without a CR.",
         0 => "A header's value has a NUL.",
         _ => "A header's value has a control character.",
     })

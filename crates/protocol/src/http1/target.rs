@@ -54,7 +54,7 @@ pub fn split_target(target: &[u8], method: &[u8]) -> Result<Target, Fault> {
     match form {
         TargetForm::Origin => split_path(target, 0, form, Span::default()),
         TargetForm::Absolute => split_absolute(target),
-        TargetForm::Authority => Err(Fault::new(501, "CONNECT is not implemented: this is not a proxy.")),
+        TargetForm::Authority => Err(Fault::new(501, "CONNECT is not supported: this is not a proxy.")),
         TargetForm::Asterisk => {
             Ok(Target { form, path: Span::between(0, 1), query: Span::default(), has_query: false, authority: Span::default() })
         }

@@ -32,14 +32,14 @@ impl Http2 {
     pub(super) fn apply_settings(&mut self, payload: &[u8]) -> Result<bool, Http2Error> {
         let (settings, rest) = payload.as_chunks::<6>();
         if !rest.is_empty() {
-            return Err(Http2Error::size("The settings are cut off."));
+            return Err(Http2Error::size("A SETTINGS frame is truncated."));
         }
         let mut window = None;
         for &[n1, n0, v3, v2, v1, v0] in settings {
             let value = u32::from_be_bytes([v3, v2, v1, v0]);
             match u16::from_be_bytes([n1, n0]) {
                 setting::ENABLE_PUSH | setting::ENABLE_CONNECT_PROTOCOL | setting::NO_RFC7540_PRIORITIES if value > 1 => {
-                    return Err(Http2Error::protocol("A setting that is on or off has another value."));
+                    return Err(Http2Error::protocol("A boolean setting has a value other than 0 and 1."));
                 }
                 setting::INITIAL_WINDOW_SIZE if value > STREAM_MOST => {
                     return Err(Http2Error::new(ErrorCode::FLOW_CONTROL_ERROR, "SETTINGS_INITIAL_WINDOW_SIZE is above 2^31-1."));
@@ -62,7 +62,7 @@ impl Http2 {
             if stream.send_window > WINDOW_BYTES_MOST {
                 return Err(Http2Error::new(
                     ErrorCode::FLOW_CONTROL_ERROR,
-                    "SETTINGS make a stream's window larger than 2^31-1.",
+                    "SETTINGS would make a stream's window larger than 2^31-1.",
                 ));
             }
             has_grown |= was_closed && stream.send_window > 0;
@@ -88,7 +88,7 @@ impl Http2 {
         let more = i64::from(number_31(payload).unwrap_or(0));
         if head.stream == 0 {
             if more == 0 {
-                return Err(Http2Error::protocol("WINDOW_UPDATE adds nothing to the connection's window."));
+                return Err(Http2Error::protocol("WINDOW_UPDATE increases the connection's window by 0."));
             }
             let before = self.send_window;
             self.send_window += more;
@@ -143,7 +143,7 @@ impl Http2 {
         let id = number_31(payload).unwrap_or(0);
         let priority = Priority::parse(payload.get(4..).unwrap_or_default());
         if id.is_multiple_of(2) {
-            return Err(Http2Error::protocol("PRIORITY_UPDATE names no stream of the client's."));
+            return Err(Http2Error::protocol("PRIORITY_UPDATE names no stream of the client."));
         }
         if let Some(stream) = self.streams.get_mut(id) {
             stream.priority = priority;

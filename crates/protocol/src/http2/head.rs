@@ -163,7 +163,7 @@ fn check_target(target: &[u8], method: &[u8], limits: &HeadLimits) -> Result<(),
     }
     if !limits.lenient_targets && (!target.is_ascii() || memchr::memchr(b'\\', target).is_some()) {
         return Err(HeadError::Refused(Fault::bad_request(
-            "The request's target has a byte beyond ASCII or a backslash, which clients must escape.",
+            "The request's target has a non-ASCII byte or a backslash, which clients must escape.",
         )));
     }
     Ok(())

@@ -39,7 +39,10 @@ impl HpackDecoder {
                 0x20.. => {
                     resizes += 1;
                     if resizes > RESIZES_MOST || head.has_fields() || !self.table.resize(reader.integer(5)?) {
-                        return Err(compression("A header block changes the table's size where or as it may not."));
+                        return Err(compression(
+                            "A header block changes the table size at an invalid place or to an invalid \
+                            value.",
+                        ));
                     }
                 }
                 _ => self.literal(&mut reader, 4, head, literal)?,
@@ -126,7 +129,7 @@ impl Reader<'_> {
                 return Ok(number as usize);
             }
         }
-        Err(compression("A number in a header block is larger than any that has a meaning."))
+        Err(compression("A number in a header block is too large."))
     }
 
     /// RFC 7541 section 5.2.
@@ -137,7 +140,7 @@ impl Reader<'_> {
         let (text, rest) = self.rest.split_at_checked(length).ok_or(CUT_OFF)?;
         self.rest = rest;
         if is_huffman {
-            huffman::decode(text, out).map_err(|_| compression("A string in a header block is no Huffman code."))?;
+            huffman::decode(text, out).map_err(|_| compression("A string in a header block is not valid Huffman code."))?;
         } else {
             out.extend_from_slice(text);
         }
@@ -146,7 +149,7 @@ impl Reader<'_> {
 }
 
 const CUT_OFF: Http2Error = compression("A header block ends within a field.");
-const NO_ENTRY: Http2Error = compression("A header block names a field that the table has not.");
+const NO_ENTRY: Http2Error = compression("A header block refers to a field that is not in the table.");
 
 const fn compression(reason: &'static str) -> Http2Error {
     Http2Error::new(ErrorCode::COMPRESSION_ERROR, reason)

@@ -86,7 +86,7 @@ impl FloodBudget {
                 self.frames_left = left;
                 Ok(())
             }
-            None => Err(Http2Error::calm("More frames came that move no request on than patience lasts for.")),
+            None => Err(Http2Error::calm("There were more frames without progress of a request than the limit.")),
         }
     }
 

@@ -34,7 +34,7 @@ impl Http2 {
         let mut is_self_dependent = false;
         if head.has(flag::PRIORITY) {
             let (priority, rest) =
-                fragment.split_at_checked(5).ok_or(Http2Error::size("HEADERS has no room for its priority."))?;
+                fragment.split_at_checked(5).ok_or(Http2Error::size("HEADERS is too short for its priority."))?;
             is_self_dependent = number_31(priority) == Some(head.stream);
             fragment = rest;
         }
@@ -59,7 +59,7 @@ impl Http2 {
         block.continuations += 1;
         block.bytes.extend_from_slice(payload);
         if block.continuations > CONTINUATIONS_MOST || block.bytes.len() > limits.head_bytes + BLOCK_SURPLUS_BYTES {
-            return Err(Http2Error::calm("A header block goes on in more or larger frames than the limit."));
+            return Err(Http2Error::calm("A header block continues in more or larger frames than the limit."));
         }
         if !head.has(flag::END_HEADERS) {
             self.block = Some(block);
@@ -72,10 +72,10 @@ impl Http2 {
     /// Refuses header blocks on streams that can't have one, whatever the content.
     fn check_stream(&self, stream: u32) -> Result<(), Http2Error> {
         match self.streams.state(stream) {
-            _ if stream.is_multiple_of(2) => Err(Http2Error::protocol("A client has opened a stream of an even number.")),
-            StreamState::Skipped => Err(Http2Error::protocol("A stream was opened whose number is below the last one's.")),
+            _ if stream.is_multiple_of(2) => Err(Http2Error::protocol("A client opened a stream with an even number.")),
+            StreamState::Skipped => Err(Http2Error::protocol("A stream was opened with a number below the previous one.")),
             StreamState::Closed(Closing::Complete) => {
-                Err(Http2Error::new(ErrorCode::STREAM_CLOSED, "HEADERS came on a stream that had ended."))
+                Err(Http2Error::new(ErrorCode::STREAM_CLOSED, "HEADERS arrived on a stream that had ended."))
             }
             _ => Ok(()),
         }
@@ -176,7 +176,7 @@ impl Http2 {
         if i64::from(head.length) > self.receive_window {
             return Err(Http2Error::new(
                 ErrorCode::FLOW_CONTROL_ERROR,
-                "More DATA came than the connection's window has room for.",
+                "There is more DATA than the connection's window allows.",
             ));
         }
         self.receive_window -= i64::from(head.length);
@@ -191,7 +191,7 @@ impl Http2 {
         match place {
             StreamState::Open(_) => {}
             StreamState::Idle | StreamState::Skipped => {
-                return Err(Http2Error::protocol("DATA came on a stream that was not opened."));
+                return Err(Http2Error::protocol("DATA arrived on a stream that was not opened."));
             }
             StreamState::Closed(closing) => return self.late_data(head, (used, payload), closing != Closing::ResetHere),
             StreamState::Forgotten => return self.late_data(head, (used, payload), true),

@@ -140,7 +140,7 @@ impl Http2 {
         loop {
             let step = self.step(input.get(used..).unwrap_or_default(), limits, parts);
             let step = if self.output.len() > CONTROL_BYTES_MOST {
-                step.and(Err(Http2Error::calm("The peer takes none of the answers to its frames.")))
+                step.and(Err(Http2Error::calm("The peer does not read the answers to its frames.")))
             } else {
                 step
             };
@@ -178,7 +178,7 @@ impl Http2 {
         let wanted = PREFACE.get(seen..).unwrap_or_default();
         let count = wanted.len().min(input.len());
         if input.get(..count) != wanted.get(..count) {
-            return Err(Http2Error::protocol("The connection does not begin with HTTP/2's preface."));
+            return Err(Http2Error::protocol("The connection does not begin with the HTTP/2 preface."));
         }
         self.reading = if count == wanted.len() { FrameReading::Frames } else { FrameReading::Preface(seen + count) };
         Ok(if count == 0 { Step::More } else { Step::Used(count) })
@@ -209,7 +209,7 @@ impl Http2 {
             kind::GOAWAY => self.peer_goes_away(head)?,
             kind::WINDOW_UPDATE => self.window_update(head, payload)?,
             kind::PRIORITY_UPDATE => self.priority_update(head, payload)?,
-            _ => return Err(Http2Error::protocol("The client has sent PUSH_PROMISE, which is for servers.")),
+            _ => return Err(Http2Error::protocol("The client sent PUSH_PROMISE, which only servers may send.")),
         };
         Ok(event.map_or(Step::Used(end), |event| Step::Event(end, event)))
     }
@@ -222,16 +222,18 @@ impl Http2 {
         }
         if !self.has_settings {
             if head.kind != kind::SETTINGS || head.flags & super::frame::flag::ACK != 0 {
-                return Err(Http2Error::protocol("The first frame is none of SETTINGS."));
+                return Err(Http2Error::protocol("The first frame is not SETTINGS."));
             }
             self.has_settings = true;
         }
         // RFC 9113 section 4.3: no other frame may come within a header block.
         match &self.block {
             Some(block) if head.kind != kind::CONTINUATION || head.stream != block.stream => {
-                Err(Http2Error::protocol("Another frame stands between those of a header block."))
+                Err(Http2Error::protocol("Another frame interrupts a header block."))
             }
-            None if head.kind == kind::CONTINUATION => Err(Http2Error::protocol("CONTINUATION goes on with no header block.")),
+            None if head.kind == kind::CONTINUATION => {
+                Err(Http2Error::protocol("CONTINUATION does not continue a header block."))
+            }
             _ => Ok(()),
         }
     }
@@ -388,12 +390,12 @@ fn check_size(head: FrameHead) -> Result<(), Http2Error> {
         _ => true,
     };
     if !is_good {
-        return Err(Http2Error::size("A frame has not the size that its type has."));
+        return Err(Http2Error::size("A frame's size is invalid for its type."));
     }
     let is_of_connection = matches!(head.kind, kind::SETTINGS | kind::PING | kind::GOAWAY | kind::PRIORITY_UPDATE);
     match head.kind {
         kind::WINDOW_UPDATE => Ok(()),
         _ if is_of_connection == (head.stream == 0) => Ok(()),
-        _ => Err(Http2Error::protocol("A frame names a stream where its type has none, or none where it has one.")),
+        _ => Err(Http2Error::protocol("A frame has a stream although its type has none, or none although it needs one.")),
     }
 }

@@ -234,7 +234,7 @@ impl Receiver {
                 return Err(Violation::protocol("A continuation frame continues no message."));
             }
             (OpCode::Data(_), Some(_)) => {
-                return Err(Violation::protocol("A message begins before the one before has ended."));
+                return Err(Violation::protocol("A message begins before the previous one has ended."));
             }
             (OpCode::Data(Data::Text), None) => Content::Start { kind: MessageKind::Text, is_compressed: header.rsv1 },
             (OpCode::Data(Data::Binary), None) => Content::Start { kind: MessageKind::Binary, is_compressed: header.rsv1 },
@@ -243,7 +243,7 @@ impl Receiver {
         // RFC 7692 section 6: the first reserved bit marks a compressed message, and is set in its first frame only.
         let may_be_compressed = self.has_deflate && matches!(content, Content::Start { .. });
         if header.rsv2 || header.rsv3 || (header.rsv1 && !may_be_compressed) {
-            return Err(Violation::protocol("A reserved bit of a frame is set."));
+            return Err(Violation::protocol("A frame has a reserved bit set."));
         }
         let Some(mask) = header.mask else { return Err(Violation::protocol("A client's frame is not masked.")) };
         let is_final = header.is_final;
@@ -368,11 +368,11 @@ fn control_kind(control: Control) -> Option<ControlKind> {
 fn close_event(payload: Cow<'_, [u8]>) -> Result<Event<'_>, Violation> {
     let code = match *payload {
         [] => return Ok(Event::Close { code: None, reason: Cow::Borrowed("") }),
-        [_] => return Err(Violation::protocol("A close frame has half a code.")),
+        [_] => return Err(Violation::protocol("A close frame's code is incomplete.")),
         [high, low, ..] => u16::from_be_bytes([high, low]),
     };
     if !close::may_be_sent(code) {
-        return Err(Violation::protocol("A close frame's code is not one that is sent."));
+        return Err(Violation::protocol("A close frame's code is invalid."));
     }
     let not_utf8 = Violation::payload("A close frame's reason is not UTF-8.");
     let reason = match payload {

@@ -120,7 +120,7 @@ fn unanswered(case: FastCgiCase) -> FastCgiCase {
 const NO_LIST: &[(&[u8], &[u8])] = &[];
 const GET: &[(&[u8], &[u8])] = &[(b"REQUEST_METHOD", b"GET"), (b"CONTENT_LENGTH", b""), (b"REQUEST_URI", b"/a?b")];
 const OF_FIVE: &[(&[u8], &[u8])] = &[(b"CONTENT_LENGTH", b"5")];
-const OUT_OF_ORDER: &str = "before or after its time";
+const OUT_OF_ORDER: &str = "is out of order";
 const BEYOND: &str = "ends beyond the parameters";
 
 pub fn cases() -> Vec<FastCgiCase> {
@@ -219,8 +219,8 @@ fn several_requests() -> Vec<FastCgiCase> {
             vec![head(false, OF_FIVE), ended(2, 1, false), data(b"hello"), TestEvent::End],
         ),
         unanswered(read(&[&one, &begin(2, 1, KEEP)], vec![head(true, GET), TestEvent::End, ended(2, 1, false)])),
-        refused(&[&begin(1, 1, 0), &begin(1, 1, 0)], vec![], "names a request that is under way"),
-        unanswered(refused(&[&one, &one], vec![head(true, GET), TestEvent::End], "names a request that is under way")),
+        refused(&[&begin(1, 1, 0), &begin(1, 1, 0)], vec![], "names a request that is in progress"),
+        unanswered(refused(&[&one, &one], vec![head(true, GET), TestEvent::End], "names a request that is in progress")),
         // Authorizers and filters are not supported (FCGI_UNKNOWN_ROLE).
         read(&[&begin(7, 2, 0)], vec![ended(7, 3, true)]),
         read(&[&begin(7, 3, KEEP), &one], vec![ended(7, 3, false), head(true, GET), TestEvent::End]),
@@ -286,13 +286,13 @@ fn malformed() -> Vec<FastCgiCase> {
     let twice = with(&pairs(&[(b"CONTENT_LENGTH", b""), (b"CONTENT_LENGTH", b"5")]));
     let large = vec![b'v'; PARAMETER_BYTES_MOST];
     vec![
-        refused(&[b"GET / HTTP/1.1\r\n"], vec![], "HTTP came to a socket of FastCGI"),
+        refused(&[b"GET / HTTP/1.1\r\n"], vec![], "HTTP came to a FastCGI socket"),
         refused(&[b"\x16\x03\x01\x02\0\x01\0\x01\xfc"], vec![], "TLS"),
-        refused(&[b"\0\x10\0\0\x0e\0RE"], vec![], "not of version 1"),
-        refused(&[b"\x02\x01\0\x01\0\x08\0\0"], vec![], "not of version 1"),
-        refused(&[&opened(0, OF_FIVE), b"hello123"], vec![head(false, OF_FIVE)], "not of version 1"),
-        refused(&[&record(BEGIN, 1, &[0, 1, 0, 0, 0, 0, 0])[..8]], vec![], "not of eight bytes"),
-        refused(&[&record(BEGIN, 1, &[0, 1, 0, 0, 0, 0, 0, 0, 0])[..8]], vec![], "not of eight bytes"),
+        refused(&[b"\0\x10\0\0\x0e\0RE"], vec![], "does not have version 1"),
+        refused(&[b"\x02\x01\0\x01\0\x08\0\0"], vec![], "does not have version 1"),
+        refused(&[&opened(0, OF_FIVE), b"hello123"], vec![head(false, OF_FIVE)], "does not have version 1"),
+        refused(&[&record(BEGIN, 1, &[0, 1, 0, 0, 0, 0, 0])[..8]], vec![], "is not eight bytes long"),
+        refused(&[&record(BEGIN, 1, &[0, 1, 0, 0, 0, 0, 0, 0, 0])[..8]], vec![], "is not eight bytes long"),
         refused(&[&with(b"\0\x01b")], vec![], "has no name"),
         refused(&[&with(b"\x01")], vec![], BEYOND),
         refused(&[&with(b"\x01\x01A")], vec![], BEYOND),
@@ -301,10 +301,10 @@ fn malformed() -> Vec<FastCgiCase> {
         refused(&[&with(b"\x01\x80\0\0")], vec![], BEYOND),
         refused(&[&with(b"\xff\xff\xff\xff\xff\xff\xff\xffA")], vec![], BEYOND),
         refused(&[&with(b"\x01\xff\xff\xff\xffA")], vec![], BEYOND),
-        refused(&[&of_length(b"+5")], vec![], "not one number of bytes"),
-        refused(&[&of_length(b"-1")], vec![], "not one number of bytes"),
-        refused(&[&of_length(b"5, 5")], vec![], "not one number of bytes"),
-        refused(&[&of_length(b"18446744073709551616")], vec![], "not one number of bytes"),
+        refused(&[&of_length(b"+5")], vec![], "is not a single number"),
+        refused(&[&of_length(b"-1")], vec![], "is not a single number"),
+        refused(&[&of_length(b"5, 5")], vec![], "is not a single number"),
+        refused(&[&of_length(b"18446744073709551616")], vec![], "is not a single number"),
         refused(&[&twice], vec![], "more than one CONTENT_LENGTH"),
         too_large(&[&begin(1, 1, 0), &record(PARAMS, 1, &pairs(&[(b"A", &large)]))], "larger than buffer-size"),
         too_large(&[&begin(1, 1, 0), &record(PARAMS, 1, &large), &record(PARAMS, 1, b"v")], "larger than buffer-size"),

@@ -18,7 +18,7 @@ const fn refused(bytes: &'static [u8], status: u16, words: &'static str) -> Line
     LineCase { bytes, outcome: Err((status, words)) }
 }
 
-const STRANGE_TARGET: &str = "beyond ASCII or a backslash";
+const STRANGE_TARGET: &str = "non-ASCII byte or a backslash";
 
 pub const CASES: &[LineCase] = &[
     read(b"GET / HTTP/1.1\r\n", b"GET", b"/", Http11),
@@ -41,16 +41,16 @@ pub const CASES: &[LineCase] = &[
     refused(b"GET /a\\b HTTP/1.1\r\n", 400, STRANGE_TARGET),
     refused(b"GET \\ HTTP/1.1\r\n", 400, STRANGE_TARGET),
     refused(b"ABCDEFGHIJKLMNOPQRSTUVWXYZABCDEFG / HTTP/1.1\r\n", 400, "longer than any known"),
-    refused(b"GET / HTTP/2.0\r\n", 505, "not spoken here"),
+    refused(b"GET / HTTP/2.0\r\n", 505, "is not supported"),
     refused(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "speaks HTTP/2 without TLS"),
-    refused(b"GET / HTTP/0.9\r\n", 505, "not spoken here"),
-    refused(b"GET / HTTP/3.1\r\n", 505, "not spoken here"),
+    refused(b"GET / HTTP/0.9\r\n", 505, "is not supported"),
+    refused(b"GET / HTTP/3.1\r\n", 505, "is not supported"),
     refused(b" GET / HTTP/1.1\r\n", 400, "begins with a space"),
-    refused(b"\tGET / HTTP/1.1\r\n", 400, "method has a character"),
+    refused(b"\tGET / HTTP/1.1\r\n", 400, "method has an invalid character"),
     refused(b"G ET / HTTP/1.1\r\n", 400, "version is malformed"),
-    refused(b"G\0T / HTTP/1.1\r\n", 400, "method has a character"),
-    refused(b"GET: / HTTP/1.1\r\n", 400, "method has a character"),
-    refused(b"G\xc3\x89T / HTTP/1.1\r\n", 400, "method has a character"),
+    refused(b"G\0T / HTTP/1.1\r\n", 400, "method has an invalid character"),
+    refused(b"GET: / HTTP/1.1\r\n", 400, "method has an invalid character"),
+    refused(b"G\xc3\x89T / HTTP/1.1\r\n", 400, "method has an invalid character"),
     // A TLS handshake, sent to a port that speaks plain HTTP.
     refused(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, "speaks TLS"),
     refused(b"\0\x20\x01\0\x0e\0REQUEST_METHOD\x03\0GET", 400, "uwsgi protocol came"),
@@ -58,7 +58,7 @@ pub const CASES: &[LineCase] = &[
     refused(b"70:CONTENT_LENGTH\x000\0", 400, "SCGI came to an HTTP socket"),
     refused(b"PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\nGET / HTTP/1.1\r\n", 400, "PROXY header came to a socket"),
     refused(b"PROXY UNKNOWN\r\nGET / HTTP/1.1\r\n", 400, "PROXY header came to a socket"),
-    refused(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c", 400, "PROXY header of version 2"),
+    refused(b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c", 400, "version 2 PROXY header"),
     refused(b"\r\nGET / HTTP/1.1\r\n", 400, "empty line"),
     refused(b"\nGET / HTTP/1.1\r\n", 400, "empty line"),
     refused(b"\rGET / HTTP/1.1\r\n", 400, "empty line"),
@@ -66,7 +66,7 @@ pub const CASES: &[LineCase] = &[
     refused(b"GET\n", 400, "no target"),
     refused(b"GET \r\n", 400, "no target"),
     refused(b"GET  / HTTP/1.1\r\n", 400, "More than one space follows the request's method"),
-    refused(b"GET\t/ HTTP/1.1\r\n", 400, "method has a character"),
+    refused(b"GET\t/ HTTP/1.1\r\n", 400, "method has an invalid character"),
     refused(b"GET /  HTTP/1.1\r\n", 400, "More than one space follows the request's target"),
     refused(b"GET /\tHTTP/1.1\r\n", 400, "target has a control character"),
     refused(b"GET /a b HTTP/1.1\r\n", 400, "version is malformed"),
@@ -84,9 +84,9 @@ pub const CASES: &[LineCase] = &[
     refused(b"GET / HTTP/+1.1\r\n", 400, "version is malformed"),
     refused(b"GET / HTTP/01.1\r\n", 400, "version is malformed"),
     refused(b"GET / HTTQ/1.1\r\n", 400, "version is malformed"),
-    refused(b"GET / HTTP/1.10\r\n", 400, "Something follows the HTTP version"),
-    refused(b"GET / HTTP/1.1 \r\n", 400, "Something follows the HTTP version"),
+    refused(b"GET / HTTP/1.10\r\n", 400, "Text follows the HTTP version"),
+    refused(b"GET / HTTP/1.1 \r\n", 400, "Text follows the HTTP version"),
     refused(b"GET / HTTP/1.1\n", 400, "does not end with CRLF"),
     refused(b"GET / HTTP/1.1\r\r\n", 400, "does not end with CRLF"),
-    refused(b"GET / HTTP/1.1\rX", 400, "Something follows the HTTP version"),
+    refused(b"GET / HTTP/1.1\rX", 400, "Text follows the HTTP version"),
 ];

@@ -14,8 +14,8 @@ pub enum Outcome {
 
 const NO_HEADER: &str = "does not begin with a PROXY header";
 const ADDRESSES: &str = "addresses or ports are malformed";
-const FAMILY: &str = "none of TCP4, TCP6 and UNKNOWN";
-const BEYOND: &str = "goes beyond its end";
+const FAMILY: &str = "is not TCP4, TCP6 or UNKNOWN";
+const BEYOND: &str = "extends beyond its end";
 
 pub const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 
@@ -123,10 +123,10 @@ pub fn cases() -> Vec<ProxyHeaderCase> {
         case(SIGNATURE.to_vec(), Partial),
         case(binary(0x21, 0x11, &[IPV4])[..20].to_vec(), Partial),
         case(b"\r\n\r\nGET".to_vec(), Refused(NO_HEADER)),
-        case(binary(0x11, 0x11, &[IPV4])[..13].to_vec(), Refused("version that is not known")),
+        case(binary(0x11, 0x11, &[IPV4])[..13].to_vec(), Refused("version is unknown")),
         case(binary(0x22, 0x11, &[IPV4])[..13].to_vec(), Refused("neither LOCAL nor PROXY")),
-        case(binary(0x21, 0x41, &[IPV4])[..14].to_vec(), Refused("family or transport is not known")),
-        case(binary(0x21, 0x13, &[IPV4])[..14].to_vec(), Refused("family or transport is not known")),
+        case(binary(0x21, 0x41, &[IPV4])[..14].to_vec(), Refused("family or transport is unknown")),
+        case(binary(0x21, 0x13, &[IPV4])[..14].to_vec(), Refused("family or transport is unknown")),
         case(binary(0x21, 0x11, &[&IPV4[..11]]), Refused("too short for its addresses")),
         case(binary(0x21, 0x21, &[IPV4]), Refused("too short for its addresses")),
         case(binary(0x21, 0x31, &[IPV4]), Refused("too short for its addresses")),

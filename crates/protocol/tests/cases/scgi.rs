@@ -28,11 +28,11 @@ const fn refused(bytes: &'static [u8], status: u16, words: &'static str) -> Scgi
     ScgiCase { bytes, outcome: Outcome::Refused((status, words)) }
 }
 
-const NO_NETSTRING: &str = "does not begin with a netstring's length";
-const NOT_ENDED: &str = "not ended by a NUL";
+const NO_NETSTRING: &str = "does not begin with the length of a netstring";
+const NOT_ENDED: &str = "does not end with a NUL";
 const NOT_FIRST: &str = "first variable is not CONTENT_LENGTH";
 const NO_VERSION: &str = "no variable SCGI with the value 1";
-const ONE_NUMBER: &str = "not one number of bytes";
+const ONE_NUMBER: &str = "is not a single number";
 const DIGITS: &str = "too many digits";
 
 pub const CASES: &[ScgiCase] = &[
@@ -76,9 +76,9 @@ pub const CASES: &[ScgiCase] = &[
     refused(b"2x", 400, NO_NETSTRING),
     refused(b"\0\x10\0\0\x0e\0REQUEST_METHOD", 400, NO_NETSTRING),
     refused(b"\x16\x03\x01", 400, "TLS"),
-    refused(b"GET / HTTP/1.1\r\n", 400, "HTTP came to a socket of SCGI"),
-    refused(b"024:CONTENT_LENGTH\x000\0SCGI\x001\0,", 400, "zero before it"),
-    refused(b"00:,", 400, "zero before it"),
+    refused(b"GET / HTTP/1.1\r\n", 400, "HTTP came to an SCGI socket"),
+    refused(b"024:CONTENT_LENGTH\x000\0SCGI\x001\0,", 400, "has a leading zero"),
+    refused(b"00:,", 400, "has a leading zero"),
     refused(b"0000000000", 431, DIGITS),
     refused(b"9999999999", 431, DIGITS),
     refused(b"18446744073709551640:", 431, DIGITS),

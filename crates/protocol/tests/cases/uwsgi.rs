@@ -29,7 +29,7 @@ const fn refused(bytes: &'static [u8], status: u16, words: &'static str) -> Uwsg
 }
 
 const BEYOND: &str = "ends beyond the packet";
-const ONE_NUMBER: &str = "not one number of bytes";
+const ONE_NUMBER: &str = "is not a single number";
 
 pub const CASES: &[UwsgiCase] = &[
     read(b"", NOTHING),

@@ -110,7 +110,7 @@ const RESERVED_BIT: &str = "reserved bit";
 const OPCODE: &str = "opcode is reserved";
 const UNMASKED: &str = "not masked";
 const NOT_UTF8: &str = "A text message is not UTF-8";
-const CODE: &str = "code is not one that is sent";
+const CODE: &str = "code is invalid";
 const CORRUPT: &str = "compressed data is corrupt";
 const TOO_LONG: &str = "longer than the limit";
 const FRAGMENTED: &str = "control frame is fragmented";
@@ -176,7 +176,7 @@ pub const CASES: &[WebsocketCase] = &[
     closed(b"\x88\x82\0\0\0\0\x13\x87", &[close(Some(4999), "")]),
     closed(b"\x01\x83\0\0\0\0Hel\x88\x80\0\0\0\0", &[close(None, "")]),
     closed(b"\x81\x81\0\0\0\0a\x88\x80\0\0\0\0\x81\x81\0\0\0\0b\xff\xff", &[text("a"), close(None, "")]),
-    refused(b"\x88\x81\0\0\0\0\x03", 1002, "half a code"),
+    refused(b"\x88\x81\0\0\0\0\x03", 1002, "code is incomplete"),
     refused(b"\x88\x82\0\0\0\0\0\0", 1002, CODE),
     refused(b"\x88\x82\0\0\0\0\x03\xe7", 1002, CODE),
     refused(b"\x88\x82\0\0\0\0\x03\xec", 1002, CODE),
@@ -205,8 +205,8 @@ pub const CASES: &[WebsocketCase] = &[
     refused(b"\x80\x80\0\0\0\0", 1002, "continues no message"),
     refused(b"\0\x81\0\0\0\0a", 1002, "continues no message"),
     refused_after(&[text("a")], b"\x81\x81\0\0\0\0a\x80\x80\0\0\0\0", 1002, "continues no message"),
-    refused(b"\x01\x81\0\0\0\0a\x81\x81\0\0\0\0b", 1002, "before the one before has ended"),
-    refused_after(&[ping(b"")], b"\x01\x80\0\0\0\0\x89\x80\0\0\0\0\x02\x80\0\0\0\0", 1002, "before the one before has ended"),
+    refused(b"\x01\x81\0\0\0\0a\x81\x81\0\0\0\0b", 1002, "before the previous one has ended"),
+    refused_after(&[ping(b"")], b"\x01\x80\0\0\0\0\x89\x80\0\0\0\0\x02\x80\0\0\0\0", 1002, "before the previous one has ended"),
     // Invalid texts, found at the first bad byte.
     refused(b"\x81\x81\0\0\0\0\xff", 1007, NOT_UTF8),
     refused(b"\x81\x81\0\0\0\0\xce", 1007, NOT_UTF8),

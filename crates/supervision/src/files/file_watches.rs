@@ -327,7 +327,7 @@ impl Entry {
         let entry = Entry::new(file);
         if !entry.fingerprint.is_there() {
             let (option, path) = (&entry.file.option, entry.file.path.display());
-            log_sink::line(&format!("{option} = {path}: there is no such file; it counts as changed when it is made"));
+            log_sink::line(&format!("{option} = {path}: there is no such file; it counts as changed when it is created"));
         }
         entry
     }

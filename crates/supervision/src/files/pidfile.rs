@@ -148,7 +148,7 @@ fn write(path: &Path, rights: Rights<'_>) -> Result<(), StartError> {
 
 fn trouble(path: &Path, error: &std::io::Error) -> StartError {
     let shown = path.display();
-    StartError::new(format!("the pidfile {shown} can't be written: {error}; make its folder, or choose another file"))
+    StartError::new(format!("the pidfile {shown} can't be written: {error}; create its folder, or choose another file"))
 }
 
 fn lock(opened: &mut OpenedFile, path: &Path) -> Result<(), StartError> {
@@ -161,7 +161,7 @@ fn lock(opened: &mut OpenedFile, path: &Path) -> Result<(), StartError> {
             // The pidfile is still empty if its owner has not written it yet.
             let _ = (&mut opened.file).take(MOST_BYTES).read_to_string(&mut owner);
             return Err(StartError::new(format!(
-                "the pidfile {} is that of an instance that runs (pid {}); stop it first, or choose another file",
+                "the pidfile {} belongs to a running instance (pid {}); stop it first, or choose another file",
                 path.display(),
                 owner.trim()
             )));

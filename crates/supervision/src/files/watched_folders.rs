@@ -109,8 +109,8 @@ impl WatchedFolders {
     fn warn_of_limit(&mut self) {
         if !std::mem::replace(&mut self.has_warned, true) {
             log_sink::line(&format!(
-                "reload-dir, reload-include: there are more than {ENTRIES_MOST} files and folders: those beyond are not watched; \
-                 name smaller folders by reload-dir, or have .gitignore leave some out"
+                "reload-dir, reload-include: there are more than {ENTRIES_MOST} files and folders: the rest is not watched; name \
+                    smaller folders with reload-dir, or exclude some in .gitignore"
             ));
         }
     }
@@ -121,7 +121,7 @@ fn compiled(root: &Path, patterns: &[String]) -> Gitignore {
     let mut builder = GitignoreBuilder::new(root);
     for pattern in patterns {
         if let Err(error) = builder.add_line(None, pattern) {
-            log_sink::line(&format!("`{pattern}` is no pattern of files, and is left out: {error}"));
+            log_sink::line(&format!("`{pattern}` is not a file pattern, and is ignored: {error}"));
         }
     }
     builder.build().unwrap_or_else(|_| Gitignore::empty())

@@ -29,8 +29,8 @@ const LOOK_MS: u64 = 1_000;
 /// How logs are opened.
 const APPENDED: How = How::Append { mode: FILE_MODE };
 /// Why the owner or mode of a log is not changed.
-const NOT_OURS: &str =
-    "it is neither new nor of the user of uid, and others than root may write to its folder; change it by hand, or remove it";
+const NOT_OURS: &str = "it is neither new nor owned by the user of uid, and users other than root may write to its folder; change it by hand, or \
+        remove it";
 
 /// Files of one log that may be rotated in one second.
 const SAME_SECOND_MOST: u32 = 100;
@@ -137,7 +137,7 @@ impl Logs {
     pub fn reopen_all(&self) -> Vec<Result<(String, NewLog), String>> {
         let reopen = |file: &LogFile| {
             file.check(self.rights())?;
-            self.open_again(file).map(|new| (format!("{} is opened anew", file.path.display()), new))
+            self.open_again(file).map(|new| (format!("{} is opened again", file.path.display()), new))
         };
         self.files.iter().map(reopen).collect()
     }
@@ -156,8 +156,8 @@ impl Logs {
         };
         let (shown, aside) = (file.path.display(), backup.display());
         guarded_files::rename(&file.path, &backup, self.rights())
-            .map_err(|error| format!("{shown} can't be put aside as {aside}: {error}"))?;
-        Ok((format!("{shown} is put aside as {aside}"), self.open_again(file)?))
+            .map_err(|error| format!("{shown} can't be moved to {aside}: {error}"))?;
+        Ok((format!("{shown} is moved to {aside}"), self.open_again(file)?))
     }
 
     fn open_again(&self, file: &LogFile) -> Result<NewLog, String> {
@@ -167,8 +167,8 @@ impl Logs {
             let is_users = self.settings.are_users || file.number > 0 && opened.is_new;
             prepared(&file.path, opened, &self.settings, self.privileges.as_ref().filter(|_| is_users), false)
         });
-        let opened =
-            opened.map_err(|error| format!("{} can't be opened anew: {error}; the old file goes on", file.path.display()))?;
+        let opened = opened
+            .map_err(|error| format!("{} can't be opened again: {error}; the old file stays in use", file.path.display()))?;
         Ok(NewLog { number: file.number, file: opened.into() })
     }
 
@@ -182,7 +182,7 @@ impl LogFile {
     fn check(&self, rights: Rights<'_>) -> Result<(), String> {
         let is_other = guarded_files::look(&self.path, rights).is_ok_and(|found| !guarded_files::is_regular(&found));
         if is_other || self.path.starts_with("/dev") {
-            return Err(format!("{} is no file that could be put aside or opened anew", self.path.display()));
+            return Err(format!("{} is not a file, so it can be neither moved nor opened again", self.path.display()));
         }
         Ok(())
     }
@@ -252,11 +252,11 @@ fn open_target<'a>(target: &'a LogTarget, logging: &Logging, privileges: Option<
             .map(OwnedFd::from)
             .map_err(|error| unwritable(path, "logger or req-logger", &error)),
         LogPlace::Descriptor(number) => crate::processes::system::copy_of(*number).map_err(|error| {
-            failed(format!("the descriptor {number} (logger or req-logger fd)"), &error, "hand it to the server that is started")
+            failed(format!("the descriptor {number} (logger or req-logger fd)"), &error, "pass it to the server that is started")
         }),
         LogPlace::Program(command) => {
             let started = log_programs::start(command, privileges).map_err(|error| {
-                failed(format!("the program `{command}` (logger pipe) can't be started"), &error, "look at its path")
+                failed(format!("the program `{command}` (logger pipe) can't be started"), &error, "check its path")
             })?;
             return Ok(Opened::Program(command, started));
         }
@@ -268,7 +268,7 @@ fn open_target<'a>(target: &'a LogTarget, logging: &Logging, privileges: Option<
             failed(
                 format!("logs can't be sent to the socket {shown}"),
                 &error,
-                "start who listens there, or choose another logger",
+                "start the process that listens there, or choose another logger",
             )
         }),
     };
@@ -290,7 +290,10 @@ fn unix(path: &Path, privileges: Option<&Privileges>) -> io::Result<OwnedFd> {
 
 fn unwritable(path: &Path, option: &str, error: &io::Error) -> StartError {
     let shown = path.display();
-    StartError::new(format!("the log file {shown} ({option}) can't be written: {error}; make its folder, or choose another file"))
+    StartError::new(format!(
+        "the log file {shown} ({option}) can't be written: {error}; create its folder, or choose another \
+        file"
+    ))
 }
 
 #[cfg(test)]
@@ -357,7 +360,7 @@ mod tests {
         let files = LogFiles { are_users: true, ..LogFiles::default() };
         let logs = |path: &Path| Logs::new(&logging(path.to_owned(), files.clone()), Some(&privileges));
         std::os::unix::fs::symlink(&secret, &path).expect("linked");
-        assert!(matches!(logs(&path).reopen_all().as_slice(), [Err(words)] if words.contains("the old file goes on")));
+        assert!(matches!(logs(&path).reopen_all().as_slice(), [Err(words)] if words.contains("the old file stays in use")));
         let owner =
             |path: &Path| std::fs::metadata(path).map(|found| std::os::unix::fs::MetadataExt::uid(&found)).expect("there");
         assert_eq!(owner(&secret), 0);

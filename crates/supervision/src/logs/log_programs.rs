@@ -91,7 +91,7 @@ impl LogPrograms {
             program.backoff.lived();
         } else {
             let pause_ms = program.backoff.failed_early(now_ms);
-            program.end += &format!(" soon after its start; it was left alone for {}", duration(pause_ms));
+            program.end += &format!(" soon after its start; it was not restarted for {}", duration(pause_ms));
         }
         true
     }
@@ -116,9 +116,9 @@ impl LogProgram {
         let LogProgram { command, end, backoff, .. } = self;
         let started = start(command, privileges).map_err(|error| {
             let pause = duration(backoff.failed_early(now_ms));
-            format!("the log program `{command}` {end}, and can't be started again: {error}; the next try is in {pause}")
+            format!("the log program `{command}` {end}, and can't be restarted: {error}; next attempt in {pause}")
         })?;
-        let words = format!("the log program `{command}` {end}; it is started again (pid {})", started.guarded.program);
+        let words = format!("the log program `{command}` {end}; restarted (pid {})", started.guarded.program);
         (self.running, self.born_ms) = (Some(started.guarded), now_ms);
         Ok((words, NewLog { number: self.number, file: started.input }))
     }

@@ -22,7 +22,7 @@ use crate::processes::privileges;
 pub fn take_immediate_identity(confinement: &Confinement) -> Result<bool, StartError> {
     let Some(privileges) = privileges::resolve_immediate(confinement)? else { return Ok(false) };
     let taken = RawIdentity::of(&privileges).take();
-    taken.map_err(|error| StartError::new(format!("the user of immediate-uid and immediate-gid can't be had: {error}")))?;
+    taken.map_err(|error| StartError::new(format!("the user of immediate-uid and immediate-gid can't be looked up: {error}")))?;
     Ok(true)
 }
 
@@ -51,7 +51,7 @@ pub fn leave_namespaces(confinement: &Confinement) -> Result<(), StartError> {
     if flags.is_empty() {
         return Ok(());
     }
-    let trouble = |error: nix::Error| StartError::new(format!("unshare: the name spaces can't be had: {error}"));
+    let trouble = |error: nix::Error| StartError::new(format!("unshare: the namespaces can't be created: {error}"));
     unshare(flags).map_err(trouble)?;
     if flags.contains(CloneFlags::CLONE_NEWNS) {
         // Mounts made inside stay inside, even if the system shares its mounts.
@@ -89,7 +89,8 @@ pub fn python_within(
     let executable = stripped(root, executable);
     if !is_there(&folder, &executable) {
         return Err(StartError::new(format!(
-            "chroot = {shown} has no Python: there is no {} in it; install Python with Bolide there, or name one that is there with virtualenv",
+            "chroot = {shown} has no Python: {} does not exist in it; install Python with Bolide there, or name an existing one \
+                with virtualenv",
             executable.display()
         )));
     }

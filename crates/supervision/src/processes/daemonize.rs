@@ -70,7 +70,7 @@ impl ParentPipe {
 /// # Errors
 /// No further process can be created.
 pub fn detach(background: &Background, settings: &Settings, warnings: &[String]) -> Result<Side, StartError> {
-    let trouble = |error: Errno| StartError::new(format!("the background (daemonize) can't be had: {error}"));
+    let trouble = |error: Errno| StartError::new(format!("can't go to the background (daemonize): {error}"));
     let nowhere = File::options().read(true).write(true).open("/dev/null");
     let nowhere = nowhere.map_err(|error| StartError::new(format!("/dev/null can't be opened: {error}")))?;
     let (reader, writer) = pipe2(OFlag::O_CLOEXEC).map_err(trouble)?;
@@ -102,11 +102,11 @@ pub fn detach(background: &Background, settings: &Settings, warnings: &[String])
 
 /// Leaves the terminal: from here on all output goes to the log.
 fn leave_terminal(background: &Background, privileges: Option<&Privileges>, nowhere: &File) -> Result<(), StartError> {
-    let trouble = |error: Errno| StartError::new(format!("the terminal can't be left: {error}"));
+    let trouble = |error: Errno| StartError::new(format!("can't detach from the terminal: {error}"));
     setsid().map_err(trouble)?;
     dup2_stdin(nowhere).map_err(trouble)?;
     let log = log_files::open_log(&background.log, &Logging::default(), privileges)?;
-    log_sink::redirect(&log).map_err(|error| StartError::new(format!("the log can't be taken as standard error: {error}")))?;
+    log_sink::redirect(&log).map_err(|error| StartError::new(format!("the log can't replace standard error: {error}")))?;
     Ok(())
 }
 
@@ -121,7 +121,7 @@ fn wait_for_start(shown: &ShownLog<'_>, child: Pid, reader: &OwnedFd, warnings: 
             } else {
                 log_sink::lines(warnings);
             }
-            log_sink::line(&format!("it serves in the background, master pid {child}, log {log}"));
+            log_sink::line(&format!("serving in the background, master pid {child}, log {log}"));
             0
         }
         Some((status, why)) => {
@@ -133,7 +133,7 @@ fn wait_for_start(shown: &ShownLog<'_>, child: Pid, reader: &OwnedFd, warnings: 
         None => {
             shown.show();
             log_sink::line(&format!(
-                "not started: process {child}, which was to serve in the background, has ended without a word"
+                "not started: process {child}, which was to serve in the background, ended without a message"
             ));
             EXIT_LOST
         }

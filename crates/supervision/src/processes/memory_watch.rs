@@ -118,7 +118,8 @@ impl PressureWatch {
         let found = folder.filter(|folder| folder.join("memory.pressure").exists() || folder.join("memory.current").exists());
         if found.is_none() {
             log_sink::line(&format!(
-                "reload-on-pressure = {percent} has no effect: there is no cgroup of version 2 with memory.pressure or memory.current here"
+                "reload-on-pressure = {percent} has no effect: there is no cgroup version 2 with memory.pressure or \
+                    memory.current here"
             ));
         }
         Some(PressureWatch { folder: found?, percent, paused_until_ms: 0 })

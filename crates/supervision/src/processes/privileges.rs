@@ -44,7 +44,7 @@ pub fn resolve_immediate(confinement: &Confinement) -> Result<Option<Privileges>
         (OF_MASTER.group, group.is_some() && privileges.gid.as_raw() == 0),
     ] {
         if is_root {
-            return Err(StartError::new(format!("{option} = root gives nothing up: name an ordinary one, or leave it out")));
+            return Err(StartError::new(format!("{option} = root drops no rights: name an ordinary user, or leave it out")));
         }
     }
     Ok(Some(privileges))
@@ -79,7 +79,7 @@ fn resolve_named(identity: &Identity, options: Options) -> Result<Option<Privile
         (None, None) => {
             let Options { user, group } = options;
             let message =
-                format!("{user} = {uid}: there is no such user on this system, so its group is not known; set {group} too");
+                format!("{user} = {uid}: there is no such user on this system, so its group is unknown; set {group} too");
             return Err(StartError::new(message));
         }
     };

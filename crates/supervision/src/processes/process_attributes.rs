@@ -86,7 +86,7 @@ pub fn with_file_size<T>(bytes: u64, make: impl FnOnce() -> io::Result<T>) -> io
 pub fn file_size_too_small(bytes: u64) -> io::Error {
     let limit = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
     io::Error::other(format!(
-        "files may have {} KiB (ulimit -f, RLIMIT_FSIZE, LimitFSIZE), and {} KiB are needed: raise the limit",
+        "files may have {} KiB (ulimit -f, RLIMIT_FSIZE, LimitFSIZE), but {} KiB are needed: raise the limit",
         limit / 1024,
         bytes.div_ceil(1024)
     ))

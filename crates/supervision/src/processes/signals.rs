@@ -34,7 +34,7 @@ impl Signals {
         for signal in left_alone {
             set.remove(*signal);
         }
-        let trouble = |error: nix::errno::Errno| StartError::new(format!("the signals can't be taken: {error}"));
+        let trouble = |error: nix::errno::Errno| StartError::new(format!("the signals can't be received: {error}"));
         system::default_child_signal().map_err(|error| StartError::new(format!("SIGCHLD can't be set: {error}")))?;
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), None).map_err(trouble)?;
         SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK).map(Signals).map_err(trouble)

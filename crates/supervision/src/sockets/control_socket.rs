@@ -82,7 +82,7 @@ impl ControlSocket {
             Channel::Named => match bind_name() {
                 Ok(listener) => (Some(listener), None),
                 Err(error) => {
-                    log_sink::line(&format!("there is no control socket: {error}; `bolide status` and its like can't ask"));
+                    log_sink::line(&format!("no control socket: {error}; `bolide status` and the related commands can't ask"));
                     (None, None)
                 }
             },
@@ -266,12 +266,12 @@ fn bind_file(path: &Path, privileges: Option<&Privileges>) -> io::Result<(UnixLi
                 Err(error) => error.raw_os_error() == Some(libc::EAGAIN),
             };
             if listens {
-                return taken(io::ErrorKind::AddrInUse, "another instance listens there");
+                return taken(io::ErrorKind::AddrInUse, "another instance is listening there");
             }
             node.known(path, privileges).remove()?;
         }
         Err(error) if error.raw_os_error() == Some(libc::ENOTSOCK) => {
-            return taken(io::ErrorKind::AlreadyExists, "there is a file of this name that is no socket");
+            return taken(io::ErrorKind::AlreadyExists, "a file of this name exists and is not a socket");
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         Err(error) => return Err(error),

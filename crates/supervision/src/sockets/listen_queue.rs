@@ -174,8 +174,9 @@ impl QueueAlarm {
         }
         self.reported_ms = Some(now_ms);
         Some(format!(
-            "listen queue of socket \"{bound}\" full ({}/{}): further clients are kept waiting or turned away, for there are more than the \
-             workers can take; more of them (processes, threads) take more, a longer queue (listen, net.core.somaxconn) bridges a burst",
+            "listen queue of socket \"{bound}\" full ({}/{}): further clients wait or are turned away, because there are more \
+                than the workers can accept; more of them (processes, threads) accept more, a longer queue (listen, \
+                net.core.somaxconn) bridges a burst",
             queue.length, queue.most
         ))
     }

@@ -233,7 +233,7 @@ fn bind_tcp(host: &str, port: u16, listener: &Listener, all: &[Listener]) -> Res
     let storage = SockaddrStorage::from(address);
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let descriptor = new_socket(family)?;
-    let set = |answer: nix::Result<()>| answer.map_err(|error| format!("{address}: the socket can't be set up: {error}"));
+    let set = |answer: nix::Result<()>| answer.map_err(|error| format!("{address}: the socket can't be configured: {error}"));
     tune(&descriptor, listener, family).map_err(|error| format!("{address}: {error}"))?;
     // A restart can bind at once, even if connections of the last run are in TIME_WAIT.
     set(setsockopt(&descriptor, ReuseAddr, &true))?;
@@ -307,10 +307,10 @@ pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, String> {
     }
     let found: Vec<SocketAddr> = (bare, port)
         .to_socket_addrs()
-        .map_err(|error| format!("`{host}` is no address of this machine: the name can't be resolved ({error})"))?
+        .map_err(|error| format!("`{host}` is not an address of this machine: the name can't be resolved ({error})"))?
         .collect();
     let first = found.iter().find(|address| address.is_ipv4()).or_else(|| found.first());
-    first.copied().ok_or_else(|| format!("`{host}` is no address of this machine: the name has no address"))
+    first.copied().ok_or_else(|| format!("`{host}` is not an address of this machine: the name has no address"))
 }
 
 fn bind_trouble(error: Errno, address: SocketAddr) -> Refusal {
@@ -323,9 +323,10 @@ fn bind_trouble(error: Errno, address: SocketAddr) -> Refusal {
             ));
         }
         Errno::EACCES => format!(
-            "port {port} may not be opened by an ordinary user; choose one above 1023, or start Bolide as root (with uid set)"
+            "port {port} needs more rights than an ordinary user has; choose one above 1023, or start Bolide as root (with uid \
+                set)"
         ),
-        Errno::EADDRNOTAVAIL => format!("{} is no address of this machine: `ip address` lists them", address.ip()),
+        Errno::EADDRNOTAVAIL => format!("{} is not an address of this machine: `ip address` lists them", address.ip()),
         Errno::EAFNOSUPPORT => format!("{address}: this system has no IPv6"),
         other => format!("{address} can't be bound: {other}"),
     })
@@ -335,19 +336,22 @@ fn bind_path(path: &Path, listener: &Listener, owner: Option<&Privileges>) -> Re
     let shown = path.display();
     let length = path.as_os_str().len();
     if length > PATH_BYTES_MOST {
-        return Err(format!("{shown}: the path of a socket may have {PATH_BYTES_MOST} bytes, and this one has {length}").into());
+        return Err(format!("{shown}: the path of a socket may have {PATH_BYTES_MOST} bytes, but this one has {length}").into());
     }
     remove_stale(path, owner)?;
     let descriptor = new_socket(AddressFamily::Unix)?;
     tune(&descriptor, listener, AddressFamily::Unix)?;
     guarded_files::bind_at(&descriptor, path, owner).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::ENOENT) => format!("{shown}: its folder does not exist; make it first"),
-        Some(Errno::EACCES) => format!("{shown}: this user may not make files in its folder; change the folder's owner or mode"),
+        Some(Errno::ENOENT) => format!("{shown}: its folder does not exist; create it first"),
+        Some(Errno::EACCES) => format!(
+            "{shown}: this user may not create files in its folder; change the folder's owner or \
+            mode"
+        ),
         _ => format!("{shown} can't be bound: {error}"),
     })?;
     let file = apply_ownership(path, listener, owner, None)
         .and_then(|file| {
-            start_listening(&descriptor, listener.backlog).map_err(|error| format!("{shown} can't be listened at: {error}"))?;
+            start_listening(&descriptor, listener.backlog).map_err(|error| format!("{shown} can't be listened on: {error}"))?;
             Ok(file)
         })
         .inspect_err(|_| {
@@ -370,7 +374,7 @@ fn apply_ownership(
     let shown = path.display();
     let node = SocketNode::find(path, identity).map_err(|error| match error.raw_os_error().map(Errno::from_raw) {
         Some(Errno::ENOTSOCK) => {
-            format!("{shown} is no socket any more: somebody else writes to its folder; choose one that is yours alone")
+            format!("{shown} is no longer a socket: another user writes to its folder; choose a folder of your own")
         }
         _ => format!("{shown}: {error}"),
     })?;
@@ -397,21 +401,24 @@ fn remove_stale(path: &Path, owner: Option<&Privileges>) -> Result<(), Refusal> 
         Ok(node) => node,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) if matches!(error.raw_os_error().map(Errno::from_raw), Some(Errno::ENOTSOCK)) => {
-            return Err(format!("{shown} exists and is not a socket; it is left alone: choose another path, or remove it").into());
+            return Err(
+                format!("{shown} exists and is not a socket, and is not removed: choose another path, or remove it").into()
+            );
         }
         Err(error) => return Err(format!("{shown}: {error}").into()),
     };
     let probe = new_socket(AddressFamily::Unix)?;
     let Err(error) = guarded_files::connect_at(&probe, path, owner) else { return Err(in_use(path)) };
     match error.raw_os_error().map(Errno::from_raw) {
-        Some(Errno::ECONNREFUSED) => {
-            node.known(path, owner).remove().map_err(|error| format!("{shown} is left over and can't be removed: {error}").into())
-        }
+        Some(Errno::ECONNREFUSED) => node
+            .known(path, owner)
+            .remove()
+            .map_err(|error| format!("{shown} is a leftover and can't be removed: {error}").into()),
         Some(Errno::ENOENT) => Ok(()),
         // It has a listener, with a full queue.
         Some(Errno::EAGAIN) => Err(in_use(path)),
         _ => Err(Refusal::Other(format!(
-            "{shown} exists, and whether somebody listens at it can't be found out ({error}); remove it if nobody does"
+            "{shown} exists, and it can't be determined whether a process listens on it ({error}); remove it if none does"
         ))),
     }
 }
@@ -448,14 +455,18 @@ fn take_descriptor(number: i32) -> Result<OwnedFd, String> {
             1 => fcntl(io::stdout(), FcntlArg::F_DUPFD_CLOEXEC(3)),
             _ => fcntl(io::stderr(), FcntlArg::F_DUPFD_CLOEXEC(3)),
         };
-        let copy = standard.map_err(|error| format!("fd://{number} can't be copied: {error}"))?;
+        let copy = standard.map_err(|error| format!("fd://{number} can't be duplicated: {error}"))?;
         return take_descriptor(copy).map_err(|message| message.replace(&format!("fd://{copy}"), &format!("fd://{number}")));
     }
-    let descriptor = crate::processes::system::adopt(number)
-        .map_err(|_| format!("fd://{number}: no descriptor of that number is open; whoever starts Bolide must hand it over"))?;
+    let descriptor = crate::processes::system::adopt(number).map_err(|_| {
+        format!(
+            "fd://{number}: no descriptor of that number is open; the process that starts Bolide must pass it \
+            on"
+        )
+    })?;
     let stream = matches!(getsockopt(&descriptor, SocketType), Ok(SockType::Stream));
     if !stream || !matches!(getsockopt(&descriptor, AcceptConn), Ok(true)) {
-        return Err(format!("fd://{number} is not a listening socket; bind it and listen at it before Bolide is started"));
+        return Err(format!("fd://{number} is not a listening socket; bind it and listen on it before Bolide is started"));
     }
     let trouble = |error: Errno| format!("fd://{number} can't be made non-blocking: {error}");
     let flags = fcntl(&descriptor, FcntlArg::F_GETFL).map_err(trouble)?;
@@ -468,7 +479,7 @@ fn take_descriptor(number: i32) -> Result<OwnedFd, String> {
 fn new_socket(family: AddressFamily) -> Result<OwnedFd, String> {
     socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK, None).map_err(|error| match error {
         Errno::EAFNOSUPPORT => "this system has no IPv6".to_owned(),
-        other => format!("no socket can be made: {other}"),
+        other => format!("no socket can be created: {other}"),
     })
 }
 

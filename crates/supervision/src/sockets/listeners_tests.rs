@@ -118,7 +118,7 @@ fn a_port_in_use_is_an_error_that_says_what_to_do() {
     let port = holder.local_addr().expect("a name").port();
     let error = refused(tcp("127.0.0.1", port));
     assert!(error.contains(&format!("port {port}")) && error.contains("in use") && error.contains("ss -ltnp"), "{error}");
-    assert!(refused(tcp("192.0.2.77", 0)).contains("no address of this machine"));
+    assert!(refused(tcp("192.0.2.77", 0)).contains("not an address of this machine"));
 }
 
 #[test]
@@ -246,8 +246,8 @@ fn a_file_that_replaces_a_new_socket_keeps_its_mode_and_its_owner() {
     std::os::unix::fs::symlink(&victim, &laid).expect("laid");
     let mut wanted = listener(Address::Unix(laid.clone()));
     wanted.mode = Some(0o666);
-    let said = apply_ownership(&laid, &wanted, None, None).map(|_| ()).expect_err("it is no socket");
-    assert!(said.contains("is no socket any more"), "{said}");
+    let said = apply_ownership(&laid, &wanted, None, None).map(|_| ()).expect_err("it is not socket");
+    assert!(said.contains("is no longer a socket"), "{said}");
     std::fs::remove_file(&laid).expect("removed");
     std::fs::hard_link(&victim, &laid).expect("laid");
     assert!(apply_ownership(&laid, &wanted, None, None).is_err());

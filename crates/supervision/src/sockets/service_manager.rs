@@ -61,7 +61,7 @@ impl Notifier {
         match open(&socket) {
             Ok(way) => Notifier { way: Some(way), ..Notifier::mute() },
             Err(error) => {
-                log_sink::line(&format!("{VARIABLE} = {}: {error}; the service manager is told nothing", socket.display()));
+                log_sink::line(&format!("{VARIABLE} = {}: {error}; the service manager is not notified", socket.display()));
                 Notifier::mute()
             }
         }
@@ -153,7 +153,7 @@ impl Notifier {
         }
         let Some((socket, address)) = &self.way else { return };
         if let Err(error) = socket.send_to_addr(message().as_bytes(), address) {
-            log_sink::line(&format!("the service manager ({VARIABLE}) can't be told: {error}"));
+            log_sink::line(&format!("the service manager ({VARIABLE}) can't be notified: {error}"));
         }
     }
 }

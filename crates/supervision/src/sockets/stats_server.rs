@@ -264,7 +264,7 @@ fn answer_to(request: &[u8], page: &mut dyn FnMut() -> Page) -> Stage {
 
 /// The log line when it listens.
 pub fn announce(server: &StatsServer) {
-    let form = if server.is_http { ", by HTTP" } else { "" };
+    let form = if server.is_http { ", over HTTP" } else { "" };
     log_sink::line(&format!("statistics at {}{form}", server.endpoint.bound));
 }
 

@@ -50,7 +50,10 @@ impl TicketKeyRenewal {
             }
             Err(error) => {
                 self.due_ms = now_ms + RETRY_MS;
-                log_sink::line(&format!("the keys of TLS session tickets can't be renewed: {error}; the old ones stay for now"));
+                log_sink::line(&format!(
+                    "the keys of TLS session tickets can't be renewed: {error}; the old ones stay in use for \
+                    now"
+                ));
             }
         }
     }

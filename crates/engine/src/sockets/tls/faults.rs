@@ -23,8 +23,8 @@ impl TlsFault {
     /// What it has in common with others that the log tells of once a minute.
     pub fn kind(&self) -> &'static str {
         match self {
-            TlsFault::PlainHttp => "HTTP in place of a handshake",
-            TlsFault::NotTls => "something in place of a handshake",
+            TlsFault::PlainHttp => "HTTP instead of a handshake",
+            TlsFault::NotTls => "something other than a handshake",
             TlsFault::Left | TlsFault::TooSlow | TlsFault::TooLong | TlsFault::Failed(_) => "a handshake",
         }
     }
@@ -37,11 +37,11 @@ impl TlsFault {
     /// The rest of a sentence about the client. It has nothing of what the client sent.
     pub fn reason(&self) -> Cow<'static, str> {
         match self {
-            TlsFault::PlainHttp => "it speaks plain HTTP, and this port HTTPS".into(),
+            TlsFault::PlainHttp => "it speaks plain HTTP, but this port speaks HTTPS".into(),
             TlsFault::NotTls => "it does not speak TLS".into(),
-            TlsFault::Left => "it left in the middle".into(),
-            TlsFault::TooSlow => "it did not come to its end in time".into(),
-            TlsFault::TooLong => "its messages are longer than any".into(),
+            TlsFault::Left => "it disconnected before the end".into(),
+            TlsFault::TooSlow => "it was not complete in time".into(),
+            TlsFault::TooLong => "its messages are longer than any valid ones".into(),
             TlsFault::Failed(error) => reason_of(error),
         }
     }
@@ -56,30 +56,30 @@ fn reason_of(error: &Error) -> Cow<'static, str> {
             // What a client of TLS 1.1 and older leaves out.
             | PeerIncompatible::SignatureAlgorithmsExtensionRequired
             | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig,
-        ) => "it offers no version of TLS that is spoken here (tls-min-version)".into(),
+        ) => "it offers no supported version of TLS (tls-min-version)".into(),
         Error::PeerIncompatible(PeerIncompatible::NoCipherSuitesInCommon) => {
-            "it offers no cipher suite that is allowed here".into()
+            "it offers no allowed cipher suite".into()
         }
         Error::PeerIncompatible(PeerIncompatible::NoSignatureSchemesInCommon) => {
-            "it knows no signature that the certificate's key can make".into()
+            "it supports no signature that the certificate's key can make".into()
         }
-        Error::PeerIncompatible(PeerIncompatible::NoKxGroupsInCommon) => "it offers no key exchange that is known here".into(),
-        Error::PeerIncompatible(_) => "it and this server have no TLS in common".into(),
-        Error::NoApplicationProtocol => "it asks for a protocol that is not spoken here (ALPN)".into(),
-        Error::NoCertificatesPresented => "it has shown no certificate (tls-client-auth)".into(),
+        Error::PeerIncompatible(PeerIncompatible::NoKxGroupsInCommon) => "it offers no supported key exchange".into(),
+        Error::PeerIncompatible(_) => "it and this server have no TLS parameters in common".into(),
+        Error::NoApplicationProtocol => "it asks for an unsupported protocol (ALPN)".into(),
+        Error::NoCertificatesPresented => "it sent no certificate (tls-client-auth)".into(),
         Error::InvalidCertificate(fault) => format!("its certificate was not accepted: {}", certificate_reason(fault)).into(),
         Error::AlertReceived(AlertDescription::UnknownCA | AlertDescription::BadCertificate) => {
-            "it does not trust the certificate of this server".into()
+            "it does not trust this server's certificate".into()
         }
-        Error::AlertReceived(alert) => format!("it ended it with the alert {alert:?}").into(),
+        Error::AlertReceived(alert) => format!("it aborted with the alert {alert:?}").into(),
         Error::PeerMisbehaved(PeerMisbehaved::TooManyRenegotiationRequests) => "it asks for a renegotiation".into(),
-        Error::DecryptError => "a record of it can't be decrypted".into(),
-        Error::InvalidMessage(_) => "a message of it is malformed".into(),
+        Error::DecryptError => "one of its records can't be decrypted".into(),
+        Error::InvalidMessage(_) => "one of its messages is malformed".into(),
         Error::PeerMisbehaved(_) | Error::InappropriateMessage { .. } | Error::InappropriateHandshakeMessage { .. } => {
-            "it does not keep to TLS".into()
+            "it violates the TLS protocol".into()
         }
-        Error::PeerSentOversizedRecord => "a record of it is too large".into(),
-        _ => "the library of TLS gave it up".into(),
+        Error::PeerSentOversizedRecord => "one of its records is too large".into(),
+        _ => "the TLS library gave up".into(),
     }
 }
 
@@ -87,14 +87,14 @@ fn certificate_reason(fault: &CertificateError) -> &'static str {
     match fault {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => "it has expired",
         CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. } => "it is not valid yet",
-        CertificateError::UnknownIssuer => "no authority is known that it leads to, within ssl-verify-depth",
-        CertificateError::BadSignature => "its signature is wrong",
-        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => "it is not made for clients",
+        CertificateError::UnknownIssuer => "no known authority issued it, within ssl-verify-depth",
+        CertificateError::BadSignature => "its signature is invalid",
+        CertificateError::InvalidPurpose | CertificateError::InvalidPurposeContext { .. } => "it is not for clients",
         CertificateError::BadEncoding => "it can't be read",
         CertificateError::Revoked => "it was revoked",
         fault if bolide_tls::is_of_old_version(fault) => {
-            "it is of X.509's version 1, and only version 3 is taken (openssl x509 -extfile)"
+            "it has X.509 version 1, but only version 3 is accepted (openssl x509 -extfile)"
         }
-        _ => "it is not one to be accepted",
+        _ => "it is not acceptable",
     }
 }

@@ -51,7 +51,7 @@ pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<
         .spawn()
         .map_err(|error| {
             let message = format!(
-                "{} can't be executed, and gunicorn's configuration is a program of Python: {}",
+                "{} can't be executed, and gunicorn's configuration is a Python program: {}",
                 python.display(),
                 plain_error(&error)
             );
@@ -66,9 +66,9 @@ pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<
     match serde_json::from_slice(&answer) {
         Ok(Answer::Settings(settings)) => Ok(settings),
         Ok(Answer::Error { line, message }) => Err(Diagnostic::error(Some(&place(line)), message)
-            .advise("gunicorn's configuration is a program of Python, and this one does not come to its end")),
+            .advise("gunicorn's configuration is a Python program, and this one does not end")),
         Err(_) => Err(Diagnostic::error(Some(&place(0)), format!("{} has ended without an answer", python.display()))
-            .advise(format!("look what happens: {} {name}", python.display()))),
+            .advise(format!("see what happens: {} {name}", python.display()))),
     }
 }
 
@@ -80,7 +80,7 @@ fn answer_of(mut pipe: impl Read + AsFd, most_ms: u64) -> Result<Vec<u8>, String
     loop {
         let left = end.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(format!("the file has not come to its end within {} s", most_ms.div_ceil(1000)));
+            return Err(format!("the file has not ended within {} s", most_ms.div_ceil(1000)));
         }
         let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(pipe.as_fd(), PollFlags::POLLIN)], timeout) {
@@ -94,7 +94,7 @@ fn answer_of(mut pipe: impl Read + AsFd, most_ms: u64) -> Result<Vec<u8>, String
             Err(error) => return Err(format!("the answer of the child that executes it can't be read: {}", plain_error(&error))),
         }
         if answer.len() > ANSWER_BYTES {
-            return Err(format!("what it sets is larger than {} MiB, which no configuration is", ANSWER_BYTES / 1024 / 1024));
+            return Err(format!("its settings are larger than {} MiB", ANSWER_BYTES / 1024 / 1024));
         }
     }
 }
@@ -114,7 +114,7 @@ mod tests {
         writer.write_all(b"[").expect("it takes a byte");
         // The writer stays open, as that of a child in an endless loop.
         let message = answer_of(reader, SHORT_MS).expect_err("it has no end");
-        assert!(message.contains("has not come to its end within 1 s"), "{message}");
+        assert!(message.contains("has not ended within 1 s"), "{message}");
         drop(writer);
     }
 

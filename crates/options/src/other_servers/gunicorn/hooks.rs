@@ -16,15 +16,15 @@ pub const CALLED: &[&str] = &[
 
 /// Hooks that nobody calls, and what there is instead.
 pub const NOT_CALLED: &[(&str, &str)] = &[
-    ("worker_int", "workers take no SIGINT: `worker_exit` is called when one ends in good order"),
-    ("worker_abort", "a worker that is over its time is killed by the master, and the log has the stack of its request"),
-    ("nworkers_changed", "how many workers there are is the master's business, which runs no Python"),
-    ("pre_exec", "there is no such step; `bolide upgrade` puts a new master in the place of the old one"),
+    ("worker_int", "workers receive no SIGINT: `worker_exit` is called when one exits normally"),
+    ("worker_abort", "a worker that exceeds its time is killed by the master, and the log has the stack of its request"),
+    ("nworkers_changed", "the master manages the number of workers, and runs no Python"),
+    ("pre_exec", "there is no such step; `bolide upgrade` replaces the master"),
     (
         "on_exit",
         "the master runs no Python; `worker_exit` is called in each worker, and `exec-as-user-atexit` runs a command at the end",
     ),
-    ("ssl_context", "TLS is not Python's here: see `tls-min-version`, `tls-client-auth` and `https`"),
+    ("ssl_context", "TLS is not handled by Python here: see `tls-min-version`, `tls-client-auth` and `https`"),
     ("on_dirty_starting", "there are no dirty arbiters"),
     ("dirty_post_fork", "there are no dirty arbiters"),
     ("dirty_worker_init", "there are no dirty arbiters"),

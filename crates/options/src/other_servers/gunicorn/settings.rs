@@ -57,7 +57,7 @@ fn take(row: &ServerSetting, asked: &AskedSetting, to: &mut Translation, transla
     if asked.kind == SettingKind::Other {
         let shown = asked.word().unwrap_or_default();
         to.place = place;
-        return to.warn(format!("its value, {shown}, is neither a text nor a number nor a list of them: it is not carried over"));
+        return to.warn(format!("its value, {shown}, is not a text, a number or a list of them: it is not carried over"));
     }
     let row = ServerSetting { meaning: row.in_file.unwrap_or(row.meaning), ..*row };
     for value in values_of(&row, asked) {
@@ -105,7 +105,7 @@ fn take_other(asked: &AskedSetting, to: &mut Translation, translated: &mut Trans
     } else if asked.kind == SettingKind::Value {
         let names: Vec<&'static str> = flags().map(|row| row.setting).filter(|name| !name.is_empty()).collect();
         if let Some(nearest) = suggest::nearest_of(&asked.name, &names) {
-            to.warn(format!("no setting of gunicorn's has this name, and gunicorn passes over it; did you mean `{nearest}`?"));
+            to.warn(format!("gunicorn has no setting of this name, and ignores it; did you mean `{nearest}`?"));
         }
     }
 }

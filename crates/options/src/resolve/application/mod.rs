@@ -101,7 +101,7 @@ impl ApplicationDraft {
         let mut made: Vec<Application> = main.map(|named| self.application(named, folder)).into_iter().collect();
         made.extend(positional.and_then(|positional| self.positional(positional, python, is_jailed, context)));
         if let (Some(first), Some(second)) = (made.first_mut(), second) {
-            let reason = format!("{}: warning: `{}` is loaded in its place", second.location, ApplicationOption::File.name());
+            let reason = format!("{}: warning: `{}` is loaded instead", second.location, ApplicationOption::File.name());
             let second = NamedApplication { callable: self.callable.clone(), ..second };
             first.substitutes.push(second.substitute(folder, reason));
         }
@@ -260,7 +260,7 @@ impl ApplicationDraft {
             context.diagnostics.push(
                 Diagnostic::warning(
                     Some(location),
-                    format!("`interface` has no effect: `asgi` at {} tells it already", main.location),
+                    format!("`interface` has no effect: `asgi` at {} already says it", main.location),
                 )
                 .advise("write `module` instead of `asgi` for a WSGI application"),
             );
@@ -298,7 +298,7 @@ fn mount(text: &str, location: Location) -> Result<NamedApplication, Diagnostic>
     // uWSGI finds nobody to mount it either, says nothing, and goes on.
     let (source, callable) = source(what.trim()).ok_or_else(|| Diagnostic {
         severity: Severity::Warning,
-        ..wrong(format!("`{what}` is no application: the mount has no effect"))
+        ..wrong(format!("`{what}` is not an application: the mount has no effect"))
     })?;
     Ok(NamedApplication { mount: path.to_owned(), source, callable, interface: None, location })
 }

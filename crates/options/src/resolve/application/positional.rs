@@ -94,9 +94,9 @@ fn file(left: &str, path: &Path, callable: Option<&str>) -> Result<Named, Diagno
     if left.ends_with(".py") || left.ends_with(".wsgi") {
         return Ok(Named::file(left, callable));
     }
-    let wrong = wrong(format!("`{left}` is neither a configuration nor a file of Python"));
+    let wrong = wrong(format!("`{left}` is neither a configuration nor a Python file"));
     Err(match path.file_name().and_then(|name| name.to_str()) {
-        Some("Procfile") => wrong.advise("write the command that stands in it, or see `bolide init --help`"),
+        Some("Procfile") => wrong.advise("write the command that it contains, or see `bolide init --help`"),
         _ => wrong.advise("a configuration ends with .ini, .toml, .yaml, .json or .xml, an application with .py"),
     })
 }
@@ -116,7 +116,7 @@ fn directory(left: &str, path: &Path, start: &Path, callable: Option<&str>) -> R
     let found = project::look(path);
     let Some(first) = found.first() else {
         let advice = "name one: `bolide package.module:callable`, or `bolide file.py`";
-        return Err(wrong(format!("there is no application that I know in the folder `{left}`")).advise(advice));
+        return Err(wrong(format!("no known application was found in the folder `{left}`")).advise(advice));
     };
     Ok(of_finding(first, path))
 }
@@ -146,8 +146,9 @@ fn wrong(message: String) -> Diagnostic {
 fn unknown(text: &str) -> Diagnostic {
     let diagnostic = wrong(format!("`{text}` is neither a configuration nor an application"));
     match command_meant(text) {
-        Some(command) => diagnostic
-            .advise(format!("did you mean `bolide {command}`? An application that is installed is `bolide {text}:CALLABLE`")),
+        Some(command) => {
+            diagnostic.advise(format!("did you mean `bolide {command}`? An installed application is `bolide {text}:CALLABLE`"))
+        }
         None => diagnostic.advise("a configuration ends with .ini, an application is package.module:callable or file.py"),
     }
 }

@@ -43,7 +43,7 @@ pub fn encode(flow: &mut LogFlow, encoders: &[Encoder]) -> Result<Packings, Diag
                     let message = "the log itself can't be compressed: an interpreter that crashes writes to it, too";
                     return refused(
                         message,
-                        "give lines a logger that is compressed: `logger = file:PATH`, and `req-logger` for those of requests",
+                        "give lines a logger that is compressed: `logger = file:PATH`, and `req-logger` for requests",
                     );
                 }
                 (None, Step::Pack(form)) => packing = Some(Packing { form, before: String::new(), after: String::new() }),

@@ -54,7 +54,7 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("zeromq", "use `logger = socket:HOST:PORT`, or a log shipper that reads a file"),
     ("graylog2", "use `log-json = true` and a log shipper that reads a file, or `logger = socket:HOST:PORT`"),
     ("crypto", "let the log shipper encrypt what it sends"),
-    ("rrdtool", "it draws numbers, which statistics have: `stats`"),
+    ("rrdtool", "it draws numbers, which are available as statistics: `stats`"),
 ];
 
 /// Loggers as asked for.
@@ -312,7 +312,7 @@ fn syslog(argument: &str, socket: &str, pair: &Pair) -> Result<LogTarget, Diagno
     let facility = match FACILITIES.iter().find(|(name, _)| *name == facility) {
         Some((_, number)) => *number,
         None if facility.is_empty() => DAEMON,
-        None => return Err(wrong(pair, "the facilities are daemon, user, mail, auth, cron, local0 to local7 and the like")),
+        None => return Err(wrong(pair, "the facilities are daemon, user, mail, auth, cron, local0 to local7 and others")),
     };
     let tag = if tag.is_empty() { "uwsgi" } else { tag }.to_owned();
     let frame = LineFrame::Syslog { priority: facility * 8 + INFORMATION, tag };

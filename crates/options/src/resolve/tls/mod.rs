@@ -85,7 +85,7 @@ pub fn add_server_name(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Resul
     let (Some(certificate), Some(key)) = (optional(0), optional(1)) else { return Err(wrong()) };
     let files = CredentialFiles { certificate, key, ciphers: optional(2), client_authorities: optional(3) };
     if files.ciphers.is_some() {
-        let message = format!("the ciphers of `{name}` have no effect: those of the address count for all its certificates");
+        let message = format!("the ciphers of `{name}` have no effect: those of the address apply to all its certificates");
         draft.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise("name them with `https`"));
     }
     let names = match row.name() {
@@ -167,10 +167,13 @@ impl CertificateReader<'_, '_> {
 
     fn warn_of_key_log(&mut self) {
         let Some((file, location)) = &self.draft.key_log else { return };
-        let message = format!("the secrets of all TLS sessions are written to {file}: whoever reads it reads all that is sent");
+        let message = format!(
+            "the secrets of all TLS sessions are written to {file}: every user who reads it can decrypt the \
+            traffic"
+        );
         self.context
             .diagnostics
-            .push(Diagnostic::warning(Some(location), message).advise("remove `tls-keylog` when you have seen enough"));
+            .push(Diagnostic::warning(Some(location), message).advise("remove `tls-keylog` when you no longer need it"));
     }
 
     fn tls(&mut self, credentials: &Credentials, named: &[Certificate], location: &Location) -> Result<Tls, Diagnostic> {
@@ -271,7 +274,8 @@ impl CertificateReader<'_, '_> {
             .all(|credentials| of_address(credentials).as_deref().or(common).is_some_and(|text| path(text) == path(wanted)));
         if !is_same {
             let message = format!(
-                "client authorities of one name ({wanted}) are not there yet: whoever asks for another name would not be asked for a certificate"
+                "client authorities of one name ({wanted}) are not supported yet: a client that asks for another name would not \
+                    be asked for a certificate"
             );
             self.context.diagnostics.push(Diagnostic::error(Some(location), message).advise(
                 "name them for the whole address: `https = ADDRESS,CERTIFICATE,KEY,,CLIENT-CA`, or `tls-client-ca = FILE`",
@@ -310,7 +314,7 @@ impl CertificateReader<'_, '_> {
         let Some((text, at)) = own.or_else(|| self.draft.client_authorities.clone()) else {
             return match asked {
                 Some((ClientAuth::Optional | ClientAuth::Required, at)) => {
-                    Err(Diagnostic::error(Some(&at), "nothing says whose certificates clients are to show")
+                    Err(Diagnostic::error(Some(&at), "it is not configured whose certificates clients must show")
                         .advise("name the authorities' certificates: `tls-client-ca = FILE`"))
                 }
                 _ => Ok((ClientAuth::Off, None)),
@@ -332,13 +336,15 @@ impl CertificateReader<'_, '_> {
 
     fn ciphers(&mut self, text: &str, location: &Location) -> Result<Vec<String>, Diagnostic> {
         let Some(read) = ciphers::read(text) else {
-            return Err(Diagnostic::error(Some(location), format!("no cipher of `{text}` is spoken here"))
-                .advise("leave the ciphers out, or write some of `ECDHE+AESGCM:ECDHE+CHACHA20`: others have no forward secrecy, or don't notice changes"));
+            return Err(Diagnostic::error(Some(location), format!("no cipher of `{text}` is supported")).advise(
+                "leave the ciphers out, or write some of `ECDHE+AESGCM:ECDHE+CHACHA20`: others have no forward secrecy, \
+                    or no integrity protection",
+            ));
         };
         if !read.left_out.is_empty() {
-            let message = format!("ciphers that are not spoken here are left out: {}", read.left_out.join(", "));
+            let message = format!("unsupported ciphers are omitted: {}", read.left_out.join(", "));
             self.context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(
-                "they have no forward secrecy, or don't notice changes; every client of TLS 1.2 since 2014 has better ones",
+                "they have no forward secrecy, or no integrity protection; every TLS 1.2 client since 2014 has better ones",
             ));
         }
         Ok(read.suites)
@@ -379,12 +385,13 @@ pub fn of_key_values(pair: &Pair) -> Result<String, Diagnostic> {
             "ciphers" => ciphers = value,
             "clientca" | "client_ca" => authorities = value,
             "spdy" => {
-                return Err(wrong("SPDY is not spoken by anybody any more".to_owned())
-                    .advise("remove `spdy`: HTTP/2 took its place and is on (`http2 = on`)"));
+                return Err(
+                    wrong("SPDY is obsolete".to_owned()).advise("remove `spdy`: HTTP/2 replaced it and is on (`http2 = on`)")
+                );
             }
             _ => {
-                let advice = "there are addr, cert, key, ciphers and clientca";
-                return Err(wrong(format!("`{item}` of `{}` is not known", pair.key)).advise(advice));
+                let advice = "the keys are addr, cert, key, ciphers and clientca";
+                return Err(wrong(format!("`{item}` of `{}` is unknown", pair.key)).advise(advice));
             }
         }
     }

@@ -95,7 +95,7 @@ impl Files for HookFiles<'_> {
             match kind(&fstat(&pipe)?) {
                 SFlag::S_IFIFO => Ok(File::from(pipe)),
                 _ if place.trust != Trust::Others => Ok(File::from(pipe)),
-                _ => Err(Untrusted::error(format!("{} is no named pipe", place.path().display()))),
+                _ => Err(Untrusted::error(format!("{} is not a named pipe", place.path().display()))),
             }
         })?;
         pipe.write_all(text.as_bytes())

@@ -98,7 +98,7 @@ fn as_user<T>(user: &Privileges, act: impl FnOnce() -> io::Result<T>) -> io::Res
     if setfsuid(nix::unistd::Uid::from_raw(u32::MAX)) != user.uid || setfsgid(Gid::from_raw(u32::MAX)) != user.gid {
         return Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("the rights of the user {} can't be taken", user.uid),
+            format!("the rights of the user {} can't be assumed", user.uid),
         ));
     }
     act()
@@ -134,7 +134,7 @@ fn in_turn<T>(rights: Rights<'_>, plain: impl Fn() -> io::Result<T>, strict: imp
 
 /// Joins the reason of root's refusal and the error of the user's attempt.
 fn joined(refusal: &io::Error, error: &io::Error, user: &Privileges) -> io::Error {
-    io::Error::new(error.kind(), format!("{refusal} (with the rights of the user {} alone: {error})", user.uid))
+    io::Error::new(error.kind(), format!("{refusal} (with the rights of the user {} only: {error})", user.uid))
 }
 
 /// How a file is opened.
@@ -288,7 +288,10 @@ fn open_in(place: &PathEntry, how: How, rights: Rights<'_>) -> io::Result<Opened
             Ok(opened) => return checked(place, how, user, opened.into()),
             Err(Errno::ENOENT) if how.mode().is_some() => error = Errno::ENOENT,
             Err(Errno::ELOOP) if !no_link.is_empty() => {
-                return Err(Untrusted::error(format!("{} is a link, and is not followed; remove it", place.path().display())));
+                return Err(Untrusted::error(format!(
+                    "{} is a link, and links are not followed here; remove it",
+                    place.path().display()
+                )));
             }
             Err(error) => return Err(error.into()),
         }
@@ -302,7 +305,7 @@ fn checked(place: &PathEntry, how: How, user: Option<&Privileges>, file: File) -
     let is_regular = kind(&found) == SFlag::S_IFREG;
     let is_pipe = kind(&found) == SFlag::S_IFIFO;
     if matches!(how, How::Read) && !is_regular || matches!(how, How::Write { .. } | How::WriteNoLink { .. }) && is_pipe {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no regular file", place.path().display())));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not a regular file", place.path().display())));
     }
     let Some(user) = user else { return Ok(OpenedFile { file, is_new: false, may_be_cut: true, may_change: true }) };
     let is_users = found.st_uid == user.uid.as_raw();
@@ -420,10 +423,7 @@ pub fn rename(from: &Path, to: &Path, rights: Rights<'_>) -> io::Result<()> {
         // A file that replaced it at that moment must not stay in a folder that only root may write to.
         if target.trust == Trust::Root && (came.st_dev, came.st_ino) != (found.st_dev, found.st_ino) {
             unlinkat(target.folder(), target.name(), UnlinkatFlags::NoRemoveDir)?;
-            return Err(Untrusted::error(format!(
-                "{} was replaced meanwhile; what it was replaced by is removed",
-                from.display()
-            )));
+            return Err(Untrusted::error(format!("{} was replaced meanwhile; its replacement is removed", from.display())));
         }
         Ok(())
     };
@@ -440,14 +440,14 @@ pub fn make_fifo(path: &Path, mode: u32, rights: Rights<'_>) -> io::Result<(File
     perform(path, Last::Itself, rights, |place| {
         match place.look() {
             Ok(found) if kind(&found) == SFlag::S_IFIFO => unlinkat(place.folder(), place.name(), UnlinkatFlags::NoRemoveDir)?,
-            Ok(_) => return taken("there is a file of this name that is no named pipe"),
+            Ok(_) => return taken("a file of this name exists and is not a named pipe"),
             Err(_) => {}
         }
         mkfifoat(place.folder(), place.name(), Mode::from_bits_truncate(mode))?;
         let flags = OFlag::O_RDWR | OFlag::O_NONBLOCK | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let file = File::from(openat(place.folder(), place.name(), flags, Mode::empty())?);
         if !file.metadata()?.file_type().is_fifo() {
-            return taken("somebody else has put another file there");
+            return taken("another process has put another file there");
         }
         let known = KnownFile::of(path, rights, &fstat(&file)?);
         Ok((file, known))
@@ -473,7 +473,7 @@ pub fn open_fifo(path: &Path) -> io::Result<File> {
     let flags = OFlag::O_WRONLY | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     let file = File::from(openat(nix::fcntl::AT_FDCWD, path, flags, Mode::empty())?);
     if !file.metadata()?.file_type().is_fifo() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no named pipe"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is not a named pipe"));
     }
     Ok(file)
 }

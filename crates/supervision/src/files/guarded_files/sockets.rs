@@ -113,7 +113,7 @@ impl SocketNode {
             return Ok(());
         }
         Err(Untrusted::error(format!(
-            "{} is not the socket that was made: somebody else writes to its folder; choose one that is yours alone",
+            "{} is not the socket that was created: another user writes to its folder; choose a folder of your own",
             self.path.display()
         )))
     }

@@ -269,8 +269,8 @@ fn push_components(path: &Path, left: &mut Vec<OsString>) {
 fn laid_link(folder: &WalkedFolder, name: &OsStr) -> io::Error {
     let (path, folder) = (folder.path.join(name), &folder.path);
     Untrusted::error(format!(
-        "{} is a link, and {} is no folder that only root may write to: it is not followed as root; remove it, or write the path \
-         that it leads to",
+        "{} is a link, and {} is not a folder that only root may write to: root does not follow it; remove it, or write the path \
+            that it leads to",
         path.display(),
         folder.display()
     ))
@@ -285,12 +285,12 @@ pub fn check_opened(place: &PathEntry, found: &FileStat, user: u32) -> io::Resul
     let shown = place.path().display();
     if kind(found) != SFlag::S_IFREG {
         return Err(Untrusted::error(format!(
-            "{shown} is no regular file, and others than root may write to its folder; remove it"
+            "{shown} is not a regular file, and users other than root may write to its folder; remove it"
         )));
     }
     if found.st_nlink != 1 {
         return Err(Untrusted::error(format!(
-            "{shown} has {} names in the file system (hard links), and others than root may write to its folder; remove it",
+            "{shown} has {} names in the file system (hard links), and users other than root may write to its folder; remove it",
             found.st_nlink
         )));
     }
@@ -312,7 +312,7 @@ fn check_owner_in(place: &PathEntry, folder: &FileStat, found: &FileStat, user: 
         return Ok(());
     }
     Err(Untrusted::error(format!(
-        "{} belongs to the user {}, and others than root may write to its folder; remove it",
+        "{} belongs to the user {}, and users other than root may write to its folder; remove it",
         place.path().display(),
         found.st_uid
     )))
