@@ -151,7 +151,7 @@ mod tests {
             ("server_header", "yes", true, "True or False"),
             ("worker_class", "gevent", true, "--threads 16"),
             ("http", "h11", true, "leave it out"),
-            ("port", "70000", true, "no port"),
+            ("port", "70000", true, "is not a port"),
         ] {
             let error = words(name, None, text).expect_err(name);
             assert!(error.message.contains(part) && error.is_value == is_value, "{error:?}");

@@ -199,7 +199,7 @@ fn test_cheaper_gives_the_number_of_workers_two_bounds() {
         ("cheaper-initial = 4\ncheaper = 2\nprocesses = 16", Some((2, 4)), ""),
         ("processes = 4\ncheaper = 2\ncheaper-initial = 9", Some((2, 4)), "`cheaper-initial = 9` is not between"),
         ("processes = 4\ncheaper = 4", None, "`cheaper = 4` is not below the number of processes"),
-        ("processes = 8\ncheaper-step = 4", None, "`cheaper-step` does nothing without `cheaper`"),
+        ("processes = 8\ncheaper-step = 4", None, "`cheaper-step` has no effect without `cheaper`"),
         ("die-on-idle = true", None, "`die-on-idle` has no effect without `idle`"),
     ]
     .into_iter()
@@ -348,7 +348,7 @@ fn test_what_other_servers_would_understand_is_told_what_to_write() {
         ("--http 1 app:app", "write `--http2 off`"),
         ("--log-config log.ini app:app", "`--logto FILE`"),
         ("--no-access-log=1 app:app", "(write `--no-access-log` only)"),
-        ("--workers many app:app", "`many` is no number (write a number of processes"),
+        ("--workers many app:app", "`many` is not a number (write a number of processes"),
         ("--bind 8000 app:app", "write `--bind :8000`"),
     ] {
         let errors = fails(&folder, line);

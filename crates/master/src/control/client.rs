@@ -367,7 +367,7 @@ mod tests {
         let told =
             |at: u64| status_in_words(&serde_json::json!({ "last_reload": { "at": at }, "reloads": 1, "failed_reloads": 0 }));
         // The clock may go on between the two looks, so this reload is still to come.
-        assert!(told(seconds_since_1970() + 60).contains("the last one, less than a second ago: done"));
+        assert!(told(seconds_since_1970() + 60).contains("; last one less than a second ago: done"));
         assert!(told(seconds_since_1970() - 90_000).contains("; last one 25 h ago: done"));
     }
 }

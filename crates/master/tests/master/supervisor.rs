@@ -184,7 +184,7 @@ fn test_second_signal_and_sigquit_stop_at_once() {
         assert_eq!(instance.end().code(), Some(0));
         assert!(!lives(busy.pid));
         let log = instance.log();
-        assert!(log.contains(&format!("worker 1 (pid {}) is killed while it serves GET /last", busy.pid)), "{log}");
+        assert!(log.contains(&format!("killing worker 1 (pid {}) while it serves GET /last", busy.pid)), "{log}");
     }
 }
 

@@ -79,7 +79,7 @@ fn test_check_speaks_json_and_lines() {
 fn test_check_finds_combinations_that_do_nothing_or_hurt() {
     let cases = [
         ("threads = 2\ngevent = 10", "note: `threads = 2` works here; in uWSGI it does nothing beside `gevent` at uwsgi.ini:6"),
-        ("gevent = 10", "it has no effect\n    gevent = 10\n    ^\n    `threads = auto` serves requests that wait"),
+        ("gevent = 10", "it has no effect\n    gevent = 10\n    ^\n    `threads = auto` serves waiting requests"),
         ("loop = uvlop", "`loop = uvlop` is unknown"),
         ("interface = wsgi\nloop = uvloop", "`loop` has no effect: `interface = wsgi` says that no application is ASGI"),
         ("asgi = gone/main.py:app", "there is no file"),
@@ -371,7 +371,7 @@ fn test_init_says_what_it_can_not_do() {
     assert!(printed(&folder, "init").0.contains("no known application was found"));
     folder.write("main.py", "from fastapi import FastAPI\n\ndef made():\n    app = FastAPI()\n    return app\n");
     let (text, status) = printed(&folder, "init");
-    assert!(text.contains("main.py makes a FastAPI application") && text.contains("`bolide main:NAME`") && status == 1, "{text}");
+    assert!(text.contains("main.py creates a FastAPI application") && text.contains("`bolide main:NAME`") && status == 1, "{text}");
     folder.write("main.py", "from fastapi import FastAPI\n\ndef create_app(config):\n    return FastAPI()\n");
     let (text, status) = printed(&folder, "init");
     assert!(text.contains("`bolide \"main:create_app('…')\"`") && status == 1, "{text}");

@@ -195,7 +195,7 @@ fn test_what_has_no_effect_or_is_read_otherwise_is_said() {
         (
             "asgi = a\nloop = gevent",
             &[
-                "uwsgi.ini:4: warning: `loop = gevent` is known, but not supported yet: it has no effect (`threads = auto` serves requests that wait; an application written for asyncio is served with `asgi = module:callable`)",
+                "uwsgi.ini:4: warning: `loop = gevent` is known, but not supported yet: it has no effect (`threads = auto` serves waiting requests; serve an asyncio application with `asgi = module:callable`)",
             ],
         ),
         (
@@ -212,9 +212,9 @@ fn test_what_has_no_effect_or_is_read_otherwise_is_said() {
         ("asgi = a\nhttp-websockets = true", &[]),
         (
             "asgi = a\nhttp-websockets = false",
-            &["note: `http-websockets` can't be switched off: a request for a WebSocket is always recognised"],
+            &["note: `http-websockets` can't be switched off: WebSocket requests are always recognised"],
         ),
-        ("asgi = a\nloop-stall = 1.5s", &["uwsgi.ini:4: warning: `loop-stall = 1.5s` is read as 1.5 (write the number alone;"]),
+        ("asgi = a\nloop-stall = 1.5s", &["uwsgi.ini:4: warning: `loop-stall = 1.5s` is read as 1.5 (write only the number;"]),
         ("asgi = a\nfactory = create_app", &["uwsgi.ini:4: warning: `factory = create_app` is on"]),
     ];
     for (lines, wanted) in cases {
@@ -242,8 +242,8 @@ fn test_values_that_mean_nothing_are_errors_with_file_and_line() {
         ("loop-stall = -1", "`loop-stall = -1` is out of range (0 to 3600 seconds)"),
         ("loop-stall = 3600.5", "`loop-stall = 3600.5` is out of range"),
         ("limit-concurrency = -5", "`limit-concurrency = -5` is out of range (0 to 1000000 requests)"),
-        ("websocket-max-message-size = 2147483648", "is out of bounds (0 to 1073741824 bytes)"),
-        ("websockets-max-size = 1048577", "is out of bounds (0 to 1048576 kilobytes)"),
+        ("websocket-max-message-size = 2147483648", "is out of range (0 to 1073741824 bytes)"),
+        ("websockets-max-size = 1048577", "is out of range (0 to 1048576 kilobytes)"),
         ("websocket-ping-timeout = -0.5", "is out of range"),
         (
             "websocket-ping-intervall = 5\nstrict = true",

@@ -186,7 +186,7 @@ fn test_ciphers_that_are_left_out_are_told_and_none_left_is_an_error() {
     let text = "https = :1,app.pem,app.key,ECDHE-RSA-AES128-GCM-SHA256:AES128-SHA:DHE-RSA-AES256-SHA";
     let (settings, told) = read(&folder, text).expect("it starts");
     assert_eq!(told.len(), 1);
-    assert!(told[0].contains("left out: AES128-SHA, DHE-RSA-AES256-SHA"), "{told:?}");
+    assert!(told[0].contains("ciphers are omitted: AES128-SHA, DHE-RSA-AES256-SHA"), "{told:?}");
     let suites = settings.listeners[0].tls.as_ref().map(|tls| tls.cipher_suites.clone()).unwrap_or_default();
     assert_eq!(suites.last().map(String::as_str), Some("TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"));
     let told = error(&folder, "https = :1,app.pem,app.key,RC4-SHA");
@@ -281,8 +281,8 @@ fn test_what_is_wrong_with_files_is_one_clear_error_with_file_line_and_path() {
         ("request.pem,app.key", "the certificate DIR/request.pem is a certificate request"),
         ("large.pem,app.key", "the certificate DIR/large.pem is larger than a MiB"),
         ("app.pem,app.key,,missing.pem", "the certificate DIR/missing.pem can't be read"),
-        ("pipe,app.key", "the certificate DIR/pipe is no file"),
-        ("sites,app.key", "the certificate DIR/sites is no file"),
+        ("pipe,app.key", "the certificate DIR/pipe is not a file"),
+        ("sites,app.key", "the certificate DIR/sites is not a file"),
         (",app.key", "names no certificate or no key"),
         ("app.pem,", "names no certificate or no key"),
     ] {
@@ -306,7 +306,7 @@ fn test_what_is_wrong_with_words_is_an_error_that_says_what_to_write() {
         ("https = :1,both.pem\nssl-enable-tlsv1 = true", "TLS 1.0, 1.1 and SSL must not be used"),
         ("https = :1,both.pem\nssl-keyfile-password = secret", "openssl pkey"),
         ("https = :1,both.pem\ntls-min-version = 1.1", "write `1.2` or `1.3`"),
-        ("https = :1,both.pem\nhttp2 = h3", "is not known"),
+        ("https = :1,both.pem\nhttp2 = h3", "is unknown"),
         ("https = :1,both.pem\ntls-ocsp-file = app.pem", "app.pem is not DER"),
     ] {
         let told = error(&folder, text);
@@ -364,7 +364,7 @@ fn test_a_certificate_that_clients_will_not_like_is_a_warning_and_the_start_goes
     for (text, said) in [
         ("https = :1,soon.pem,soon.key", "soon.pem expires in 12 days, on 2"),
         ("https = :1,today.pem,today.key", "today.pem expires in less than a day, on 2"),
-        ("https = :1,over.pem,over.key", "over.pem has expired on 2"),
+        ("https = :1,over.pem,over.key", "over.pem expired on 2"),
         (
             "https = :1,chain.pem,app.key",
             "chain.pem is incomplete: certificate 1 was issued by CN=app.example, and certificate 2 is that of CN=x.example",
@@ -425,9 +425,9 @@ fn test_a_renewal_takes_what_has_changed_and_keeps_what_can_not_be_read() {
     let said = [
         "app.pem has changed: for app.example; key EC P-256; expires on 2",
         "clients.pem have changed",
-        "b.example.key) can't be shown: the key",
+        "b.example.key) can't be used: the key",
         "; the previous one stays in use",
-        "c.example.key) can't be shown: the key",
+        "c.example.key) can't be used: the key",
         "; it is not sent to clients",
     ];
     for part in said {
