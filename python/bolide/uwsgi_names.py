@@ -108,6 +108,6 @@ def missing(name):
     if milestone is None:
         return f"module 'uwsgi' has no attribute {name!r}"
     return (
-        f"`uwsgi.{name}` is not there{'' if milestone == NEVER else ' yet'}: {MILESTONES[milestone][0]}. "
-        "With `uwsgi-module = false` applications find no module `uwsgi`, and do what they do without"
+        f"`uwsgi.{name}` is not supported{'' if milestone == NEVER else ' yet'}: {MILESTONES[milestone][0]}. "
+        "With `uwsgi-module = false` applications find no module `uwsgi`, and use their fallback"
     )

@@ -69,7 +69,7 @@ FILES = {
     "start.sh": (
         "#!/bin/sh\nset -e\n"
         "python manage.py migrate && exec poetry run granian --interface wsgi --port 8000 --workers 2 app:app\n",
-        ["module = app:app", "http = 127.0.0.1:8000", "; python manage.py migrate: it stands beside the server"],
+        ["module = app:app", "http = 127.0.0.1:8000", "; python manage.py migrate: it does not belong to the server"],
         "nothing",
     ),
     "flask/Procfile": (

@@ -119,9 +119,9 @@ def test_a_name_that_is_not_there_yet_says_what_it_belongs_to_and_what_to_do(ser
         "    try:\n        uwsgi.cache_get('key')\n    except AttributeError as error:\n        return [str(error).encode()]\n"
     )
     said = serve(f"chdir = {tmp_path}\nmodule = shop").get("/").text
-    assert said.startswith("`uwsgi.cache_get` is not there yet: it comes with the services")
+    assert said.startswith("`uwsgi.cache_get` is not supported yet: part of the services")
     assert "`uwsgi-module = false`" in said
-    assert uwsgi_names.missing("cl").startswith("`uwsgi.cl` is not there: it does not come")
+    assert uwsgi_names.missing("cl").startswith("`uwsgi.cl` is not supported: not planned")
 
 
 def test_without_the_module_an_application_does_what_it_does_without(serve, tmp_path):

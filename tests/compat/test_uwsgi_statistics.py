@@ -275,7 +275,7 @@ def instance(bolide, tmp_path):
     server.expects_alarms = True
     try:
         server.start()
-        port = server.wait_for_log(r"statistics at 127\.0\.0\.1:(\d+), by HTTP$")[1]
+        port = server.wait_for_log(r"statistics at 127\.0\.0\.1:(\d+), over HTTP$")[1]
         for target in ("/", "/", "/boom"):
             ask(server, target)
         server.url_of_statistics = f"http://127.0.0.1:{port}"

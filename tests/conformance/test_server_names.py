@@ -118,10 +118,10 @@ def test_without_the_option_every_host_is_served(serve):
 
 
 @pytest.mark.parametrize("name", ["*", "http://shop.example", "shop.example:80", "a b!", ".example", "sh\u00f6p.example", "*."])
-def test_what_names_no_host_is_named_with_its_line(serve, name):
+def test_a_value_that_is_not_a_host_is_an_error_with_its_line(serve, name):
     server = serve.prepare("wsgi-file = {apps}/hello.py\n" + f"server-names = {name}").launch()
     assert server.wait_for_exit() != 0
-    assert server.wait_for_log(r"uwsgi\.ini:\d+: .*names no host")
+    assert server.wait_for_log(r"uwsgi\.ini:\d+: .*is not a host")
 
 
 def test_an_empty_host_is_none_of_the_names_and_is_served_where_there_are_none(server, serve):

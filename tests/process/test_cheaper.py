@@ -230,7 +230,7 @@ def test_memory_beyond_cheaper_rss_limit_hard_takes_workers_away(start):
     limits = ("--cheaper-rss-limit-soft", "1000000", "--cheaper-rss-limit-hard", "2000000")
     instance = start("--processes", "3", "--cheaper", "1", "--cheaper-initial", "3", "--cheaper-overload", "1000", *limits)
     wait_for_workers(instance, 1)
-    instance.wait_for_text("beyond cheaper-rss-limit-hard: worker")
+    instance.wait_for_text("exceeds cheaper-rss-limit-hard: worker")
 
 
 def test_cheap_starts_workers_at_the_first_connection(start):

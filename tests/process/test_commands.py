@@ -50,7 +50,7 @@ def test_a_pidfile_that_is_missing_or_stale_or_of_another_program_is_reported(fa
         ("", "it contains no pid"),
         ("0", "no pid"),
         ("-1", "no pid"),
-        (str(ended.pid), "there is no process"),
+        (str(ended.pid), "does not exist: the instance has ended"),
     ]:
         (tmp_path / "shop.pid").write_text(text)
         status, lines = fail("--stop", "shop.pid")
@@ -115,7 +115,7 @@ def test_an_option_that_protects_and_is_missing_is_an_error_unless_it_is_allowed
         status, lines = fail(*command)
         assert status != 0
         told = "\n".join(lines)
-        assert f"`{name}` does not exist yet" in told
+        assert f"`{name}` is not supported yet" in told
         assert f"`allow-missing = {name}` starts without it" in told
     (tmp_path / "app.ini").write_text(text + f"allow-missing = cache2,{name}\n")
     instance = start("app.ini", socket=None, module=None)

@@ -20,7 +20,7 @@ MEBIBYTE = 1024 * 1024
 
 def address_of(instance):
     """Returns the address of the statistics from the startup messages."""
-    found = instance.wait_for_log(r"^bolide: statistics at (\S+?)(?:, by HTTP)?$")[1]
+    found = instance.wait_for_log(r"^bolide: statistics at (\S+?)(?:, over HTTP)?$")[1]
     host, colon, port = found.rpartition(":")
     return (host, int(port)) if colon else found
 

@@ -76,7 +76,7 @@ def test_the_statistics_are_the_old_masters_until_the_new_one_serves_and_no_read
 
 def test_an_exporter_that_is_kept_reads_one_master_after_the_other(upgradable, tmp_path):
     instance = upgradable("--stats", "127.0.0.1:0", "--stats-http")
-    place = instance.wait_for_log(r"^bolide: statistics at (\S+), by HTTP$")[1]
+    place = instance.wait_for_log(r"^bolide: statistics at (\S+), over HTTP$")[1]
     registry = prometheus_client.CollectorRegistry()
     registry.register(UWSGIStatsCollector(stats_url=f"http://{place}"))
 
@@ -100,7 +100,7 @@ def test_an_exporter_that_is_kept_reads_one_master_after_the_other(upgradable, t
 
 def test_a_reader_that_is_slow_gets_its_answer_from_the_master_that_began_it(upgradable, tmp_path):
     instance = upgradable("--stats", "127.0.0.1:0", "--stats-http", module="probe")
-    place = instance.wait_for_log(r"^bolide: statistics at (\S+), by HTTP$")[1]
+    place = instance.wait_for_log(r"^bolide: statistics at (\S+), over HTTP$")[1]
     address = (place.rpartition(":")[0], int(place.rpartition(":")[2]))
     # The old master lives as long as it has this request.
     gate = tmp_path / "gate"

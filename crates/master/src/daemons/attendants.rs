@@ -280,7 +280,7 @@ impl Attendants {
             } else {
                 self.backoff.failed_early(now_ms);
             }
-            log_sink::line(&format!("the helper process for daemons and cron (pid {pid}) {}: starting another", cause.words()));
+            log_sink::line(&format!("the process for daemons and cron (pid {pid}) {}: starting another", cause.words()));
         }
         true
     }
@@ -291,7 +291,7 @@ impl Attendants {
             if attendant.deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
                 attendant.deadline_ms = None;
                 log_sink::line(&format!(
-                    "the helper process for daemons and cron (pid {}) has not ended: killing it",
+                    "the process for daemons and cron (pid {}) has not ended: killing it",
                     attendant.pid
                 ));
                 // It is our child and was not reaped, so the number is its own.
@@ -318,7 +318,7 @@ impl AttendantProcess {
         match send(self.channel.as_raw_fd(), &[order.byte()], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
             Ok(_) | Err(Errno::EPIPE) => {}
             Err(error) => {
-                log_sink::line(&format!("the helper process for daemons and cron (pid {}) can't be reached: {error}", self.pid))
+                log_sink::line(&format!("the process for daemons and cron (pid {}) can't be reached: {error}", self.pid))
             }
         }
     }

@@ -116,7 +116,7 @@ fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
     for other in others {
         plan.missing(
             other.words.join(" "),
-            "it is beside the server: run it before, or as `exec-pre-app`, `attach-daemon` or `cron`",
+            "it does not belong to the server: run it before, or as `exec-pre-app`, `attach-daemon` or `cron`",
         );
     }
     match program {
