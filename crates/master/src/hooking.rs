@@ -1,6 +1,7 @@
-//! The hooks of the master. A child does each of them, so that one that hangs leaves the master its ears: a signal that asks for an end kills
-//! the hook, with all that it has started. What changes the process itself (a folder, an exit) the master does. Those of the application's
-//! user are done by a child that has become that user. The master runs it, before and after its loop.
+//! The hooks of the master. A child runs each of them, so that a hook that hangs does not block the master: a signal that
+//! requests the end kills the hook, with all processes that it started. The master itself runs hooks that change its process (a
+//! folder, an exit). A child that has become the application's user runs the hooks of that user. It knows no hook's meaning. The
+//! master runs it, before and after its event loop.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -26,19 +27,19 @@ use nix::unistd::{Pid, setpgid};
 use crate::control::signals::end_signals;
 use crate::supervisor::ending::StopProgress;
 
-/// Time that all hooks of the end together may take, in milliseconds.
+/// Time limit for all exit hooks together, in milliseconds.
 const END_MOST_MS: u64 = 30_000;
-/// Time that a hook may take to be gone when it was killed, in milliseconds: a disk that does not answer holds it longer.
+/// How long a killed hook may take to exit, in milliseconds: a disk that does not respond holds it longer.
 const KILLED_MOST_MS: u64 = 5000;
-/// The longest wait for hooks in one piece, in milliseconds.
+/// The longest single wait for hooks, in milliseconds.
 const WAIT_MOST_MS: u64 = 60_000;
-/// Bytes of the words about a failure.
+/// Maximum bytes of a failure message.
 const WORDS_MOST_BYTES: u64 = 4096;
 
-/// Why hooks were not done.
+/// Why hooks were not completed.
 enum Trouble {
     Failed(String),
-    /// They were killed, since this signal came.
+    /// They were killed because of a signal.
     Ended(String),
 }
 
@@ -51,22 +52,23 @@ impl Trouble {
     }
 }
 
-/// Does what belongs to a step of the start, with the rights that the master was started with.
+/// Runs the hooks of a phase of the start, with the rights that the master was started with.
 ///
 /// # Errors
-/// The first that fails, or a signal that ends the start.
+/// The first hook that fails, or a signal that ends the start.
 pub fn at_start(settings: &Settings, phase: HookPhase) -> Result<(), StartError> {
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
     if hooks.is_empty() {
         return Ok(());
     }
-    // A user that is not there yet, since a hook makes it, has laid nothing; the start says later what is wrong with another one.
+    // A user that does not exist yet, because a hook creates it, owns no file. The start reports other errors about the user
+    // later.
     let user = privileges::resolve(&settings.identity).unwrap_or_default();
     let guarded = HookFiles { rights: Rights::root_first(user.as_ref()) };
     let files: &dyn Files = if guarded.rights.is_own() { &OwnFiles } else { &guarded };
     let confinement = Confinement::default();
     if phase == HookPhase::AsRoot && settings.confinement.root.is_some() {
-        // As in uWSGI, the last of root's hooks are within the jail; the master is not.
+        // As in uWSGI, root's last hooks run within the jail; the master does not.
         let jail = Confinement { root: settings.confinement.root.clone(), ..confinement };
         let doer = Doer { confinement: &jail, privileges: None, files };
         return in_child(settings, phase, &hooks, &doer, Patience::OfStart).map_err(Trouble::of_start);
@@ -81,7 +83,7 @@ pub fn at_start(settings: &Settings, phase: HookPhase) -> Result<(), StartError>
     Ok(())
 }
 
-/// Steps of the start that come when the instance is in name spaces of its own, where it is to have some.
+/// Returns the phases that run after the instance has entered its namespaces, if it has any.
 pub fn phases_in_namespaces(confinement: &Confinement) -> &'static [HookPhase] {
     match confinement.namespaces.is_empty() {
         true => &[],
@@ -89,18 +91,18 @@ pub fn phases_in_namespaces(confinement: &Confinement) -> &'static [HookPhase] {
     }
 }
 
-/// Does what belongs to the master's begin, as the user of the application.
+/// Runs the hooks of the master's start, as the user of the application.
 ///
 /// # Errors
-/// The first that fails, a child that can't be had, or a signal that ends the start.
+/// The first hook that fails, a child that can't be created, or a signal that ends the start.
 pub fn at_begin(settings: &Settings, privileges: Option<&Privileges>) -> Result<(), StartError> {
     let phase = HookPhase::MasterStart;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
     in_child(settings, phase, &hooks, &Doer::user(settings, privileges), Patience::OfStart).map_err(Trouble::of_start)
 }
 
-/// Does what belongs to the end, as the user of the application, for so long as nobody asks for the end once more. A failure is told, and
-/// changes nothing.
+/// Runs the exit hooks, as the user of the application, until another signal requests the end. A failure is logged and has no
+/// other effect.
 pub fn at_end(settings: &Settings, privileges: Option<&Privileges>, progress: Option<StopProgress>) {
     let phase = HookPhase::AsUserAtExit;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
@@ -115,7 +117,7 @@ fn of_phase(settings: &Settings, phase: HookPhase) -> impl Iterator<Item = &Hook
     settings.hooks.iter().filter(move |hook| hook.phase == phase)
 }
 
-/// What a child becomes before it does hooks, and how it reaches files then.
+/// The identity that a child takes before it runs hooks, and its access to files.
 struct Doer<'a> {
     confinement: &'a Confinement,
     privileges: Option<&'a Privileges>,
@@ -123,7 +125,7 @@ struct Doer<'a> {
 }
 
 impl<'a> Doer<'a> {
-    /// The user of the application, for good.
+    /// The user of the application, permanently.
     fn user(settings: &'a Settings, privileges: Option<&'a Privileges>) -> Doer<'a> {
         Doer { confinement: &settings.confinement, privileges, files: &OwnFiles }
     }
@@ -136,7 +138,8 @@ fn run(settings: &Settings, hooks: &[&Hook], files: &dyn Files) -> Result<(), St
     hooks.iter().try_for_each(|hook| bolide_hooks::run_one(hook, &mut means)).map_err(|error| error.to_string())
 }
 
-/// A child takes on the identity for good, gives up what is to be given up, and does it; what failed comes back by a pipe.
+/// Runs hooks in a child, which takes the identity permanently and drops the configured rights. The child reports a failure
+/// through a pipe.
 fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<'_>, patience: Patience) -> Result<(), Trouble> {
     if hooks.is_empty() {
         return Ok(());
@@ -147,7 +150,7 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
     let leash = Leash::new().map_err(trouble)?;
     let confinement =
         RawConfinement::of(doer.confinement, settings.application.chdir.as_deref(), doer.privileges).map_err(trouble)?;
-    // From here on none of these signals is lost, nor ends us before the hook.
+    // From here on, these signals are not lost and do not end the process before the hook.
     let signals = EndSignals::take(&end_signals()).map_err(|error| trouble(error.into()))?;
     let master = Pid::this();
     let Some(child) = system::fork().map_err(trouble)? else {
@@ -161,7 +164,7 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
         };
         bolide_log::finish();
         if let Err(words) = &outcome {
-            // The master waits for it, and a pipe has room for it.
+            // The master waits for the text, and it fits into the pipe's buffer.
             let _ = writer.write_all(words.as_bytes());
         }
         system::leave(i32::from(outcome.is_err()));
@@ -169,7 +172,7 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
     drop(writer);
     let outcome = wait_for_words(reader, &signals, patience);
     match outcome {
-        // What they have left in the background is no concern of ours.
+        // Processes that hooks leave in the background are not ours.
         Ok(Waited::Said(_)) => leash.let_go(),
         _ => {
             system::signal_group(child, libc::SIGKILL);
@@ -188,20 +191,20 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
     }
 }
 
-/// In the child: a group of its own, which dies with the master.
+/// In the child: creates a process group that is killed when the master dies.
 fn lead_group(end_of_leash: i32, master: Pid) -> io::Result<()> {
     setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
     leash::put_on(end_of_leash)?;
-    // It may have gone before there was a leash.
+    // The master may have exited before the leash was set.
     if Pid::parent() == master { Ok(()) } else { Err(Errno::ESRCH.into()) }
 }
 
-/// How long hooks are waited for, and what ends that.
+/// How long hooks are waited for, and which signals end the wait.
 #[derive(Clone, Copy)]
 enum Patience {
-    /// As long as it takes, until a signal comes.
+    /// Without a limit, until a signal arrives.
     OfStart,
-    /// Until then, or a signal that is not the wish of before.
+    /// Until `end_ms`, or until a signal that does not belong to the previous request.
     OfEnd { end_ms: u64, progress: Option<StopProgress> },
 }
 
@@ -223,9 +226,9 @@ impl Patience {
     }
 }
 
-/// How the wait for hooks has ended.
+/// How the wait for hooks ended.
 enum Waited {
-    /// They are done, and this is what failed.
+    /// They are done; the text is empty unless one failed.
     Said(String),
     TooLong,
     Signal(i32),
@@ -251,7 +254,7 @@ fn wait_for_words(mut reader: PipeReader, signals: &EndSignals, patience: Patien
         if poll_fds[0].any() != Some(true) {
             continue;
         }
-        // A part is there, or the end: the read does not wait.
+        // Data or end of file is available, so the read does not block.
         let mut part = [0; 512];
         match reader.read(&mut part)? {
             0 => return Ok(Waited::Said(String::from_utf8_lossy(&words).into_owned())),

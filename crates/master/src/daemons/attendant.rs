@@ -1,5 +1,6 @@
-//! The attendant's own loop: orders of the master, what programs write, their ends, and the clock. It never waits for anything else, and ends
-//! when the master is gone. Nothing here returns to what the master was doing when it forked.
+//! The event loop of the attendant: orders of the master, output of programs, their exits, and the clock. It waits for nothing
+//! else, and ends when the master is gone. It never returns to the code that the master was running at the fork. The attendant
+//! runs it.
 
 use std::io::PipeReader;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -26,44 +27,45 @@ use super::pidfile::Identities;
 use super::program::{Launched, Surroundings, Wanted, name_of};
 use super::supervise::{DaemonEnd, SupervisedDaemon};
 
-/// How often files of daemons are looked at, in milliseconds.
+/// Interval at which the files of daemons are checked, in milliseconds.
 const LOOK_MS: u64 = 1000;
-/// Time that programs have to end when the master is gone, in milliseconds: nothing outlives it for longer than two seconds.
+/// Time for programs to end when the master is gone, in milliseconds. Nothing outlives the master for longer than two seconds.
 const ORPHANED_MERCY_MS: u64 = 1000;
-/// Pipes that are read at the same time at the most. One that a program's own children hold is given up beyond that.
+/// Maximum number of output pipes that are read at a time. Above it, the oldest pipe is dropped; a program's own children may
+/// hold such pipes open.
 const OUTPUTS_MOST: usize = 256;
-/// After how long news that the master had no room for are tried again, in milliseconds.
+/// Delay before reports that the master had no buffer space for are sent again, in milliseconds.
 const OWED_MS: u64 = 50;
-/// The longest turn, in milliseconds: the clock may be set meanwhile.
+/// The longest wait, in milliseconds, because the clock may be set meanwhile.
 const TURN_MOST_MS: u64 = 60_000;
 const MINUTE_S: i64 = 60;
 
-/// Everything that an attendant is told at its birth.
+/// The configuration of an attendant, which it gets when it is forked.
 #[derive(Debug)]
 pub struct Instructions {
     pub settings: Attendant,
-    /// Of each daemon, in their order.
+    /// The identity of each daemon, in their order.
     pub identities: Vec<Option<Privileges>>,
-    /// Of the commands of `cron`.
+    /// The identity for the commands of `cron`.
     pub identity: Option<Privileges>,
     pub surroundings: Surroundings,
-    /// `chroot`: its programs and their pidfiles are within.
+    /// `chroot`: its programs and their pidfiles are within this root.
     pub root: RawConfinement,
-    /// The minute, counted from 1970, whose jobs have run; without one those that are due run at once.
+    /// The minute, counted from 1970, whose jobs have run. Without it, jobs that are due run immediately.
     pub minute_done: Option<i64>,
     pub process_name: String,
 }
 
-/// The attendant at work.
+/// The state of the attendant's loop.
 struct AttendantLoop {
     channel: OwnedFd,
-    /// Lines that the master did not take, since the last that it took.
+    /// Log lines that the master did not accept since the last one that it accepted.
     dropped: u64,
-    /// What the master has to hear, in a moment if not now: two at the most.
+    /// Reports that must reach the master, sent again later if necessary: at most two.
     owed: Vec<News>,
-    /// What was told of each program last: of the daemons, and behind them of the jobs.
+    /// The last reported state of each program: daemons first, then jobs.
     told: Vec<Standing>,
-    /// The master had no room for some of it.
+    /// The master had no buffer space for some of the states.
     has_untold: bool,
     signals: SignalFd,
     daemons: Vec<SupervisedDaemon>,
@@ -73,20 +75,20 @@ struct AttendantLoop {
     surroundings: Surroundings,
     mercy_ms: u64,
     look_ms: u64,
-    /// `Retire` or more was ordered: nothing is started any more.
+    /// `Retire` or a stronger order arrived: nothing is started any more.
     is_ending: bool,
     has_told_gone: bool,
     is_orphaned: bool,
 }
 
-/// Becomes the attendant, in the child of a fork. Never returns.
+/// Turns the child of a fork into the attendant. Never returns.
 pub fn run(plan: Instructions, channel: OwnedFd) -> ! {
     system::close_others(&[channel.as_raw_fd()]);
-    // A group of its own: a terminal's ^C reaches the master only. It fails where the group is ours already.
+    // A process group of its own: a terminal's ^C reaches the master only. The call fails if the group is already ours.
     let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
     process_attributes::set_name(&plan.process_name);
     if let Err(error) = plan.root.take(CapabilitiesAtExec::RootOnly) {
-        // Without its root it starts nothing; the master says that it has ended.
+        // Without its root the attendant starts nothing; the master reports that it has ended.
         system::leave(error.raw_os_error().unwrap_or(1));
     }
     let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
@@ -98,7 +100,7 @@ pub fn run(plan: Instructions, channel: OwnedFd) -> ! {
 impl AttendantLoop {
     fn new(plan: Instructions, channel: OwnedFd) -> Result<AttendantLoop, Errno> {
         let now = now_ms();
-        // All signals are blocked since the master's start; none but the end of a child asks anything of us.
+        // All signals are blocked since the start of the master; only SIGCHLD concerns the attendant.
         let mut children = SigSet::empty();
         children.add(Signal::SIGCHLD);
         let signals = SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
@@ -131,7 +133,7 @@ impl AttendantLoop {
         Ok(attendant)
     }
 
-    /// Turns until nothing is left to do.
+    /// Runs the loop until no work is left.
     fn work(&mut self) {
         loop {
             let now = now_ms();
@@ -144,7 +146,7 @@ impl AttendantLoop {
             self.tell_what_stands();
             self.pay();
             if self.is_ending && self.is_done() {
-                // What they wrote last has been read by now, unless somebody still writes.
+                // Their last output has been read by now, unless another process still writes to the pipe.
                 self.read_outputs();
                 self.pay();
                 return;
@@ -153,7 +155,8 @@ impl AttendantLoop {
         }
     }
 
-    /// Nothing is left to wait for; says so to the master when the daemons are gone, even while commands still run.
+    /// Returns whether there is nothing left to wait for. Reports to the master when the daemons are gone, even if commands still
+    /// run.
     fn is_done(&mut self) -> bool {
         if self.daemons.iter().any(SupervisedDaemon::is_left) {
             return false;
@@ -201,15 +204,15 @@ impl AttendantLoop {
     }
 
     fn reap(&mut self, now: u64) {
-        // The signal says that there is news; how much of it, the kernel's list of children says.
+        // The signal only says that a child ended; the kernel's list of children says which.
         while let Ok(Some(_)) = self.signals.read_signal() {}
         while let Some(pid) = system::next_end() {
             if self.daemons.iter().any(|daemon| daemon.is_child(pid) && daemon.is_attached()) {
-                // What a daemon leaves in its group would hold its port against its successor.
+                // A process that a daemon leaves in its group could hold the port that the restarted daemon needs.
                 system::signal_group(pid, Signal::SIGKILL as i32);
             }
             self.runs.end_group_of(pid);
-            // Until here the group's number was its own.
+            // The number of the process group is reserved until this call reaps the process.
             let cause = Cause::from_status(system::take_status(pid));
             let daemon = self.daemons.iter_mut().find(|daemon| daemon.is_child(pid));
             let news = match daemon.map(|daemon| (daemon.note_end(&cause, now), daemon.name.clone())) {
@@ -309,7 +312,7 @@ impl AttendantLoop {
             poll_fds.push(PollFd::new(self.channel.as_fd(), PollFlags::POLLIN));
         }
         poll_fds.extend(self.outputs.iter().map(|output| PollFd::new(output.as_fd(), PollFlags::POLLIN)));
-        // An interrupted wait is a turn without news, and so is one that fails.
+        // An interrupted or failed wait is a turn without events.
         let _ = poll(&mut poll_fds, PollTimeout::from(self.turn_ms(now_ms()) as u16));
     }
 
@@ -319,11 +322,11 @@ impl AttendantLoop {
         let daemons = self.daemons.iter().map(SupervisedDaemon::wake_ms);
         let owed = (self.has_untold || !self.owed.is_empty()).then_some(now + OWED_MS);
         let wake = daemons.chain([looks, minute, owed, self.runs.wake_ms()]).flatten().min();
-        // The clock is a coarse one: a few milliseconds more, and what is due is due.
+        // The clock is coarse: a few extra milliseconds make sure that the deadline has passed.
         wake.map_or(TURN_MOST_MS, |wake| (wake.saturating_sub(now) + 4).min(TURN_MOST_MS))
     }
 
-    /// Sends news, if the master has room for it: it is never waited for.
+    /// Sends a report if the master has buffer space for it. Never waits.
     fn tell(&mut self, news: &News) {
         if self.dropped > 0 {
             let words = format!(
@@ -341,13 +344,13 @@ impl AttendantLoop {
         }
     }
 
-    /// Sends what the master has to hear; what it has no room for stays owed.
+    /// Sends the reports that must reach the master; those without buffer space stay queued.
     fn pay(&mut self) {
         let owed = std::mem::take(&mut self.owed);
         self.owed = owed.into_iter().filter(|news| !self.send(news)).collect();
     }
 
-    /// Tells the master what has changed of the programs since it was told; what it has no room for is tried again.
+    /// Reports the state changes of programs to the master; those without buffer space are sent again later.
     fn tell_what_stands(&mut self) {
         self.has_untold = false;
         let daemons = self.daemons.len();
@@ -380,7 +383,7 @@ impl AttendantLoop {
     }
 }
 
-/// As packets have it.
+/// Returns the pid as packets encode it.
 fn number_of(pid: Option<Pid>) -> u32 {
     pid.map_or(0, |pid| pid.as_raw().unsigned_abs())
 }
@@ -389,7 +392,7 @@ fn since_1970_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64)
 }
 
-/// The minute, counted from 1970.
+/// Returns the current minute, counted from 1970.
 pub fn this_minute() -> i64 {
     since_1970_ms() / (MINUTE_S * 1000)
 }

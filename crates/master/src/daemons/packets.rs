@@ -1,19 +1,19 @@
-//! Packets between the master and its attendant, over a SOCK_SEQPACKET pair: one byte that says what it is, and a text. Bytes and meaning
-//! only. Both run it.
+//! Packets between the master and its attendant over a SOCK_SEQPACKET pair: one byte for the kind, then text. It knows the
+//! encoding only, not what follows from a packet. The master and the attendant run it.
 
-/// Bytes of a packet at the most.
+/// Maximum bytes of a packet.
 pub const PACKET_MOST_BYTES: usize = 4096;
-/// Bytes of its text at the most.
+/// Maximum bytes of its text.
 pub const TEXT_MOST_BYTES: usize = PACKET_MOST_BYTES - 1;
 
-/// From the master.
+/// An order from the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttendantOrder {
-    /// Stop the daemons, and end when the commands that run have ended: another attendant follows.
+    /// Stop the daemons, and end when the running commands have ended: another attendant follows.
     Retire,
-    /// Stop everything, and end.
+    /// Stop all programs, and end.
     Stop,
-    /// Kill everything, and end.
+    /// Kill all programs, and end.
     StopNow,
 }
 
@@ -30,29 +30,29 @@ impl AttendantOrder {
     }
 }
 
-/// To the master.
+/// A report to the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum News {
-    /// A line of the attendant's own, for the log.
+    /// A log line of the attendant itself.
     Told(String),
-    /// A line that a program has written, with its name before it.
+    /// A line of program output, with the program name as prefix.
     Written(Vec<u8>),
-    /// A daemon has ended with which the instance ends; its name.
+    /// A control daemon has ended, and the instance ends with it; its name.
     ControlEnded(String),
-    /// What a daemon is at present, by its place in the settings.
+    /// The present state of a daemon, by its position in the settings.
     Daemon { number: u32, standing: Standing },
-    /// The same of a job of `cron`.
+    /// The present state of a job of `cron`, by its position in the settings.
     Job { number: u32, standing: Standing },
-    /// After `Retire`: no daemon is left that the next attendant would start again.
+    /// After `Retire`: all daemons that the next attendant starts again have ended.
     DaemonsGone,
 }
 
-/// What the statistics say of a program.
+/// The state of a program, for the statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standing {
-    /// 0: it does not run.
+    /// 0 if it does not run.
     pub pid: u32,
-    /// Of a daemon how often it was started again, of a job when its command was started, in seconds since 1970.
+    /// For a daemon, how often it was restarted; for a job, when its command was started, in seconds since 1970.
     pub figure: u64,
 }
 
@@ -87,7 +87,7 @@ impl News {
         packet
     }
 
-    /// `None` for what no attendant sends.
+    /// Returns `None` for a packet that no attendant sends.
     pub fn decode(packet: &[u8]) -> Option<News> {
         let (kind, text) = packet.split_first()?;
         let words = || String::from_utf8_lossy(text).into_owned();

@@ -1,18 +1,19 @@
-//! The end of an instance: whether it has begun, with which status, and the times of an ordered stop: when what it waits for is said, and from
-//! when on a further signal is a wish of its own. It ends no child and waits for nothing itself. The master runs it.
+//! The end of an instance: whether it has begun, its exit status, and the times of an ordered stop (when its progress is logged,
+//! and from when on another signal is a new request). It ends no child and waits for nothing itself. The master runs it.
 
 use bolide_contract::settings::Settings;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::daemonize::ParentPipe;
 use bolide_supervision::text::duration;
 
-/// A further signal so soon is the same wish: a supervisor may send it to the process and to its group. In milliseconds.
+/// Another signal within this time belongs to the same request, because a supervisor may send it to the process and to its group.
+/// In milliseconds.
 const SAME_WISH_MS: u64 = 100;
-/// When what is waited for is said first, and how often from then on, in milliseconds.
+/// When the progress of a stop is logged first, and the interval after that, in milliseconds.
 const FIRST_MS: u64 = 1000;
 const AGAIN_MS: u64 = 5000;
 
-/// A stop that goes on.
+/// A stop in progress.
 #[derive(Debug, Clone, Copy)]
 pub struct StopProgress {
     began_ms: u64,
@@ -24,12 +25,12 @@ impl StopProgress {
         self.began_ms
     }
 
-    /// What was asked a second time is a wish of its own by now.
+    /// Returns whether another signal is a new request by now.
     pub fn is_older_than_one_wish(&self, now_ms: u64) -> bool {
         now_ms >= self.began_ms + SAME_WISH_MS
     }
 
-    /// It is time to say what is waited for.
+    /// Returns whether the progress is to be logged now.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
         let is_due = now_ms >= self.tell_ms;
         if is_due {
@@ -38,29 +39,29 @@ impl StopProgress {
         is_due
     }
 
-    /// `stopped after 3.2 s`.
+    /// Returns for example `stopped after 3.2 s`.
     pub fn end_in_words(&self, now_ms: u64) -> String {
         format!("stopped after {}", duration(now_ms.saturating_sub(self.began_ms)))
     }
 }
 
-/// Whether the instance ends, and how.
+/// Whether the instance is ending, and how.
 #[derive(Debug, Default)]
 pub struct Ending {
     /// The exit status of an instance that is being stopped.
     status: Option<i32>,
-    /// An ordered stop that goes on.
+    /// An ordered stop in progress.
     pub(super) progress: Option<StopProgress>,
-    /// The log's last line.
+    /// The last line of the log.
     pub(super) exit_message: Option<String>,
-    /// Workers have served: what fails from here on is no failed start.
+    /// Workers have served: a later failure is not a failed start.
     pub(super) has_served: bool,
-    /// Who waits in the foreground for the start of an instance in the background; none once its workers serve.
+    /// The `daemonize` parent that waits for startup; `None` once workers serve.
     pub(super) starter: Option<ParentPipe>,
 }
 
 impl Ending {
-    /// The exit status of an instance that is being stopped.
+    /// Returns the exit status of an instance that is being stopped.
     pub fn status(&self) -> Option<i32> {
         self.status
     }
@@ -73,36 +74,36 @@ impl Ending {
         self.progress.map(|progress| progress.tell_ms)
     }
 
-    /// A stop is ordered.
+    /// Records that a stop was ordered.
     pub fn order(&mut self, now_ms: u64) {
         self.progress = Some(StopProgress { began_ms: now_ms, tell_ms: now_ms + FIRST_MS });
     }
 
-    /// The instance ends with this status, unless it ends already: the first reason is the one that the status tells. Gives whether it is that.
+    /// Begins the end of the instance with this status. The status of the first reason counts. Returns whether this is the first.
     pub fn begin(&mut self, status: i32) -> bool {
         let is_first = self.status.is_none();
         self.status.get_or_insert(status);
         is_first
     }
 
-    /// Who waits for the start is told that workers serve.
+    /// Notifies the `daemonize` parent that workers serve.
     pub fn tell_starter(&mut self) {
         if let Some(starter) = self.starter.take() {
             starter.ready();
         }
     }
 
-    /// The instance has left nothing behind that the next one needs: `vacuum`, and a start that has failed.
+    /// Returns whether the instance removes its files when it ends: with `vacuum`, and after a failed start.
     pub fn removes_files(&self, settings: &Settings) -> bool {
         settings.lifecycle.vacuum || self.status.is_some_and(|status| status != 0) && !self.has_served
     }
 
-    /// It is time to say what is waited for.
+    /// Returns whether the progress of the stop is to be logged now.
     pub fn is_news_due(&mut self, now_ms: u64) -> bool {
         self.progress.as_mut().is_some_and(|progress| progress.is_due(now_ms))
     }
 
-    /// The last line of a stop that was ordered.
+    /// Logs the last line of an ordered stop.
     pub fn tell_end(&self, now_ms: u64) {
         if let Some(progress) = self.progress.filter(|_| self.exit_message.is_none()) {
             log_sink::line(&progress.end_in_words(now_ms));

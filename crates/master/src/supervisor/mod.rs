@@ -1,9 +1,10 @@
-//! The master's one loop, over signals, children's reports and timers. It has the owners of all that an instance is, each with a decision of its
-//! own; what news leads to is in `news`, and steps that several owners take part in are in `steps`.
+//! The event loop of the master, over signals, reports of children and timers. The supervisor holds the owners of the instance's
+//! parts, each with a decision of its own. The consequences of events are in `events`, and steps that involve several owners are
+//! in `steps`.
 //!
-//! Every turn first takes the news (reports, signals, ends), then looks at what is due, then compares what is with what should be
-//! and starts what lacks. So a lost race is put right by the next turn, and nothing is ever waited for in place.
-//! It accepts no connection and knows no protocol. The master runs it.
+//! Every turn first handles the events (reports, signals, exits), then what is due, then compares the actual with the wanted
+//! state and starts what is missing. So the next turn corrects a lost race, and the loop never blocks anywhere else. It accepts
+//! no connection and knows no protocol. The master runs it.
 
 pub mod ending;
 mod news;
@@ -48,26 +49,27 @@ use crate::workers::recycling::Recycling;
 use crate::workers::scaling::{Scaled, Scaling};
 use crate::workers::{memory_limits, pausing};
 
-/// The longest turn, in milliseconds: a net under a timer that was forgotten.
+/// The longest turn, in milliseconds: a safety net for a forgotten timer.
 const TURN_MOST_MS: u64 = 10_000;
-/// The scoreboard's clock may lag this much, in milliseconds: a timer is waited for that much longer, so that it is due then.
+/// The scoreboard's clock may lag this much, in milliseconds. The loop waits this much longer for a timer, so that the timer is
+/// due then.
 const CLOCK_LAG_MS: u64 = 4;
-/// What is left of an instance that has ended.
+/// The remains of an instance that has ended.
 #[derive(Debug)]
 pub struct Ended {
     pub status: i32,
-    /// The log's last line.
+    /// The last line of the log.
     pub exit_message: Option<String>,
     pub provision: Provision,
-    /// Who still waits for the start.
+    /// The `daemonize` parent, if it still waits for the start.
     pub starter: Option<ParentPipe>,
-    /// The stop that was ordered, if one was.
+    /// The ordered stop, if there was one.
     pub stop_progress: Option<StopProgress>,
-    /// Socket files and pidfiles go with it.
+    /// Socket files and pidfiles are removed.
     pub removes_files: bool,
 }
 
-/// What a start has made, for the master to work with.
+/// The parts that a start has made for the master.
 #[derive(Debug)]
 pub struct Started {
     pub provision: Provision,
@@ -77,11 +79,11 @@ pub struct Started {
     pub reporting: Reporting,
     pub control: ControlEndpoints,
     pub logs: LogKeeping,
-    /// The master whose place is to be ours.
+    /// The previous master, which we replace.
     pub place: Option<Predecessor>,
 }
 
-/// The master at work.
+/// The running master.
 #[derive(Debug)]
 pub struct Supervisor {
     children: Children,
@@ -89,9 +91,9 @@ pub struct Supervisor {
     provision: Provision,
     recycling: Recycling,
     scaling: Scaling,
-    /// `None` where no request has a limit.
+    /// `None` if no request has a limit.
     requests: Option<Watch>,
-    /// `None` where no worker has a limit.
+    /// `None` if no worker has a limit.
     memory: Option<MemoryWatch>,
     ending: Ending,
     takeover: Takeover,
@@ -153,7 +155,7 @@ impl Supervisor {
         self.generations.begin(Reason::First, &mut self.children, &self.provision, now_ms())
     }
 
-    /// Nothing is left behind of a start that has failed.
+    /// Removes all files after a failed start.
     pub fn remove_files(&mut self) {
         self.provision.remove_files();
         self.reporting.remove_file();
@@ -164,7 +166,7 @@ impl Supervisor {
         &self.provision
     }
 
-    /// Runs until the instance has ended. `starter` waits in the foreground for the start of an instance in the background.
+    /// Runs until the instance has ended. `starter` is the `daemonize` parent, which waits for the start.
     pub fn run(mut self, starter: Option<ParentPipe>) -> Ended {
         self.ending.starter = starter;
         loop {
@@ -185,7 +187,7 @@ impl Supervisor {
                     Token::Fifo => self.take_letters(now_ms()),
                     Token::Control(ServerToken::Listener) => self.control.channel.accept(now_ms()),
                     Token::Control(ServerToken::Client(id)) => self.take_question(id, now_ms()),
-                    // Signals come last: one is acted upon with all that is known.
+                    // Signals are handled last, so that a command is executed with all other events known.
                     Token::Signals => {}
                 }
             }
@@ -217,7 +219,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits until somebody has news or a time has come.
+    /// Waits for an event or the next timer.
     fn wait_for_news(&self) -> Vec<Token> {
         let mut sources = vec![Source::readable(Token::Signals, self.signals.as_fd())];
         sources.extend(self.children.sources());
@@ -234,7 +236,8 @@ impl Supervisor {
         })
     }
 
-    /// The listening sockets, where a connection that waits is news: one that waits in a pause is not waiting for a worker.
+    /// Returns the listening sockets, if a pending connection may start workers. In a pause, connections do not wait for a
+    /// worker.
     fn listening_sources(&self, now_ms: u64) -> impl Iterator<Item = Source<'_, Token>> {
         let may_add = !self.ending.is_stopping() && !self.children.is_paused();
         let serving = self.generations.serving().filter(|_| may_add);
@@ -242,7 +245,7 @@ impl Supervisor {
         is_news.then(|| self.provision.listeners().sources(Token::Listeners)).into_iter().flatten()
     }
 
-    /// What numbers and status are taken from, and the reporting that they are for.
+    /// Returns the view for statistics and status, and the reporting that uses it.
     fn view(&mut self) -> (View<'_>, &mut Reporting) {
         let Supervisor { children, generations, provision, attendants, outcomes, reporting, .. } = self;
         (View { children, generations, provision, attendants, outcomes }, reporting)
@@ -257,7 +260,7 @@ impl Supervisor {
         while let Some(signal) = self.signals.next() {
             match action(signal) {
                 SignalAction::Command(command) => self.obey(command, &signals::name(signal), now_ms()),
-                // Children's ends are looked for in every turn.
+                // The loop reaps children in every turn.
                 SignalAction::Reap | SignalAction::Ignore => {}
                 SignalAction::Refuse => {
                     let name = signals::name(signal);
@@ -267,7 +270,7 @@ impl Supervisor {
         }
     }
 
-    /// Does what is due: ends patience with children, looks for requests over time, queues workers past their lifetime for recycling.
+    /// Handles timers: deadlines of children, requests over time, workers past their lifetime.
     fn take_timers(&mut self, now: u64) {
         self.attendants.kill_late(now);
         self.children.hurry_prototypes_without_workers(now);
@@ -308,11 +311,11 @@ impl Supervisor {
         self.logs.restart_programs(&self.children, &self.provision, now);
     }
 
-    /// Does what files that have changed ask for.
+    /// Executes the commands that changed files request.
     fn take_file_news(&mut self, now: u64) {
         for news in self.watches.take_changes(now) {
             let command = command_of(news.action);
-            // What is asked of the instance is the other master's to do; code that has changed is ours to load too.
+            // The other master executes commands for the instance; changed code must be loaded by us too.
             let is_anothers = self.takeover.awaits_place() && !command.row().is_reload;
             if self.ending.is_stopping() || is_anothers {
                 continue;
@@ -336,7 +339,8 @@ impl Supervisor {
     fn deadline_passed(&mut self, id: u64, now: u64) {
         let Some(child) = self.children.find_mut(id) else { return };
         match child.state {
-            // A killed child has no further deadline: a stop does not wait for it, and else its row is free only when it has ended.
+            // A killed child has no further deadline: a stop does not wait for it, and otherwise its row is free only when it has
+            // ended.
             State::Killed | State::Ended => {
                 child.deadline_ms = None;
                 log_sink::line(&format!("{child} was killed and has not ended yet"));
@@ -351,7 +355,7 @@ impl Supervisor {
             State::Ordered | State::Starting | State::Serving | State::Worn => {
                 child.deadline_ms = None;
                 if child.pid.is_some_and(is_zombie) {
-                    // The worker has ended, and its prototype is only slow to report it.
+                    // The worker has exited; its prototype is only slow to report it.
                     child.deadline_ms = Some(now + LOST_MS);
                     return;
                 }
@@ -360,13 +364,13 @@ impl Supervisor {
         }
     }
 
-    /// Compares what is with what should be, and starts what lacks.
+    /// Compares the actual with the wanted state, and starts what is missing.
     fn reconcile(&mut self, now: u64) {
         if self.ending.is_stopping() {
             return;
         }
         self.attendants.start_if_due(self.provision.settings(), self.provision.privileges(), now);
-        // Each step may make work for the next: in this order nothing is left for a turn that only a timer begins.
+        // Each step may make work for the next. In this order, no work is left for a turn that only a timer begins.
         self.complete_if_serving(now);
         self.begin_reload_if_due(now);
         let Supervisor { children, generations, provision, recycling, .. } = self;
@@ -381,7 +385,7 @@ impl Supervisor {
         children.tell_pause();
     }
 
-    /// Milliseconds that the next turn may wait.
+    /// Returns how long the next turn may wait, in milliseconds.
     fn turn_ms(&self, now: u64) -> u64 {
         let is_stopping = self.ending.is_stopping();
         let late_ms = |child: &Child| {
@@ -412,7 +416,7 @@ impl Supervisor {
     }
 }
 
-/// The command that the change of a watched file asks for.
+/// Returns the command that the change of a watched file requests.
 fn command_of(action: FileAction) -> Command {
     match action {
         FileAction::Reload => Command::Reload,

@@ -1,5 +1,6 @@
-//! What news leads to: commands, however they arrive, reports of children, and the ends of processes. Each goes to its owner; what several
-//! take part in is in `steps`. It continues the supervisor. The master runs it.
+//! The consequences of events: commands, from all endpoints, reports of children, and exits of processes. Each goes to its owner;
+//! steps that involve several owners are in `steps`. It continues the supervisor and decides nothing for an owner. The master
+//! runs it.
 
 use std::os::fd::AsFd;
 
@@ -28,16 +29,16 @@ use crate::workers::pausing;
 
 // Commands.
 impl Supervisor {
-    /// Executes a command, or begins to. `by` names what asked for it, for the log: a signal, a file, an address.
+    /// Executes a command, or begins to. `by` names the source for the log: a signal, a file, an address.
     pub(super) fn obey(&mut self, command: Command, by: &str, now_ms: u64) {
-        // The log has the error.
+        // The error is logged already.
         drop(self.attempt(command, by, now_ms));
     }
 
     /// Like `obey`, but returns the outcome.
     ///
     /// # Errors
-    /// Why it could not be done or begun. The log has it too.
+    /// Why it could not be done or begun. The error is logged too.
     fn attempt(&mut self, command: Command, by: &str, now_ms: u64) -> Result<(), String> {
         match command {
             Command::ReopenLogs => return self.logs.reopen(by, &self.children),
@@ -61,7 +62,7 @@ impl Supervisor {
                 }
                 return self.reload(by, command == Command::ReloadBrutally, now_ms);
             }
-            // Workers are always replaced one at a time, so both are the same.
+            // Workers are always replaced one at a time, so both commands are the same.
             Command::ReloadWorkers | Command::ReloadChain => return self.reload_chain(by, now_ms),
             Command::Pause | Command::Resume | Command::TogglePause => {
                 if self.ending.is_stopping() {
@@ -88,13 +89,13 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Executes what an application asks for through uWSGI's Python module. `worker` is where it runs.
+    /// Executes what an application requests through uWSGI's Python module. `worker` is the child that the application runs in.
     fn obey_application(&mut self, asked: Asked, worker: &str, now_ms: u64) {
         let (command, by) = match asked {
             Asked::Reload => (Command::Reload, "uwsgi.reload()"),
             Asked::Stop => (Command::Stop, "uwsgi.stop()"),
         };
-        // An application that asks in each of its requests is logged once.
+        // An application that repeats the request is logged once.
         let is_news = match command {
             Command::Reload => !self.generations.reload_is_wanted() && !self.generations.is_forming(),
             _ => !self.ending.is_stopping(),
@@ -105,14 +106,14 @@ impl Supervisor {
         }
     }
 
-    /// Reads what an attendant reports: the end of a control daemon stops the instance.
+    /// Reads the reports of an attendant: the end of a control daemon stops the instance.
     pub(super) fn take_attendant_news(&mut self, pid: i32, now_ms: u64) {
         if let Some(daemon) = self.attendants.take_news(pid) {
             self.obey(Command::Stop, &format!("daemon {daemon}"), now_ms);
         }
     }
 
-    /// The fifo has letters.
+    /// Reads the letters of the FIFO.
     pub(super) fn take_letters(&mut self, now_ms: u64) {
         let Some(fifo) = &mut self.control.fifo else { return };
         let (by, letters) = (format!("master-fifo {}", fifo.path().display()), fifo.take());
@@ -121,8 +122,8 @@ impl Supervisor {
         }
         for letter in commands::of_letters(&letters) {
             match letter {
-                // The application's user can write to it as well, and an upgrade starts a master with all of root's rights. No check of files
-                // finds everything that it would read, import and execute.
+                // The application's user can write to the FIFO too, and an upgrade starts a master with all of root's rights. No
+                // check of files finds everything that the new master would read, import and execute.
                 Letter::Command(Command::Upgrade) if self.configuration.is_for_another_user(self.provision.settings()) => {
                     log_sink::line(&format!(
                         "{by}: upgrade refused: the user of uid can write to this FIFO, and an upgrade is a start by root; run \
@@ -143,7 +144,7 @@ impl Supervisor {
         }
     }
 
-    /// A client of the control socket has sent something.
+    /// Handles the request of a client of the control socket.
     pub(super) fn take_question(&mut self, client: u64, now_ms: u64) {
         let Some(question) = self.control.channel.take(client) else { return };
         let asked = question["ask"].as_str().unwrap_or_default();
@@ -172,7 +173,7 @@ impl Supervisor {
             return self.control.channel.answer(client, &refused, now_ms);
         }
         log_sink::line(&format!("control socket: {}", command.row().done));
-        // Before the command: its outcome may be known at once.
+        // Before the command, because its outcome may be known immediately.
         if waits {
             self.control.channel.keep_waiting(client);
         }
@@ -187,7 +188,7 @@ impl Supervisor {
         self.control.channel.answer(client, &answer, now_ms);
     }
 
-    /// The master that is to take our place has something to say, or has closed its end.
+    /// Handles events of the master that is to replace us.
     pub(super) fn take_successor_news(&mut self, now_ms: u64) {
         match self.takeover.take_successor_news() {
             SuccessorOutcome::Nothing => {}
@@ -197,9 +198,9 @@ impl Supervisor {
     }
 }
 
-// Reports of children, and ends.
+// Reports of children, and exits.
 impl Supervisor {
-    /// Takes what a child has to say, or its closed socket.
+    /// Reads the reports of a child, or handles its closed socket.
     pub(super) fn take_reports(&mut self, id: u64, now: u64) {
         for _ in 0..REPORTS_A_TURN {
             let Some(channel) = self.children.find(id).and_then(|child| child.channel.as_ref()) else { return };
@@ -226,7 +227,7 @@ impl Supervisor {
         }
     }
 
-    /// The one match over reports. Rows and pids are checked: they come from processes that may run as another user.
+    /// Handles a report. Rows and pids are checked, because the reporting processes may run as another user.
     fn take_report(&mut self, id: u64, report: Report, now: u64) {
         let Some(child) = self.children.find_mut(id) else { return };
         let (role, generation) = (child.role, child.generation);
@@ -249,7 +250,7 @@ impl Supervisor {
             }
             (Role::Prototype, Report::Forked { row, pid }) => {
                 if let Some(worker) = self.children.with_row(generation, row).map(|worker| worker.id) {
-                    // A pid that fails the check belongs to a worker that has ended already: the report of its end follows.
+                    // A pid that fails the check belongs to a worker that has already exited: the report of its end follows.
                     self.children.note_pid(worker, pid);
                 }
             }
@@ -310,7 +311,7 @@ impl Supervisor {
         }
     }
 
-    /// A worker serves, or a helper works.
+    /// Handles the report that a worker serves or a helper works.
     fn child_serves(&mut self, id: u64, now: u64) {
         let settings = self.provision.settings();
         let mercy_ms = settings.lifecycle.reload_mercy_ms;
@@ -334,8 +335,8 @@ impl Supervisor {
         }
     }
 
-    /// Reaps children of the master's own (prototypes, and workers whose prototype has ended), and finds the ends of
-    /// workers that nobody can report any more.
+    /// Reaps the master's own children (prototypes, and workers whose prototype has ended), and finds workers whose end no
+    /// process can report any more.
     pub(super) fn reap(&mut self, now: u64) {
         while let Some((pid, pause)) = system::next_pause() {
             ends::note_pause(pid, pause, &mut self.children, now);
@@ -343,7 +344,7 @@ impl Supervisor {
         while let Some(pid) = system::next_end() {
             let child = self.children.with_pid(pid);
             if let Some(child) = child.filter(|child| child.is_prototype() && !child.has_served) {
-                // Processes that the application has started while it was loaded go with it, as long as the group's number is surely its.
+                // Kills the processes that the application started while it was loaded. The group's number was not reused yet.
                 end_group(child);
             }
             let child = child.map(|child| child.id);
@@ -352,9 +353,10 @@ impl Supervisor {
                 continue;
             }
             self.note_other_end(pid, status, now);
-            // Processes that applications left behind are nobody's child here: as their nearest living ancestor the master only lets them go.
+            // Processes that applications left behind are not children in the list; the master only reaps them as their
+            // subreaper.
             let Some(id) = child else { continue };
-            // Reports that it sent before it ended come first: the ends of its workers.
+            // Reports that it sent before it ended are handled first: the ends of its workers.
             for _ in 0..=self.children.iter().count().div_ceil(REPORTS_A_TURN) {
                 self.take_reports(id, now);
             }
@@ -365,22 +367,22 @@ impl Supervisor {
         }
     }
 
-    /// Notes the end of the successor or of a hook, if it was that.
+    /// Handles the end of the successor or of a hook, if the process was one.
     fn note_other_end(&mut self, pid: Pid, status: i32, now: u64) {
         if let Some((why, reload_waits)) = self.takeover.note_end(pid, status) {
             tell_failure(&format!("the upgrade has failed: {why}"), &mut self.control.channel);
             if let Some(is_brutal) = reload_waits {
-                // Why it can't be is in the log, and who waits is told.
+                // A failure is logged and reported to waiting clients.
                 drop(self.reload("a request during the upgrade", is_brutal, now));
             }
         }
-        // A hook that has ended may have missed a change: it runs again then.
+        // A file may have changed while its hook ran: the hook runs again then.
         if let Some(number) = self.touch_hooks.note_end(pid, status).filter(|_| !self.ending.is_stopping()) {
             self.touch_hooks.begin(number, self.provision.settings(), self.provision.privileges());
         }
     }
 
-    /// Takes a child off the list, and does what its end asks for.
+    /// Removes a child from the list and handles its end.
     fn handle_exit(&mut self, id: u64, cause: Cause, now: u64) {
         let Some(child) = self.children.remove(id) else { return };
         match child.role {

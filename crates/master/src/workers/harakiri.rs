@@ -1,5 +1,5 @@
-//! Requests that take too long: found in the scoreboard, asked for their Python stack, looked at a second time, warned where that is
-//! asked for (`harakiri-graceful-timeout`), ended with their worker. The master runs it.
+//! Requests that take too long: finds them in the scoreboard, requests their Python stack, checks them again, warns their worker
+//! if configured (`harakiri-graceful-timeout`), and kills it. It knows no content of a request. The master runs it.
 
 use bolide_contract::message::stack_signal;
 use bolide_contract::scoreboard::{InFlight, Scoreboard, Slot};
@@ -12,32 +12,32 @@ use crate::children::Children;
 use crate::children::child::{Child, KillReason, Progress, State};
 use crate::provision::Provision;
 
-/// Time between the signal that asks for the Python stack and the kill, in milliseconds.
+/// Time between the signal that requests the Python stack and the kill, in milliseconds.
 pub const STACK_MS: u64 = 100;
-/// Time after which a request that nobody waits behind (`harakiri-queue-threshold`) is looked at again, in milliseconds.
+/// Interval at which a request is checked while the listen queue is below `harakiri-queue-threshold`, in milliseconds.
 const QUEUE_LOOK_MS: u64 = 1000;
-/// Never look more often than this: the scoreboard's clock is no better than 4 ms.
+/// The shortest interval between checks, in milliseconds: the resolution of the scoreboard's clock is 4 ms.
 const LOOK_LEAST_MS: u64 = 10;
 
-/// A request over time whose worker was asked for its stack.
+/// A request over its time, whose stack was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Suspect {
     child: u64,
     slot: u32,
     count: u64,
     asked_ms: u64,
-    /// When its worker was sent the signal before the kill.
+    /// When its worker got the signal before the kill.
     warned_ms: Option<u64>,
 }
 
-/// The next step against a worker with a request over time.
+/// The next step against a worker with a request over its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Ask the request's thread for its Python stack.
+    /// Request the Python stack of the request's thread.
     AskStack { child: u64, request: InFlight },
-    /// The same request is still there: send the worker this signal, and give it time.
+    /// The request is still in flight: send the worker this signal, and give it time.
     Warn { child: u64, request: InFlight, signal: i32, most_ms: u64 },
-    /// The same request is still there: kill the worker.
+    /// The request is still in flight: kill the worker.
     Kill { child: u64, request: InFlight },
 }
 
@@ -49,12 +49,12 @@ impl Verdict {
     }
 }
 
-/// The watch over all workers.
+/// The watch over the requests of all workers.
 #[derive(Debug)]
 pub struct Watch {
-    /// Of requests that no route has given a limit of their own.
+    /// The limit of requests without a limit of their own from a route.
     limit_ms: Option<u64>,
-    /// The shortest limit that there is.
+    /// The shortest of all limits.
     shortest_ms: u64,
     manners: HarakiriManners,
     suspects: Vec<Suspect>,
@@ -62,25 +62,26 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// For `harakiri`, and for the shortest limit that a route may give a request. `None`: there is nothing to watch.
+    /// Returns the watch for `harakiri` and for the shortest limit of a route, or `None` if there is no limit.
     pub fn new(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>, manners: &HarakiriManners) -> Option<Watch> {
         let shortest_ms = limit_ms.into_iter().chain(shortest_of_routes_ms).min()?.max(1);
         Some(Watch { limit_ms, shortest_ms, manners: manners.clone(), suspects: Vec::new(), next_ms: 0 })
     }
 
-    /// For the limits of these settings.
+    /// Returns the watch for the limits of these settings.
     pub fn for_settings(settings: &Settings) -> Option<Watch> {
         let lifecycle = &settings.lifecycle;
         Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_manners)
     }
 
-    /// A request has a limit of its own, in milliseconds, and others may have the same.
+    /// Notes that a request has a limit of its own, in milliseconds, which later requests may have too.
     pub fn look_sooner(&mut self, limit_ms: u64, now_ms: u64) {
         self.shortest_ms = self.shortest_ms.min(limit_ms.max(1));
         self.next_ms = self.next_ms.min(now_ms.saturating_add(self.shortest_ms));
     }
 
-    /// The time that a request may take, in milliseconds. As in uWSGI, a route's limit does not lengthen that of `harakiri`.
+    /// Returns the time that a request may take, in milliseconds. As in uWSGI, a route's limit does not extend that of
+    /// `harakiri`.
     pub fn limit_ms(&self, request: &InFlight) -> Option<u64> {
         if request.limit_ms == Slot::UNLIMITED_MS {
             return None;
@@ -89,12 +90,12 @@ impl Watch {
         self.limit_ms.into_iter().chain(own).min()
     }
 
-    /// When to look again.
+    /// Returns the time of the next check.
     pub fn wake_ms(&self) -> u64 {
         self.next_ms
     }
 
-    /// Looks at the workers given as (child, row), if it is time. `waiting` counts the connections that nobody has accepted yet.
+    /// Checks workers, given as (child, row), if that is due. `waiting` is the number of connections that are not accepted yet.
     pub fn look(&mut self, workers: &[(u64, u32)], scoreboard: &Scoreboard, waiting: u32, now_ms: u64) -> Vec<Verdict> {
         if now_ms < self.next_ms {
             return Vec::new();
@@ -103,7 +104,7 @@ impl Watch {
         let queue_threshold = self.manners.queue_threshold;
         let is_spared = queue_threshold > 0 && waiting < queue_threshold;
         let mut still = Vec::new();
-        // A request that begins a moment after this look is due one limit from now, and none is due earlier unless it is in flight.
+        // A request that begins right after this check is due one limit from now; only requests in flight are due earlier.
         let mut next_ms = now_ms.saturating_add(self.shortest_ms);
         for (child, row) in workers.iter().copied() {
             for request in scoreboard.in_flight(row) {
@@ -150,9 +151,9 @@ impl Watch {
     }
 }
 
-/// Looks at the requests of all workers, and does what is due against those over their time.
+/// Checks the requests of all workers, and acts on those over their time.
 pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mut Provision, now: u64) {
-    // A worker that has answered all has no request over time, whatever its loop does at its end.
+    // A worker that has answered all requests has none over time, whatever its event loop still does.
     let at_work = |child: &&Child| {
         child.is_request_worker() && child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork
     };
@@ -170,7 +171,7 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
                 };
                 let told = exit_report::requests(std::slice::from_ref(&request), now);
                 log_sink::line(&format!("harakiri: {child} serves {told}, the limit is {limit}; its Python stack:"));
-                // A thread that is gone has no stack to tell; the second look finds that out.
+                // A thread that has ended has no stack to write; the second check detects that.
                 if child.handle.as_ref().is_none_or(|handle| system::signal_process(handle, 0).is_ok())
                     && let Err(error) = system::signal_thread(pid, request.thread, stack_signal())
                 {
@@ -215,7 +216,7 @@ mod tests {
         assert!(matches!(&warned[..], [Verdict::Warn { child: 7, signal: 10, most_ms: 2000, .. }]));
         assert_eq!((watch.look(WORKERS, &board, NOBODY, 3150), watch.wake_ms()), (Vec::new(), 3200));
         assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 3200)[..], [Verdict::Kill { child: 7, .. }]));
-        // One that ends in time is let be.
+        // A worker whose request ends in time is not killed.
         board.slots(0)[0].end();
         assert_eq!(watch.look(WORKERS, &board, NOBODY, 3300), []);
     }
@@ -229,7 +230,7 @@ mod tests {
         assert_eq!(watch.look(WORKERS, &board, 2, 1001), []);
         assert_eq!(watch.wake_ms(), 1001 + QUEUE_LOOK_MS);
         assert_eq!(watch.look(WORKERS, &board, 3, 2001).len(), 1);
-        // Whoever was asked once is not spared any more.
+        // A request whose stack was requested is not spared any more.
         assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 2200)[..], [Verdict::Kill { .. }]));
     }
 

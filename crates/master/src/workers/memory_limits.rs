@@ -1,5 +1,5 @@
-//! What follows from the memory of workers: who has too much is replaced or killed, and the largest is replaced where the whole cgroup
-//! is short of memory. The master runs it.
+//! The consequences of workers' memory usage: a worker over its limit is replaced or killed, and the largest one is replaced if
+//! the whole cgroup is short of memory. It measures nothing itself. The master runs it.
 
 use bolide_services::memory::{self, Excess, Usage};
 use bolide_supervision::logs::log_sink;
@@ -11,10 +11,11 @@ use crate::children::child::{Child, KillReason, State};
 use crate::provision::Provision;
 use crate::workers::recycling::Recycling;
 
-/// A worker that is over its limit within this time after its start, in milliseconds, was so from its start: the limit is too low.
+/// A worker that exceeds its limit within this time after its start, in milliseconds, did so from the start: the limit is too
+/// low.
 const FROM_START_MS: u64 = 2 * LOOK_MS;
 
-/// Looks at the memory of all workers, if it is time: those that have too much are replaced or killed.
+/// Checks the memory of all workers, if that is due: those over their limit are replaced or killed.
 pub fn look(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut Recycling, provision: &Provision, now_ms: u64) {
     let is_looked_at = |child: &&Child| child.is_request_worker() && child.state != State::Killed;
     let workers = children.iter().filter(is_looked_at).filter_map(|worker| Some((worker.id, worker.pid?)));
@@ -36,7 +37,7 @@ pub fn look(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut Re
     }
 }
 
-/// Says that a worker has too much. Gives whether it has served long enough to be replaced for that.
+/// Logs that a worker exceeds its limit. Returns whether it has served long enough to be replaced for that.
 fn is_to_go(id: u64, excess: &Excess, watch: &mut MemoryWatch, children: &Children, least_ms: u64, now_ms: u64) -> bool {
     let Some(worker) = children.find(id).filter(|worker| worker.state == State::Serving) else { return false };
     let Some(ready_ms) = worker.ready_ms else { return false };
@@ -56,7 +57,7 @@ fn is_to_go(id: u64, excess: &Excess, watch: &mut MemoryWatch, children: &Childr
     is_to_go
 }
 
-/// Replaces the worker with the most memory, unless one is being replaced. Gives whether it does.
+/// Replaces the worker with the most memory, unless a replacement is in progress. Returns whether it does.
 fn make_room(usages: &[(u64, Usage)], why: &str, children: &mut Children, recycling: &mut Recycling) -> bool {
     let serves = |id: u64| children.find(id).filter(|worker| worker.state == State::Serving);
     let serving = usages.iter().filter_map(|(id, usage)| Some((serves(*id)?, usage)));
@@ -68,7 +69,7 @@ fn make_room(usages: &[(u64, Usage)], why: &str, children: &mut Children, recycl
     true
 }
 
-/// `2100 MiB (evil-reload-on-rss = 2048)`.
+/// Returns for example `2100 MiB (evil-reload-on-rss = 2048)`.
 fn words(excess: &Excess) -> String {
     let limit = excess.limit_bytes / (1024 * 1024);
     format!("{} of memory ({} = {limit})", memory::mebibytes(excess.used_bytes), excess.option)

@@ -1,9 +1,9 @@
-//! Workers that come and go: `cheaper`, `cheap`, `idle`, and the commands that add and remove one. A worker that goes finishes what it
-//! has; one that comes is forked from what is loaded. The number is looked at once a second, and when a connection waits; what is decided
-//! then is `bolide_services::cheaper`'s. The master runs it.
+//! The number of workers: `cheaper`, `cheap`, `idle`, and the commands that add and remove a worker. A worker that is removed
+//! finishes its requests; one that is added is forked from the loaded application. The number is checked once a second, and when
+//! a connection is pending. It does not know the algorithm, which is in `bolide_services::cheaper`. The master runs it.
 //!
-//! A burst is seen without a look at anything while there is none: the master waits on the listening sockets like a worker does, and
-//! after each connection that it hears of it hears of no other for a moment.
+//! A burst is detected without polling: the master waits on the listening sockets like a worker, and after each pending
+//! connection it ignores the sockets for a moment.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,29 +20,29 @@ use crate::generations::Generations;
 use crate::provision::Provision;
 use crate::workers::recycling::Recycling;
 
-/// Time between two turns, in milliseconds: that of uWSGI.
+/// Interval between two turns, in milliseconds, as in uWSGI.
 const TURN_MS: u64 = 1000;
-/// Time after a connection in which the sockets are left alone, in milliseconds.
+/// How long the sockets are ignored after a pending connection, in milliseconds.
 const PAUSE_MS: u64 = 30;
-/// The same, when all workers were at work while it waited.
+/// The same, if all workers were busy while it was pending.
 const SUSPECT_PAUSE_MS: u64 = 15;
-/// A look that is older than this, in milliseconds, says nothing of a burst any more.
+/// A check that is older than this, in milliseconds, does not count towards a burst any more.
 const FORGET_MS: u64 = 200;
 
-/// When to look, and what was seen so far.
+/// The times of checks, and the observations so far.
 #[derive(Debug)]
 pub struct Scaling {
     regulator: Option<Regulator>,
-    /// Memory of workers counts too.
+    /// The memory of workers counts too.
     pub weighs_memory: bool,
     idle: Option<IdleWatch>,
     turn_ms: u64,
-    /// The sockets are left alone before this.
+    /// The sockets are ignored until this time.
     look_ms: u64,
     looked_ms: u64,
 }
 
-/// `idle`.
+/// The state of `idle`.
 #[derive(Debug)]
 struct IdleWatch {
     limit_ms: u64,
@@ -64,19 +64,19 @@ impl Scaling {
         }
     }
 
-    /// When to look, though nothing happens.
+    /// Returns the next time to check without an event.
     pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
         let turn = (self.regulator.is_some() || self.idle.is_some()).then_some(self.turn_ms);
         let look = (self.look_ms > now_ms).then_some(self.look_ms);
         turn.into_iter().chain(look).min()
     }
 
-    /// Connections that wait are to be told of: where more workers may come.
+    /// Returns whether the loop waits for pending connections: if workers may be added.
     pub fn listens(&self, now_ms: u64) -> bool {
         self.regulator.is_some() && now_ms >= self.look_ms
     }
 
-    /// The turn of a second is due.
+    /// Returns whether the check of this second is due.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
         let is_due = (self.regulator.is_some() || self.idle.is_some()) && now_ms >= self.turn_ms;
         if is_due {
@@ -89,7 +89,7 @@ impl Scaling {
         self.regulator.as_mut().map_or_else(Decision::default, |regulator| regulator.turn(seen))
     }
 
-    /// A connection waits.
+    /// Handles a pending connection.
     pub fn look(&mut self, is_everybody_at_work: bool, seen: &Seen<'_>) -> Decision {
         let Some(regulator) = &mut self.regulator else { return Decision::default() };
         if seen.now_ms.saturating_sub(self.looked_ms) > FORGET_MS {
@@ -101,8 +101,8 @@ impl Scaling {
         decision
     }
 
-    /// Nothing has been asked for so long that all workers may end. `requests` counts those of all workers; a number that has changed
-    /// tells of requests.
+    /// Returns whether there was no request for so long that all workers may end. `requests` is the total of all workers; a
+    /// different total means that there were requests.
     pub fn is_idle(&mut self, requests: u64, is_busy: bool, now_ms: u64) -> bool {
         let Some(idle) = &mut self.idle else { return false };
         if is_busy || idle.requests != requests {
@@ -111,7 +111,7 @@ impl Scaling {
         now_ms.saturating_sub(idle.since_ms) >= idle.limit_ms
     }
 
-    /// Workers start after a time without any.
+    /// Restarts the idle time when workers start after a time without any.
     pub fn wake_up(&mut self, now_ms: u64) {
         if let Some(idle) = &mut self.idle {
             idle.since_ms = now_ms;
@@ -119,7 +119,7 @@ impl Scaling {
     }
 }
 
-/// All that scaling acts on, or looks at.
+/// The parts that scaling uses and changes.
 pub struct Scaled<'a> {
     pub scaling: &'a mut Scaling,
     pub generations: &'a mut Generations,
@@ -129,7 +129,7 @@ pub struct Scaled<'a> {
 }
 
 impl Scaled<'_> {
-    /// A connection waits to be accepted.
+    /// Handles a pending connection.
     pub fn connection_waits(&mut self, now_ms: u64) {
         let Some(serving) = self.generations.serving().filter(|_| !self.children.is_paused()) else { return };
         if serving.is_empty() {
@@ -146,13 +146,14 @@ impl Scaled<'_> {
         self.follow(decision, now_ms);
     }
 
-    /// Looks whether there should be more or fewer workers, if it is time. Gives whether the instance is to end (`die-on-idle`).
+    /// Checks whether there should be more or fewer workers, if that is due. Returns whether the instance is to end
+    /// (`die-on-idle`).
     pub fn scale(&mut self, now_ms: u64) -> bool {
-        // The turn is taken also where nobody serves: one that stays due would have the master wake again and again.
+        // The turn is consumed even if no worker serves: otherwise it would stay due, and the master would wake repeatedly.
         if !self.scaling.is_due(now_ms) || self.generations.serving().is_none_or(|serving| serving.is_empty()) {
             return false;
         }
-        // Load says nothing in a pause: as many workers are to be there when it ends as were when it began.
+        // Load means nothing in a pause: the number of workers stays the same until its end.
         if self.children.is_paused() {
             return false;
         }
@@ -169,10 +170,10 @@ impl Scaled<'_> {
         false
     }
 
-    /// `SIGTTIN` and its like: one more worker.
+    /// `SIGTTIN` and the related commands: adds a worker.
     ///
     /// # Errors
-    /// There are as many as there may be; the log says so too.
+    /// The maximum is reached; the error is logged too.
     pub fn add_worker(&mut self, by: &str) -> Result<(), String> {
         if self.generations.serving().is_some_and(|serving| serving.has_room()) {
             self.add_workers(1, by);
@@ -184,10 +185,10 @@ impl Scaled<'_> {
         Err(why)
     }
 
-    /// `SIGTTOU` and its like: one worker less.
+    /// `SIGTTOU` and the related commands: removes a worker.
     ///
     /// # Errors
-    /// None can go; the log says so too.
+    /// No worker can be removed; the error is logged too.
     pub fn remove_worker(&mut self, by: &str, now_ms: u64) -> Result<(), String> {
         if self.children.is_paused() {
             let why = "no worker is removed: the instance is paused, and clients wait on the connections of each worker";
@@ -211,7 +212,7 @@ impl Scaled<'_> {
             0 if !why.is_empty() => log_sink::line(&format!("cheaper: {why}")),
             0 => {}
             count if count > 0 => self.add_workers(count.unsigned_abs(), &why),
-            // Workers go when the reload that is under way has ended, and while nobody waits for them.
+            // Workers are removed only after the reload in progress, and only while they have no request.
             _ if self.generations.is_forming() => {}
             _ => {
                 if let Some(id) = self.oldest_worker(true) {
@@ -221,7 +222,7 @@ impl Scaled<'_> {
         }
     }
 
-    /// Wants so many workers more; they are forked in this very turn. Those of a generation that forms as well.
+    /// Requests `count` more workers, also in the forming generation. They are forked in this same turn.
     fn add_workers(&mut self, count: u32, why: &str) {
         let (Some(serving), forming) = self.generations.both_mut() else { return };
         let missing: Vec<usize> = serving.missing_numbers().take(count as usize).collect();
@@ -234,7 +235,7 @@ impl Scaled<'_> {
         log_sink::line(&format!("{why}: {added} more, {} of {of}", serving.wanted_count()));
     }
 
-    /// A worker is not needed any more: it finishes what it has.
+    /// Removes a worker that is not needed any more: it finishes its requests.
     fn let_go(&mut self, id: u64, why: &str, now_ms: u64) {
         let Some(worker) = self.children.find(id) else { return };
         let (said, number) = (worker.to_string(), worker.worker_number().unwrap_or(0));
@@ -246,7 +247,7 @@ impl Scaled<'_> {
         self.drain(id, true, now_ms);
     }
 
-    /// `idle`: all workers end, or the instance. Gives whether that is to.
+    /// `idle`: ends all workers. Returns true if the instance is to end instead.
     fn fall_asleep(&mut self, now_ms: u64) -> bool {
         let elastic = &self.provision.settings().elastic;
         let most = duration(elastic.idle_ms.unwrap_or(0));
@@ -270,7 +271,7 @@ impl Scaled<'_> {
         self.children.order_end(id, Order::Drain { has_successors }, now_ms.saturating_add(mercy_ms));
     }
 
-    /// The workers that serve or soon will, which nobody has told to end.
+    /// Returns the workers that serve or soon will, and have no order to end.
     fn workers(&self) -> impl Iterator<Item = &Child> {
         let number = self.generations.serving_number().unwrap_or(0);
         self.children.active_workers(number)
@@ -287,7 +288,7 @@ impl Scaled<'_> {
         self.workers().map(load).collect()
     }
 
-    /// The longest-serving worker; only one without a request, where `is_free` asks for that. Nobody who is being replaced.
+    /// Returns the worker that has served longest, except one that is being replaced; with `is_free`, only one without a request.
     fn oldest_worker(&self, is_free: bool) -> Option<u64> {
         let replaced = self.recycling.current(self.children).and_then(Child::worker_number);
         let may_go = |worker: &&Child| {
@@ -300,7 +301,7 @@ impl Scaled<'_> {
         worker.row().is_some_and(|row| self.children.scoreboard().slots(row).iter().any(|slot| slot.began_ms.load(Relaxed) > 0))
     }
 
-    /// No worker sleeps, and none is on its way.
+    /// Returns whether every worker is busy, and none is starting.
     fn is_everybody_at_work(&self) -> bool {
         let is_at_work = |worker: &Child| {
             let row = worker.row().and_then(|row| self.children.scoreboard().row(row));
