@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_cpus_are_told_unless_the_number_of_workers_was_chosen() {
+    fn idle_cpus_are_mentioned_unless_the_number_of_workers_was_chosen() {
         let said = |processes, processes_chosen, cpus| {
             idle_cpus_in_words(&Workers {
                 processes,

@@ -12,7 +12,7 @@ use crate::children::child::{Child, KillReason};
 use crate::control::commands::Command;
 
 /// Interval at which a worker past its deadline is checked while a debugger has stopped it, in milliseconds.
-const DEBUGGER_LOOK_MS: u64 = 1_000;
+const DEBUGGER_CHECK_MS: u64 = 1_000;
 
 /// The terminal settings at the start: a debugger that is killed while it reads a line leaves the terminal without echo.
 pub struct Terminal(Option<Termios>);
@@ -40,7 +40,7 @@ pub struct Development {
 impl Development {
     /// Decides about a reload because of changes. Returns whether it may begin now; if a worker is stopped in a debugger, it
     /// waits.
-    pub fn lets_reload(&mut self, command: Command, changes: &str, option: &str, children: &Children) -> bool {
+    pub fn may_reload_now(&mut self, command: Command, changes: &str, option: &str, children: &Children) -> bool {
         let is_halted = has_halted_worker(children);
         if !is_halted {
             log_sink::line(&format!("{changes}: reloading"));
@@ -59,9 +59,9 @@ impl Development {
 }
 
 /// Extends the deadline of an old generation's worker while it is stopped in a debugger. Returns whether it is.
-pub fn spares_halted(worker: &mut Child, now_ms: u64) -> bool {
+pub fn extend_if_halted(worker: &mut Child, now_ms: u64) -> bool {
     if worker.is_halted {
-        worker.deadline_ms = Some(now_ms + DEBUGGER_LOOK_MS);
+        worker.deadline_ms = Some(now_ms + DEBUGGER_CHECK_MS);
     }
     worker.is_halted
 }

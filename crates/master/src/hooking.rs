@@ -37,17 +37,17 @@ const WAIT_MOST_MS: u64 = 60_000;
 const WORDS_MOST_BYTES: u64 = 4096;
 
 /// Why hooks were not completed.
-enum Trouble {
+enum HookError {
     Failed(String),
     /// They were killed because of a signal.
     Ended(String),
 }
 
-impl Trouble {
+impl HookError {
     fn of_start(self) -> StartError {
         match self {
-            Trouble::Failed(words) => StartError::new(words),
-            Trouble::Ended(words) => StartError::told_to_stop(words),
+            HookError::Failed(words) => StartError::new(words),
+            HookError::Ended(words) => StartError::told_to_stop(words),
         }
     }
 }
@@ -70,14 +70,14 @@ pub fn at_start(settings: &Settings, phase: HookPhase) -> Result<(), StartError>
     if phase == HookPhase::AsRoot && settings.confinement.root.is_some() {
         // As in uWSGI, root's last hooks run within the jail; the master does not.
         let jail = Confinement { root: settings.confinement.root.clone(), ..confinement };
-        let doer = Doer { confinement: &jail, privileges: None, files };
-        return in_child(settings, phase, &hooks, &doer, Patience::OfStart).map_err(Trouble::of_start);
+        let runner = HookRunner { confinement: &jail, privileges: None, files };
+        return in_child(settings, phase, &hooks, &runner, WaitLimit::OfStart).map_err(HookError::of_start);
     }
-    let doer = Doer { confinement: &confinement, privileges: None, files };
+    let runner = HookRunner { confinement: &confinement, privileges: None, files };
     for hook in hooks {
         match hook.action {
             HookAction::ChangeFolder(_) | HookAction::Exit(_) => run(settings, &[hook], files).map_err(StartError::new)?,
-            _ => in_child(settings, phase, &[hook], &doer, Patience::OfStart).map_err(Trouble::of_start)?,
+            _ => in_child(settings, phase, &[hook], &runner, WaitLimit::OfStart).map_err(HookError::of_start)?,
         }
     }
     Ok(())
@@ -95,10 +95,10 @@ pub fn phases_in_namespaces(confinement: &Confinement) -> &'static [HookPhase] {
 ///
 /// # Errors
 /// The first hook that fails, a child that can't be created, or a signal that ends the start.
-pub fn at_begin(settings: &Settings, privileges: Option<&Privileges>) -> Result<(), StartError> {
+pub fn at_master_start(settings: &Settings, privileges: Option<&Privileges>) -> Result<(), StartError> {
     let phase = HookPhase::MasterStart;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
-    in_child(settings, phase, &hooks, &Doer::user(settings, privileges), Patience::OfStart).map_err(Trouble::of_start)
+    in_child(settings, phase, &hooks, &HookRunner::user(settings, privileges), WaitLimit::OfStart).map_err(HookError::of_start)
 }
 
 /// Runs the exit hooks, as the user of the application, until another signal requests the end. A failure is logged and has no
@@ -106,10 +106,10 @@ pub fn at_begin(settings: &Settings, privileges: Option<&Privileges>) -> Result<
 pub fn at_end(settings: &Settings, privileges: Option<&Privileges>, progress: Option<StopProgress>) {
     let phase = HookPhase::AsUserAtExit;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
-    let patience = Patience::OfEnd { end_ms: now_ms() + END_MOST_MS, progress };
-    match in_child(settings, phase, &hooks, &Doer::user(settings, privileges), patience) {
+    let limit = WaitLimit::OfEnd { end_ms: now_ms() + END_MOST_MS, progress };
+    match in_child(settings, phase, &hooks, &HookRunner::user(settings, privileges), limit) {
         Ok(()) => {}
-        Err(Trouble::Failed(words) | Trouble::Ended(words)) => log_sink::line(&words),
+        Err(HookError::Failed(words) | HookError::Ended(words)) => log_sink::line(&words),
     }
 }
 
@@ -118,16 +118,16 @@ fn of_phase(settings: &Settings, phase: HookPhase) -> impl Iterator<Item = &Hook
 }
 
 /// The identity that a child takes before it runs hooks, and its access to files.
-struct Doer<'a> {
+struct HookRunner<'a> {
     confinement: &'a Confinement,
     privileges: Option<&'a Privileges>,
     files: &'a dyn Files,
 }
 
-impl<'a> Doer<'a> {
+impl<'a> HookRunner<'a> {
     /// The user of the application, permanently.
-    fn user(settings: &'a Settings, privileges: Option<&'a Privileges>) -> Doer<'a> {
-        Doer { confinement: &settings.confinement, privileges, files: &OwnFiles }
+    fn user(settings: &'a Settings, privileges: Option<&'a Privileges>) -> HookRunner<'a> {
+        HookRunner { confinement: &settings.confinement, privileges, files: &OwnFiles }
     }
 }
 
@@ -140,16 +140,22 @@ fn run(settings: &Settings, hooks: &[&Hook], files: &dyn Files) -> Result<(), St
 
 /// Runs hooks in a child, which takes the identity permanently and drops the configured rights. The child reports a failure
 /// through a pipe.
-fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<'_>, patience: Patience) -> Result<(), Trouble> {
+fn in_child(
+    settings: &Settings,
+    phase: HookPhase,
+    hooks: &[&Hook],
+    runner: &HookRunner<'_>,
+    limit: WaitLimit,
+) -> Result<(), HookError> {
     if hooks.is_empty() {
         return Ok(());
     }
     let words = |error: io::Error| format!("hooks ({}) can't be executed: {error}", phase.name());
-    let trouble = |error: io::Error| Trouble::Failed(words(error));
+    let trouble = |error: io::Error| HookError::Failed(words(error));
     let (reader, mut writer) = io::pipe().map_err(trouble)?;
     let leash = Leash::new().map_err(trouble)?;
     let confinement =
-        RawConfinement::of(doer.confinement, settings.application.chdir.as_deref(), doer.privileges).map_err(trouble)?;
+        RawConfinement::of(runner.confinement, settings.application.chdir.as_deref(), runner.privileges).map_err(trouble)?;
     // From here on, these signals are not lost and do not end the process before the hook.
     let signals = EndSignals::take(&end_signals()).map_err(|error| trouble(error.into()))?;
     let master = Pid::this();
@@ -159,7 +165,7 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
         let kept: Vec<i32> = log.into_iter().chain([writer.as_raw_fd(), end_of_leash]).collect();
         system::close_others(&kept);
         let outcome = match lead_group(end_of_leash, master).and_then(|()| confinement.take(CapabilitiesAtExec::RootOnly)) {
-            Ok(()) => run(settings, hooks, doer.files),
+            Ok(()) => run(settings, hooks, runner.files),
             Err(error) => Err(words(error)),
         };
         bolide_log::finish();
@@ -170,10 +176,10 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
         system::leave(i32::from(outcome.is_err()));
     };
     drop(writer);
-    let outcome = wait_for_words(reader, &signals, patience);
+    let outcome = wait_for_outcome(reader, &signals, limit);
     match outcome {
         // Processes that hooks leave in the background are not ours.
-        Ok(Waited::Said(_)) => leash.let_go(),
+        Ok(Waited::Done(_)) => leash.let_go(),
         _ => {
             system::signal_group(child, libc::SIGKILL);
             drop(leash);
@@ -181,13 +187,15 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
     }
     system::wait_for(child, KILLED_MOST_MS);
     match outcome.map_err(trouble)? {
-        Waited::Said(words) if words.is_empty() => Ok(()),
-        Waited::Said(words) => Err(Trouble::Failed(words)),
+        Waited::Done(words) if words.is_empty() => Ok(()),
+        Waited::Done(words) => Err(HookError::Failed(words)),
         Waited::TooLong => {
             let most = duration(END_MOST_MS);
-            Err(Trouble::Failed(format!("the hooks ({}) take longer than {most}: killing them", phase.name())))
+            Err(HookError::Failed(format!("the hooks ({}) take longer than {most}: killing them", phase.name())))
         }
-        Waited::Signal(number) => Err(Trouble::Ended(format!("{} arrived: killing the hooks ({})", name(number), phase.name()))),
+        Waited::Signal(number) => {
+            Err(HookError::Ended(format!("{} arrived: killing the hooks ({})", name(number), phase.name())))
+        }
     }
 }
 
@@ -201,27 +209,25 @@ fn lead_group(end_of_leash: i32, master: Pid) -> io::Result<()> {
 
 /// How long hooks are waited for, and which signals end the wait.
 #[derive(Clone, Copy)]
-enum Patience {
+enum WaitLimit {
     /// Without a limit, until a signal arrives.
     OfStart,
     /// Until `end_ms`, or until a signal that does not belong to the previous request.
     OfEnd { end_ms: u64, progress: Option<StopProgress> },
 }
 
-impl Patience {
-    fn ends_by(self, signal: i32) -> bool {
+impl WaitLimit {
+    fn is_ended_by(self, signal: i32) -> bool {
         match self {
-            Patience::OfEnd { progress: Some(progress), .. } if signal != libc::SIGQUIT => {
-                progress.is_older_than_one_wish(now_ms())
-            }
+            WaitLimit::OfEnd { progress: Some(progress), .. } if signal != libc::SIGQUIT => progress.is_new_request(now_ms()),
             _ => true,
         }
     }
 
     fn left_ms(self) -> u64 {
         match self {
-            Patience::OfStart => u64::MAX,
-            Patience::OfEnd { end_ms, .. } => end_ms.saturating_sub(now_ms()),
+            WaitLimit::OfStart => u64::MAX,
+            WaitLimit::OfEnd { end_ms, .. } => end_ms.saturating_sub(now_ms()),
         }
     }
 }
@@ -229,20 +235,20 @@ impl Patience {
 /// How the wait for hooks ended.
 enum Waited {
     /// They are done; the text is empty unless one failed.
-    Said(String),
+    Done(String),
     TooLong,
     Signal(i32),
 }
 
-fn wait_for_words(mut reader: PipeReader, signals: &EndSignals, patience: Patience) -> io::Result<Waited> {
+fn wait_for_outcome(mut reader: PipeReader, signals: &EndSignals, limit: WaitLimit) -> io::Result<Waited> {
     let mut words = Vec::new();
     loop {
         while let Some(number) = signals.next() {
-            if patience.ends_by(number) {
+            if limit.is_ended_by(number) {
                 return Ok(Waited::Signal(number));
             }
         }
-        let left_ms = patience.left_ms();
+        let left_ms = limit.left_ms();
         if left_ms == 0 {
             return Ok(Waited::TooLong);
         }
@@ -257,7 +263,7 @@ fn wait_for_words(mut reader: PipeReader, signals: &EndSignals, patience: Patien
         // Data or end of file is available, so the read does not block.
         let mut part = [0; 512];
         match reader.read(&mut part)? {
-            0 => return Ok(Waited::Said(String::from_utf8_lossy(&words).into_owned())),
+            0 => return Ok(Waited::Done(String::from_utf8_lossy(&words).into_owned())),
             length => words.extend(&part[..length.min(WORDS_MOST_BYTES as usize - words.len())]),
         }
     }

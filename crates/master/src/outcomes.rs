@@ -37,7 +37,7 @@ pub struct Outcomes {
     /// The results of the reloads that were requested.
     reloads: ReloadFacts,
     /// A success that is not reported yet, because old workers may still accept connections.
-    settling: Option<PendingOutcome>,
+    pending: Option<PendingOutcome>,
 }
 
 impl Outcomes {
@@ -54,45 +54,45 @@ impl Outcomes {
     pub fn note_reload(&mut self, result: Result<u32, String>, channel: &mut ControlSocket) {
         match &result {
             Ok(generation) => self.settle(format!("generation {generation} serves"), channel, clock_ms()),
-            Err(why) => tell_failure(&format!("the reload has failed: {why}"), channel),
+            Err(why) => report_failure(&format!("the reload has failed: {why}"), channel),
         }
         self.reloads.note(seconds_since_1970(), result.err());
     }
 
     /// Records a success. Waiting clients are notified when the old workers have stopped accepting.
     pub fn settle(&mut self, words: String, channel: &mut ControlSocket, now_ms: u64) {
-        self.end_settling(channel, now_ms);
+        self.report_pending(channel, now_ms);
         channel.note_outcome();
-        self.settling = Some(PendingOutcome { words, until_ms: now_ms + LEAVE_MOST_MS });
+        self.pending = Some(PendingOutcome { words, until_ms: now_ms + LEAVE_MOST_MS });
     }
 
     /// Reports a pending success if the old workers have stopped accepting, or at its deadline.
-    pub fn tell_if_settled(&mut self, children: &Children, channel: &mut ControlSocket, now_ms: u64) {
+    pub fn report_if_settled(&mut self, children: &Children, channel: &mut ControlSocket, now_ms: u64) {
         let may_accept = |child: &Child| {
             child.is_request_worker()
-                && !child.has_left
+                && !child.stopped_accepting
                 && matches!(child.state, State::Ending | State::Killed)
                 && child.pid.is_some()
         };
-        let is_late = self.settling.as_ref().is_some_and(|settling| now_ms >= settling.until_ms);
+        let is_late = self.pending.as_ref().is_some_and(|pending| now_ms >= pending.until_ms);
         if is_late || !children.iter().any(may_accept) {
-            self.end_settling(channel, now_ms);
+            self.report_pending(channel, now_ms);
         }
     }
 
     /// Reports a pending success now, to the clients that waited when it was recorded.
-    pub fn end_settling(&mut self, channel: &mut ControlSocket, now_ms: u64) {
-        if let Some(settling) = self.settling.take() {
-            channel.answer_noted(&json!({"ok": true, "message": settling.words}), now_ms);
+    pub fn report_pending(&mut self, channel: &mut ControlSocket, now_ms: u64) {
+        if let Some(pending) = self.pending.take() {
+            channel.answer_noted(&json!({"ok": true, "message": pending.words}), now_ms);
         }
     }
 
     pub fn wake_ms(&self) -> Option<u64> {
-        self.settling.as_ref().map(|settling| settling.until_ms)
+        self.pending.as_ref().map(|pending| pending.until_ms)
     }
 }
 
 /// Reports the failure of a reload or an upgrade to waiting clients.
-pub fn tell_failure(words: &str, channel: &mut ControlSocket) {
+pub fn report_failure(words: &str, channel: &mut ControlSocket) {
     channel.answer_waiting(&json!({"ok": false, "message": words}), clock_ms());
 }

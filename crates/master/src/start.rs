@@ -56,10 +56,10 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
     let warnings = warnings.as_slice();
     // A master that replaces another is in the background already, if configured.
     let background = settings.control.background.as_ref().filter(|_| inheritance.is_none());
-    let starter = match background.map(|background| daemonize::detach(background, &settings, warnings)) {
+    let parent_pipe = match background.map(|background| daemonize::detach(background, &settings, warnings)) {
         None => None,
         Some(Ok(Side::Foreground { status })) => return status,
-        Some(Ok(Side::Background(starter))) => Some(starter),
+        Some(Ok(Side::Background(parent_pipe))) => Some(parent_pipe),
         Some(Err(error)) => {
             log_sink::line(&format!("not started: {error}"));
             bolide_log::finish();
@@ -68,21 +68,21 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
     };
     let mut console = None;
     let outcome = prepare(settings, configuration, warnings, inheritance, &mut console).and_then(start);
-    let (status, exit_message, starter) = match outcome {
-        Ok(supervisor) => run(supervisor, starter),
-        Err(error) => (error.status(), Some(format!("not started: {error}")), starter),
+    let (status, exit_message, parent_pipe) = match outcome {
+        Ok(supervisor) => run(supervisor, parent_pipe),
+        Err(error) => (error.status(), Some(format!("not started: {error}")), parent_pipe),
     };
     if let Some(words) = &exit_message {
         // With `logto`, the terminal would otherwise show nothing of a failed start.
-        if let Some(console) = console.as_ref().filter(|_| starter.is_none()) {
+        if let Some(console) = console.as_ref().filter(|_| parent_pipe.is_none()) {
             log_sink::line_to(console, words);
         }
         log_sink::line(words);
         last_word.say(words);
     }
     bolide_log::finish();
-    if let Some(starter) = starter {
-        starter.failed(status, exit_message.as_deref().unwrap_or("it was told to stop before its workers served"));
+    if let Some(parent_pipe) = parent_pipe {
+        parent_pipe.failed(status, exit_message.as_deref().unwrap_or("it was told to stop before its workers served"));
     }
     status
 }
@@ -114,8 +114,8 @@ fn prepare(
     console: &mut Option<File>,
 ) -> Result<Supervisor, StartError> {
     settings.listeners = socket_activation::merge(settings.listeners);
-    configuration.note_told(warnings);
-    let (place, handed) = match inheritance {
+    configuration.note_logged(warnings);
+    let (predecessor, handed) = match inheritance {
         Some(Inheritance { place, sockets, statistics }) => (Some(place), Handed { sockets, statistics }),
         None => (None, Handed::default()),
     };
@@ -125,7 +125,7 @@ fn prepare(
     }
     let Prepared { program, privileges, mut logs, listeners, reporting } = prepared?;
     let log_programs = std::mem::take(&mut logs.programs);
-    let ready = take_process(&settings, privileges.as_ref(), logs, place.is_some()).map(|(signals, terminal, printed)| {
+    let ready = take_process(&settings, privileges.as_ref(), logs, predecessor.is_some()).map(|(signals, terminal, printed)| {
         // A daemon closes the terminal; the `daemonize` parent in the foreground shows the lines there.
         *console = terminal.filter(|_| settings.control.background.is_none());
         announce::start(&settings, listeners.endpoints(), privileges.as_ref(), warnings);
@@ -141,11 +141,11 @@ fn prepare(
         log_sink::lines(warnings);
         remove_files();
     })?;
-    let mut control = match &place {
+    let mut control = match &predecessor {
         Some(_) => ControlEndpoints::none(),
         None => ControlEndpoints::open(&settings.control, privileges.as_ref(), now_ms()).inspect_err(|_| remove_files())?,
     };
-    enter_namespaces(&settings, place.is_some()).inspect_err(|_| {
+    enter_namespaces(&settings, predecessor.is_some()).inspect_err(|_| {
         control.remove_files();
         remove_files();
     })?;
@@ -153,7 +153,7 @@ fn prepare(
     let (provision, scoreboard) = Provision::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("no memory can be shared between processes: {error}")))?;
     let children = Children::new(scoreboard);
-    Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, place }))
+    Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, predecessor }))
 }
 
 /// Sockets that the previous master has passed to us.
@@ -259,7 +259,7 @@ fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>,
 
 fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
     let provision = supervisor.provision();
-    let begun = hooking::at_begin(provision.settings(), provision.privileges());
+    let begun = hooking::at_master_start(provision.settings(), provision.privileges());
     match begun.and_then(|()| supervisor.start()) {
         Ok(()) => Ok(supervisor),
         Err(error) => {
@@ -269,15 +269,15 @@ fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
     }
 }
 
-fn run(supervisor: Supervisor, starter: Option<ParentPipe>) -> (i32, Option<String>, Option<ParentPipe>) {
+fn run(supervisor: Supervisor, parent_pipe: Option<ParentPipe>) -> (i32, Option<String>, Option<ParentPipe>) {
     let terminal = Terminal::remember(supervisor.provision().settings());
-    let Ended { status, exit_message, provision, starter, stop_progress, removes_files } = supervisor.run(starter);
+    let Ended { status, exit_message, provision, parent_pipe, stop_progress, removes_files } = supervisor.run(parent_pipe);
     terminal.restore();
     hooking::at_end(provision.settings(), provision.privileges(), stop_progress);
     if removes_files {
         provision.remove_files();
     }
-    (status, exit_message, starter)
+    (status, exit_message, parent_pipe)
 }
 
 #[cfg(test)]

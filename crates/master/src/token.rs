@@ -21,7 +21,7 @@ pub enum Token {
     /// The master that is to replace us.
     Successor,
     /// The previous master, which we replace.
-    Place,
+    Predecessor,
     /// The open pipe of `master-fifo`.
     Fifo,
     /// The control socket, and its clients.

@@ -47,17 +47,17 @@ pub struct Takeover {
     /// The master that replaces us, in an upgrade.
     successor: Option<Successor>,
     /// The master that we replace when our workers serve, or have replaced.
-    place: Option<Predecessor>,
+    predecessor: Option<Predecessor>,
 }
 
 impl Takeover {
-    pub fn new(place: Option<Predecessor>) -> Takeover {
-        Takeover { successor: None, place }
+    pub fn new(predecessor: Option<Predecessor>) -> Takeover {
+        Takeover { successor: None, predecessor }
     }
 
     pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
         let successor = self.successor.as_ref().and_then(|successor| successor.source(Token::Successor));
-        successor.into_iter().chain(self.place.as_ref().and_then(|place| place.source(Token::Place)))
+        successor.into_iter().chain(self.predecessor.as_ref().and_then(|predecessor| predecessor.source(Token::Predecessor)))
     }
 
     pub fn wake_ms(&self) -> Option<u64> {
@@ -65,20 +65,20 @@ impl Takeover {
     }
 
     /// Returns whether the instance belongs to another master until our workers serve.
-    pub fn awaits_place(&self) -> bool {
-        self.place.as_ref().is_some_and(Predecessor::is_awaited)
+    pub fn awaits_takeover(&self) -> bool {
+        self.predecessor.as_ref().is_some_and(Predecessor::is_awaited)
     }
 
     /// Notifies the previous master that our workers serve.
-    pub fn take_place(&mut self) {
-        if let Some(place) = &mut self.place {
-            place.take();
+    pub fn take_over(&mut self) {
+        if let Some(predecessor) = &mut self.predecessor {
+            predecessor.take();
         }
     }
 
     /// Returns the events of the previous master, including its end.
-    pub fn take_place_news(&mut self) -> Vec<PredecessorEvent> {
-        self.place.as_mut().map(Predecessor::take_news).unwrap_or_default()
+    pub fn take_predecessor_events(&mut self) -> Vec<PredecessorEvent> {
+        self.predecessor.as_mut().map(Predecessor::take_news).unwrap_or_default()
     }
 
     /// Begins an upgrade: executes another master. Returns its pid.
@@ -113,7 +113,7 @@ impl Takeover {
             return Err("nothing is served yet".to_owned());
         }
         let is_ordered = generations.forming().is_some_and(|forming| forming.reason == Reason::Ordered);
-        if generations.reload_is_wanted() || is_ordered {
+        if generations.reload_is_requested() || is_ordered {
             return Err("a reload is in progress; try again when it has ended".to_owned());
         }
         let trouble = |error: std::io::Error| format!("a new master can't be created: {error}");
@@ -130,7 +130,7 @@ impl Takeover {
     }
 
     /// Handles the messages of the successor, or its closed socket.
-    pub fn take_successor_news(&mut self) -> SuccessorOutcome {
+    pub fn take_successor_events(&mut self) -> SuccessorOutcome {
         let Some(successor) = &mut self.successor else { return SuccessorOutcome::Nothing };
         match (successor.take_news(), successor.is_in_place()) {
             (SuccessorEvent::Serves, _) => return SuccessorOutcome::Serves,
@@ -163,7 +163,7 @@ impl Takeover {
 
     /// Returns whether a reload must wait for the end of an upgrade, because the new master has the sockets and settings of this
     /// generation.
-    pub fn puts_off_reload(&mut self, by: &str, is_brutal: bool) -> bool {
+    pub fn defers_reload(&mut self, by: &str, is_brutal: bool) -> bool {
         let Some(Successor { pid, stage: SuccessorStage::Starting { reload_waits, .. }, .. }) = &mut self.successor else {
             return false;
         };
@@ -178,7 +178,7 @@ impl Takeover {
     }
 
     /// Kills a new master that does not serve in time. Notifies one that has replaced us when our daemons and helpers are gone.
-    pub fn look_after_successor(&mut self, load_ms: Option<u64>, has_daemons: bool, now_ms: u64) {
+    pub fn check_successor(&mut self, load_ms: Option<u64>, has_daemons: bool, now_ms: u64) {
         let Some(Successor { pid, process, stage, .. }) = &mut self.successor else { return };
         match stage {
             SuccessorStage::Starting { until_ms, why, .. } if now_ms >= *until_ms => {
@@ -207,25 +207,25 @@ impl Takeover {
     }
 
     /// Records that the successor replaces us from now on. Returns its pid.
-    pub fn give_place(&mut self) -> Option<Pid> {
+    pub fn hand_over(&mut self) -> Option<Pid> {
         let successor = self.successor.as_mut()?;
         successor.stage = SuccessorStage::InPlace { knows_that_daemons_are_gone: false };
         Some(successor.pid)
     }
 
     /// Returns whether another master has replaced us.
-    pub fn has_given_place(&self) -> bool {
+    pub fn has_handed_over(&self) -> bool {
         self.successor.as_ref().is_some_and(Successor::is_in_place)
     }
 
     /// Returns whether the instance continues in a successor that has replaced us.
-    pub fn goes_on_elsewhere(&self) -> bool {
+    pub fn continues_in_successor(&self) -> bool {
         self.successor.as_ref().is_some_and(|successor| successor.channel.is_some())
     }
 
     /// Returns whether no other master manages the files of the instance.
-    pub fn has_files_of_its_own(&self) -> bool {
-        !self.awaits_place() && !self.has_given_place()
+    pub fn owns_files(&self) -> bool {
+        !self.awaits_takeover() && !self.has_handed_over()
     }
 
     pub fn tell(&mut self, step: Step) {

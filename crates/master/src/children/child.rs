@@ -127,7 +127,7 @@ pub enum KillReason {
     /// It exceeded a memory limit (`evil-reload-on-rss`, `evil-reload-on-as`).
     Memory,
     /// It is unreachable: its order socket is closed, or it sent a message that no child of ours sends.
-    OutOfReach,
+    Unreachable,
     /// The instance stops immediately.
     StopNow,
     /// Its generation was abandoned.
@@ -135,7 +135,7 @@ pub enum KillReason {
     /// It did not serve within `load-timeout`.
     Late,
     /// It occupied a scoreboard row that a newer generation needed.
-    InTheWay,
+    NoRoom,
     /// It has answered all requests, but its interpreter does not exit.
     InterpreterStays,
     /// A prototype that was stopped by a signal and did not continue: its workers could not be replaced.
@@ -172,9 +172,9 @@ pub struct Child {
     /// The worker has answered `reload-probe` and waits for `Admit`.
     pub waits_for_admission: bool,
     /// The worker was ordered to end and has reported that it accepts no more connections.
-    pub has_left: bool,
+    pub stopped_accepting: bool,
     /// The pause state that the worker was last notified of.
-    pub knows_pause: bool,
+    pub notified_pause: bool,
     /// When it became ready.
     pub ready_ms: Option<u64>,
     /// When the lifetime of a worker ends.
@@ -228,7 +228,7 @@ impl Child {
     }
 
     /// Moves the deadline closer, never further away. Returns whether it moved.
-    pub fn hurry(&mut self, deadline_ms: u64, kill_reason: KillReason) -> bool {
+    pub fn shorten_deadline(&mut self, deadline_ms: u64, kill_reason: KillReason) -> bool {
         let nearer = self.deadline_ms.is_none_or(|before| deadline_ms < before);
         if nearer {
             (self.deadline_ms, self.deadline_reason) = (Some(deadline_ms), kill_reason);
@@ -237,8 +237,8 @@ impl Child {
     }
 
     /// Returns whether this is an active worker that was not notified of the current pause state.
-    pub fn lacks_pause(&self, is_paused: bool) -> bool {
-        self.is_request_worker() && self.state.is_active() && self.knows_pause != is_paused
+    pub fn needs_pause_order(&self, is_paused: bool) -> bool {
+        self.is_request_worker() && self.state.is_active() && self.notified_pause != is_paused
     }
 
     /// Returns the time at which the child counts as late, if it has a `load_timeout_ms` to become ready.

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_worker_has_done_stays_when_it_has_ended() {
+    fn work_of_a_worker_stays_when_it_has_ended() {
         let mut ledger = Ledger::default();
         let work = |requests| Work { requests, ..Work::default() };
         ledger.note_spawn(2);

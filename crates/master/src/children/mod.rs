@@ -195,7 +195,7 @@ impl Children {
     pub fn order_end(&mut self, id: u64, order: Order, deadline_ms: u64) {
         let Some(child) = self.find_mut(id) else { return };
         child.apply(Event::ToldToEnd);
-        child.hurry(deadline_ms, KillReason::Mercy);
+        child.shorten_deadline(deadline_ms, KillReason::Mercy);
         let row = child.row().and_then(|row| self.scoreboard.row(row));
         match (row, &order) {
             (Some(row), Order::Stop) => row.stopped_ms.store(now_ms(), Relaxed),
@@ -240,11 +240,11 @@ impl Children {
             KillReason::Mercy => format!("{child} has not finished within {mercy} (reload-mercy): killing it{served}"),
             KillReason::Harakiri => format!("harakiri: killing {child}{served}"),
             KillReason::Memory => format!("killing {child} for its memory{served}"),
-            KillReason::OutOfReach => format!("{child} can't be reached any more: killing it{served}"),
+            KillReason::Unreachable => format!("{child} can't be reached any more: killing it{served}"),
             KillReason::StopNow => format!("killing {child}{served}"),
             KillReason::GivenUp => format!("killing {child}: its generation is abandoned"),
             KillReason::Late => format!("{child} does not serve yet (load-timeout): killing it"),
-            KillReason::InTheWay => format!("{child} has not made room for a newer generation: killing it{served}"),
+            KillReason::NoRoom => format!("{child} has not made room for a newer generation: killing it{served}"),
             KillReason::InterpreterStays => {
                 let most = duration(INTERPRETER_END_MS);
                 format!(
@@ -292,27 +292,27 @@ impl Children {
 
     /// Begins or ends a pause. Returns whether the state changed; workers are notified of a change.
     pub fn pause(&mut self, is_paused: bool) -> bool {
-        let is_news = std::mem::replace(&mut self.is_paused, is_paused) != is_paused;
-        if is_news {
-            self.tell_pause();
+        let is_change = std::mem::replace(&mut self.is_paused, is_paused) != is_paused;
+        if is_change {
+            self.send_pause_orders();
         }
-        is_news
+        is_change
     }
 
     /// Notifies workers of the pause state if they do not know it yet. A worker that is ending gets no such order.
-    pub fn tell_pause(&mut self) {
+    pub fn send_pause_orders(&mut self) {
         let is_paused = self.is_paused;
         let order = if is_paused { Order::Pause } else { Order::Resume };
-        for worker in self.list.iter_mut().filter(|child| child.lacks_pause(is_paused)) {
+        for worker in self.list.iter_mut().filter(|child| child.needs_pause_order(is_paused)) {
             let sent = worker.channel.as_ref().map(|channel| message::send(channel.as_fd(), &order, None));
             // If the worker has exited, its end is reported; if its socket is full, a later turn tries again.
             let is_full = matches!(sent, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
-            worker.knows_pause = is_paused != is_full;
+            worker.notified_pause = is_paused != is_full;
         }
     }
 
     /// Orders a worker that is about to be killed for one request to hand its other pending connections over.
-    pub fn tell_hand_over(&self, id: u64) {
+    pub fn order_hand_over(&self, id: u64) {
         if let Some(channel) = self.find(id).and_then(|worker| worker.channel.as_ref()) {
             // A worker whose socket is full, or that has exited, hands nothing over.
             let _ = message::send(channel.as_fd(), &Order::HandOver, None);
@@ -343,8 +343,8 @@ impl Children {
             serving.into_iter().filter(|child| generation.is_none_or(|number| child.generation == number)).collect();
         let is_free = |worker: &&&Child| worker.row().is_some_and(|row| self.scoreboard.in_flight(row).is_empty());
         let free: Vec<&Child> = serving.iter().filter(is_free).copied().collect();
-        let takers = if free.is_empty() { serving } else { free };
-        let channels: Vec<&OwnedFd> = takers.iter().filter_map(|worker| worker.channel.as_ref()).collect();
+        let candidates = if free.is_empty() { serving } else { free };
+        let channels: Vec<&OwnedFd> = candidates.iter().filter_map(|worker| worker.channel.as_ref()).collect();
         let mut lost = 0;
         for (number, (listener, connection)) in waiting.into_iter().enumerate() {
             let order = Order::Serve { listener };
@@ -361,12 +361,12 @@ impl Children {
 
     /// Shortens the deadline of prototypes that were ordered to end and have no worker or helper left. Only the end of the
     /// interpreter remains, and it has a time limit of its own.
-    pub fn hurry_prototypes_without_workers(&mut self, now_ms: u64) {
+    pub fn shorten_prototype_deadlines(&mut self, now_ms: u64) {
         let has_children = |generation| self.list.iter().any(|child| !child.is_prototype() && child.generation == generation);
         let is_done = |child: &Child| child.is_prototype() && child.state == State::Ending && !has_children(child.generation);
         for id in self.ids(is_done) {
             if let Some(prototype) = self.find_mut(id) {
-                prototype.hurry(now_ms + INTERPRETER_END_MS, KillReason::Mercy);
+                prototype.shorten_deadline(now_ms + INTERPRETER_END_MS, KillReason::Mercy);
             }
         }
     }
@@ -404,13 +404,13 @@ impl Children {
 
     /// Returns whether a worker has certainly exited without a report: its channel is closed, its prototype has ended, and its
     /// pid is free.
-    pub fn is_gone_unseen(&self, child: &Child) -> bool {
-        let nobody = match (&child.handle, child.pid) {
+    pub fn has_exited_unreported(&self, child: &Child) -> bool {
+        let is_pid_free = match (&child.handle, child.pid) {
             (Some(handle), _) => system::signal_process(handle, 0) == Err(Errno::ESRCH),
             (None, Some(pid)) => kill(pid, None) == Err(Errno::ESRCH),
             (None, None) => true,
         };
-        !child.is_prototype() && child.channel.is_none() && self.prototype(child.generation).is_none() && nobody
+        !child.is_prototype() && child.channel.is_none() && self.prototype(child.generation).is_none() && is_pid_free
     }
 
     /// Returns the order sockets of the children, for polling.
@@ -454,8 +454,8 @@ impl Children {
             progress: Progress::AtWork,
             born_ms: now_ms(),
             waits_for_admission: false,
-            has_left: false,
-            knows_pause: self.is_paused,
+            stopped_accepting: false,
+            notified_pause: self.is_paused,
             ready_ms: None,
             expires_ms: None,
             deadline_ms: None,

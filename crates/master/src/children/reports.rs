@@ -14,7 +14,7 @@ use crate::children::{Children, LOST_MS};
 pub const REPORTS_A_TURN: usize = 64;
 
 /// Checks the pid that a worker reports for itself. Returns whether the worker's pid is known now.
-pub fn believes_pid(id: u64, pid: u32, children: &mut Children) -> bool {
+pub fn verify_pid(id: u64, pid: u32, children: &mut Children) -> bool {
     let is_known = children.note_pid(id, pid);
     // A worker that has exited already may have reported its true pid: its end will be reported.
     if !is_known && Children::exists(pid) {
@@ -43,26 +43,26 @@ pub fn note_ready(child: &mut Child, stop_ms: Option<u64>, now_ms: u64) -> bool 
 pub fn advance_end(worker: &mut Child, progress: Progress, now_ms: u64) {
     worker.progress = progress;
     if progress == Progress::Leaving && worker.state == State::Ending {
-        worker.hurry(now_ms + message::INTERPRETER_END_MS, KillReason::InterpreterStays);
+        worker.shorten_deadline(now_ms + message::INTERPRETER_END_MS, KillReason::InterpreterStays);
     }
 }
 
 /// Records that a worker that was ordered to end accepts no more connections. If connections may be pending that the kernel
 /// announced to that worker only, other workers are ordered to check their sockets.
-pub fn note_left(id: u64, somebody_waits: bool, children: &mut Children) {
+pub fn note_stopped_accepting(id: u64, somebody_waits: bool, children: &mut Children) {
     if let Some(worker) = children.find_mut(id) {
-        worker.has_left = true;
+        worker.stopped_accepting = true;
     }
     if !somebody_waits {
         return;
     }
     let serves = |child: &&Child| child.is_request_worker() && child.state.is_serving();
-    let mut takers: Vec<&Child> = children.iter().filter(serves).collect();
-    if takers.is_empty() {
+    let mut candidates: Vec<&Child> = children.iter().filter(serves).collect();
+    if candidates.is_empty() {
         // The serving workers belong to another master, which we cannot notify: the worker accepts the connections itself.
-        takers.extend(children.find(id));
+        candidates.extend(children.find(id));
     }
-    for channel in takers.iter().filter_map(|taker| taker.channel.as_ref()) {
+    for channel in candidates.iter().filter_map(|candidate| candidate.channel.as_ref()) {
         // A worker whose socket is full has orders to read and checks its sockets after them; a worker that has exited needs no
         // order.
         let _ = message::send(channel.as_fd(), &Order::Look, None);
@@ -87,6 +87,6 @@ pub fn channel_closed(child: &mut Child, now_ms: u64) {
     child.channel = None;
     // A child that is ending closes its socket regularly and has a deadline already.
     if child.state.is_active() {
-        child.hurry(now_ms + LOST_MS, KillReason::OutOfReach);
+        child.shorten_deadline(now_ms + LOST_MS, KillReason::Unreachable);
     }
 }

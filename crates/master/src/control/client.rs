@@ -31,7 +31,7 @@ const ANSWER_MS: u64 = 10_000;
 /// Maximum size of an answer, in bytes.
 const ANSWER_MOST_BYTES: u64 = 4 * 1024 * 1024;
 /// Interval at which the end of a stopped instance is polled, in milliseconds.
-const LOOK_MS: u64 = 20;
+const END_POLL_MS: u64 = 20;
 /// File suffixes of configurations that the instance of a folder may have been started with.
 const SUFFIXES: [&str; 7] = ["ini", "toml", "yaml", "yml", "json", "xml", "js"];
 
@@ -47,7 +47,7 @@ enum Located {
 }
 
 /// Why no request was sent: an exit status and a message.
-type NotAsked = (i32, String);
+type Refusal = (i32, String);
 
 /// Sends the request and prints the answer. Returns the exit status.
 pub fn ask_instance(request: &InstanceRequest) -> i32 {
@@ -72,7 +72,7 @@ pub fn ask_instance(request: &InstanceRequest) -> i32 {
     }
 }
 
-fn find(instance: Option<&str>) -> Result<Located, NotAsked> {
+fn find(instance: Option<&str>) -> Result<Located, Refusal> {
     let Some(text) = instance else { return find_of_folder() };
     if let Some(pid) = text.parse::<i32>().ok().filter(|pid| *pid > 0) {
         return of_pid(pid, &format!("pid {pid}"));
@@ -108,7 +108,7 @@ fn pid_of_file(path: &Path) -> Option<i32> {
     text.trim().parse().ok().filter(|pid| *pid > 0)
 }
 
-fn of_pid(pid: i32, named: &str) -> Result<Located, NotAsked> {
+fn of_pid(pid: i32, named: &str) -> Result<Located, Refusal> {
     if let Some(stream) = channel_of(pid) {
         return Ok(Located::Channel(stream, pid));
     }
@@ -137,7 +137,7 @@ fn of_stream(stream: UnixStream) -> Option<Located> {
 
 /// Finds the instance that has read a configuration. If no instance reports it, looks for the control socket and the pidfiles
 /// that the configuration names.
-fn of_configuration(path: &Path, named: &str) -> Result<Located, NotAsked> {
+fn of_configuration(path: &Path, named: &str) -> Result<Located, Refusal> {
     let wanted = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let has_read = |identity: &Value| {
         paths_of(identity, "configurations").any(|known| known.canonicalize().is_ok_and(|known| known == wanted))
@@ -164,7 +164,7 @@ fn of_configuration(path: &Path, named: &str) -> Result<Located, NotAsked> {
 }
 
 /// Without a name: finds the instance of a configuration in this folder, or one that was started in this folder.
-fn find_of_folder() -> Result<Located, NotAsked> {
+fn find_of_folder() -> Result<Located, Refusal> {
     let folder =
         std::env::current_dir().map_err(|error| (EXIT_NO_INSTANCE, format!("this folder can't be determined: {error}")))?;
     let is_here = |path: &Path| path.canonicalize().is_ok_and(|path| path == folder);
@@ -197,7 +197,7 @@ fn paths_of(identity: &Value, key: &str) -> impl Iterator<Item = PathBuf> {
     identity[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from).collect::<Vec<_>>().into_iter()
 }
 
-fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, named: &str) -> Result<Option<Located>, NotAsked> {
+fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, named: &str) -> Result<Option<Located>, Refusal> {
     let meant: Vec<(i32, Value)> = instances.into_iter().filter(|(_, identity)| is_meant(identity)).collect();
     if meant.len() > 1 {
         return Err((EXIT_NO_INSTANCE, format!("{named}: several instances are running; name one by its pid: {}", list(&meant))));
@@ -243,7 +243,7 @@ fn converse(mut stream: UnixStream, question: &Value, most_ms: Option<u64>) -> s
     serde_json::from_slice(&line).map_err(|_| std::io::ErrorKind::UnexpectedEof.into())
 }
 
-fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
+fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String, Refusal> {
     let waits_for_end = request.waits && request.command == InstanceCommand::Stop;
     let question = json!({
         "ask": request.command.name(),
@@ -270,7 +270,7 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
         while bolide_supervision::processes::system::signal_process(&process, 0).is_ok()
             && !bolide_supervision::processes::process_state::is_zombie(Pid::from_raw(pid))
         {
-            std::thread::sleep(Duration::from_millis(LOOK_MS));
+            std::thread::sleep(Duration::from_millis(END_POLL_MS));
         }
         return Ok(format!("master {pid}: it has ended\n"));
     }
@@ -321,7 +321,7 @@ fn status_in_words(answer: &Value) -> String {
 }
 
 /// Without a control socket (another version, uWSGI, `control-socket = off`), a signal can be sent but no question asked.
-fn signal(pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
+fn signal(pid: i32, request: &InstanceRequest) -> Result<String, Refusal> {
     let row = commands::of_request(request).map(Command::row);
     // A stop with `--now` needs no wait.
     let Some(signal) = row.and_then(|row| row.portable_signal).filter(|_| !request.waits || request.now) else {
@@ -338,7 +338,7 @@ fn signal(pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
     }
 }
 
-fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, NotAsked> {
+fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, Refusal> {
     let shown = path.display();
     let refuse = |why: &str| Err((EXIT_NO_ANSWER, format!("{shown}: {why}")));
     let Some(row) = commands::of_request(request).map(Command::row) else {
@@ -365,7 +365,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reload_of_this_second_was_not_no_time_ago() {
+    fn a_reload_of_this_second_was_less_than_a_second_ago() {
         let told =
             |at: u64| status_in_words(&serde_json::json!({ "last_reload": { "at": at }, "reloads": 1, "failed_reloads": 0 }));
         // The clock may advance between the two readings, so this reload lies in the future.

@@ -33,7 +33,7 @@ impl ControlEndpoints {
     /// Opens the endpoints for a master whose workers already serve. A failure is logged and does not affect the other endpoint;
     /// the FIFO is tried again later.
     pub fn take_over(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> ControlEndpoints {
-        let fifo = Fifo::open_or_complain(&control.fifos, privileges, now_ms);
+        let fifo = Fifo::open_or_log(&control.fifos, privileges, now_ms);
         let channel = ControlSocket::open(&control.channel, privileges).unwrap_or_else(|error| {
             log_sink::line(&error.to_string());
             ControlSocket::default()
@@ -47,7 +47,7 @@ impl ControlEndpoints {
     }
 
     /// Another master owns the instance from now on: only clients that have asked already are answered.
-    pub fn give_place(&mut self) {
+    pub fn hand_over(&mut self) {
         self.fifo = None;
         self.channel.close();
     }
@@ -60,10 +60,10 @@ impl ControlEndpoints {
         [self.channel.wake_ms(), self.fifo.as_ref().map(Fifo::wake_ms)].into_iter().flatten().min()
     }
 
-    pub fn look_if_due(&mut self, now_ms: u64) {
+    pub fn check_if_due(&mut self, now_ms: u64) {
         self.channel.drop_late(now_ms);
         if let Some(fifo) = &mut self.fifo {
-            fifo.look_if_due(now_ms);
+            fifo.check_if_due(now_ms);
         }
     }
 

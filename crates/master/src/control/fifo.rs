@@ -19,13 +19,13 @@ use bolide_supervision::text::{duration, printable};
 /// Maximum bytes read in one turn, so that an endless writer delays nothing else.
 const TURN_BYTES: usize = 64;
 /// Interval at which the pipe's file is checked, in milliseconds.
-const LOOK_MS: u64 = 1000;
+const CHECK_MS: u64 = 1000;
 /// Minimum interval between two log lines about unknown letters, in milliseconds.
-const JUNK_MS: u64 = 60_000;
+const UNKNOWN_LETTERS_LOG_MS: u64 = 60_000;
 /// Mode of the pipe's file.
 const FILE_MODE: u32 = 0o600;
 /// Maximum number of unknown characters that a log line shows.
-const JUNK_MOST: usize = 16;
+const UNKNOWN_LETTERS_SHOWN: usize = 16;
 
 /// The pipes of an instance, of which one is open.
 #[derive(Debug)]
@@ -34,11 +34,11 @@ pub struct Fifo {
     privileges: Option<Privileges>,
     slot: usize,
     open: Option<Open>,
-    look_ms: u64,
+    check_ms: u64,
     /// Until this time, unknown letters are ignored without a log line.
     quiet_until_ms: u64,
     /// The failure to make the file has been logged.
-    has_complained: bool,
+    failure_logged: bool,
 }
 
 /// A pipe with the identity of its file.
@@ -65,9 +65,9 @@ impl Fifo {
     }
 
     /// Like [`Fifo::open`], for a master that serves: a failure is logged, and making the pipe is tried again later.
-    pub fn open_or_complain(paths: &[PathBuf], privileges: Option<&Privileges>, now_ms: u64) -> Option<Fifo> {
+    pub fn open_or_log(paths: &[PathBuf], privileges: Option<&Privileges>, now_ms: u64) -> Option<Fifo> {
         let mut fifo = Fifo::new(paths, privileges, now_ms)?;
-        fifo.make_or_complain();
+        fifo.make_or_log();
         Some(fifo)
     }
 
@@ -78,9 +78,9 @@ impl Fifo {
             privileges: privileges.cloned(),
             slot: 0,
             open: None,
-            look_ms: now_ms + LOOK_MS,
+            check_ms: now_ms + CHECK_MS,
             quiet_until_ms: 0,
-            has_complained: false,
+            failure_logged: false,
         })
     }
 
@@ -93,7 +93,7 @@ impl Fifo {
     }
 
     pub fn wake_ms(&self) -> u64 {
-        self.look_ms
+        self.check_ms
     }
 
     /// Reads the letters that have arrived.
@@ -118,20 +118,20 @@ impl Fifo {
         if slot != self.slot {
             self.remove();
             self.slot = slot;
-            self.make_or_complain();
+            self.make_or_log();
         }
         log_sink::line(&format!("master-fifo: commands are now read from {}", self.path().display()));
     }
 
     /// Checks that the pipe still has its file, and makes it again if not.
-    pub fn look_if_due(&mut self, now_ms: u64) {
-        if now_ms < self.look_ms {
+    pub fn check_if_due(&mut self, now_ms: u64) {
+        if now_ms < self.check_ms {
             return;
         }
-        self.look_ms = now_ms + LOOK_MS;
+        self.check_ms = now_ms + CHECK_MS;
         // A file that another process made is left alone.
         if self.open.is_none() || guarded_files::is_missing(self.path(), Rights::user(self.privileges.as_ref())) {
-            self.make_or_complain();
+            self.make_or_log();
         }
     }
 
@@ -143,13 +143,13 @@ impl Fifo {
         }
     }
 
-    fn make_or_complain(&mut self) {
+    fn make_or_log(&mut self) {
         match self.make() {
-            Ok(()) => self.has_complained = false,
-            Err(_) if self.has_complained => {}
+            Ok(()) => self.failure_logged = false,
+            Err(_) if self.failure_logged => {}
             Err(error) => {
-                self.has_complained = true;
-                let again = duration(LOOK_MS);
+                self.failure_logged = true;
+                let again = duration(CHECK_MS);
                 log_sink::line(&format!("master-fifo = {}: {error}; trying again every {again}", self.path().display()));
             }
         }
@@ -169,8 +169,8 @@ impl Fifo {
         if now_ms < self.quiet_until_ms {
             return;
         }
-        self.quiet_until_ms = now_ms + JUNK_MS;
-        let shown: String = String::from_utf8_lossy(letters).chars().take(JUNK_MOST).collect();
+        self.quiet_until_ms = now_ms + UNKNOWN_LETTERS_LOG_MS;
+        let shown: String = String::from_utf8_lossy(letters).chars().take(UNKNOWN_LETTERS_SHOWN).collect();
         log_sink::line(&format!(
             "master-fifo {}: `{}` contains unknown letters; the page about signals and processes lists the known ones",
             self.path().display(),
@@ -209,12 +209,12 @@ mod tests {
         let path = folder.path().join("fifo");
         let mut fifo = Fifo::open(std::slice::from_ref(&path), None, 0).expect("made").expect("one");
         std::fs::remove_file(&path).expect("removed");
-        fifo.look_if_due(LOOK_MS);
+        fifo.check_if_due(CHECK_MS);
         write(&path, "s");
         assert_eq!(fifo.take(), b"s");
         std::fs::remove_file(&path).expect("removed");
         mkfifo(&path, Mode::S_IRWXU).expect("made");
-        fifo.look_if_due(2 * LOOK_MS);
+        fifo.check_if_due(2 * CHECK_MS);
         fifo.remove();
         assert!(path.exists());
         std::fs::remove_file(&path).expect("removed");

@@ -91,12 +91,12 @@ fn is_ours(pid: Pid, name: &str) -> bool {
     let command = read("cmdline");
     let first = command.split('\0').next().unwrap_or_default();
     let is_uwsgi = [name, first, &program].iter().any(|text| text.rsplit('/').next().is_some_and(|last| has(last, UWSGI)));
-    is_uwsgi || blocks_what_ends_others(&read("status")) && knows_ours()
+    is_uwsgi || blocks_termination_signals(&read("status")) && knows_ours()
 }
 
 /// Returns whether the status of a process (proc(5)) shows SIGHUP and SIGTERM as blocked: our master reads them from a
 /// descriptor.
-fn blocks_what_ends_others(status: &str) -> bool {
+fn blocks_termination_signals(status: &str) -> bool {
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
     let blocked = blocked.and_then(|hexadecimal| u64::from_str_radix(hexadecimal.trim(), 16).ok()).unwrap_or(0);
     [Signal::SIGHUP, Signal::SIGTERM].iter().all(|signal| blocked & 1 << (*signal as i32 - 1) != 0)
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_a_master_only_if_it_has_blocked_what_ends_others() {
+    fn a_process_is_a_master_only_if_it_has_blocked_termination_signals() {
         for (status, wanted) in [
             ("Name:\tx\nSigBlk:\t0000000000004001\nSigIgn:\t0000000000000000\n", true),
             ("SigBlk:\tfffffffe7ffbfeff\n", true),
@@ -117,7 +117,7 @@ mod tests {
             ("SigBlk:\tno number\n", false),
             ("", false),
         ] {
-            assert_eq!(blocks_what_ends_others(status), wanted, "{status}");
+            assert_eq!(blocks_termination_signals(status), wanted, "{status}");
         }
         // A program with our name is not a master without the blocked signals. The test does not use its own process, because its
         // first thread blocks every signal while it creates another thread.

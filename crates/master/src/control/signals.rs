@@ -27,7 +27,7 @@ const IGNORED: &[(Signal, &str)] = &[
 
 /// Signals that keep their default disposition: those of a fault of the master itself, after which it can't continue, and those
 /// that have no effect on a process by default.
-const LEFT_ALONE: &[Signal] = &[
+const DEFAULT_DISPOSITION: &[Signal] = &[
     Signal::SIGSEGV,
     Signal::SIGBUS,
     Signal::SIGFPE,
@@ -43,13 +43,13 @@ const LEFT_ALONE: &[Signal] = &[
 /// The manual's sentence about all other signals.
 const OTHERS: &str = "None, and the log says that it arrived: no signal stops or ends the master silently.";
 
-/// Blocks all signals that can be blocked, except those of [`LEFT_ALONE`], and opens the signal descriptor. The master calls this
+/// Blocks all signals that can be blocked, except those of [`DEFAULT_DISPOSITION`], and opens the signal descriptor. The master calls this
 /// before it starts anything, so that no signal is lost from then on.
 ///
 /// # Errors
 /// No file descriptor is available.
 pub fn take() -> Result<Signals, StartError> {
-    Signals::take_all_but(LEFT_ALONE)
+    Signals::take_all_but(DEFAULT_DISPOSITION)
 }
 
 /// Returns the action of a signal.
@@ -92,12 +92,12 @@ mod tests {
         for command in COMMANDS {
             for (signal, _) in command.row().signals {
                 assert_eq!(action(signal.number()), SignalAction::Command(*command));
-                assert!(LEFT_ALONE.iter().all(|left| *left as i32 != signal.number()));
+                assert!(DEFAULT_DISPOSITION.iter().all(|left| *left as i32 != signal.number()));
             }
         }
         for (signal, help) in IGNORED {
             assert_eq!(action(*signal as i32), SignalAction::Ignore);
-            assert!(!LEFT_ALONE.contains(signal) && help.ends_with('.'));
+            assert!(!DEFAULT_DISPOSITION.contains(signal) && help.ends_with('.'));
         }
         assert_eq!(action(libc::SIGTSTP), SignalAction::Command(Command::TogglePause));
         assert_eq!(action(libc::SIGRTMIN() + 2), SignalAction::Command(Command::Upgrade));

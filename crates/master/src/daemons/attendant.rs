@@ -22,20 +22,20 @@ use nix::unistd::Pid;
 
 use super::cron::{RUNNING_MOST, Runs};
 use super::output::Output;
-use super::packets::{AttendantOrder, News, Standing};
+use super::packets::{AttendantOrder, AttendantReport, ProgramState};
 use super::pidfile::Identities;
-use super::program::{Launched, Surroundings, Wanted, name_of};
+use super::program::{LaunchEnvironment, LaunchRequest, Launched, name_of};
 use super::supervise::{DaemonEnd, SupervisedDaemon};
 
 /// Interval at which the files of daemons are checked, in milliseconds.
-const LOOK_MS: u64 = 1000;
+const CHECK_MS: u64 = 1000;
 /// Time for programs to end when the master is gone, in milliseconds. Nothing outlives the master for longer than two seconds.
 const ORPHANED_MERCY_MS: u64 = 1000;
 /// Maximum number of output pipes that are read at a time. Above it, the oldest pipe is dropped; a program's own children may
 /// hold such pipes open.
 const OUTPUTS_MOST: usize = 256;
 /// Delay before reports that the master had no buffer space for are sent again, in milliseconds.
-const OWED_MS: u64 = 50;
+const RESEND_MS: u64 = 50;
 /// The longest wait, in milliseconds, because the clock may be set meanwhile.
 const TURN_MOST_MS: u64 = 60_000;
 const MINUTE_S: i64 = 60;
@@ -48,7 +48,7 @@ pub struct Instructions {
     pub identities: Vec<Option<Privileges>>,
     /// The identity for the commands of `cron`.
     pub identity: Option<Privileges>,
-    pub surroundings: Surroundings,
+    pub launch_environment: LaunchEnvironment,
     /// `chroot`: its programs and their pidfiles are within this root.
     pub root: RawConfinement,
     /// The minute, counted from 1970, whose jobs have run. Without it, jobs that are due run immediately.
@@ -62,22 +62,22 @@ struct AttendantLoop {
     /// Log lines that the master did not accept since the last one that it accepted.
     dropped: u64,
     /// Reports that must reach the master, sent again later if necessary: at most two.
-    owed: Vec<News>,
+    unsent: Vec<AttendantReport>,
     /// The last reported state of each program: daemons first, then jobs.
-    told: Vec<Standing>,
+    reported_states: Vec<ProgramState>,
     /// The master had no buffer space for some of the states.
-    has_untold: bool,
+    has_unreported_states: bool,
     signals: SignalFd,
     daemons: Vec<SupervisedDaemon>,
     runs: Runs,
     outputs: Vec<Output>,
     identity: Option<Privileges>,
-    surroundings: Surroundings,
+    launch_environment: LaunchEnvironment,
     mercy_ms: u64,
-    look_ms: u64,
+    check_ms: u64,
     /// `Retire` or a stronger order arrived: nothing is started any more.
     is_ending: bool,
-    has_told_gone: bool,
+    has_reported_gone: bool,
     is_orphaned: bool,
 }
 
@@ -113,23 +113,23 @@ impl AttendantLoop {
         let mut attendant = AttendantLoop {
             channel,
             dropped: 0,
-            owed: Vec::new(),
-            told: vec![Standing::default(); daemons.len() + plan.settings.jobs.len()],
-            has_untold: false,
+            unsent: Vec::new(),
+            reported_states: vec![ProgramState::default(); daemons.len() + plan.settings.jobs.len()],
+            has_unreported_states: false,
             signals,
             daemons,
             runs: Runs::new(plan.settings.jobs, minute),
             outputs: Vec::new(),
             identity: plan.identity,
-            surroundings: plan.surroundings,
+            launch_environment: plan.launch_environment,
             mercy_ms: plan.settings.mercy_ms,
-            look_ms: now + LOOK_MS,
+            check_ms: now + CHECK_MS,
             is_ending: false,
-            has_told_gone: false,
+            has_reported_gone: false,
             is_orphaned: false,
         };
         let found: Vec<String> = attendant.daemons.iter().filter_map(SupervisedDaemon::found).collect();
-        found.into_iter().for_each(|words| attendant.tell(&News::Told(words)));
+        found.into_iter().for_each(|words| attendant.report(&AttendantReport::LogLine(words)));
         Ok(attendant)
     }
 
@@ -140,15 +140,15 @@ impl AttendantLoop {
             self.take_orders(now);
             self.reap(now);
             self.read_outputs();
-            self.look(now);
-            self.start_what_is_due(now);
-            self.kill_what_is_late(now);
-            self.tell_what_stands();
-            self.pay();
+            self.check_files(now);
+            self.start_due(now);
+            self.kill_late(now);
+            self.report_states();
+            self.send_unsent();
             if self.is_ending && self.is_done() {
                 // Their last output has been read by now, unless another process still writes to the pipe.
                 self.read_outputs();
-                self.pay();
+                self.send_unsent();
                 return;
             }
             self.wait();
@@ -158,11 +158,11 @@ impl AttendantLoop {
     /// Returns whether there is nothing left to wait for. Reports to the master when the daemons are gone, even if commands still
     /// run.
     fn is_done(&mut self) -> bool {
-        if self.daemons.iter().any(SupervisedDaemon::is_left) {
+        if self.daemons.iter().any(SupervisedDaemon::is_running) {
             return false;
         }
-        if !std::mem::replace(&mut self.has_told_gone, true) {
-            self.owed.push(News::DaemonsGone);
+        if !std::mem::replace(&mut self.has_reported_gone, true) {
+            self.unsent.push(AttendantReport::DaemonsGone);
         }
         self.runs.is_idle()
     }
@@ -215,15 +215,15 @@ impl AttendantLoop {
             // The number of the process group is reserved until this call reaps the process.
             let cause = Cause::from_status(system::take_status(pid));
             let daemon = self.daemons.iter_mut().find(|daemon| daemon.is_child(pid));
-            let news = match daemon.map(|daemon| (daemon.note_end(&cause, now), daemon.name.clone())) {
-                Some((DaemonEnd::Told(words), _)) => words.map(News::Told).into_iter().collect(),
+            let report = match daemon.map(|daemon| (daemon.note_end(&cause, now), daemon.name.clone())) {
+                Some((DaemonEnd::Logged(words), _)) => words.map(AttendantReport::LogLine).into_iter().collect(),
                 Some((DaemonEnd::Control(words), name)) => {
-                    self.owed.push(News::ControlEnded(name));
-                    vec![News::Told(words)]
+                    self.unsent.push(AttendantReport::ControlEnded(name));
+                    vec![AttendantReport::LogLine(words)]
                 }
-                None => self.runs.note_end(pid, &cause, now).map(News::Told).into_iter().collect(),
+                None => self.runs.note_end(pid, &cause, now).map(AttendantReport::LogLine).into_iter().collect(),
             };
-            news.iter().for_each(|news| self.tell(news));
+            report.iter().for_each(|report| self.report(report));
         }
     }
 
@@ -231,7 +231,7 @@ impl AttendantLoop {
         let mut lines = Vec::new();
         self.outputs.retain_mut(|output| output.take(&mut lines));
         for line in lines {
-            self.tell(&News::Written(line));
+            self.report(&AttendantReport::Output(line));
         }
     }
 
@@ -243,29 +243,29 @@ impl AttendantLoop {
                 }
                 self.outputs.push(output);
             }
-            Err(error) => self.tell(&News::Told(format!("{kind} {name}: its output can't be read: {error}"))),
+            Err(error) => self.report(&AttendantReport::LogLine(format!("{kind} {name}: its output can't be read: {error}"))),
         }
     }
 
-    fn look(&mut self, now: u64) {
-        if now < self.look_ms {
+    fn check_files(&mut self, now: u64) {
+        if now < self.check_ms {
             return;
         }
-        self.look_ms = now + LOOK_MS;
+        self.check_ms = now + CHECK_MS;
         let mercy_ms = self.mercy_ms;
-        let told: Vec<String> = self.daemons.iter_mut().flat_map(|daemon| daemon.look(mercy_ms, now)).collect();
-        told.into_iter().for_each(|words| self.tell(&News::Told(words)));
+        let lines: Vec<String> = self.daemons.iter_mut().flat_map(|daemon| daemon.check_files(mercy_ms, now)).collect();
+        lines.into_iter().for_each(|words| self.report(&AttendantReport::LogLine(words)));
     }
 
-    fn start_what_is_due(&mut self, now: u64) {
+    fn start_due(&mut self, now: u64) {
         if self.is_ending {
             return;
         }
         for number in 0..self.daemons.len() {
             let Some(daemon) = self.daemons.get_mut(number) else { continue };
-            let Some((words, reader)) = daemon.start_if_due(&self.surroundings, now) else { continue };
+            let Some((words, reader)) = daemon.start_if_due(&self.launch_environment, now) else { continue };
             let name = daemon.name.clone();
-            self.tell(&News::Told(words));
+            self.report(&AttendantReport::LogLine(words));
             if let Some(reader) = reader {
                 self.add_output(reader, "daemon", &name);
             }
@@ -285,25 +285,30 @@ impl AttendantLoop {
         let name = name_of(&command);
         if self.runs.is_full() {
             let words = format!("cron {name} is skipped: {RUNNING_MOST} commands are already running");
-            return self.tell(&News::Told(words));
+            return self.report(&AttendantReport::LogLine(words));
         }
-        let launch =
-            Wanted { command: &command, identity: self.identity.as_ref(), folder: None, has_stdin: false, outlives: false };
-        match self.surroundings.start(&launch) {
+        let launch = LaunchRequest {
+            command: &command,
+            identity: self.identity.as_ref(),
+            folder: None,
+            has_stdin: false,
+            outlives: false,
+        };
+        match self.launch_environment.start(&launch) {
             Ok(Launched { pid, reader, leash }) => {
                 self.runs.note_start(number, pid, leash, since_1970_ms() as u64 / 1000, now);
                 if let Some(reader) = reader {
                     self.add_output(reader, "cron", &name);
                 }
             }
-            Err(error) => self.tell(&News::Told(format!("cron {name} can't be started: {error}"))),
+            Err(error) => self.report(&AttendantReport::LogLine(format!("cron {name} can't be started: {error}"))),
         }
     }
 
-    fn kill_what_is_late(&mut self, now: u64) {
-        let mut told: Vec<String> = self.daemons.iter_mut().filter_map(|daemon| daemon.kill_if_late(now)).collect();
-        told.extend(self.runs.kill_late(now));
-        told.into_iter().for_each(|words| self.tell(&News::Told(words)));
+    fn kill_late(&mut self, now: u64) {
+        let mut lines: Vec<String> = self.daemons.iter_mut().filter_map(|daemon| daemon.kill_if_late(now)).collect();
+        lines.extend(self.runs.kill_late(now));
+        lines.into_iter().for_each(|words| self.report(&AttendantReport::LogLine(words)));
     }
 
     fn wait(&self) {
@@ -317,69 +322,69 @@ impl AttendantLoop {
     }
 
     fn turn_ms(&self, now: u64) -> u64 {
-        let looks = self.daemons.iter().any(SupervisedDaemon::has_files).then_some(self.look_ms);
+        let looks = self.daemons.iter().any(SupervisedDaemon::has_files).then_some(self.check_ms);
         let minute = (self.runs.has_jobs() && !self.is_ending).then(|| now + milliseconds_to_next_minute());
         let daemons = self.daemons.iter().map(SupervisedDaemon::wake_ms);
-        let owed = (self.has_untold || !self.owed.is_empty()).then_some(now + OWED_MS);
-        let wake = daemons.chain([looks, minute, owed, self.runs.wake_ms()]).flatten().min();
+        let unsent = (self.has_unreported_states || !self.unsent.is_empty()).then_some(now + RESEND_MS);
+        let wake = daemons.chain([looks, minute, unsent, self.runs.wake_ms()]).flatten().min();
         // The clock is coarse: a few extra milliseconds make sure that the deadline has passed.
         wake.map_or(TURN_MOST_MS, |wake| (wake.saturating_sub(now) + 4).min(TURN_MOST_MS))
     }
 
     /// Sends a report if the master has buffer space for it. Never waits.
-    fn tell(&mut self, news: &News) {
+    fn report(&mut self, report: &AttendantReport) {
         if self.dropped > 0 {
             let words = format!(
                 "{} lines of daemons and cron were dropped: they arrived faster than they could be written",
                 self.dropped
             );
-            if !self.send(&News::Told(words)) {
+            if !self.send(&AttendantReport::LogLine(words)) {
                 self.dropped += 1;
                 return;
             }
             self.dropped = 0;
         }
-        if !self.send(news) {
+        if !self.send(report) {
             self.dropped += 1;
         }
     }
 
     /// Sends the reports that must reach the master; those without buffer space stay queued.
-    fn pay(&mut self) {
-        let owed = std::mem::take(&mut self.owed);
-        self.owed = owed.into_iter().filter(|news| !self.send(news)).collect();
+    fn send_unsent(&mut self) {
+        let unsent = std::mem::take(&mut self.unsent);
+        self.unsent = unsent.into_iter().filter(|report| !self.send(report)).collect();
     }
 
     /// Reports the state changes of programs to the master; those without buffer space are sent again later.
-    fn tell_what_stands(&mut self) {
-        self.has_untold = false;
+    fn report_states(&mut self) {
+        self.has_unreported_states = false;
         let daemons = self.daemons.len();
-        for place in 0..self.told.len() {
-            let (standing, news) = match self.daemons.get(place) {
+        for place in 0..self.reported_states.len() {
+            let (state, report) = match self.daemons.get(place) {
                 Some(daemon) => {
-                    let standing = Standing { pid: number_of(daemon.process()), figure: daemon.respawns() };
-                    (standing, News::Daemon { number: place as u32, standing })
+                    let state = ProgramState { pid: number_of(daemon.process()), figure: daemon.respawns() };
+                    (state, AttendantReport::Daemon { number: place as u32, state })
                 }
                 None => {
                     let latest = self.runs.latest(place - daemons);
                     let figure = latest.map_or(0, |(_, started_s)| started_s);
-                    let standing = Standing { pid: number_of(latest.map(|(pid, _)| pid)), figure };
-                    (standing, News::Job { number: (place - daemons) as u32, standing })
+                    let state = ProgramState { pid: number_of(latest.map(|(pid, _)| pid)), figure };
+                    (state, AttendantReport::Job { number: (place - daemons) as u32, state })
                 }
             };
-            if self.told.get(place) == Some(&standing) {
+            if self.reported_states.get(place) == Some(&state) {
                 continue;
             }
-            if !self.send(&news) {
-                self.has_untold = true;
-            } else if let Some(told) = self.told.get_mut(place) {
-                *told = standing;
+            if !self.send(&report) {
+                self.has_unreported_states = true;
+            } else if let Some(reported) = self.reported_states.get_mut(place) {
+                *reported = state;
             }
         }
     }
 
-    fn send(&self, news: &News) -> bool {
-        send(self.channel.as_raw_fd(), &news.encode(), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_ok()
+    fn send(&self, report: &AttendantReport) -> bool {
+        send(self.channel.as_raw_fd(), &report.encode(), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_ok()
     }
 }
 

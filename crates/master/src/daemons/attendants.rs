@@ -21,11 +21,11 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use nix::unistd::Pid;
 
-use crate::daemons::{self, AttendantOrder, Instructions, News, PACKET_MOST_BYTES, Standing, Surroundings};
+use crate::daemons::{self, AttendantOrder, AttendantReport, Instructions, LaunchEnvironment, PACKET_MOST_BYTES, ProgramState};
 use crate::token::Token;
 
 /// Reports read from one attendant in a turn, so that programs with much output do not delay workers.
-const NEWS_A_TURN: usize = 64;
+const ATTENDANT_REPORTS_A_TURN: usize = 64;
 /// Time to end that an attendant has beyond the time of its programs, in milliseconds.
 const END_GRACE_MS: u64 = 2000;
 
@@ -49,8 +49,8 @@ struct AttendantProcess {
     born_ms: u64,
     /// The settings that it was started with, and the states that it reports for their programs.
     settings: Attendant,
-    daemons: Vec<Standing>,
-    jobs: Vec<Standing>,
+    daemons: Vec<ProgramState>,
+    jobs: Vec<ProgramState>,
     /// When it is killed unless it has ended.
     deadline_ms: Option<u64>,
 }
@@ -155,7 +155,7 @@ impl Attendants {
             identities: identities(&settings.attendant, common)?,
             settings: settings.attendant.clone(),
             identity: common.cloned(),
-            surroundings: Surroundings {
+            launch_environment: LaunchEnvironment {
                 shells: settings.attendant.shells.clone(),
                 environment: settings.application.environment.clone(),
                 folder: settings.application.chdir.clone(),
@@ -165,7 +165,7 @@ impl Attendants {
             minute_done: self.minute_done.or_else(|| self.has_begun.then(daemons::this_minute)),
             process_name: process_attributes::name_of_helper(&settings.naming, "attendant"),
         };
-        let looked_after = settings.attendant.clone();
+        let supervised = settings.attendant.clone();
         let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
         let (near, far) = pair.map_err(|error| trouble(error.into()))?;
         match system::fork().map_err(trouble)? {
@@ -177,9 +177,9 @@ impl Attendants {
                     channel: near,
                     task: Task::AtWork,
                     born_ms: now_ms,
-                    daemons: vec![Standing::default(); looked_after.daemons.len()],
-                    jobs: vec![Standing::default(); looked_after.jobs.len()],
-                    settings: looked_after,
+                    daemons: vec![ProgramState::default(); supervised.daemons.len()],
+                    jobs: vec![ProgramState::default(); supervised.jobs.len()],
+                    settings: supervised,
                     deadline_ms: None,
                 })
             }
@@ -218,26 +218,26 @@ impl Attendants {
     }
 
     /// Reads the reports of an attendant. Returns the name of a control daemon whose end ends the instance.
-    pub fn take_news(&mut self, pid: i32) -> Option<String> {
+    pub fn read_reports(&mut self, pid: i32) -> Option<String> {
         let attendant = self.attendants.iter_mut().find(|attendant| attendant.pid.as_raw() == pid)?;
         let mut packet = [0; PACKET_MOST_BYTES];
-        for _ in 0..NEWS_A_TURN {
+        for _ in 0..ATTENDANT_REPORTS_A_TURN {
             let length = match recv(attendant.channel.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
                 Ok(0) | Err(_) => return None,
                 Ok(length) => length,
             };
-            match News::decode(&packet[..length]) {
-                Some(News::Told(words)) => log_sink::line(&words),
-                Some(News::Written(line)) => bolide_log::write(&line),
-                Some(News::ControlEnded(name)) => return Some(name),
-                Some(News::Daemon { number, standing }) => note(&mut attendant.daemons, number, standing),
-                Some(News::Job { number, standing }) => note(&mut attendant.jobs, number, standing),
-                Some(News::DaemonsGone) if attendant.task == Task::Retiring => {
+            match AttendantReport::decode(&packet[..length]) {
+                Some(AttendantReport::LogLine(words)) => log_sink::line(&words),
+                Some(AttendantReport::Output(line)) => bolide_log::write(&line),
+                Some(AttendantReport::ControlEnded(name)) => return Some(name),
+                Some(AttendantReport::Daemon { number, state }) => note(&mut attendant.daemons, number, state),
+                Some(AttendantReport::Job { number, state }) => note(&mut attendant.jobs, number, state),
+                Some(AttendantReport::DaemonsGone) if attendant.task == Task::Retiring => {
                     attendant.task = Task::Retired;
                     // Commands of `cron` have their own time limit.
                     attendant.deadline_ms = None;
                 }
-                Some(News::DaemonsGone) | None => {}
+                Some(AttendantReport::DaemonsGone) | None => {}
             }
         }
         None
@@ -247,22 +247,21 @@ impl Attendants {
     /// runs.
     pub fn facts(&self, settings: &Settings) -> (Vec<DaemonFacts>, Vec<JobFacts>) {
         let attendant = self.attendants.iter().rev().find(|attendant| attendant.task != Task::Retired);
-        let looked_after = attendant.map_or(&settings.attendant, |attendant| &attendant.settings);
+        let supervised = attendant.map_or(&settings.attendant, |attendant| &attendant.settings);
         let of_daemon =
             |number: usize| attendant.and_then(|attendant| attendant.daemons.get(number)).copied().unwrap_or_default();
-        let of_job = |number: usize| {
-            attendant.and_then(|attendant| attendant.jobs.get(number)).copied().filter(|standing| standing.pid > 0)
-        };
-        let daemons = looked_after.daemons.iter().enumerate().map(|(number, daemon)| DaemonFacts {
+        let of_job =
+            |number: usize| attendant.and_then(|attendant| attendant.jobs.get(number)).copied().filter(|state| state.pid > 0);
+        let daemons = supervised.daemons.iter().enumerate().map(|(number, daemon)| DaemonFacts {
             command: daemon.command.clone(),
             pid: of_daemon(number).pid,
             respawns: of_daemon(number).figure,
         });
-        let jobs = looked_after.jobs.iter().enumerate().map(|(number, job)| JobFacts {
+        let jobs = supervised.jobs.iter().enumerate().map(|(number, job)| JobFacts {
             schedule: job.schedule,
             command: job.command.clone(),
             is_unique: job.is_unique,
-            running: of_job(number).map(|standing| (standing.pid, standing.figure)),
+            running: of_job(number).map(|state| (state.pid, state.figure)),
         });
         (daemons.collect(), jobs.collect())
     }
@@ -271,7 +270,7 @@ impl Attendants {
     pub fn note_end(&mut self, pid: Pid, status: i32, now_ms: u64) -> bool {
         let Some(position) = self.attendants.iter().position(|attendant| attendant.pid == pid) else { return false };
         // Its last reports.
-        let _ = self.take_news(pid.as_raw());
+        let _ = self.read_reports(pid.as_raw());
         let attendant = self.attendants.remove(position);
         let cause = Cause::from_status(status);
         if attendant.task == Task::AtWork {
@@ -307,9 +306,9 @@ impl Attendants {
     }
 }
 
-fn note(standings: &mut [Standing], number: u32, standing: Standing) {
-    if let Some(known) = standings.get_mut(number as usize) {
-        *known = standing;
+fn note(states: &mut [ProgramState], number: u32, state: ProgramState) {
+    if let Some(known) = states.get_mut(number as usize) {
+        *known = state;
     }
 }
 

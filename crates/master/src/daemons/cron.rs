@@ -28,7 +28,7 @@ struct Running {
     started_s: u64,
     kill_ms: Option<u64>,
     /// A signal was sent to it, so the rest of its process group is killed with it.
-    is_told: bool,
+    was_signalled: bool,
     /// The signal by which a stop ordered it to end.
     order: Option<i32>,
 }
@@ -87,13 +87,13 @@ impl Runs {
     pub fn note_start(&mut self, number: usize, pid: Pid, leash: Option<Leash>, started_s: u64, now_ms: u64) {
         let harakiri_s = self.jobs.get(number).and_then(|job| job.harakiri_s);
         let kill_ms = harakiri_s.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1000)));
-        let (is_told, order) = (false, None);
-        self.running.push(Running { job: number, pid, leash, started_ms: now_ms, started_s, kill_ms, is_told, order });
+        let (was_signalled, order) = (false, None);
+        self.running.push(Running { job: number, pid, leash, started_ms: now_ms, started_s, kill_ms, was_signalled, order });
     }
 
     /// Kills the rest of the process group of a command that was ordered to end. Called before the command is reaped.
     pub fn end_group_of(&self, pid: Pid) {
-        if self.running.iter().any(|running| running.pid == pid && running.is_told) {
+        if self.running.iter().any(|running| running.pid == pid && running.was_signalled) {
             system::signal_group(pid, Signal::SIGKILL as i32);
         }
     }
@@ -102,7 +102,7 @@ impl Runs {
     pub fn note_end(&mut self, pid: Pid, cause: &Cause, now_ms: u64) -> Option<String> {
         let position = self.running.iter().position(|running| running.pid == pid)?;
         let running = self.running.swap_remove(position);
-        if let Some(leash) = running.leash.filter(|_| !running.is_told) {
+        if let Some(leash) = running.leash.filter(|_| !running.was_signalled) {
             // Processes that a command leaves behind when it ends by itself are not ours any more.
             leash.let_go();
         }
@@ -122,7 +122,7 @@ impl Runs {
         for running in &mut self.running {
             let kill_ms = now_ms + mercy_ms;
             running.kill_ms = Some(running.kill_ms.map_or(kill_ms, |earlier| earlier.min(kill_ms)));
-            if !std::mem::replace(&mut running.is_told, true) {
+            if !std::mem::replace(&mut running.was_signalled, true) {
                 running.order = Some(Signal::SIGTERM as i32);
                 system::signal_group(running.pid, Signal::SIGTERM as i32);
             }
@@ -132,7 +132,7 @@ impl Runs {
     /// Kills the running commands.
     pub fn kill(&mut self) {
         for running in &mut self.running {
-            running.is_told = true;
+            running.was_signalled = true;
             running.order = Some(Signal::SIGKILL as i32);
             running.kill_ms = None;
             system::signal_group(running.pid, Signal::SIGKILL as i32);
@@ -146,8 +146,8 @@ impl Runs {
             running.kill_ms = None;
             system::signal_group(running.pid, Signal::SIGKILL as i32);
             let name = self.jobs.get(running.job).map(|job| name_of(&job.command)).unwrap_or_default();
-            let why = if running.is_told { "has not ended after being told to" } else { "takes too long (harakiri)" };
-            running.is_told = true;
+            let why = if running.was_signalled { "has not ended after being told to" } else { "takes too long (harakiri)" };
+            running.was_signalled = true;
             format!("cron {name} (pid {}) {why}: killing it", running.pid)
         };
         self.running.iter_mut().filter(late).map(kill).collect()

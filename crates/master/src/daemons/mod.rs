@@ -13,5 +13,5 @@ mod program;
 mod supervise;
 
 pub use attendant::{Instructions, run, this_minute};
-pub use packets::{AttendantOrder, News, PACKET_MOST_BYTES, Standing};
-pub use program::Surroundings;
+pub use packets::{AttendantOrder, AttendantReport, PACKET_MOST_BYTES, ProgramState};
+pub use program::LaunchEnvironment;

@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_their_program_before_them_however_they_come() {
+    fn lines_have_the_program_name_as_prefix_in_any_pieces() {
         let (reader, mut writer) = io::pipe().expect("made");
         let mut output = Output::new(reader, "daemon", "x").expect("made");
         let mut lines = Vec::new();

@@ -34,7 +34,7 @@ impl Identities {
 
     /// Returns whether a pidfile may be trusted. If the daemon has a user of its own, the application's user must not have been
     /// able to write the file.
-    fn is_believed(&self, found: &std::fs::Metadata) -> bool {
+    fn is_trusted(&self, found: &std::fs::Metadata) -> bool {
         let number = |identity: &Option<Privileges>| identity.as_ref().map_or(geteuid(), |identity| identity.uid).as_raw();
         let (daemon, application) = (number(&self.daemon), number(&self.application));
         let is_daemons = [0, geteuid().as_raw(), daemon].contains(&found.uid()) && found.mode() & OTHERS_MAY_WRITE == 0;
@@ -46,7 +46,7 @@ impl Identities {
 /// user can write must not make a root master supervise another user's process, let alone send signals to it.
 pub fn process(path: &Path, identities: &Identities) -> Option<Pid> {
     let opened = guarded_files::open(path, How::Read, identities.rights()).ok()?.file;
-    if !identities.is_believed(&opened.metadata().ok()?) {
+    if !identities.is_trusted(&opened.metadata().ok()?) {
         return None;
     }
     let mut text = String::new();
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_pidfile_is_not_followed() {
+    fn a_link_instead_of_a_pidfile_is_not_followed() {
         let folder = Folder::new("pidfile-link");
         let (path, other) = (folder.path().join("daemon.pid"), folder.path().join("other"));
         std::fs::write(&other, "kept").expect("written");

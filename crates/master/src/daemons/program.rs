@@ -26,7 +26,7 @@ const SHELL: &str = "/bin/sh";
 
 /// The part that all programs of an instance have in common.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct LaunchEnvironment {
     pub shells: Vec<PathBuf>,
     pub environment: Vec<(String, String)>,
     /// Entered by its path at each start, so that a link that was moved is followed.
@@ -37,7 +37,7 @@ pub struct Surroundings {
 
 /// A program to start.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct LaunchRequest<'a> {
     pub command: &'a str,
     pub identity: Option<&'a Privileges>,
     pub folder: Option<&'a Path>,
@@ -55,7 +55,7 @@ pub struct Launched {
     pub leash: Option<Leash>,
 }
 
-impl Surroundings {
+impl LaunchEnvironment {
     /// Returns the shell for commands: the first of `binsh` that exists.
     fn shell(&self) -> &Path {
         self.shells.iter().find(|shell| shell.is_file()).map_or(Path::new(SHELL), PathBuf::as_path)
@@ -65,7 +65,7 @@ impl Surroundings {
     ///
     /// # Errors
     /// Process or descriptor limits, a missing folder, or no permission to change to the user.
-    pub fn start(&self, launch: &Wanted<'_>) -> io::Result<Launched> {
+    pub fn start(&self, launch: &LaunchRequest<'_>) -> io::Result<Launched> {
         let mut command = Command::new(self.shell());
         command.arg("-c").arg(for_shell(launch.command));
         for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES) {
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_program_takes_the_shells_place_and_nothing_else_does() {
+    fn only_a_single_program_replaces_the_shell() {
         for one in ["redis-server --port 6379", "/srv/leader > /tmp/$NAME 2> /dev/null", "nice celery -A 'a shop'", "./run"] {
             assert_eq!(for_shell(one), format!("exec {one}"));
         }

@@ -15,7 +15,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::pidfile::{self, Identities};
-use super::program::{Launched, Surroundings, Wanted, name_of};
+use super::program::{LaunchEnvironment, LaunchRequest, Launched, name_of};
 
 /// A daemon that lives no longer than this failed early, in milliseconds: the pause before its next start grows.
 const EARLY_FAILURE_MS: u64 = 3000;
@@ -34,7 +34,7 @@ pub struct SupervisedDaemon {
     /// How often it was started.
     starts: u64,
     /// The signal that ordered the process to end or to make room for its replacement.
-    told: Option<i32>,
+    sent_signal: Option<i32>,
     /// When it is to be started; `None` if it need not be.
     start_ms: Option<u64>,
     pause_s: u64,
@@ -53,7 +53,7 @@ pub struct SupervisedDaemon {
 #[derive(Debug, PartialEq, Eq)]
 pub enum DaemonEnd {
     /// Nothing further; with the log line, if any.
-    Told(Option<String>),
+    Logged(Option<String>),
     /// The instance ends with it; with the log line.
     Control(String),
 }
@@ -70,7 +70,7 @@ impl SupervisedDaemon {
             leash: None,
             started_ms: 0,
             starts: 0,
-            told: None,
+            sent_signal: None,
             start_ms: Some(now_ms),
             pause_s: 0,
             kill_ms: None,
@@ -111,30 +111,30 @@ impl SupervisedDaemon {
     }
 
     /// Returns whether its process is alive and must end before the attendant ends.
-    pub fn is_left(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         self.is_attached() && self.child.is_some()
     }
 
     /// Starts it if that is due. Returns the log line and the pipe with its output.
-    pub fn start_if_due(&mut self, surroundings: &Surroundings, now_ms: u64) -> Option<(String, Option<PipeReader>)> {
+    pub fn start_if_due(&mut self, launch_environment: &LaunchEnvironment, now_ms: u64) -> Option<(String, Option<PipeReader>)> {
         if self.is_over || self.child.is_some() || self.start_ms.is_none_or(|start_ms| now_ms < start_ms) {
             return None;
         }
         self.start_ms = None;
         self.started_ms = now_ms;
         self.missing = 0;
-        let launch = Wanted {
+        let launch = LaunchRequest {
             command: &self.daemon.command,
             identity: self.identities.daemon.as_ref(),
             folder: self.daemon.folder.as_deref(),
             has_stdin: self.daemon.has_stdin,
             outlives: !self.is_attached(),
         };
-        match surroundings.start(&launch) {
+        match launch_environment.start(&launch) {
             Ok(Launched { pid, reader, leash }) => {
                 (self.child, self.leash) = (Some(pid), leash);
                 self.starts += 1;
-                self.told = None;
+                self.sent_signal = None;
                 let mut words = format!("daemon {}: started (pid {pid})", self.name);
                 if self.daemon.is_detached
                     && let Some(path) = &self.daemon.pidfile
@@ -159,15 +159,15 @@ impl SupervisedDaemon {
         // Dropping the leash kills the rest of the process group.
         self.leash = None;
         self.kill_ms = None;
-        let (name, how) = (&self.name, cause.words_after(self.told));
+        let (name, how) = (&self.name, cause.words_after(self.sent_signal));
         let shown = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
         if self.is_over {
-            return DaemonEnd::Told(Some(format!("daemon {name}{shown} {how}")));
+            return DaemonEnd::Logged(Some(format!("daemon {name}{shown} {how}")));
         }
         if !self.is_attached() {
             // A daemon that goes to the background ends here regularly, and its pidfile shows its state.
-            let is_news = self.daemon.is_detached || *cause != Cause::Exited(0);
-            return DaemonEnd::Told(is_news.then(|| format!("daemon {name}{shown} {how}")));
+            let is_logged = self.daemon.is_detached || *cause != Cause::Exited(0);
+            return DaemonEnd::Logged(is_logged.then(|| format!("daemon {name}{shown} {how}")));
         }
         if self.daemon.is_control {
             self.is_over = true;
@@ -175,25 +175,25 @@ impl SupervisedDaemon {
         }
         let text = format!("daemon {name}{shown} {how}");
         let pause = self.pause_before_next(now_ms);
-        DaemonEnd::Told(Some(format!("{text}; restarting {pause}")))
+        DaemonEnd::Logged(Some(format!("{text}; restarting {pause}")))
     }
 
     /// Checks its files, once a second. Returns the log lines.
-    pub fn look(&mut self, mercy_ms: u64, now_ms: u64) -> Vec<String> {
-        let mut told = Vec::new();
+    pub fn check_files(&mut self, mercy_ms: u64, now_ms: u64) -> Vec<String> {
+        let mut lines = Vec::new();
         if self.is_over {
-            return told;
+            return lines;
         }
         for (path, before) in self.daemon.touch.iter().zip(&mut self.touched) {
             let now = changed_at(path);
             let is_touched = now.is_some() && now != *before;
             *before = now;
             if is_touched {
-                told.push(path.display().to_string());
+                lines.push(path.display().to_string());
             }
         }
-        if let Some(path) = told.first() {
-            told = vec![format!("daemon {}: {path} was touched: restarting it", self.name)];
+        if let Some(path) = lines.first() {
+            lines = vec![format!("daemon {}: {path} was touched: restarting it", self.name)];
             // A restart because of a touched file does not count as an early failure.
             self.started_ms = self.started_ms.min(now_ms.saturating_sub(EARLY_FAILURE_MS + 1));
             self.signal(self.daemon.stop_signal);
@@ -202,12 +202,12 @@ impl SupervisedDaemon {
             }
         }
         if !self.is_attached() {
-            told.extend(self.look_at_pidfile(now_ms));
+            lines.extend(self.check_pidfile(now_ms));
         }
-        told
+        lines
     }
 
-    fn look_at_pidfile(&mut self, now_ms: u64) -> Option<String> {
+    fn check_pidfile(&mut self, now_ms: u64) -> Option<String> {
         let named = self.named_by_pidfile();
         let before = std::mem::replace(&mut self.named, named);
         let name = &self.name;
@@ -286,7 +286,7 @@ impl SupervisedDaemon {
 
     /// Sends its process a signal that orders it to end.
     fn signal(&mut self, number: i32) {
-        self.told = Some(number);
+        self.sent_signal = Some(number);
         self.send(number);
     }
 
@@ -365,20 +365,20 @@ mod tests {
         assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Control(_)));
         let mut daemon = SupervisedDaemon::new(control, Identities::default(), 0);
         daemon.end(false, 1000, 0);
-        assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Told(Some(_))));
+        assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Logged(Some(_))));
         assert_eq!(daemon.wake_ms(), None);
     }
 
     #[test]
-    fn a_pidfile_that_names_nobody_for_so_long_has_the_daemon_started_again() {
+    fn a_pidfile_that_names_no_process_for_its_checks_restarts_the_daemon() {
         let mut daemon = SupervisedDaemon::new(
             Daemon { pidfile: Some("/nonexistent/daemon.pid".into()), ..daemon(3) },
             Identities::default(),
             0,
         );
         daemon.start_ms = None;
-        assert_eq!(daemon.look(1000, 1000), Vec::<String>::new());
-        assert!(daemon.look(1000, 2000)[0].contains("named no process for 2 s"));
+        assert_eq!(daemon.check_files(1000, 1000), Vec::<String>::new());
+        assert!(daemon.check_files(1000, 2000)[0].contains("named no process for 2 s"));
         assert!(daemon.start_ms.is_some());
     }
 }

@@ -18,14 +18,14 @@ use crate::generations::forming::notice_ms;
 use crate::generations::generation::{CanaryWatch, Forming, FormingStage};
 
 /// Interval at which a canary is judged, in milliseconds.
-const LOOK_MS: u64 = 1000;
+const CHECK_MS: u64 = 1000;
 /// Time that the service manager is asked for beyond the canary's time, in milliseconds: the other workers are forked then.
 const AFTERWARDS_MS: u64 = 60_000;
 
 /// The state of a canary.
-pub enum CanaryNews {
+pub enum CanaryProgress {
     /// There is no canary or it has passed: the other workers of the generation may start.
-    LetIn,
+    Passed,
     /// The other workers have to wait.
     Watched,
     /// The generation works worse than the one in service, with the evidence.
@@ -34,20 +34,20 @@ pub enum CanaryNews {
 
 impl Generations {
     /// Advances the canary of the forming generation, if there is one.
-    pub fn advance_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryNews {
-        let Some(forming) = &self.forming else { return CanaryNews::LetIn };
+    pub fn advance_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryProgress {
+        let Some(forming) = &self.forming else { return CanaryProgress::Passed };
         match &forming.stage {
-            FormingStage::Whole => CanaryNews::LetIn,
+            FormingStage::Whole => CanaryProgress::Passed,
             FormingStage::CanaryStarts { length_ms } => {
                 let length_ms = *length_ms;
                 let serving = children.active_workers(forming.generation.number).find(|worker| worker.state.is_serving());
                 if let Some(canary) = serving {
                     self.begin_watch(canary, length_ms, children, notifier, now_ms);
                 }
-                CanaryNews::Watched
+                CanaryProgress::Watched
             }
-            FormingStage::Canary(watch) if now_ms < watch.wake_ms() => CanaryNews::Watched,
-            FormingStage::Canary(_) => self.look_at_canary(children, notifier, now_ms),
+            FormingStage::Canary(watch) if now_ms < watch.wake_ms() => CanaryProgress::Watched,
+            FormingStage::Canary(_) => self.judge_canary(children, notifier, now_ms),
         }
     }
 
@@ -59,7 +59,7 @@ impl Generations {
             began_ms: now_ms,
             until_ms: now_ms.saturating_add(length_ms),
             is_extended: false,
-            next_look_ms: now_ms + LOOK_MS,
+            next_look_ms: now_ms + CHECK_MS,
             before,
             ended_new: Answers::default(),
             ended_old: Answers::default(),
@@ -71,12 +71,12 @@ impl Generations {
         notifier.extend(length_ms.saturating_add(AFTERWARDS_MS));
     }
 
-    fn look_at_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryNews {
-        let Some((canary, old)) = self.canary_numbers(children) else { return CanaryNews::LetIn };
-        let Some(forming) = &mut self.forming else { return CanaryNews::LetIn };
+    fn judge_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryProgress {
+        let Some((canary, old)) = self.canary_numbers(children) else { return CanaryProgress::Passed };
+        let Some(forming) = &mut self.forming else { return CanaryProgress::Passed };
         let number = forming.generation.number;
-        let FormingStage::Canary(watch) = &mut forming.stage else { return CanaryNews::LetIn };
-        watch.next_look_ms = now_ms + LOOK_MS;
+        let FormingStage::Canary(watch) = &mut forming.stage else { return CanaryProgress::Passed };
+        watch.next_look_ms = now_ms + CHECK_MS;
         let moment = match (now_ms >= watch.until_ms, watch.is_extended) {
             (false, _) => Moment::Meanwhile,
             (true, false) => Moment::AtEnd,
@@ -85,15 +85,15 @@ impl Generations {
         let took = duration(now_ms.saturating_sub(watch.began_ms));
         let numbers = in_words(canary, &old);
         match judge(canary, &old, moment) {
-            Verdict::Worse => return CanaryNews::Worse(format!("canary: {numbers}")),
-            _ if moment == Moment::Meanwhile => return CanaryNews::Watched,
+            Verdict::Worse => return CanaryProgress::Worse(format!("canary: {numbers}")),
+            _ if moment == Moment::Meanwhile => return CanaryProgress::Watched,
             Verdict::Doubtful => {
                 let length_ms = watch.until_ms.saturating_sub(watch.began_ms);
                 (watch.until_ms, watch.is_extended) = (now_ms.saturating_add(length_ms), true);
                 let more = duration(length_ms);
                 log_sink::line(&format!("canary: {numbers}, in {took}: none succeeded, watching it for {more} more"));
                 notifier.extend(length_ms.saturating_add(AFTERWARDS_MS));
-                return CanaryNews::Watched;
+                return CanaryProgress::Watched;
             }
             Verdict::AsGood => log_sink::line(&format!("canary: {numbers}, in {took}: generation {number} passes")),
             Verdict::TooFew => {
@@ -101,10 +101,10 @@ impl Generations {
             }
         }
         forming.stage = FormingStage::Whole;
-        forming.patient_since_ms = now_ms;
+        forming.timeout_since_ms = now_ms;
         forming.notice_ms = now_ms + notice_ms();
         notifier.status(&format!("generation {number} passes, starting its other workers"));
-        CanaryNews::LetIn
+        CanaryProgress::Passed
     }
 
     /// Returns the answers of the canary and those that they are compared with, or `None` if no canary serves.
@@ -118,7 +118,7 @@ impl Generations {
 
     /// Makes workers accept connections in turn while a canary is watched. Otherwise the kernel would give single connections to
     /// the old workers, because they began to wait first. Turns end with the watch, however it ended.
-    pub fn share_out_turns(&self, children: &Children) {
+    pub fn assign_turns(&self, children: &Children) {
         let is_watched = self.forming.as_ref().is_some_and(|forming| matches!(forming.stage, FormingStage::Canary(_)));
         let workers = children.iter().filter(|child| child.is_request_worker());
         let rows = workers.filter_map(Child::row).filter_map(|row| children.scoreboard().row(row));

@@ -19,7 +19,7 @@ use crate::provision::error_report::ErrorReport;
 use crate::provision::interpreter::{enter_folder, not_executed};
 
 /// A new generation is abandoned when this many of its workers have failed early.
-const DEATHS_MOST: u32 = 5;
+const EARLY_FAILURES_MOST: u32 = 5;
 /// Interval between log lines that a generation is still forming, in milliseconds.
 const NOTICE_MS: u64 = 30_000;
 
@@ -51,12 +51,12 @@ impl Generations {
             reason,
             stage,
             began_ms: now,
-            patient_since_ms: now,
+            timeout_since_ms: now,
             loaded_in_ms: None,
             note,
-            deaths_at_birth: 0,
+            early_failures: 0,
             notice_ms: now + notice_ms(),
-            unshared: None,
+            unshared_prototype: None,
         });
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Generations {
     pub fn late_after_ms(&self, provision: &Provision, now_ms: u64) -> Option<u64> {
         let forming = self.forming.as_ref().filter(|forming| !matches!(forming.stage, FormingStage::Canary(_)))?;
         let timeout_ms = self.load_timeout_ms(forming.generation.number, provision)?;
-        (now_ms >= forming.patient_since_ms.saturating_add(timeout_ms)).then_some(timeout_ms)
+        (now_ms >= forming.timeout_since_ms.saturating_add(timeout_ms)).then_some(timeout_ms)
     }
 
     /// Kills a forming generation of which no worker has served, with the processes that its application started: it has no
@@ -137,7 +137,7 @@ impl Generations {
             let is_loaded = forming.loaded_in_ms.is_some();
             let what = if is_loaded { "not all of its workers serve yet" } else { "it still loads the application" };
             log_sink::line(&format!("generation {number} was started {} ago, {what}", duration(now_ms - forming.began_ms)));
-            tell_who_does_not_serve(number, children);
+            log_stacks_of_late_workers(number, children);
         }
         None
     }
@@ -164,9 +164,9 @@ impl Generations {
 
     /// Records that a worker of the forming generation failed early. Returns the reason if the generation must be abandoned: too
     /// many failures, or the application can't be loaded.
-    pub fn note_death(&mut self, cause: &Cause, processes: u32) -> Option<String> {
+    pub fn note_early_failure(&mut self, cause: &Cause, processes: u32) -> Option<String> {
         let forming = self.forming.as_mut()?;
-        forming.deaths_at_birth += 1;
+        forming.early_failures += 1;
         // A single worker that loads the application itself at the start is like a prototype: its death counts as the
         // application's fault.
         let alone = forming.reason == Reason::First && forming.generation.is_lazy && processes == 1;
@@ -174,7 +174,7 @@ impl Generations {
             Some("a worker could not, see above".to_owned())
         } else if alone && !forming.generation.served && matches!(cause, Cause::Signalled { .. } | Cause::Exited(_)) {
             Some(format!("its worker {}", cause.words()))
-        } else if forming.reason != Reason::First && forming.deaths_at_birth >= DEATHS_MOST {
+        } else if forming.reason != Reason::First && forming.early_failures >= EARLY_FAILURES_MOST {
             Some("its workers die before they serve".to_owned())
         } else {
             None
@@ -183,7 +183,7 @@ impl Generations {
 }
 
 /// Logs the workers of a generation that were forked but do not serve yet, with the stacks that show what they wait for.
-fn tell_who_does_not_serve(number: u32, children: &Children) {
+fn log_stacks_of_late_workers(number: u32, children: &Children) {
     let is_late = |worker: &&Child| !worker.state.is_serving() && !worker.waits_for_admission;
     for worker in children.active_workers(number).filter(is_late) {
         let Some(pid) = worker.pid else { continue };

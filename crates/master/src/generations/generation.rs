@@ -108,16 +108,16 @@ pub struct Forming {
     pub stage: FormingStage,
     pub began_ms: u64,
     /// Start of the `load-timeout`; it starts again when the canary has passed.
-    pub patient_since_ms: u64,
+    pub timeout_since_ms: u64,
     /// Time that the prototype took to load the application.
     pub loaded_in_ms: Option<u64>,
     /// The file in which its prototype or its workers report why they can't load the application.
     pub note: ErrorReport,
-    pub deaths_at_birth: u32,
+    pub early_failures: u32,
     pub notice_ms: u64,
     /// The prototype whose end is awaited: it has loaded libraries that workers can't share, and the next prototype loads
     /// nothing.
-    pub unshared: Option<u64>,
+    pub unshared_prototype: Option<u64>,
 }
 
 /// Returns the workers that a generation begins with, by their numbers from 1. `before` is the present number of workers, `None`

@@ -33,7 +33,7 @@ pub fn take(
     let generation = child.generation;
     let Some(files) = list.and_then(read) else {
         log_sink::line(&format!("{child} sent an invalid list of imports"));
-        return children.kill_and_log(id, KillReason::OutOfReach, provision, now_ms);
+        return children.kill_and_log(id, KillReason::Unreachable, provision, now_ms);
     };
     // An older generation reports imports because of settings that a reload has changed.
     if provision.coming_settings().watching.imports.is_none() {

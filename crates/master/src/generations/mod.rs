@@ -3,11 +3,11 @@
 //! does not know. The master runs it.
 
 pub mod canary;
+pub mod fork_safety;
 pub mod forming;
 pub mod generation;
 pub mod helpers;
 pub mod imports;
-pub mod unshared;
 pub mod workers;
 
 use bolide_supervision::processes::backoff::Backoff;
@@ -25,7 +25,7 @@ pub struct Generations {
     vacated_by: Option<u32>,
     last_number: u32,
     /// A reload was requested and has not begun; several requests count as one.
-    reload_wanted: bool,
+    reload_requested: bool,
     /// The old generation gets no time to finish when the forming generation, or the next one, takes over.
     reload_is_brutal: bool,
     backoff: Backoff,
@@ -87,7 +87,7 @@ impl Generations {
     }
 
     /// Returns a text about the generation that serves while the new one does not.
-    pub fn who_serves(&self) -> String {
+    pub fn serving_in_words(&self) -> String {
         match &self.serving {
             Some(serving) => format!("generation {} keeps serving", serving.number),
             None => "nothing is served, clients wait".to_owned(),
@@ -95,28 +95,28 @@ impl Generations {
     }
 
     /// Requests a generation, brutal or not.
-    pub fn want_reload(&mut self, is_brutal: bool) {
-        self.reload_wanted = true;
+    pub fn request_reload(&mut self, is_brutal: bool) {
+        self.reload_requested = true;
         self.reload_is_brutal |= is_brutal;
     }
 
-    pub fn reload_is_wanted(&self) -> bool {
-        self.reload_wanted
+    pub fn reload_is_requested(&self) -> bool {
+        self.reload_requested
     }
 
     /// Clears the request: its reload begins, or no reload is to begin any more.
-    pub fn forget_wish(&mut self) {
-        self.reload_wanted = false;
+    pub fn clear_request(&mut self) {
+        self.reload_requested = false;
     }
 
     /// Returns whether the generations before the next get no time to finish, and clears the flag.
-    pub fn take_brutality(&mut self) -> bool {
+    pub fn take_brutal_flag(&mut self) -> bool {
         std::mem::take(&mut self.reload_is_brutal)
     }
 
     /// Returns whether a reload is requested, or the pause after a failed one is over.
     pub fn is_due(&self, now_ms: u64) -> bool {
-        self.forming.is_none() && (self.reload_wanted || self.backoff.over(now_ms))
+        self.forming.is_none() && (self.reload_requested || self.backoff.over(now_ms))
     }
 
     /// Records that a generation, or the prototype of the serving one, has failed. Returns the pause before the next attempt.
@@ -169,7 +169,7 @@ impl Generations {
             FormingStage::Canary(watch) => Some(watch.wake_ms()),
             _ => {
                 let timeout_ms = self.load_timeout_ms(forming.generation.number, provision);
-                let late_ms = timeout_ms.map(|timeout| forming.patient_since_ms.saturating_add(timeout));
+                let late_ms = timeout_ms.map(|timeout| forming.timeout_since_ms.saturating_add(timeout));
                 [late_ms, Some(forming.notice_ms)].into_iter().flatten().min()
             }
         };

@@ -16,7 +16,7 @@ use crate::provision::Provision;
 /// Pause before a fork order that could not be sent is sent again, in milliseconds.
 pub const FORK_RETRY_MS: u64 = 20;
 /// Remaining time of an old generation's workers when a new one needs their rows of the scoreboard, in milliseconds.
-const HURRY_MS: u64 = 2_000;
+const NO_ROOM_MS: u64 = 2_000;
 
 /// Orders the missing workers of a generation. `recycled` is the worker that is being replaced.
 pub fn start_missing(
@@ -51,7 +51,7 @@ pub fn start_missing(
             Ok(()) => {}
             // The shortage passes: a generation without a prototype gets a new one.
             Err(ForkError::NoPrototype) => return,
-            Err(ForkError::NoRow) => return hurry_oldest_generation(number, children, now_ms),
+            Err(ForkError::NoRow) => return shorten_oldest_deadlines(number, children, now_ms),
             // A full socket is the normal end of a burst of orders.
             Err(ForkError::Failed(error)) if error.kind() == ErrorKind::WouldBlock => return slot.hold(now_ms + FORK_RETRY_MS),
             Err(ForkError::Failed(error)) => {
@@ -64,15 +64,15 @@ pub fn start_missing(
 
 /// Shortens the deadline of the oldest ending generation, because workers that are still ending occupy every row of the
 /// scoreboard.
-fn hurry_oldest_generation(newer: u32, children: &mut Children, now_ms: u64) {
+fn shorten_oldest_deadlines(newer: u32, children: &mut Children, now_ms: u64) {
     let ending = |child: &Child| child.is_request_worker() && child.state == State::Ending && child.generation < newer;
     let Some(oldest) = children.iter().filter(|child| ending(child)).map(|child| child.generation).min() else { return };
-    let mut hurried = 0;
+    let mut shortened = 0;
     for worker in children.iter_mut().filter(|child| ending(child) && child.generation == oldest) {
-        hurried += u32::from(worker.hurry(now_ms + HURRY_MS, KillReason::InTheWay));
+        shortened += u32::from(worker.shorten_deadline(now_ms + NO_ROOM_MS, KillReason::NoRoom));
     }
-    if hurried > 0 {
-        let (workers, most) = (workers_in_words(hurried), duration(HURRY_MS));
+    if shortened > 0 {
+        let (workers, most) = (workers_in_words(shortened), duration(NO_ROOM_MS));
         log_sink::line(&format!(
             "reload: there is no room for generation {newer}: {workers} of generation {oldest}, still finishing, must end within \
                 {most}"

@@ -12,7 +12,7 @@ use super::*;
 const ROOM: Room = Room { processes: 8, helpers: 1, threads: 4 };
 
 #[test]
-fn what_can_change_does_and_what_cannot_is_named_and_stays() {
+fn settings_that_can_change_do_and_others_are_named_and_stay() {
     let old = bolide_supervision::testing::settings();
     let mut new = old.clone();
     new.listeners[0].origin = "uwsgi.ini:9".to_owned();
@@ -30,7 +30,7 @@ fn what_can_change_does_and_what_cannot_is_named_and_stays() {
 }
 
 #[test]
-fn the_scoreboard_has_no_more_room_than_it_has() {
+fn settings_beyond_the_capacity_of_the_scoreboard_are_cut() {
     let old = bolide_supervision::testing::settings();
     let mut new = old.clone();
     new.workers.processes = 9;

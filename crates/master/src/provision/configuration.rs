@@ -41,7 +41,7 @@ pub struct Configuration {
     /// The pid of the process at its start.
     started_as: OsString,
     /// Warnings that the log has already: a reload does not repeat them.
-    told: Vec<String>,
+    logged: Vec<String>,
     /// The sources from the last reading with our own rights.
     sources: Sources,
 }
@@ -74,7 +74,7 @@ impl Configuration {
             amend,
             launcher,
             started_as,
-            told: Vec::new(),
+            logged: Vec::new(),
             sources: Sources::default(),
         }
     }
@@ -114,8 +114,8 @@ impl Configuration {
     }
 
     /// Records lines that are in the log already.
-    pub fn note_told(&mut self, lines: &[String]) {
-        self.told = lines.to_vec();
+    pub fn note_logged(&mut self, lines: &[String]) {
+        self.logged = lines.to_vec();
     }
 
     /// Records the sources of the settings of the start.
@@ -230,11 +230,11 @@ impl Configuration {
             Err(NotRead::Failed(lines)) => return Err(lines),
             Err(NotRead::Distrusted(found)) => self.read_as_user(&found, in_force, privileges)?,
         };
-        lines.extend(warnings.iter().filter(|line| !self.told.contains(line)).cloned());
+        lines.extend(warnings.iter().filter(|line| !self.logged.contains(line)).cloned());
         let user = distrusted(&settings);
         lines.extend(renewal::renew(&mut settings.listeners, user.as_ref()));
         enter_folder(&settings).map_err(|error| vec![error.to_string()])?;
-        self.told = warnings;
+        self.logged = warnings;
         Ok(ReadAgain { settings, lines })
     }
 }

@@ -24,11 +24,11 @@ use crate::provision::configuration::Configuration;
 use crate::provision::interpreter::{Program, enter_folder, not_executed};
 
 /// The argument that selects the load check in a prototype's program.
-const WORD: &str = "--rehearse";
+const LOAD_CHECK_FLAG: &str = "--rehearse";
 /// Time limit for loading an application without `load-timeout`, in milliseconds.
 const LOADING_MS: u64 = 60_000;
 /// How long the child may continue beyond the limit, to show where it is stuck, in milliseconds.
-const SHOWING_MS: u64 = 5_000;
+const SHOW_STACK_MS: u64 = 5_000;
 /// How long a child that has reported may take to exit, in milliseconds.
 const ENDING_MS: u64 = 5_000;
 /// Maximum size of a child's report, a line of JSON, in bytes.
@@ -65,7 +65,7 @@ fn loaded(
     let limit_ms = settings.lifecycle.load_timeout_ms.unwrap_or(LOADING_MS);
     let mut child = spawn(&program, settings, privileges.as_ref()).map_err(|error| not_executed(&program, &error))?;
     let told = hand_over(&mut child, settings, limit_ms)
-        .and_then(|mut output| read_report(&mut output, started + Duration::from_millis(limit_ms.saturating_add(SHOWING_MS))));
+        .and_then(|mut output| read_report(&mut output, started + Duration::from_millis(limit_ms.saturating_add(SHOW_STACK_MS))));
     let status = end(&mut child);
     let words = told.ok().and_then(|line| serde_json::from_slice::<serde_json::Value>(&line).ok());
     Ok(match words {
@@ -93,7 +93,7 @@ fn spawn(program: &Program, settings: &Settings, privileges: Option<&Privileges>
     let confinement = RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), privileges)?;
     let parent = Pid::this().as_raw();
     let mut command = Command::new(&program.executable);
-    command.args(&program.arguments).arg(OsStr::new(WORD));
+    command.args(&program.arguments).arg(OsStr::new(LOAD_CHECK_FLAG));
     for name in &settings.application.removed_variables {
         command.env_remove(name);
     }

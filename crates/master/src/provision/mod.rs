@@ -213,7 +213,7 @@ impl Provision {
     }
 
     /// Another master owns the sockets, their files and the pidfiles from now on.
-    pub fn give_place(&mut self) {
+    pub fn hand_over(&mut self) {
         self.listeners.hand_over();
         self.settings.lifecycle.vacuum = false;
     }
@@ -225,7 +225,7 @@ impl Provision {
     }
 
     /// We own the sockets from now on.
-    pub fn take_place(&mut self) {
+    pub fn take_over(&mut self) {
         self.listeners.own(self.privileges.as_ref());
     }
 

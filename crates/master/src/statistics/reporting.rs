@@ -68,12 +68,12 @@ impl Reporting {
     }
 
     /// Another master still has the instance: it serves at the address of `stats`, and pushes.
-    pub fn await_place(&mut self) {
+    pub fn await_takeover(&mut self) {
         self.is_silent = true;
     }
 
     /// We report the statistics from now on.
-    pub fn take_place(&mut self, owner: Option<&Privileges>) {
+    pub fn take_over(&mut self, owner: Option<&Privileges>) {
         self.is_silent = false;
         if let Some(server) = &mut self.server {
             server.endpoint_mut().own(owner);
@@ -81,7 +81,7 @@ impl Reporting {
     }
 
     /// Another master reports the statistics from now on; connected clients get the rest of their answer.
-    pub fn give_place(&mut self) {
+    pub fn hand_over(&mut self) {
         self.is_silent = true;
         if let Some(server) = &mut self.server {
             server.give_place();
@@ -112,7 +112,7 @@ impl Reporting {
 
     /// Checks the listen queues, pushes that are due, and clients that exceeded their time. Clients of the next turn get new
     /// numbers.
-    pub fn report_what_is_due(&mut self, view: View<'_>, now_ms: u64) {
+    pub fn report_due(&mut self, view: View<'_>, now_ms: u64) {
         self.page = None;
         if let Some(server) = &mut self.server {
             server.look_after_time(now_ms);

@@ -8,7 +8,7 @@ use bolide_supervision::text::duration;
 
 /// Another signal within this time belongs to the same request, because a supervisor may send it to the process and to its group.
 /// In milliseconds.
-const SAME_WISH_MS: u64 = 100;
+const SAME_REQUEST_MS: u64 = 100;
 /// When the progress of a stop is logged first, and the interval after that, in milliseconds.
 const FIRST_MS: u64 = 1000;
 const AGAIN_MS: u64 = 5000;
@@ -17,7 +17,7 @@ const AGAIN_MS: u64 = 5000;
 #[derive(Debug, Clone, Copy)]
 pub struct StopProgress {
     began_ms: u64,
-    tell_ms: u64,
+    log_ms: u64,
 }
 
 impl StopProgress {
@@ -26,15 +26,15 @@ impl StopProgress {
     }
 
     /// Returns whether another signal is a new request by now.
-    pub fn is_older_than_one_wish(&self, now_ms: u64) -> bool {
-        now_ms >= self.began_ms + SAME_WISH_MS
+    pub fn is_new_request(&self, now_ms: u64) -> bool {
+        now_ms >= self.began_ms + SAME_REQUEST_MS
     }
 
     /// Returns whether the progress is to be logged now.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
-        let is_due = now_ms >= self.tell_ms;
+        let is_due = now_ms >= self.log_ms;
         if is_due {
-            self.tell_ms = now_ms + AGAIN_MS;
+            self.log_ms = now_ms + AGAIN_MS;
         }
         is_due
     }
@@ -57,7 +57,7 @@ pub struct Ending {
     /// Workers have served: a later failure is not a failed start.
     pub(super) has_served: bool,
     /// The `daemonize` parent that waits for startup; `None` once workers serve.
-    pub(super) starter: Option<ParentPipe>,
+    pub(super) parent_pipe: Option<ParentPipe>,
 }
 
 impl Ending {
@@ -71,12 +71,12 @@ impl Ending {
     }
 
     pub fn wake_ms(&self) -> Option<u64> {
-        self.progress.map(|progress| progress.tell_ms)
+        self.progress.map(|progress| progress.log_ms)
     }
 
     /// Records that a stop was ordered.
     pub fn order(&mut self, now_ms: u64) {
-        self.progress = Some(StopProgress { began_ms: now_ms, tell_ms: now_ms + FIRST_MS });
+        self.progress = Some(StopProgress { began_ms: now_ms, log_ms: now_ms + FIRST_MS });
     }
 
     /// Begins the end of the instance with this status. The status of the first reason counts. Returns whether this is the first.
@@ -87,9 +87,9 @@ impl Ending {
     }
 
     /// Notifies the `daemonize` parent that workers serve.
-    pub fn tell_starter(&mut self) {
-        if let Some(starter) = self.starter.take() {
-            starter.ready();
+    pub fn notify_parent(&mut self) {
+        if let Some(parent_pipe) = self.parent_pipe.take() {
+            parent_pipe.ready();
         }
     }
 
@@ -99,12 +99,12 @@ impl Ending {
     }
 
     /// Returns whether the progress of the stop is to be logged now.
-    pub fn is_news_due(&mut self, now_ms: u64) -> bool {
+    pub fn is_progress_due(&mut self, now_ms: u64) -> bool {
         self.progress.as_mut().is_some_and(|progress| progress.is_due(now_ms))
     }
 
     /// Logs the last line of an ordered stop.
-    pub fn tell_end(&self, now_ms: u64) {
+    pub fn log_end(&self, now_ms: u64) {
         if let Some(progress) = self.progress.filter(|_| self.exit_message.is_none()) {
             log_sink::line(&progress.end_in_words(now_ms));
         }
@@ -116,12 +116,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_that_comes_twice_at_once_is_one_wish() {
+    fn two_signals_within_a_moment_are_one_request() {
         let mut ending = Ending::default();
         ending.order(1000);
         let progress = ending.progress.expect("a stop is ordered");
-        assert!(!progress.is_older_than_one_wish(1000 + SAME_WISH_MS - 1));
-        assert!(progress.is_older_than_one_wish(1000 + SAME_WISH_MS));
+        assert!(!progress.is_new_request(1000 + SAME_REQUEST_MS - 1));
+        assert!(progress.is_new_request(1000 + SAME_REQUEST_MS));
         assert_eq!(progress.end_in_words(4200), "stopped after 3.2 s");
     }
 }

@@ -7,7 +7,7 @@
 //! no connection and knows no protocol. The master runs it.
 
 pub mod ending;
-mod news;
+mod events;
 mod steps;
 
 use std::os::fd::AsFd;
@@ -31,7 +31,7 @@ use crate::control::commands::Command;
 use crate::control::endpoints::ControlEndpoints;
 use crate::control::signals::{SignalAction, action};
 use crate::daemons::attendants::Attendants;
-use crate::development::{Development, spares_halted};
+use crate::development::{Development, extend_if_halted};
 use crate::generations::generation::Reason;
 use crate::generations::{Generations, helpers, workers};
 use crate::log_keeping::LogKeeping;
@@ -62,7 +62,7 @@ pub struct Ended {
     pub exit_message: Option<String>,
     pub provision: Provision,
     /// The `daemonize` parent, if it still waits for the start.
-    pub starter: Option<ParentPipe>,
+    pub parent_pipe: Option<ParentPipe>,
     /// The ordered stop, if there was one.
     pub stop_progress: Option<StopProgress>,
     /// Socket files and pidfiles are removed.
@@ -80,7 +80,7 @@ pub struct Started {
     pub control: ControlEndpoints,
     pub logs: LogKeeping,
     /// The previous master, which we replace.
-    pub place: Option<Predecessor>,
+    pub predecessor: Option<Predecessor>,
 }
 
 /// The running master.
@@ -112,13 +112,13 @@ pub struct Supervisor {
 
 impl Supervisor {
     pub fn new(started: Started) -> Supervisor {
-        let Started { provision, children, signals, configuration, mut reporting, control, logs, place } = started;
+        let Started { provision, children, signals, configuration, mut reporting, control, logs, predecessor } = started;
         let settings = provision.settings();
         let mut notifier = Notifier::from_environment();
-        let is_successor = place.is_some();
+        let is_successor = predecessor.is_some();
         if is_successor {
             notifier.be_silent();
-            reporting.await_place();
+            reporting.await_takeover();
         }
         Supervisor {
             generations: Generations::default(),
@@ -128,7 +128,7 @@ impl Supervisor {
             memory: MemoryWatch::new(&settings.recycling),
             watches: Watches::new(&settings.watching, now_ms()),
             ending: Ending::default(),
-            takeover: Takeover::new(place),
+            takeover: Takeover::new(predecessor),
             outcomes: Outcomes::default(),
             notifier,
             development: Development::default(),
@@ -166,24 +166,24 @@ impl Supervisor {
         &self.provision
     }
 
-    /// Runs until the instance has ended. `starter` is the `daemonize` parent, which waits for the start.
-    pub fn run(mut self, starter: Option<ParentPipe>) -> Ended {
-        self.ending.starter = starter;
+    /// Runs until the instance has ended. `parent_pipe` is the `daemonize` parent, which waits for the start.
+    pub fn run(mut self, parent_pipe: Option<ParentPipe>) -> Ended {
+        self.ending.parent_pipe = parent_pipe;
         loop {
-            let mut hears_connection = false;
-            for token in self.wait_for_news() {
+            let mut connection_pending = false;
+            for token in self.wait_for_events() {
                 match token {
                     Token::Child(id) => self.take_reports(id, now_ms()),
                     Token::Printed => self.logs.read_captured(),
                     Token::Watches => self.watches.ring(now_ms()),
-                    Token::Attendant(pid) => self.take_attendant_news(pid, now_ms()),
-                    Token::Listeners => hears_connection = true,
+                    Token::Attendant(pid) => self.read_attendant_reports(pid, now_ms()),
+                    Token::Listeners => connection_pending = true,
                     Token::Stats(token) => {
                         let (view, reporting) = self.view();
                         reporting.serve(token, view, now_ms());
                     }
-                    Token::Successor => self.take_successor_news(now_ms()),
-                    Token::Place => self.take_place_news(now_ms()),
+                    Token::Successor => self.take_successor_events(now_ms()),
+                    Token::Predecessor => self.take_predecessor_events(now_ms()),
                     Token::Fifo => self.take_letters(now_ms()),
                     Token::Control(ServerToken::Listener) => self.control.channel.accept(now_ms()),
                     Token::Control(ServerToken::Client(id)) => self.take_question(id, now_ms()),
@@ -193,12 +193,12 @@ impl Supervisor {
             }
             self.take_signals();
             self.reap(now_ms());
-            if hears_connection && !self.ending.is_stopping() {
-                self.scaled().connection_waits(now_ms());
+            if connection_pending && !self.ending.is_stopping() {
+                self.scaled().connection_arrived(now_ms());
             }
             self.take_timers(now_ms());
             self.reconcile(now_ms());
-            self.outcomes.tell_if_settled(&self.children, &mut self.control.channel, now_ms());
+            self.outcomes.report_if_settled(&self.children, &mut self.control.channel, now_ms());
             bolide_log::flush();
             if let Some(status) = self.finished(now_ms()) {
                 self.logs.finish_captured();
@@ -211,16 +211,16 @@ impl Supervisor {
                 }
                 self.touch_hooks.kill();
                 self.control.remove_files();
-                self.ending.tell_end(now_ms());
+                self.ending.log_end(now_ms());
                 let Supervisor { provision, ending, .. } = self;
-                let Ending { progress: stop_progress, exit_message, starter, .. } = ending;
-                return Ended { status, exit_message, provision, starter, stop_progress, removes_files };
+                let Ending { progress: stop_progress, exit_message, parent_pipe, .. } = ending;
+                return Ended { status, exit_message, provision, parent_pipe, stop_progress, removes_files };
             }
         }
     }
 
     /// Waits for an event or the next timer.
-    fn wait_for_news(&self) -> Vec<Token> {
+    fn wait_for_events(&self) -> Vec<Token> {
         let mut sources = vec![Source::readable(Token::Signals, self.signals.as_fd())];
         sources.extend(self.children.sources());
         sources.extend(self.watches.source(Token::Watches));
@@ -241,8 +241,9 @@ impl Supervisor {
     fn listening_sources(&self, now_ms: u64) -> impl Iterator<Item = Source<'_, Token>> {
         let may_add = !self.ending.is_stopping() && !self.children.is_paused();
         let serving = self.generations.serving().filter(|_| may_add);
-        let is_news = serving.is_some_and(|serving| serving.is_empty() || serving.has_room() && self.scaling.listens(now_ms));
-        is_news.then(|| self.provision.listeners().sources(Token::Listeners)).into_iter().flatten()
+        let may_start_workers =
+            serving.is_some_and(|serving| serving.is_empty() || serving.has_room() && self.scaling.listens(now_ms));
+        may_start_workers.then(|| self.provision.listeners().sources(Token::Listeners)).into_iter().flatten()
     }
 
     /// Returns the view for statistics and status, and the reporting that uses it.
@@ -273,11 +274,11 @@ impl Supervisor {
     /// Handles timers: deadlines of children, requests over time, workers past their lifetime.
     fn take_timers(&mut self, now: u64) {
         self.attendants.kill_late(now);
-        self.children.hurry_prototypes_without_workers(now);
-        self.control.look_if_due(now);
-        self.tell_stop_progress(now);
+        self.children.shorten_prototype_deadlines(now);
+        self.control.check_if_due(now);
+        self.log_stop_progress(now);
         let has_daemons = self.attendants.has_daemons() || self.children.has_helpers();
-        self.takeover.look_after_successor(self.provision.settings().lifecycle.load_timeout_ms, has_daemons, now);
+        self.takeover.check_successor(self.provision.settings().lifecycle.load_timeout_ms, has_daemons, now);
         self.notifier.feed_watchdog(now);
         self.provision.rotate_tickets_if_due(now);
         for id in self.children.ids(|child| child.stopped_until_ms.is_some_and(|time| now >= time)) {
@@ -303,28 +304,28 @@ impl Supervisor {
             watch_requests(watch, &mut self.children, &mut self.provision, now);
         }
         let (view, reporting) = self.view();
-        reporting.report_what_is_due(view, now);
-        self.take_file_news(now);
-        if self.takeover.has_files_of_its_own() {
+        reporting.report_due(view, now);
+        self.take_file_changes(now);
+        if self.takeover.owns_files() {
             self.logs.look(&self.children, now);
         }
         self.logs.restart_programs(&self.children, &self.provision, now);
     }
 
     /// Executes the commands that changed files request.
-    fn take_file_news(&mut self, now: u64) {
-        for news in self.watches.take_changes(now) {
-            let command = command_of(news.action);
+    fn take_file_changes(&mut self, now: u64) {
+        for change in self.watches.take_changes(now) {
+            let command = command_of(change.action);
             // The other master executes commands for the instance; changed code must be loaded by us too.
-            let is_anothers = self.takeover.awaits_place() && !command.row().is_reload;
+            let is_anothers = self.takeover.awaits_takeover() && !command.row().is_reload;
             if self.ending.is_stopping() || is_anothers {
                 continue;
             }
-            let option = &news.option;
-            let changes = news.words(self.provision.settings().application.chdir.as_deref());
+            let option = &change.option;
+            let changes = change.words(self.provision.settings().application.chdir.as_deref());
             if !self.provision.is_developed() || !command.row().is_reload {
                 log_sink::line(&format!("{option}: {changes}"));
-            } else if !self.development.lets_reload(command, &changes, option, &self.children) {
+            } else if !self.development.may_reload_now(command, &changes, option, &self.children) {
                 continue;
             }
             self.obey(command, option, now);
@@ -346,7 +347,7 @@ impl Supervisor {
                 log_sink::line(&format!("{child} was killed and has not ended yet"));
             }
             State::Ending => {
-                if !self.ending.is_stopping() && spares_halted(child, now) {
+                if !self.ending.is_stopping() && extend_if_halted(child, now) {
                     return;
                 }
                 let kill_reason = child.deadline_reason;
@@ -359,7 +360,7 @@ impl Supervisor {
                     child.deadline_ms = Some(now + LOST_MS);
                     return;
                 }
-                self.children.kill_and_log(id, KillReason::OutOfReach, &self.provision, now);
+                self.children.kill_and_log(id, KillReason::Unreachable, &self.provision, now);
             }
         }
     }
@@ -381,8 +382,8 @@ impl Supervisor {
         if let Some(serving) = generations.serving_mut().filter(|_| !self.attendants.is_held()) {
             helpers::start_missing(serving, children, provision, now);
         }
-        generations.share_out_turns(children);
-        children.tell_pause();
+        generations.assign_turns(children);
+        children.send_pause_orders();
     }
 
     /// Returns how long the next turn may wait, in milliseconds.
@@ -402,7 +403,7 @@ impl Supervisor {
             self.attendants.wake_ms(now),
             Some(self.reporting.wake_ms()),
             self.watches.wake_ms(),
-            self.logs.wake_ms(self.takeover.has_files_of_its_own(), now),
+            self.logs.wake_ms(self.takeover.owns_files(), now),
             self.generations.wake_ms(&self.provision, now),
             pausing::wake_ms(&self.children, now),
             self.outcomes.wake_ms(),

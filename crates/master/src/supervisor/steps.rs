@@ -21,9 +21,9 @@ use crate::children::GRACE_MS;
 use crate::children::child::{Child, KillReason, State};
 use crate::control::endpoints::ControlEndpoints;
 use crate::development;
-use crate::generations::canary::CanaryNews;
+use crate::generations::canary::CanaryProgress;
 use crate::generations::generation::{Forming, Reason};
-use crate::outcomes::tell_failure;
+use crate::outcomes::report_failure;
 use crate::provision::renewing;
 use crate::supervisor::Supervisor;
 use crate::workers::harakiri::Watch;
@@ -32,7 +32,7 @@ use crate::workers::scaling::Scaling;
 use bolide_supervision::processes::memory_watch::MemoryWatch;
 
 /// Exit status if the previous master has ended together with its sockets: that of a failed start.
-const EXIT_PLACE_LOST: i32 = EXIT_START_FAILED;
+const EXIT_PREDECESSOR_LOST: i32 = EXIT_START_FAILED;
 /// The beginning of a reason if the application was loaded but its startup failed (`bolide/lifespan.py`).
 const LIFESPAN: &str = "the application's lifespan ";
 
@@ -44,7 +44,7 @@ impl Supervisor {
     /// # Errors
     /// The configuration can't be used; the error is logged too.
     pub(super) fn reload(&mut self, by: &str, is_brutal: bool, now_ms: u64) -> Result<(), String> {
-        if self.ending.is_stopping() || self.takeover.puts_off_reload(by, is_brutal) {
+        if self.ending.is_stopping() || self.takeover.defers_reload(by, is_brutal) {
             return Ok(());
         }
         if self.provision.settings().reloading.exits {
@@ -53,13 +53,13 @@ impl Supervisor {
             return Ok(());
         }
         self.plan_generation()?;
-        self.generations.want_reload(is_brutal);
+        self.generations.request_reload(is_brutal);
         let Some(reason) = self.generations.forming().map(|forming| forming.reason) else { return Ok(()) };
         self.abandon_forming(&format!("for a new one that {by} asks for"), now_ms);
         if reason == Reason::First {
             // There is no generation that the first one takes over from.
-            self.generations.forget_wish();
-            self.put_plan_in_force(None);
+            self.generations.clear_request();
+            self.apply_plan(None);
             if let Err(error) = self.generations.begin(Reason::First, &mut self.children, &self.provision, now_ms) {
                 let program = self.provision.program().executable.display().to_string();
                 self.end_with(EXIT_LOAD_FAILED, format!("{program} can't be executed: {error}; nothing is served"), now_ms);
@@ -106,7 +106,7 @@ impl Supervisor {
                 for line in &lines {
                     log_sink::line(&format!("reload: {line}"));
                 }
-                let who = self.generations.who_serves();
+                let who = self.generations.serving_in_words();
                 log_sink::line(&format!("reload: the configuration can't be used, see above: {who} with its current settings"));
                 let why = lines.last().cloned().unwrap_or_default();
                 // The service manager that requested this reload waits for its end (`Type=notify-reload`), which is now, or the
@@ -125,7 +125,7 @@ impl Supervisor {
 
     /// Makes the plan's settings those of the instance, because its generation serves. Sockets that are no longer configured are
     /// shut down; the generation that listened there serves the connections queued on them before it is ordered to end.
-    fn put_plan_in_force(&mut self, served_before: Option<u32>) {
+    fn apply_plan(&mut self, served_before: Option<u32>) {
         let Some((mut before, troubles)) = self.provision.adopt_plan() else { return };
         for trouble in troubles {
             log_sink::line(&format!("reload: {trouble}"));
@@ -174,12 +174,12 @@ impl Supervisor {
         }
         let Some(serving) = self.generations.serving_number() else { return };
         let orphaned = !self.children.prototype(serving).is_some_and(|prototype| prototype.state.is_active());
-        let reason = match (self.generations.reload_is_wanted(), orphaned) {
+        let reason = match (self.generations.reload_is_requested(), orphaned) {
             (true, _) => Reason::Ordered,
             (false, true) => Reason::PrototypeDied,
             (false, false) => return,
         };
-        self.generations.forget_wish();
+        self.generations.clear_request();
         match self.generations.begin(reason, &mut self.children, &self.provision, now_ms) {
             Ok(()) => {
                 let number = self.generations.last_number();
@@ -204,21 +204,21 @@ impl Supervisor {
     /// serve.
     fn stop_first(&mut self, now_ms: u64) {
         match self.generations.serving_number() {
-            Some(serving) if self.generations.reload_is_wanted() || self.children.prototype(serving).is_none() => {
-                self.generations.forget_wish();
-                self.put_plan_in_force(Some(serving));
+            Some(serving) if self.generations.reload_is_requested() || self.children.prototype(serving).is_none() => {
+                self.generations.clear_request();
+                self.apply_plan(Some(serving));
                 self.generations.vacate();
                 let next = self.generations.last_number() + 1;
                 let what = format!("generation {serving} ends first (reload-order), clients wait until generation {next} serves");
                 log_sink::line(&format!("reload: {what}"));
                 self.notifier.reloading(&what);
                 self.children.end_generations(|_| true, &self.provision, now_ms);
-                self.kill_before_if_brutal(next, now_ms);
+                self.kill_older_if_brutal(next, now_ms);
             }
             None if self.generations.is_vacated() && self.children.is_empty() => {
-                self.generations.forget_wish();
+                self.generations.clear_request();
                 // No generation serves with other settings.
-                self.put_plan_in_force(None);
+                self.apply_plan(None);
                 match self.generations.begin(Reason::Ordered, &mut self.children, &self.provision, now_ms) {
                     Ok(()) => log_sink::line(&format!("reload: starting generation {}", self.generations.last_number())),
                     Err(error) => {
@@ -237,9 +237,9 @@ impl Supervisor {
     pub(super) fn complete_if_serving(&mut self, now_ms: u64) {
         self.generations.admit_if_all_passed(&mut self.children);
         let is_held_back = match self.generations.advance_canary(&self.children, &self.notifier, now_ms) {
-            CanaryNews::LetIn => false,
-            CanaryNews::Watched => true,
-            CanaryNews::Worse(why) => return self.roll_back(&why, now_ms),
+            CanaryProgress::Passed => false,
+            CanaryProgress::Watched => true,
+            CanaryProgress::Worse(why) => return self.roll_back(&why, now_ms),
         };
         if let Some(forming) = self.generations.complete(is_held_back, &self.children, now_ms) {
             self.take_over(forming, now_ms);
@@ -253,7 +253,7 @@ impl Supervisor {
         let took = now_ms.saturating_sub(forming.began_ms);
         let is_ordered = forming.reason == Reason::Ordered;
         let (old, vacated_by) = self.generations.replace_serving(forming.generation);
-        self.put_plan_in_force(old);
+        self.apply_plan(old);
         self.ending.has_served = true;
         if is_ordered {
             self.outcomes.note_reload(Ok(number), &mut self.control.channel);
@@ -263,10 +263,10 @@ impl Supervisor {
                 // With `lazy-apps`, workers load the application, and the time of the prototype has no meaning.
                 let load_ms = forming.loaded_in_ms.filter(|_| !is_lazy);
                 let load = load_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
-                self.take_place();
+                self.take_over_instance();
                 let (settings, endpoints) = (self.provision.settings(), self.provision.listeners().endpoints());
                 announce::ready(settings, endpoints, count, &format!(" in {took} ms{load}"));
-                self.ending.tell_starter();
+                self.ending.notify_parent();
             }
             (Some(_), _) if self.provision.is_developed() => log_sink::line(&format!("reloaded in {}", duration(took))),
             (Some(old), _) => {
@@ -283,13 +283,13 @@ impl Supervisor {
         }
         self.recycling.forget();
         self.children.end_generations(|generation| generation != number, &self.provision, now_ms);
-        self.kill_before_if_brutal(number, now_ms);
+        self.kill_older_if_brutal(number, now_ms);
         self.watches.forget_importers_but(&[number]);
     }
 
     /// Kills workers and helpers of older generations after a brutal reload.
-    fn kill_before_if_brutal(&mut self, generation: u32, now_ms: u64) {
-        if self.generations.take_brutality() {
+    fn kill_older_if_brutal(&mut self, generation: u32, now_ms: u64) {
+        if self.generations.take_brutal_flag() {
             for id in self.children.ids(|child| !child.is_prototype() && child.generation < generation) {
                 self.children.kill_and_log(id, KillReason::StopNow, &self.provision, now_ms);
             }
@@ -338,7 +338,7 @@ impl Supervisor {
         let pause = self.generations.note_failure(now_ms);
         let orphaned = self.generations.serving_number().is_none_or(|serving| self.children.prototype(serving).is_none());
         let again = if orphaned { format!("; next attempt in {}", duration(pause)) } else { String::new() };
-        let who = self.generations.who_serves();
+        let who = self.generations.serving_in_words();
         let is_developed = self.provision.is_developed();
         let what = if is_developed { "the new code".to_owned() } else { format!("generation {number}") };
         let next = if is_developed { "; waiting for the next change" } else { "" };
@@ -351,7 +351,7 @@ impl Supervisor {
     /// canary finishes its requests.
     pub(super) fn roll_back(&mut self, why: &str, now_ms: u64) {
         let Some(forming) = self.generations.take_forming() else { return };
-        let who = self.generations.who_serves();
+        let who = self.generations.serving_in_words();
         let why = format!("{why}: generation {} is rolled back", forming.generation.number);
         log_sink::line(&format!("{why}, {who}"));
         self.generations.note_failure(now_ms);
@@ -371,7 +371,7 @@ impl Supervisor {
         if reason == Reason::Ordered {
             self.drop_plan();
             // The next generation is not brutal because of this request.
-            self.generations.take_brutality();
+            self.generations.take_brutal_flag();
             self.outcomes.note_reload(Err(why), &mut self.control.channel);
         }
     }
@@ -389,12 +389,12 @@ impl Supervisor {
     pub(super) fn stop(&mut self, now_ms: u64) {
         if self.ending.is_stopping() {
             let progress = self.ending.progress;
-            if self.takeover.has_given_place() && progress.is_none() {
+            if self.takeover.has_handed_over() && progress.is_none() {
                 // A stop of all processes of the service includes this one, which is ending already: requests keep their time.
                 self.ending.order(now_ms);
                 return self.attendants.stop(self.provision.settings(), now_ms);
             }
-            if progress.is_none_or(|progress| progress.is_older_than_one_wish(now_ms)) {
+            if progress.is_none_or(|progress| progress.is_new_request(now_ms)) {
                 self.stop_now("a second signal", now_ms);
             }
             return;
@@ -426,8 +426,8 @@ impl Supervisor {
     }
 
     /// Logs the progress of a stop, if that is due.
-    pub(super) fn tell_stop_progress(&mut self, now_ms: u64) {
-        if !self.ending.is_news_due(now_ms) {
+    pub(super) fn log_stop_progress(&mut self, now_ms: u64) {
+        if !self.ending.is_progress_due(now_ms) {
             return;
         }
         let rows = self.children.iter().filter_map(|child| child.row());
@@ -477,18 +477,18 @@ impl Supervisor {
         self.takeover.give_up();
         if self.ending.begin(status) {
             self.notifier.stopping(self.provision.settings().lifecycle.reload_mercy_ms + GRACE_MS + INTERPRETER_END_MS);
-            self.outcomes.end_settling(&mut self.control.channel, clock_ms());
-            tell_failure("it is being stopped", &mut self.control.channel);
+            self.outcomes.report_pending(&mut self.control.channel, clock_ms());
+            report_failure("it is being stopped", &mut self.control.channel);
         }
         let waiting = self.provision.end_listeners();
-        self.give_up_plans();
+        self.cancel_replacements();
         waiting
     }
 
     /// Cancels all planned replacements of workers.
-    fn give_up_plans(&mut self) {
+    fn cancel_replacements(&mut self) {
         self.generations.take_forming();
-        self.generations.forget_wish();
+        self.generations.clear_request();
         self.recycling.forget();
         for child in self.children.iter_mut() {
             child.expires_ms = None;
@@ -503,7 +503,7 @@ impl Supervisor {
         }
         // Daemons end last, because requests in flight may need them. Commands of `cron` outlive an upgrade, like a reload, but
         // not the instance.
-        if !self.takeover.goes_on_elsewhere() {
+        if !self.takeover.continues_in_successor() {
             self.attendants.stop(self.provision.settings(), now_ms);
         }
         self.attendants.is_gone().then_some(status)
@@ -511,12 +511,12 @@ impl Supervisor {
 
     /// An upgrade: this instance ends like an old generation. The successor owns the sockets, their files and the pidfiles from
     /// now on.
-    pub(super) fn give_place(&mut self, now_ms: u64) {
-        let Some(pid) = self.takeover.give_place() else { return };
+    pub(super) fn hand_over_instance(&mut self, now_ms: u64) {
+        let Some(pid) = self.takeover.hand_over() else { return };
         self.drop_plan();
-        self.provision.give_place();
+        self.provision.hand_over();
         self.ending.begin(0);
-        self.give_up_plans();
+        self.cancel_replacements();
         // Workers are notified first: if the master were killed at this moment, workers without the order would shut the sockets
         // down.
         self.children.end_generations(|_| true, &self.provision, now_ms);
@@ -524,36 +524,36 @@ impl Supervisor {
         self.outcomes.settle(format!("the new master (pid {pid}) serves"), &mut self.control.channel, now_ms);
         self.notifier.give_place(pid.as_raw());
         self.takeover.tell(Step::PlaceGiven);
-        self.reporting.give_place();
-        self.control.give_place();
+        self.reporting.hand_over();
+        self.control.hand_over();
         self.attendants.retire(self.provision.settings(), now_ms);
     }
 
     /// Our workers serve for the first time: the pidfiles are ours now, and after an upgrade also the sockets and control
     /// endpoints.
-    fn take_place(&mut self) {
-        if !self.takeover.awaits_place() {
+    fn take_over_instance(&mut self) {
+        if !self.takeover.awaits_takeover() {
             return pidfile::write_when_ready(self.provision.settings(), self.provision.privileges());
         }
-        self.provision.take_place();
+        self.provision.take_over();
         let (settings, privileges) = (self.provision.settings(), self.provision.privileges());
-        self.reporting.take_place(privileges);
+        self.reporting.take_over(privileges);
         self.attendants.note_minute();
         pidfile::write_as_successor(settings, privileges);
         self.control = ControlEndpoints::take_over(&settings.control, privileges, clock_ms());
-        self.takeover.take_place();
+        self.takeover.take_over();
     }
 
     /// Handles events of the previous master.
-    pub(super) fn take_place_news(&mut self, now_ms: u64) {
-        for news in self.takeover.take_place_news() {
-            match news {
+    pub(super) fn take_predecessor_events(&mut self, now_ms: u64) {
+        for event in self.takeover.take_predecessor_events() {
+            match event {
                 PredecessorEvent::Given => self.notifier.speak(),
                 PredecessorEvent::DaemonsGone => self.attendants.release(),
                 PredecessorEvent::Lost => {
                     // Its workers shut the sockets down when it is killed, so there is nothing left to serve.
                     let words = "the master that this one was to replace has ended: its sockets are gone with it";
-                    self.end_with(EXIT_PLACE_LOST, words.to_owned(), now_ms);
+                    self.end_with(EXIT_PREDECESSOR_LOST, words.to_owned(), now_ms);
                 }
             }
         }

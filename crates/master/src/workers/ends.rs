@@ -63,7 +63,7 @@ impl WorkerEnd<'_> {
             && (!asked
                 || matches!(
                     worker.kill_reason,
-                    Some(KillReason::Harakiri | KillReason::OutOfReach | KillReason::Late | KillReason::Memory)
+                    Some(KillReason::Harakiri | KillReason::Unreachable | KillReason::Late | KillReason::Memory)
                 ))
             && !is_stopping
             && !never_was
@@ -97,12 +97,12 @@ impl WorkerEnd<'_> {
 }
 
 /// Logs the end of a prototype, unless it was ordered or is logged already.
-pub fn tell_end_of_prototype(prototype: &Child, cause: &Cause, provision: &Provision) {
+pub fn log_end_of_prototype(prototype: &Child, cause: &Cause, provision: &Provision) {
     let asked = !prototype.state.is_active();
-    let is_news = prototype.kill_reason.is_none()
+    let is_logged = prototype.kill_reason.is_none()
         && !(asked && *cause == Cause::Exited(0))
         && *cause != Cause::Exited(message::EXIT_LOAD_FAILED);
-    if is_news {
+    if is_logged {
         log_sink::line(&format!("{prototype} {}", words_of_end(cause, provision)));
     }
 }

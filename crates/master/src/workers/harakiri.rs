@@ -15,9 +15,9 @@ use crate::provision::Provision;
 /// Time between the signal that requests the Python stack and the kill, in milliseconds.
 pub const STACK_MS: u64 = 100;
 /// Interval at which a request is checked while the listen queue is below `harakiri-queue-threshold`, in milliseconds.
-const QUEUE_LOOK_MS: u64 = 1000;
+const QUEUE_CHECK_MS: u64 = 1000;
 /// The shortest interval between checks, in milliseconds: the resolution of the scoreboard's clock is 4 ms.
-const LOOK_LEAST_MS: u64 = 10;
+const CHECK_LEAST_MS: u64 = 10;
 
 /// A request over its time, whose stack was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,7 +119,7 @@ impl Watch {
                     .iter()
                     .find(|known| (known.child, known.slot, known.count) == (child, request.slot, request.count));
                 if known.is_none() && is_spared {
-                    next_ms = next_ms.min(now_ms + QUEUE_LOOK_MS);
+                    next_ms = next_ms.min(now_ms + QUEUE_CHECK_MS);
                     continue;
                 }
                 let new = Suspect { child, slot: request.slot, count: request.count, asked_ms: now_ms, warned_ms: None };
@@ -146,7 +146,7 @@ impl Watch {
             }
         }
         self.suspects = still;
-        self.next_ms = next_ms.max(now_ms + LOOK_LEAST_MS);
+        self.next_ms = next_ms.max(now_ms + CHECK_LEAST_MS);
         verdicts
     }
 }
@@ -177,7 +177,7 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
                 {
                     log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
                 }
-                children.tell_hand_over(id);
+                children.order_hand_over(id);
             }
             Verdict::Warn { child, signal, most_ms, .. } => {
                 if let Some(child) = children.find(child) {
@@ -199,39 +199,39 @@ mod tests {
 
     const WORKERS: &[(u64, u32)] = &[(7, 0), (8, 1)];
 
-    const NOBODY: u32 = 0;
+    const NONE_WAITING: u32 = 0;
 
     fn watch_of(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>) -> Option<Watch> {
         Watch::new(limit_ms, shortest_of_routes_ms, &HarakiriManners::default())
     }
 
     #[test]
-    fn a_signal_comes_before_the_kill_where_that_is_asked_for() {
+    fn a_signal_precedes_the_kill_if_configured() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let manners = HarakiriManners { graceful_ms: Some(2000), graceful_signal: 10, ..HarakiriManners::default() };
         let mut watch = Watch::new(Some(1000), None, &manners).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1001).len(), 1);
-        let warned = watch.look(WORKERS, &board, NOBODY, 1200);
+        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
+        let warned = watch.look(WORKERS, &board, NONE_WAITING, 1200);
         assert!(matches!(&warned[..], [Verdict::Warn { child: 7, signal: 10, most_ms: 2000, .. }]));
-        assert_eq!((watch.look(WORKERS, &board, NOBODY, 3150), watch.wake_ms()), (Vec::new(), 3200));
-        assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 3200)[..], [Verdict::Kill { child: 7, .. }]));
+        assert_eq!((watch.look(WORKERS, &board, NONE_WAITING, 3150), watch.wake_ms()), (Vec::new(), 3200));
+        assert!(matches!(&watch.look(WORKERS, &board, NONE_WAITING, 3200)[..], [Verdict::Kill { child: 7, .. }]));
         // A worker whose request ends in time is not killed.
         board.slots(0)[0].end();
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 3300), []);
+        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 3300), []);
     }
 
     #[test]
-    fn nobody_is_ended_while_few_wait() {
+    fn no_worker_is_killed_while_few_connections_wait() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let manners = HarakiriManners { queue_threshold: 3, ..HarakiriManners::default() };
         let mut watch = Watch::new(Some(1000), None, &manners).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
         assert_eq!(watch.look(WORKERS, &board, 2, 1001), []);
-        assert_eq!(watch.wake_ms(), 1001 + QUEUE_LOOK_MS);
+        assert_eq!(watch.wake_ms(), 1001 + QUEUE_CHECK_MS);
         assert_eq!(watch.look(WORKERS, &board, 3, 2001).len(), 1);
         // A request whose stack was requested is not spared any more.
-        assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 2200)[..], [Verdict::Kill { .. }]));
+        assert!(matches!(&watch.look(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::Kill { .. }]));
     }
 
     #[test]
@@ -239,34 +239,34 @@ mod tests {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(1000), None).expect("watches");
         board.slots(1)[1].begin(500, &[b"GET /slow"]);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 600), []);
+        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 600), []);
         assert_eq!(watch.wake_ms(), 1500);
-        let asked = watch.look(WORKERS, &board, NOBODY, 1500);
+        let asked = watch.look(WORKERS, &board, NONE_WAITING, 1500);
         assert!(matches!(&asked[..], [Verdict::AskStack { child: 8, request }] if request.text == "GET /slow"));
         assert_eq!(watch.wake_ms(), 1500 + STACK_MS);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1550), []);
-        let killed = watch.look(WORKERS, &board, NOBODY, 1800);
+        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 1550), []);
+        let killed = watch.look(WORKERS, &board, NONE_WAITING, 1800);
         assert!(matches!(&killed[..], [Verdict::Kill { child: 8, .. }]));
     }
 
     #[test]
-    fn a_request_that_ends_after_the_question_is_let_be_and_so_is_the_next_one() {
+    fn a_request_that_ends_after_the_stack_is_spared_and_so_is_the_next_one() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(1000), None).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1001).len(), 1);
+        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
         board.slots(0)[0].end();
         board.slots(0)[0].begin(1200, &[b"GET /b"]);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1301), []);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 2100), []);
-        assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 2200)[..], [Verdict::AskStack { child: 7, .. }]));
+        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 1301), []);
+        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 2100), []);
+        assert!(matches!(&watch.look(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::AskStack { child: 7, .. }]));
     }
 
     #[test]
-    fn an_idle_instance_is_looked_at_once_a_limit() {
+    fn an_idle_instance_is_checked_once_per_limit() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(60_000), None).expect("watches");
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 5), []);
+        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 5), []);
         assert_eq!(watch.wake_ms(), 60_005);
     }
 
@@ -276,8 +276,8 @@ mod tests {
         let mut watch = watch_of(Some(100), None).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
         board.slots(0)[1].begin(2, &[b"GET /b"]);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 200).len(), 2);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 600).len(), 1);
+        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 200).len(), 2);
+        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 600).len(), 1);
     }
 
     #[test]
@@ -290,9 +290,9 @@ mod tests {
             let mut watch = watch_of(limit, Some(300)).expect("watches");
             board.slots(0)[0].begin(1, &[b"GET /a"]);
             board.slots(0)[0].limit_ms.store(own, std::sync::atomic::Ordering::Relaxed);
-            assert_eq!(watch.look(WORKERS, &board, NOBODY, 100), []);
+            assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 100), []);
             assert!(watch.wake_ms() <= 1 + due.unwrap_or(400));
-            assert_eq!(watch.look(WORKERS, &board, NOBODY, 301).len(), usize::from(due.is_some()), "{limit:?} {own}");
+            assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 301).len(), usize::from(due.is_some()), "{limit:?} {own}");
         }
     }
 }

@@ -51,5 +51,5 @@ pub fn resume(
 /// Returns when to notify again the workers that missed the order.
 pub fn wake_ms(children: &Children, now_ms: u64) -> Option<u64> {
     let is_paused = children.is_paused();
-    children.iter().any(|child| child.lacks_pause(is_paused)).then_some(now_ms + RETRY_MS)
+    children.iter().any(|child| child.needs_pause_order(is_paused)).then_some(now_ms + RETRY_MS)
 }

@@ -39,7 +39,7 @@ pub struct Scaling {
     turn_ms: u64,
     /// The sockets are ignored until this time.
     look_ms: u64,
-    looked_ms: u64,
+    checked_ms: u64,
 }
 
 /// The state of `idle`.
@@ -60,7 +60,7 @@ impl Scaling {
             idle: elastic.idle_ms.map(|limit_ms| IdleWatch { limit_ms, since_ms: now_ms, requests: 0 }),
             turn_ms: now_ms + TURN_MS,
             look_ms: 0,
-            looked_ms: 0,
+            checked_ms: 0,
         }
     }
 
@@ -90,13 +90,13 @@ impl Scaling {
     }
 
     /// Handles a pending connection.
-    pub fn look(&mut self, is_everybody_at_work: bool, seen: &Seen<'_>) -> Decision {
+    pub fn look(&mut self, all_busy: bool, seen: &Seen<'_>) -> Decision {
         let Some(regulator) = &mut self.regulator else { return Decision::default() };
-        if seen.now_ms.saturating_sub(self.looked_ms) > FORGET_MS {
+        if seen.now_ms.saturating_sub(self.checked_ms) > FORGET_MS {
             regulator.forget_burst();
         }
-        let decision = regulator.look_for_burst(is_everybody_at_work, seen);
-        self.looked_ms = seen.now_ms;
+        let decision = regulator.look_for_burst(all_busy, seen);
+        self.checked_ms = seen.now_ms;
         self.look_ms = seen.now_ms + if regulator.suspects_burst() { SUSPECT_PAUSE_MS } else { PAUSE_MS };
         decision
     }
@@ -130,7 +130,7 @@ pub struct Scaled<'a> {
 
 impl Scaled<'_> {
     /// Handles a pending connection.
-    pub fn connection_waits(&mut self, now_ms: u64) {
+    pub fn connection_arrived(&mut self, now_ms: u64) {
         let Some(serving) = self.generations.serving().filter(|_| !self.children.is_paused()) else { return };
         if serving.is_empty() {
             let settings = self.provision.settings();
@@ -140,9 +140,9 @@ impl Scaled<'_> {
         }
         let waiting = self.provision.waiting_connections();
         let loads = self.loads();
-        let is_everybody_at_work = self.is_everybody_at_work();
+        let all_busy = self.all_busy();
         let seen = Seen { workers: &loads, waiting, resident: 0, now_ms };
-        let decision = self.scaling.look(is_everybody_at_work, &seen);
+        let decision = self.scaling.look(all_busy, &seen);
         self.follow(decision, now_ms);
     }
 
@@ -159,9 +159,9 @@ impl Scaled<'_> {
         }
         let waiting = self.provision.waiting_connections();
         let loads = self.loads();
-        let (requests, is_anybody_busy) = (self.requests(), self.children.iter().any(|child| self.is_busy(child)));
-        if !self.generations.is_forming() && self.scaling.is_idle(requests, is_anybody_busy, now_ms) {
-            return self.fall_asleep(now_ms);
+        let (requests, any_busy) = (self.requests(), self.children.iter().any(|child| self.is_busy(child)));
+        if !self.generations.is_forming() && self.scaling.is_idle(requests, any_busy, now_ms) {
+            return self.end_idle(now_ms);
         }
         let resident = if self.scaling.weighs_memory { self.resident_bytes() } else { 0 };
         let seen = Seen { workers: &loads, waiting, resident, now_ms };
@@ -202,7 +202,7 @@ impl Scaled<'_> {
             log_sink::line(&format!("{by}: {why}"));
             return Err(why.to_owned());
         };
-        self.let_go(id, by, now_ms);
+        self.end_worker(id, by, now_ms);
         Ok(())
     }
 
@@ -216,7 +216,7 @@ impl Scaled<'_> {
             _ if self.generations.is_forming() => {}
             _ => {
                 if let Some(id) = self.oldest_worker(true) {
-                    self.let_go(id, &why, now_ms);
+                    self.end_worker(id, &why, now_ms);
                 }
             }
         }
@@ -236,7 +236,7 @@ impl Scaled<'_> {
     }
 
     /// Removes a worker that is not needed any more: it finishes its requests.
-    fn let_go(&mut self, id: u64, why: &str, now_ms: u64) {
+    fn end_worker(&mut self, id: u64, why: &str, now_ms: u64) {
         let Some(worker) = self.children.find(id) else { return };
         let (said, number) = (worker.to_string(), worker.worker_number().unwrap_or(0));
         let Some(serving) = self.generations.serving_mut() else { return };
@@ -248,7 +248,7 @@ impl Scaled<'_> {
     }
 
     /// `idle`: ends all workers. Returns true if the instance is to end instead.
-    fn fall_asleep(&mut self, now_ms: u64) -> bool {
+    fn end_idle(&mut self, now_ms: u64) -> bool {
         let elastic = &self.provision.settings().elastic;
         let most = duration(elastic.idle_ms.unwrap_or(0));
         if elastic.dies_idle {
@@ -302,7 +302,7 @@ impl Scaled<'_> {
     }
 
     /// Returns whether every worker is busy, and none is starting.
-    fn is_everybody_at_work(&self) -> bool {
+    fn all_busy(&self) -> bool {
         let is_at_work = |worker: &Child| {
             let row = worker.row().and_then(|row| self.children.scoreboard().row(row));
             worker.state.is_serving() && row.is_some_and(|row| row.waiting.load(Relaxed) == 0)
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_is_idle_when_nothing_was_asked_for_so_long() {
+    fn an_instance_is_idle_after_its_limit_without_requests() {
         let mut settings = bolide_supervision::testing::settings();
         settings.elastic.idle_ms = Some(5000);
         let mut scaling = Scaling::new(&settings, 0);
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_number_is_fixed_nobody_is_woken() {
+    fn a_fixed_number_of_workers_needs_no_wake_up() {
         let scaling = Scaling::new(&bolide_supervision::testing::settings(), 0);
         assert!(scaling.wake_ms(1).is_none() && !scaling.listens(1));
     }

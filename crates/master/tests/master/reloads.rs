@@ -62,7 +62,7 @@ fn test_reload_that_can_not_load_leaves_the_old_generation_serving() {
 }
 
 #[test]
-fn test_reload_asked_for_during_a_reload_begins_it_anew() {
+fn test_reload_during_a_reload_starts_it_again() {
     let instance = Instance::start(r#"{"2": {"load": "hang"}, "3": {"load": "hang"}, "all": {}}"#, &[]);
     instance.wait_log("ready: 1 worker");
     for number in 2..=4 {
@@ -79,7 +79,7 @@ fn test_reload_asked_for_during_a_reload_begins_it_anew() {
 }
 
 #[test]
-fn test_reload_kills_what_does_not_finish_within_the_mercy() {
+fn test_reload_kills_workers_that_do_not_finish_within_the_mercy() {
     let instance = Instance::start(r#"{"1": {"worker": "deaf"}, "all": {}}"#, &["--reload-mercy", "1"]);
     instance.wait_log("ready: 1 worker");
     let old = instance.ask("begin GET /endless").expect("an answer");
@@ -127,7 +127,7 @@ fn test_prototype_that_can_not_be_replaced_is_tried_again_with_growing_pauses() 
 }
 
 #[test]
-fn test_prototype_that_dies_while_it_is_started_anew_costs_no_request() {
+fn test_prototype_that_dies_during_a_reload_costs_no_request() {
     let instance = Instance::start(r#"{"2": {"load": "hang"}, "all": {}}"#, &[]);
     instance.wait_log("ready: 1 worker");
     let old = instance.ask("who").expect("an answer");

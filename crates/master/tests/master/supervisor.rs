@@ -39,7 +39,7 @@ fn test_worker_that_dies_is_replaced_and_the_log_says_pid_cause_and_request() {
 }
 
 #[test]
-fn test_deaths_at_birth_pause_longer_each_time_and_end_when_a_worker_lives() {
+fn test_pauses_after_early_failures_grow_and_end_when_a_worker_lives() {
     // With a master, the application is loaded before: a worker's end is then no reason to abandon the start.
     let instance = Instance::start(r#"{"all": {"worker": "die"}}"#, &["--master"]);
     for pause in ["100 ms", "200 ms", "400 ms", "800 ms"] {
@@ -61,7 +61,7 @@ fn test_application_that_can_not_be_loaded_ends_the_start_with_status_22_and_say
 }
 
 #[test]
-fn test_last_line_of_a_start_that_fails_gives_the_reason_of_whoever_loaded() {
+fn test_last_line_of_a_start_that_fails_has_the_reason_of_the_failed_load() {
     let mut instance = Instance::start(r#"{"all": {"load": "explain"}}"#, &[]);
     assert_eq!(instance.end().code(), Some(22));
     let last = instance.last_line();
@@ -116,7 +116,7 @@ fn test_workers_past_their_lifetime_are_replaced() {
 }
 
 #[test]
-fn test_request_over_harakiri_is_told_with_its_stack_and_killed_with_its_worker() {
+fn test_request_over_harakiri_is_logged_with_its_stack_and_killed_with_its_worker() {
     let instance = Instance::start(SERVE, &["--harakiri", "1"]);
     instance.wait_log("ready: 1 worker");
     let victim = instance.ask("who").expect("an answer");
@@ -189,7 +189,7 @@ fn test_second_signal_and_sigquit_stop_at_once() {
 }
 
 #[test]
-fn test_stop_kills_what_does_not_finish_within_the_mercy_and_names_it() {
+fn test_stop_kills_workers_that_do_not_finish_within_the_mercy_and_names_them() {
     let mut instance = Instance::start(r#"{"all": {"worker": "deaf"}}"#, &["--reload-mercy", "1"]);
     instance.wait_log("ready: 1 worker");
     let worker = instance.ask("begin GET /endless").expect("an answer");
@@ -268,7 +268,7 @@ fn test_worker_that_closes_its_order_socket_is_killed_and_replaced() {
 }
 
 #[test]
-fn test_worker_can_not_choose_whom_the_master_kills() {
+fn test_worker_can_not_choose_which_process_the_master_kills() {
     let mut instance = Instance::start(r#"{"all": {"worker": "liar"}}"#, &["--reload-mercy", "1"]);
     // Its prototype also reports the true pid, in an order that the test does not control: the false one is rejected either way.
     instance.wait_event("serving 1 1");
@@ -297,7 +297,7 @@ fn test_failed_start_says_why_in_its_last_line_and_leaves_nothing() {
 }
 
 #[test]
-fn test_logto_takes_all_lines_and_a_start_that_fails_still_tells_the_terminal() {
+fn test_logto_gets_all_lines_and_a_failed_start_still_reports_to_the_terminal() {
     let mut instance = Instance::start(r#"{"all": {"load": "fail"}}"#, &["--logto", "{folder}/app.log"]);
     assert_eq!(instance.end().code(), Some(22));
     let file = std::fs::read_to_string(instance.folder().join("app.log")).expect("a log file");

@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, mkdtemp};
 
 /// Longer than any condition takes, however busy the machine is.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running master, with the folder of its test.
 pub struct Instance {
@@ -112,7 +112,7 @@ impl Instance {
 
     /// Waits until the condition returns a value.
     pub fn wait<T>(&self, what: &str, condition: impl Fn() -> Option<T>) -> T {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(found) = condition() {
                 return found;
@@ -134,7 +134,7 @@ impl Instance {
     /// Returns a connection on which a request was sent, for a request without an immediate answer.
     pub fn request(&self, line: &str) -> Option<TcpStream> {
         let mut stream = TcpStream::connect(self.address()).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).ok()?;
         stream.write_all(format!("{line}\n").as_bytes()).ok()?;
         Some(stream)
     }
@@ -155,7 +155,7 @@ impl Instance {
 
     /// Returns the exit status, once the master has ended.
     pub fn end(&mut self) -> ExitStatus {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.master.try_wait().expect("waited for") {
                 return status;

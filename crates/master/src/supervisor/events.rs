@@ -18,8 +18,8 @@ use crate::children::end_group;
 use crate::children::reports::{self, REPORTS_A_TURN};
 use crate::control::commands::{self, Command, Letter};
 use crate::generations::generation::Reason;
-use crate::generations::{helpers, imports, unshared};
-use crate::outcomes::tell_failure;
+use crate::generations::{fork_safety, helpers, imports};
+use crate::outcomes::report_failure;
 use crate::statistics::status;
 use crate::supervisor::Supervisor;
 use crate::upgrade::SuccessorOutcome;
@@ -96,19 +96,19 @@ impl Supervisor {
             Asked::Stop => (Command::Stop, "uwsgi.stop()"),
         };
         // An application that repeats the request is logged once.
-        let is_news = match command {
-            Command::Reload => !self.generations.reload_is_wanted() && !self.generations.is_forming(),
+        let is_first = match command {
+            Command::Reload => !self.generations.reload_is_requested() && !self.generations.is_forming(),
             _ => !self.ending.is_stopping(),
         };
-        if is_news {
+        if is_first {
             log_sink::line(&format!("{worker}: the application calls {by}"));
             self.obey(command, by, now_ms);
         }
     }
 
     /// Reads the reports of an attendant: the end of a control daemon stops the instance.
-    pub(super) fn take_attendant_news(&mut self, pid: i32, now_ms: u64) {
-        if let Some(daemon) = self.attendants.take_news(pid) {
+    pub(super) fn read_attendant_reports(&mut self, pid: i32, now_ms: u64) {
+        if let Some(daemon) = self.attendants.read_reports(pid) {
             self.obey(Command::Stop, &format!("daemon {daemon}"), now_ms);
         }
     }
@@ -189,10 +189,10 @@ impl Supervisor {
     }
 
     /// Handles events of the master that is to replace us.
-    pub(super) fn take_successor_news(&mut self, now_ms: u64) {
-        match self.takeover.take_successor_news() {
+    pub(super) fn take_successor_events(&mut self, now_ms: u64) {
+        match self.takeover.take_successor_events() {
             SuccessorOutcome::Nothing => {}
-            SuccessorOutcome::Serves => self.give_place(now_ms),
+            SuccessorOutcome::Serves => self.hand_over_instance(now_ms),
             SuccessorOutcome::Stopped => self.attendants.stop(self.provision.settings(), now_ms),
         }
     }
@@ -219,7 +219,7 @@ impl Supervisor {
                     }
                     reports::channel_closed(child, now);
                     if received.is_err() {
-                        self.children.kill_and_log(id, KillReason::OutOfReach, &self.provision, now);
+                        self.children.kill_and_log(id, KillReason::Unreachable, &self.provision, now);
                     }
                     return;
                 }
@@ -246,7 +246,7 @@ impl Supervisor {
                 }
             }
             (Role::Prototype, Report::Unshared) => {
-                unshared::note(id, generation, &mut self.generations, &mut self.children, &self.provision, now);
+                fork_safety::note_unshared(id, generation, &mut self.generations, &mut self.children, &self.provision, now);
             }
             (Role::Prototype, Report::Forked { row, pid }) => {
                 if let Some(worker) = self.children.with_row(generation, row).map(|worker| worker.id) {
@@ -264,34 +264,34 @@ impl Supervisor {
                     self.handle_exit(worker, Cause::from_status(status as i32), now);
                 }
             }
-            (Role::Worker { row, .. }, Report::Passed { row: told, pid }) if row == told => {
-                if reports::believes_pid(id, pid, &mut self.children)
+            (Role::Worker { row, .. }, Report::Passed { row: claimed, pid }) if row == claimed => {
+                if reports::verify_pid(id, pid, &mut self.children)
                     && let Some(worker) = self.children.find_mut(id)
                 {
                     worker.waits_for_admission = true;
                 }
             }
-            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Serving { row: told, pid }) if row == told => {
-                if reports::believes_pid(id, pid, &mut self.children) {
+            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Serving { row: claimed, pid }) if row == claimed => {
+                if reports::verify_pid(id, pid, &mut self.children) {
                     self.child_serves(id, now);
                 }
             }
-            (Role::Helper { row, .. }, Report::Worn { row: told, .. }) if row == told => {
+            (Role::Helper { row, .. }, Report::Worn { row: claimed, .. }) if row == claimed => {
                 helpers::renew(id, &mut self.children, &self.provision, now);
             }
-            (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => {
+            (Role::Worker { row, .. }, Report::Worn { row: claimed, .. }) if row == claimed => {
                 self.recycling.take_worn(id, &mut self.children, &self.provision, now);
             }
-            (Role::Worker { row, .. }, Report::Left { row: told, somebody_waits }) if row == told => {
-                reports::note_left(id, somebody_waits, &mut self.children);
+            (Role::Worker { row, .. }, Report::Left { row: claimed, somebody_waits }) if row == claimed => {
+                reports::note_stopped_accepting(id, somebody_waits, &mut self.children);
             }
-            (Role::Worker { row, .. }, Report::Drained { row: told, .. }) if row == told => {
+            (Role::Worker { row, .. }, Report::Drained { row: claimed, .. }) if row == claimed => {
                 reports::advance_end(child, Progress::Drained, now);
             }
-            (Role::Worker { row, .. }, Report::Leaving { row: told, .. }) if row == told => {
+            (Role::Worker { row, .. }, Report::Leaving { row: claimed, .. }) if row == claimed => {
                 reports::advance_end(child, Progress::Leaving, now);
             }
-            (Role::Worker { row, .. }, Report::Limited { row: told, milliseconds }) if row == told => {
+            (Role::Worker { row, .. }, Report::Limited { row: claimed, milliseconds }) if row == claimed => {
                 let limit_ms = u64::from(milliseconds);
                 let manners = &self.provision.settings().lifecycle.harakiri_manners;
                 match &mut self.requests {
@@ -299,14 +299,16 @@ impl Supervisor {
                     None => self.requests = Watch::new(None, Some(limit_ms), manners),
                 }
             }
-            (Role::Worker { row, .. }, Report::Halted { row: told, is_halted }) if row == told => child.is_halted = is_halted,
-            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Asked { row: told, asked }) if row == told => {
+            (Role::Worker { row, .. }, Report::Halted { row: claimed, is_halted }) if row == claimed => {
+                child.is_halted = is_halted
+            }
+            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Asked { row: claimed, asked }) if row == claimed => {
                 let by = child.to_string();
                 self.obey_application(asked, &by, now);
             }
             (_, report) => {
                 log_sink::line(&format!("{child} sent a report that it may not send: {report:?}"));
-                self.children.kill_and_log(id, KillReason::OutOfReach, &self.provision, now);
+                self.children.kill_and_log(id, KillReason::Unreachable, &self.provision, now);
             }
         }
     }
@@ -362,7 +364,7 @@ impl Supervisor {
             }
             self.handle_exit(id, Cause::from_status(status), now);
         }
-        for id in self.children.ids(|child| self.children.is_gone_unseen(child)) {
+        for id in self.children.ids(|child| self.children.has_exited_unreported(child)) {
             self.handle_exit(id, Cause::Unknown, now);
         }
     }
@@ -370,7 +372,7 @@ impl Supervisor {
     /// Handles the end of the successor or of a hook, if the process was one.
     fn note_other_end(&mut self, pid: Pid, status: i32, now: u64) {
         if let Some((why, reload_waits)) = self.takeover.note_end(pid, status) {
-            tell_failure(&format!("the upgrade has failed: {why}"), &mut self.control.channel);
+            report_failure(&format!("the upgrade has failed: {why}"), &mut self.control.channel);
             if let Some(is_brutal) = reload_waits {
                 // A failure is logged and reported to waiting clients.
                 drop(self.reload("a request during the upgrade", is_brutal, now));
@@ -407,7 +409,8 @@ impl Supervisor {
         }
         self.children.close_row(row, Some(number));
         let failed_early = end.note(&mut self.generations, &self.provision, self.ending.is_stopping(), now);
-        if failed_early && let Some(why) = self.generations.note_death(cause, self.provision.settings().workers.processes) {
+        if failed_early && let Some(why) = self.generations.note_early_failure(cause, self.provision.settings().workers.processes)
+        {
             self.give_up_forming(&why, now);
         }
         match self.recycling.note_end(worker, cause, &mut self.children) {
@@ -419,10 +422,10 @@ impl Supervisor {
 
     fn prototype_ended(&mut self, prototype: &Child, cause: &Cause, now: u64) {
         if !self.ending.is_stopping() {
-            ends::tell_end_of_prototype(prototype, cause, &self.provision);
+            ends::log_end_of_prototype(prototype, cause, &self.provision);
         }
         let generations = &mut self.generations;
-        match unshared::go_on_lazily(prototype.id, generations, &mut self.children, &self.provision, now) {
+        match fork_safety::continue_lazily(prototype.id, generations, &mut self.children, &self.provision, now) {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => return self.give_up_forming(&error.to_string(), now),

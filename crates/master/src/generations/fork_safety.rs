@@ -14,16 +14,23 @@ use crate::provision::Provision;
 
 /// Handles a prototype's report that its application can't be shared. The prototype's end is awaited, because the application may
 /// hold resources that only one process at a time can have.
-pub fn note(id: u64, number: u32, generations: &mut Generations, children: &mut Children, provision: &Provision, now_ms: u64) {
+pub fn note_unshared(
+    id: u64,
+    number: u32,
+    generations: &mut Generations,
+    children: &mut Children,
+    provision: &Provision,
+    now_ms: u64,
+) {
     let is_asked_for = provision.coming_settings().application.fork_safety == ForkSafety::Lazy;
     // A generation that was abandoned meanwhile ends anyway.
     let Some(forming) = generations.forming_of(number) else { return };
     // A lazy prototype loads nothing and so detects nothing: the report is valid once per generation.
     if forming.generation.is_lazy || !is_asked_for {
-        return children.kill_and_log(id, KillReason::OutOfReach, provision, now_ms);
+        return children.kill_and_log(id, KillReason::Unreachable, provision, now_ms);
     }
     forming.generation.is_lazy = true;
-    forming.unshared = Some(id);
+    forming.unshared_prototype = Some(id);
     children.order_end(id, Order::Retire, now_ms + GRACE_MS);
 }
 
@@ -31,17 +38,19 @@ pub fn note(id: u64, number: u32, generations: &mut Generations, children: &mut 
 ///
 /// # Errors
 /// The prototype can't be started.
-pub fn go_on_lazily(
+pub fn continue_lazily(
     ended: u64,
     generations: &mut Generations,
     children: &mut Children,
     provision: &Provision,
     now_ms: u64,
 ) -> Result<bool, StartError> {
-    let Some(forming) = generations.forming_mut().filter(|forming| forming.unshared == Some(ended)) else { return Ok(false) };
-    forming.unshared = None;
+    let Some(forming) = generations.forming_mut().filter(|forming| forming.unshared_prototype == Some(ended)) else {
+        return Ok(false);
+    };
+    forming.unshared_prototype = None;
     // The application is loaded once more, and `load-timeout` limits each attempt.
-    forming.patient_since_ms = now_ms;
+    forming.timeout_since_ms = now_ms;
     forming.notice_ms = now_ms + notice_ms();
     let number = forming.generation.number;
     let note = generations.start_prototype(number, true, children, provision)?;
