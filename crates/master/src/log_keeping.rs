@@ -88,7 +88,7 @@ impl LogKeeping {
     }
 
     /// Rotates log files that exceed their size limit.
-    pub fn look(&mut self, children: &Children, now_ms: u64) {
+    pub fn rotate_due(&mut self, children: &Children, now_ms: u64) {
         let done = self.files.look(now_ms);
         if !done.is_empty() {
             // A failure is logged already.

@@ -42,13 +42,13 @@ use crate::supervisor::{Ended, Started, Supervisor};
 /// about the configuration, logged after the line with the URL to open.
 pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[String]) -> i32 {
     let inheritance = Inheritance::of_environment();
-    let last_word = FailureReport::of_environment();
+    let failure_report = FailureReport::of_environment();
     let mut warnings = warnings.to_vec();
     if let Err(error) = give_up_root(&settings, &configuration, &mut warnings) {
         log_sink::lines(&warnings);
         let words = format!("not started: {error}");
         log_sink::line(&words);
-        last_word.say(&words);
+        failure_report.say(&words);
         bolide_log::finish();
         return EXIT_START_FAILED;
     }
@@ -78,7 +78,7 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
             log_sink::line_to(console, words);
         }
         log_sink::line(words);
-        last_word.say(words);
+        failure_report.say(words);
     }
     bolide_log::finish();
     if let Some(parent_pipe) = parent_pipe {

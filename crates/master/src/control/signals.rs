@@ -43,8 +43,8 @@ const DEFAULT_DISPOSITION: &[Signal] = &[
 /// The manual's sentence about all other signals.
 const OTHERS: &str = "None, and the log says that it arrived: no signal stops or ends the master silently.";
 
-/// Blocks all signals that can be blocked, except those of [`DEFAULT_DISPOSITION`], and opens the signal descriptor. The master calls this
-/// before it starts anything, so that no signal is lost from then on.
+/// Blocks all signals that can be blocked, except those of [`DEFAULT_DISPOSITION`], and opens the signal descriptor. The master
+/// calls this before it starts anything, so that no signal is lost from then on.
 ///
 /// # Errors
 /// No file descriptor is available.

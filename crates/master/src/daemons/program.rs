@@ -17,9 +17,9 @@ use bolide_supervision::sockets::socket_activation;
 use nix::unistd::Pid;
 
 /// Characters of commands that are more than the call of a single program.
-const OF_SEVERAL: [char; 9] = [';', '&', '|', '(', ')', '{', '}', '`', '\n'];
+const SHELL_SYNTAX: [char; 9] = [';', '&', '|', '(', ')', '{', '}', '`', '\n'];
 /// First words that are not programs.
-const OF_THE_SHELL: [&str; 14] =
+const SHELL_WORDS: [&str; 14] =
     ["", "!", ".", ":", "builtin", "case", "cd", "command", "eval", "exec", "export", "set", "source", "time"];
 /// The shell that always exists.
 const SHELL: &str = "/bin/sh";
@@ -88,7 +88,7 @@ impl LaunchEnvironment {
         let parent = Pid::this().as_raw();
         let leash = if launch.outlives { None } else { Some(Leash::new()?) };
         let end_of_leash = leash.as_ref().map(Leash::end_for_group);
-        let between = move || {
+        let pre_exec = move || {
             child_setup::reset_signals(&[])?;
             // SAFETY: a plain system call. The session's number is also the process group's, to which signals for the whole
             // program are sent.
@@ -105,7 +105,7 @@ impl LaunchEnvironment {
         };
         // SAFETY: the closure makes async-signal-safe calls only, and touches only memory that was filled before the fork.
         unsafe {
-            command.pre_exec(between);
+            command.pre_exec(pre_exec);
         }
         let child = command.spawn()?;
         Ok(Launched { pid: Pid::from_raw(child.id() as i32), reader, leash })
@@ -116,7 +116,7 @@ impl LaunchEnvironment {
 /// attendant and has the pid of the log; otherwise a shell would be there, waiting for it.
 fn for_shell(command: &str) -> String {
     let first = command.split_whitespace().next().unwrap_or_default();
-    let is_one_program = !command.contains(OF_SEVERAL) && !first.contains(['=', '"', '\'']) && !OF_THE_SHELL.contains(&first);
+    let is_one_program = !command.contains(SHELL_SYNTAX) && !first.contains(['=', '"', '\'']) && !SHELL_WORDS.contains(&first);
     if is_one_program { format!("exec {command}") } else { command.to_owned() }
 }
 

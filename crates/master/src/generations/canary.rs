@@ -59,7 +59,7 @@ impl Generations {
             began_ms: now_ms,
             until_ms: now_ms.saturating_add(length_ms),
             is_extended: false,
-            next_look_ms: now_ms + CHECK_MS,
+            next_check_ms: now_ms + CHECK_MS,
             before,
             ended_new: Answers::default(),
             ended_old: Answers::default(),
@@ -76,7 +76,7 @@ impl Generations {
         let Some(forming) = &mut self.forming else { return CanaryProgress::Passed };
         let number = forming.generation.number;
         let FormingStage::Canary(watch) = &mut forming.stage else { return CanaryProgress::Passed };
-        watch.next_look_ms = now_ms + CHECK_MS;
+        watch.next_check_ms = now_ms + CHECK_MS;
         let moment = match (now_ms >= watch.until_ms, watch.is_extended) {
             (false, _) => Moment::Meanwhile,
             (true, false) => Moment::AtEnd,

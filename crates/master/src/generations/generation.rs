@@ -86,7 +86,7 @@ pub struct CanaryWatch {
     pub until_ms: u64,
     /// The result was doubtful at the end, so the time was doubled.
     pub is_extended: bool,
-    pub next_look_ms: u64,
+    pub next_check_ms: u64,
     /// The answers of the old generation's workers when the watch began.
     pub before: Answers,
     /// The answers of workers that have ended since: of the new generation, and of the old one.
@@ -96,7 +96,7 @@ pub struct CanaryWatch {
 
 impl CanaryWatch {
     pub fn wake_ms(&self) -> u64 {
-        self.next_look_ms.min(self.until_ms)
+        self.next_check_ms.min(self.until_ms)
     }
 }
 

@@ -111,7 +111,7 @@ pub fn renewed(in_force: &Settings, wanted: &Settings, room: Room) -> serde_json
 /// Settings that may change if the application's user may write the configuration: processes that have become that user act on
 /// them, or they are numbers that grant no rights. The master and the attendant act on all other settings with root's rights, so
 /// those keep their values. Listeners, hooks, daemons and the surroundings of daemons are compared one by one below.
-const OF_THE_APPLICATION: &[&str] = &[
+const APPLICATION_SETTINGS: &[&str] = &[
     "/applications",
     "/python/virtualenv",
     "/python/path",
@@ -178,7 +178,7 @@ const OF_THE_APPLICATION: &[&str] = &[
 
 /// Settings that also reach daemons with a user of their own: a variable (LD_PRELOAD) or a folder may determine the code that a
 /// daemon runs.
-const OF_THE_SURROUNDINGS: [&str; 2] = ["/application/environment", "/application/chdir"];
+const DAEMON_ENVIRONMENT_SETTINGS: [&str; 2] = ["/application/environment", "/application/chdir"];
 
 /// The part of a configuration that its writer, the application's user, may change.
 #[derive(Debug)]
@@ -200,8 +200,8 @@ pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Ha
     let (mut taken, new) = (serde_json::to_value(in_force)?, serde_json::to_value(wanted)?);
     let (daemons, mut kept_origins) = harmless_daemons(&in_force.attendant.daemons, &wanted.attendant.daemons);
     let has_own_user = daemons.iter().any(is_privileged);
-    let surroundings = OF_THE_SURROUNDINGS.iter().filter(|_| !has_own_user);
-    for pointer in OF_THE_APPLICATION.iter().chain(surroundings) {
+    let surroundings = DAEMON_ENVIRONMENT_SETTINGS.iter().filter(|_| !has_own_user);
+    for pointer in APPLICATION_SETTINGS.iter().chain(surroundings) {
         if let (Some(place), Some(now)) = (taken.pointer_mut(pointer), new.pointer(pointer)) {
             *place = now.clone();
         }
@@ -220,7 +220,7 @@ pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Ha
     }
     let mut compared = serde_json::to_value(&settings)?;
     let mut keeps_surroundings = false;
-    for pointer in OF_THE_SURROUNDINGS {
+    for pointer in DAEMON_ENVIRONMENT_SETTINGS {
         let Some((place, now)) = compared.pointer_mut(pointer).zip(new.pointer(pointer)) else { continue };
         keeps_surroundings |= *place != *now;
         *place = now.clone();
@@ -239,10 +239,10 @@ pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Ha
 /// Returns whether the attendant uses root's rights for a daemon: it becomes another user than the application's, its process is
 /// found by a pidfile, or it has the terminal of the user that started the instance.
 fn is_privileged(daemon: &Daemon) -> bool {
-    names_rights(daemon) || daemon.has_stdin
+    needs_rights(daemon) || daemon.has_stdin
 }
 
-fn names_rights(daemon: &Daemon) -> bool {
+fn needs_rights(daemon: &Daemon) -> bool {
     daemon.user.is_some() || daemon.group.is_some() || daemon.pidfile.is_some()
 }
 
@@ -252,25 +252,25 @@ fn harmless_daemons(old: &[Daemon], new: &[Daemon]) -> (Vec<Daemon>, Vec<String>
     let before: Vec<&Daemon> = old.iter().filter(|daemon| is_privileged(daemon)).collect();
     let is_same = |one: &Daemon, other: &Daemon| *one == Daemon { origin: one.origin.clone(), ..other.clone() };
     let is_known = |daemon: &Daemon| before.iter().any(|old| is_same(old, daemon));
-    let refused = new.iter().filter(|daemon| names_rights(daemon) && !is_known(daemon));
+    let refused = new.iter().filter(|daemon| needs_rights(daemon) && !is_known(daemon));
     let missed = before.iter().copied().filter(|old| !new.iter().any(|now| is_same(old, now)));
     let origins = refused.chain(missed).map(|daemon| daemon.origin.clone()).collect();
     // A daemon without access to the terminal does not get it.
-    let plain = new.iter().filter(|daemon| !names_rights(daemon) && !is_known(daemon));
+    let plain = new.iter().filter(|daemon| !needs_rights(daemon) && !is_known(daemon));
     let plain = plain.map(|daemon| Daemon { has_stdin: false, ..daemon.clone() });
     (before.iter().copied().cloned().chain(plain).collect(), origins)
 }
 
 /// Like [`harmless_daemons`], for hooks: a master with root's rights runs those of the start.
 fn harmless_hooks(old: &[Hook], new: &[Hook]) -> (Vec<Hook>, Vec<String>) {
-    let is_masters = |hook: &&Hook| HookPhase::OF_START.contains(&hook.phase);
+    let runs_at_start = |hook: &&Hook| HookPhase::OF_START.contains(&hook.phase);
     let is_same = |one: &Hook, other: &Hook| *one == Hook { origin: one.origin.clone(), ..other.clone() };
     let (before, wanted): (Vec<&Hook>, Vec<&Hook>) =
-        (old.iter().filter(is_masters).collect(), new.iter().filter(is_masters).collect());
+        (old.iter().filter(runs_at_start).collect(), new.iter().filter(runs_at_start).collect());
     let refused = wanted.iter().filter(|now| !before.iter().any(|old| is_same(old, now)));
     let missed = before.iter().filter(|old| !wanted.iter().any(|now| is_same(old, now)));
     let origins = refused.chain(missed).map(|hook| hook.origin.clone()).collect();
-    let of_the_user = new.iter().filter(|hook| !is_masters(hook));
+    let of_the_user = new.iter().filter(|hook| !runs_at_start(hook));
     (before.iter().copied().chain(of_the_user).cloned().collect(), origins)
 }
 

@@ -48,7 +48,7 @@ fn every_section_that_is_named_is_one() {
     let named = RELOADED.iter().copied().chain(SECTION_OPTIONS.iter().map(|(section, _)| *section));
     assert!(named.clone().all(|section| settings.get(section).is_some()), "{:?}", named.collect::<Vec<_>>());
     assert!(KEPT.iter().all(|(pointer, _)| settings.pointer(pointer).is_some()));
-    let allowed = OF_THE_APPLICATION.iter().chain(&OF_THE_SURROUNDINGS);
+    let allowed = APPLICATION_SETTINGS.iter().chain(&DAEMON_ENVIRONMENT_SETTINGS);
     assert_eq!(allowed.filter(|pointer| settings.pointer(pointer).is_none()).collect::<Vec<_>>(), Vec::<&&str>::new());
 }
 

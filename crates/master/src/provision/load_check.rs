@@ -64,10 +64,10 @@ fn loaded(
     let started = Instant::now();
     let limit_ms = settings.lifecycle.load_timeout_ms.unwrap_or(LOADING_MS);
     let mut child = spawn(&program, settings, privileges.as_ref()).map_err(|error| not_executed(&program, &error))?;
-    let told = hand_over(&mut child, settings, limit_ms)
+    let report_line = send_settings(&mut child, settings, limit_ms)
         .and_then(|mut output| read_report(&mut output, started + Duration::from_millis(limit_ms.saturating_add(SHOW_STACK_MS))));
     let status = end(&mut child);
-    let words = told.ok().and_then(|line| serde_json::from_slice::<serde_json::Value>(&line).ok());
+    let words = report_line.ok().and_then(|line| serde_json::from_slice::<serde_json::Value>(&line).ok());
     Ok(match words {
         Some(words) => diagnostic(&words),
         None if started.elapsed() >= Duration::from_millis(limit_ms) => Some(
@@ -113,7 +113,7 @@ fn spawn(program: &Program, settings: &Settings, privileges: Option<&Privileges>
 }
 
 /// Sends the child the settings to load. Returns the pipe for its report.
-fn hand_over(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::Result<ChildStdout> {
+fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::Result<ChildStdout> {
     let missing = || io::Error::other("the child has no pipes");
     let mut settings = settings.clone();
     // The application must not get sockets and their keys, and no requests are made.

@@ -55,7 +55,7 @@ pub fn run(privileges: &Privileges, read: impl FnOnce() -> Result<Answer, Vec<St
         let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
         let became = child_setup::reset_signals(&[]).and_then(|()| identity.take()).and_then(|()| child_setup::die_with(master));
         let outcome = became.map_err(trouble).and_then(|()| read());
-        tell(writer, outcome);
+        send_outcome(writer, outcome);
         system::leave(0);
     };
     drop(writer);
@@ -64,16 +64,16 @@ pub fn run(privileges: &Privileges, read: impl FnOnce() -> Result<Answer, Vec<St
     system::signal_group(child, libc::SIGKILL);
     system::wait_for(child, KILLED_MOST_MS);
     let answer = answer.map_err(trouble)?;
-    let heard: Wire =
+    let outcome: Wire =
         serde_json::from_slice(&answer).map_err(|_| trouble(io::Error::other("the child that reads it has ended")))?;
-    heard.map(|(settings, warnings, said)| Answer { settings, warnings, said })
+    outcome.map(|(settings, warnings, said)| Answer { settings, warnings, said })
 }
 
 /// In the child: writes the outcome. The master may have stopped reading.
-fn tell(mut writer: io::PipeWriter, outcome: Result<Answer, Vec<String>>) {
-    let told: Wire = outcome.map(|answer| (answer.settings, answer.warnings, answer.said));
+fn send_outcome(mut writer: io::PipeWriter, outcome: Result<Answer, Vec<String>>) {
+    let encoded: Wire = outcome.map(|answer| (answer.settings, answer.warnings, answer.said));
     // Without an answer, the master reports that the child has ended.
-    if let Ok(text) = serde_json::to_vec(&told) {
+    if let Ok(text) = serde_json::to_vec(&encoded) {
         let _ = writer.write_all(&text);
     }
 }

@@ -295,7 +295,7 @@ impl Supervisor {
                 let limit_ms = u64::from(milliseconds);
                 let manners = &self.provision.settings().lifecycle.harakiri_manners;
                 match &mut self.requests {
-                    Some(watch) => watch.look_sooner(limit_ms, now),
+                    Some(watch) => watch.check_sooner(limit_ms, now),
                     None => self.requests = Watch::new(None, Some(limit_ms), manners),
                 }
             }

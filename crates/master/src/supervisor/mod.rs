@@ -294,7 +294,7 @@ impl Supervisor {
             self.recycling.enqueue_expired(&mut self.children, now);
             self.kill_late_starters(now);
             if let Some(watch) = &mut self.memory {
-                memory_limits::look(watch, &mut self.children, &mut self.recycling, &self.provision, now);
+                memory_limits::check(watch, &mut self.children, &mut self.recycling, &self.provision, now);
             }
             if self.scaled().scale(now) {
                 self.obey(Command::Stop, "die-on-idle", now);
@@ -307,7 +307,7 @@ impl Supervisor {
         reporting.report_due(view, now);
         self.take_file_changes(now);
         if self.takeover.owns_files() {
-            self.logs.look(&self.children, now);
+            self.logs.rotate_due(&self.children, now);
         }
         self.logs.restart_programs(&self.children, &self.provision, now);
     }
@@ -317,8 +317,8 @@ impl Supervisor {
         for change in self.watches.take_changes(now) {
             let command = command_of(change.action);
             // The other master executes commands for the instance; changed code must be loaded by us too.
-            let is_anothers = self.takeover.awaits_takeover() && !command.row().is_reload;
-            if self.ending.is_stopping() || is_anothers {
+            let is_for_predecessor = self.takeover.awaits_takeover() && !command.row().is_reload;
+            if self.ending.is_stopping() || is_for_predecessor {
                 continue;
             }
             let option = &change.option;

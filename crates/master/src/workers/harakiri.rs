@@ -75,7 +75,7 @@ impl Watch {
     }
 
     /// Notes that a request has a limit of its own, in milliseconds, which later requests may have too.
-    pub fn look_sooner(&mut self, limit_ms: u64, now_ms: u64) {
+    pub fn check_sooner(&mut self, limit_ms: u64, now_ms: u64) {
         self.shortest_ms = self.shortest_ms.min(limit_ms.max(1));
         self.next_ms = self.next_ms.min(now_ms.saturating_add(self.shortest_ms));
     }
@@ -96,7 +96,7 @@ impl Watch {
     }
 
     /// Checks workers, given as (child, row), if that is due. `waiting` is the number of connections that are not accepted yet.
-    pub fn look(&mut self, workers: &[(u64, u32)], scoreboard: &Scoreboard, waiting: u32, now_ms: u64) -> Vec<Verdict> {
+    pub fn check(&mut self, workers: &[(u64, u32)], scoreboard: &Scoreboard, waiting: u32, now_ms: u64) -> Vec<Verdict> {
         if now_ms < self.next_ms {
             return Vec::new();
         }
@@ -161,7 +161,7 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
     let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
     let counts_waiting = provision.settings().lifecycle.harakiri_manners.queue_threshold > 0;
     let waiting = if counts_waiting { provision.waiting_connections() } else { 0 };
-    let verdicts = watch.look(&workers, children.scoreboard(), waiting, now);
+    let verdicts = watch.check(&workers, children.scoreboard(), waiting, now);
     let limits: Vec<String> = verdicts.iter().map(|verdict| duration(watch.limit_ms(verdict.request()).unwrap_or(0))).collect();
     for (verdict, limit) in verdicts.into_iter().zip(limits) {
         match verdict {
@@ -211,14 +211,14 @@ mod tests {
         let manners = HarakiriManners { graceful_ms: Some(2000), graceful_signal: 10, ..HarakiriManners::default() };
         let mut watch = Watch::new(Some(1000), None, &manners).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
-        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
-        let warned = watch.look(WORKERS, &board, NONE_WAITING, 1200);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
+        let warned = watch.check(WORKERS, &board, NONE_WAITING, 1200);
         assert!(matches!(&warned[..], [Verdict::Warn { child: 7, signal: 10, most_ms: 2000, .. }]));
-        assert_eq!((watch.look(WORKERS, &board, NONE_WAITING, 3150), watch.wake_ms()), (Vec::new(), 3200));
-        assert!(matches!(&watch.look(WORKERS, &board, NONE_WAITING, 3200)[..], [Verdict::Kill { child: 7, .. }]));
+        assert_eq!((watch.check(WORKERS, &board, NONE_WAITING, 3150), watch.wake_ms()), (Vec::new(), 3200));
+        assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 3200)[..], [Verdict::Kill { child: 7, .. }]));
         // A worker whose request ends in time is not killed.
         board.slots(0)[0].end();
-        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 3300), []);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 3300), []);
     }
 
     #[test]
@@ -227,11 +227,11 @@ mod tests {
         let manners = HarakiriManners { queue_threshold: 3, ..HarakiriManners::default() };
         let mut watch = Watch::new(Some(1000), None, &manners).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
-        assert_eq!(watch.look(WORKERS, &board, 2, 1001), []);
+        assert_eq!(watch.check(WORKERS, &board, 2, 1001), []);
         assert_eq!(watch.wake_ms(), 1001 + QUEUE_CHECK_MS);
-        assert_eq!(watch.look(WORKERS, &board, 3, 2001).len(), 1);
+        assert_eq!(watch.check(WORKERS, &board, 3, 2001).len(), 1);
         // A request whose stack was requested is not spared any more.
-        assert!(matches!(&watch.look(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::Kill { .. }]));
+        assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::Kill { .. }]));
     }
 
     #[test]
@@ -239,13 +239,13 @@ mod tests {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(1000), None).expect("watches");
         board.slots(1)[1].begin(500, &[b"GET /slow"]);
-        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 600), []);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 600), []);
         assert_eq!(watch.wake_ms(), 1500);
-        let asked = watch.look(WORKERS, &board, NONE_WAITING, 1500);
+        let asked = watch.check(WORKERS, &board, NONE_WAITING, 1500);
         assert!(matches!(&asked[..], [Verdict::AskStack { child: 8, request }] if request.text == "GET /slow"));
         assert_eq!(watch.wake_ms(), 1500 + STACK_MS);
-        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 1550), []);
-        let killed = watch.look(WORKERS, &board, NONE_WAITING, 1800);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1550), []);
+        let killed = watch.check(WORKERS, &board, NONE_WAITING, 1800);
         assert!(matches!(&killed[..], [Verdict::Kill { child: 8, .. }]));
     }
 
@@ -254,19 +254,19 @@ mod tests {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(1000), None).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
-        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
         board.slots(0)[0].end();
         board.slots(0)[0].begin(1200, &[b"GET /b"]);
-        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 1301), []);
-        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 2100), []);
-        assert!(matches!(&watch.look(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::AskStack { child: 7, .. }]));
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1301), []);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 2100), []);
+        assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::AskStack { child: 7, .. }]));
     }
 
     #[test]
     fn an_idle_instance_is_checked_once_per_limit() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(60_000), None).expect("watches");
-        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 5), []);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 5), []);
         assert_eq!(watch.wake_ms(), 60_005);
     }
 
@@ -276,8 +276,8 @@ mod tests {
         let mut watch = watch_of(Some(100), None).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
         board.slots(0)[1].begin(2, &[b"GET /b"]);
-        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 200).len(), 2);
-        assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 600).len(), 1);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 200).len(), 2);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 600).len(), 1);
     }
 
     #[test]
@@ -290,9 +290,9 @@ mod tests {
             let mut watch = watch_of(limit, Some(300)).expect("watches");
             board.slots(0)[0].begin(1, &[b"GET /a"]);
             board.slots(0)[0].limit_ms.store(own, std::sync::atomic::Ordering::Relaxed);
-            assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 100), []);
+            assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 100), []);
             assert!(watch.wake_ms() <= 1 + due.unwrap_or(400));
-            assert_eq!(watch.look(WORKERS, &board, NONE_WAITING, 301).len(), usize::from(due.is_some()), "{limit:?} {own}");
+            assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 301).len(), usize::from(due.is_some()), "{limit:?} {own}");
         }
     }
 }

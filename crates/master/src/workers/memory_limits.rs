@@ -16,9 +16,9 @@ use crate::workers::recycling::Recycling;
 const FROM_START_MS: u64 = 2 * LOOK_MS;
 
 /// Checks the memory of all workers, if that is due: those over their limit are replaced or killed.
-pub fn look(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut Recycling, provision: &Provision, now_ms: u64) {
-    let is_looked_at = |child: &&Child| child.is_request_worker() && child.state != State::Killed;
-    let workers = children.iter().filter(is_looked_at).filter_map(|worker| Some((worker.id, worker.pid?)));
+pub fn check(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut Recycling, provision: &Provision, now_ms: u64) {
+    let is_checked = |child: &&Child| child.is_request_worker() && child.state != State::Killed;
+    let workers = children.iter().filter(is_checked).filter_map(|worker| Some((worker.id, worker.pid?)));
     let Some(look) = watch.look(&workers.collect::<Vec<_>>(), now_ms) else { return };
     for (id, excess) in look.over_limit {
         if excess.is_evil {
@@ -26,7 +26,7 @@ pub fn look(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut Re
                 log_sink::line(&format!("{worker} has {}", words(&excess)));
             }
             children.kill_and_log(id, KillReason::Memory, provision, now_ms);
-        } else if is_to_go(id, &excess, watch, children, provision.settings().recycling.min_lifetime_ms, now_ms) {
+        } else if may_be_replaced(id, &excess, watch, children, provision.settings().recycling.min_lifetime_ms, now_ms) {
             recycling.enqueue(id, children);
         }
     }
@@ -38,7 +38,7 @@ pub fn look(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut Re
 }
 
 /// Logs that a worker exceeds its limit. Returns whether it has served long enough to be replaced for that.
-fn is_to_go(id: u64, excess: &Excess, watch: &mut MemoryWatch, children: &Children, least_ms: u64, now_ms: u64) -> bool {
+fn may_be_replaced(id: u64, excess: &Excess, watch: &mut MemoryWatch, children: &Children, least_ms: u64, now_ms: u64) -> bool {
     let Some(worker) = children.find(id).filter(|worker| worker.state == State::Serving) else { return false };
     let Some(ready_ms) = worker.ready_ms else { return false };
     let has = words(excess);
@@ -50,11 +50,11 @@ fn is_to_go(id: u64, excess: &Excess, watch: &mut MemoryWatch, children: &Childr
                 workers are replaced {rhythm}, one at a time"
         ));
     }
-    let is_to_go = age_ms >= least_ms;
-    if is_to_go && !watch.has_warned_of_early_excess() {
+    let may_be_replaced = age_ms >= least_ms;
+    if may_be_replaced && !watch.has_warned_of_early_excess() {
         log_sink::line(&format!("{worker} has {has}: it is replaced"));
     }
-    is_to_go
+    may_be_replaced
 }
 
 /// Replaces the worker with the most memory, unless a replacement is in progress. Returns whether it does.

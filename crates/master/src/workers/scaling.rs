@@ -89,8 +89,8 @@ impl Scaling {
         self.regulator.as_mut().map_or_else(Decision::default, |regulator| regulator.turn(seen))
     }
 
-    /// Handles a pending connection.
-    pub fn look(&mut self, all_busy: bool, seen: &Seen<'_>) -> Decision {
+    /// Checks for a burst when a connection is pending.
+    pub fn check_burst(&mut self, all_busy: bool, seen: &Seen<'_>) -> Decision {
         let Some(regulator) = &mut self.regulator else { return Decision::default() };
         if seen.now_ms.saturating_sub(self.checked_ms) > FORGET_MS {
             regulator.forget_burst();
@@ -142,7 +142,7 @@ impl Scaled<'_> {
         let loads = self.loads();
         let all_busy = self.all_busy();
         let seen = Seen { workers: &loads, waiting, resident: 0, now_ms };
-        let decision = self.scaling.look(all_busy, &seen);
+        let decision = self.scaling.check_burst(all_busy, &seen);
         self.follow(decision, now_ms);
     }
 
