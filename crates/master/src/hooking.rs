@@ -70,10 +70,10 @@ pub fn at_start(settings: &Settings, phase: HookPhase) -> Result<(), StartError>
     if phase == HookPhase::AsRoot && settings.confinement.root.is_some() {
         // As in uWSGI, root's last hooks run within the jail; the master does not.
         let jail = Confinement { root: settings.confinement.root.clone(), ..confinement };
-        let runner = HookRunner { confinement: &jail, privileges: None, files };
+        let runner = Runner { confinement: &jail, privileges: None, files };
         return in_child(settings, phase, &hooks, &runner, WaitLimit::OfStart).map_err(HookError::of_start);
     }
-    let runner = HookRunner { confinement: &confinement, privileges: None, files };
+    let runner = Runner { confinement: &confinement, privileges: None, files };
     for hook in hooks {
         match hook.action {
             HookAction::ChangeFolder(_) | HookAction::Exit(_) => run(settings, &[hook], files).map_err(StartError::new)?,
@@ -98,7 +98,7 @@ pub fn phases_in_namespaces(confinement: &Confinement) -> &'static [HookPhase] {
 pub fn at_master_start(settings: &Settings, privileges: Option<&Privileges>) -> Result<(), StartError> {
     let phase = HookPhase::MasterStart;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
-    in_child(settings, phase, &hooks, &HookRunner::user(settings, privileges), WaitLimit::OfStart).map_err(HookError::of_start)
+    in_child(settings, phase, &hooks, &Runner::user(settings, privileges), WaitLimit::OfStart).map_err(HookError::of_start)
 }
 
 /// Runs the exit hooks, as the user of the application, until another signal requests the end. A failure is logged and has no
@@ -107,7 +107,7 @@ pub fn at_end(settings: &Settings, privileges: Option<&Privileges>, progress: Op
     let phase = HookPhase::AsUserAtExit;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
     let limit = WaitLimit::OfEnd { end_ms: now_ms() + END_MOST_MS, progress };
-    match in_child(settings, phase, &hooks, &HookRunner::user(settings, privileges), limit) {
+    match in_child(settings, phase, &hooks, &Runner::user(settings, privileges), limit) {
         Ok(()) => {}
         Err(HookError::Failed(words) | HookError::Ended(words)) => log_sink::line(&words),
     }
@@ -118,16 +118,16 @@ fn of_phase(settings: &Settings, phase: HookPhase) -> impl Iterator<Item = &Hook
 }
 
 /// The identity that a child takes before it runs hooks, and its access to files.
-struct HookRunner<'a> {
+struct Runner<'a> {
     confinement: &'a Confinement,
     privileges: Option<&'a Privileges>,
     files: &'a dyn Files,
 }
 
-impl<'a> HookRunner<'a> {
+impl<'a> Runner<'a> {
     /// The user of the application, permanently.
-    fn user(settings: &'a Settings, privileges: Option<&'a Privileges>) -> HookRunner<'a> {
-        HookRunner { confinement: &settings.confinement, privileges, files: &OwnFiles }
+    fn user(settings: &'a Settings, privileges: Option<&'a Privileges>) -> Runner<'a> {
+        Runner { confinement: &settings.confinement, privileges, files: &OwnFiles }
     }
 }
 
@@ -144,7 +144,7 @@ fn in_child(
     settings: &Settings,
     phase: HookPhase,
     hooks: &[&Hook],
-    runner: &HookRunner<'_>,
+    runner: &Runner<'_>,
     limit: WaitLimit,
 ) -> Result<(), HookError> {
     if hooks.is_empty() {

@@ -14,14 +14,7 @@ use crate::provision::Provision;
 
 /// Handles a prototype's report that its application can't be shared. The prototype's end is awaited, because the application may
 /// hold resources that only one process at a time can have.
-pub fn note_unshared(
-    id: u64,
-    number: u32,
-    generations: &mut Generations,
-    children: &mut Children,
-    provision: &Provision,
-    now_ms: u64,
-) {
+pub fn note(id: u64, number: u32, generations: &mut Generations, children: &mut Children, provision: &Provision, now_ms: u64) {
     let is_asked_for = provision.coming_settings().application.fork_safety == ForkSafety::Lazy;
     // A generation that was abandoned meanwhile ends anyway.
     let Some(forming) = generations.forming_of(number) else { return };
@@ -30,7 +23,7 @@ pub fn note_unshared(
         return children.kill_and_log(id, KillReason::Unreachable, provision, now_ms);
     }
     forming.generation.is_lazy = true;
-    forming.unshared_prototype = Some(id);
+    forming.unshared_id = Some(id);
     children.order_end(id, Order::Retire, now_ms + GRACE_MS);
 }
 
@@ -45,10 +38,10 @@ pub fn continue_lazily(
     provision: &Provision,
     now_ms: u64,
 ) -> Result<bool, StartError> {
-    let Some(forming) = generations.forming_mut().filter(|forming| forming.unshared_prototype == Some(ended)) else {
+    let Some(forming) = generations.forming_mut().filter(|forming| forming.unshared_id == Some(ended)) else {
         return Ok(false);
     };
-    forming.unshared_prototype = None;
+    forming.unshared_id = None;
     // The application is loaded once more, and `load-timeout` limits each attempt.
     forming.timeout_since_ms = now_ms;
     forming.notice_ms = now_ms + notice_ms();

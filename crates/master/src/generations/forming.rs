@@ -56,7 +56,7 @@ impl Generations {
             note,
             early_failures: 0,
             notice_ms: now + notice_ms(),
-            unshared_prototype: None,
+            unshared_id: None,
         });
         Ok(())
     }

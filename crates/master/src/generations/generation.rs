@@ -117,7 +117,7 @@ pub struct Forming {
     pub notice_ms: u64,
     /// The prototype whose end is awaited: it has loaded libraries that workers can't share, and the next prototype loads
     /// nothing.
-    pub unshared_prototype: Option<u64>,
+    pub unshared_id: Option<u64>,
 }
 
 /// Returns the workers that a generation begins with, by their numbers from 1. `before` is the present number of workers, `None`

@@ -246,7 +246,7 @@ impl Supervisor {
                 }
             }
             (Role::Prototype, Report::Unshared) => {
-                fork_safety::note_unshared(id, generation, &mut self.generations, &mut self.children, &self.provision, now);
+                fork_safety::note(id, generation, &mut self.generations, &mut self.children, &self.provision, now);
             }
             (Role::Prototype, Report::Forked { row, pid }) => {
                 if let Some(worker) = self.children.with_row(generation, row).map(|worker| worker.id) {
