@@ -1,5 +1,5 @@
-//! The lines of a start: the addresses, workers and threads that are to be, and the address to open once workers serve.
-//! It decides nothing and opens nothing. The master runs it.
+//! The log lines of a start: addresses, workers and threads, and the URL to open once workers serve. It decides nothing and opens
+//! nothing. The master runs it.
 
 use bolide_contract::settings::{Settings, Threads, Workers};
 use bolide_supervision::logs::log_sink;
@@ -8,7 +8,7 @@ use bolide_supervision::sockets::listeners::{self, Endpoint};
 use bolide_supervision::text::workers_in_words;
 use nix::unistd::Pid;
 
-/// The lines before anything is loaded.
+/// Logs the lines that precede any loading.
 pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Privileges>, warnings: &[String]) {
     log_sink::lines(&start_lines(settings, endpoints));
     log_sink::lines(warnings);
@@ -21,7 +21,8 @@ pub fn start(settings: &Settings, endpoints: &[Endpoint], privileges: Option<&Pr
     }
 }
 
-/// The lines when the first generation serves, `how_long` after the start. The address to open comes last, where the eye is.
+/// Logs the lines for the moment when the first generation serves, `how_long` after the start. The URL to open comes last, where
+/// it is easiest to see.
 pub fn ready(settings: &Settings, endpoints: &[Endpoint], count: u32, how_long: &str) {
     let workers = &settings.workers;
     log_sink::line(&format!("ready: {}{how_long}{}", workers_in_words(count), idle_cpus_in_words(workers)));
@@ -41,7 +42,7 @@ fn start_lines(settings: &Settings, endpoints: &[Endpoint]) -> Vec<String> {
     let threads = match workers.threads {
         Threads::Fixed(1) => "1 thread".to_owned(),
         Threads::Fixed(count) => format!("{count} threads"),
-        // The reasons stand in the line, so that nobody has to look for what was chosen.
+        // The line gives the reason, so that an operator need not look up what `auto` chose.
         Threads::Auto => format!(
             "1 to {} threads (auto: starts with one, adds more while requests wait and the running ones are blocked)",
             workers.threads.most()
@@ -57,7 +58,7 @@ fn start_lines(settings: &Settings, endpoints: &[Endpoint]) -> Vec<String> {
     lines
 }
 
-/// A hint at more workers, for whoever has not chosen their number.
+/// Suggests more workers if their number was not configured.
 fn idle_cpus_in_words(workers: &Workers) -> String {
     if workers.processes_chosen || workers.cpus <= workers.processes {
         return String::new();
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn idle_cpus_are_told_unless_the_number_of_workers_was_chosen() {
+    fn idle_cpus_are_mentioned_unless_the_number_of_workers_was_chosen() {
         let said = |processes, processes_chosen, cpus| {
             idle_cpus_in_words(&Workers {
                 processes,

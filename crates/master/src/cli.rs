@@ -1,5 +1,5 @@
-//! The command line: arguments and environment become settings, by way of the options room, and settings a running master.
-//! The program `bolide` and the console script of the Python package both call it. The master runs it.
+//! The command line: turns arguments and environment into settings, with the options crate, and settings into a running master.
+//! It knows no option itself. Both the program `bolide` and the console script of the Python package call it. The master runs it.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -20,30 +20,30 @@ use crate::provision::load_check::check_load;
 use crate::provision::packaged;
 use crate::start::supervise;
 
-/// The call of Bolide: its arguments, and the Python that made it.
+/// One call of Bolide: its arguments, and the Python that made the call.
 #[derive(Debug, Clone, Default)]
 pub struct Invocation {
-    /// Without the program's name.
+    /// Without the program name.
     pub arguments: Vec<OsString>,
     /// The Python that runs the console script.
     pub interpreter: Option<PathBuf>,
-    /// Folder that contains the Python package `bolide`.
+    /// The folder that contains the Python package `bolide`.
     pub package_folder: Option<PathBuf>,
-    /// What that Python imports from (`sys.path`), and the script that it has executed.
+    /// The import path of that Python (`sys.path`), and the script that it executed.
     pub imports: Vec<PathBuf>,
     /// The name and version of that Python, for `bolide --version`.
     pub language: Option<String>,
 }
 
 impl Invocation {
-    /// That of the plain program, which a package manager may have installed with a Python package beside it.
+    /// Returns the invocation of the plain program. A package manager may have installed a Python package beside it.
     pub fn of_program(arguments: Vec<OsString>) -> Invocation {
         let (interpreter, package_folder) = std::env::current_exe().map(|own| packaged::beside(&own)).unwrap_or_default();
         Invocation { arguments, interpreter, package_folder, ..Invocation::default() }
     }
 }
 
-/// Runs Bolide with Python as its language. Gives the exit status.
+/// Runs Bolide with Python as its language. Returns the exit status.
 pub fn main(invocation: Invocation) -> i32 {
     let Invocation { arguments, interpreter, package_folder, imports, language } = invocation;
     let launcher = Launcher { python: interpreter.clone(), imports };
@@ -54,16 +54,16 @@ pub fn main(invocation: Invocation) -> i32 {
     run_as(&arguments, Box::new(choose), |_| {}, language.as_deref(), launcher)
 }
 
-/// Runs Bolide with these arguments, without the program's name, and with a prototype and settings of the caller's choice. Gives the exit
-/// status.
+/// Runs Bolide with these arguments (without the program name), and with a prototype and settings of the caller's choice. Returns
+/// the exit status.
 pub fn run(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend) -> i32 {
     run_as(arguments, choose, amend, None, Launcher::default())
 }
 
-/// The same, told of the `language` by name and version, and of what has started us.
+/// Like [`run`], with the name and version of the `language`, and with the launcher.
 fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, language: Option<&str>, launcher: Launcher) -> i32 {
     if log_sink::ensure_standard_descriptors().is_err() {
-        // There may be nobody to tell: the status has to do.
+        // There may be no descriptor to write the error to: only the exit status reports it.
         return EXIT_START_FAILED;
     }
     let mut configuration = Configuration::new(arguments, choose, amend, launcher);
@@ -84,7 +84,7 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, lang
         Ok(Reading::AskInstance(request)) => ask_instance(&request),
         Ok(Reading::SignalInstance { command, pidfile }) => signal_instance(command, &pidfile),
         Err(failure) => {
-            // The last line says why: warnings come before errors.
+            // Warnings precede errors, so the last line has the reason.
             let lines = in_order(failure.diagnostics);
             lines.iter().for_each(|line| log_sink::line(line));
             FailureReport::of_environment().say(lines.last().map_or("its configuration is invalid", String::as_str));
@@ -94,7 +94,7 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, lang
     }
 }
 
-/// `bolide 0.1.0, CPython 3.13.0, Linux`; the program that Cargo installs has no Python of its own.
+/// Returns for example `bolide 0.1.0, CPython 3.13.0, Linux`. The program that Cargo installs has no Python.
 fn version(bolide: &str, language: Option<&str>) -> String {
     let parts = [Some(format!("bolide {bolide}")), language.map(str::to_owned), Some("Linux".to_owned())];
     format!("{}\n", parts.into_iter().flatten().collect::<Vec<_>>().join(", "))
@@ -104,7 +104,7 @@ fn print(text: &str, status: i32) -> i32 {
     let mut output = std::io::stdout().lock();
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Ok(()) => status,
-        // `bolide --help | head` is no failure.
+        // `bolide --help | head` is not a failure.
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => status,
         Err(error) => {
             log_sink::line(&format!("the text can't be written: {error}"));

@@ -1,5 +1,5 @@
-//! What the master does otherwise where somebody works on the application (`develop`): a reload waits for a debugger, the old generation
-//! leaves quickly, and lines of the log are fewer. The master runs it.
+//! Differences of the master in development (`develop`): a reload waits for a debugger, the old generation ends quickly, and the
+//! log has fewer lines. It watches no files. The master runs it.
 
 use std::io::{self, IsTerminal};
 
@@ -11,10 +11,10 @@ use crate::children::Children;
 use crate::children::child::{Child, KillReason};
 use crate::control::commands::Command;
 
-/// Time between two looks at a worker whose mercy is over while a debugger has stopped it, in milliseconds.
-const DEBUGGER_LOOK_MS: u64 = 1_000;
+/// Interval at which a worker past its deadline is checked while a debugger has stopped it, in milliseconds.
+const DEBUGGER_CHECK_MS: u64 = 1_000;
 
-/// The terminal as it was at the start: a debugger that is ended while it reads a line leaves it without an echo.
+/// The terminal settings at the start: a debugger that is killed while it reads a line leaves the terminal without echo.
 pub struct Terminal(Option<Termios>);
 
 impl Terminal {
@@ -25,21 +25,22 @@ impl Terminal {
 
     pub fn restore(self) {
         if let Some(before) = self.0 {
-            // A terminal that is gone needs no echo.
+            // If the terminal is gone, there is nothing to restore.
             let _ = tcsetattr(io::stdin(), SetArg::TCSANOW, &before);
         }
     }
 }
 
-/// A reload that waits for a debugger: what is done, and what has asked for it.
+/// A reload that waits for a debugger: the command, and the option that requested it.
 #[derive(Debug, Default)]
 pub struct Development {
     held_back: Option<(Command, String)>,
 }
 
 impl Development {
-    /// What has changed asks for a reload: gives whether it is to begin, and not to wait for somebody who stands in a debugger.
-    pub fn lets_reload(&mut self, command: Command, changes: &str, option: &str, children: &Children) -> bool {
+    /// Decides about a reload because of changes. Returns whether it may begin now; if a worker is stopped in a debugger, it
+    /// waits.
+    pub fn may_reload_now(&mut self, command: Command, changes: &str, option: &str, children: &Children) -> bool {
         let is_halted = has_halted_worker(children);
         if !is_halted {
             log_sink::line(&format!("{changes}: reloading"));
@@ -49,7 +50,7 @@ impl Development {
         !is_halted
     }
 
-    /// The reload that has waited for a debugger, when that has let go.
+    /// Returns the reload that waited for a debugger, once the debugger has continued.
     pub fn release(&mut self, children: &Children) -> Option<(Command, String)> {
         let released = self.held_back.take_if(|_| !has_halted_worker(children))?;
         log_sink::line("the debugger has continued: reloading");
@@ -57,15 +58,15 @@ impl Development {
     }
 }
 
-/// A worker of an older generation that stands in a debugger has all the time that it takes. Gives whether it is one.
-pub fn spares_halted(worker: &mut Child, now_ms: u64) -> bool {
+/// Extends the deadline of an old generation's worker while it is stopped in a debugger. Returns whether it is.
+pub fn extend_if_halted(worker: &mut Child, now_ms: u64) -> bool {
     if worker.is_halted {
-        worker.deadline_ms = Some(now_ms + DEBUGGER_LOOK_MS);
+        worker.deadline_ms = Some(now_ms + DEBUGGER_CHECK_MS);
     }
     worker.is_halted
 }
 
-/// At a stop nobody will answer the debugger any more.
+/// Kills workers that are stopped in a debugger: during a stop there is no user to continue them.
 pub fn kill_halted(children: &mut Children, now_ms: u64) {
     for id in children.ids(|child| child.is_halted) {
         children.kill(id, KillReason::StopNow, now_ms);

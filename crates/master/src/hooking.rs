@@ -1,6 +1,7 @@
-//! The hooks of the master. A child does each of them, so that one that hangs leaves the master its ears: a signal that asks for an end kills
-//! the hook, with all that it has started. What changes the process itself (a folder, an exit) the master does. Those of the application's
-//! user are done by a child that has become that user. The master runs it, before and after its loop.
+//! The hooks of the master. A child runs each of them, so that a hook that hangs does not block the master: a signal that
+//! requests the end kills the hook, with all processes that it started. The master itself runs hooks that change its process (a
+//! folder, an exit). A child that has become the application's user runs the hooks of that user. It knows no hook's meaning. The
+//! master runs it, before and after its event loop.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -26,62 +27,63 @@ use nix::unistd::{Pid, setpgid};
 use crate::control::signals::end_signals;
 use crate::supervisor::ending::StopProgress;
 
-/// Time that all hooks of the end together may take, in milliseconds.
+/// Time limit for all exit hooks together, in milliseconds.
 const END_MOST_MS: u64 = 30_000;
-/// Time that a hook may take to be gone when it was killed, in milliseconds: a disk that does not answer holds it longer.
+/// How long a killed hook may take to exit, in milliseconds: a disk that does not respond holds it longer.
 const KILLED_MOST_MS: u64 = 5000;
-/// The longest wait for hooks in one piece, in milliseconds.
+/// The longest single wait for hooks, in milliseconds.
 const WAIT_MOST_MS: u64 = 60_000;
-/// Bytes of the words about a failure.
+/// Maximum bytes of a failure message.
 const WORDS_MOST_BYTES: u64 = 4096;
 
-/// Why hooks were not done.
-enum Trouble {
+/// Why hooks were not completed.
+enum HookError {
     Failed(String),
-    /// They were killed, since this signal came.
+    /// They were killed because of a signal.
     Ended(String),
 }
 
-impl Trouble {
+impl HookError {
     fn of_start(self) -> StartError {
         match self {
-            Trouble::Failed(words) => StartError::new(words),
-            Trouble::Ended(words) => StartError::told_to_stop(words),
+            HookError::Failed(words) => StartError::new(words),
+            HookError::Ended(words) => StartError::told_to_stop(words),
         }
     }
 }
 
-/// Does what belongs to a step of the start, with the rights that the master was started with.
+/// Runs the hooks of a phase of the start, with the rights that the master was started with.
 ///
 /// # Errors
-/// The first that fails, or a signal that ends the start.
+/// The first hook that fails, or a signal that ends the start.
 pub fn at_start(settings: &Settings, phase: HookPhase) -> Result<(), StartError> {
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
     if hooks.is_empty() {
         return Ok(());
     }
-    // A user that is not there yet, since a hook makes it, has laid nothing; the start says later what is wrong with another one.
+    // A user that does not exist yet, because a hook creates it, owns no file. The start reports other errors about the user
+    // later.
     let user = privileges::resolve(&settings.identity).unwrap_or_default();
     let guarded = HookFiles { rights: Rights::root_first(user.as_ref()) };
     let files: &dyn Files = if guarded.rights.is_own() { &OwnFiles } else { &guarded };
     let confinement = Confinement::default();
     if phase == HookPhase::AsRoot && settings.confinement.root.is_some() {
-        // As in uWSGI, the last of root's hooks are within the jail; the master is not.
+        // As in uWSGI, root's last hooks run within the jail; the master does not.
         let jail = Confinement { root: settings.confinement.root.clone(), ..confinement };
-        let doer = Doer { confinement: &jail, privileges: None, files };
-        return in_child(settings, phase, &hooks, &doer, Patience::OfStart).map_err(Trouble::of_start);
+        let runner = Runner { confinement: &jail, privileges: None, files };
+        return in_child(settings, phase, &hooks, &runner, WaitLimit::OfStart).map_err(HookError::of_start);
     }
-    let doer = Doer { confinement: &confinement, privileges: None, files };
+    let runner = Runner { confinement: &confinement, privileges: None, files };
     for hook in hooks {
         match hook.action {
             HookAction::ChangeFolder(_) | HookAction::Exit(_) => run(settings, &[hook], files).map_err(StartError::new)?,
-            _ => in_child(settings, phase, &[hook], &doer, Patience::OfStart).map_err(Trouble::of_start)?,
+            _ => in_child(settings, phase, &[hook], &runner, WaitLimit::OfStart).map_err(HookError::of_start)?,
         }
     }
     Ok(())
 }
 
-/// Steps of the start that come when the instance is in name spaces of its own, where it is to have some.
+/// Returns the phases that run after the instance has entered its namespaces, if it has any.
 pub fn phases_in_namespaces(confinement: &Confinement) -> &'static [HookPhase] {
     match confinement.namespaces.is_empty() {
         true => &[],
@@ -89,25 +91,25 @@ pub fn phases_in_namespaces(confinement: &Confinement) -> &'static [HookPhase] {
     }
 }
 
-/// Does what belongs to the master's begin, as the user of the application.
+/// Runs the hooks of the master's start, as the user of the application.
 ///
 /// # Errors
-/// The first that fails, a child that can't be had, or a signal that ends the start.
-pub fn at_begin(settings: &Settings, privileges: Option<&Privileges>) -> Result<(), StartError> {
+/// The first hook that fails, a child that can't be created, or a signal that ends the start.
+pub fn at_master_start(settings: &Settings, privileges: Option<&Privileges>) -> Result<(), StartError> {
     let phase = HookPhase::MasterStart;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
-    in_child(settings, phase, &hooks, &Doer::user(settings, privileges), Patience::OfStart).map_err(Trouble::of_start)
+    in_child(settings, phase, &hooks, &Runner::user(settings, privileges), WaitLimit::OfStart).map_err(HookError::of_start)
 }
 
-/// Does what belongs to the end, as the user of the application, for so long as nobody asks for the end once more. A failure is told, and
-/// changes nothing.
+/// Runs the exit hooks, as the user of the application, until another signal requests the end. A failure is logged and has no
+/// other effect.
 pub fn at_end(settings: &Settings, privileges: Option<&Privileges>, progress: Option<StopProgress>) {
     let phase = HookPhase::AsUserAtExit;
     let hooks: Vec<&Hook> = of_phase(settings, phase).collect();
-    let patience = Patience::OfEnd { end_ms: now_ms() + END_MOST_MS, progress };
-    match in_child(settings, phase, &hooks, &Doer::user(settings, privileges), patience) {
+    let limit = WaitLimit::OfEnd { end_ms: now_ms() + END_MOST_MS, progress };
+    match in_child(settings, phase, &hooks, &Runner::user(settings, privileges), limit) {
         Ok(()) => {}
-        Err(Trouble::Failed(words) | Trouble::Ended(words)) => log_sink::line(&words),
+        Err(HookError::Failed(words) | HookError::Ended(words)) => log_sink::line(&words),
     }
 }
 
@@ -115,17 +117,17 @@ fn of_phase(settings: &Settings, phase: HookPhase) -> impl Iterator<Item = &Hook
     settings.hooks.iter().filter(move |hook| hook.phase == phase)
 }
 
-/// What a child becomes before it does hooks, and how it reaches files then.
-struct Doer<'a> {
+/// The identity that a child takes before it runs hooks, and its access to files.
+struct Runner<'a> {
     confinement: &'a Confinement,
     privileges: Option<&'a Privileges>,
     files: &'a dyn Files,
 }
 
-impl<'a> Doer<'a> {
-    /// The user of the application, for good.
-    fn user(settings: &'a Settings, privileges: Option<&'a Privileges>) -> Doer<'a> {
-        Doer { confinement: &settings.confinement, privileges, files: &OwnFiles }
+impl<'a> Runner<'a> {
+    /// The user of the application, permanently.
+    fn user(settings: &'a Settings, privileges: Option<&'a Privileges>) -> Runner<'a> {
+        Runner { confinement: &settings.confinement, privileges, files: &OwnFiles }
     }
 }
 
@@ -136,18 +138,25 @@ fn run(settings: &Settings, hooks: &[&Hook], files: &dyn Files) -> Result<(), St
     hooks.iter().try_for_each(|hook| bolide_hooks::run_one(hook, &mut means)).map_err(|error| error.to_string())
 }
 
-/// A child takes on the identity for good, gives up what is to be given up, and does it; what failed comes back by a pipe.
-fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<'_>, patience: Patience) -> Result<(), Trouble> {
+/// Runs hooks in a child, which takes the identity permanently and drops the configured rights. The child reports a failure
+/// through a pipe.
+fn in_child(
+    settings: &Settings,
+    phase: HookPhase,
+    hooks: &[&Hook],
+    runner: &Runner<'_>,
+    limit: WaitLimit,
+) -> Result<(), HookError> {
     if hooks.is_empty() {
         return Ok(());
     }
     let words = |error: io::Error| format!("hooks ({}) can't be executed: {error}", phase.name());
-    let trouble = |error: io::Error| Trouble::Failed(words(error));
+    let trouble = |error: io::Error| HookError::Failed(words(error));
     let (reader, mut writer) = io::pipe().map_err(trouble)?;
     let leash = Leash::new().map_err(trouble)?;
     let confinement =
-        RawConfinement::of(doer.confinement, settings.application.chdir.as_deref(), doer.privileges).map_err(trouble)?;
-    // From here on none of these signals is lost, nor ends us before the hook.
+        RawConfinement::of(runner.confinement, settings.application.chdir.as_deref(), runner.privileges).map_err(trouble)?;
+    // From here on, these signals are not lost and do not end the process before the hook.
     let signals = EndSignals::take(&end_signals()).map_err(|error| trouble(error.into()))?;
     let master = Pid::this();
     let Some(child) = system::fork().map_err(trouble)? else {
@@ -156,21 +165,21 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
         let kept: Vec<i32> = log.into_iter().chain([writer.as_raw_fd(), end_of_leash]).collect();
         system::close_others(&kept);
         let outcome = match lead_group(end_of_leash, master).and_then(|()| confinement.take(CapabilitiesAtExec::RootOnly)) {
-            Ok(()) => run(settings, hooks, doer.files),
+            Ok(()) => run(settings, hooks, runner.files),
             Err(error) => Err(words(error)),
         };
         bolide_log::finish();
         if let Err(words) = &outcome {
-            // The master waits for it, and a pipe has room for it.
+            // The master waits for the text, and it fits into the pipe's buffer.
             let _ = writer.write_all(words.as_bytes());
         }
         system::leave(i32::from(outcome.is_err()));
     };
     drop(writer);
-    let outcome = wait_for_words(reader, &signals, patience);
+    let outcome = wait_for_outcome(reader, &signals, limit);
     match outcome {
-        // What they have left in the background is no concern of ours.
-        Ok(Waited::Said(_)) => leash.let_go(),
+        // Processes that hooks leave in the background are not ours.
+        Ok(Waited::Done(_)) => leash.let_go(),
         _ => {
             system::signal_group(child, libc::SIGKILL);
             drop(leash);
@@ -178,68 +187,68 @@ fn in_child(settings: &Settings, phase: HookPhase, hooks: &[&Hook], doer: &Doer<
     }
     system::wait_for(child, KILLED_MOST_MS);
     match outcome.map_err(trouble)? {
-        Waited::Said(words) if words.is_empty() => Ok(()),
-        Waited::Said(words) => Err(Trouble::Failed(words)),
+        Waited::Done(words) if words.is_empty() => Ok(()),
+        Waited::Done(words) => Err(HookError::Failed(words)),
         Waited::TooLong => {
             let most = duration(END_MOST_MS);
-            Err(Trouble::Failed(format!("the hooks ({}) take longer than {most}: killing them", phase.name())))
+            Err(HookError::Failed(format!("the hooks ({}) take longer than {most}: killing them", phase.name())))
         }
-        Waited::Signal(number) => Err(Trouble::Ended(format!("{} arrived: killing the hooks ({})", name(number), phase.name()))),
+        Waited::Signal(number) => {
+            Err(HookError::Ended(format!("{} arrived: killing the hooks ({})", name(number), phase.name())))
+        }
     }
 }
 
-/// In the child: a group of its own, which dies with the master.
+/// In the child: creates a process group that is killed when the master dies.
 fn lead_group(end_of_leash: i32, master: Pid) -> io::Result<()> {
     setpgid(Pid::from_raw(0), Pid::from_raw(0))?;
     leash::put_on(end_of_leash)?;
-    // It may have gone before there was a leash.
+    // The master may have exited before the leash was set.
     if Pid::parent() == master { Ok(()) } else { Err(Errno::ESRCH.into()) }
 }
 
-/// How long hooks are waited for, and what ends that.
+/// How long hooks are waited for, and which signals end the wait.
 #[derive(Clone, Copy)]
-enum Patience {
-    /// As long as it takes, until a signal comes.
+enum WaitLimit {
+    /// Without a limit, until a signal arrives.
     OfStart,
-    /// Until then, or a signal that is not the wish of before.
+    /// Until `end_ms`, or until a signal that does not belong to the previous request.
     OfEnd { end_ms: u64, progress: Option<StopProgress> },
 }
 
-impl Patience {
-    fn ends_by(self, signal: i32) -> bool {
+impl WaitLimit {
+    fn is_ended_by(self, signal: i32) -> bool {
         match self {
-            Patience::OfEnd { progress: Some(progress), .. } if signal != libc::SIGQUIT => {
-                progress.is_older_than_one_wish(now_ms())
-            }
+            WaitLimit::OfEnd { progress: Some(progress), .. } if signal != libc::SIGQUIT => progress.is_new_request(now_ms()),
             _ => true,
         }
     }
 
     fn left_ms(self) -> u64 {
         match self {
-            Patience::OfStart => u64::MAX,
-            Patience::OfEnd { end_ms, .. } => end_ms.saturating_sub(now_ms()),
+            WaitLimit::OfStart => u64::MAX,
+            WaitLimit::OfEnd { end_ms, .. } => end_ms.saturating_sub(now_ms()),
         }
     }
 }
 
-/// How the wait for hooks has ended.
+/// How the wait for hooks ended.
 enum Waited {
-    /// They are done, and this is what failed.
-    Said(String),
+    /// They are done; the text is empty unless one failed.
+    Done(String),
     TooLong,
     Signal(i32),
 }
 
-fn wait_for_words(mut reader: PipeReader, signals: &EndSignals, patience: Patience) -> io::Result<Waited> {
+fn wait_for_outcome(mut reader: PipeReader, signals: &EndSignals, limit: WaitLimit) -> io::Result<Waited> {
     let mut words = Vec::new();
     loop {
         while let Some(number) = signals.next() {
-            if patience.ends_by(number) {
+            if limit.is_ended_by(number) {
                 return Ok(Waited::Signal(number));
             }
         }
-        let left_ms = patience.left_ms();
+        let left_ms = limit.left_ms();
         if left_ms == 0 {
             return Ok(Waited::TooLong);
         }
@@ -251,10 +260,10 @@ fn wait_for_words(mut reader: PipeReader, signals: &EndSignals, patience: Patien
         if poll_fds[0].any() != Some(true) {
             continue;
         }
-        // A part is there, or the end: the read does not wait.
+        // Data or end of file is available, so the read does not block.
         let mut part = [0; 512];
         match reader.read(&mut part)? {
-            0 => return Ok(Waited::Said(String::from_utf8_lossy(&words).into_owned())),
+            0 => return Ok(Waited::Done(String::from_utf8_lossy(&words).into_owned())),
             length => words.extend(&part[..length.min(WORDS_MOST_BYTES as usize - words.len())]),
         }
     }

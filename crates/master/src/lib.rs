@@ -1,8 +1,8 @@
 //! The master: it owns the listening sockets, the scoreboard, the timers and the signals, starts prototypes, has them fork
-//! workers, and replaces what dies. No application code, no HTTP and no thread is in it.
+//! workers, and replaces processes that die. It contains no application code, no HTTP and no thread.
 //!
-//! The way in is [`main`], for the program `bolide` and for the Python package's console script alike, and [`run`] for the program of
-//! another language. [`supervise`] runs settings that are already made.
+//! The entry points are [`main`], for the program `bolide` and for the console script of the Python package, and [`run`] for the
+//! program of another language. [`supervise`] runs settings that exist already.
 
 mod announce;
 mod children;

@@ -1,5 +1,5 @@
-//! What becomes of logs while an instance runs: files that are put aside or opened anew, and programs that are started again, in
-//! this process and in all children. The master runs it.
+//! The logs of a running instance: rotates and reopens files, and restarts log programs, in this process and in all children. It
+//! knows no log line. The master runs it.
 
 use std::os::fd::{AsFd, AsRawFd};
 
@@ -16,7 +16,7 @@ use crate::children::Children;
 use crate::provision::Provision;
 use crate::token::Token;
 
-/// The logs of an instance: files, programs that read lines, and what applications print.
+/// The logs of an instance: files, programs that read lines, and the output of applications.
 #[derive(Debug)]
 pub struct LogKeeping {
     files: Logs,
@@ -33,75 +33,75 @@ impl LogKeeping {
         self.captured.as_ref().map(|captured| captured.source(Token::Printed))
     }
 
-    /// When to look, though nothing happens; at files only if they are the instance's own.
+    /// Returns the next time to check logs without an event; the log files are checked only if the instance owns them.
     pub fn wake_ms(&self, has_files: bool, now_ms: u64) -> Option<u64> {
         let rest = bolide_log::is_waiting().then_some(now_ms + bolide_log::RETRY_MS);
         let files = self.files.wake_ms().filter(|_| has_files);
         [rest, files, self.programs.wake_ms(now_ms)].into_iter().flatten().min()
     }
 
-    /// Writes what applications have printed.
+    /// Writes the captured output of applications.
     pub fn read_captured(&mut self) {
         self.captured.iter_mut().for_each(CapturedOutput::read);
     }
 
-    /// Writes what is left of it.
+    /// Writes the rest of the captured output.
     pub fn finish_captured(&mut self) {
         self.captured.iter_mut().for_each(CapturedOutput::finish);
     }
 
-    /// Logs are those of these settings from now on.
+    /// Applies the log settings of a reload.
     pub fn renew(&mut self, logging: &Logging) {
         self.files.renew(logging);
         bolide_log::configure(logging);
     }
 
-    /// Notes the end of a child of the master. False where it was no program that reads lines.
+    /// Records the end of a child of the master. Returns false if it was not a log program.
     pub fn note_end(&mut self, pid: Pid, status: i32, now_ms: u64) -> bool {
         self.programs.note_end(pid, status, now_ms)
     }
 
-    /// Opens the files of logs anew, because somebody has moved them away.
+    /// Opens the log files again, because another program has moved them.
     ///
     /// # Errors
-    /// What could not be done, in words that the log has.
+    /// The failures, as text; they are logged already.
     pub fn reopen(&mut self, by: &str, children: &Children) -> Result<(), String> {
         let done = self.files.reopen_all();
         take_new(done, by, children)
     }
 
-    /// `log-reopen`: each reload does.
+    /// Reopens the log files at a reload (`log-reopen`).
     pub fn reopen_at_reload(&mut self, children: &Children) {
         if self.files.reopens_at_reload() {
-            // What could not be done is in the log, and no reason not to reload.
+            // A failure is logged and does not prevent the reload.
             let _ = self.reopen("log-reopen", children);
         }
     }
 
-    /// Puts the files of logs aside.
+    /// Rotates the log files.
     ///
     /// # Errors
-    /// What could not be done, in words that the log has.
+    /// The failures, as text; they are logged already.
     pub fn rotate(&mut self, by: &str, children: &Children) -> Result<(), String> {
         let done = self.files.rotate_all();
         take_new(done, by, children)
     }
 
-    /// Puts those aside that have grown beyond their limit.
-    pub fn look(&mut self, children: &Children, now_ms: u64) {
+    /// Rotates log files that exceed their size limit.
+    pub fn rotate_due(&mut self, children: &Children, now_ms: u64) {
         let done = self.files.look(now_ms);
         if !done.is_empty() {
-            // What could not be done is in the log.
+            // A failure is logged already.
             let _ = take_new(done, "log-maxsize", children);
         }
     }
 
-    /// Starts programs again that read lines and have ended.
+    /// Restarts log programs that have ended.
     pub fn restart_programs(&mut self, children: &Children, provision: &Provision, now_ms: u64) {
         for one in self.programs.start_due(provision.privileges(), now_ms) {
             match one {
                 Ok((words, new)) => {
-                    // First the pipe: the line may go there.
+                    // The pipe is replaced first, because the line may go there.
                     hand_on(&new, children);
                     log_sink::line(&words);
                 }
@@ -133,7 +133,7 @@ fn take_new(done: Vec<Result<(String, NewLog), String>>, by: &str, children: &Ch
     if troubles.is_empty() { Ok(()) } else { Err(troubles.join("; ")) }
 }
 
-/// The new file or pipe takes the place of the old one, here and in all children.
+/// Replaces the old file or pipe with the new one, here and in all children.
 fn hand_on(new: &NewLog, children: &Children) {
     if let Err(error) = bolide_log::replace(new.number as usize, &new.file) {
         log_sink::line(&format!("the log {} can't be replaced: {error}", new.number));
@@ -142,7 +142,7 @@ fn hand_on(new: &NewLog, children: &Children) {
     let order = Order::TakeLog { log: new.number };
     for child in children.iter() {
         let Some(channel) = &child.channel else { continue };
-        // A child that can't be told has ended, or goes on in the old file.
+        // A child that does not get the order has ended, or keeps writing to the old file.
         if let Err(error) = message::send(channel.as_fd(), &order, Some(new.file.as_raw_fd()))
             && !matches!(error.kind(), std::io::ErrorKind::BrokenPipe | std::io::ErrorKind::ConnectionReset)
         {

@@ -1,11 +1,12 @@
-//! The reference page about processes, generated from the tables that the master runs by.
+//! The reference page about processes, generated from the tables that the master uses. It has no facts of its own. The tests and
+//! the command line run it.
 
 use crate::children::child;
 use crate::control::commands::{COMMANDS, UNSUPPORTED_LETTERS};
 use crate::control::signals::documented;
 use std::fmt::Write;
 
-/// `docs/reference/processes.md`.
+/// Returns the text of `docs/reference/processes.md`.
 pub fn page() -> String {
     let signals = signals_as_markdown();
     let children = child::as_markdown();
@@ -20,7 +21,7 @@ pub fn page() -> String {
     )
 }
 
-/// The signals for the man page.
+/// Returns the signals for the man page.
 pub fn signals_as_roff() -> String {
     let plain = |text: &str| text.replace('\\', "\\e").replace('-', "\\-");
     documented().fold(String::new(), |page, (name, help)| page + &format!(".TP\n.B {}\n{}\n", plain(&name), plain(help)))
@@ -46,7 +47,7 @@ fn letters_as_markdown() -> String {
 mod tests {
     use super::page;
 
-    /// Set to 1, it writes the page instead of comparing it.
+    /// If set to 1, the test writes the page instead of comparing it.
     const WRITE: &str = "BOLIDE_WRITE_REFERENCE";
 
     #[test]

@@ -1,10 +1,12 @@
-//! How reloads and upgrades have ended, and who is told: the clients of the control socket that wait for that, and the statistics.
+//! The outcomes of reloads and upgrades, reported to the waiting clients of the control socket and to the statistics. It does not
+//! know how a reload works.
 //!
-//! In the last moment of one that works new workers serve, and the old ones take their hands off the listening sockets. Who waits for the
-//! outcome hears of it when they have, so no connection that is made from then on gets the old code. The master runs it.
+//! At the end of a successful reload, new workers serve while old ones still stop accepting. The outcome is reported when they
+//! have, so that no later connection gets the old code. The master runs it.
 //!
-//! A worker says that it has left (`Report::Left`). One that is stuck in a call of the application says so when that has returned; it is not waited
-//! for so long, since it accepts nobody any more then (`LATE_DRAIN_MS` in the room `contract`).
+//! A worker reports when it has stopped accepting (`Report::Left`). A worker that is stuck in a call of the application reports
+//! it after the call; the outcome does not wait that long, because such a worker accepts no connection any more (`LATE_DRAIN_MS`
+//! in the crate `contract`).
 
 use bolide_contract::message::LATE_DRAIN_MS;
 use bolide_contract::scoreboard::now_ms as clock_ms;
@@ -16,25 +18,26 @@ use crate::children::Children;
 use crate::children::child::{Child, State};
 use bolide_supervision::processes::system::seconds_since_1970;
 
-/// Time that old workers have to say that they have left, in milliseconds. A worker that reads its order later than [`LATE_DRAIN_MS`] accepts
-/// nobody; the rest is for one that has read it in time and is kept from the processor while it accepts.
+/// How long old workers may take to report that they have stopped accepting, in milliseconds. A worker that reads its order later
+/// than [`LATE_DRAIN_MS`] accepts no connection; the rest of the time is for a worker that has read it in time and gets no CPU
+/// time while it accepts.
 const LEAVE_MOST_MS: u64 = 5 * LATE_DRAIN_MS;
 
-/// The outcome of a reload or an upgrade that is known and not told yet.
+/// The outcome of a reload or an upgrade that is known but not reported yet.
 #[derive(Debug)]
 struct PendingOutcome {
     words: String,
-    /// When it is told at the latest, in monotonic milliseconds.
+    /// The latest time to report it, in monotonic milliseconds.
     until_ms: u64,
 }
 
 /// The outcomes of reloads and upgrades.
 #[derive(Debug, Default)]
 pub struct Outcomes {
-    /// How the reloads that somebody asked for have ended.
+    /// The results of the reloads that were requested.
     reloads: ReloadFacts,
-    /// One that has worked, while old workers may still accept.
-    settling: Option<PendingOutcome>,
+    /// A success that is not reported yet, because old workers may still accept connections.
+    pending: Option<PendingOutcome>,
 }
 
 impl Outcomes {
@@ -42,54 +45,54 @@ impl Outcomes {
         &self.reloads
     }
 
-    /// Counts a reload of which nobody waits for the end.
+    /// Counts a reload without waiting clients.
     pub fn count_reload(&mut self) {
         self.reloads.note(seconds_since_1970(), None);
     }
 
-    /// Notes how a reload has ended, and tells who waits for that.
+    /// Records the result of a reload, and reports it to waiting clients.
     pub fn note_reload(&mut self, result: Result<u32, String>, channel: &mut ControlSocket) {
         match &result {
             Ok(generation) => self.settle(format!("generation {generation} serves"), channel, clock_ms()),
-            Err(why) => tell_failure(&format!("the reload has failed: {why}"), channel),
+            Err(why) => report_failure(&format!("the reload has failed: {why}"), channel),
         }
         self.reloads.note(seconds_since_1970(), result.err());
     }
 
-    /// It has worked, and is told to who waits for it when the old workers have left.
+    /// Records a success. Waiting clients are notified when the old workers have stopped accepting.
     pub fn settle(&mut self, words: String, channel: &mut ControlSocket, now_ms: u64) {
-        self.end_settling(channel, now_ms);
+        self.report_pending(channel, now_ms);
         channel.note_outcome();
-        self.settling = Some(PendingOutcome { words, until_ms: now_ms + LEAVE_MOST_MS });
+        self.pending = Some(PendingOutcome { words, until_ms: now_ms + LEAVE_MOST_MS });
     }
 
-    /// Tells it where it is time.
-    pub fn tell_if_settled(&mut self, children: &Children, channel: &mut ControlSocket, now_ms: u64) {
+    /// Reports a pending success if the old workers have stopped accepting, or at its deadline.
+    pub fn report_if_settled(&mut self, children: &Children, channel: &mut ControlSocket, now_ms: u64) {
         let may_accept = |child: &Child| {
             child.is_request_worker()
-                && !child.has_left
+                && !child.stopped_accepting
                 && matches!(child.state, State::Ending | State::Killed)
                 && child.pid.is_some()
         };
-        let is_late = self.settling.as_ref().is_some_and(|settling| now_ms >= settling.until_ms);
+        let is_late = self.pending.as_ref().is_some_and(|pending| now_ms >= pending.until_ms);
         if is_late || !children.iter().any(may_accept) {
-            self.end_settling(channel, now_ms);
+            self.report_pending(channel, now_ms);
         }
     }
 
-    /// Tells it now to the clients that waited when the outcome was noted.
-    pub fn end_settling(&mut self, channel: &mut ControlSocket, now_ms: u64) {
-        if let Some(settling) = self.settling.take() {
-            channel.answer_noted(&json!({"ok": true, "message": settling.words}), now_ms);
+    /// Reports a pending success now, to the clients that waited when it was recorded.
+    pub fn report_pending(&mut self, channel: &mut ControlSocket, now_ms: u64) {
+        if let Some(pending) = self.pending.take() {
+            channel.answer_noted(&json!({"ok": true, "message": pending.words}), now_ms);
         }
     }
 
     pub fn wake_ms(&self) -> Option<u64> {
-        self.settling.as_ref().map(|settling| settling.until_ms)
+        self.pending.as_ref().map(|pending| pending.until_ms)
     }
 }
 
-/// A reload or an upgrade has failed: answers the clients that wait for that.
-pub fn tell_failure(words: &str, channel: &mut ControlSocket) {
+/// Reports the failure of a reload or an upgrade to waiting clients.
+pub fn report_failure(words: &str, channel: &mut ControlSocket) {
     channel.answer_waiting(&json!({"ok": false, "message": words}), clock_ms());
 }

@@ -1,5 +1,5 @@
-//! From settings to a running supervisor: everything that can fail is tried in order, before a process is started, and each
-//! failure is one error that says what to do. The master runs it.
+//! From settings to a running supervisor: tries everything that can fail, in order, before a process is started. Each failure is
+//! one error that says what to do. It knows nothing of the event loop. The master runs it.
 
 use std::fs::File;
 use std::io;
@@ -38,28 +38,28 @@ use crate::provision::interpreter::{Program, enter_folder};
 use crate::statistics::reporting::Reporting;
 use crate::supervisor::{Ended, Started, Supervisor};
 
-/// Runs an instance to its end, in this process, which becomes its master. Gives the exit status. `warnings` are diagnostics
-/// about the configuration, written after the line that says what to open.
+/// Runs an instance to its end, in this process, which becomes its master. Returns the exit status. `warnings` are diagnostics
+/// about the configuration, logged after the line with the URL to open.
 pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[String]) -> i32 {
     let inheritance = Inheritance::of_environment();
-    let last_word = FailureReport::of_environment();
+    let failure_report = FailureReport::of_environment();
     let mut warnings = warnings.to_vec();
     if let Err(error) = give_up_root(&settings, &configuration, &mut warnings) {
         log_sink::lines(&warnings);
         let words = format!("not started: {error}");
         log_sink::line(&words);
-        last_word.say(&words);
+        failure_report.say(&words);
         bolide_log::finish();
         return EXIT_START_FAILED;
     }
     warnings.extend(configuration.weak_points(&settings));
     let warnings = warnings.as_slice();
-    // Who takes another master's place is in the background already, if it is to be there.
+    // A master that replaces another is in the background already, if configured.
     let background = settings.control.background.as_ref().filter(|_| inheritance.is_none());
-    let starter = match background.map(|background| daemonize::detach(background, &settings, warnings)) {
+    let parent_pipe = match background.map(|background| daemonize::detach(background, &settings, warnings)) {
         None => None,
         Some(Ok(Side::Foreground { status })) => return status,
-        Some(Ok(Side::Background(starter))) => Some(starter),
+        Some(Ok(Side::Background(parent_pipe))) => Some(parent_pipe),
         Some(Err(error)) => {
             log_sink::line(&format!("not started: {error}"));
             bolide_log::finish();
@@ -68,30 +68,30 @@ pub fn supervise(settings: Settings, configuration: Configuration, warnings: &[S
     };
     let mut console = None;
     let outcome = prepare(settings, configuration, warnings, inheritance, &mut console).and_then(start);
-    let (status, exit_message, starter) = match outcome {
-        Ok(supervisor) => run(supervisor, starter),
-        Err(error) => (error.status(), Some(format!("not started: {error}")), starter),
+    let (status, exit_message, parent_pipe) = match outcome {
+        Ok(supervisor) => run(supervisor, parent_pipe),
+        Err(error) => (error.status(), Some(format!("not started: {error}")), parent_pipe),
     };
     if let Some(words) = &exit_message {
-        // With `logto` the terminal would show nothing of a start that failed.
-        if let Some(console) = console.as_ref().filter(|_| starter.is_none()) {
+        // With `logto`, the terminal would otherwise show nothing of a failed start.
+        if let Some(console) = console.as_ref().filter(|_| parent_pipe.is_none()) {
             log_sink::line_to(console, words);
         }
         log_sink::line(words);
-        last_word.say(words);
+        failure_report.say(words);
     }
     bolide_log::finish();
-    if let Some(starter) = starter {
-        starter.failed(status, exit_message.as_deref().unwrap_or("it was told to stop before its workers served"));
+    if let Some(parent_pipe) = parent_pipe {
+        parent_pipe.failed(status, exit_message.as_deref().unwrap_or("it was told to stop before its workers served"));
     }
     status
 }
 
-/// `immediate-uid`: from here on nothing is done as root, the log of `daemonize` included. What a reload could not read any more is
-/// found now and not then.
+/// `immediate-uid`: from here on nothing is done as root, including the log of `daemonize`. If a reload could not read the
+/// configuration any more, this is detected now.
 fn give_up_root(settings: &Settings, configuration: &Configuration, warnings: &mut Vec<String>) -> Result<(), StartError> {
-    // A pipe that only root may open stays the log: it is opened before. What goes to the background has a log of its own, and keeps none of
-    // the terminal's descriptors.
+    // A pipe that only root may open stays the log, because it is opened first. A daemon has a log of its own, and keeps no
+    // descriptor of the terminal.
     let Confinement { user, group, .. } = &settings.confinement;
     if (user.is_some() || group.is_some()) && settings.control.background.is_none() {
         bolide_log::descriptor();
@@ -105,7 +105,7 @@ fn give_up_root(settings: &Settings, configuration: &Configuration, warnings: &m
     Ok(())
 }
 
-/// Everything that can fail before a process is started.
+/// Does everything that can fail before a process is started.
 fn prepare(
     mut settings: Settings,
     mut configuration: Configuration,
@@ -114,8 +114,8 @@ fn prepare(
     console: &mut Option<File>,
 ) -> Result<Supervisor, StartError> {
     settings.listeners = socket_activation::merge(settings.listeners);
-    configuration.note_told(warnings);
-    let (place, handed) = match inheritance {
+    configuration.note_logged(warnings);
+    let (predecessor, handed) = match inheritance {
         Some(Inheritance { place, sockets, statistics }) => (Some(place), Handed { sockets, statistics }),
         None => (None, Handed::default()),
     };
@@ -125,8 +125,8 @@ fn prepare(
     }
     let Prepared { program, privileges, mut logs, listeners, reporting } = prepared?;
     let log_programs = std::mem::take(&mut logs.programs);
-    let ready = take_process(&settings, privileges.as_ref(), logs, place.is_some()).map(|(signals, terminal, printed)| {
-        // In the background a terminal is let go of: who waits in the foreground shows what is to be seen there.
+    let ready = take_process(&settings, privileges.as_ref(), logs, predecessor.is_some()).map(|(signals, terminal, printed)| {
+        // A daemon closes the terminal; the `daemonize` parent in the foreground shows the lines there.
         *console = terminal.filter(|_| settings.control.background.is_none());
         announce::start(&settings, listeners.endpoints(), privileges.as_ref(), warnings);
         reporting.announce();
@@ -141,11 +141,11 @@ fn prepare(
         log_sink::lines(warnings);
         remove_files();
     })?;
-    let mut control = match &place {
+    let mut control = match &predecessor {
         Some(_) => ControlEndpoints::none(),
         None => ControlEndpoints::open(&settings.control, privileges.as_ref(), now_ms()).inspect_err(|_| remove_files())?,
     };
-    enter_namespaces(&settings, place.is_some()).inspect_err(|_| {
+    enter_namespaces(&settings, predecessor.is_some()).inspect_err(|_| {
         control.remove_files();
         remove_files();
     })?;
@@ -153,26 +153,26 @@ fn prepare(
     let (provision, scoreboard) = Provision::new(settings, listeners, program, privileges)
         .map_err(|error| StartError::new(format!("no memory can be shared between processes: {error}")))?;
     let children = Children::new(scoreboard);
-    Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, place }))
+    Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, predecessor }))
 }
 
-/// Sockets that the master before us has handed over.
+/// Sockets that the previous master has passed to us.
 #[derive(Default)]
 struct Handed {
     sockets: Vec<(Address, OwnedFd)>,
     statistics: Option<(Address, OwnedFd)>,
 }
 
-/// `unshare`: sockets, logs and control endpoints are the system's, and what follows is not.
+/// `unshare`: sockets, logs and control endpoints belong to the system's namespaces, everything opened later does not.
 fn enter_namespaces(settings: &Settings, is_successor: bool) -> Result<(), StartError> {
-    // Who takes another master's place was born in its name spaces.
+    // A master that replaces another was born in its namespaces.
     if !is_successor {
         confinement::leave_namespaces(&settings.confinement)?;
     }
     hooking::phases_in_namespaces(&settings.confinement).iter().try_for_each(|phase| hooking::at_start(settings, *phase))
 }
 
-/// Everything that a start has opened and looked up.
+/// The resources that a start has opened and looked up.
 struct Prepared {
     program: Program,
     privileges: Option<Privileges>,
@@ -186,7 +186,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
     hooking::at_start(settings, HookPhase::Asap)?;
     enter_folder(settings)?;
     if let Some(mask) = settings.identity.umask {
-        // Everything that is made from here on has it, and so have prototypes and workers.
+        // All files that are made from here on use it, and prototypes and workers inherit it.
         nix::sys::stat::umask(nix::sys::stat::Mode::from_bits_truncate(mask));
     }
     if let Some(most) = settings.reloading.descriptors_most {
@@ -206,7 +206,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
     Ok(Prepared { program, privileges, logs, listeners, reporting })
 }
 
-/// `max-fd`: prototypes and workers inherit the limit. As in uWSGI, one that can't be had ends no start.
+/// `max-fd`: prototypes and workers inherit the limit. As in uWSGI, a limit that can't be set does not end the start.
 fn limit_descriptors(most: u64) {
     let wanted = Rlimit { current: Some(most), maximum: Some(most) };
     let Err(error) = setrlimit(Resource::Nofile, wanted) else { return };
@@ -226,7 +226,7 @@ fn take_process(
     is_successor: bool,
 ) -> Result<(Signals, Option<File>, Option<CapturedOutput>), StartError> {
     let signals = signals::take()?;
-    // Workers whose prototype has died become our children: we hear of their ends.
+    // Workers whose prototype has died become our children, so that we can reap them.
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(|error| StartError::new(format!("orphaned workers can't be adopted (PR_SET_CHILD_SUBREAPER): {error}")))?;
     if !is_successor {
@@ -240,8 +240,8 @@ fn take_process(
     Ok((signals, console, printed))
 }
 
-/// From here on lines go where the settings say. Gives what standard error was, where that is not the log any more, and the reader of what
-/// applications print, where somebody has to read it.
+/// Directs log lines to the configured logs from here on. Returns the previous standard error, if it is not the log any more, and
+/// the reader of applications' output, if it is captured.
 fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>, Option<CapturedOutput>)> {
     let mut console = logs.log.as_ref().map(log_sink::redirect).transpose()?;
     for (target, number) in logs.targets.into_iter().zip(1..) {
@@ -250,7 +250,7 @@ fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>,
     if console.is_none() && settings.logging.flows.as_ref().is_some_and(|flows| !flows.messages.usual.is_empty()) {
         console = Some(log_sink::copy_of_standard_error()?);
     }
-    // The log is what standard error was until here.
+    // The previous standard error is the log.
     bolide_log::descriptor();
     let printed = settings.logging.takes_output().then(CapturedOutput::take).transpose()?;
     bolide_log::configure(&settings.logging);
@@ -259,7 +259,7 @@ fn take_logs(settings: &Settings, logs: OpenedLogs) -> io::Result<(Option<File>,
 
 fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
     let provision = supervisor.provision();
-    let begun = hooking::at_begin(provision.settings(), provision.privileges());
+    let begun = hooking::at_master_start(provision.settings(), provision.privileges());
     match begun.and_then(|()| supervisor.start()) {
         Ok(()) => Ok(supervisor),
         Err(error) => {
@@ -269,15 +269,15 @@ fn start(mut supervisor: Supervisor) -> Result<Supervisor, StartError> {
     }
 }
 
-fn run(supervisor: Supervisor, starter: Option<ParentPipe>) -> (i32, Option<String>, Option<ParentPipe>) {
+fn run(supervisor: Supervisor, parent_pipe: Option<ParentPipe>) -> (i32, Option<String>, Option<ParentPipe>) {
     let terminal = Terminal::remember(supervisor.provision().settings());
-    let Ended { status, exit_message, provision, starter, stop_progress, removes_files } = supervisor.run(starter);
+    let Ended { status, exit_message, provision, parent_pipe, stop_progress, removes_files } = supervisor.run(parent_pipe);
     terminal.restore();
     hooking::at_end(provision.settings(), provision.privileges(), stop_progress);
     if removes_files {
         provision.remove_files();
     }
-    (status, exit_message, starter)
+    (status, exit_message, parent_pipe)
 }
 
 #[cfg(test)]

@@ -1,27 +1,27 @@
-//! The owners of descriptors that the master's loop waits on. Pure data. The master runs it.
+//! The owners of descriptors that the master's event loop waits on. Pure data. The master runs it.
 
 use bolide_supervision::polling::ServerToken;
 
-/// The owner of a descriptor that has news.
+/// The owner of a descriptor with an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
     Signals,
-    /// What applications print.
+    /// The captured output of applications.
     Printed,
-    /// The order socket of the child of this number.
+    /// The order socket of the child with this id.
     Child(u64),
-    /// A connection waits at a listening socket.
+    /// A connection is pending at a listening socket.
     Listeners,
-    /// A file that is watched has changed.
+    /// A watched file has changed.
     Watches,
-    /// The attendant of this pid.
+    /// The attendant with this pid.
     Attendant(i32),
     /// The address of `stats`, and its clients.
     Stats(ServerToken),
-    /// The master that is to take our place.
+    /// The master that is to replace us.
     Successor,
-    /// The master whose place is ours, or is to be.
-    Place,
+    /// The previous master, which we replace.
+    Predecessor,
     /// The open pipe of `master-fifo`.
     Fifo,
     /// The control socket, and its clients.

@@ -1,5 +1,6 @@
-//! Hooks of files that have changed (`hook-touch`, `touch-exec`). Each is done by a child, as the user of the application and within its jail,
-//! since hooks may wait; one that is still at it when its file changes again is done once more afterwards. The master runs it.
+//! Hooks of changed files (`hook-touch`, `touch-exec`). A child runs each of them, as the user of the application and within its
+//! jail, because hooks may block. A hook whose file changes again while it runs is run once more afterwards. It watches no files.
+//! The master runs it.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,7 +16,7 @@ use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::system;
 use nix::unistd::{Pid, setpgid};
 
-/// Hooks that are being done: one of each at the most.
+/// The running hooks: at most one run of each.
 #[derive(Debug, Default)]
 pub struct TouchHooks {
     running: Vec<TouchRun>,
@@ -25,14 +26,14 @@ pub struct TouchHooks {
 struct TouchRun {
     pid: Pid,
     number: u32,
-    /// Its group dies when the master does.
+    /// Kills the process group of the hook when the master dies.
     leash: Leash,
-    /// Its file has changed since.
+    /// The file has changed since the start of the run.
     again: bool,
 }
 
 impl TouchHooks {
-    /// Does the hook of this number, now or when it has ended that is being done.
+    /// Runs the hook with this number, now or after its present run.
     pub fn begin(&mut self, number: u32, settings: &Settings, privileges: Option<&Privileges>) {
         if let Some(running) = self.running.iter_mut().find(|one| one.number == number) {
             running.again = true;
@@ -45,11 +46,11 @@ impl TouchHooks {
         }
     }
 
-    /// Notes the end of a child of the master. Gives the number of a hook that is to be done again.
+    /// Handles the end of a child of the master. Returns the number of a hook that must run again.
     pub fn note_end(&mut self, pid: Pid, status: i32) -> Option<u32> {
         let position = self.running.iter().position(|one| one.pid == pid)?;
         let ended = self.running.swap_remove(position);
-        // What it has left in the background is no concern of ours.
+        // Processes that it left in the background are not ours.
         ended.leash.let_go();
         let cause = Cause::from_status(status);
         if !matches!(cause, Cause::Exited(0 | FAILED)) {
@@ -58,7 +59,7 @@ impl TouchHooks {
         ended.again.then_some(ended.number)
     }
 
-    /// The instance ends, and they with it.
+    /// Kills the running hooks at the end of the instance.
     pub fn kill(&mut self) {
         for one in self.running.drain(..) {
             system::signal_group(one.pid, libc::SIGKILL);
@@ -66,7 +67,7 @@ impl TouchHooks {
     }
 }
 
-/// The status of a child whose hook has failed: it has said so itself.
+/// The exit status of a child whose hook failed; the child has logged the error.
 const FAILED: i32 = 1;
 
 fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> io::Result<(Pid, Leash)> {
@@ -79,11 +80,11 @@ fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> i
     }
     let log = bolide_log::descriptor().map(|log| log.as_raw_fd());
     system::close_others(&log.into_iter().chain([end_of_leash]).collect::<Vec<i32>>());
-    // A group of its own, which goes with the instance. It fails where that is ours already.
+    // A process group of its own, which is killed with the instance. The call fails if the group is already ours.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     let mut call = no_functions;
     let environment = &settings.application.environment;
-    // The child becomes the user before it does anything.
+    // The child has become the user before it opens any file.
     let mut means = Means { shells: &settings.attendant.shells, environment, files: &OwnFiles, call: &mut call };
     let prepared = leash::put_on(end_of_leash).and_then(|()| confinement.take(CapabilitiesAtExec::RootOnly));
     let prepared = prepared.and_then(|()| child_setup::die_with(master));

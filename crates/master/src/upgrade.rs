@@ -1,6 +1,6 @@
-//! An upgrade: another master is executed, with whatever program is installed by now, and has our listening sockets. We serve until it does,
-//! and then end as an old generation does: nobody is refused and nothing is cut. One that does not come to serve changes nothing.
-//! The bytes between both are in `upgrade_pair`. The master runs it.
+//! An upgrade: executes another master, with the program that is installed now, and passes our listening sockets to it. We serve
+//! until it does, and then end like an old generation: no client is refused and no connection is cut. If the new master never
+//! serves, nothing changes. It does not know the encoding between both masters, which is in `upgrade_pair`. The master runs it.
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -27,64 +27,64 @@ use crate::provision::configuration::Configuration;
 use crate::statistics::reporting::Reporting;
 use crate::token::Token;
 
-/// Time that a new master may take to serve where `load-timeout` sets none, in milliseconds.
+/// Time limit for a new master to serve if `load-timeout` is not set, in milliseconds.
 const SUCCESSOR_MS: u64 = 600_000;
 /// Time beyond `load-timeout` that it may take to begin, in milliseconds.
 const BEGIN_MS: u64 = 5_000;
 
-/// What a new master's news leads to.
+/// The consequence of an event of the new master.
 pub enum SuccessorOutcome {
     Nothing,
-    /// Its workers serve: our place is its own.
+    /// Its workers serve: it has replaced us.
     Serves,
-    /// It has our place and is being stopped: what is left of the instance here is to be stopped with it.
+    /// It has replaced us and is being stopped: the rest of the instance here must be stopped too.
     Stopped,
 }
 
 /// The masters before and after this one.
 #[derive(Debug, Default)]
 pub struct Takeover {
-    /// Who takes our place at an upgrade that goes on.
+    /// The master that replaces us, in an upgrade.
     successor: Option<Successor>,
-    /// Whose place is ours, or is to be when workers serve.
-    place: Option<Predecessor>,
+    /// The master that we replace when our workers serve, or have replaced.
+    predecessor: Option<Predecessor>,
 }
 
 impl Takeover {
-    pub fn new(place: Option<Predecessor>) -> Takeover {
-        Takeover { successor: None, place }
+    pub fn new(predecessor: Option<Predecessor>) -> Takeover {
+        Takeover { successor: None, predecessor }
     }
 
     pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
         let successor = self.successor.as_ref().and_then(|successor| successor.source(Token::Successor));
-        successor.into_iter().chain(self.place.as_ref().and_then(|place| place.source(Token::Place)))
+        successor.into_iter().chain(self.predecessor.as_ref().and_then(|predecessor| predecessor.source(Token::Predecessor)))
     }
 
     pub fn wake_ms(&self) -> Option<u64> {
         self.successor.as_ref().and_then(Successor::wake_ms)
     }
 
-    /// The instance is another master's, until our workers serve.
-    pub fn awaits_place(&self) -> bool {
-        self.place.as_ref().is_some_and(Predecessor::is_awaited)
+    /// Returns whether the instance belongs to another master until our workers serve.
+    pub fn awaits_takeover(&self) -> bool {
+        self.predecessor.as_ref().is_some_and(Predecessor::is_awaited)
     }
 
-    /// Tells the master before us that our workers serve.
-    pub fn take_place(&mut self) {
-        if let Some(place) = &mut self.place {
-            place.take();
+    /// Notifies the previous master that our workers serve.
+    pub fn take_over(&mut self) {
+        if let Some(predecessor) = &mut self.predecessor {
+            predecessor.take();
         }
     }
 
-    /// What the master before us has to say, or that it has ended.
-    pub fn take_place_news(&mut self) -> Vec<PredecessorEvent> {
-        self.place.as_mut().map(Predecessor::take_news).unwrap_or_default()
+    /// Returns the events of the previous master, including its end.
+    pub fn take_predecessor_events(&mut self) -> Vec<PredecessorEvent> {
+        self.predecessor.as_mut().map(Predecessor::take_news).unwrap_or_default()
     }
 
-    /// Begins an upgrade: executes another master. Gives its pid.
+    /// Begins an upgrade: executes another master. Returns its pid.
     ///
     /// # Errors
-    /// Why there is none, in words.
+    /// Why there is none, as text.
     pub fn start(
         &mut self,
         generations: &Generations,
@@ -113,14 +113,14 @@ impl Takeover {
             return Err("nothing is served yet".to_owned());
         }
         let is_ordered = generations.forming().is_some_and(|forming| forming.reason == Reason::Ordered);
-        if generations.reload_is_wanted() || is_ordered {
+        if generations.reload_is_requested() || is_ordered {
             return Err("a reload is in progress; try again when it has ended".to_owned());
         }
         let trouble = |error: std::io::Error| format!("a new master can't be created: {error}");
         let (near, far) = UnixStream::pair().map_err(trouble)?;
         near.set_nonblocking(true).map_err(trouble)?;
         let pid = execute(&far, provision, reporting, configuration)?;
-        // It is reaped like everything that ends below the master.
+        // The successor is reaped like every child of the master.
         let process = system::process_descriptor(pid).map_err(trouble)?;
         let load_ms = provision.settings().lifecycle.load_timeout_ms;
         let until_ms = now_ms.saturating_add(load_ms.map_or(SUCCESSOR_MS, |most| most.saturating_add(BEGIN_MS)));
@@ -129,25 +129,25 @@ impl Takeover {
         Ok(pid)
     }
 
-    /// The successor has something to say, or has closed its end.
-    pub fn take_successor_news(&mut self) -> SuccessorOutcome {
+    /// Handles the messages of the successor, or its closed socket.
+    pub fn take_successor_events(&mut self) -> SuccessorOutcome {
         let Some(successor) = &mut self.successor else { return SuccessorOutcome::Nothing };
         match (successor.take_news(), successor.is_in_place()) {
             (SuccessorEvent::Serves, _) => return SuccessorOutcome::Serves,
-            // One that lives without its way to us is of no use; its end is told when it is reaped.
+            // A successor that lives without its socket is useless; its end is logged when it is reaped.
             (SuccessorEvent::Gone, false) => kill(&successor.process),
-            // Commands of `cron`, for which we are still here, end with the instance.
+            // We are still alive for commands of `cron` only; they end with the instance.
             (SuccessorEvent::Gone, true) => return SuccessorOutcome::Stopped,
             (SuccessorEvent::Nothing, _) => {}
         }
         SuccessorOutcome::Nothing
     }
 
-    /// Notes the end of a child of the master: of the successor, before its workers served, the upgrade has failed. Gives why, and whether a
-    /// reload has waited for it, brutal or not.
+    /// Handles the end of a child of the master. If it was the successor before its workers served, the upgrade has failed:
+    /// returns why, and whether a reload waits for the end of the upgrade, brutal or not.
     pub fn note_end(&mut self, pid: Pid, status: i32) -> Option<(String, Option<bool>)> {
         let mut successor = self.successor.take_if(|successor| successor.pid == pid && !successor.is_in_place())?;
-        // What it said last; whatever it was, it is too late.
+        // Reads its last messages; any other than the reason comes too late.
         successor.take_news();
         let cause = Cause::from_status(status);
         let why = match successor.why() {
@@ -161,8 +161,9 @@ impl Takeover {
         }
     }
 
-    /// Whether a reload must wait for the end of an upgrade: its new master has sockets and settings of this generation.
-    pub fn puts_off_reload(&mut self, by: &str, is_brutal: bool) -> bool {
+    /// Returns whether a reload must wait for the end of an upgrade, because the new master has the sockets and settings of this
+    /// generation.
+    pub fn defers_reload(&mut self, by: &str, is_brutal: bool) -> bool {
         let Some(Successor { pid, stage: SuccessorStage::Starting { reload_waits, .. }, .. }) = &mut self.successor else {
             return false;
         };
@@ -176,8 +177,8 @@ impl Takeover {
         true
     }
 
-    /// Ends a new master that does not come to serve in time; one that has our place hears when our daemons and helpers are gone.
-    pub fn look_after_successor(&mut self, load_ms: Option<u64>, has_daemons: bool, now_ms: u64) {
+    /// Kills a new master that does not serve in time. Notifies one that has replaced us when our daemons and helpers are gone.
+    pub fn check_successor(&mut self, load_ms: Option<u64>, has_daemons: bool, now_ms: u64) {
         let Some(Successor { pid, process, stage, .. }) = &mut self.successor else { return };
         match stage {
             SuccessorStage::Starting { until_ms, why, .. } if now_ms >= *until_ms => {
@@ -197,7 +198,7 @@ impl Takeover {
         }
     }
 
-    /// We end, and not for the successor: it ends with us, as it has no place to take.
+    /// We end, but not because of an upgrade: a successor that has not replaced us is killed.
     pub fn give_up(&mut self) {
         if let Some(successor) = self.successor.take_if(|successor| !successor.is_in_place()) {
             log_sink::line(&format!("upgrade: abandoned, killing the new master (pid {})", successor.pid));
@@ -205,26 +206,26 @@ impl Takeover {
         }
     }
 
-    /// Our place is the successor's from here on. Gives its pid.
-    pub fn give_place(&mut self) -> Option<Pid> {
+    /// Records that the successor replaces us from now on. Returns its pid.
+    pub fn hand_over(&mut self) -> Option<Pid> {
         let successor = self.successor.as_mut()?;
         successor.stage = SuccessorStage::InPlace { knows_that_daemons_are_gone: false };
         Some(successor.pid)
     }
 
-    /// Whether another master has our place.
-    pub fn has_given_place(&self) -> bool {
+    /// Returns whether another master has replaced us.
+    pub fn has_handed_over(&self) -> bool {
         self.successor.as_ref().is_some_and(Successor::is_in_place)
     }
 
-    /// The instance goes on in a successor that has our place.
-    pub fn goes_on_elsewhere(&self) -> bool {
+    /// Returns whether the instance continues in a successor that has replaced us.
+    pub fn continues_in_successor(&self) -> bool {
         self.successor.as_ref().is_some_and(|successor| successor.channel.is_some())
     }
 
-    /// No other master looks after the files of the instance.
-    pub fn has_files_of_its_own(&self) -> bool {
-        !self.awaits_place() && !self.has_given_place()
+    /// Returns whether no other master manages the files of the instance.
+    pub fn owns_files(&self) -> bool {
+        !self.awaits_takeover() && !self.has_handed_over()
     }
 
     pub fn tell(&mut self, step: Step) {
@@ -254,7 +255,7 @@ fn execute(channel: &UnixStream, provision: &Provision, reporting: &Reporting, c
     process.args(arguments).current_dir(config.folder()).env(VARIABLE, text).process_group(0);
     process.envs(config.handed_variables());
     if service_manager::watches_this_process() {
-        // It is that of the process that the service manager is told of.
+        // The variable names the process that the service manager watches, which is this one.
         process.env_remove(service_manager::WATCHDOG_PID);
     }
     keep_at_exec(&inherited, true);
@@ -265,15 +266,15 @@ fn execute(channel: &UnixStream, provision: &Provision, reporting: &Reporting, c
 }
 
 fn kill(process: &OwnedFd) {
-    // One that has ended already is dead.
+    // The call fails if it has already ended.
     let _ = system::signal_process(process, libc::SIGKILL);
 }
 
-/// Lets descriptors pass an exec, or not. Nobody else starts anything meanwhile: the master has one thread.
+/// Sets whether descriptors survive an exec. The master has one thread, so no other program is started meanwhile.
 fn keep_at_exec(descriptors: &[RawFd], is_kept: bool) {
     let flags = if is_kept { FdFlag::empty() } else { FdFlag::FD_CLOEXEC };
     for descriptor in descriptors {
-        // SAFETY: each is open: its owner is the supervisor, and it is borrowed for this call.
+        // SAFETY: each descriptor is open: its owner is the supervisor, and it is borrowed for this call.
         let descriptor = unsafe { BorrowedFd::borrow_raw(*descriptor) };
         if let Err(error) = fcntl(descriptor, FcntlArg::F_SETFD(flags)) {
             log_sink::line(&format!("upgrade: a descriptor can't be passed on: {error}"));

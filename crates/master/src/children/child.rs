@@ -1,25 +1,25 @@
-//! The life of a child: one table of states and events, for prototypes, workers and helpers alike, and the record that the master
-//! keeps of each. It makes no system call. The master runs it.
+//! The life cycle of a child: one table of states and events for prototypes, workers and helpers, and the record that the master
+//! keeps of each child. It makes no system call. The master runs it.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
 
 use nix::unistd::Pid;
 
-/// Where a child is in its life.
+/// The state of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// A worker or a helper that its prototype was told to fork.
+    /// A worker or a helper that its prototype was ordered to fork.
     Ordered,
-    /// A process that is not ready: a prototype loads the application, a worker prepares to serve, a helper to work.
+    /// Not ready yet: a prototype loads the application, a worker or a helper initializes.
     Starting,
     /// Ready: a prototype forks, a worker accepts connections, a helper works.
     Serving,
     /// A worker that serves and waits for its replacement.
     Worn,
-    /// Told to end when its work is done.
+    /// Ordered to end when its work is done.
     Ending,
-    /// Killed; the kernel has not told its end yet.
+    /// Killed; the kernel has not reported its end yet.
     Killed,
     /// Gone.
     Ended,
@@ -28,15 +28,15 @@ pub enum State {
 /// An event in the life of a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// It exists: executed, or reported as forked.
+    /// The process exists: it was executed, or reported as forked.
     Born,
-    /// It reported that it is loaded, or serves.
+    /// It reported that it has loaded, or that it serves.
     Ready,
-    /// It asked for its replacement, or is past its lifetime.
+    /// It asked for a replacement, or exceeded its lifetime.
     WornOut,
-    /// A worn worker is to serve on: there is no replacement.
+    /// A worn worker keeps serving because there is no replacement.
     Spared,
-    /// The master told it to end when its work is done.
+    /// The master ordered it to end when its work is done.
     ToldToEnd,
     /// The master killed it.
     KillSent,
@@ -47,8 +47,9 @@ pub enum Event {
 const EVENTS: [Event; 7] =
     [Event::Born, Event::Ready, Event::WornOut, Event::Spared, Event::ToldToEnd, Event::KillSent, Event::Died];
 
-/// The table: a row a state, a column an event, in the order of [`EVENTS`]. An event that says nothing new leaves the state:
-/// a worker's own report and its prototype's may come in either order, and an order to end crosses with both.
+/// The transition table: one row per state, one column per event, in the order of [`EVENTS`]. An event without new information
+/// leaves the state unchanged: the reports of a worker and of its prototype may arrive in either order, and an order to end may
+/// cross both.
 #[rustfmt::skip]
 const TABLE: [(State, [State; EVENTS.len()]); 7] = {
     use State::{Ended, Ending, Killed, Ordered, Serving, Starting, Worn};
@@ -65,29 +66,29 @@ const TABLE: [(State, [State; EVENTS.len()]); 7] = {
 };
 
 impl State {
-    /// The state after an event.
+    /// Returns the state after an event.
     pub fn after(self, event: Event) -> State {
         let row = TABLE.iter().find(|(state, _)| *state == self);
         let column = EVENTS.iter().position(|known| *known == event);
         match (row, column) {
             (Some((_, next)), Some(column)) => next[column],
-            // A test holds the table complete; a state that it lacked would stay as it is.
+            // A test checks that the table is complete; a state without a row would stay unchanged.
             _ => self,
         }
     }
 
-    /// The child does its work, or soon will: it counts among those that a generation has.
+    /// Returns whether the child works or soon will: it counts as a member of its generation.
     pub fn is_active(self) -> bool {
         matches!(self, State::Ordered | State::Starting | State::Serving | State::Worn)
     }
 
-    /// The child is ready and at work.
+    /// Returns whether the child is ready and working.
     pub fn is_serving(self) -> bool {
         matches!(self, State::Serving | State::Worn)
     }
 }
 
-/// The table as Markdown, for the documentation.
+/// Returns the table as Markdown, for the documentation.
 pub fn as_markdown() -> String {
     let heads: String = EVENTS.iter().map(|event| format!(" {event:?} |")).collect();
     let mut page = format!("| state |{heads}\n|---|{}\n", "---|".repeat(EVENTS.len()));
@@ -99,16 +100,17 @@ pub fn as_markdown() -> String {
     page
 }
 
-/// The work that a child was started for.
+/// The purpose that a child was started for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     Prototype,
-    /// A request worker. `number` is 1 and up and stays over generations, as uWSGI's worker ids do; `row` is its place in the scoreboard.
+    /// A request worker. `number` starts at 1 and stays the same over generations, like uWSGI's worker ids; `row` is its index in
+    /// the scoreboard.
     Worker {
         row: u32,
         number: u32,
     },
-    /// It works beside the workers. `number` is its place in the settings' `helpers`, from 1.
+    /// A process beside the workers. `number` is its position in the settings' `helpers`, from 1.
     Helper {
         row: u32,
         number: u32,
@@ -118,74 +120,74 @@ pub enum Role {
 /// Why the master killed a child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum KillReason {
-    /// It had its time to end (`reload-mercy`) and did not.
+    /// It did not end within its time limit (`reload-mercy`).
     Mercy,
     /// A request took longer than `harakiri`.
     Harakiri,
-    /// It had more memory than it may (`evil-reload-on-rss`, `evil-reload-on-as`).
+    /// It exceeded a memory limit (`evil-reload-on-rss`, `evil-reload-on-as`).
     Memory,
-    /// It can't be told anything any more: its order socket is closed, or it sent what no child of ours sends.
-    OutOfReach,
-    /// Everything ends at once.
+    /// It is unreachable: its order socket is closed, or it sent a message that no child of ours sends.
+    Unreachable,
+    /// The instance stops immediately.
     StopNow,
-    /// Its generation is given up.
+    /// Its generation was abandoned.
     GivenUp,
     /// It did not serve within `load-timeout`.
     Late,
-    /// It was in the way of a newer generation, which had no row of the scoreboard left.
-    InTheWay,
-    /// It has answered everything, and its interpreter does not end.
+    /// It occupied a scoreboard row that a newer generation needed.
+    NoRoom,
+    /// It has answered all requests, but its interpreter does not exit.
     InterpreterStays,
-    /// A prototype that was stopped by a signal and did not go on: nobody could replace its workers.
+    /// A prototype that was stopped by a signal and did not continue: its workers could not be replaced.
     Stopped,
 }
 
-/// Progress of a worker that ends, as it reports it.
+/// The progress of a worker that ends, from its own reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Progress {
     AtWork,
     /// No request is in flight any more.
     Drained,
-    /// The application has ended, and the interpreter follows.
+    /// The application has ended; the interpreter ends next.
     Leaving,
 }
 
 /// The master's record of a child.
 #[derive(Debug)]
 pub struct Child {
-    /// Never used twice in the life of a master.
+    /// Unique for the life of the master.
     pub id: u64,
     pub role: Role,
     pub generation: u32,
-    /// Known once it was forked.
+    /// Known once the child was forked.
     pub pid: Option<Pid>,
-    /// Names the process, also when its number is another's.
+    /// The pidfd: it names this process even after its pid was reused.
     pub handle: Option<OwnedFd>,
-    /// The master's end of its order socket; `None` when the other end is gone.
+    /// The master's end of the order socket; `None` when the other end is closed.
     pub channel: Option<OwnedFd>,
     pub state: State,
     pub progress: Progress,
-    /// When it was ordered or executed.
+    /// When the child was ordered or executed.
     pub born_ms: u64,
-    /// A worker that has answered `reload-probe`, and waits for `Admit`.
+    /// The worker has answered `reload-probe` and waits for `Admit`.
     pub waits_for_admission: bool,
-    /// A worker that was told to end has said that it accepts nobody any more.
-    pub has_left: bool,
-    /// A worker was told last that the instance is paused.
-    pub knows_pause: bool,
+    /// The worker was ordered to end and has reported that it accepts no more connections.
+    pub stopped_accepting: bool,
+    /// The pause state that the worker was last notified of.
+    pub notified_pause: bool,
     /// When it became ready.
     pub ready_ms: Option<u64>,
-    /// When a worker is past its lifetime.
+    /// When the lifetime of a worker ends.
     pub expires_ms: Option<u64>,
-    /// When patience with it ends: what follows depends on the state.
+    /// The deadline of the current state. The state determines what happens when it passes.
     pub deadline_ms: Option<u64>,
-    /// The reason of the kill when the deadline of a child that ends is over.
+    /// The kill reason for a child that is still ending at its deadline.
     pub deadline_reason: KillReason,
-    /// Of a prototype: a worker of it has served.
+    /// Prototypes only: one of its workers has served.
     pub has_served: bool,
     /// When a prototype that was stopped by a signal is killed.
     pub stopped_until_ms: Option<u64>,
-    /// A debugger has stopped it, in development.
+    /// A debugger has stopped the process (development only).
     pub is_halted: bool,
     pub kill_reason: Option<KillReason>,
 }
@@ -225,8 +227,8 @@ impl Child {
         matches!(self.role, Role::Worker { .. })
     }
 
-    /// Brings the end of patience nearer, never further away. Gives whether it did.
-    pub fn hurry(&mut self, deadline_ms: u64, kill_reason: KillReason) -> bool {
+    /// Moves the deadline closer, never further away. Returns whether it moved.
+    pub fn shorten_deadline(&mut self, deadline_ms: u64, kill_reason: KillReason) -> bool {
         let nearer = self.deadline_ms.is_none_or(|before| deadline_ms < before);
         if nearer {
             (self.deadline_ms, self.deadline_reason) = (Some(deadline_ms), kill_reason);
@@ -234,19 +236,19 @@ impl Child {
         nearer
     }
 
-    /// A worker at work that was not told whether the instance is paused.
-    pub fn lacks_pause(&self, is_paused: bool) -> bool {
-        self.is_request_worker() && self.state.is_active() && self.knows_pause != is_paused
+    /// Returns whether this is an active worker that was not notified of the current pause state.
+    pub fn needs_pause_order(&self, is_paused: bool) -> bool {
+        self.is_request_worker() && self.state.is_active() && self.notified_pause != is_paused
     }
 
-    /// When it is late, if it has to be ready within so many milliseconds.
+    /// Returns the time at which the child counts as late, if it has a `load_timeout_ms` to become ready.
     pub fn late_ms(&self, load_timeout_ms: Option<u64>) -> Option<u64> {
         let waits = matches!(self.state, State::Ordered | State::Starting);
         load_timeout_ms.filter(|_| waits).map(|timeout| self.born_ms.saturating_add(timeout))
     }
 }
 
-/// `worker 1 (pid 42)`, `the prototype of generation 2 (pid 41)`.
+/// Formats as `worker 1 (pid 42)` or `the prototype of generation 2 (pid 41)`.
 impl fmt::Display for Child {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.role {

@@ -1,24 +1,25 @@
-//! What is known of a worker's number beyond its present process: how often there was one, how each ended that was killed, and what
-//! those that are gone have done. The scoreboard forgets a worker when it has ended; the statistics go on. The master runs it.
+//! The records of a worker's number beyond its present process: how many processes had it, how many of them harakiri killed, and
+//! the work of those that have ended. The scoreboard forgets a worker when it ends; these statistics continue. It knows no
+//! process. The master runs it.
 
 use bolide_contract::scoreboard::Work;
 use bolide_supervision::processes::system::seconds_since_1970;
 
-/// The accounts of all numbers of workers.
+/// The accounts of all worker numbers.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    /// That of worker 1 first.
+    /// The account of worker 1 comes first.
     accounts: Vec<Account>,
 }
 
-/// What there is to say of a number.
+/// The account of one worker number.
 #[derive(Debug, Clone, Default)]
 pub struct Account {
     pub spawn_count: u64,
-    /// Seconds since 1970; 0: never.
+    /// Seconds since 1970; 0 means never.
     pub last_spawn_s: u64,
     pub harakiri_count: u64,
-    /// What each thread of the processes that have ended has done.
+    /// The work of each thread, summed over the processes that have ended.
     pub past: Vec<Work>,
 }
 
@@ -27,7 +28,7 @@ impl Ledger {
         self.accounts.get(number as usize - 1).cloned().unwrap_or_default()
     }
 
-    /// There is a new process of this number.
+    /// Records a new process of this number.
     pub fn note_spawn(&mut self, number: u32) {
         let account = self.account_mut(number);
         account.spawn_count += 1;
@@ -38,7 +39,7 @@ impl Ledger {
         self.account_mut(number).harakiri_count += 1;
     }
 
-    /// A process of this number has ended; so much have its threads done.
+    /// Adds the work of a process of this number that has ended, by thread.
     pub fn note_end(&mut self, number: u32, works: impl Iterator<Item = Work>) {
         let past = &mut self.account_mut(number).past;
         for (core, work) in works.enumerate() {
@@ -63,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_worker_has_done_stays_when_it_has_ended() {
+    fn work_of_a_worker_stays_when_it_has_ended() {
         let mut ledger = Ledger::default();
         let work = |requests| Work { requests, ..Work::default() };
         ledger.note_spawn(2);

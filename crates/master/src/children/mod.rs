@@ -1,4 +1,4 @@
-//! The children that exist, and what can be done to them: start, fork, tell, kill. It decides nothing. The master runs it.
+//! The children that exist, and the operations on them: start, fork, notify, kill. It decides nothing. The master runs it.
 
 pub mod child;
 pub mod ledger;
@@ -28,12 +28,12 @@ use crate::provision::error_report::ErrorReport;
 use crate::provision::{Executed, Provision, order_pair};
 use crate::token::Token;
 
-/// Time that a killed child may take to be gone before the log says so, in milliseconds.
+/// How long a killed child may take to exit before the log reports it, in milliseconds.
 pub const KILL_WAIT_MS: u64 = 5000;
-/// Time that a prototype may take to end when it has nothing left to do, in milliseconds.
+/// How long a prototype without remaining work may take to end, in milliseconds.
 pub const GRACE_MS: u64 = 2000;
 
-/// Time that a worker may live on after its order socket is closed, in milliseconds.
+/// How long a worker may live after its order socket was closed, in milliseconds.
 pub const LOST_MS: u64 = 2000;
 
 /// All children of an instance.
@@ -42,24 +42,24 @@ pub struct Children {
     list: Vec<Child>,
     scoreboard: Scoreboard,
     ledger: Ledger,
-    /// Workers begin no request, whenever they were forked.
+    /// Workers begin no request, including those forked later.
     is_paused: bool,
     next_id: u64,
 }
 
-/// Why nothing was forked.
+/// Why no process was forked.
 #[derive(Debug)]
 pub enum ForkError {
-    /// The generation has no prototype that forks.
+    /// The generation has no prototype that can fork.
     NoPrototype,
-    /// Every row of the scoreboard is taken, by workers and helpers that still end.
+    /// Every row of the scoreboard is in use, also by workers and helpers that are still ending.
     NoRow,
-    /// The order could not be sent; it may be tried again.
+    /// The order could not be sent; the caller may try again.
     Failed(io::Error),
 }
 
 impl Children {
-    /// None yet.
+    /// Returns an empty list.
     pub fn new(scoreboard: Scoreboard) -> Children {
         Children { list: Vec::new(), scoreboard, ledger: Ledger::default(), is_paused: false, next_id: 1 }
     }
@@ -88,26 +88,26 @@ impl Children {
         self.is_paused
     }
 
-    /// The master looks at all that generations of the settings in force and of the plan use.
+    /// Extends the master's view of the scoreboard to all rows that generations of the current settings and of the plan use.
     pub fn widen_scoreboard(&mut self, provision: &Provision) {
-        // Workers that still end may have more threads than both.
+        // Workers that are still ending may have more threads than either.
         let threads = provision.threads_in_use().max(self.scoreboard.slots(0).len() as u32);
         self.scoreboard = self.scoreboard.within(provision.rows_in_use(), threads);
     }
 
-    /// Adds a prototype. Gives the file in which it and its workers write why they can't load the application.
+    /// Adds a prototype. Returns the file in which it and its workers report why they cannot load the application.
     pub fn add_prototype(&mut self, generation: u32, executed: Executed) -> ErrorReport {
         self.add(Role::Prototype, generation, Some(executed.pid), executed.channel, State::Starting);
         executed.note
     }
 
-    /// Takes a child that has ended off the list.
+    /// Removes a child that has ended.
     pub fn remove(&mut self, id: u64) -> Option<Child> {
         let position = self.list.iter().position(|child| child.id == id)?;
         Some(self.list.remove(position))
     }
 
-    /// A worker has ended: what it has done is added to the account of its number, and its row is free.
+    /// Closes the row of a worker that has ended: adds its work to the account of its number and frees the row.
     pub fn close_row(&mut self, row: u32, number: Option<u32>) {
         if let Some(number) = number {
             self.ledger.note_end(number, self.scoreboard.work(row));
@@ -115,8 +115,8 @@ impl Children {
         self.scoreboard.clear(row);
     }
 
-    /// Orders the prototype of a generation to fork the worker or helper of this number: a worker on trial where its generation is not let in
-    /// yet.
+    /// Orders the prototype of a generation to fork the worker or helper with this number. `is_on_trial`: the worker must be
+    /// admitted before it serves, because its generation was not admitted yet.
     ///
     /// # Errors
     /// See [`ForkError`].
@@ -134,7 +134,7 @@ impl Children {
         let channel = prototype.channel.as_ref().ok_or(ForkError::NoPrototype)?;
         let (near, far) = order_pair().map_err(ForkError::Failed)?;
         if self.is_paused && kind == ChildKind::RequestWorker {
-            // It lies in its socket before the worker is born, which takes orders before it takes connections.
+            // The order waits in the socket before the worker is born, and a worker reads orders before it accepts connections.
             message::send(near.as_fd(), &Order::Pause, None).map_err(ForkError::Failed)?;
         }
         if let Some(found) = self.scoreboard.row(row) {
@@ -153,17 +153,17 @@ impl Children {
         Ok(())
     }
 
-    /// The prototype of a generation, if it lives.
+    /// Returns the prototype of a generation, if it is alive.
     pub fn prototype(&self, generation: u32) -> Option<&Child> {
         self.list.iter().find(|child| child.is_prototype() && child.generation == generation)
     }
 
-    /// A helper of any generation lives.
+    /// Returns whether a helper of any generation is alive.
     pub fn has_helpers(&self) -> bool {
         self.list.iter().any(|child| child.helper_number().is_some())
     }
 
-    /// The request workers of a generation that serve or soon will.
+    /// Returns the request workers of a generation that serve or soon will.
     pub fn active_workers(&self, generation: u32) -> impl Iterator<Item = &Child> {
         self.list
             .iter()
@@ -178,26 +178,24 @@ impl Children {
         self.list.iter_mut().find(|child| child.id == id)
     }
 
-    /// The child with this pid.
     pub fn with_pid(&self, pid: Pid) -> Option<&Child> {
         self.list.iter().find(|child| child.pid == Some(pid))
     }
 
-    /// The worker or helper of this row, of this generation.
     pub fn with_row(&self, generation: u32, row: u32) -> Option<&Child> {
         self.list.iter().find(|child| child.generation == generation && child.row() == Some(row))
     }
 
-    /// Numbers of the children that a condition holds for, so that each can be changed in turn.
+    /// Returns the ids of the children that match a condition, so that each can be changed in turn.
     pub fn ids(&self, condition: impl Fn(&Child) -> bool) -> Vec<u64> {
         self.list.iter().filter(|child| condition(child)).map(|child| child.id).collect()
     }
 
-    /// Tells a child to end when its work is done, and notes when patience with it ends.
+    /// Orders a child to end when its work is done, and sets its deadline.
     pub fn order_end(&mut self, id: u64, order: Order, deadline_ms: u64) {
         let Some(child) = self.find_mut(id) else { return };
         child.apply(Event::ToldToEnd);
-        child.hurry(deadline_ms, KillReason::Mercy);
+        child.shorten_deadline(deadline_ms, KillReason::Mercy);
         let row = child.row().and_then(|row| self.scoreboard.row(row));
         match (row, &order) {
             (Some(row), Order::Stop) => row.stopped_ms.store(now_ms(), Relaxed),
@@ -209,12 +207,12 @@ impl Children {
         if let Err(error) = message::send(channel.as_fd(), &order, None)
             && !matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
         {
-            // The deadline stands: a child that could not be told is killed then.
+            // The deadline stands: if the order could not be sent, the child is killed then.
             log_sink::line(&format!("{child} could not be told to end: {error}"));
         }
     }
 
-    /// Kills a child. One that is not forked yet is killed as soon as its pid is known.
+    /// Kills a child. A child that is not forked yet is killed as soon as its pid is known.
     pub fn kill(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
         let Some(child) = self.find_mut(id) else { return };
         if child.state != State::Killed {
@@ -230,7 +228,7 @@ impl Children {
         }
     }
 
-    /// Kills a child, and says which one, why, and what is lost by it.
+    /// Kills a child and logs which one, why, and which requests are lost.
     pub fn kill_and_log(&mut self, id: u64, kill_reason: KillReason, provision: &Provision, now_ms: u64) {
         let Some(child) = self.find(id) else { return };
         let in_flight = child.row().map(|row| self.scoreboard.in_flight(row)).unwrap_or_default();
@@ -242,11 +240,11 @@ impl Children {
             KillReason::Mercy => format!("{child} has not finished within {mercy} (reload-mercy): killing it{served}"),
             KillReason::Harakiri => format!("harakiri: killing {child}{served}"),
             KillReason::Memory => format!("killing {child} for its memory{served}"),
-            KillReason::OutOfReach => format!("{child} can't be reached any more: killing it{served}"),
+            KillReason::Unreachable => format!("{child} can't be reached any more: killing it{served}"),
             KillReason::StopNow => format!("killing {child}{served}"),
             KillReason::GivenUp => format!("killing {child}: its generation is abandoned"),
             KillReason::Late => format!("{child} does not serve yet (load-timeout): killing it"),
-            KillReason::InTheWay => format!("{child} has not made room for a newer generation: killing it{served}"),
+            KillReason::NoRoom => format!("{child} has not made room for a newer generation: killing it{served}"),
             KillReason::InterpreterStays => {
                 let most = duration(INTERPRETER_END_MS);
                 format!(
@@ -256,14 +254,14 @@ impl Children {
             }
             KillReason::Stopped => format!("{child} is still stopped: killing it"),
         };
-        // An idle child that a stop at once kills is no news.
+        // Killing an idle child in an immediate stop is not worth a line.
         if kill_reason != KillReason::StopNow || !in_flight.is_empty() {
             log_sink::line(&line);
         }
         self.kill(id, kill_reason, now_ms);
     }
 
-    /// Ends generations: workers and helpers that are at work finish what they have, the others are killed.
+    /// Ends generations: workers and helpers that are ready finish their work; children that are not ready yet are killed.
     pub fn end_generations(&mut self, which: impl Fn(u32) -> bool, provision: &Provision, now_ms: u64) {
         let mercy_ms = now_ms.saturating_add(provision.settings().lifecycle.reload_mercy_ms);
         let is_developed = provision.is_developed();
@@ -273,10 +271,10 @@ impl Children {
             let Some((role, state)) = self.find(id).map(|child| (child.role, child.state)) else { continue };
             match (role, state.is_serving()) {
                 (Role::Prototype, true) => self.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
-                // The prototype may be on its way out, with its reasons half written to the log.
+                // The prototype may be exiting already, with its error half written to the log.
                 (Role::Prototype, false) => self.order_end(id, Order::Retire, now_ms + GRACE_MS),
                 (Role::Helper { .. }, true) => self.order_end(id, Order::Stop, mercy_ms),
-                // In development a page that is open must not go on with the code of yesterday.
+                // In development, an open page must not continue with old code.
                 (Role::Worker { .. }, true) if is_developed => self.order_end(id, Order::Stop, mercy_ms),
                 (Role::Worker { .. }, true) => self.order_end(id, Order::Drain { has_successors }, mercy_ms),
                 (Role::Worker { .. } | Role::Helper { .. }, false) => self.kill(id, KillReason::GivenUp, now_ms),
@@ -284,51 +282,51 @@ impl Children {
         }
     }
 
-    /// Tells a worker that has passed its trial to serve.
+    /// Orders a worker that has passed its trial to serve.
     pub fn admit(&mut self, id: u64) {
         let Some(worker) = self.find_mut(id) else { return };
         let sent = worker.channel.as_ref().map(|channel| message::send(channel.as_fd(), &Order::Admit, None));
-        // One that has gone meanwhile has its end reported; to one whose socket is full it is said in the next turn.
+        // If the worker has exited, its end is reported; if its socket is full, the next turn tries again.
         worker.waits_for_admission = matches!(sent, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
     }
 
-    /// Begins a pause or ends it. Gives whether that is news; workers are told.
+    /// Begins or ends a pause. Returns whether the state changed; workers are notified of a change.
     pub fn pause(&mut self, is_paused: bool) -> bool {
-        let is_news = std::mem::replace(&mut self.is_paused, is_paused) != is_paused;
-        if is_news {
-            self.tell_pause();
+        let is_change = std::mem::replace(&mut self.is_paused, is_paused) != is_paused;
+        if is_change {
+            self.send_pause_orders();
         }
-        is_news
+        is_change
     }
 
-    /// Tells workers what they do not know yet: whether the instance is paused. One that ends takes no such order.
-    pub fn tell_pause(&mut self) {
+    /// Notifies workers of the pause state if they do not know it yet. A worker that is ending gets no such order.
+    pub fn send_pause_orders(&mut self) {
         let is_paused = self.is_paused;
         let order = if is_paused { Order::Pause } else { Order::Resume };
-        for worker in self.list.iter_mut().filter(|child| child.lacks_pause(is_paused)) {
+        for worker in self.list.iter_mut().filter(|child| child.needs_pause_order(is_paused)) {
             let sent = worker.channel.as_ref().map(|channel| message::send(channel.as_fd(), &order, None));
-            // One that has gone meanwhile has its end reported; to one whose socket is full it is said in a later turn.
+            // If the worker has exited, its end is reported; if its socket is full, a later turn tries again.
             let is_full = matches!(sent, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
-            worker.knows_pause = is_paused != is_full;
+            worker.notified_pause = is_paused != is_full;
         }
     }
 
-    /// Has a worker that is to be killed for one request leave to others what waits on its connections.
-    pub fn tell_hand_over(&self, id: u64) {
+    /// Orders a worker that is about to be killed for one request to hand its other pending connections over.
+    pub fn order_hand_over(&self, id: u64) {
         if let Some(channel) = self.find(id).and_then(|worker| worker.channel.as_ref()) {
-            // One whose socket is full, or that is gone, hands nothing over.
+            // A worker whose socket is full, or that has exited, hands nothing over.
             let _ = message::send(channel.as_fd(), &Order::HandOver, None);
         }
     }
 
-    /// Sends a child a signal that is not to kill it at once.
+    /// Sends a child a signal other than an immediate kill.
     pub fn signal(&self, id: u64, signal: i32) {
         if let Some(child) = self.find(id) {
             send_signal(child, signal);
         }
     }
 
-    /// Kills a prototype and all that it has started: its workers, and what the application has forked while it was loaded.
+    /// Kills a prototype and its process group: its workers, and processes that the application forked while it was loaded.
     pub fn kill_group(&mut self, id: u64, kill_reason: KillReason, now_ms: u64) {
         self.kill(id, kill_reason, now_ms);
         if let Some(child) = self.find(id).filter(|child| child.is_prototype()) {
@@ -336,8 +334,8 @@ impl Children {
         }
     }
 
-    /// Hands the connections that nobody had accepted yet to workers that serve, those without a request in flight first. Of another
-    /// generation than this, if it has workers, they may know other sockets.
+    /// Hands connections that were not accepted yet to serving workers, preferring those without a request in flight. With
+    /// `generation`, only to workers of that generation, because others may know other sockets.
     pub fn hand_over_waiting(&mut self, waiting: Vec<(u32, OwnedFd)>, generation: Option<u32>) {
         let serving: Vec<&Child> =
             self.list.iter().filter(|child| child.is_request_worker() && child.state.is_serving()).collect();
@@ -345,8 +343,8 @@ impl Children {
             serving.into_iter().filter(|child| generation.is_none_or(|number| child.generation == number)).collect();
         let is_free = |worker: &&&Child| worker.row().is_some_and(|row| self.scoreboard.in_flight(row).is_empty());
         let free: Vec<&Child> = serving.iter().filter(is_free).copied().collect();
-        let takers = if free.is_empty() { serving } else { free };
-        let channels: Vec<&OwnedFd> = takers.iter().filter_map(|worker| worker.channel.as_ref()).collect();
+        let candidates = if free.is_empty() { serving } else { free };
+        let channels: Vec<&OwnedFd> = candidates.iter().filter_map(|worker| worker.channel.as_ref()).collect();
         let mut lost = 0;
         for (number, (listener, connection)) in waiting.into_iter().enumerate() {
             let order = Order::Serve { listener };
@@ -361,27 +359,27 @@ impl Children {
         }
     }
 
-    /// A prototype that was told to end has nothing more to do when the last of its workers and helpers is gone: what is left is its interpreter's
-    /// end, which has a time of its own.
-    pub fn hurry_prototypes_without_workers(&mut self, now_ms: u64) {
+    /// Shortens the deadline of prototypes that were ordered to end and have no worker or helper left. Only the end of the
+    /// interpreter remains, and it has a time limit of its own.
+    pub fn shorten_prototype_deadlines(&mut self, now_ms: u64) {
         let has_children = |generation| self.list.iter().any(|child| !child.is_prototype() && child.generation == generation);
         let is_done = |child: &Child| child.is_prototype() && child.state == State::Ending && !has_children(child.generation);
         for id in self.ids(is_done) {
             if let Some(prototype) = self.find_mut(id) {
-                prototype.hurry(now_ms + INTERPRETER_END_MS, KillReason::Mercy);
+                prototype.shorten_deadline(now_ms + INTERPRETER_END_MS, KillReason::Mercy);
             }
         }
     }
 
-    /// Notes the pid that a report gives for a worker, if it passes the check: who sends reports may run as another user than the
-    /// master does, and must not be able to choose whom the master kills. Gives whether the worker's pid is known now.
+    /// Records the pid from a worker's report, if it passes the check. The reporting process may run as another user than the
+    /// master and must not be able to choose the process that the master kills. Returns whether the worker's pid is known now.
     pub fn note_pid(&mut self, id: u64, pid: u32) -> bool {
         let Some(child) = self.find(id) else { return false };
         if let Some(known) = child.pid {
             return known.as_raw() as u32 == pid;
         }
         let Ok(number) = i32::try_from(pid) else { return false };
-        // The descriptor is opened before the number is checked: the check then holds for the process that the descriptor names.
+        // The pidfd is opened before the pid is checked, so that the check holds for the process that the pidfd names.
         let handle = system::process_descriptor(Pid::from_raw(number)).ok();
         if !self.is_forked_by(number, child.generation) {
             return false;
@@ -399,30 +397,30 @@ impl Children {
         true
     }
 
-    /// A process of this number exists.
+    /// Returns whether a process with this pid exists.
     pub fn exists(pid: u32) -> bool {
         i32::try_from(pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
     }
 
-    /// A worker is surely gone although nobody reported it: its socket is closed, its prototype has ended, and its pid
-    /// is nobody's.
-    pub fn is_gone_unseen(&self, child: &Child) -> bool {
-        let nobody = match (&child.handle, child.pid) {
+    /// Returns whether a worker has certainly exited without a report: its channel is closed, its prototype has ended, and its
+    /// pid is free.
+    pub fn has_exited_unreported(&self, child: &Child) -> bool {
+        let is_pid_free = match (&child.handle, child.pid) {
             (Some(handle), _) => system::signal_process(handle, 0) == Err(Errno::ESRCH),
             (None, Some(pid)) => kill(pid, None) == Err(Errno::ESRCH),
             (None, None) => true,
         };
-        !child.is_prototype() && child.channel.is_none() && self.prototype(child.generation).is_none() && nobody
+        !child.is_prototype() && child.channel.is_none() && self.prototype(child.generation).is_none() && is_pid_free
     }
 
-    /// The order sockets of the children, to wait on.
+    /// Returns the order sockets of the children, for polling.
     pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
         let channels = self.list.iter().filter_map(|child| child.channel.as_ref().map(|channel| (child.id, channel)));
         channels.map(|(id, channel)| Source::readable(Token::Child(id), channel.as_fd()))
     }
 
-    /// A process was forked by the prototype of a generation: it is that one's child, or in its process group, or,
-    /// since a prototype that has ended leaves its workers to the master, our own child.
+    /// Returns whether the prototype of a generation forked this process: the process is a child of the prototype, or is in its
+    /// process group, or is our own child, because the workers of a prototype that has ended are reparented to the master.
     fn is_forked_by(&self, pid: i32, generation: u32) -> bool {
         let parent = parent_of(pid);
         let ours = parent == Some(Pid::this().as_raw()) && self.with_pid(Pid::from_raw(pid)).is_none();
@@ -432,7 +430,7 @@ impl Children {
         pid > 1 && (ours || theirs)
     }
 
-    /// Helpers take the last rows, so that workers that still end never keep one from its place.
+    /// Helpers use the last rows, so that workers that are still ending never block a helper.
     fn free_row(&self, kind: ChildKind, provision: &Provision) -> Option<u32> {
         let (worker_rows, rows) = provision.row_counts();
         let is_free = |row: &u32| self.list.iter().all(|child| child.row() != Some(*row));
@@ -456,8 +454,8 @@ impl Children {
             progress: Progress::AtWork,
             born_ms: now_ms(),
             waits_for_admission: false,
-            has_left: false,
-            knows_pause: self.is_paused,
+            stopped_accepting: false,
+            notified_pause: self.is_paused,
             ready_ms: None,
             expires_ms: None,
             deadline_ms: None,
@@ -470,9 +468,9 @@ impl Children {
     }
 }
 
-/// Kills what is left in the process group of a prototype. The group's number stays its own until it is reaped.
+/// Kills the rest of a prototype's process group. The group's number stays reserved until the prototype is reaped.
 pub fn end_group(prototype: &Child) {
-    // An empty group is none, and the call fails.
+    // The call fails if the group is empty.
     let _ = prototype.pid.map(|pid| killpg(pid, Signal::SIGKILL));
 }
 
@@ -480,11 +478,11 @@ fn send_signal(child: &Child, signal: i32) {
     let Some(pid) = child.pid else { return };
     let sent = match &child.handle {
         Some(handle) => system::signal_process(handle, signal),
-        // The descriptor could not be opened when the child was new.
+        // The pidfd could not be opened when the child was added.
         None => Signal::try_from(signal).and_then(|signal| kill(pid, signal)),
     };
     match sent {
-        // The process is gone already: its end is on the way to us.
+        // The process has exited already; its end will be reported.
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(error) => log_sink::line(&format!("{child} can't be sent {}: {error}", signals::name(signal))),
     }

@@ -1,5 +1,5 @@
-//! What reports change in the record of a child. Rows and pids are checked: they come from processes that may run as another user. What follows
-//! elsewhere is not decided here. The master runs it.
+//! The changes that reports make to the record of a child. Rows and pids are checked, because the reporting processes may run as
+//! another user. It decides nothing beyond the record. The master runs it.
 
 use std::os::fd::AsFd;
 
@@ -10,80 +10,83 @@ use nix::unistd::Pid;
 use crate::children::child::{Child, Event, KillReason, Progress, State};
 use crate::children::{Children, LOST_MS};
 
-/// Reports taken from one child in a turn: a child that floods us does not keep the others waiting.
+/// Reports read from one child in a turn: a child that floods the master does not delay the other children.
 pub const REPORTS_A_TURN: usize = 64;
 
-/// A worker says what its pid is.
-pub fn believes_pid(id: u64, pid: u32, children: &mut Children) -> bool {
+/// Checks the pid that a worker reports for itself. Returns whether the worker's pid is known now.
+pub fn verify_pid(id: u64, pid: u32, children: &mut Children) -> bool {
     let is_known = children.note_pid(id, pid);
-    // A worker that is gone already has told the truth: its end is on the way to us.
+    // A worker that has exited already may have reported its true pid: its end will be reported.
     if !is_known && Children::exists(pid) {
         log_sink::line(&format!("a worker claims pid {pid}, which belongs to another process: the report is ignored"));
     }
     is_known
 }
 
-/// A worker serves, or a helper works. Gives whether it was not ready before. `stop_ms`: when patience is over in a stop that goes on.
+/// Records that a worker serves or a helper works. Returns whether it was not ready before. `stop_ms` is the deadline of a stop
+/// that is in progress.
 pub fn note_ready(child: &mut Child, stop_ms: Option<u64>, now_ms: u64) -> bool {
     child.apply(Event::Ready);
     if child.ready_ms.is_some() {
         return false;
     }
     if child.state == State::Ending && child.deadline_reason == KillReason::Mercy {
-        // It was told to end before it served, and given a moment for that: now it has the time of one that serves.
+        // It was ordered to end before it served and had a short deadline; now it gets the deadline of a serving worker.
         child.deadline_ms = child.deadline_ms.max(stop_ms);
     }
     child.ready_ms = Some(now_ms);
     true
 }
 
-/// Progress of a worker that ends. From `Leaving` on, when all requests are answered, its interpreter's end has a deadline of its own.
+/// Records the progress of a worker that ends. From `Leaving` on, when all requests are answered, the end of its interpreter has
+/// a deadline of its own.
 pub fn advance_end(worker: &mut Child, progress: Progress, now_ms: u64) {
     worker.progress = progress;
     if progress == Progress::Leaving && worker.state == State::Ending {
-        worker.hurry(now_ms + message::INTERPRETER_END_MS, KillReason::InterpreterStays);
+        worker.shorten_deadline(now_ms + message::INTERPRETER_END_MS, KillReason::InterpreterStays);
     }
 }
 
-/// A worker that was told to end accepts nothing any more. Somebody may have been waiting of whom the kernel has told that worker alone:
-/// others are to look.
-pub fn note_left(id: u64, somebody_waits: bool, children: &mut Children) {
+/// Records that a worker that was ordered to end accepts no more connections. If connections may be pending that the kernel
+/// announced to that worker only, other workers are ordered to check their sockets.
+pub fn note_stopped_accepting(id: u64, somebody_waits: bool, children: &mut Children) {
     if let Some(worker) = children.find_mut(id) {
-        worker.has_left = true;
+        worker.stopped_accepting = true;
     }
     if !somebody_waits {
         return;
     }
     let serves = |child: &&Child| child.is_request_worker() && child.state.is_serving();
-    let mut takers: Vec<&Child> = children.iter().filter(serves).collect();
-    if takers.is_empty() {
-        // Those who serve now are another master's, whom we tell nothing: it takes them itself.
-        takers.extend(children.find(id));
+    let mut candidates: Vec<&Child> = children.iter().filter(serves).collect();
+    if candidates.is_empty() {
+        // The serving workers belong to another master, which we cannot notify: the worker accepts the connections itself.
+        candidates.extend(children.find(id));
     }
-    for channel in takers.iter().filter_map(|taker| taker.channel.as_ref()) {
-        // One whose socket is full has orders to read, and looks behind them; one that is gone looks no more.
+    for channel in candidates.iter().filter_map(|candidate| candidate.channel.as_ref()) {
+        // A worker whose socket is full has orders to read and checks its sockets after them; a worker that has exited needs no
+        // order.
         let _ = message::send(channel.as_fd(), &Order::Look, None);
     }
 }
 
-/// A prototype says that the worker of this row has ended, `pid` if that was known. Gives the worker, if it is that.
+/// Returns the worker whose end its prototype reports for this row (`pid` if known), if the row still holds that worker.
 pub fn ended_in_row(generation: u32, row: u32, pid: Option<u32>, children: &mut Children) -> Option<u64> {
     let id = children.with_row(generation, row)?.id;
     let worker = children.find_mut(id)?;
-    // The row may have its next worker already, where this end became known in another way first.
+    // The row may already hold the next worker, if this end became known in another way first.
     if pid.is_some() && worker.pid.is_some_and(|known| Some(known.as_raw() as u32) != pid) {
         return None;
     }
-    // A worker that was gone before its pid could be verified gets it now, for the log: nothing is sent to it any more.
+    // A worker that exited before its pid was verified gets it now, for the log only: no signal is sent to it any more.
     worker.pid = worker.pid.or_else(|| pid.map(|pid| Pid::from_raw(pid as i32)));
     Some(id)
 }
 
-/// A child has closed its order socket.
+/// Records that a child has closed its order socket.
 pub fn channel_closed(child: &mut Child, now_ms: u64) {
     child.channel = None;
-    // A child that ends anyway has closed its socket in good order and has a deadline already.
+    // A child that is ending closes its socket regularly and has a deadline already.
     if child.state.is_active() {
-        child.hurry(now_ms + LOST_MS, KillReason::OutOfReach);
+        child.shorten_deadline(now_ms + LOST_MS, KillReason::Unreachable);
     }
 }

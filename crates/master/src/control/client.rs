@@ -1,6 +1,6 @@
-//! `bolide status`, `bolide reload` and the other commands for a running instance: the client finds the instance, sends the request to its
-//! control socket (or a signal if it has none), and turns the answer into lines and an exit status. The process of the command line runs it; it
-//! becomes no master.
+//! `bolide status`, `bolide reload` and the other commands for a running instance: the client finds the instance, sends the
+//! request to its control socket (or a signal if it has none), and turns the answer into lines and an exit status. It changes
+//! nothing in an instance itself. The command-line process runs it and never becomes a master.
 
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -26,30 +26,30 @@ use crate::control::commands::{self, Command};
 use crate::control::pidfile_client;
 use bolide_supervision::processes::system::seconds_since_1970;
 
-/// Time that a master may take for an answer that waits for nothing, in milliseconds.
+/// Time limit for an answer that does not wait for an event, in milliseconds.
 const ANSWER_MS: u64 = 10_000;
-/// Bytes of an answer.
+/// Maximum size of an answer, in bytes.
 const ANSWER_MOST_BYTES: u64 = 4 * 1024 * 1024;
-/// How often the end of a stopped instance is looked for, in milliseconds.
-const LOOK_MS: u64 = 20;
-/// Configurations that the instance of a folder may have been started with.
+/// Interval at which the end of a stopped instance is polled, in milliseconds.
+const END_POLL_MS: u64 = 20;
+/// File suffixes of configurations that the instance of a folder may have been started with.
 const SUFFIXES: [&str; 7] = ["ini", "toml", "yaml", "yml", "json", "xml", "js"];
 
-/// The instance that is meant.
+/// The instance that a command addresses.
 #[derive(Debug)]
 enum Located {
-    /// It can be asked; its pid.
+    /// It has a control socket; with its pid.
     Channel(UnixStream, i32),
-    /// It has no control socket that we know; its pid.
+    /// It has no known control socket; with its pid.
     Process(i32),
-    /// It takes letters at this pipe.
+    /// It reads letters from this FIFO.
     Fifo(PathBuf),
 }
 
-/// Why nothing was asked: an exit status, and words.
-type NotAsked = (i32, String);
+/// Why no request was sent: an exit status and a message.
+type Refusal = (i32, String);
 
-/// Asks, and writes the answer. Gives the exit status.
+/// Sends the request and prints the answer. Returns the exit status.
 pub fn ask_instance(request: &InstanceRequest) -> i32 {
     let outcome = match find(request.instance.as_deref()) {
         Ok(Located::Channel(stream, pid)) => ask(stream, pid, request),
@@ -72,7 +72,7 @@ pub fn ask_instance(request: &InstanceRequest) -> i32 {
     }
 }
 
-fn find(instance: Option<&str>) -> Result<Located, NotAsked> {
+fn find(instance: Option<&str>) -> Result<Located, Refusal> {
     let Some(text) = instance else { return find_of_folder() };
     if let Some(pid) = text.parse::<i32>().ok().filter(|pid| *pid > 0) {
         return of_pid(pid, &format!("pid {pid}"));
@@ -102,13 +102,13 @@ fn find(instance: Option<&str>) -> Result<Located, NotAsked> {
     }
 }
 
-/// The pid in a small file that has nothing else in it.
+/// Returns the pid in a small file that contains nothing else.
 fn pid_of_file(path: &Path) -> Option<i32> {
     let text = guarded_files::read_text(path, pidfile::MOST_BYTES, Rights::Own).ok()?;
     text.trim().parse().ok().filter(|pid| *pid > 0)
 }
 
-fn of_pid(pid: i32, named: &str) -> Result<Located, NotAsked> {
+fn of_pid(pid: i32, named: &str) -> Result<Located, Refusal> {
     if let Some(stream) = channel_of(pid) {
         return Ok(Located::Channel(stream, pid));
     }
@@ -116,7 +116,8 @@ fn of_pid(pid: i32, named: &str) -> Result<Located, NotAsked> {
     Ok(Located::Process(pid))
 }
 
-/// The connection to a master's own name. Another process may have taken a name that looks like it, and is not believed.
+/// Connects to a master by its abstract socket name. The peer's pid is checked, because another process may have bound a name
+/// that looks like it.
 fn channel_of(pid: i32) -> Option<UnixStream> {
     (0..Channel::ATTEMPTS_MOST).find_map(|attempt| {
         let address = SocketAddr::from_abstract_name(Channel::name_of(pid, attempt)).ok()?;
@@ -134,8 +135,9 @@ fn of_stream(stream: UnixStream) -> Option<Located> {
     Some(Located::Channel(stream, pid))
 }
 
-/// The instance that has read a configuration; one that tells nothing of itself is looked for by the files that the configuration names.
-fn of_configuration(path: &Path, named: &str) -> Result<Located, NotAsked> {
+/// Finds the instance that has read a configuration. If no instance reports it, looks for the control socket and the pidfiles
+/// that the configuration names.
+fn of_configuration(path: &Path, named: &str) -> Result<Located, Refusal> {
     let wanted = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let has_read = |identity: &Value| {
         paths_of(identity, "configurations").any(|known| known.canonicalize().is_ok_and(|known| known == wanted))
@@ -161,8 +163,8 @@ fn of_configuration(path: &Path, named: &str) -> Result<Located, NotAsked> {
     }
 }
 
-/// Without a name: the instance of a configuration in this folder, or one that was started in it.
-fn find_of_folder() -> Result<Located, NotAsked> {
+/// Without a name: finds the instance of a configuration in this folder, or one that was started in this folder.
+fn find_of_folder() -> Result<Located, Refusal> {
     let folder =
         std::env::current_dir().map_err(|error| (EXIT_NO_INSTANCE, format!("this folder can't be determined: {error}")))?;
     let is_here = |path: &Path| path.canonicalize().is_ok_and(|path| path == folder);
@@ -195,7 +197,7 @@ fn paths_of(identity: &Value, key: &str) -> impl Iterator<Item = PathBuf> {
     identity[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from).collect::<Vec<_>>().into_iter()
 }
 
-fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, named: &str) -> Result<Option<Located>, NotAsked> {
+fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, named: &str) -> Result<Option<Located>, Refusal> {
     let meant: Vec<(i32, Value)> = instances.into_iter().filter(|(_, identity)| is_meant(identity)).collect();
     if meant.len() > 1 {
         return Err((EXIT_NO_INSTANCE, format!("{named}: several instances are running; name one by its pid: {}", list(&meant))));
@@ -203,7 +205,7 @@ fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, nam
     Ok(meant.first().and_then(|(pid, _)| channel_of(*pid).map(|stream| Located::Channel(stream, *pid))))
 }
 
-/// `pid 123 (/srv/shop/uwsgi.ini), pid 456 (/srv/blog)`.
+/// Returns for example `pid 123 (/srv/shop/uwsgi.ini), pid 456 (/srv/blog)`.
 fn list(instances: &[(i32, Value)]) -> String {
     let one = |(pid, identity): &(i32, Value)| {
         let configuration = paths_of(identity, "configurations").next().map(|path| path.display().to_string());
@@ -213,7 +215,7 @@ fn list(instances: &[(i32, Value)]) -> String {
     instances.iter().map(one).collect::<Vec<_>>().join(", ")
 }
 
-/// The masters that have a name in the abstract space and answer us, with what they say of themselves.
+/// Returns the masters that have an abstract socket name and answer us, with the identity that they report.
 fn running() -> Vec<(i32, Value)> {
     // The last column is the name, with @ for its first byte (unix(7)).
     let table = std::fs::read("/proc/net/unix").unwrap_or_default();
@@ -232,7 +234,7 @@ fn running() -> Vec<(i32, Value)> {
     pids.into_iter().filter_map(identity).collect()
 }
 
-/// Sends a question, and gives the answer.
+/// Sends a question and returns the answer.
 fn converse(mut stream: UnixStream, question: &Value, most_ms: Option<u64>) -> std::io::Result<Value> {
     stream.set_read_timeout(most_ms.map(Duration::from_millis))?;
     stream.write_all(format!("{question}\n").as_bytes())?;
@@ -241,7 +243,7 @@ fn converse(mut stream: UnixStream, question: &Value, most_ms: Option<u64>) -> s
     serde_json::from_slice(&line).map_err(|_| std::io::ErrorKind::UnexpectedEof.into())
 }
 
-fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
+fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String, Refusal> {
     let waits_for_end = request.waits && request.command == InstanceCommand::Stop;
     let question = json!({
         "ask": request.command.name(),
@@ -251,7 +253,7 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
         "change": request.change,
     });
     let most_ms = (!request.waits || waits_for_end).then_some(ANSWER_MS);
-    // Before it is told to end: its number may be another's afterwards.
+    // Opened before the instance is ordered to end, because its pid may be reused afterwards.
     let process = bolide_supervision::processes::system::process_descriptor(Pid::from_raw(pid));
     let answer = converse(stream, &question, most_ms).map_err(|error| {
         let why = match error.kind() {
@@ -268,7 +270,7 @@ fn ask(stream: UnixStream, pid: i32, request: &InstanceRequest) -> Result<String
         while bolide_supervision::processes::system::signal_process(&process, 0).is_ok()
             && !bolide_supervision::processes::process_state::is_zombie(Pid::from_raw(pid))
         {
-            std::thread::sleep(Duration::from_millis(LOOK_MS));
+            std::thread::sleep(Duration::from_millis(END_POLL_MS));
         }
         return Ok(format!("master {pid}: it has ended\n"));
     }
@@ -295,7 +297,7 @@ fn status_in_words(answer: &Value) -> String {
         let since_s = seconds_since_1970().saturating_sub(last["at"].as_u64().unwrap_or_default());
         let outcome = last["why"].as_str().map_or("done".to_owned(), |why| format!("failed: {}", printable(why)));
         let (done, failed) = (text(&answer["reloads"]), text(&answer["failed_reloads"]));
-        // The time of a reload is told in whole seconds.
+        // The age of a reload is given in whole seconds.
         let when = if since_s == 0 { "less than a second".to_owned() } else { duration(since_s * 1000) };
         let _ = writeln!(said, "reloads: {done} done, {failed} failed; last one {when} ago: {outcome}");
     }
@@ -318,8 +320,8 @@ fn status_in_words(answer: &Value) -> String {
     said
 }
 
-/// Without a control socket (another version, uWSGI, `control-socket = off`) a signal can be sent, and nothing asked.
-fn signal(pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
+/// Without a control socket (another version, uWSGI, `control-socket = off`), a signal can be sent but no question asked.
+fn signal(pid: i32, request: &InstanceRequest) -> Result<String, Refusal> {
     let row = commands::of_request(request).map(Command::row);
     // A stop with `--now` needs no wait.
     let Some(signal) = row.and_then(|row| row.portable_signal).filter(|_| !request.waits || request.now) else {
@@ -336,7 +338,7 @@ fn signal(pid: i32, request: &InstanceRequest) -> Result<String, NotAsked> {
     }
 }
 
-fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, NotAsked> {
+fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, Refusal> {
     let shown = path.display();
     let refuse = |why: &str| Err((EXIT_NO_ANSWER, format!("{shown}: {why}")));
     let Some(row) = commands::of_request(request).map(Command::row) else {
@@ -347,7 +349,7 @@ fn write_letter(path: &Path, request: &InstanceRequest) -> Result<String, NotAsk
         return refuse("a FIFO gives no answer to wait for; name the pidfile or the configuration");
     }
     let letters = letter.to_string().repeat(request.change.unsigned_abs().max(1) as usize);
-    // Opening a pipe without a reader fails at once.
+    // Opening a FIFO without a reader fails immediately.
     let written = guarded_files::open_fifo(path).and_then(|mut pipe| pipe.write_all(letters.as_bytes()));
     match written {
         Ok(()) => Ok(format!("{shown}: wrote `{letters}`\n")),
@@ -363,10 +365,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reload_of_this_second_was_not_no_time_ago() {
+    fn a_reload_of_this_second_was_less_than_a_second_ago() {
         let told =
             |at: u64| status_in_words(&serde_json::json!({ "last_reload": { "at": at }, "reloads": 1, "failed_reloads": 0 }));
-        // The clock may go on between the two looks, so this reload is still to come.
+        // The clock may advance between the two readings, so this reload lies in the future.
         assert!(told(seconds_since_1970() + 60).contains("; last one less than a second ago: done"));
         assert!(told(seconds_since_1970() - 90_000).contains("; last one 25 h ago: done"));
     }

@@ -1,41 +1,41 @@
-//! The commands that a running master takes: one row each. From a row come the letters of `master-fifo` and the signals that ask for the
-//! command, the command line that does (`bolide reload --chain`), the log line, and how it is answered. Pure data: `execute` says
-//! what a command leads to. The master and the client for the command line run it.
+//! The commands of a running master, one row each. A row lists the `master-fifo` letters and the signals that request the
+//! command, its command line (`bolide reload --chain`), its log line, and how it is answered. Pure data: what a command does is
+//! in `supervisor/events`. The master and the command-line client run it.
 
 use bolide_options::{InstanceCommand, InstanceRequest, WORKERS_CHANGE_MOST};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 
-/// One command, but for its name.
+/// One command, without its name.
 #[derive(Debug)]
 pub struct CommandRow {
-    /// What is done, for the log and for the answer at the control socket.
+    /// The description for the log and for the answer at the control socket.
     pub done: &'static str,
-    /// Letters of `master-fifo`, and what the manual says of each. The client writes the first one.
+    /// The letters of `master-fifo`, each with its sentence in the manual. The client writes the first one.
     pub letters: &'static [(char, &'static str)],
-    /// Signals to the master, and what the manual says of each.
+    /// The signals to the master, each with its sentence in the manual.
     pub signals: &'static [(SignalNumber, &'static str)],
-    /// The signal that means the same to uWSGI: the client sends it to a process without a control socket.
+    /// The signal that means the same to uWSGI. The client sends it to a process without a control socket.
     pub portable_signal: Option<Signal>,
-    /// The command of the command line, and the form of it that means this row.
+    /// The command of the command line, and the form of it that selects this row.
     pub command_line: Option<(InstanceCommand, Form)>,
-    /// What the client says where no letter asks for it, and where no signal does (`{pid}` is filled in).
+    /// What the client says if no letter requests the command, and if no signal does (`{pid}` is filled in).
     pub hints: (&'static str, &'static str),
     /// Not idempotent: every repetition counts.
     pub is_cumulative: bool,
-    /// It is accepted while the instance stops.
+    /// Accepted while the instance stops.
     pub while_stopping: bool,
-    /// It succeeds or fails some time later: `--wait` waits for that.
+    /// Succeeds or fails some time later: `--wait` waits for that.
     pub has_outcome: bool,
-    /// A new generation loads the code as it is now.
+    /// A new generation loads the current code.
     pub is_reload: bool,
 }
 
-/// A signal that asks for a command.
+/// A signal that requests a command.
 #[derive(Debug, Clone, Copy)]
 pub enum SignalNumber {
     Standard(Signal),
-    /// `SIGRTMIN` and this many.
+    /// `SIGRTMIN` plus this number.
     Realtime(i32),
 }
 
@@ -48,10 +48,10 @@ impl SignalNumber {
     }
 }
 
-/// The form of a command line that means a row.
+/// The form of a command line that selects a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// The command where no other row's form is given.
+    /// The default, if no other form matches.
     Plain,
     /// `--now`.
     Now,
@@ -67,13 +67,13 @@ pub enum Form {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Letter {
     Command(Command),
-    /// Commands are taken from the pipe of this number.
+    /// Commands are read from the FIFO with this number from now on.
     Slot(usize),
-    /// It can't be done, and this is why.
+    /// Not supported, with the reason.
     Unsupported(char, &'static str),
 }
 
-/// Letters of uWSGI that do nothing here: why not, and what the manual says of each.
+/// Letters of uWSGI without an effect here: each with the reason and its sentence in the manual.
 pub const UNSUPPORTED_LETTERS: &[(char, &str, &str)] = &[
     ('C', "it does not exist yet", "Nothing yet."),
     ('B', "there is no emperor to notify", "Nothing: there is no emperor."),
@@ -85,7 +85,7 @@ const NO_SOCKET_HINT: &str = "no letter of the FIFO does that; name the pidfile 
 const TOGGLE_HINTS: (&str, &str) =
     ("its letter `p` toggles a pause; name the pidfile or the configuration", "; `kill -TSTP {pid}` pauses it, or resumes it");
 
-/// A row in which nothing but the log line is set.
+/// Returns a row with the log line only.
 const fn row(done: &'static str) -> CommandRow {
     CommandRow {
         done,
@@ -105,7 +105,7 @@ const fn signal(signal: Signal) -> SignalNumber {
     SignalNumber::Standard(signal)
 }
 
-/// Makes the enumeration and its table of the same lines, so that no command lacks its row.
+/// Generates the enumeration and its table from the same lines, so that no command lacks a row.
 macro_rules! commands {
     ($($(#[$documentation:meta])* $name:ident $(($payload:ty = $example:expr))? => $row:expr,)*) => {
         /// A request to the running master.
@@ -128,7 +128,7 @@ macro_rules! commands {
 }
 
 commands! {
-    /// End when the requests in flight are answered; asked a second time: at once.
+    /// End when the requests in flight are answered; the second request ends the instance immediately.
     Stop => CommandRow {
         letters: &[('q', "Graceful stop, as SIGTERM.")],
         signals: &[
@@ -138,13 +138,13 @@ commands! {
             ),
             (signal(Signal::SIGINT), "As SIGTERM."),
         ],
-        // SIGTERM has uWSGI reload.
+        // uWSGI reloads on SIGTERM.
         portable_signal: Some(Signal::SIGINT),
         command_line: Some((InstanceCommand::Stop, Form::Plain)),
         while_stopping: true,
         ..row("stopping when its requests are answered")
     },
-    /// End at once.
+    /// End immediately.
     StopNow => CommandRow {
         letters: &[('Q', "Stop immediately, as SIGQUIT.")],
         signals: &[(signal(Signal::SIGQUIT), "Stop immediately: workers are killed.")],
@@ -153,7 +153,7 @@ commands! {
         while_stopping: true,
         ..row("stopping immediately")
     },
-    /// Let a new generation take over.
+    /// Start a new generation, which takes over.
     Reload => CommandRow {
         letters: &[('r', "Reload, as SIGHUP.")],
         signals: &[(
@@ -166,7 +166,7 @@ commands! {
         is_reload: true,
         ..row("it reloads")
     },
-    /// The same, but requests in flight get no time: the old generation ends when the new one serves.
+    /// Like `Reload`, without time for requests in flight: the old generation ends as soon as the new one serves.
     ReloadBrutally => CommandRow {
         letters: &[
             ('R', "Reload without waiting for requests in flight when the new generation serves."),
@@ -177,15 +177,15 @@ commands! {
         is_reload: true,
         ..row("reloading without waiting for requests in flight")
     },
-    /// Replace each worker by a new one of the same generation.
+    /// Replace each worker with a new one of the same generation.
     ReloadWorkers => CommandRow { letters: &[('w', "Replace the workers.")], ..row("replacing its workers") },
-    /// The same, one after the other. With `lazy-apps` each loads the application again; one that fails ends the chain.
+    /// Like `ReloadWorkers`, one after the other. With `lazy-apps` each loads the application again; a failure ends the chain.
     ReloadChain => CommandRow {
         letters: &[('c', "Replace the workers one by one.")],
         command_line: Some((InstanceCommand::Reload, Form::Chain)),
         ..row("replacing its workers one by one")
     },
-    /// One worker more, up to `processes`.
+    /// Add a worker, up to `processes`.
     AddWorker => CommandRow {
         letters: &[('+', "Add a worker, up to `processes`.")],
         signals: &[(
@@ -196,7 +196,7 @@ commands! {
         is_cumulative: true,
         ..row("adding a worker, up to `processes`")
     },
-    /// One worker less; the last one stays.
+    /// Remove a worker; the last one stays.
     RemoveWorker => CommandRow {
         letters: &[('-', "Remove a worker; the last one stays.")],
         signals: &[(signal(Signal::SIGTTOU), "Remove a worker when it has finished its requests; the last one stays.")],
@@ -227,7 +227,7 @@ commands! {
         is_cumulative: true,
         ..row("pausing, or resuming")
     },
-    /// Write a line for each child to the log. `bolide status` is no command but a query, which the control socket answers.
+    /// Write a line about each child to the log. `bolide status` is not a command but a query, which the control socket answers.
     Status => CommandRow {
         letters: &[('s', "Write the state of each process to the log.")],
         signals: &[
@@ -237,14 +237,14 @@ commands! {
         while_stopping: true,
         ..row("its state is in the log")
     },
-    /// Replace this master by one of the program that is installed now.
+    /// Replace this master with a new master of the program that is installed now.
     Upgrade => CommandRow {
         letters: &[(
             'f',
             "Upgrade: a new master, of the program as it is now, takes over the sockets; refused if root's application has its \
                 own user (`uid`).",
         )],
-        // uWSGI has none for it, and no ordinary signal is free.
+        // uWSGI has no signal for it, and no standard signal is free.
         signals: &[(
             SignalNumber::Realtime(2),
             "Upgrade: a new master of the installed program is executed and receives the sockets. This one serves until the new \
@@ -254,13 +254,13 @@ commands! {
         has_outcome: true,
         ..row("upgrading to a new master")
     },
-    /// Reopen the log files: something else has moved them away.
+    /// Reopen the log files after an external program moved them.
     ReopenLogs => CommandRow {
         letters: &[('l', "Open the log files again.")],
         command_line: Some((InstanceCommand::LogReopen, Form::Plain)),
         ..row("opening its log files again")
     },
-    /// Move the log files away and begin new ones.
+    /// Move the log files aside and begin new ones.
     RotateLogs => CommandRow {
         letters: &[('L', "Move the log files aside, and start new ones.")],
         command_line: Some((InstanceCommand::LogRotate, Form::Plain)),
@@ -268,11 +268,11 @@ commands! {
     },
     /// Write the pidfiles again.
     WritePidfiles => CommandRow { letters: &[('P', "Write the pidfiles again.")], ..row("writing its pidfiles again") },
-    /// Run the hook of a file that has changed (`hook-touch`, `touch-exec`), by its number. Only the watch of files asks for it.
+    /// Run the hook of a file that changed (`hook-touch`, `touch-exec`), by its number. Only the file watcher requests it.
     Hook(u32 = 0) => row("running its hook"),
 }
 
-/// The meaning of a letter; `None` if it has none.
+/// Returns the meaning of a letter, or `None` if it has none.
 pub fn of_letter(letter: u8) -> Option<Letter> {
     if letter.is_ascii_digit() {
         return Some(Letter::Slot(usize::from(letter - b'0')));
@@ -287,8 +287,8 @@ pub fn of_letter(letter: u8) -> Option<Letter> {
         .or_else(|| unsupported().map(|(letter, why, _)| Letter::Unsupported(*letter, why)))
 }
 
-/// The meanings of letters that arrive together. Repetitions that follow each other count once, unless the command is cumulative. Letters
-/// without a meaning are left out.
+/// Returns the meanings of letters that arrive together. Consecutive repetitions count once, unless the command is cumulative.
+/// Letters without a meaning are left out.
 pub fn of_letters(letters: &[u8]) -> Vec<Letter> {
     let is_cumulative = |letter: &Letter| matches!(letter, Letter::Command(command) if command.row().is_cumulative);
     let mut meanings: Vec<Letter> = letters.iter().filter_map(|letter| of_letter(*letter)).collect();
@@ -296,10 +296,10 @@ pub fn of_letters(letters: &[u8]) -> Vec<Letter> {
     meanings
 }
 
-/// The command of a request at the control socket.
+/// Returns the command of a request at the control socket.
 ///
 /// # Errors
-/// Why there is none, in words.
+/// The reason why the request is no command, as text.
 pub fn of_question(question: &Value) -> Result<Command, String> {
     let asked = question["ask"].as_str().unwrap_or_default();
     let is = |flag: &str| question[flag].as_bool() == Some(true);
@@ -311,7 +311,7 @@ pub fn of_question(question: &Value) -> Result<Command, String> {
     })
 }
 
-/// The command of a command line; `None` for one that only a control socket answers.
+/// Returns the command of a command line, or `None` if only a control socket can answer it.
 pub fn of_request(request: &InstanceRequest) -> Option<Command> {
     choose(request.command, request.now, request.chain, i64::from(request.change))
 }
@@ -397,7 +397,7 @@ mod tests {
             let rows: Vec<&Command> =
                 COMMANDS.iter().filter(|one| one.row().command_line.is_some_and(|(name, _)| name == *command)).collect();
             assert_eq!(rows.is_empty(), *command == InstanceCommand::Status, "{command:?}");
-            // The client itself waits for the end of an instance that stops.
+            // The client itself waits for the end of a stopping instance.
             let waits = rows.iter().any(|one| one.row().has_outcome) || *command == InstanceCommand::Stop;
             assert_eq!(command.takes("--wait"), waits, "{command:?}");
             let has = |form| rows.iter().any(|one| one.row().command_line.is_some_and(|(_, known)| known == form));

@@ -1,5 +1,5 @@
-//! Where a running master takes commands other than signals: its fifo and its control socket, as one feature of the loop. It knows no command.
-//! The master runs it.
+//! The sources of commands other than signals: the master FIFO and the control socket, as one feature of the loop. It knows no
+//! command. The master runs it.
 
 use bolide_contract::control::Control;
 use bolide_supervision::error::StartError;
@@ -11,7 +11,7 @@ use bolide_supervision::sockets::control_socket::ControlSocket;
 use crate::control::fifo::Fifo;
 use crate::token::Token;
 
-/// The fifo, where one is configured, and the control socket.
+/// The FIFO, if configured, and the control socket.
 #[derive(Debug)]
 pub struct ControlEndpoints {
     pub fifo: Option<Fifo>,
@@ -19,10 +19,10 @@ pub struct ControlEndpoints {
 }
 
 impl ControlEndpoints {
-    /// Opens what the settings ask for; leaves nothing behind if that fails.
+    /// Opens the configured endpoints. Leaves nothing behind if that fails.
     ///
     /// # Errors
-    /// A pipe or a socket file can't be made.
+    /// A FIFO or a socket file can't be made.
     pub fn open(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> Result<ControlEndpoints, StartError> {
         let mut fifo = Fifo::open(&control.fifos, privileges, now_ms)?;
         let channel =
@@ -30,10 +30,10 @@ impl ControlEndpoints {
         Ok(ControlEndpoints { fifo, channel })
     }
 
-    /// Opens them for a master whose workers serve already. What can't be opened is logged, and the rest is opened all the same; the pipe is
-    /// tried again later.
+    /// Opens the endpoints for a master whose workers already serve. A failure is logged and does not affect the other endpoint;
+    /// the FIFO is tried again later.
     pub fn take_over(control: &Control, privileges: Option<&Privileges>, now_ms: u64) -> ControlEndpoints {
-        let fifo = Fifo::open_or_complain(&control.fifos, privileges, now_ms);
+        let fifo = Fifo::open_or_log(&control.fifos, privileges, now_ms);
         let channel = ControlSocket::open(&control.channel, privileges).unwrap_or_else(|error| {
             log_sink::line(&error.to_string());
             ControlSocket::default()
@@ -41,13 +41,13 @@ impl ControlEndpoints {
         ControlEndpoints { fifo, channel }
     }
 
-    /// None, for a master that has not taken over its instance yet.
+    /// Returns no endpoints, for a master that has not taken over its instance yet.
     pub fn none() -> ControlEndpoints {
         ControlEndpoints { fifo: None, channel: ControlSocket::default() }
     }
 
-    /// Another master has the instance from now on: only clients that have asked already are answered.
-    pub fn give_place(&mut self) {
+    /// Another master owns the instance from now on: only clients that have asked already are answered.
+    pub fn hand_over(&mut self) {
         self.fifo = None;
         self.channel.close();
     }
@@ -60,10 +60,10 @@ impl ControlEndpoints {
         [self.channel.wake_ms(), self.fifo.as_ref().map(Fifo::wake_ms)].into_iter().flatten().min()
     }
 
-    pub fn look_if_due(&mut self, now_ms: u64) {
+    pub fn check_if_due(&mut self, now_ms: u64) {
         self.channel.drop_late(now_ms);
         if let Some(fifo) = &mut self.fifo {
-            fifo.look_if_due(now_ms);
+            fifo.check_if_due(now_ms);
         }
     }
 

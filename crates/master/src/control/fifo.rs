@@ -1,7 +1,7 @@
-//! `master-fifo`: named pipes from which the master reads letters. It knows no meaning of a letter. The master runs it.
+//! `master-fifo`: named pipes from which the master reads letters. It does not know the meaning of a letter. The master runs it.
 //!
-//! The pipe is open for writing too, so that it has no end of file when a writer closes it. It is made again only if its file has gone: writers
-//! never miss it in between. The pipe of another master, which has replaced ours, is left alone.
+//! The pipe is also open for writing, so that it never reaches end of file when a writer closes it. It is made again only if its
+//! file is gone, so that writers always find it. If another master has replaced our pipe, the new one is left alone.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -16,16 +16,16 @@ use bolide_supervision::polling::Source;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::text::{duration, printable};
 
-/// Bytes that are taken in one turn: an endless writer holds up nothing else.
+/// Maximum bytes read in one turn, so that an endless writer delays nothing else.
 const TURN_BYTES: usize = 64;
-/// How often the file of the pipe is looked for, in milliseconds.
-const LOOK_MS: u64 = 1000;
-/// Lines about bytes that mean nothing come at most this often, in milliseconds.
-const JUNK_MS: u64 = 60_000;
+/// Interval at which the pipe's file is checked, in milliseconds.
+const CHECK_MS: u64 = 1000;
+/// Minimum interval between two log lines about unknown letters, in milliseconds.
+const UNKNOWN_LETTERS_LOG_MS: u64 = 60_000;
 /// Mode of the pipe's file.
 const FILE_MODE: u32 = 0o600;
-/// Characters of such bytes that a line shows.
-const JUNK_MOST: usize = 16;
+/// Maximum number of unknown characters that a log line shows.
+const UNKNOWN_LETTERS_SHOWN: usize = 16;
 
 /// The pipes of an instance, of which one is open.
 #[derive(Debug)]
@@ -34,11 +34,11 @@ pub struct Fifo {
     privileges: Option<Privileges>,
     slot: usize,
     open: Option<Open>,
-    look_ms: u64,
-    /// Before this time bytes that mean nothing are passed over without a line.
+    check_ms: u64,
+    /// Until this time, unknown letters are ignored without a log line.
     quiet_until_ms: u64,
-    /// That the file could not be made has been logged.
-    has_complained: bool,
+    /// The failure to make the file has been logged.
+    failure_logged: bool,
 }
 
 /// A pipe with the identity of its file.
@@ -49,10 +49,10 @@ struct Open {
 }
 
 impl Fifo {
-    /// Makes the first of the pipes; `None` if none is configured.
+    /// Makes the first of the pipes. Returns `None` if none is configured.
     ///
     /// # Errors
-    /// It can't be made, or a file of that name is no pipe.
+    /// The pipe can't be made, or another kind of file has its name.
     pub fn open(paths: &[PathBuf], privileges: Option<&Privileges>, now_ms: u64) -> Result<Option<Fifo>, StartError> {
         let Some(mut fifo) = Fifo::new(paths, privileges, now_ms) else { return Ok(None) };
         fifo.make().map_err(|error| {
@@ -64,10 +64,10 @@ impl Fifo {
         Ok(Some(fifo))
     }
 
-    /// The same for a master that serves: if the pipe can't be made, that is logged, and tried again later.
-    pub fn open_or_complain(paths: &[PathBuf], privileges: Option<&Privileges>, now_ms: u64) -> Option<Fifo> {
+    /// Like [`Fifo::open`], for a master that serves: a failure is logged, and making the pipe is tried again later.
+    pub fn open_or_log(paths: &[PathBuf], privileges: Option<&Privileges>, now_ms: u64) -> Option<Fifo> {
         let mut fifo = Fifo::new(paths, privileges, now_ms)?;
-        fifo.make_or_complain();
+        fifo.make_or_log();
         Some(fifo)
     }
 
@@ -78,9 +78,9 @@ impl Fifo {
             privileges: privileges.cloned(),
             slot: 0,
             open: None,
-            look_ms: now_ms + LOOK_MS,
+            check_ms: now_ms + CHECK_MS,
             quiet_until_ms: 0,
-            has_complained: false,
+            failure_logged: false,
         })
     }
 
@@ -93,10 +93,10 @@ impl Fifo {
     }
 
     pub fn wake_ms(&self) -> u64 {
-        self.look_ms
+        self.check_ms
     }
 
-    /// The letters that have come.
+    /// Reads the letters that have arrived.
     pub fn take(&mut self) -> Vec<u8> {
         let mut bytes = [0; TURN_BYTES];
         let Some(open) = &mut self.open else { return Vec::new() };
@@ -112,30 +112,30 @@ impl Fifo {
         bytes[..count].iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect()
     }
 
-    /// Reads from the pipe of this number from now on; from the first one if there are fewer.
+    /// Reads from the pipe with this number from now on, or from the first one if there are fewer.
     pub fn choose(&mut self, slot: usize) {
         let slot = if slot < self.paths.len() { slot } else { 0 };
         if slot != self.slot {
             self.remove();
             self.slot = slot;
-            self.make_or_complain();
+            self.make_or_log();
         }
         log_sink::line(&format!("master-fifo: commands are now read from {}", self.path().display()));
     }
 
     /// Checks that the pipe still has its file, and makes it again if not.
-    pub fn look_if_due(&mut self, now_ms: u64) {
-        if now_ms < self.look_ms {
+    pub fn check_if_due(&mut self, now_ms: u64) {
+        if now_ms < self.check_ms {
             return;
         }
-        self.look_ms = now_ms + LOOK_MS;
-        // Another's is left alone.
+        self.check_ms = now_ms + CHECK_MS;
+        // A file that another process made is left alone.
         if self.open.is_none() || guarded_files::is_missing(self.path(), Rights::user(self.privileges.as_ref())) {
-            self.make_or_complain();
+            self.make_or_log();
         }
     }
 
-    /// Removes the file, if it is ours: otherwise a writer would wait forever for a reader.
+    /// Removes the file if it is ours. Otherwise a writer would wait forever for a reader.
     pub fn remove(&mut self) {
         let Some(open) = self.open.take() else { return };
         if let Err(error) = open.known.remove() {
@@ -143,19 +143,20 @@ impl Fifo {
         }
     }
 
-    fn make_or_complain(&mut self) {
+    fn make_or_log(&mut self) {
         match self.make() {
-            Ok(()) => self.has_complained = false,
-            Err(_) if self.has_complained => {}
+            Ok(()) => self.failure_logged = false,
+            Err(_) if self.failure_logged => {}
             Err(error) => {
-                self.has_complained = true;
-                let again = duration(LOOK_MS);
+                self.failure_logged = true;
+                let again = duration(CHECK_MS);
                 log_sink::line(&format!("master-fifo = {}: {error}; trying again every {again}", self.path().display()));
             }
         }
     }
 
-    /// Makes the pipe with the rights of `uid`, as uWSGI does, which has dropped its own by then: deployments by that user may write to it.
+    /// Makes the pipe with the rights of `uid`, so that deployments running as that user may write to it. uWSGI has dropped its
+    /// own rights by then, with the same effect.
     fn make(&mut self) -> io::Result<()> {
         let rights = Rights::user(self.privileges.as_ref());
         let (file, known) = guarded_files::make_fifo(&self.paths[self.slot], FILE_MODE, rights)?;
@@ -163,13 +164,13 @@ impl Fifo {
         Ok(())
     }
 
-    /// Logs that some of these letters mean nothing.
+    /// Logs that some of these letters are unknown.
     pub fn report_unknown(&mut self, letters: &[u8], now_ms: u64) {
         if now_ms < self.quiet_until_ms {
             return;
         }
-        self.quiet_until_ms = now_ms + JUNK_MS;
-        let shown: String = String::from_utf8_lossy(letters).chars().take(JUNK_MOST).collect();
+        self.quiet_until_ms = now_ms + UNKNOWN_LETTERS_LOG_MS;
+        let shown: String = String::from_utf8_lossy(letters).chars().take(UNKNOWN_LETTERS_SHOWN).collect();
         log_sink::line(&format!(
             "master-fifo {}: `{}` contains unknown letters; the page about signals and processes lists the known ones",
             self.path().display(),
@@ -208,12 +209,12 @@ mod tests {
         let path = folder.path().join("fifo");
         let mut fifo = Fifo::open(std::slice::from_ref(&path), None, 0).expect("made").expect("one");
         std::fs::remove_file(&path).expect("removed");
-        fifo.look_if_due(LOOK_MS);
+        fifo.check_if_due(CHECK_MS);
         write(&path, "s");
         assert_eq!(fifo.take(), b"s");
         std::fs::remove_file(&path).expect("removed");
         mkfifo(&path, Mode::S_IRWXU).expect("made");
-        fifo.look_if_due(2 * LOOK_MS);
+        fifo.check_if_due(2 * CHECK_MS);
         fifo.remove();
         assert!(path.exists());
         std::fs::remove_file(&path).expect("removed");

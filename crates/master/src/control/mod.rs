@@ -1,6 +1,6 @@
-//! How a running master is told something: the one table of commands, the ways in which they arrive (signals, `master-fifo`, the control
-//! socket), who is told how they end, and the client for the command line (`bolide reload`). What each leads to
-//! is in `supervisor/news`. The client runs in a process of its own, all else in the master. How to add a command is in CONTRIBUTING.md.
+//! The ways to command a running master: the one table of commands, the endpoints where they arrive (signals, `master-fifo`, the
+//! control socket), and the client for the command line (`bolide reload`). The effect of each command is in `supervisor/events`.
+//! The client runs in a process of its own; the master runs everything else. CONTRIBUTING.md describes how to add a command.
 
 pub mod client;
 pub mod commands;

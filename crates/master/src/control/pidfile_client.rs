@@ -1,5 +1,5 @@
-//! uWSGI's `--stop FILE` and `--reload FILE`: the instance whose pid is in a file gets a signal, and nothing is started. The process of the
-//! command line runs it; it becomes no master.
+//! uWSGI's `--stop FILE` and `--reload FILE`: sends a signal to the instance whose pid is in the file and starts nothing. It
+//! knows no control socket. The command-line process runs it and never becomes a master.
 
 use std::path::Path;
 
@@ -12,13 +12,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use crate::control::commands;
-/// Exit status where the file can't be read, as uWSGI's.
+/// Exit status if the file can't be read, as in uWSGI.
 const EXIT_NO_FILE: i32 = 1;
-/// Exit status where no signal was sent, as uWSGI's.
+/// Exit status if no signal was sent, as in uWSGI.
 const EXIT_NOT_SENT: i32 = 255;
-/// The name of a server of ours.
+/// The name of this server.
 const OURS: &str = "bolide";
-/// And of the one that may be what runs still.
+/// The name of the server that may still be running.
 const UWSGI: &str = "uwsgi";
 
 /// Sends the signal of a command. Returns the exit status.
@@ -41,12 +41,12 @@ pub fn signal_instance(command: InstanceCommand, pidfile: &Path) -> i32 {
 
 fn send(signal: Signal, path: &Path) -> Result<Pid, (i32, String)> {
     let text = guarded_files::read_text(path, pidfile::MOST_BYTES, Rights::Own).map_err(|error| {
-        // `--reload` of other servers takes no file, so somebody may have written the application behind it.
+        // `--reload` of other servers takes no file, so the application may have been written behind it.
         let other = if signal == Signal::SIGHUP { "; to reload when code changes: --py-autoreload 1" } else { "" };
         (EXIT_NO_FILE, format!("the pidfile can't be read: {error}; name the file of the option `pidfile`{other}"))
     })?;
     let not_sent = |why: String| (EXIT_NOT_SENT, why);
-    // In a container the master may be process 1; elsewhere that is no server.
+    // In a container the master may be process 1; elsewhere process 1 is not a server.
     let number = text.trim().parse::<i32>().ok().filter(|number| *number > 0);
     let pid = number.map(Pid::from_raw).ok_or_else(|| not_sent("it contains no pid".to_owned()))?;
     check(pid).map_err(not_sent)?;
@@ -58,10 +58,10 @@ fn send(signal: Signal, path: &Path) -> Result<Pid, (i32, String)> {
     }
 }
 
-/// Whether a process is a server that may be told something.
+/// Checks that a process is a server to which a signal may be sent.
 ///
 /// # Errors
-/// Why it is none, in words.
+/// The reason why it is not, as text.
 pub fn check(pid: Pid) -> Result<(), String> {
     let name = name_of(pid).ok_or_else(|| format!("process {pid} does not exist: the instance has ended"))?;
     if is_ours(pid, &name) {
@@ -70,7 +70,7 @@ pub fn check(pid: Pid) -> Result<(), String> {
     Err(format!("process {pid} is `{name}`, not Bolide: the file is a leftover of an instance that has ended"))
 }
 
-/// The name of a process (/proc/PID/comm); `None` if there is none, or it has ended and waits to be reaped.
+/// Returns the name of a process (/proc/PID/comm), or `None` if it does not exist or is a zombie.
 fn name_of(pid: Pid) -> Option<String> {
     if bolide_supervision::processes::process_state::is_zombie(pid) {
         return None;
@@ -79,8 +79,8 @@ fn name_of(pid: Pid) -> Option<String> {
     Some(name.trim().to_owned())
 }
 
-/// A master of ours may be called anything (`procname-master`), and any program may lie in a folder of our name: what tells it is that it
-/// has blocked the signals by which others end. uWSGI's is known by its name.
+/// Returns whether a process is a master of ours or of uWSGI. Our master may have any name (`procname-master`), and any program
+/// may lie in a folder with our name, so the blocked termination signals decide. uWSGI's master is recognized by its name.
 fn is_ours(pid: Pid, name: &str) -> bool {
     let file_of = |file: &str| format!("/proc/{pid}/{file}");
     let read =
@@ -91,11 +91,12 @@ fn is_ours(pid: Pid, name: &str) -> bool {
     let command = read("cmdline");
     let first = command.split('\0').next().unwrap_or_default();
     let is_uwsgi = [name, first, &program].iter().any(|text| text.rsplit('/').next().is_some_and(|last| has(last, UWSGI)));
-    is_uwsgi || blocks_what_ends_others(&read("status")) && knows_ours()
+    is_uwsgi || blocks_termination_signals(&read("status")) && knows_ours()
 }
 
-/// The status of a process (proc(5)) says that it has blocked SIGHUP and SIGTERM: our master reads them from a descriptor.
-fn blocks_what_ends_others(status: &str) -> bool {
+/// Returns whether the status of a process (proc(5)) shows SIGHUP and SIGTERM as blocked: our master reads them from a
+/// descriptor.
+fn blocks_termination_signals(status: &str) -> bool {
     let blocked = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
     let blocked = blocked.and_then(|hexadecimal| u64::from_str_radix(hexadecimal.trim(), 16).ok()).unwrap_or(0);
     [Signal::SIGHUP, Signal::SIGTERM].iter().all(|signal| blocked & 1 << (*signal as i32 - 1) != 0)
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_a_master_only_if_it_has_blocked_what_ends_others() {
+    fn a_process_is_a_master_only_if_it_has_blocked_termination_signals() {
         for (status, wanted) in [
             ("Name:\tx\nSigBlk:\t0000000000004001\nSigIgn:\t0000000000000000\n", true),
             ("SigBlk:\tfffffffe7ffbfeff\n", true),
@@ -116,9 +117,10 @@ mod tests {
             ("SigBlk:\tno number\n", false),
             ("", false),
         ] {
-            assert_eq!(blocks_what_ends_others(status), wanted, "{status}");
+            assert_eq!(blocks_termination_signals(status), wanted, "{status}");
         }
-        // A program by our name is none all the same. Not this process: its first thread blocks every signal while it makes another.
+        // A program with our name is not a master without the blocked signals. The test does not use its own process, because its
+        // first thread blocks every signal while it creates another thread.
         let mut other = std::process::Command::new("sleep").arg("60").spawn().expect("started");
         let is_taken_for_ours = is_ours(Pid::from_raw(other.id().cast_signed()), "bolide");
         other.kill().expect("killed");

@@ -1,5 +1,5 @@
-//! What the master does with each signal: those of commands (the table in `commands`), and those that are no command. The master runs it;
-//! workers and prototypes have their own.
+//! The master's action for each signal: those of commands (the table in `commands`), and all others. It performs no action. The
+//! master runs it; workers and prototypes have their own.
 
 use nix::sys::signal::{SigSet, Signal};
 
@@ -7,27 +7,27 @@ use crate::control::commands::{COMMANDS, Command, SignalNumber};
 use bolide_supervision::error::StartError;
 use bolide_supervision::processes::signals::Signals;
 
-/// The action that a signal asks of the master.
+/// The action that a signal requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SignalAction {
     Command(Command),
     /// A child has ended.
     Reap,
-    /// Nothing: it is in the table so that it does not end the master.
+    /// No action; the signal is blocked so that it does not end the master.
     Ignore,
-    /// Nothing, and the log says that this signal came.
+    /// No action, and the log reports that this signal arrived.
     Refuse,
 }
 
-/// Signals that do nothing, and what the manual says of each.
+/// Signals without an effect, each with its sentence in the manual.
 const IGNORED: &[(Signal, &str)] = &[
     (Signal::SIGPIPE, "None: a log reader that has left is no reason to stop."),
     (Signal::SIGXFSZ, "None: a log file that has reached the size limit (`ulimit -f`) is no reason to stop."),
 ];
 
-/// Signals that are left as they are: those of a fault of the master's own, which can't go on, and those that do nothing to a process
-/// unless it asks for them.
-const LEFT_ALONE: &[Signal] = &[
+/// Signals that keep their default disposition: those of a fault of the master itself, after which it can't continue, and those
+/// that have no effect on a process by default.
+const DEFAULT_DISPOSITION: &[Signal] = &[
     Signal::SIGSEGV,
     Signal::SIGBUS,
     Signal::SIGFPE,
@@ -43,16 +43,16 @@ const LEFT_ALONE: &[Signal] = &[
 /// The manual's sentence about all other signals.
 const OTHERS: &str = "None, and the log says that it arrived: no signal stops or ends the master silently.";
 
-/// Blocks all signals that can be blocked, except those that are left alone, and opens the descriptor. The master calls this before it starts
-/// anything: no signal is lost from then on.
+/// Blocks all signals that can be blocked, except those of [`DEFAULT_DISPOSITION`], and opens the signal descriptor. The master
+/// calls this before it starts anything, so that no signal is lost from then on.
 ///
 /// # Errors
-/// No descriptor left.
+/// No file descriptor is available.
 pub fn take() -> Result<Signals, StartError> {
-    Signals::take_all_but(LEFT_ALONE)
+    Signals::take_all_but(DEFAULT_DISPOSITION)
 }
 
-/// The action of a signal.
+/// Returns the action of a signal.
 pub fn action(number: i32) -> SignalAction {
     let of_commands = COMMANDS.iter().find(|command| command.row().signals.iter().any(|(signal, _)| signal.number() == number));
     match of_commands {
@@ -63,7 +63,7 @@ pub fn action(number: i32) -> SignalAction {
     }
 }
 
-/// The signals that ask the instance to end.
+/// Returns the signals that request the end of the instance.
 pub fn end_signals() -> SigSet {
     let rows = [Command::Stop, Command::StopNow].map(|command| command.row().signals);
     let standard = rows.into_iter().flatten().filter_map(|(signal, _)| match signal {
@@ -73,7 +73,7 @@ pub fn end_signals() -> SigSet {
     standard.collect()
 }
 
-/// The name of each signal that does something, and what it does; then the others.
+/// Returns each signal that has an effect, by name, with its effect; then a row for all other signals.
 pub fn documented() -> impl Iterator<Item = (String, &'static str)> {
     let named = COMMANDS.iter().flat_map(|command| command.row().signals).map(|(signal, help)| (signal.number(), *help));
     let ignored = IGNORED.iter().map(|(signal, help)| (*signal as i32, *help));
@@ -92,12 +92,12 @@ mod tests {
         for command in COMMANDS {
             for (signal, _) in command.row().signals {
                 assert_eq!(action(signal.number()), SignalAction::Command(*command));
-                assert!(LEFT_ALONE.iter().all(|left| *left as i32 != signal.number()));
+                assert!(DEFAULT_DISPOSITION.iter().all(|left| *left as i32 != signal.number()));
             }
         }
         for (signal, help) in IGNORED {
             assert_eq!(action(*signal as i32), SignalAction::Ignore);
-            assert!(!LEFT_ALONE.contains(signal) && help.ends_with('.'));
+            assert!(!DEFAULT_DISPOSITION.contains(signal) && help.ends_with('.'));
         }
         assert_eq!(action(libc::SIGTSTP), SignalAction::Command(Command::TogglePause));
         assert_eq!(action(libc::SIGRTMIN() + 2), SignalAction::Command(Command::Upgrade));

@@ -1,5 +1,6 @@
-//! The attendant's own loop: orders of the master, what programs write, their ends, and the clock. It never waits for anything else, and ends
-//! when the master is gone. Nothing here returns to what the master was doing when it forked.
+//! The event loop of the attendant: orders of the master, output of programs, their exits, and the clock. It waits for nothing
+//! else, and ends when the master is gone. It never returns to the code that the master was running at the fork. The attendant
+//! runs it.
 
 use std::io::PipeReader;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,72 +22,73 @@ use nix::unistd::Pid;
 
 use super::cron::{RUNNING_MOST, Runs};
 use super::output::Output;
-use super::packets::{AttendantOrder, News, Standing};
+use super::packets::{AttendantOrder, AttendantReport, ProgramState};
 use super::pidfile::Identities;
-use super::program::{Launched, Surroundings, Wanted, name_of};
+use super::program::{LaunchEnvironment, LaunchRequest, Launched, name_of};
 use super::supervise::{DaemonEnd, SupervisedDaemon};
 
-/// How often files of daemons are looked at, in milliseconds.
-const LOOK_MS: u64 = 1000;
-/// Time that programs have to end when the master is gone, in milliseconds: nothing outlives it for longer than two seconds.
+/// Interval at which the files of daemons are checked, in milliseconds.
+const CHECK_MS: u64 = 1000;
+/// Time for programs to end when the master is gone, in milliseconds. Nothing outlives the master for longer than two seconds.
 const ORPHANED_MERCY_MS: u64 = 1000;
-/// Pipes that are read at the same time at the most. One that a program's own children hold is given up beyond that.
+/// Maximum number of output pipes that are read at a time. Above it, the oldest pipe is dropped; a program's own children may
+/// hold such pipes open.
 const OUTPUTS_MOST: usize = 256;
-/// After how long news that the master had no room for are tried again, in milliseconds.
-const OWED_MS: u64 = 50;
-/// The longest turn, in milliseconds: the clock may be set meanwhile.
+/// Delay before reports that the master had no buffer space for are sent again, in milliseconds.
+const RESEND_MS: u64 = 50;
+/// The longest wait, in milliseconds, because the clock may be set meanwhile.
 const TURN_MOST_MS: u64 = 60_000;
 const MINUTE_S: i64 = 60;
 
-/// Everything that an attendant is told at its birth.
+/// The configuration of an attendant, which it gets when it is forked.
 #[derive(Debug)]
 pub struct Instructions {
     pub settings: Attendant,
-    /// Of each daemon, in their order.
+    /// The identity of each daemon, in their order.
     pub identities: Vec<Option<Privileges>>,
-    /// Of the commands of `cron`.
+    /// The identity for the commands of `cron`.
     pub identity: Option<Privileges>,
-    pub surroundings: Surroundings,
-    /// `chroot`: its programs and their pidfiles are within.
+    pub launch_environment: LaunchEnvironment,
+    /// `chroot`: its programs and their pidfiles are within this root.
     pub root: RawConfinement,
-    /// The minute, counted from 1970, whose jobs have run; without one those that are due run at once.
+    /// The minute, counted from 1970, whose jobs have run. Without it, jobs that are due run immediately.
     pub minute_done: Option<i64>,
     pub process_name: String,
 }
 
-/// The attendant at work.
+/// The state of the attendant's loop.
 struct AttendantLoop {
     channel: OwnedFd,
-    /// Lines that the master did not take, since the last that it took.
+    /// Log lines that the master did not accept since the last one that it accepted.
     dropped: u64,
-    /// What the master has to hear, in a moment if not now: two at the most.
-    owed: Vec<News>,
-    /// What was told of each program last: of the daemons, and behind them of the jobs.
-    told: Vec<Standing>,
-    /// The master had no room for some of it.
-    has_untold: bool,
+    /// Reports that must reach the master, sent again later if necessary: at most two.
+    unsent: Vec<AttendantReport>,
+    /// The last reported state of each program: daemons first, then jobs.
+    reported_states: Vec<ProgramState>,
+    /// The master had no buffer space for some of the states.
+    has_unreported_states: bool,
     signals: SignalFd,
     daemons: Vec<SupervisedDaemon>,
     runs: Runs,
     outputs: Vec<Output>,
     identity: Option<Privileges>,
-    surroundings: Surroundings,
+    launch_environment: LaunchEnvironment,
     mercy_ms: u64,
-    look_ms: u64,
-    /// `Retire` or more was ordered: nothing is started any more.
+    check_ms: u64,
+    /// `Retire` or a stronger order arrived: nothing is started any more.
     is_ending: bool,
-    has_told_gone: bool,
+    has_reported_gone: bool,
     is_orphaned: bool,
 }
 
-/// Becomes the attendant, in the child of a fork. Never returns.
+/// Turns the child of a fork into the attendant. Never returns.
 pub fn run(plan: Instructions, channel: OwnedFd) -> ! {
     system::close_others(&[channel.as_raw_fd()]);
-    // A group of its own: a terminal's ^C reaches the master only. It fails where the group is ours already.
+    // A process group of its own: a terminal's ^C reaches the master only. The call fails if the group is already ours.
     let _ = nix::unistd::setpgid(Pid::from_raw(0), Pid::from_raw(0));
     process_attributes::set_name(&plan.process_name);
     if let Err(error) = plan.root.take(CapabilitiesAtExec::RootOnly) {
-        // Without its root it starts nothing; the master says that it has ended.
+        // Without its root the attendant starts nothing; the master reports that it has ended.
         system::leave(error.raw_os_error().unwrap_or(1));
     }
     let worked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(move || {
@@ -98,7 +100,7 @@ pub fn run(plan: Instructions, channel: OwnedFd) -> ! {
 impl AttendantLoop {
     fn new(plan: Instructions, channel: OwnedFd) -> Result<AttendantLoop, Errno> {
         let now = now_ms();
-        // All signals are blocked since the master's start; none but the end of a child asks anything of us.
+        // All signals are blocked since the start of the master; only SIGCHLD concerns the attendant.
         let mut children = SigSet::empty();
         children.add(Signal::SIGCHLD);
         let signals = SignalFd::with_flags(&children, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
@@ -111,55 +113,56 @@ impl AttendantLoop {
         let mut attendant = AttendantLoop {
             channel,
             dropped: 0,
-            owed: Vec::new(),
-            told: vec![Standing::default(); daemons.len() + plan.settings.jobs.len()],
-            has_untold: false,
+            unsent: Vec::new(),
+            reported_states: vec![ProgramState::default(); daemons.len() + plan.settings.jobs.len()],
+            has_unreported_states: false,
             signals,
             daemons,
             runs: Runs::new(plan.settings.jobs, minute),
             outputs: Vec::new(),
             identity: plan.identity,
-            surroundings: plan.surroundings,
+            launch_environment: plan.launch_environment,
             mercy_ms: plan.settings.mercy_ms,
-            look_ms: now + LOOK_MS,
+            check_ms: now + CHECK_MS,
             is_ending: false,
-            has_told_gone: false,
+            has_reported_gone: false,
             is_orphaned: false,
         };
         let found: Vec<String> = attendant.daemons.iter().filter_map(SupervisedDaemon::found).collect();
-        found.into_iter().for_each(|words| attendant.tell(&News::Told(words)));
+        found.into_iter().for_each(|words| attendant.report(&AttendantReport::LogLine(words)));
         Ok(attendant)
     }
 
-    /// Turns until nothing is left to do.
+    /// Runs the loop until no work is left.
     fn work(&mut self) {
         loop {
             let now = now_ms();
             self.take_orders(now);
             self.reap(now);
             self.read_outputs();
-            self.look(now);
-            self.start_what_is_due(now);
-            self.kill_what_is_late(now);
-            self.tell_what_stands();
-            self.pay();
+            self.check_files(now);
+            self.start_due(now);
+            self.kill_late(now);
+            self.report_states();
+            self.send_unsent();
             if self.is_ending && self.is_done() {
-                // What they wrote last has been read by now, unless somebody still writes.
+                // Their last output has been read by now, unless another process still writes to the pipe.
                 self.read_outputs();
-                self.pay();
+                self.send_unsent();
                 return;
             }
             self.wait();
         }
     }
 
-    /// Nothing is left to wait for; says so to the master when the daemons are gone, even while commands still run.
+    /// Returns whether there is nothing left to wait for. Reports to the master when the daemons are gone, even if commands still
+    /// run.
     fn is_done(&mut self) -> bool {
-        if self.daemons.iter().any(SupervisedDaemon::is_left) {
+        if self.daemons.iter().any(SupervisedDaemon::is_running) {
             return false;
         }
-        if !std::mem::replace(&mut self.has_told_gone, true) {
-            self.owed.push(News::DaemonsGone);
+        if !std::mem::replace(&mut self.has_reported_gone, true) {
+            self.unsent.push(AttendantReport::DaemonsGone);
         }
         self.runs.is_idle()
     }
@@ -201,26 +204,26 @@ impl AttendantLoop {
     }
 
     fn reap(&mut self, now: u64) {
-        // The signal says that there is news; how much of it, the kernel's list of children says.
+        // The signal only says that a child ended; the kernel's list of children says which.
         while let Ok(Some(_)) = self.signals.read_signal() {}
         while let Some(pid) = system::next_end() {
             if self.daemons.iter().any(|daemon| daemon.is_child(pid) && daemon.is_attached()) {
-                // What a daemon leaves in its group would hold its port against its successor.
+                // A process that a daemon leaves in its group could hold the port that the restarted daemon needs.
                 system::signal_group(pid, Signal::SIGKILL as i32);
             }
             self.runs.end_group_of(pid);
-            // Until here the group's number was its own.
+            // The number of the process group is reserved until this call reaps the process.
             let cause = Cause::from_status(system::take_status(pid));
             let daemon = self.daemons.iter_mut().find(|daemon| daemon.is_child(pid));
-            let news = match daemon.map(|daemon| (daemon.note_end(&cause, now), daemon.name.clone())) {
-                Some((DaemonEnd::Told(words), _)) => words.map(News::Told).into_iter().collect(),
+            let report = match daemon.map(|daemon| (daemon.note_end(&cause, now), daemon.name.clone())) {
+                Some((DaemonEnd::Logged(words), _)) => words.map(AttendantReport::LogLine).into_iter().collect(),
                 Some((DaemonEnd::Control(words), name)) => {
-                    self.owed.push(News::ControlEnded(name));
-                    vec![News::Told(words)]
+                    self.unsent.push(AttendantReport::ControlEnded(name));
+                    vec![AttendantReport::LogLine(words)]
                 }
-                None => self.runs.note_end(pid, &cause, now).map(News::Told).into_iter().collect(),
+                None => self.runs.note_end(pid, &cause, now).map(AttendantReport::LogLine).into_iter().collect(),
             };
-            news.iter().for_each(|news| self.tell(news));
+            report.iter().for_each(|report| self.report(report));
         }
     }
 
@@ -228,7 +231,7 @@ impl AttendantLoop {
         let mut lines = Vec::new();
         self.outputs.retain_mut(|output| output.take(&mut lines));
         for line in lines {
-            self.tell(&News::Written(line));
+            self.report(&AttendantReport::Output(line));
         }
     }
 
@@ -240,29 +243,29 @@ impl AttendantLoop {
                 }
                 self.outputs.push(output);
             }
-            Err(error) => self.tell(&News::Told(format!("{kind} {name}: its output can't be read: {error}"))),
+            Err(error) => self.report(&AttendantReport::LogLine(format!("{kind} {name}: its output can't be read: {error}"))),
         }
     }
 
-    fn look(&mut self, now: u64) {
-        if now < self.look_ms {
+    fn check_files(&mut self, now: u64) {
+        if now < self.check_ms {
             return;
         }
-        self.look_ms = now + LOOK_MS;
+        self.check_ms = now + CHECK_MS;
         let mercy_ms = self.mercy_ms;
-        let told: Vec<String> = self.daemons.iter_mut().flat_map(|daemon| daemon.look(mercy_ms, now)).collect();
-        told.into_iter().for_each(|words| self.tell(&News::Told(words)));
+        let lines: Vec<String> = self.daemons.iter_mut().flat_map(|daemon| daemon.check_files(mercy_ms, now)).collect();
+        lines.into_iter().for_each(|words| self.report(&AttendantReport::LogLine(words)));
     }
 
-    fn start_what_is_due(&mut self, now: u64) {
+    fn start_due(&mut self, now: u64) {
         if self.is_ending {
             return;
         }
         for number in 0..self.daemons.len() {
             let Some(daemon) = self.daemons.get_mut(number) else { continue };
-            let Some((words, reader)) = daemon.start_if_due(&self.surroundings, now) else { continue };
+            let Some((words, reader)) = daemon.start_if_due(&self.launch_environment, now) else { continue };
             let name = daemon.name.clone();
-            self.tell(&News::Told(words));
+            self.report(&AttendantReport::LogLine(words));
             if let Some(reader) = reader {
                 self.add_output(reader, "daemon", &name);
             }
@@ -282,25 +285,30 @@ impl AttendantLoop {
         let name = name_of(&command);
         if self.runs.is_full() {
             let words = format!("cron {name} is skipped: {RUNNING_MOST} commands are already running");
-            return self.tell(&News::Told(words));
+            return self.report(&AttendantReport::LogLine(words));
         }
-        let launch =
-            Wanted { command: &command, identity: self.identity.as_ref(), folder: None, has_stdin: false, outlives: false };
-        match self.surroundings.start(&launch) {
+        let launch = LaunchRequest {
+            command: &command,
+            identity: self.identity.as_ref(),
+            folder: None,
+            has_stdin: false,
+            outlives: false,
+        };
+        match self.launch_environment.start(&launch) {
             Ok(Launched { pid, reader, leash }) => {
                 self.runs.note_start(number, pid, leash, since_1970_ms() as u64 / 1000, now);
                 if let Some(reader) = reader {
                     self.add_output(reader, "cron", &name);
                 }
             }
-            Err(error) => self.tell(&News::Told(format!("cron {name} can't be started: {error}"))),
+            Err(error) => self.report(&AttendantReport::LogLine(format!("cron {name} can't be started: {error}"))),
         }
     }
 
-    fn kill_what_is_late(&mut self, now: u64) {
-        let mut told: Vec<String> = self.daemons.iter_mut().filter_map(|daemon| daemon.kill_if_late(now)).collect();
-        told.extend(self.runs.kill_late(now));
-        told.into_iter().for_each(|words| self.tell(&News::Told(words)));
+    fn kill_late(&mut self, now: u64) {
+        let mut lines: Vec<String> = self.daemons.iter_mut().filter_map(|daemon| daemon.kill_if_late(now)).collect();
+        lines.extend(self.runs.kill_late(now));
+        lines.into_iter().for_each(|words| self.report(&AttendantReport::LogLine(words)));
     }
 
     fn wait(&self) {
@@ -309,78 +317,78 @@ impl AttendantLoop {
             poll_fds.push(PollFd::new(self.channel.as_fd(), PollFlags::POLLIN));
         }
         poll_fds.extend(self.outputs.iter().map(|output| PollFd::new(output.as_fd(), PollFlags::POLLIN)));
-        // An interrupted wait is a turn without news, and so is one that fails.
+        // An interrupted or failed wait is a turn without events.
         let _ = poll(&mut poll_fds, PollTimeout::from(self.turn_ms(now_ms()) as u16));
     }
 
     fn turn_ms(&self, now: u64) -> u64 {
-        let looks = self.daemons.iter().any(SupervisedDaemon::has_files).then_some(self.look_ms);
+        let looks = self.daemons.iter().any(SupervisedDaemon::has_files).then_some(self.check_ms);
         let minute = (self.runs.has_jobs() && !self.is_ending).then(|| now + milliseconds_to_next_minute());
         let daemons = self.daemons.iter().map(SupervisedDaemon::wake_ms);
-        let owed = (self.has_untold || !self.owed.is_empty()).then_some(now + OWED_MS);
-        let wake = daemons.chain([looks, minute, owed, self.runs.wake_ms()]).flatten().min();
-        // The clock is a coarse one: a few milliseconds more, and what is due is due.
+        let unsent = (self.has_unreported_states || !self.unsent.is_empty()).then_some(now + RESEND_MS);
+        let wake = daemons.chain([looks, minute, unsent, self.runs.wake_ms()]).flatten().min();
+        // The clock is coarse: a few extra milliseconds make sure that the deadline has passed.
         wake.map_or(TURN_MOST_MS, |wake| (wake.saturating_sub(now) + 4).min(TURN_MOST_MS))
     }
 
-    /// Sends news, if the master has room for it: it is never waited for.
-    fn tell(&mut self, news: &News) {
+    /// Sends a report if the master has buffer space for it. Never waits.
+    fn report(&mut self, report: &AttendantReport) {
         if self.dropped > 0 {
             let words = format!(
                 "{} lines of daemons and cron were dropped: they arrived faster than they could be written",
                 self.dropped
             );
-            if !self.send(&News::Told(words)) {
+            if !self.send(&AttendantReport::LogLine(words)) {
                 self.dropped += 1;
                 return;
             }
             self.dropped = 0;
         }
-        if !self.send(news) {
+        if !self.send(report) {
             self.dropped += 1;
         }
     }
 
-    /// Sends what the master has to hear; what it has no room for stays owed.
-    fn pay(&mut self) {
-        let owed = std::mem::take(&mut self.owed);
-        self.owed = owed.into_iter().filter(|news| !self.send(news)).collect();
+    /// Sends the reports that must reach the master; those without buffer space stay queued.
+    fn send_unsent(&mut self) {
+        let unsent = std::mem::take(&mut self.unsent);
+        self.unsent = unsent.into_iter().filter(|report| !self.send(report)).collect();
     }
 
-    /// Tells the master what has changed of the programs since it was told; what it has no room for is tried again.
-    fn tell_what_stands(&mut self) {
-        self.has_untold = false;
+    /// Reports the state changes of programs to the master; those without buffer space are sent again later.
+    fn report_states(&mut self) {
+        self.has_unreported_states = false;
         let daemons = self.daemons.len();
-        for place in 0..self.told.len() {
-            let (standing, news) = match self.daemons.get(place) {
+        for place in 0..self.reported_states.len() {
+            let (state, report) = match self.daemons.get(place) {
                 Some(daemon) => {
-                    let standing = Standing { pid: number_of(daemon.process()), figure: daemon.respawns() };
-                    (standing, News::Daemon { number: place as u32, standing })
+                    let state = ProgramState { pid: number_of(daemon.process()), figure: daemon.respawns() };
+                    (state, AttendantReport::Daemon { number: place as u32, state })
                 }
                 None => {
                     let latest = self.runs.latest(place - daemons);
                     let figure = latest.map_or(0, |(_, started_s)| started_s);
-                    let standing = Standing { pid: number_of(latest.map(|(pid, _)| pid)), figure };
-                    (standing, News::Job { number: (place - daemons) as u32, standing })
+                    let state = ProgramState { pid: number_of(latest.map(|(pid, _)| pid)), figure };
+                    (state, AttendantReport::Job { number: (place - daemons) as u32, state })
                 }
             };
-            if self.told.get(place) == Some(&standing) {
+            if self.reported_states.get(place) == Some(&state) {
                 continue;
             }
-            if !self.send(&news) {
-                self.has_untold = true;
-            } else if let Some(told) = self.told.get_mut(place) {
-                *told = standing;
+            if !self.send(&report) {
+                self.has_unreported_states = true;
+            } else if let Some(reported) = self.reported_states.get_mut(place) {
+                *reported = state;
             }
         }
     }
 
-    fn send(&self, news: &News) -> bool {
-        send(self.channel.as_raw_fd(), &news.encode(), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_ok()
+    fn send(&self, report: &AttendantReport) -> bool {
+        send(self.channel.as_raw_fd(), &report.encode(), MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL).is_ok()
     }
 }
 
-/// As packets have it.
+/// Returns the pid as packets encode it.
 fn number_of(pid: Option<Pid>) -> u32 {
     pid.map_or(0, |pid| pid.as_raw().unsigned_abs())
 }
@@ -389,7 +397,7 @@ fn since_1970_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as i64)
 }
 
-/// The minute, counted from 1970.
+/// Returns the current minute, counted from 1970.
 pub fn this_minute() -> i64 {
     since_1970_ms() / (MINUTE_S * 1000)
 }

@@ -1,5 +1,5 @@
-//! The master's record of its attendants: one at work, and those that end because another has followed. It forks them, takes what they say,
-//! and tells them to end. What they do is theirs. The master runs it.
+//! The master's record of its attendants: the active one, and those that are ending because another has replaced them. It forks
+//! them, reads their reports, and orders them to end. It does not know their programs' processes. The master runs it.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,37 +21,37 @@ use nix::errno::Errno;
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, recv, send, socketpair};
 use nix::unistd::Pid;
 
-use crate::daemons::{self, AttendantOrder, Instructions, News, PACKET_MOST_BYTES, Standing, Surroundings};
+use crate::daemons::{self, AttendantOrder, AttendantReport, Instructions, LaunchEnvironment, PACKET_MOST_BYTES, ProgramState};
 use crate::token::Token;
 
-/// News taken from one attendant in a turn: programs that write much do not keep workers waiting.
-const NEWS_A_TURN: usize = 64;
-/// Time beyond that of its programs that an attendant may take to end, in milliseconds.
+/// Reports read from one attendant in a turn, so that programs with much output do not delay workers.
+const ATTENDANT_REPORTS_A_TURN: usize = 64;
+/// Time to end that an attendant has beyond the time of its programs, in milliseconds.
 const END_GRACE_MS: u64 = 2000;
 
-/// What an attendant was told.
+/// The current order of an attendant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Task {
     AtWork,
-    /// Its daemons end, so that another attendant can start them anew.
+    /// Its daemons end, so that another attendant can start them again.
     Retiring,
-    /// Its daemons are gone; commands of `cron` may still run.
+    /// Its daemons have ended; commands of `cron` may still run.
     Retired,
     Stopping,
 }
 
-/// An attendant that lives.
+/// An attendant process that is alive.
 #[derive(Debug)]
 struct AttendantProcess {
     pid: Pid,
     channel: OwnedFd,
     task: Task,
     born_ms: u64,
-    /// What it was told to look after, and what it says of that.
+    /// The settings that it was started with, and the states that it reports for their programs.
     settings: Attendant,
-    daemons: Vec<Standing>,
-    jobs: Vec<Standing>,
-    /// When patience with it is over.
+    daemons: Vec<ProgramState>,
+    jobs: Vec<ProgramState>,
+    /// When it is killed unless it has ended.
     deadline_ms: Option<u64>,
 }
 
@@ -59,18 +59,18 @@ struct AttendantProcess {
 #[derive(Debug, Default)]
 pub struct Attendants {
     attendants: Vec<AttendantProcess>,
-    /// One is to be at work, from the first loaded application to the end.
+    /// An attendant should be active: from the first loaded application to the end.
     is_wanted: bool,
-    /// One was forked in the life of this master.
+    /// This master has forked an attendant before.
     has_begun: bool,
-    /// Those of the master before us are not gone yet.
+    /// The attendants of the previous master have not ended yet.
     is_held: bool,
     /// The minute, counted from 1970, whose jobs another attendant has run.
     minute_done: Option<i64>,
     backoff: Backoff,
 }
 
-/// The identities of daemons, in their order.
+/// Returns the identities of daemons, in their order.
 ///
 /// # Errors
 /// An unknown name, or a change that only root may make.
@@ -86,18 +86,18 @@ pub fn identities(settings: &Attendant, common: Option<&Privileges>) -> Result<V
 }
 
 impl Attendants {
-    /// The application is loaded for the first time: daemons and `cron` begin.
+    /// Starts daemons and `cron` when the application is loaded for the first time.
     pub fn begin(&mut self, settings: &Settings) {
         self.is_wanted |= !self.has_begun && !settings.attendant.is_empty();
     }
 
-    /// A new generation serves: daemons are restarted, by an attendant with the settings of now.
+    /// Restarts daemons when a new generation serves, by an attendant with the current settings.
     pub fn renew(&mut self, settings: &Settings, now_ms: u64) {
         self.retire(settings, now_ms);
         self.is_wanted = !settings.attendant.is_empty();
     }
 
-    /// Daemons end, and nothing follows them here; commands of `cron` that run go on.
+    /// Ends daemons without a replacement in this master; running commands of `cron` continue.
     pub fn retire(&mut self, settings: &Settings, now_ms: u64) {
         self.is_wanted = false;
         for attendant in self.attendants.iter_mut().filter(|attendant| attendant.task == Task::AtWork) {
@@ -108,32 +108,32 @@ impl Attendants {
         }
     }
 
-    /// Of a master that takes another's place: nothing is started before [`Attendants::release`].
+    /// Returns the record for a master that replaces another: nothing is started before [`Attendants::release`].
     pub fn held() -> Attendants {
         Attendants { is_held: true, ..Attendants::default() }
     }
 
-    /// The daemons of the master before us are gone.
+    /// Records that the daemons of the previous master have ended.
     pub fn release(&mut self) {
         self.is_held = false;
     }
 
-    /// What runs once in an instance may run in the master before us.
+    /// Returns whether the previous master may still run daemons and jobs that may run only once in an instance.
     pub fn is_held(&self) -> bool {
         self.is_held
     }
 
-    /// The master before us is about to start no jobs any more; those of this minute it has started.
+    /// Records that the previous master is about to stop starting jobs, and has started those of this minute.
     pub fn note_minute(&mut self) {
         self.minute_done = Some(daemons::this_minute());
     }
 
-    /// A daemon may run.
+    /// Returns whether a daemon may be running.
     pub fn has_daemons(&self) -> bool {
         self.attendants.iter().any(|attendant| attendant.task != Task::Retired)
     }
 
-    /// Forks an attendant where one is wanted and none is at work.
+    /// Forks an attendant if one is wanted and none is active.
     pub fn start_if_due(&mut self, settings: &Settings, common: Option<&Privileges>, now_ms: u64) {
         let is_occupied = self.attendants.iter().any(|attendant| matches!(attendant.task, Task::AtWork | Task::Retiring));
         if !self.is_wanted || self.is_held || is_occupied || !self.backoff.over(now_ms) {
@@ -155,7 +155,7 @@ impl Attendants {
             identities: identities(&settings.attendant, common)?,
             settings: settings.attendant.clone(),
             identity: common.cloned(),
-            surroundings: Surroundings {
+            launch_environment: LaunchEnvironment {
                 shells: settings.attendant.shells.clone(),
                 environment: settings.application.environment.clone(),
                 folder: settings.application.chdir.clone(),
@@ -165,7 +165,7 @@ impl Attendants {
             minute_done: self.minute_done.or_else(|| self.has_begun.then(daemons::this_minute)),
             process_name: process_attributes::name_of_helper(&settings.naming, "attendant"),
         };
-        let looked_after = settings.attendant.clone();
+        let supervised = settings.attendant.clone();
         let pair = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC);
         let (near, far) = pair.map_err(|error| trouble(error.into()))?;
         match system::fork().map_err(trouble)? {
@@ -177,16 +177,16 @@ impl Attendants {
                     channel: near,
                     task: Task::AtWork,
                     born_ms: now_ms,
-                    daemons: vec![Standing::default(); looked_after.daemons.len()],
-                    jobs: vec![Standing::default(); looked_after.jobs.len()],
-                    settings: looked_after,
+                    daemons: vec![ProgramState::default(); supervised.daemons.len()],
+                    jobs: vec![ProgramState::default(); supervised.jobs.len()],
+                    settings: supervised,
                     deadline_ms: None,
                 })
             }
         }
     }
 
-    /// Tells all to end, once; they have their programs' time for it. The master's own children are gone by then.
+    /// Orders all attendants to end, once, within the time limit of their programs. The master's own children have ended by then.
     pub fn stop(&mut self, settings: &Settings, now_ms: u64) {
         self.is_wanted = false;
         for attendant in self.attendants.iter_mut().filter(|attendant| attendant.task != Task::Stopping) {
@@ -196,7 +196,7 @@ impl Attendants {
         }
     }
 
-    /// Tells all to kill what they have, and to end.
+    /// Orders all attendants to kill their programs and to end.
     pub fn stop_now(&mut self, now_ms: u64) {
         self.is_wanted = false;
         for attendant in &mut self.attendants {
@@ -206,7 +206,7 @@ impl Attendants {
         }
     }
 
-    /// None is left.
+    /// Returns whether no attendant is left.
     pub fn is_gone(&self) -> bool {
         self.attendants.is_empty()
     }
@@ -217,60 +217,60 @@ impl Attendants {
             .map(|attendant| Source::readable(Token::Attendant(attendant.pid.as_raw()), attendant.channel.as_fd()))
     }
 
-    /// Takes what an attendant has to say. Gives the name of a daemon with which the instance ends.
-    pub fn take_news(&mut self, pid: i32) -> Option<String> {
+    /// Reads the reports of an attendant. Returns the name of a control daemon whose end ends the instance.
+    pub fn read_reports(&mut self, pid: i32) -> Option<String> {
         let attendant = self.attendants.iter_mut().find(|attendant| attendant.pid.as_raw() == pid)?;
         let mut packet = [0; PACKET_MOST_BYTES];
-        for _ in 0..NEWS_A_TURN {
+        for _ in 0..ATTENDANT_REPORTS_A_TURN {
             let length = match recv(attendant.channel.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
                 Ok(0) | Err(_) => return None,
                 Ok(length) => length,
             };
-            match News::decode(&packet[..length]) {
-                Some(News::Told(words)) => log_sink::line(&words),
-                Some(News::Written(line)) => bolide_log::write(&line),
-                Some(News::ControlEnded(name)) => return Some(name),
-                Some(News::Daemon { number, standing }) => note(&mut attendant.daemons, number, standing),
-                Some(News::Job { number, standing }) => note(&mut attendant.jobs, number, standing),
-                Some(News::DaemonsGone) if attendant.task == Task::Retiring => {
+            match AttendantReport::decode(&packet[..length]) {
+                Some(AttendantReport::LogLine(words)) => log_sink::line(&words),
+                Some(AttendantReport::Output(line)) => bolide_log::write(&line),
+                Some(AttendantReport::ControlEnded(name)) => return Some(name),
+                Some(AttendantReport::Daemon { number, state }) => note(&mut attendant.daemons, number, state),
+                Some(AttendantReport::Job { number, state }) => note(&mut attendant.jobs, number, state),
+                Some(AttendantReport::DaemonsGone) if attendant.task == Task::Retiring => {
                     attendant.task = Task::Retired;
-                    // Commands of `cron` have their own time.
+                    // Commands of `cron` have their own time limit.
                     attendant.deadline_ms = None;
                 }
-                Some(News::DaemonsGone) | None => {}
+                Some(AttendantReport::DaemonsGone) | None => {}
             }
         }
         None
     }
 
-    /// What stands of the programs: as the attendant says that has daemons now, or, where there is none, that nothing runs.
+    /// Returns the state of daemons and jobs, as reported by the attendant that has daemons now; without an attendant, nothing
+    /// runs.
     pub fn facts(&self, settings: &Settings) -> (Vec<DaemonFacts>, Vec<JobFacts>) {
         let attendant = self.attendants.iter().rev().find(|attendant| attendant.task != Task::Retired);
-        let looked_after = attendant.map_or(&settings.attendant, |attendant| &attendant.settings);
+        let supervised = attendant.map_or(&settings.attendant, |attendant| &attendant.settings);
         let of_daemon =
             |number: usize| attendant.and_then(|attendant| attendant.daemons.get(number)).copied().unwrap_or_default();
-        let of_job = |number: usize| {
-            attendant.and_then(|attendant| attendant.jobs.get(number)).copied().filter(|standing| standing.pid > 0)
-        };
-        let daemons = looked_after.daemons.iter().enumerate().map(|(number, daemon)| DaemonFacts {
+        let of_job =
+            |number: usize| attendant.and_then(|attendant| attendant.jobs.get(number)).copied().filter(|state| state.pid > 0);
+        let daemons = supervised.daemons.iter().enumerate().map(|(number, daemon)| DaemonFacts {
             command: daemon.command.clone(),
             pid: of_daemon(number).pid,
             respawns: of_daemon(number).figure,
         });
-        let jobs = looked_after.jobs.iter().enumerate().map(|(number, job)| JobFacts {
+        let jobs = supervised.jobs.iter().enumerate().map(|(number, job)| JobFacts {
             schedule: job.schedule,
             command: job.command.clone(),
             is_unique: job.is_unique,
-            running: of_job(number).map(|standing| (standing.pid, standing.figure)),
+            running: of_job(number).map(|state| (state.pid, state.figure)),
         });
         (daemons.collect(), jobs.collect())
     }
 
-    /// Notes the end of a child of the master. False where it was no attendant.
+    /// Records the end of a child of the master. Returns false if it was not an attendant.
     pub fn note_end(&mut self, pid: Pid, status: i32, now_ms: u64) -> bool {
         let Some(position) = self.attendants.iter().position(|attendant| attendant.pid == pid) else { return false };
-        // What it said last.
-        let _ = self.take_news(pid.as_raw());
+        // Its last reports.
+        let _ = self.read_reports(pid.as_raw());
         let attendant = self.attendants.remove(position);
         let cause = Cause::from_status(status);
         if attendant.task == Task::AtWork {
@@ -285,7 +285,7 @@ impl Attendants {
         true
     }
 
-    /// Kills attendants that take too long to end; the kernel kills their attached programs with them.
+    /// Kills attendants that exceed their time to end; the kernel kills their attached programs with them.
     pub fn kill_late(&mut self, now_ms: u64) {
         for attendant in &mut self.attendants {
             if attendant.deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
@@ -294,7 +294,7 @@ impl Attendants {
                     "the process for daemons and cron (pid {}) has not ended: killing it",
                     attendant.pid
                 ));
-                // It is our child and was not reaped, so the number is its own.
+                // The attendant is our child and was not reaped, so its pid was not reused.
                 system::signal_group(attendant.pid, libc::SIGKILL);
             }
         }
@@ -306,15 +306,15 @@ impl Attendants {
     }
 }
 
-fn note(standings: &mut [Standing], number: u32, standing: Standing) {
-    if let Some(known) = standings.get_mut(number as usize) {
-        *known = standing;
+fn note(states: &mut [ProgramState], number: u32, state: ProgramState) {
+    if let Some(known) = states.get_mut(number as usize) {
+        *known = state;
     }
 }
 
 impl AttendantProcess {
     fn tell(&self, order: AttendantOrder) {
-        // The room of a pair is for hundreds of these; where it has none the deadline comes.
+        // The socket's buffer holds hundreds of orders; if it is full, the deadline applies.
         match send(self.channel.as_raw_fd(), &[order.byte()], MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
             Ok(_) | Err(Errno::EPIPE) => {}
             Err(error) => {

@@ -1,5 +1,5 @@
-//! The commands of `cron`: which are due in a new minute, which run, and how long they may. It starts nothing by itself; the clock's
-//! time is given to it. The attendant runs it.
+//! The commands of `cron`: which are due in a new minute, which are running, and for how long they may. It starts nothing itself
+//! and reads no clock; times are passed to it. The attendant runs it.
 
 use bolide_contract::attendant::Job;
 use bolide_services::cron::{LocalMinute, is_due};
@@ -12,28 +12,28 @@ use nix::unistd::Pid;
 
 use super::program::name_of;
 
-/// Commands that run at the same time at the most, of all jobs together.
+/// Maximum number of commands that run at the same time, of all jobs together.
 pub const RUNNING_MOST: usize = 64;
 
-/// A command that runs.
+/// A running command.
 #[derive(Debug)]
 struct Running {
-    /// The place of its job among all.
+    /// The index of its job.
     job: usize,
     pid: Pid,
-    /// Its group dies when we do.
+    /// Kills the process group of the command when the attendant dies.
     leash: Option<Leash>,
     started_ms: u64,
     /// Seconds since 1970.
     started_s: u64,
     kill_ms: Option<u64>,
-    /// It was sent a signal, so that what it leaves in its group goes with it.
-    is_told: bool,
-    /// The signal with which a stop told it to end.
+    /// A signal was sent to it, so the rest of its process group is killed with it.
+    was_signalled: bool,
+    /// The signal by which a stop ordered it to end.
     order: Option<i32>,
 }
 
-/// All jobs, and their commands that run.
+/// All jobs and their running commands.
 #[derive(Debug)]
 pub struct Runs {
     jobs: Vec<Job>,
@@ -43,12 +43,12 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// `minute` is one that needs no look any more.
+    /// Returns the record without running commands. The jobs of `minute` are not started any more.
     pub fn new(jobs: Vec<Job>, minute: i64) -> Runs {
         Runs { jobs, running: Vec::new(), minute }
     }
 
-    /// The jobs whose command is to be started now, once a minute. A minute that has gone by meanwhile is not made up for.
+    /// Returns the jobs whose command is due now, once per minute. Minutes that were missed are not caught up.
     pub fn due(&mut self, minute: i64, local: LocalMinute) -> Vec<usize> {
         if minute == self.minute {
             return Vec::new();
@@ -59,7 +59,7 @@ impl Runs {
         self.jobs.iter().enumerate().filter(due).map(|(number, _)| number).collect()
     }
 
-    /// The command of a job that runs and was started last: its pid, and when that was, in seconds since 1970.
+    /// Returns the running command of a job that was started last: its pid and its start, in seconds since 1970.
     pub fn latest(&self, number: usize) -> Option<(Pid, u64)> {
         let of_job = self.running.iter().filter(|running| running.job == number);
         of_job.max_by_key(|running| running.started_ms).map(|running| (running.pid, running.started_s))
@@ -69,12 +69,12 @@ impl Runs {
         self.jobs.get(number)
     }
 
-    /// There is a time to wait for.
+    /// Returns whether there is a next minute to wait for.
     pub fn has_jobs(&self) -> bool {
         !self.jobs.is_empty()
     }
 
-    /// No more of them may run.
+    /// Returns whether [`RUNNING_MOST`] commands are running.
     pub fn is_full(&self) -> bool {
         self.running.len() >= RUNNING_MOST
     }
@@ -83,27 +83,27 @@ impl Runs {
         self.running.is_empty()
     }
 
-    /// Notes that the command of a job was started.
+    /// Records that the command of a job was started.
     pub fn note_start(&mut self, number: usize, pid: Pid, leash: Option<Leash>, started_s: u64, now_ms: u64) {
         let harakiri_s = self.jobs.get(number).and_then(|job| job.harakiri_s);
         let kill_ms = harakiri_s.map(|seconds| now_ms.saturating_add(seconds.saturating_mul(1000)));
-        let (is_told, order) = (false, None);
-        self.running.push(Running { job: number, pid, leash, started_ms: now_ms, started_s, kill_ms, is_told, order });
+        let (was_signalled, order) = (false, None);
+        self.running.push(Running { job: number, pid, leash, started_ms: now_ms, started_s, kill_ms, was_signalled, order });
     }
 
-    /// Before the end of a command that was told to end is taken from the kernel: what it has left in its group goes with it.
+    /// Kills the rest of the process group of a command that was ordered to end. Called before the command is reaped.
     pub fn end_group_of(&self, pid: Pid) {
-        if self.running.iter().any(|running| running.pid == pid && running.is_told) {
+        if self.running.iter().any(|running| running.pid == pid && running.was_signalled) {
             system::signal_group(pid, Signal::SIGKILL as i32);
         }
     }
 
-    /// Notes an end. Gives words for the log; `None` where no command of a job has this pid.
+    /// Records an end. Returns the log line, or `None` if no command of a job has this pid.
     pub fn note_end(&mut self, pid: Pid, cause: &Cause, now_ms: u64) -> Option<String> {
         let position = self.running.iter().position(|running| running.pid == pid)?;
         let running = self.running.swap_remove(position);
-        if let Some(leash) = running.leash.filter(|_| !running.is_told) {
-            // What a command that has ended by itself left behind is not ours any more.
+        if let Some(leash) = running.leash.filter(|_| !running.was_signalled) {
+            // Processes that a command leaves behind when it ends by itself are not ours any more.
             leash.let_go();
         }
         let name = self.jobs.get(running.job).map(|job| name_of(&job.command)).unwrap_or_default();
@@ -111,43 +111,43 @@ impl Runs {
         Some(format!("cron {name} (pid {pid}) {how} after {lived}"))
     }
 
-    /// No job is started any more; those that run go on.
+    /// Starts no job any more; running commands continue.
     pub fn forget_jobs(&mut self) {
-        // The numbers of those that run stay valid for their names.
+        // The jobs stay in the list, because running commands refer to them for their names.
         self.minute = i64::MAX;
     }
 
-    /// Tells the commands that run to end.
+    /// Orders the running commands to end.
     pub fn end(&mut self, mercy_ms: u64, now_ms: u64) {
         for running in &mut self.running {
             let kill_ms = now_ms + mercy_ms;
             running.kill_ms = Some(running.kill_ms.map_or(kill_ms, |earlier| earlier.min(kill_ms)));
-            if !std::mem::replace(&mut running.is_told, true) {
+            if !std::mem::replace(&mut running.was_signalled, true) {
                 running.order = Some(Signal::SIGTERM as i32);
                 system::signal_group(running.pid, Signal::SIGTERM as i32);
             }
         }
     }
 
-    /// Kills the commands that run.
+    /// Kills the running commands.
     pub fn kill(&mut self) {
         for running in &mut self.running {
-            running.is_told = true;
+            running.was_signalled = true;
             running.order = Some(Signal::SIGKILL as i32);
             running.kill_ms = None;
             system::signal_group(running.pid, Signal::SIGKILL as i32);
         }
     }
 
-    /// Kills what takes too long. Gives words for the log.
+    /// Kills commands that take too long. Returns the log lines.
     pub fn kill_late(&mut self, now_ms: u64) -> Vec<String> {
         let late = |running: &&mut Running| running.kill_ms.is_some_and(|kill_ms| now_ms >= kill_ms);
         let kill = |running: &mut Running| {
             running.kill_ms = None;
             system::signal_group(running.pid, Signal::SIGKILL as i32);
             let name = self.jobs.get(running.job).map(|job| name_of(&job.command)).unwrap_or_default();
-            let why = if running.is_told { "has not ended after being told to" } else { "takes too long (harakiri)" };
-            running.is_told = true;
+            let why = if running.was_signalled { "has not ended after being told to" } else { "takes too long (harakiri)" };
+            running.was_signalled = true;
             format!("cron {name} (pid {}) {why}: killing it", running.pid)
         };
         self.running.iter_mut().filter(late).map(kill).collect()

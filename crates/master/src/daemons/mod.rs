@@ -1,6 +1,7 @@
-//! The attendant: a child of the master that looks after attached daemons and starts the commands of `cron`. The master forks it, without
-//! exec and before any thread, when the application is loaded; it has no application code, no listening socket and no log: what it and
-//! its programs have to say are packets to the master. It ends with the master, and its programs with it.
+//! The attendant: a child of the master that supervises attached daemons and starts the commands of `cron`. The master forks it
+//! without exec, and before it starts any thread, when the application is loaded. The attendant has no application code, no
+//! listening socket and no log: its log lines and its programs' output are packets to the master. It ends with the master, and
+//! its programs end with it.
 
 mod attendant;
 pub mod attendants;
@@ -12,5 +13,5 @@ mod program;
 mod supervise;
 
 pub use attendant::{Instructions, run, this_minute};
-pub use packets::{AttendantOrder, News, PACKET_MOST_BYTES, Standing};
-pub use program::Surroundings;
+pub use packets::{AttendantOrder, AttendantReport, PACKET_MOST_BYTES, ProgramState};
+pub use program::LaunchEnvironment;

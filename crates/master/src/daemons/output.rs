@@ -1,5 +1,5 @@
-//! What programs write, as lines with their names before them. A line that is too long is cut into several. It never waits, neither for a
-//! program nor for a reader of the log. The attendant runs it.
+//! The output of programs, as lines with the program name as prefix. A line that is too long is split. It never waits, neither
+//! for a program nor for a reader of the log. The attendant runs it.
 
 use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,28 +8,28 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use super::packets::TEXT_MOST_BYTES;
 
-/// Bytes that are taken from one program in a turn: one that floods us does not keep the others waiting.
+/// Bytes read from one program in a turn, so that one with much output does not delay the other programs.
 const TURN_BYTES: usize = 64 * 1024;
 
-/// The pipe of a program.
+/// The output pipe of a program.
 #[derive(Debug)]
 pub struct Output {
     reader: PipeReader,
-    /// `[daemon redis-server] `.
+    /// For example `[daemon redis-server] `.
     prefix: Vec<u8>,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of a line whose end has not arrived yet.
     partial: Vec<u8>,
 }
 
 impl Output {
     /// # Errors
-    /// The pipe can't be read without waiting.
+    /// The pipe can't be made non-blocking.
     pub fn new(reader: PipeReader, kind: &str, name: &str) -> io::Result<Output> {
         fcntl(&reader, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         Ok(Output { reader, prefix: format!("[{kind} {name}] ").into_bytes(), partial: Vec::new() })
     }
 
-    /// Takes what is there, as whole lines with their ends. False when nothing more will come.
+    /// Reads the available output, as whole lines with their line ends. Returns false at end of file.
     pub fn take(&mut self, lines: &mut Vec<Vec<u8>>) -> bool {
         let mut buffer = [0; 8192];
         let mut taken = 0;
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_have_their_program_before_them_however_they_come() {
+    fn lines_have_the_program_name_as_prefix_in_any_pieces() {
         let (reader, mut writer) = io::pipe().expect("made");
         let mut output = Output::new(reader, "daemon", "x").expect("made");
         let mut lines = Vec::new();
@@ -99,7 +99,7 @@ mod tests {
         }
         assert_eq!(text(&lines), "[daemon x] one\n[daemon x] two\n[daemon x] \n");
         drop(writer);
-        // A program that another test starts holds a copy of the pipe's end until it runs.
+        // A program that another test starts holds a copy of the pipe's write end until its exec.
         while output.take(&mut lines) {}
         assert!(text(&lines).ends_with("[daemon x] three\n"));
     }

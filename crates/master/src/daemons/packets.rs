@@ -1,19 +1,19 @@
-//! Packets between the master and its attendant, over a SOCK_SEQPACKET pair: one byte that says what it is, and a text. Bytes and meaning
-//! only. Both run it.
+//! Packets between the master and its attendant over a SOCK_SEQPACKET pair: one byte for the kind, then text. It knows the
+//! encoding only, not what follows from a packet. The master and the attendant run it.
 
-/// Bytes of a packet at the most.
+/// Maximum bytes of a packet.
 pub const PACKET_MOST_BYTES: usize = 4096;
-/// Bytes of its text at the most.
+/// Maximum bytes of its text.
 pub const TEXT_MOST_BYTES: usize = PACKET_MOST_BYTES - 1;
 
-/// From the master.
+/// An order from the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AttendantOrder {
-    /// Stop the daemons, and end when the commands that run have ended: another attendant follows.
+    /// Stop the daemons, and end when the running commands have ended: another attendant follows.
     Retire,
-    /// Stop everything, and end.
+    /// Stop all programs, and end.
     Stop,
-    /// Kill everything, and end.
+    /// Kill all programs, and end.
     StopNow,
 }
 
@@ -30,56 +30,56 @@ impl AttendantOrder {
     }
 }
 
-/// To the master.
+/// A report to the master.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum News {
-    /// A line of the attendant's own, for the log.
-    Told(String),
-    /// A line that a program has written, with its name before it.
-    Written(Vec<u8>),
-    /// A daemon has ended with which the instance ends; its name.
+pub enum AttendantReport {
+    /// A log line of the attendant itself.
+    LogLine(String),
+    /// A line of program output, with the program name as prefix.
+    Output(Vec<u8>),
+    /// A control daemon has ended, and the instance ends with it; its name.
     ControlEnded(String),
-    /// What a daemon is at present, by its place in the settings.
-    Daemon { number: u32, standing: Standing },
-    /// The same of a job of `cron`.
-    Job { number: u32, standing: Standing },
-    /// After `Retire`: no daemon is left that the next attendant would start again.
+    /// The present state of a daemon, by its position in the settings.
+    Daemon { number: u32, state: ProgramState },
+    /// The present state of a job of `cron`, by its position in the settings.
+    Job { number: u32, state: ProgramState },
+    /// After `Retire`: all daemons that the next attendant starts again have ended.
     DaemonsGone,
 }
 
-/// What the statistics say of a program.
+/// The state of a program, for the statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Standing {
-    /// 0: it does not run.
+pub struct ProgramState {
+    /// 0 if it does not run.
     pub pid: u32,
-    /// Of a daemon how often it was started again, of a job when its command was started, in seconds since 1970.
+    /// For a daemon, how often it was restarted; for a job, when its command was started, in seconds since 1970.
     pub figure: u64,
 }
 
-impl Standing {
+impl ProgramState {
     fn words(self, number: u32) -> String {
         format!("{number} {} {}", self.pid, self.figure)
     }
 
-    fn read(text: &[u8]) -> Option<(u32, Standing)> {
+    fn read(text: &[u8]) -> Option<(u32, ProgramState)> {
         let mut words = std::str::from_utf8(text).ok()?.split(' ');
         let number = words.next()?.parse().ok()?;
-        let standing = Standing { pid: words.next()?.parse().ok()?, figure: words.next()?.parse().ok()? };
-        words.next().is_none().then_some((number, standing))
+        let state = ProgramState { pid: words.next()?.parse().ok()?, figure: words.next()?.parse().ok()? };
+        words.next().is_none().then_some((number, state))
     }
 }
 
-impl News {
+impl AttendantReport {
     pub fn encode(&self) -> Vec<u8> {
         let words;
         let (kind, text): (u8, &[u8]) = match self {
-            News::Told(text) => (b't', text.as_bytes()),
-            News::Written(line) => (b'w', line),
-            News::ControlEnded(name) => (b'c', name.as_bytes()),
-            News::DaemonsGone => (b'g', b""),
-            News::Daemon { number, standing } | News::Job { number, standing } => {
-                words = standing.words(*number);
-                (if matches!(self, News::Daemon { .. }) { b'd' } else { b'j' }, words.as_bytes())
+            AttendantReport::LogLine(text) => (b't', text.as_bytes()),
+            AttendantReport::Output(line) => (b'w', line),
+            AttendantReport::ControlEnded(name) => (b'c', name.as_bytes()),
+            AttendantReport::DaemonsGone => (b'g', b""),
+            AttendantReport::Daemon { number, state } | AttendantReport::Job { number, state } => {
+                words = state.words(*number);
+                (if matches!(self, AttendantReport::Daemon { .. }) { b'd' } else { b'j' }, words.as_bytes())
             }
         };
         let mut packet = vec![kind];
@@ -87,17 +87,17 @@ impl News {
         packet
     }
 
-    /// `None` for what no attendant sends.
-    pub fn decode(packet: &[u8]) -> Option<News> {
+    /// Returns `None` for a packet that no attendant sends.
+    pub fn decode(packet: &[u8]) -> Option<AttendantReport> {
         let (kind, text) = packet.split_first()?;
         let words = || String::from_utf8_lossy(text).into_owned();
         match kind {
-            b't' => Some(News::Told(words())),
-            b'w' => Some(News::Written(text.to_vec())),
-            b'c' => Some(News::ControlEnded(words())),
-            b'g' => Some(News::DaemonsGone),
-            b'd' => Standing::read(text).map(|(number, standing)| News::Daemon { number, standing }),
-            b'j' => Standing::read(text).map(|(number, standing)| News::Job { number, standing }),
+            b't' => Some(AttendantReport::LogLine(words())),
+            b'w' => Some(AttendantReport::Output(text.to_vec())),
+            b'c' => Some(AttendantReport::ControlEnded(words())),
+            b'g' => Some(AttendantReport::DaemonsGone),
+            b'd' => ProgramState::read(text).map(|(number, state)| AttendantReport::Daemon { number, state }),
+            b'j' => ProgramState::read(text).map(|(number, state)| AttendantReport::Job { number, state }),
             _ => None,
         }
     }
@@ -108,20 +108,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packets_mean_what_they_meant_and_are_never_too_long() {
-        for news in [
-            News::Told("daemon redis-server: started".to_owned()),
-            News::Written(b"[daemon redis-server] \xff\xfe".to_vec()),
-            News::ControlEnded("redis-server".to_owned()),
-            News::DaemonsGone,
-            News::Daemon { number: 3, standing: Standing { pid: 42, figure: 7 } },
-            News::Job { number: 0, standing: Standing::default() },
+    fn packets_decode_to_their_report_and_are_never_too_long() {
+        for report in [
+            AttendantReport::LogLine("daemon redis-server: started".to_owned()),
+            AttendantReport::Output(b"[daemon redis-server] \xff\xfe".to_vec()),
+            AttendantReport::ControlEnded("redis-server".to_owned()),
+            AttendantReport::DaemonsGone,
+            AttendantReport::Daemon { number: 3, state: ProgramState { pid: 42, figure: 7 } },
+            AttendantReport::Job { number: 0, state: ProgramState::default() },
         ] {
-            assert_eq!(News::decode(&news.encode()), Some(news));
+            assert_eq!(AttendantReport::decode(&report.encode()), Some(report));
         }
-        assert_eq!(News::Written(vec![b'x'; 10_000]).encode().len(), PACKET_MOST_BYTES);
+        assert_eq!(AttendantReport::Output(vec![b'x'; 10_000]).encode().len(), PACKET_MOST_BYTES);
         for nonsense in [&b""[..], b"?", b"\0\0", b"d1 2", b"j1 2 3 4", b"d1 -2 3", b"d\xff"] {
-            assert_eq!(News::decode(nonsense), None);
+            assert_eq!(AttendantReport::decode(nonsense), None);
         }
         for (order, byte) in AttendantOrder::ALL {
             assert_eq!((order.byte(), AttendantOrder::of(byte)), (byte, Some(order)));

@@ -1,4 +1,5 @@
-//! The pidfile of a daemon that outlives the instance: who it names, and writing one. It sends no signal. The attendant runs it.
+//! The pidfile of a daemon that outlives the instance: reading the process that it names, and writing it. It sends no signal. The
+//! attendant runs it.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::MetadataExt;
@@ -8,15 +9,16 @@ use bolide_supervision::files::guarded_files::{self, How, Rights};
 use bolide_supervision::processes::privileges::Privileges;
 use nix::unistd::{Pid, geteuid};
 
-/// Bytes of a pidfile that are looked at: more than a number has.
+/// Bytes read from a pidfile: more than a number needs.
 const MOST_BYTES: u64 = 32;
-/// Mode of one that is made, before `umask`.
+/// Mode of a new pidfile, before `umask`.
 const FILE_MODE: u32 = 0o666;
 
 /// Write bits of group and others.
 const OTHERS_MAY_WRITE: u32 = 0o022;
 
-/// Who a daemon runs as, and who the application runs as: root looks after no process for the latter that it could not look after itself.
+/// The identities of a daemon and of the application. Root supervises no process on behalf of the application's user that this
+/// user could not supervise itself.
 #[derive(Debug, Clone, Default)]
 pub struct Identities {
     pub daemon: Option<Privileges>,
@@ -24,14 +26,15 @@ pub struct Identities {
 }
 
 impl Identities {
-    /// The user that root protects itself from in the folder of a pidfile.
+    /// Returns the rights for access to the pidfile: the user that may control its folder, from which root protects itself.
     fn rights(&self) -> Rights<'_> {
         let daemon = self.daemon.as_ref().filter(|daemon| !daemon.uid.is_root());
         Rights::root_first(daemon.or(self.application.as_ref()))
     }
 
-    /// A pidfile of a daemon with a user of its own counts only where the application's user has not written it.
-    fn is_believed(&self, found: &std::fs::Metadata) -> bool {
+    /// Returns whether a pidfile may be trusted. If the daemon has a user of its own, the application's user must not have been
+    /// able to write the file.
+    fn is_trusted(&self, found: &std::fs::Metadata) -> bool {
         let number = |identity: &Option<Privileges>| identity.as_ref().map_or(geteuid(), |identity| identity.uid).as_raw();
         let (daemon, application) = (number(&self.daemon), number(&self.application));
         let is_daemons = [0, geteuid().as_raw(), daemon].contains(&found.uid()) && found.mode() & OTHERS_MAY_WRITE == 0;
@@ -39,11 +42,11 @@ impl Identities {
     }
 }
 
-/// The process that a pidfile names, if it lives and is one of the user that the daemon runs as. A file that this user can write must not
-/// have a master that is root look after anybody else's process, let alone send it signals.
+/// Returns the process that a pidfile names, if it is alive and belongs to the user that the daemon runs as. A file that this
+/// user can write must not make a root master supervise another user's process, let alone send signals to it.
 pub fn process(path: &Path, identities: &Identities) -> Option<Pid> {
     let opened = guarded_files::open(path, How::Read, identities.rights()).ok()?.file;
-    if !identities.is_believed(&opened.metadata().ok()?) {
+    if !identities.is_trusted(&opened.metadata().ok()?) {
         return None;
     }
     let mut text = String::new();
@@ -52,14 +55,14 @@ pub fn process(path: &Path, identities: &Identities) -> Option<Pid> {
     let pid = text.split_whitespace().next()?.parse().ok().filter(|pid| *pid > 1)?;
     let owner = std::fs::metadata(format!("/proc/{pid}")).ok()?.uid();
     let user = identity.map_or(geteuid(), |identity| identity.uid);
-    // A daemon that was started by root may have changed its user itself.
+    // A daemon that root started may have changed its user itself.
     (user.is_root() || owner == user.as_raw()).then_some(Pid::from_raw(pid))
 }
 
-/// Writes the pid of a daemon that stays in the foreground, in a file that is its user's.
+/// Writes the pid of a daemon that stays in the foreground, to a file that its user owns.
 ///
 /// # Errors
-/// What the file system says; a link is not followed.
+/// Errors of the file system; symbolic links are not followed.
 pub fn write(path: &Path, pid: Pid, identities: &Identities) -> io::Result<()> {
     let mode = FILE_MODE & !OTHERS_MAY_WRITE;
     let mut opened = guarded_files::open(path, How::WriteNoLink { mode }, identities.rights())?;
@@ -89,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_in_the_place_of_a_pidfile_is_not_followed() {
+    fn a_link_instead_of_a_pidfile_is_not_followed() {
         let folder = Folder::new("pidfile-link");
         let (path, other) = (folder.path().join("daemon.pid"), folder.path().join("other"));
         std::fs::write(&other, "kept").expect("written");

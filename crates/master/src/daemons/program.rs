@@ -1,5 +1,5 @@
-//! The start of a program for the attendant: a command of the shell, in a session of its own, as another user, with or without an end that
-//! is bound to ours. It keeps no record of it. The attendant runs it.
+//! Starts programs for the attendant: a shell command, in a session of its own, optionally as another user, and optionally killed
+//! when the attendant dies. It keeps no record of the program. The attendant runs it.
 
 use std::ffi::CString;
 use std::io::{self, PipeReader};
@@ -16,33 +16,33 @@ use bolide_supervision::sockets::service_manager;
 use bolide_supervision::sockets::socket_activation;
 use nix::unistd::Pid;
 
-/// Characters of commands that are more than the call of one program.
-const OF_SEVERAL: [char; 9] = [';', '&', '|', '(', ')', '{', '}', '`', '\n'];
-/// First words that are no programs.
-const OF_THE_SHELL: [&str; 14] =
+/// Characters of commands that are more than the call of a single program.
+const SHELL_SYNTAX: [char; 9] = [';', '&', '|', '(', ')', '{', '}', '`', '\n'];
+/// First words that are not programs.
+const SHELL_WORDS: [&str; 14] =
     ["", "!", ".", ":", "builtin", "case", "cd", "command", "eval", "exec", "export", "set", "source", "time"];
-/// The shell that is always there.
+/// The shell that always exists.
 const SHELL: &str = "/bin/sh";
 
-/// What all programs of an instance have in common.
+/// The part that all programs of an instance have in common.
 #[derive(Debug, Clone)]
-pub struct Surroundings {
+pub struct LaunchEnvironment {
     pub shells: Vec<PathBuf>,
     pub environment: Vec<(String, String)>,
-    /// Entered by its path at each start, so that a link that has moved is followed.
+    /// Entered by its path at each start, so that a link that was moved is followed.
     pub folder: Option<PathBuf>,
-    /// `cap`. The root is the attendant's own.
+    /// `cap`. The root is that of the attendant.
     pub capabilities: Option<u64>,
 }
 
-/// A program that is to be started.
+/// A program to start.
 #[derive(Debug)]
-pub struct Wanted<'a> {
+pub struct LaunchRequest<'a> {
     pub command: &'a str,
     pub identity: Option<&'a Privileges>,
     pub folder: Option<&'a Path>,
     pub has_stdin: bool,
-    /// It outlives us, and so writes to the log itself.
+    /// The program outlives the attendant, so it writes to the log itself.
     pub outlives: bool,
 }
 
@@ -50,13 +50,13 @@ pub struct Wanted<'a> {
 #[derive(Debug)]
 pub struct Launched {
     pub pid: Pid,
-    /// What it writes, and the leash of its group; of a program that outlives us there is neither.
+    /// The program's output, and the leash of its process group; both are `None` for a program that outlives the attendant.
     pub reader: Option<PipeReader>,
     pub leash: Option<Leash>,
 }
 
-impl Surroundings {
-    /// The shell for commands: the first of `binsh` that is there.
+impl LaunchEnvironment {
+    /// Returns the shell for commands: the first of `binsh` that exists.
     fn shell(&self) -> &Path {
         self.shells.iter().find(|shell| shell.is_file()).map_or(Path::new(SHELL), PathBuf::as_path)
     }
@@ -64,8 +64,8 @@ impl Surroundings {
     /// Starts the program.
     ///
     /// # Errors
-    /// No process, no descriptor, no such folder, or no right to become the user.
-    pub fn start(&self, launch: &Wanted<'_>) -> io::Result<Launched> {
+    /// Process or descriptor limits, a missing folder, or no permission to change to the user.
+    pub fn start(&self, launch: &LaunchRequest<'_>) -> io::Result<Launched> {
         let mut command = Command::new(self.shell());
         command.arg("-c").arg(for_shell(launch.command));
         for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES) {
@@ -88,38 +88,39 @@ impl Surroundings {
         let parent = Pid::this().as_raw();
         let leash = if launch.outlives { None } else { Some(Leash::new()?) };
         let end_of_leash = leash.as_ref().map(Leash::end_for_group);
-        let between = move || {
+        let pre_exec = move || {
             child_setup::reset_signals(&[])?;
-            // SAFETY: a plain system call. The session's number is the group's, by which the whole of the program is told to end.
+            // SAFETY: a plain system call. The session's number is also the process group's, to which signals for the whole
+            // program are sent.
             check(unsafe { libc::setsid() })?;
             end_of_leash.map_or(Ok(()), leash::put_on)?;
             confinement.take(CapabilitiesAtExec::RootOnly)?;
             if let Some(folder) = &folder {
-                // SAFETY: a plain system call, on a text that was made before the fork. It comes after the change of the user, who gets into no
-                // folder that it could not enter itself.
+                // SAFETY: a plain system call, on a string that was made before the fork. It follows the change of user, so that
+                // the user enters no folder that it may not enter itself.
                 check(unsafe { libc::chdir(folder.as_ptr()) })?;
             }
-            // Somebody may have killed us before there was a leash: then our child finds it out here.
+            // If the attendant was killed before the leash was set, the child detects it here.
             end_of_leash.map_or(Ok(()), |_| child_setup::die_with(parent))
         };
-        // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but what was filled before the fork.
+        // SAFETY: the closure makes async-signal-safe calls only, and touches only memory that was filled before the fork.
         unsafe {
-            command.pre_exec(between);
+            command.pre_exec(pre_exec);
         }
         let child = command.spawn()?;
         Ok(Launched { pid: Pid::from_raw(child.id() as i32), reader, leash })
     }
 }
 
-/// What the shell is given: of a single program that it runs it in its own place. So the program is the process that dies with us and has
-/// the pid of the log, which else a shell would be that waits for it.
+/// Returns the command for the shell: a single program is run with `exec`. The program is then the process that dies with the
+/// attendant and has the pid of the log; otherwise a shell would be there, waiting for it.
 fn for_shell(command: &str) -> String {
     let first = command.split_whitespace().next().unwrap_or_default();
-    let is_one_program = !command.contains(OF_SEVERAL) && !first.contains(['=', '"', '\'']) && !OF_THE_SHELL.contains(&first);
+    let is_one_program = !command.contains(SHELL_SYNTAX) && !first.contains(['=', '"', '\'']) && !SHELL_WORDS.contains(&first);
     if is_one_program { format!("exec {command}") } else { command.to_owned() }
 }
 
-/// The name of a command for the log: its program's, without what the shell reads before it.
+/// Returns the name of a command for the log: its program name, without the words before it that the shell interprets.
 pub fn name_of(command: &str) -> String {
     let is_program = |word: &&str| !word.contains('=') && !matches!(*word, "exec" | "nice" | "env" | "sudo");
     let word = command.split_whitespace().find(is_program).unwrap_or(command);
@@ -132,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_single_program_takes_the_shells_place_and_nothing_else_does() {
+    fn only_a_single_program_replaces_the_shell() {
         for one in ["redis-server --port 6379", "/srv/leader > /tmp/$NAME 2> /dev/null", "nice celery -A 'a shop'", "./run"] {
             assert_eq!(for_shell(one), format!("exec {one}"));
         }

@@ -1,5 +1,5 @@
-//! One daemon and its life: when it is started, what its end leads to, how it is stopped, and, where it has a pidfile, whom that names.
-//! Times are given to it. The attendant runs it.
+//! One daemon and its life cycle: when it is started, what its end leads to, how it is stopped, and, if it has a pidfile, which
+//! process that names. It reads no clock; times are passed to it. The attendant runs it.
 
 use std::io::PipeReader;
 use std::path::Path;
@@ -15,51 +15,51 @@ use nix::sys::signal::Signal;
 use nix::unistd::Pid;
 
 use super::pidfile::{self, Identities};
-use super::program::{Launched, Surroundings, Wanted, name_of};
+use super::program::{LaunchEnvironment, LaunchRequest, Launched, name_of};
 
-/// A daemon that lives no longer than this died at birth, in milliseconds: the next start has a longer pause before it.
+/// A daemon that lives no longer than this failed early, in milliseconds: the pause before its next start grows.
 const EARLY_FAILURE_MS: u64 = 3000;
 
-/// A daemon and what is known of it.
+/// A daemon and its state.
 #[derive(Debug)]
 pub struct SupervisedDaemon {
     pub name: String,
     daemon: Daemon,
     identities: Identities,
-    /// The process that we have started, until it ends.
+    /// The process that we started, until it ends.
     child: Option<Pid>,
-    /// Of one that ends with us: its group dies when we do.
+    /// For an attached daemon: kills its process group when the attendant dies.
     leash: Option<Leash>,
     started_ms: u64,
     /// How often it was started.
     starts: u64,
-    /// The signal that told the process to end or to make way for its successor.
-    told: Option<i32>,
-    /// When it is to be started; `None` while there is no need to.
+    /// The signal that ordered the process to end or to make room for its replacement.
+    sent_signal: Option<i32>,
+    /// When it is to be started; `None` if it need not be.
     start_ms: Option<u64>,
     pause_s: u64,
-    /// When patience with a daemon that was told to end is over.
+    /// When a daemon that was ordered to end is killed.
     kill_ms: Option<u64>,
-    /// It is not to be started any more.
+    /// It is not started any more.
     is_over: bool,
-    /// The process that the pidfile named when we last looked.
+    /// The process that the pidfile named at the last check.
     named: Option<Pid>,
-    /// How often the pidfile has named nobody since the daemon was started.
+    /// The number of checks since the start in which the pidfile named no process.
     missing: u32,
     touched: Vec<Option<SystemTime>>,
 }
 
-/// What the end of a daemon's process leads to.
+/// The consequence of the end of a daemon's process.
 #[derive(Debug, PartialEq, Eq)]
 pub enum DaemonEnd {
-    /// Nothing further; words for the log, or none.
-    Told(Option<String>),
-    /// The instance ends with it.
+    /// Nothing further; with the log line, if any.
+    Logged(Option<String>),
+    /// The instance ends with it; with the log line.
     Control(String),
 }
 
 impl SupervisedDaemon {
-    /// A daemon that is to be started at once, or, with a pidfile, if that names nobody.
+    /// Returns a daemon that is started immediately, or, with a pidfile, if that names no process.
     pub fn new(daemon: Daemon, identities: Identities, now_ms: u64) -> SupervisedDaemon {
         let touched = daemon.touch.iter().map(|path| changed_at(path)).collect();
         let mut daemon = SupervisedDaemon {
@@ -70,7 +70,7 @@ impl SupervisedDaemon {
             leash: None,
             started_ms: 0,
             starts: 0,
-            told: None,
+            sent_signal: None,
             start_ms: Some(now_ms),
             pause_s: 0,
             kill_ms: None,
@@ -86,12 +86,12 @@ impl SupervisedDaemon {
         daemon
     }
 
-    /// The line about a daemon that was found alive.
+    /// Returns the log line about a daemon that was already running.
     pub fn found(&self) -> Option<String> {
         self.named.map(|pid| format!("daemon {}: already running (pid {pid}, according to its pidfile)", self.name))
     }
 
-    /// It ends with the instance: it is no daemon with a pidfile.
+    /// Returns whether it ends with the instance: daemons without a pidfile do.
     pub fn is_attached(&self) -> bool {
         self.daemon.pidfile.is_none()
     }
@@ -100,41 +100,41 @@ impl SupervisedDaemon {
         self.child == Some(pid)
     }
 
-    /// Its process, be it started by us or named by its pidfile.
+    /// Returns its process: the one that we started, or the one that its pidfile names.
     pub fn process(&self) -> Option<Pid> {
         self.child.filter(|_| self.is_attached()).or(self.named)
     }
 
-    /// How often it was started again.
+    /// Returns how often it was restarted.
     pub fn respawns(&self) -> u64 {
         self.starts.saturating_sub(1)
     }
 
-    /// Its process is there and has to be waited for before the attendant ends.
-    pub fn is_left(&self) -> bool {
+    /// Returns whether its process is alive and must end before the attendant ends.
+    pub fn is_running(&self) -> bool {
         self.is_attached() && self.child.is_some()
     }
 
-    /// Starts it where that is due. Gives words for the log, and the pipe with what it writes.
-    pub fn start_if_due(&mut self, surroundings: &Surroundings, now_ms: u64) -> Option<(String, Option<PipeReader>)> {
+    /// Starts it if that is due. Returns the log line and the pipe with its output.
+    pub fn start_if_due(&mut self, launch_environment: &LaunchEnvironment, now_ms: u64) -> Option<(String, Option<PipeReader>)> {
         if self.is_over || self.child.is_some() || self.start_ms.is_none_or(|start_ms| now_ms < start_ms) {
             return None;
         }
         self.start_ms = None;
         self.started_ms = now_ms;
         self.missing = 0;
-        let launch = Wanted {
+        let launch = LaunchRequest {
             command: &self.daemon.command,
             identity: self.identities.daemon.as_ref(),
             folder: self.daemon.folder.as_deref(),
             has_stdin: self.daemon.has_stdin,
             outlives: !self.is_attached(),
         };
-        match surroundings.start(&launch) {
+        match launch_environment.start(&launch) {
             Ok(Launched { pid, reader, leash }) => {
                 (self.child, self.leash) = (Some(pid), leash);
                 self.starts += 1;
-                self.told = None;
+                self.sent_signal = None;
                 let mut words = format!("daemon {}: started (pid {pid})", self.name);
                 if self.daemon.is_detached
                     && let Some(path) = &self.daemon.pidfile
@@ -153,21 +153,21 @@ impl SupervisedDaemon {
         }
     }
 
-    /// Notes the end of its process, which has not been reaped yet: the group's number is surely its own.
+    /// Records the end of its process, which has not been reaped yet, so that the number of its process group was not reused.
     pub fn note_end(&mut self, cause: &Cause, now_ms: u64) -> DaemonEnd {
         let pid = self.child.take();
-        // What is left of its group goes with it.
+        // Dropping the leash kills the rest of the process group.
         self.leash = None;
         self.kill_ms = None;
-        let (name, how) = (&self.name, cause.words_after(self.told));
+        let (name, how) = (&self.name, cause.words_after(self.sent_signal));
         let shown = pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
         if self.is_over {
-            return DaemonEnd::Told(Some(format!("daemon {name}{shown} {how}")));
+            return DaemonEnd::Logged(Some(format!("daemon {name}{shown} {how}")));
         }
         if !self.is_attached() {
-            // One that goes to the background ends here as it should, and its pidfile says how it does.
-            let is_news = self.daemon.is_detached || *cause != Cause::Exited(0);
-            return DaemonEnd::Told(is_news.then(|| format!("daemon {name}{shown} {how}")));
+            // A daemon that goes to the background ends here regularly, and its pidfile shows its state.
+            let is_logged = self.daemon.is_detached || *cause != Cause::Exited(0);
+            return DaemonEnd::Logged(is_logged.then(|| format!("daemon {name}{shown} {how}")));
         }
         if self.daemon.is_control {
             self.is_over = true;
@@ -175,26 +175,26 @@ impl SupervisedDaemon {
         }
         let text = format!("daemon {name}{shown} {how}");
         let pause = self.pause_before_next(now_ms);
-        DaemonEnd::Told(Some(format!("{text}; restarting {pause}")))
+        DaemonEnd::Logged(Some(format!("{text}; restarting {pause}")))
     }
 
-    /// Looks at its files, once a second. Gives words for the log.
-    pub fn look(&mut self, mercy_ms: u64, now_ms: u64) -> Vec<String> {
-        let mut told = Vec::new();
+    /// Checks its files, once a second. Returns the log lines.
+    pub fn check_files(&mut self, mercy_ms: u64, now_ms: u64) -> Vec<String> {
+        let mut lines = Vec::new();
         if self.is_over {
-            return told;
+            return lines;
         }
         for (path, before) in self.daemon.touch.iter().zip(&mut self.touched) {
             let now = changed_at(path);
             let is_touched = now.is_some() && now != *before;
             *before = now;
             if is_touched {
-                told.push(path.display().to_string());
+                lines.push(path.display().to_string());
             }
         }
-        if let Some(path) = told.first() {
-            told = vec![format!("daemon {}: {path} was touched: restarting it", self.name)];
-            // One that a file has restarted did not die at birth.
+        if let Some(path) = lines.first() {
+            lines = vec![format!("daemon {}: {path} was touched: restarting it", self.name)];
+            // A restart because of a touched file does not count as an early failure.
             self.started_ms = self.started_ms.min(now_ms.saturating_sub(EARLY_FAILURE_MS + 1));
             self.signal(self.daemon.stop_signal);
             if self.is_attached() && self.child.is_some() {
@@ -202,12 +202,12 @@ impl SupervisedDaemon {
             }
         }
         if !self.is_attached() {
-            told.extend(self.look_at_pidfile(now_ms));
+            lines.extend(self.check_pidfile(now_ms));
         }
-        told
+        lines
     }
 
-    fn look_at_pidfile(&mut self, now_ms: u64) -> Option<String> {
+    fn check_pidfile(&mut self, now_ms: u64) -> Option<String> {
         let named = self.named_by_pidfile();
         let before = std::mem::replace(&mut self.named, named);
         let name = &self.name;
@@ -239,7 +239,7 @@ impl SupervisedDaemon {
         }
     }
 
-    /// Tells it to end for good; one with a pidfile lives on, and hears of it only where that was asked for.
+    /// Orders it to end for good. A daemon with a pidfile lives on, and is notified only if configured.
     pub fn end(&mut self, is_reload: bool, mercy_ms: u64, now_ms: u64) {
         if self.is_over {
             self.kill_ms = self.kill_ms.map(|kill_ms| kill_ms.min(now_ms + mercy_ms));
@@ -257,7 +257,7 @@ impl SupervisedDaemon {
         }
     }
 
-    /// Kills it where patience is over. Gives words for the log.
+    /// Kills it after its deadline. Returns the log line.
     pub fn kill_if_late(&mut self, now_ms: u64) -> Option<String> {
         self.kill_ms.filter(|kill_ms| now_ms >= *kill_ms)?;
         self.kill_ms = None;
@@ -265,7 +265,7 @@ impl SupervisedDaemon {
         Some(format!("daemon {} has not ended after {}: killing it", self.name, signals::name(self.daemon.stop_signal)))
     }
 
-    /// Kills it at once.
+    /// Kills it immediately.
     pub fn kill(&mut self) {
         self.is_over = true;
         self.kill_ms = None;
@@ -279,18 +279,18 @@ impl SupervisedDaemon {
         [start_ms, self.kill_ms].into_iter().flatten().min()
     }
 
-    /// Its files have to be looked at once a second.
+    /// Returns whether its files must be checked once a second.
     pub fn has_files(&self) -> bool {
         !self.is_over && (self.daemon.pidfile.is_some() || !self.daemon.touch.is_empty())
     }
 
-    /// Tells its process to end.
+    /// Sends its process a signal that orders it to end.
     fn signal(&mut self, number: i32) {
-        self.told = Some(number);
+        self.sent_signal = Some(number);
         self.send(number);
     }
 
-    /// To the whole group of its process, or to that alone where it leads none.
+    /// Sends a signal to the whole process group, or to the process only if it does not lead a group.
     fn send(&self, number: i32) {
         if let Some(pid) = self.process() {
             system::signal_group(pid, number);
@@ -301,7 +301,8 @@ impl SupervisedDaemon {
         self.daemon.pidfile.as_deref().and_then(|path| pidfile::process(path, &self.identities))
     }
 
-    /// Sets the time of the next start: at once for one that has lived, else after a pause that grows by a second each time. In words.
+    /// Sets the time of the next start: immediately if the daemon lived long enough, otherwise after a pause that grows by one
+    /// second each time. Returns it as text.
     fn pause_before_next(&mut self, now_ms: u64) -> String {
         let is_birth = now_ms.saturating_sub(self.started_ms) <= EARLY_FAILURE_MS;
         self.pause_s = if is_birth { (self.pause_s + 1).min(self.daemon.throttle_most_s.max(1)) } else { 0 };
@@ -364,20 +365,20 @@ mod tests {
         assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Control(_)));
         let mut daemon = SupervisedDaemon::new(control, Identities::default(), 0);
         daemon.end(false, 1000, 0);
-        assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Told(Some(_))));
+        assert!(matches!(daemon.note_end(&Cause::Exited(0), 1), DaemonEnd::Logged(Some(_))));
         assert_eq!(daemon.wake_ms(), None);
     }
 
     #[test]
-    fn a_pidfile_that_names_nobody_for_so_long_has_the_daemon_started_again() {
+    fn a_pidfile_that_names_no_process_for_its_checks_restarts_the_daemon() {
         let mut daemon = SupervisedDaemon::new(
             Daemon { pidfile: Some("/nonexistent/daemon.pid".into()), ..daemon(3) },
             Identities::default(),
             0,
         );
         daemon.start_ms = None;
-        assert_eq!(daemon.look(1000, 1000), Vec::<String>::new());
-        assert!(daemon.look(1000, 2000)[0].contains("named no process for 2 s"));
+        assert_eq!(daemon.check_files(1000, 1000), Vec::<String>::new());
+        assert!(daemon.check_files(1000, 2000)[0].contains("named no process for 2 s"));
         assert!(daemon.start_ms.is_some());
     }
 }

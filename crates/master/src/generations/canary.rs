@@ -1,7 +1,7 @@
-//! `reload-canary`: one worker of a new generation serves beside the old ones for a time, and the generation is rolled back where it makes
-//! more errors than they do. Whether it does is decided in the room `services`; here are the numbers, the times, and what follows.
-//! While it is watched workers have connections in turn, which the scoreboard tells them (`takes_turns`).
-//! It continues `Generations`, and gives what has become of the canary. The master runs it.
+//! `reload-canary`: one worker of a new generation serves beside the old ones for a time, and the generation is rolled back if it
+//! makes more errors than they do. The crate `services` decides whether it does; this file has the numbers, the times and the
+//! consequences. During the watch, workers accept connections in turn, which the scoreboard tells them (`takes_turns`). It
+//! continues `Generations`, and returns the state of the canary; it knows nothing of the rollback. The master runs it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -17,37 +17,37 @@ use crate::generations::Generations;
 use crate::generations::forming::notice_ms;
 use crate::generations::generation::{CanaryWatch, Forming, FormingStage};
 
-/// How often a canary is looked at, in milliseconds.
-const LOOK_MS: u64 = 1000;
-/// What a service manager gives a reload beyond the canary's time, in milliseconds: the other workers are forked then.
+/// Interval at which a canary is judged, in milliseconds.
+const CHECK_MS: u64 = 1000;
+/// Time that the service manager is asked for beyond the canary's time, in milliseconds: the other workers are forked then.
 const AFTERWARDS_MS: u64 = 60_000;
 
-/// What has become of a canary.
-pub enum CanaryNews {
-    /// Nothing keeps the other workers of the generation back, or nothing any more.
-    LetIn,
-    /// They have to wait.
+/// The state of a canary.
+pub enum CanaryProgress {
+    /// There is no canary or it has passed: the other workers of the generation may start.
+    Passed,
+    /// The other workers have to wait.
     Watched,
-    /// The generation works worse than the one in service, and why that is so sure.
+    /// The generation works worse than the one in service, with the evidence.
     Worse(String),
 }
 
 impl Generations {
-    /// Takes the canary of the forming generation a step further, if it has one.
-    pub fn advance_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryNews {
-        let Some(forming) = &self.forming else { return CanaryNews::LetIn };
+    /// Advances the canary of the forming generation, if there is one.
+    pub fn advance_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryProgress {
+        let Some(forming) = &self.forming else { return CanaryProgress::Passed };
         match &forming.stage {
-            FormingStage::Whole => CanaryNews::LetIn,
+            FormingStage::Whole => CanaryProgress::Passed,
             FormingStage::CanaryStarts { length_ms } => {
                 let length_ms = *length_ms;
                 let serving = children.active_workers(forming.generation.number).find(|worker| worker.state.is_serving());
                 if let Some(canary) = serving {
                     self.begin_watch(canary, length_ms, children, notifier, now_ms);
                 }
-                CanaryNews::Watched
+                CanaryProgress::Watched
             }
-            FormingStage::Canary(watch) if now_ms < watch.wake_ms() => CanaryNews::Watched,
-            FormingStage::Canary(_) => self.look_at_canary(children, notifier, now_ms),
+            FormingStage::Canary(watch) if now_ms < watch.wake_ms() => CanaryProgress::Watched,
+            FormingStage::Canary(_) => self.judge_canary(children, notifier, now_ms),
         }
     }
 
@@ -59,7 +59,7 @@ impl Generations {
             began_ms: now_ms,
             until_ms: now_ms.saturating_add(length_ms),
             is_extended: false,
-            next_look_ms: now_ms + LOOK_MS,
+            next_check_ms: now_ms + CHECK_MS,
             before,
             ended_new: Answers::default(),
             ended_old: Answers::default(),
@@ -71,12 +71,12 @@ impl Generations {
         notifier.extend(length_ms.saturating_add(AFTERWARDS_MS));
     }
 
-    fn look_at_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryNews {
-        let Some((canary, old)) = self.canary_numbers(children) else { return CanaryNews::LetIn };
-        let Some(forming) = &mut self.forming else { return CanaryNews::LetIn };
+    fn judge_canary(&mut self, children: &Children, notifier: &Notifier, now_ms: u64) -> CanaryProgress {
+        let Some((canary, old)) = self.canary_numbers(children) else { return CanaryProgress::Passed };
+        let Some(forming) = &mut self.forming else { return CanaryProgress::Passed };
         let number = forming.generation.number;
-        let FormingStage::Canary(watch) = &mut forming.stage else { return CanaryNews::LetIn };
-        watch.next_look_ms = now_ms + LOOK_MS;
+        let FormingStage::Canary(watch) = &mut forming.stage else { return CanaryProgress::Passed };
+        watch.next_check_ms = now_ms + CHECK_MS;
         let moment = match (now_ms >= watch.until_ms, watch.is_extended) {
             (false, _) => Moment::Meanwhile,
             (true, false) => Moment::AtEnd,
@@ -85,15 +85,15 @@ impl Generations {
         let took = duration(now_ms.saturating_sub(watch.began_ms));
         let numbers = in_words(canary, &old);
         match judge(canary, &old, moment) {
-            Verdict::Worse => return CanaryNews::Worse(format!("canary: {numbers}")),
-            _ if moment == Moment::Meanwhile => return CanaryNews::Watched,
+            Verdict::Worse => return CanaryProgress::Worse(format!("canary: {numbers}")),
+            _ if moment == Moment::Meanwhile => return CanaryProgress::Watched,
             Verdict::Doubtful => {
                 let length_ms = watch.until_ms.saturating_sub(watch.began_ms);
                 (watch.until_ms, watch.is_extended) = (now_ms.saturating_add(length_ms), true);
                 let more = duration(length_ms);
                 log_sink::line(&format!("canary: {numbers}, in {took}: none succeeded, watching it for {more} more"));
                 notifier.extend(length_ms.saturating_add(AFTERWARDS_MS));
-                return CanaryNews::Watched;
+                return CanaryProgress::Watched;
             }
             Verdict::AsGood => log_sink::line(&format!("canary: {numbers}, in {took}: generation {number} passes")),
             Verdict::TooFew => {
@@ -101,13 +101,13 @@ impl Generations {
             }
         }
         forming.stage = FormingStage::Whole;
-        forming.patient_since_ms = now_ms;
+        forming.timeout_since_ms = now_ms;
         forming.notice_ms = now_ms + notice_ms();
         notifier.status(&format!("generation {number} passes, starting its other workers"));
-        CanaryNews::LetIn
+        CanaryProgress::Passed
     }
 
-    /// What the canary has answered, and what it is held against. `None`: there is none that serves.
+    /// Returns the answers of the canary and those that they are compared with, or `None` if no canary serves.
     fn canary_numbers(&self, children: &Children) -> Option<(Answers, Standard)> {
         let (forming, serving) = (self.forming.as_ref()?, self.serving.as_ref()?);
         let FormingStage::Canary(watch) = &forming.stage else { return None };
@@ -116,14 +116,14 @@ impl Generations {
         Some((canary, Standard { meanwhile: since_start.since(watch.before), since_start }))
     }
 
-    /// Has workers take connections in turn while one of them is watched: the kernel would give those that come one by one to the old ones,
-    /// which began to wait first. Nobody's turn has to be told when the watch is over, however it ended.
-    pub fn share_out_turns(&self, children: &Children) {
+    /// Makes workers accept connections in turn while a canary is watched. Otherwise the kernel would give single connections to
+    /// the old workers, because they began to wait first. Turns end with the watch, however it ended.
+    pub fn assign_turns(&self, children: &Children) {
         let is_watched = self.forming.as_ref().is_some_and(|forming| matches!(forming.stage, FormingStage::Canary(_)));
         let workers = children.iter().filter(|child| child.is_request_worker());
         let rows = workers.filter_map(Child::row).filter_map(|row| children.scoreboard().row(row));
         let (in_turn, others): (Vec<&Row>, Vec<&Row>) = rows.partition(|row| row.takes_turns.load(Relaxed) == 1);
-        // A row that is written is fetched anew by its worker: only where something changes.
+        // A worker's CPU has to fetch a row again after a write, so only changes are written.
         if !is_watched {
             in_turn.iter().for_each(|row| row.takes_turns.store(0, Relaxed));
             return;
@@ -135,7 +135,7 @@ impl Generations {
         }
     }
 
-    /// For whoever asks how it goes.
+    /// Returns the progress of the canary for `bolide status`.
     pub fn canary_in_words(&self, children: &Children, now_ms: u64) -> Option<String> {
         let (canary, old) = self.canary_numbers(children)?;
         let FormingStage::Canary(watch) = &self.forming.as_ref()?.stage else { return None };
@@ -143,9 +143,10 @@ impl Generations {
         Some(format!("{}; {left} to go", in_words(canary, &old)))
     }
 
-    /// A worker has ended, with so many requests in flight; `works` is what its threads have done. Its answers count on, and requests that
-    /// were killed with it are errors. The canary's own death ends the generation, but for `harakiri`: a request over its time is one error,
-    /// with the old code as with the new, and another worker takes its place. Gives why the generation is to be rolled back.
+    /// Records the end of a worker that had `in_flight` requests in flight; `works` is the work of its threads. Its answers still
+    /// count, and requests that were killed with it count as errors. The death of the canary ends the generation, except for
+    /// `harakiri`: a request over its time is one error, with the old code as with the new, and another worker replaces the
+    /// canary. Returns the reason for a rollback.
     pub fn note_end(&mut self, worker: &Child, works: impl Iterator<Item = Work>, in_flight: usize, how: &str) -> Option<String> {
         let serving = self.serving_number();
         let Some(Forming { generation, stage: FormingStage::Canary(watch), .. }) = &mut self.forming else { return None };
@@ -164,7 +165,7 @@ impl Generations {
     }
 }
 
-/// What the workers of a generation that live have answered since their start.
+/// Returns the number of answers of a generation's live workers since their start.
 fn answers_of(generation: u32, children: &Children) -> Answers {
     let workers = children.iter().filter(|child| child.generation == generation);
     let works = workers.filter_map(Child::row).flat_map(|row| children.scoreboard().work(row));

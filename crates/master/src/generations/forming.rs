@@ -1,5 +1,5 @@
-//! How a generation forms: its prototype is started, its workers pass, serve or fail, and it is time to say what it waits for. It continues
-//! `Generations`, and gives what has become of the generation; what follows is not its business. The master runs it.
+//! How a generation forms: its prototype starts, its workers pass, serve or fail, and the log reports what it waits for. It
+//! continues `Generations`, and returns the state of the generation; it does not know what follows. The master runs it.
 
 use bolide_contract::message::{EXIT_LOAD_FAILED, stack_signal};
 use bolide_contract::settings::Settings;
@@ -18,12 +18,12 @@ use crate::provision::Provision;
 use crate::provision::error_report::ErrorReport;
 use crate::provision::interpreter::{enter_folder, not_executed};
 
-/// A new generation is given up when this many of its workers have failed early.
-const DEATHS_MOST: u32 = 5;
-/// Time between two lines that a generation still forms, in milliseconds.
+/// A new generation is abandoned when this many of its workers have failed early.
+const EARLY_FAILURES_MOST: u32 = 5;
+/// Interval between log lines that a generation is still forming, in milliseconds.
 const NOTICE_MS: u64 = 30_000;
 
-/// [`NOTICE_MS`]; tests can't wait for that long.
+/// Returns [`NOTICE_MS`], or the shorter interval of a test.
 pub fn notice_ms() -> u64 {
     let shortened = std::env::var("BOLIDE_TEST_NOTICE_MS").ok().and_then(|text| text.parse().ok());
     shortened.unwrap_or(NOTICE_MS)
@@ -33,14 +33,14 @@ impl Generations {
     /// Starts the prototype of a new generation.
     ///
     /// # Errors
-    /// Its folder can't be entered, or its program not executed. Nothing has changed then.
+    /// Its folder can't be entered, or its program can't be executed. Nothing has changed then.
     pub fn begin(&mut self, reason: Reason, children: &mut Children, provision: &Provision, now: u64) -> Result<(), StartError> {
         let number = self.last_number + 1;
         let settings = provision.coming_settings();
         let is_lazy = settings.application.lazy;
         let note = self.start_prototype(number, is_lazy, children, provision)?;
         self.last_number = number;
-        // A reload under load begins with as many workers as serve, and one while none serves with none.
+        // A reload under load begins with the present number of workers; a reload while no worker serves begins with none.
         let before = self.serving.as_ref().map(Generation::wanted_count);
         let wanted = first_workers(settings, before);
         let worker_slots = vec![Backoff::default(); wanted.len()];
@@ -51,22 +51,22 @@ impl Generations {
             reason,
             stage,
             began_ms: now,
-            patient_since_ms: now,
+            timeout_since_ms: now,
             loaded_in_ms: None,
             note,
-            deaths_at_birth: 0,
+            early_failures: 0,
             notice_ms: now + notice_ms(),
-            unshared: None,
+            unshared_id: None,
         });
         Ok(())
     }
 
-    /// How a generation begins: with one worker, where a canary is asked for and there is something to hold it against.
+    /// Returns the first stage of a generation: a canary, if one is configured and there is a generation to compare it with.
     fn first_stage(&self, reason: Reason, number: u32, settings: &Settings) -> FormingStage {
         let Some(length_ms) = settings.reloading.canary_ms.filter(|_| reason == Reason::Ordered) else {
             return FormingStage::Whole;
         };
-        // With nothing in service there is nothing to go on with: a reload with `reload-order = stop-first` until now, say.
+        // Without a serving generation there is none to roll back to, for example in a reload with `reload-order = stop-first`.
         match self.serving.as_ref().map(|serving| (serving.number, serving.is_empty())) {
             Some((_, false)) => FormingStage::CanaryStarts { length_ms },
             Some((serving, true)) => {
@@ -79,10 +79,10 @@ impl Generations {
         }
     }
 
-    /// Executes the prototype of a generation, in the folder of its settings; it leaves loading to its workers where that is lazy.
+    /// Executes the prototype of a generation in the folder of its settings. With `is_lazy`, its workers load the application.
     ///
     /// # Errors
-    /// As [`Generations::begin`].
+    /// See [`Generations::begin`].
     pub fn start_prototype(
         &self,
         number: u32,
@@ -96,15 +96,15 @@ impl Generations {
         Ok(children.add_prototype(number, executed))
     }
 
-    /// The forming generation does not serve within `load-timeout`: gives that time.
+    /// Returns `load-timeout` if the forming generation has exceeded it.
     pub fn late_after_ms(&self, provision: &Provision, now_ms: u64) -> Option<u64> {
         let forming = self.forming.as_ref().filter(|forming| !matches!(forming.stage, FormingStage::Canary(_)))?;
         let timeout_ms = self.load_timeout_ms(forming.generation.number, provision)?;
-        (now_ms >= forming.patient_since_ms.saturating_add(timeout_ms)).then_some(timeout_ms)
+        (now_ms >= forming.timeout_since_ms.saturating_add(timeout_ms)).then_some(timeout_ms)
     }
 
-    /// A generation of which nothing has served has nothing to finish, and may take no order: it is killed, and what its application
-    /// has started with it.
+    /// Kills a forming generation of which no worker has served, with the processes that its application started: it has no
+    /// requests to finish, and may not read orders.
     pub fn kill_before_it_served(&self, children: &mut Children, now_ms: u64) {
         let prototype = self.forming_number().and_then(|number| children.prototype(number));
         if let Some(id) = prototype.filter(|prototype| !prototype.has_served).map(|prototype| prototype.id) {
@@ -112,7 +112,8 @@ impl Generations {
         }
     }
 
-    /// Takes the forming generation out when all its request workers serve: it takes over. `is_held_back`: its canary is watched.
+    /// Returns the forming generation when all its request workers serve, so that it takes over. `is_held_back`: its canary is
+    /// watched.
     pub fn complete(&mut self, is_held_back: bool, children: &Children, now_ms: u64) -> Option<Forming> {
         let forming = self.forming.as_mut()?;
         let number = forming.generation.number;
@@ -123,7 +124,7 @@ impl Generations {
             }
         }
         let wanted = &forming.generation.wanted;
-        // Where no worker is wanted yet, the application must be loaded at least.
+        // If no worker is wanted yet, the application must be loaded at least.
         let is_loaded = forming.loaded_in_ms.is_some() || !forming.generation.is_empty();
         if matches!(forming.stage, FormingStage::Canary(_)) {
             return None;
@@ -136,13 +137,13 @@ impl Generations {
             let is_loaded = forming.loaded_in_ms.is_some();
             let what = if is_loaded { "not all of its workers serve yet" } else { "it still loads the application" };
             log_sink::line(&format!("generation {number} was started {} ago, {what}", duration(now_ms - forming.began_ms)));
-            tell_who_does_not_serve(number, children);
+            log_stacks_of_late_workers(number, children);
         }
         None
     }
 
-    /// With `reload-probe`: the workers of the forming generation serve when each that there should be has passed. One that is late holds up
-    /// the others, and one that fails has kept them from serving what does not work everywhere.
+    /// With `reload-probe`: admits the workers of the forming generation once all wanted workers have passed the probe. One late
+    /// worker delays the other workers; if one fails, none of them has served code that does not work everywhere.
     pub fn admit_if_all_passed(&self, children: &mut Children) {
         let Some(forming) = &self.forming else { return };
         let mut lacking = forming.wanted_now();
@@ -161,18 +162,19 @@ impl Generations {
         }
     }
 
-    /// A worker of the forming generation failed early: too often, or for want of an application, and the generation is to be given up. Gives
-    /// why.
-    pub fn note_death(&mut self, cause: &Cause, processes: u32) -> Option<String> {
+    /// Records that a worker of the forming generation failed early. Returns the reason if the generation must be abandoned: too
+    /// many failures, or the application can't be loaded.
+    pub fn note_early_failure(&mut self, cause: &Cause, processes: u32) -> Option<String> {
         let forming = self.forming.as_mut()?;
-        forming.deaths_at_birth += 1;
-        // The one worker that loads the application itself at the start is like a prototype: its death is taken for the application's fault.
+        forming.early_failures += 1;
+        // A single worker that loads the application itself at the start is like a prototype: its death counts as the
+        // application's fault.
         let alone = forming.reason == Reason::First && forming.generation.is_lazy && processes == 1;
         if *cause == Cause::Exited(EXIT_LOAD_FAILED) && !forming.generation.served {
             Some("a worker could not, see above".to_owned())
         } else if alone && !forming.generation.served && matches!(cause, Cause::Signalled { .. } | Cause::Exited(_)) {
             Some(format!("its worker {}", cause.words()))
-        } else if forming.reason != Reason::First && forming.deaths_at_birth >= DEATHS_MOST {
+        } else if forming.reason != Reason::First && forming.early_failures >= EARLY_FAILURES_MOST {
             Some("its workers die before they serve".to_owned())
         } else {
             None
@@ -180,13 +182,13 @@ impl Generations {
     }
 }
 
-/// Workers of a generation that were forked and do not serve yet, with the stacks that say what they wait for.
-fn tell_who_does_not_serve(number: u32, children: &Children) {
+/// Logs the workers of a generation that were forked but do not serve yet, with the stacks that show what they wait for.
+fn log_stacks_of_late_workers(number: u32, children: &Children) {
     let is_late = |worker: &&Child| !worker.state.is_serving() && !worker.waits_for_admission;
     for worker in children.active_workers(number).filter(is_late) {
         let Some(pid) = worker.pid else { continue };
         log_sink::line(&format!("{worker} does not serve yet; its Python stack:"));
-        // A worker that ends at this moment has no stack to write.
+        // A worker that is just exiting has no stack to write.
         let _ = system::signal_thread(pid, pid.as_raw().cast_unsigned(), stack_signal());
     }
 }

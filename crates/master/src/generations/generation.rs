@@ -7,45 +7,45 @@ use bolide_supervision::processes::backoff::Backoff;
 
 use crate::provision::error_report::ErrorReport;
 
-/// A generation that serves, or will.
+/// A generation that serves or will serve.
 #[derive(Debug)]
 pub struct Generation {
     pub number: u32,
-    /// The pauses of each worker number, from 1.
+    /// The restart pauses of each worker number, from 1.
     pub worker_slots: Vec<Backoff>,
-    /// Which worker numbers there should be, from 1.
+    /// The worker numbers that should exist, from 1.
     pub wanted: Vec<bool>,
-    /// The pauses of each helper number, from 1.
+    /// The restart pauses of each helper number, from 1.
     pub helper_slots: Vec<Backoff>,
-    /// A worker of it has served.
+    /// One of its workers has served.
     pub served: bool,
-    /// Each of its workers loads the application itself: `lazy-apps`, or `fork-safety = lazy` and an application that asks for it.
+    /// Each worker loads the application itself: `lazy-apps`, or `fork-safety = lazy` and an application that requires it.
     pub is_lazy: bool,
 }
 
 impl Generation {
-    /// How many workers there should be.
+    /// Returns the number of workers that should exist.
     pub fn wanted_count(&self) -> u32 {
         self.wanted.iter().filter(|wanted| **wanted).count() as u32
     }
 
-    /// There should be no worker: the next connection starts some.
+    /// Returns whether no worker should exist: the next connection starts some.
     pub fn is_empty(&self) -> bool {
         !self.wanted.contains(&true)
     }
 
-    /// There may be more workers than there should be now.
+    /// Returns whether more workers may be added.
     pub fn has_room(&self) -> bool {
         self.wanted.contains(&false)
     }
 
-    /// The places of the numbers that are not wanted, in `wanted`.
+    /// Returns the indexes in `wanted` of the worker numbers that should not exist.
     pub fn missing_numbers(&self) -> impl Iterator<Item = usize> {
         self.wanted.iter().enumerate().filter(|(_, wanted)| !**wanted).map(|(index, _)| index)
     }
 }
 
-/// Why a generation forms.
+/// The reason why a generation forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     First,
@@ -54,7 +54,7 @@ pub enum Reason {
 }
 
 impl Forming {
-    /// Which worker numbers there should be at this stage.
+    /// Returns the worker numbers that should exist at this stage.
     pub fn wanted_now(&self) -> Vec<bool> {
         let wanted = &self.generation.wanted;
         match self.stage {
@@ -68,14 +68,14 @@ impl Forming {
     }
 }
 
-/// How much of a generation that forms is forked.
+/// How much of a forming generation is forked.
 #[derive(Debug)]
 pub enum FormingStage {
-    /// All its workers are; when they serve, it takes over.
+    /// All workers. When they serve, the generation takes over.
     Whole,
-    /// One is, and serves from its start on for so long beside the old generation.
+    /// One worker, which serves beside the old generation for `length_ms` from its start on.
     CanaryStarts { length_ms: u64 },
-    /// It does.
+    /// The canary serves.
     Canary(CanaryWatch),
 }
 
@@ -84,42 +84,44 @@ pub enum FormingStage {
 pub struct CanaryWatch {
     pub began_ms: u64,
     pub until_ms: u64,
-    /// It has been doubtful at its end, and has as much time again.
+    /// The result was doubtful at the end, so the time was doubled.
     pub is_extended: bool,
-    pub next_look_ms: u64,
-    /// What the old generation's workers had answered when it began.
+    pub next_check_ms: u64,
+    /// The answers of the old generation's workers when the watch began.
     pub before: Answers,
-    /// What those that have ended since have answered in their lives: of the new generation, and of the old one.
+    /// The answers of workers that have ended since: of the new generation, and of the old one.
     pub ended_new: Answers,
     pub ended_old: Answers,
 }
 
 impl CanaryWatch {
     pub fn wake_ms(&self) -> u64 {
-        self.next_look_ms.min(self.until_ms)
+        self.next_check_ms.min(self.until_ms)
     }
 }
 
-/// A generation that does not serve with all its workers yet.
+/// A generation whose workers do not all serve yet.
 #[derive(Debug)]
 pub struct Forming {
     pub generation: Generation,
     pub reason: Reason,
     pub stage: FormingStage,
     pub began_ms: u64,
-    /// Since then it has been waited for: `load-timeout` begins anew when its canary has passed.
-    pub patient_since_ms: u64,
+    /// Start of the `load-timeout`; it starts again when the canary has passed.
+    pub timeout_since_ms: u64,
     /// Time that the prototype took to load the application.
     pub loaded_in_ms: Option<u64>,
-    /// Where its prototype or its workers say why they can't load the application.
+    /// The file in which its prototype or its workers report why they can't load the application.
     pub note: ErrorReport,
-    pub deaths_at_birth: u32,
+    pub early_failures: u32,
     pub notice_ms: u64,
-    /// The prototype whose end is waited for: it has loaded what workers can't share, and the next one loads nothing.
-    pub unshared: Option<u64>,
+    /// The prototype whose end is awaited: it has loaded libraries that workers can't share, and the next prototype loads
+    /// nothing.
+    pub unshared_id: Option<u64>,
 }
 
-/// The workers that a generation begins with, by their numbers from 1; `before` is how many there are, `None` at the start.
+/// Returns the workers that a generation begins with, by their numbers from 1. `before` is the present number of workers, `None`
+/// at the start.
 pub fn first_workers(settings: &Settings, before: Option<u32>) -> Vec<bool> {
     let most = settings.workers.processes;
     let count = match (&settings.elastic.cheaper, before) {

@@ -1,6 +1,6 @@
-//! Helpers of the generation in service: processes that its prototype forks beside the request workers. A generation's helpers begin when it
-//! serves and those of older generations have ended, so that two generations of a helper never run at once; one that dies is forked again.
-//! What a helper does, the language knows. The master runs this.
+//! Helpers of the generation in service: processes that its prototype forks beside the request workers. They start when the
+//! generation serves and the helpers of older generations have ended, so that two generations of a helper never run at the same
+//! time. A helper that dies is forked again. Only the language knows what a helper does. The master runs this.
 
 use std::io::ErrorKind;
 
@@ -17,7 +17,7 @@ use crate::generations::generation::Generation;
 use crate::generations::workers::FORK_RETRY_MS;
 use crate::provision::Provision;
 
-/// Orders the helpers that the generation in service lacks.
+/// Orders the missing helpers of the generation in service.
 pub fn start_missing(serving: &mut Generation, children: &mut Children, provision: &Provision, now_ms: u64) {
     let generation = serving.number;
     let of_others = |child: &Child| child.helper_number().is_some() && child.generation != generation;
@@ -25,14 +25,14 @@ pub fn start_missing(serving: &mut Generation, children: &mut Children, provisio
         return;
     }
     for (number, slot) in (1u32..).zip(&mut serving.helper_slots) {
-        // One that ends is waited for, too.
+        // A helper that is still ending counts as present.
         let is_there = children.iter().any(|child| child.helper_number() == Some(number));
         if is_there || !slot.over(now_ms) {
             continue;
         }
         match children.fork(generation, ChildKind::Helper, number, false, provision) {
             Ok(()) => {}
-            // The lack passes: the end of a child frees a row, and a generation without a prototype is replaced.
+            // The shortage passes: the end of a child frees a row, and a generation without a prototype is replaced.
             Err(ForkError::NoPrototype | ForkError::NoRow) => return,
             Err(ForkError::Failed(error)) if error.kind() == ErrorKind::WouldBlock => return slot.hold(now_ms + FORK_RETRY_MS),
             Err(ForkError::Failed(error)) => {
@@ -43,7 +43,7 @@ pub fn start_missing(serving: &mut Generation, children: &mut Children, provisio
     }
 }
 
-/// A helper was sent SIGTERM: it ends in order, and is forked again.
+/// Restarts a helper that was sent SIGTERM: it ends regularly and is forked again.
 pub fn renew(id: u64, children: &mut Children, provision: &Provision, now_ms: u64) {
     let mercy_ms = now_ms.saturating_add(provision.settings().lifecycle.reload_mercy_ms);
     if children.find(id).is_some_and(|helper| helper.state.is_active()) {
@@ -51,7 +51,8 @@ pub fn renew(id: u64, children: &mut Children, provision: &Provision, now_ms: u6
     }
 }
 
-/// A helper has ended. Where its generation goes on (`serving`), another one follows: at once, or after a pause if it failed early.
+/// Records the end of a helper. If its generation continues (`serving`), a replacement follows: immediately, or after a pause if
+/// it failed early.
 pub fn note_end(helper: &Child, number: u32, serving: Option<&mut Generation>, cause: &Cause, now_ms: u64) {
     let was_told = helper.state == State::Ending && helper.kill_reason.is_none();
     let follows = serving.filter(|serving| serving.number == helper.generation).map(|serving| {
@@ -63,7 +64,7 @@ pub fn note_end(helper: &Child, number: u32, serving: Option<&mut Generation>, c
             format!(" soon after its start; next attempt in {}", duration(slot.failed_early(now_ms)))
         }
     });
-    // A kill has had its line, and an ordered end is no news.
+    // A kill already has a log line, and an ordered end needs none.
     if helper.kill_reason.is_none() && !(was_told && *cause == Cause::Exited(0)) {
         log_sink::line(&format!("{helper} {}{}", cause.words(), follows.unwrap_or_default()));
     }

@@ -1,5 +1,5 @@
-//! Lists of imported files (`py-autoreload`), as prototypes and workers tell them: they come from processes that may run as another user,
-//! so nothing of them is taken on trust but the names. The master runs it.
+//! Lists of imported files (`py-autoreload`), as prototypes and workers report them. It trusts nothing in a list but the names,
+//! because the reporting processes may run as another user. The master runs it.
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,10 +16,10 @@ use crate::children::child::KillReason;
 use crate::generations::Generations;
 use crate::provision::Provision;
 
-/// Files of a list, at the most.
+/// Maximum number of files in a list.
 const FILES_MOST: usize = 20_000;
 
-/// Watches what a child has imported, as long as its generation serves or forms.
+/// Watches the files that a child has imported, as long as its generation serves or forms.
 pub fn take(
     id: u64,
     list: Option<OwnedFd>,
@@ -33,9 +33,9 @@ pub fn take(
     let generation = child.generation;
     let Some(files) = list.and_then(read) else {
         log_sink::line(&format!("{child} sent an invalid list of imports"));
-        return children.kill_and_log(id, KillReason::OutOfReach, provision, now_ms);
+        return children.kill_and_log(id, KillReason::Unreachable, provision, now_ms);
     };
-    // An older generation was asked for it by settings that a reload has changed.
+    // An older generation reports imports because of settings that a reload has changed.
     if provision.coming_settings().watching.imports.is_none() {
         return;
     }
@@ -46,14 +46,14 @@ pub fn take(
     }
 }
 
-/// With `chroot` the paths are those within the jail.
+/// Maps paths within the jail of `chroot` to paths of the master.
 fn as_seen_from_outside(files: Vec<Imported>, root: Option<&Path>) -> Vec<Imported> {
     let Some(root) = root else { return files };
     let outside = |file: Imported| Imported { path: root.join(file.path.strip_prefix("/").unwrap_or(&file.path)), ..file };
     files.into_iter().map(outside).collect()
 }
 
-/// Reads a list. `None` for what is no sealed memory file with a list in it: reading that never waits.
+/// Reads a list. Returns `None` unless it is a sealed memory file with a list in it, because only then does reading never block.
 fn read(list: OwnedFd) -> Option<Vec<Imported>> {
     let seals = fcntl(list.as_fd(), FcntlArg::F_GET_SEALS).ok().map(SealFlag::from_bits_truncate)?;
     let list = File::from(list);

@@ -1,12 +1,13 @@
-//! Generations of the application: the one that serves, the one that forms, and what is asked of the next. How one forms is in `forming`;
-//! what follows from its success or failure for the rest of the instance, the supervisor carries out. The master runs it.
+//! Generations of the application: the one that serves, the one that forms, and the request for the next. `forming` has how a
+//! generation forms. The supervisor carries out what its success or failure means for the rest of the instance, which this room
+//! does not know. The master runs it.
 
 pub mod canary;
+pub mod fork_safety;
 pub mod forming;
 pub mod generation;
 pub mod helpers;
 pub mod imports;
-pub mod unshared;
 pub mod workers;
 
 use bolide_supervision::processes::backoff::Backoff;
@@ -14,18 +15,18 @@ use bolide_supervision::processes::backoff::Backoff;
 use crate::generations::generation::{Forming, FormingStage, Generation};
 use crate::provision::Provision;
 
-/// The generations at work, and whether another one is wanted.
+/// The present generations, and whether another one is requested.
 #[derive(Debug, Default)]
 pub struct Generations {
-    /// The generation in service; none before the first is.
+    /// The generation in service; `None` before the first one serves.
     serving: Option<Generation>,
     forming: Option<Forming>,
     /// With `reload-order = stop-first`: the generation that has ended, or is ending, for one that does not serve yet.
     vacated_by: Option<u32>,
     last_number: u32,
-    /// SIGHUP has asked for a reload that has not begun; several count as one.
-    reload_wanted: bool,
-    /// The old generation gets no time when the forming one, or the next, takes over.
+    /// A reload was requested and has not begun; several requests count as one.
+    reload_requested: bool,
+    /// The old generation gets no time to finish when the forming generation, or the next one, takes over.
     reload_is_brutal: bool,
     backoff: Backoff,
 }
@@ -47,7 +48,7 @@ impl Generations {
         self.forming.as_mut()
     }
 
-    /// Both, to be changed together.
+    /// Returns both generations, to change them together.
     pub fn both_mut(&mut self) -> (Option<&mut Generation>, Option<&mut Generation>) {
         (self.serving.as_mut(), self.forming.as_mut().map(|forming| &mut forming.generation))
     }
@@ -64,61 +65,61 @@ impl Generations {
         self.forming.is_some()
     }
 
-    /// The generation that forms, if it is this one.
+    /// Returns the forming generation, if it has this number.
     pub fn forming_of(&mut self, number: u32) -> Option<&mut Forming> {
         self.forming.as_mut().filter(|forming| forming.generation.number == number)
     }
 
-    /// The generation of this number, if it serves or forms.
+    /// Returns the generation with this number, if it serves or forms.
     pub fn with_number_mut(&mut self, number: u32) -> Option<&mut Generation> {
         let (serving, forming) = self.both_mut();
         serving.into_iter().chain(forming).find(|generation| generation.number == number)
     }
 
-    /// The number of the generation that was begun last.
+    /// Returns the number of the last generation that was begun.
     pub fn last_number(&self) -> u32 {
         self.last_number
     }
 
-    /// Instance and clients have seen a generation serve, or one has ended for another.
+    /// Returns whether a generation has served before, including one that has ended for the next.
     pub fn has_served(&self) -> bool {
         self.serving.is_some() || self.vacated_by.is_some()
     }
 
-    /// The generation that answers while no new one does, in words.
-    pub fn who_serves(&self) -> String {
+    /// Returns a text about the generation that serves while the new one does not.
+    pub fn serving_in_words(&self) -> String {
         match &self.serving {
             Some(serving) => format!("generation {} keeps serving", serving.number),
             None => "nothing is served, clients wait".to_owned(),
         }
     }
 
-    /// A generation is wanted, brutal or not.
-    pub fn want_reload(&mut self, is_brutal: bool) {
-        self.reload_wanted = true;
+    /// Requests a generation, brutal or not.
+    pub fn request_reload(&mut self, is_brutal: bool) {
+        self.reload_requested = true;
         self.reload_is_brutal |= is_brutal;
     }
 
-    pub fn reload_is_wanted(&self) -> bool {
-        self.reload_wanted
+    pub fn reload_is_requested(&self) -> bool {
+        self.reload_requested
     }
 
-    /// The reload that was wanted begins, or nothing more is to begin.
-    pub fn forget_wish(&mut self) {
-        self.reload_wanted = false;
+    /// Clears the request: its reload begins, or no reload is to begin any more.
+    pub fn clear_request(&mut self) {
+        self.reload_requested = false;
     }
 
-    /// Whether the generations before the next get no time. It is told once.
-    pub fn take_brutality(&mut self) -> bool {
+    /// Returns whether the generations before the next get no time to finish, and clears the flag.
+    pub fn take_brutal_flag(&mut self) -> bool {
         std::mem::take(&mut self.reload_is_brutal)
     }
 
-    /// A reload is wanted, or the pause after one that has failed is over.
+    /// Returns whether a reload is requested, or the pause after a failed one is over.
     pub fn is_due(&self, now_ms: u64) -> bool {
-        self.forming.is_none() && (self.reload_wanted || self.backoff.over(now_ms))
+        self.forming.is_none() && (self.reload_requested || self.backoff.over(now_ms))
     }
 
-    /// One has failed, or the prototype of the one that serves. Gives the pause until the next.
+    /// Records that a generation, or the prototype of the serving one, has failed. Returns the pause before the next attempt.
     pub fn note_failure(&mut self, now_ms: u64) -> u64 {
         self.backoff.failed_early(now_ms)
     }
@@ -127,20 +128,21 @@ impl Generations {
         self.forming.take()
     }
 
-    /// Lets a generation that formed serve. Gives the one that it takes over from, and the one that has ended for it.
+    /// Puts a formed generation into service. Returns the generation that it replaces, and the one that has ended for it.
     pub fn replace_serving(&mut self, formed: Generation) -> (Option<u32>, Option<u32>) {
         self.backoff.lived();
         (self.serving.replace(formed).map(|old| old.number), self.vacated_by.take())
     }
 
-    /// The first generation's prototype has died after it loaded: its workers go on like those of any generation without one.
+    /// Puts the first generation into service after its prototype died once it had loaded: its workers continue like those of any
+    /// generation without a prototype.
     pub fn promote_first(&mut self) {
         if let Some(forming) = self.forming.take() {
             self.serving = Some(forming.generation);
         }
     }
 
-    /// The generation in service ends for the next one (`reload-order = stop-first`).
+    /// Ends the generation in service for the next one (`reload-order = stop-first`).
     pub fn vacate(&mut self) {
         self.vacated_by = self.serving.take().map(|serving| serving.number);
     }
@@ -149,15 +151,15 @@ impl Generations {
         self.vacated_by.is_some()
     }
 
-    /// The time that a worker or a prototype of this generation may take until it is ready: a generation that forms has the limit that it
-    /// brings.
+    /// Returns how long a worker or a prototype of this generation may take to become ready. A forming generation has the limit
+    /// of its own settings.
     pub fn load_timeout_ms(&self, generation: u32, provision: &Provision) -> Option<u64> {
         let forms = self.forming_number() == Some(generation);
         let settings = if forms { provision.coming_settings() } else { provision.settings() };
         settings.lifecycle.load_timeout_ms
     }
 
-    /// The next time at which a generation has to be looked at though nothing happens.
+    /// Returns the next time at which a generation must be checked even without an event.
     pub fn wake_ms(&self, provision: &Provision, now_ms: u64) -> Option<u64> {
         let forming = self.forming.as_ref().map(|forming| &forming.generation);
         let worker_slots = self.serving.iter().chain(forming).flat_map(|generation| &generation.worker_slots);
@@ -167,7 +169,7 @@ impl Generations {
             FormingStage::Canary(watch) => Some(watch.wake_ms()),
             _ => {
                 let timeout_ms = self.load_timeout_ms(forming.generation.number, provision);
-                let late_ms = timeout_ms.map(|timeout| forming.patient_since_ms.saturating_add(timeout));
+                let late_ms = timeout_ms.map(|timeout| forming.timeout_since_ms.saturating_add(timeout));
                 [late_ms, Some(forming.notice_ms)].into_iter().flatten().min()
             }
         };

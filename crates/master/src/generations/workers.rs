@@ -1,4 +1,5 @@
-//! Workers that a generation lacks: their prototype is ordered to fork them. The master runs it.
+//! Starts missing workers of a generation: orders its prototype to fork them. It does not decide how many there should be. The
+//! master runs it.
 
 use std::io::ErrorKind;
 
@@ -12,12 +13,12 @@ use crate::generations::Generations;
 use crate::generations::generation::{Forming, Reason};
 use crate::provision::Provision;
 
-/// Pause before an order to fork that could not be sent is sent again, in milliseconds.
+/// Pause before a fork order that could not be sent is sent again, in milliseconds.
 pub const FORK_RETRY_MS: u64 = 20;
-/// The rest of the mercy of an old generation's workers when a new one needs their rows of the scoreboard, in milliseconds.
-const HURRY_MS: u64 = 2_000;
+/// Remaining time of an old generation's workers when a new one needs their rows of the scoreboard, in milliseconds.
+const NO_ROOM_MS: u64 = 2_000;
 
-/// Orders the workers that a generation lacks. `recycled` is the worker that is being replaced.
+/// Orders the missing workers of a generation. `recycled` is the worker that is being replaced.
 pub fn start_missing(
     number: u32,
     generations: &mut Generations,
@@ -48,10 +49,10 @@ pub fn start_missing(
         }
         match children.fork(number, ChildKind::RequestWorker, place, is_on_trial, provision) {
             Ok(()) => {}
-            // The lack passes: a prototype is started for a generation that has none.
+            // The shortage passes: a generation without a prototype gets a new one.
             Err(ForkError::NoPrototype) => return,
-            Err(ForkError::NoRow) => return hurry_oldest_generation(number, children, now_ms),
-            // A full socket is the ordinary end of a burst of orders.
+            Err(ForkError::NoRow) => return shorten_oldest_deadlines(number, children, now_ms),
+            // A full socket is the normal end of a burst of orders.
             Err(ForkError::Failed(error)) if error.kind() == ErrorKind::WouldBlock => return slot.hold(now_ms + FORK_RETRY_MS),
             Err(ForkError::Failed(error)) => {
                 let pause = duration(slot.failed_early(now_ms));
@@ -61,16 +62,17 @@ pub fn start_missing(
     }
 }
 
-/// Every row of the scoreboard is taken by workers that still end: the oldest generation among them makes room.
-fn hurry_oldest_generation(newer: u32, children: &mut Children, now_ms: u64) {
+/// Shortens the deadline of the oldest ending generation, because workers that are still ending occupy every row of the
+/// scoreboard.
+fn shorten_oldest_deadlines(newer: u32, children: &mut Children, now_ms: u64) {
     let ending = |child: &Child| child.is_request_worker() && child.state == State::Ending && child.generation < newer;
     let Some(oldest) = children.iter().filter(|child| ending(child)).map(|child| child.generation).min() else { return };
-    let mut hurried = 0;
+    let mut shortened = 0;
     for worker in children.iter_mut().filter(|child| ending(child) && child.generation == oldest) {
-        hurried += u32::from(worker.hurry(now_ms + HURRY_MS, KillReason::InTheWay));
+        shortened += u32::from(worker.shorten_deadline(now_ms + NO_ROOM_MS, KillReason::NoRoom));
     }
-    if hurried > 0 {
-        let (workers, most) = (workers_in_words(hurried), duration(HURRY_MS));
+    if shortened > 0 {
+        let (workers, most) = (workers_in_words(shortened), duration(NO_ROOM_MS));
         log_sink::line(&format!(
             "reload: there is no room for generation {newer}: {workers} of generation {oldest}, still finishing, must end within \
                 {most}"

@@ -1,5 +1,5 @@
-//! What of another configuration can be taken into use while an instance runs, and what needs a restart. It compares, and changes
-//! nothing that runs. The master runs it, at a reload.
+//! Compares another configuration with the current one: which settings a running instance can adopt, and which need a restart. It
+//! changes nothing in the instance. The master runs it, at a reload.
 
 use bolide_contract::attendant::Daemon;
 use bolide_contract::hooks::{Hook, HookPhase};
@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::provision::Room;
 
-/// Sections of the settings that a reload takes into use. A section that is not named here stays as it was until a restart: whoever
-/// lets a reload take it writes it down.
+/// Sections of the settings that a reload applies. A section that is not listed keeps its values until a restart; supporting a
+/// section in reloads includes adding it here.
 const RELOADED: &[&str] = &[
     "reloading",
     "listeners",
@@ -36,7 +36,7 @@ const RELOADED: &[&str] = &[
     "hooks",
 ];
 
-/// What needs a restart within those sections: where it is, and the option that sets it.
+/// Settings within those sections that need a restart: the JSON pointer, and the option that sets it.
 const KEPT: [(&str, &str); 5] = [
     ("/lifecycle/pidfile", "pidfile"),
     ("/logging/file", "logto"),
@@ -45,7 +45,7 @@ const KEPT: [(&str, &str); 5] = [
     ("/logging/flows", "logger or log-route"),
 ];
 
-/// Options of sections that need a restart, where a section is not called like its option.
+/// Options of sections that need a restart, if a section does not have the name of its option.
 const SECTION_OPTIONS: [(&str, &str); 5] = [
     ("identity", "uid, gid or umask"),
     ("confinement", "immediate-uid, immediate-gid, chroot, cap or unshare"),
@@ -54,20 +54,20 @@ const SECTION_OPTIONS: [(&str, &str); 5] = [
     ("development", "develop or reload-browser"),
 ];
 
-/// Another configuration, as far as an instance that runs can have it.
+/// The part of another configuration that a running instance can adopt.
 #[derive(Debug)]
 pub struct Renewed {
     pub settings: Settings,
-    /// The sections that are other ones now.
+    /// The sections that differ from the current settings.
     pub changed: Vec<String>,
-    /// What stays as it was until a restart, by its options.
+    /// The options that keep their value until a restart.
     pub kept: Vec<String>,
 }
 
-/// Takes what can be taken of another configuration.
+/// Returns the settings of another configuration that can be adopted.
 ///
 /// # Errors
-/// Settings that can't be written down: a fault of our own.
+/// Settings that can't be serialized: an internal error.
 pub fn renewed(in_force: &Settings, wanted: &Settings, room: Room) -> serde_json::Result<Renewed> {
     let (old, mut new) = (serde_json::to_value(in_force)?, serde_json::to_value(wanted)?);
     let (mut changed, mut kept) = (Vec::new(), Vec::new());
@@ -108,10 +108,10 @@ pub fn renewed(in_force: &Settings, wanted: &Settings, room: Room) -> serde_json
     Ok(Renewed { settings, changed, kept })
 }
 
-/// What may differ where the application's user may write the configuration: it is acted on by processes that have become that user, or is a
-/// number that gives no rights. Everything else, master and attendant do with root's rights, and it stays as it is. Listeners, hooks, daemons
-/// and what daemons see are looked at one by one below.
-const OF_THE_APPLICATION: &[&str] = &[
+/// Settings that may change if the application's user may write the configuration: processes that have become that user act on
+/// them, or they are numbers that grant no rights. The master and the attendant act on all other settings with root's rights, so
+/// those keep their values. Listeners, hooks, daemons and the surroundings of daemons are compared one by one below.
+const APPLICATION_SETTINGS: &[&str] = &[
     "/applications",
     "/python/virtualenv",
     "/python/path",
@@ -143,7 +143,7 @@ const OF_THE_APPLICATION: &[&str] = &[
     "/lifecycle/reload_mercy_ms",
     "/lifecycle/load_timeout_ms",
     "/lifecycle/reload_order",
-    // A process sets these for itself when it is that user, who may only lower them.
+    // A process sets these for itself after it has become that user, who may only lower them.
     "/lifecycle/process/address_space_bytes",
     "/lifecycle/process/processes_most",
     "/recycling",
@@ -176,31 +176,32 @@ const OF_THE_APPLICATION: &[&str] = &[
     "/files",
 ];
 
-/// What a daemon with a user of its own is given, too: a variable (LD_PRELOAD) or a folder may be what it runs.
-const OF_THE_SURROUNDINGS: [&str; 2] = ["/application/environment", "/application/chdir"];
+/// Settings that also reach daemons with a user of their own: a variable (LD_PRELOAD) or a folder may determine the code that a
+/// daemon runs.
+const DAEMON_ENVIRONMENT_SETTINGS: [&str; 2] = ["/application/environment", "/application/chdir"];
 
-/// A configuration that the application's user may write, as far as that user may have it.
+/// The part of a configuration that its writer, the application's user, may change.
 #[derive(Debug)]
 pub struct Harmless {
     pub settings: Settings,
-    /// A part that stays as it was is not the application's.
+    /// A setting kept its value that does not belong to the application.
     pub keeps_masters: bool,
-    /// So does what daemons see.
+    /// A setting of the daemons' surroundings kept its value.
     pub keeps_surroundings: bool,
-    /// Where daemons and hooks were asked for that are not taken, or that go on although they are gone.
+    /// The origins of daemons and hooks that were requested but refused, or that stay although they were removed.
     pub kept_origins: Vec<String>,
 }
 
-/// Takes of another configuration what the application's user may change.
+/// Returns the settings of another configuration that the application's user may change.
 ///
 /// # Errors
-/// Settings that can't be written down: a fault of our own.
+/// Settings that can't be serialized: an internal error.
 pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Harmless> {
     let (mut taken, new) = (serde_json::to_value(in_force)?, serde_json::to_value(wanted)?);
     let (daemons, mut kept_origins) = harmless_daemons(&in_force.attendant.daemons, &wanted.attendant.daemons);
     let has_own_user = daemons.iter().any(is_privileged);
-    let surroundings = OF_THE_SURROUNDINGS.iter().filter(|_| !has_own_user);
-    for pointer in OF_THE_APPLICATION.iter().chain(surroundings) {
+    let surroundings = DAEMON_ENVIRONMENT_SETTINGS.iter().filter(|_| !has_own_user);
+    for pointer in APPLICATION_SETTINGS.iter().chain(surroundings) {
         if let (Some(place), Some(now)) = (taken.pointer_mut(pointer), new.pointer(pointer)) {
             *place = now.clone();
         }
@@ -211,7 +212,7 @@ pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Ha
     settings.hooks = hooks;
     kept_origins.extend(origins);
     for listener in &mut settings.listeners {
-        // Workers alone look at these.
+        // Only workers use these.
         let is_it = |now: &&Listener| (&now.address, now.protocol) == (&listener.address, listener.protocol);
         if let Some(now) = wanted.listeners.iter().find(is_it) {
             (listener.timeout_ms, listener.http2, listener.has_proxy_header) = (now.timeout_ms, now.http2, now.has_proxy_header);
@@ -219,7 +220,7 @@ pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Ha
     }
     let mut compared = serde_json::to_value(&settings)?;
     let mut keeps_surroundings = false;
-    for pointer in OF_THE_SURROUNDINGS {
+    for pointer in DAEMON_ENVIRONMENT_SETTINGS {
         let Some((place, now)) = compared.pointer_mut(pointer).zip(new.pointer(pointer)) else { continue };
         keeps_surroundings |= *place != *now;
         *place = now.clone();
@@ -235,46 +236,46 @@ pub fn harmless(in_force: &Settings, wanted: &Settings) -> serde_json::Result<Ha
     Ok(Harmless { settings, keeps_masters, keeps_surroundings, kept_origins })
 }
 
-/// The attendant uses root's rights for it: it becomes another user than the application's, its process is found by a file, or it has the
-/// terminal of who started the instance.
+/// Returns whether the attendant uses root's rights for a daemon: it becomes another user than the application's, its process is
+/// found by a pidfile, or it has the terminal of the user that started the instance.
 fn is_privileged(daemon: &Daemon) -> bool {
-    names_rights(daemon) || daemon.has_stdin
+    needs_rights(daemon) || daemon.has_stdin
 }
 
-fn names_rights(daemon: &Daemon) -> bool {
+fn needs_rights(daemon: &Daemon) -> bool {
     daemon.user.is_some() || daemon.group.is_some() || daemon.pidfile.is_some()
 }
 
-/// Daemons that use root's rights as they were, and the others as they are wanted; and where those were asked for that are not taken, or
-/// stay although they are gone.
+/// Returns the old daemons that use root's rights and the new ones that do not; and the origins of those that were refused or
+/// that stay although they were removed.
 fn harmless_daemons(old: &[Daemon], new: &[Daemon]) -> (Vec<Daemon>, Vec<String>) {
     let before: Vec<&Daemon> = old.iter().filter(|daemon| is_privileged(daemon)).collect();
     let is_same = |one: &Daemon, other: &Daemon| *one == Daemon { origin: one.origin.clone(), ..other.clone() };
     let is_known = |daemon: &Daemon| before.iter().any(|old| is_same(old, daemon));
-    let refused = new.iter().filter(|daemon| names_rights(daemon) && !is_known(daemon));
+    let refused = new.iter().filter(|daemon| needs_rights(daemon) && !is_known(daemon));
     let missed = before.iter().copied().filter(|old| !new.iter().any(|now| is_same(old, now)));
     let origins = refused.chain(missed).map(|daemon| daemon.origin.clone()).collect();
-    // The terminal is not given to one that has not had it.
-    let plain = new.iter().filter(|daemon| !names_rights(daemon) && !is_known(daemon));
+    // A daemon without access to the terminal does not get it.
+    let plain = new.iter().filter(|daemon| !needs_rights(daemon) && !is_known(daemon));
     let plain = plain.map(|daemon| Daemon { has_stdin: false, ..daemon.clone() });
     (before.iter().copied().cloned().chain(plain).collect(), origins)
 }
 
-/// The same of hooks: those of the start are done by a master with root's rights.
+/// Like [`harmless_daemons`], for hooks: a master with root's rights runs those of the start.
 fn harmless_hooks(old: &[Hook], new: &[Hook]) -> (Vec<Hook>, Vec<String>) {
-    let is_masters = |hook: &&Hook| HookPhase::OF_START.contains(&hook.phase);
+    let runs_at_start = |hook: &&Hook| HookPhase::OF_START.contains(&hook.phase);
     let is_same = |one: &Hook, other: &Hook| *one == Hook { origin: one.origin.clone(), ..other.clone() };
     let (before, wanted): (Vec<&Hook>, Vec<&Hook>) =
-        (old.iter().filter(is_masters).collect(), new.iter().filter(is_masters).collect());
+        (old.iter().filter(runs_at_start).collect(), new.iter().filter(runs_at_start).collect());
     let refused = wanted.iter().filter(|now| !before.iter().any(|old| is_same(old, now)));
     let missed = before.iter().filter(|old| !wanted.iter().any(|now| is_same(old, now)));
     let origins = refused.chain(missed).map(|hook| hook.origin.clone()).collect();
-    let of_the_user = new.iter().filter(|hook| !is_masters(hook));
+    let of_the_user = new.iter().filter(|hook| !runs_at_start(hook));
     (before.iter().copied().chain(of_the_user).cloned().collect(), origins)
 }
 
 impl Harmless {
-    /// The options that are not taken, each with its line. `before` was said when this was last read with root's rights.
+    /// Returns the options that are not applied, each with its line. `before` is from the last reading with root's rights.
     pub fn named(&self, before: &[Said], now: &[Said]) -> Vec<String> {
         // Daemons are named with their option.
         let is_of = |origin: &str, said: &Said| *origin == said.origin || *origin == format!("{} ({})", said.option, said.origin);
@@ -286,7 +287,7 @@ impl Harmless {
         };
         let is_new = |said: &&Said| !before.iter().any(|old| (&old.option, &old.value) == (&said.option, &said.value));
         let is_gone = |said: &&Said| !now.iter().any(|new| (&new.option, &new.value) == (&said.option, &said.value));
-        // One that has another value now is named where it stands now.
+        // An option that has another value now is named at its present line.
         let is_replaced = |said: &Said| now.iter().any(|new| new.option == said.option && is_new(&new));
         let changed =
             now.iter().filter(is_new).filter(|said| is_kept(said)).map(|said| format!("{}: `{}`", said.origin, said.option));
@@ -297,7 +298,7 @@ impl Harmless {
         if !named.is_empty() || !keeps {
             return named;
         }
-        // A relative path of another option leads elsewhere by it.
+        // A relative path of another option resolves differently because of it.
         let moves = now.iter().filter(is_new).filter(|said| said.reach == Reach::Surroundings);
         let moves = moves.map(|said| format!("{}: file operations by root below `{}`", said.origin, said.option));
         Some(moves.collect())
@@ -306,11 +307,11 @@ impl Harmless {
     }
 }
 
-/// Parts of settings whose change is none: the lines in which they were written, and what `uwsgi.opt` and `uwsgi.magic_table` show,
-/// with the time in it. All that is meant by it is in other sections.
+/// Parts of settings that are ignored in comparisons: the lines of their definitions, and the values that `uwsgi.opt` and
+/// `uwsgi.magic_table` show, which include the time. Other sections have everything that has an effect.
 const NO_CHANGES: [&str; 3] = ["origin", "shown_options", "shown_magic"];
 
-/// Settings without the lines in which they were written: a line above them changes nothing.
+/// Returns settings without the lines of their definitions: a line inserted above them changes nothing.
 fn without_places(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {

@@ -1,4 +1,5 @@
-//! Every option of the catalogue, changed in a configuration that the application's user may write: what of it is taken, and what is named.
+//! Changes every option of the catalogue in a configuration that the application's user may write, and checks which settings are
+//! applied and which are named.
 
 use bolide_contract::settings::{Helper, Settings, Threads};
 use bolide_options::catalogue::catalogue;
@@ -11,7 +12,7 @@ use super::*;
 const ROOM: Room = Room { processes: 8, helpers: 1, threads: 4 };
 
 #[test]
-fn what_can_change_does_and_what_cannot_is_named_and_stays() {
+fn settings_that_can_change_do_and_others_are_named_and_stay() {
     let old = bolide_supervision::testing::settings();
     let mut new = old.clone();
     new.listeners[0].origin = "uwsgi.ini:9".to_owned();
@@ -29,7 +30,7 @@ fn what_can_change_does_and_what_cannot_is_named_and_stays() {
 }
 
 #[test]
-fn the_scoreboard_has_no_more_room_than_it_has() {
+fn settings_beyond_the_capacity_of_the_scoreboard_are_cut() {
     let old = bolide_supervision::testing::settings();
     let mut new = old.clone();
     new.workers.processes = 9;
@@ -47,11 +48,11 @@ fn every_section_that_is_named_is_one() {
     let named = RELOADED.iter().copied().chain(SECTION_OPTIONS.iter().map(|(section, _)| *section));
     assert!(named.clone().all(|section| settings.get(section).is_some()), "{:?}", named.collect::<Vec<_>>());
     assert!(KEPT.iter().all(|(pointer, _)| settings.pointer(pointer).is_some()));
-    let allowed = OF_THE_APPLICATION.iter().chain(&OF_THE_SURROUNDINGS);
+    let allowed = APPLICATION_SETTINGS.iter().chain(&DAEMON_ENVIRONMENT_SETTINGS);
     assert_eq!(allowed.filter(|pointer| settings.pointer(pointer).is_none()).collect::<Vec<_>>(), Vec::<&&str>::new());
 }
 
-/// A configuration of these lines, with a socket: its settings, and what it says beyond the application.
+/// Reads a configuration of these lines, with a socket. Returns its settings, and the options that reach beyond the application.
 fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<Said>) {
     let file = folder.path().join("uwsgi.ini");
     let text =
@@ -60,7 +61,7 @@ fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<Said>) {
     let arguments = [file.into_os_string()];
     match read(&arguments, &[], &bolide_options::Launcher::default()) {
         Ok(Reading::Run { mut settings, sources, .. }) => {
-            // What the application is shown of the configuration is as written, whatever it means.
+            // The application sees its configuration as written, whatever that means.
             settings.python_module.shown_options.clear();
             settings.python_module.shown_magic.clear();
             (*settings, sources.said)
@@ -69,10 +70,10 @@ fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<Said>) {
     }
 }
 
-/// What an option needs beside it, to mean something.
+/// Returns the other lines that an option needs to have an effect.
 fn base_of(row: &OptionRow, folder: &Folder) -> String {
     if matches!(reach(row), Reach::Master | Reach::Each) {
-        // Some of them imply it.
+        // Some of the options imply it.
         let own = own_base_of(row, folder);
         return if own.contains("master") { own } else { format!("{own}master = true\n") };
     }
@@ -107,7 +108,7 @@ fn own_base_of(row: &OptionRow, folder: &Folder) -> String {
 const FILES: [&str; 9] =
     ["app.pem", "app.key", "api.pem", "api.key", "org.pem", "org.key", "clients.pem", "app.ocsp", "gunicorn.conf.py"];
 
-/// The lines of an option's examples, with files that are there.
+/// Returns the lines of an option's examples, with paths to existing files.
 fn examples(row: &OptionRow, folder: &Folder) -> Vec<String> {
     let here = folder.path().display().to_string();
     let start = format!("{} =", row.name());
@@ -150,7 +151,7 @@ fn prepare(folder: &Folder) {
     std::fs::write(here.join("app.ocsp"), b"\x30\x00").expect("written");
 }
 
-/// The sections in which settings differ.
+/// Returns the sections in which settings differ.
 fn differences(one: &Value, other: &Value) -> Vec<String> {
     let sections = one.as_object().into_iter().flatten();
     sections.filter(|(name, value)| other.get(name.as_str()) != Some(value)).map(|(name, _)| name.clone()).collect()
@@ -184,10 +185,10 @@ fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_
             let is_named = named.iter().any(|words| words.contains(&place) && words.contains(row.name()));
             let expected = match reach(row) {
                 Reach::Application | Reach::Surroundings => taken == new && named.is_empty(),
-                // What it changes beside its own section is the application's.
+                // Its effects outside of its own section belong to the application.
                 Reach::Master if row.name() == "develop" => is_named,
                 Reach::Master => taken == old && is_named,
-                // Taken or not, but never half.
+                // Applied or not, but never in part.
                 Reach::Each => taken == new && named.is_empty() || taken == old && is_named,
             };
             if !expected {

@@ -1,5 +1,5 @@
-//! Where an instance has its configuration from: the arguments, the environment and the folder that it was started with. They are read at
-//! the start, and again at each reload. It compares nothing and takes nothing into use. The master runs it.
+//! The sources of an instance's configuration: the arguments, the environment and the folder that it was started with. They are
+//! read at the start, and again at each reload. It compares nothing and applies nothing. The master runs it.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -18,48 +18,48 @@ use crate::provision::changes;
 use crate::provision::interpreter::{Program, enter_folder};
 use crate::provision::reading_as_user::{self, Answer};
 
-/// Whom sockets were handed to (sd_listen_fds(3)).
+/// The pid that sockets were passed to (sd_listen_fds(3)).
 const LISTEN_PID: &str = "LISTEN_PID";
 
-/// Chooses the program of a prototype, once the folder of `chdir` is ours.
+/// Chooses the program of a prototype, after the folder of `chdir` was entered.
 pub type ChooseProgram = dyn Fn(&Settings) -> Result<Program, StartError>;
 
-/// What the program makes of settings that were read, where options do not say all of it.
+/// Completes settings that were read, if options do not determine all of them.
 pub type Amend = fn(&mut Settings);
 
 /// The source of an instance's settings.
 pub struct Configuration {
     arguments: Vec<OsString>,
-    /// Everything that was executed: of a console script the interpreter and the script come first.
+    /// The complete command line: for a console script, the interpreter and the script come first.
     command: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
-    /// By its path, which may lead elsewhere by the time of a reload.
+    /// By its path, which may lead elsewhere at a reload.
     folder: PathBuf,
     choose: Box<ChooseProgram>,
     amend: Amend,
     launcher: Launcher,
-    /// The pid that the start had.
+    /// The pid of the process at its start.
     started_as: OsString,
-    /// Warnings that the log has: they are no news at a reload.
-    told: Vec<String>,
-    /// As it was last read with our own rights.
+    /// Warnings that the log has already: a reload does not repeat them.
+    logged: Vec<String>,
+    /// The sources from the last reading with our own rights.
     sources: Sources,
 }
 
-/// What a reload has read.
+/// The result of reading the configuration again.
 #[derive(Debug)]
 pub struct ReadAgain {
     pub settings: Settings,
-    /// What is to be said of it.
+    /// Log lines about it.
     pub lines: Vec<String>,
 }
 
 impl Configuration {
-    /// Of a start in this folder and environment. Without the program's name.
+    /// Returns the configuration of a start in this folder and environment. `arguments` are without the program name.
     pub fn new(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, launcher: Launcher) -> Configuration {
         let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
         let started_as: OsString = std::process::id().to_string().into();
-        // What was handed to the master whose place is to be ours is handed to us.
+        // Sockets that were passed to the master that we replace are passed to us.
         if let Some(before) = upgrade_pair::predecessor().map(|pid| OsString::from(pid.to_string())) {
             let handed = environment.iter_mut().filter(|(name, value)| name == LISTEN_PID && *value == before);
             handed.for_each(|(_, value)| value.clone_from(&started_as));
@@ -74,17 +74,17 @@ impl Configuration {
             amend,
             launcher,
             started_as,
-            told: Vec::new(),
+            logged: Vec::new(),
             sources: Sources::default(),
         }
     }
 
-    /// The folder of the start.
+    /// Returns the folder of the start.
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The program that was started, or another one in its place, and its arguments.
+    /// Returns the program that was started, or another one `instead` of it, and its arguments.
     pub fn command(&self, instead: Option<&Path>) -> (OsString, &[OsString]) {
         match (instead, self.command.split_first()) {
             (None, Some((program, arguments))) => (program.clone(), arguments),
@@ -93,10 +93,10 @@ impl Configuration {
         }
     }
 
-    /// Reads it for a start.
+    /// Reads the configuration for a start.
     ///
     /// # Errors
-    /// Everything that is wrong with it.
+    /// All errors in it.
     pub fn read(&self) -> Result<Reading, Failure> {
         let mut reading = read(&self.arguments, &self.environment, &self.launcher)?;
         if let Reading::Run { settings, .. } = &mut reading {
@@ -105,7 +105,7 @@ impl Configuration {
         Ok(reading)
     }
 
-    /// Why it can't be read again as who we are now; `None` where it can.
+    /// Returns why the current user can't read the configuration again, or `None` if it can.
     pub fn obstacle_to_reloads(&self) -> Option<String> {
         if let Err(error) = access(&self.folder, AccessFlags::X_OK) {
             return Some(format!("the folder of the start, {}, can't be entered: {error}", self.folder.display()));
@@ -113,17 +113,17 @@ impl Configuration {
         in_order(self.read().err()?.diagnostics).pop()
     }
 
-    /// These lines are in the log already.
-    pub fn note_told(&mut self, lines: &[String]) {
-        self.told = lines.to_vec();
+    /// Records lines that are in the log already.
+    pub fn note_logged(&mut self, lines: &[String]) {
+        self.logged = lines.to_vec();
     }
 
-    /// What the settings of the start were made of.
+    /// Records the sources of the settings of the start.
     pub fn note_sources(&mut self, sources: Sources) {
         self.sources = sources;
     }
 
-    /// Warnings where the user that the application runs as may change what we, who are root, have read or run.
+    /// Returns warnings if we are root and the user that the application runs as may change files that we read or run.
     pub fn weak_points(&self, settings: &Settings) -> Vec<String> {
         let Some(writer) = distrusted(settings) else { return Vec::new() };
         let program = std::env::current_exe().ok();
@@ -133,41 +133,41 @@ impl Configuration {
         told.into_iter().map(|(message, advice)| format!("WARNING: {message} ({advice})")).collect()
     }
 
-    /// Whether we are root, and the application's user is another one, who is not to have our rights.
+    /// Returns whether we are root and the application runs as another user, which must not get our rights.
     pub fn is_for_another_user(&self, settings: &Settings) -> bool {
         distrusted(settings).is_some()
     }
 
-    /// The program of a prototype of these settings; the folder of `chdir` must be ours.
+    /// Returns the program of a prototype for these settings; the folder of `chdir` must have been entered.
     ///
     /// # Errors
-    /// There is none.
+    /// There is no such program.
     pub fn program(&self, settings: &Settings) -> Result<Program, StartError> {
         (self.choose)(settings)
     }
 
-    /// Reads it again, for an instance with these settings. Certificates are renewed by that. The working directory is the one of the
-    /// new settings afterwards, and that of the old ones where it fails.
+    /// Reads the configuration again, for an instance with these settings, and renews certificates. Afterwards the working
+    /// directory is that of the new settings, or that of the old settings if reading failed.
     ///
     /// # Errors
-    /// Lines that say what is wrong with it.
+    /// Log lines that describe the errors.
     pub fn read_again(&mut self, in_force: &Settings, privileges: Option<&Privileges>) -> Result<ReadAgain, Vec<String>> {
         let read = self.read_in_folder(in_force, privileges);
         if read.is_err() {
-            // The path may lead nowhere by now: then the folder of the start has to do, until the next reload.
+            // The path may be invalid by now: then the folder of the start is used until the next reload.
             let _ = enter_folder(in_force);
         }
         read
     }
 
-    /// Variables that the environment of the process has not, or otherwise, for the master that is to take our place: sockets that were handed
-    /// over were handed to us, whatever pid we had then.
+    /// Returns environment variables that differ for the master that is to replace us: sockets that were passed to this instance
+    /// were passed to our pid, whatever pid we had then.
     pub fn handed_variables(&self) -> impl Iterator<Item = (&OsStr, OsString)> {
         let handed = self.environment.iter().filter(|(name, value)| name == LISTEN_PID && *value == *self.started_as);
         handed.map(|(name, _)| (name.as_os_str(), std::process::id().to_string().into()))
     }
 
-    /// As we are.
+    /// Reads the settings with our own rights.
     fn read_settings(&self, in_force: &Settings, distrusted: Option<&Writer>) -> Result<Answer, NotRead> {
         let read = read_again(&self.arguments, &self.environment_now(), &self.launcher, in_force, distrusted);
         let mut read = read.map_err(|unread| match unread {
@@ -178,7 +178,8 @@ impl Configuration {
         Ok(Answer { settings: read.settings, warnings: in_order(read.diagnostics), said: read.said })
     }
 
-    /// As the user that may write it, who is to have no more rights by that. Gives what that user may change, and the lines about it.
+    /// Reads the settings as the user that may write the configuration, who must not gain rights by that. Returns the settings
+    /// that this user may change, and the log lines about them.
     fn read_as_user(
         &self,
         found: &WeakPoint,
@@ -206,8 +207,8 @@ impl Configuration {
         Ok((Answer { settings: harmless.settings, ..answer }, lines))
     }
 
-    /// The environment of the start. Sockets that were handed over then (`LISTEN_FDS`) are ours still, also where the instance has gone to
-    /// the background since, and its process is another one.
+    /// Returns the environment of the start. Sockets that were passed then (`LISTEN_FDS`) are still ours, even if the instance
+    /// has since become a daemon and has another pid.
     fn environment_now(&self) -> Vec<(OsString, OsString)> {
         let mut environment = self.environment.clone();
         let handed = environment.iter_mut().filter(|(name, value)| name == LISTEN_PID && *value == *self.started_as);
@@ -229,11 +230,11 @@ impl Configuration {
             Err(NotRead::Failed(lines)) => return Err(lines),
             Err(NotRead::Distrusted(found)) => self.read_as_user(&found, in_force, privileges)?,
         };
-        lines.extend(warnings.iter().filter(|line| !self.told.contains(line)).cloned());
+        lines.extend(warnings.iter().filter(|line| !self.logged.contains(line)).cloned());
         let user = distrusted(&settings);
         lines.extend(renewal::renew(&mut settings.listeners, user.as_ref()));
         enter_folder(&settings).map_err(|error| vec![error.to_string()])?;
-        self.told = warnings;
+        self.logged = warnings;
         Ok(ReadAgain { settings, lines })
     }
 }
@@ -241,16 +242,16 @@ impl Configuration {
 /// Why there are no settings.
 enum NotRead {
     Failed(Vec<String>),
-    /// The application's user may change this, and we are root.
+    /// We are root, and the application's user may change this file.
     Distrusted(WeakPoint),
 }
 
-/// The user that the application runs as, where we are root and it is not.
+/// Returns the user that the application runs as, if we are root and it is not.
 fn distrusted(settings: &Settings) -> Option<Writer> {
     Writer::of(&settings.identity).filter(|_| geteuid().is_root())
 }
 
-/// Lines of the log: errors come last, where the eye is.
+/// Returns the log lines, with errors last, where they are easiest to see.
 pub fn in_order(mut diagnostics: Vec<Diagnostic>) -> Vec<String> {
     diagnostics.sort_by_key(|diagnostic| diagnostic.severity == Severity::Error);
     diagnostics.iter().map(ToString::to_string).collect()

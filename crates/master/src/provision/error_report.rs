@@ -1,6 +1,6 @@
-//! Why an application could not be loaded, in the words of whoever tried: a prototype, or with `lazy-apps` a worker. They write it
-//! into a memory file that the master made, so reading it never waits. What is in it comes from a process that may run as another
-//! user: it is cut and made printable. The master runs it.
+//! The reason why an application could not be loaded, written by a prototype or, with `lazy-apps`, a worker. They write it into a
+//! memory file that the master made, so reading it never blocks. The writer may run as another user, so the text is truncated and
+//! made printable. It knows nothing of what follows. The master runs it.
 
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -9,7 +9,7 @@ use std::os::unix::fs::FileExt;
 use bolide_supervision::text::printable;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 
-/// Bytes of a reason that are read at the most.
+/// Maximum bytes of a reason that are read.
 const BYTES_MOST: usize = 1024;
 
 /// The memory file of one generation.
@@ -17,10 +17,10 @@ const BYTES_MOST: usize = 1024;
 pub struct ErrorReport(File);
 
 impl ErrorReport {
-    /// An empty one.
+    /// Creates an empty report.
     ///
     /// # Errors
-    /// No descriptor left.
+    /// No file descriptor is available.
     pub fn new() -> std::io::Result<ErrorReport> {
         let memory: OwnedFd = memfd_create(c"bolide-reason", MFdFlags::MFD_CLOEXEC)?;
         Ok(ErrorReport(memory.into()))
@@ -30,7 +30,7 @@ impl ErrorReport {
         self.0.as_raw_fd()
     }
 
-    /// The first line of what was written; `None` where nothing was.
+    /// Returns the first line of the report, or `None` if it is empty.
     pub fn read(&self) -> Option<String> {
         let mut bytes = [0; BYTES_MOST];
         let count = self.0.read_at(&mut bytes, 0).ok()?;
@@ -40,10 +40,11 @@ impl ErrorReport {
     }
 }
 
-/// A memory file in which prototypes and workers leave the page that says why the application can't be loaded, for those that serve.
+/// Creates the memory file in which prototypes and workers leave the page that says why the application can't be loaded, for
+/// workers that serve it.
 ///
 /// # Errors
-/// No descriptor left.
+/// No file descriptor is available.
 pub fn error_page() -> std::io::Result<OwnedFd> {
     Ok(memfd_create(c"bolide-error-page", MFdFlags::MFD_CLOEXEC)?)
 }

@@ -1,5 +1,5 @@
-//! Which program a prototype is, the Python to run and its arguments, and the folder in which it begins. It starts nothing.
-//! The master runs it, at the start, so that a missing Python is an error of the start and not of each fork.
+//! The program of a prototype (the Python interpreter and its arguments), and the folder in which it starts. It starts nothing.
+//! The master runs it at the start, so that a missing Python is an error of the start instead of each fork.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,16 +16,16 @@ use nix::unistd::{AccessFlags, access};
 pub struct Program {
     pub executable: PathBuf,
     pub arguments: Vec<OsString>,
-    /// Folder that contains the Python package `bolide`, if it is known.
+    /// The folder that contains the Python package `bolide`, if known.
     pub package_folder: Option<PathBuf>,
 }
 
 impl Program {
-    /// Chooses the interpreter: the virtual environment's, else the one that runs us, else `python3` of `PATH`. With a `root`, the `folder` of
-    /// the application is within it.
+    /// Chooses the interpreter: that of the virtual environment, otherwise the one that runs us, otherwise `python3` from `PATH`.
+    /// With a `root`, the `folder` of the application is within it.
     ///
     /// # Errors
-    /// There is none; the message says what to install.
+    /// There is no interpreter; the message says what to install.
     pub fn choose(
         python: &Python,
         (root, folder): (Option<&Path>, Option<&Path>),
@@ -34,7 +34,7 @@ impl Program {
         search: Option<OsString>,
     ) -> Result<Program, StartError> {
         let executable = match (&python.virtualenv, interpreter) {
-            // What a jail has is looked for below.
+            // The interpreter within a jail is looked up below.
             (Some(folder), _) if root.is_some() => folder.join("bin").join("python"),
             (Some(folder), _) => in_virtualenv(folder)?,
             (None, Some(own)) => own.to_owned(),
@@ -54,22 +54,23 @@ impl Program {
     }
 }
 
-/// Enters the folder of `chdir`, or that of the start, by its path: once more for each generation, because a path may lead elsewhere by
-/// then (`current -> releases/2`). The application's user gets no folder by a link that it could not enter itself.
+/// Enters the folder of `chdir`, or that of the start, by its path. This is repeated for each generation, because a path may lead
+/// elsewhere by then (`current -> releases/2`). A link of the application's user leads into no folder that this user could not
+/// enter itself.
 ///
 /// # Errors
-/// It can't be entered.
+/// The folder can't be entered.
 pub fn enter_folder(settings: &Settings) -> Result<(), StartError> {
-    // That of a jail is the prototype's alone to enter.
+    // Only the prototype enters the folder of a jail.
     let Some(folder) = settings.application.chdir.as_ref().filter(|_| settings.confinement.root.is_none()) else { return Ok(()) };
-    // A user that can't be found is an error that the start reports where it needs the user.
+    // If the user does not exist, the start reports that where it needs the user.
     let user = privileges::resolve(&settings.identity).unwrap_or_default();
     guarded_files::enter(folder, Rights::user_first(user.as_ref())).map_err(|error| {
         StartError::new(format!("chdir = {}: {error}; make that folder, or correct the option", folder.display()))
     })
 }
 
-/// Why a prototype's program could not be executed, with what may be the matter.
+/// Returns the error for a prototype's program that could not be executed, with a hint at the cause.
 pub fn not_executed(program: &Program, error: &std::io::Error) -> StartError {
     let hint = match error.raw_os_error() {
         Some(libc::EPERM) => "its user or group can't be changed; start Bolide as root, or leave uid and gid out",
@@ -86,7 +87,7 @@ pub fn not_executed(program: &Program, error: &std::io::Error) -> StartError {
 fn in_virtualenv(folder: &Path) -> Result<PathBuf, StartError> {
     let executable = folder.join("bin").join("python");
     if access(&executable, AccessFlags::X_OK).is_ok() {
-        // The prototype is executed with the configuration's folder as its own: a relative path means the same there.
+        // The prototype is executed in the configuration's folder, so a relative path means the same there.
         return Ok(executable);
     }
     let shown = folder.display();
@@ -99,7 +100,7 @@ fn in_virtualenv(folder: &Path) -> Result<PathBuf, StartError> {
 
 fn in_search_path(search: Option<OsString>) -> Result<PathBuf, StartError> {
     let search = search.unwrap_or_default();
-    // An empty entry would be the current folder; no interpreter is taken from there by accident.
+    // An empty entry means the current folder, from which no interpreter is to be run by accident.
     let folders = std::env::split_paths(&search).filter(|folder| !folder.as_os_str().is_empty());
     let mut candidates = folders.map(|folder| folder.join("python3"));
     candidates.find(|file| file.is_file() && access(file, AccessFlags::X_OK).is_ok()).ok_or_else(|| {

@@ -1,5 +1,6 @@
-//! `bolide check --load`: the application is imported in a child, by the program that a prototype of these settings is, as its user and in
-//! its folder. Nothing is bound, served or left behind. It prints nothing but what the child says; the process of the command runs it.
+//! `bolide check --load`: imports the application in a child, with the program that a prototype of these settings would run, as
+//! its user and in its folder. It binds nothing, serves nothing and leaves nothing behind. It prints only the child's report. The
+//! process of the command runs it.
 
 use std::ffi::OsStr;
 use std::io::{self, Read, Write};
@@ -22,28 +23,28 @@ use nix::unistd::{Pid, geteuid};
 use crate::provision::configuration::Configuration;
 use crate::provision::interpreter::{Program, enter_folder, not_executed};
 
-/// What tells a prototype's program that this is one.
-const WORD: &str = "--rehearse";
-/// How long an application may take to load where `load-timeout` says nothing, in milliseconds.
+/// The argument that selects the load check in a prototype's program.
+const LOAD_CHECK_FLAG: &str = "--rehearse";
+/// Time limit for loading an application without `load-timeout`, in milliseconds.
 const LOADING_MS: u64 = 60_000;
-/// How long the child may go on beyond that, to show where it is stuck, in milliseconds.
-const SHOWING_MS: u64 = 5_000;
-/// How long a child that has reported may take for its end, in milliseconds.
+/// How long the child may continue beyond the limit, to show where it is stuck, in milliseconds.
+const SHOW_STACK_MS: u64 = 5_000;
+/// How long a child that has reported may take to exit, in milliseconds.
 const ENDING_MS: u64 = 5_000;
-/// The most that a child's report has, in bytes: a line of JSON.
+/// Maximum size of a child's report, a line of JSON, in bytes.
 const REPORT_BYTES_MOST: usize = 64 * 1024;
 
-/// Loads the applications of these settings, and adds to the report what is wrong with them.
+/// Loads the applications of these settings, and adds their errors to the report.
 pub fn check_load(settings: &Settings, configuration: &Configuration, report: &mut CheckReport) {
     let found = loaded(settings, configuration, report).unwrap_or_else(|error| Some(failure(&error.to_string())));
     found.into_iter().for_each(|diagnostic| report.add(diagnostic));
-    // The next configuration's relative paths start from here.
+    // The relative paths of the next configuration start from here.
     if let Err(error) = std::env::set_current_dir(configuration.folder()) {
         report.add(failure(&format!("the folder of the start can't be entered: {error}")));
     }
 }
 
-/// The diagnostic of an application that can't be loaded; `None` where it can.
+/// Returns the diagnostic of an application that can't be loaded, or `None` if it can.
 fn loaded(
     settings: &Settings,
     configuration: &Configuration,
@@ -63,10 +64,10 @@ fn loaded(
     let started = Instant::now();
     let limit_ms = settings.lifecycle.load_timeout_ms.unwrap_or(LOADING_MS);
     let mut child = spawn(&program, settings, privileges.as_ref()).map_err(|error| not_executed(&program, &error))?;
-    let told = hand_over(&mut child, settings, limit_ms)
-        .and_then(|mut output| read_report(&mut output, started + Duration::from_millis(limit_ms.saturating_add(SHOWING_MS))));
+    let report_line = send_settings(&mut child, settings, limit_ms)
+        .and_then(|mut output| read_report(&mut output, started + Duration::from_millis(limit_ms.saturating_add(SHOW_STACK_MS))));
     let status = end(&mut child);
-    let words = told.ok().and_then(|line| serde_json::from_slice::<serde_json::Value>(&line).ok());
+    let words = report_line.ok().and_then(|line| serde_json::from_slice::<serde_json::Value>(&line).ok());
     Ok(match words {
         Some(words) => diagnostic(&words),
         None if started.elapsed() >= Duration::from_millis(limit_ms) => Some(
@@ -80,7 +81,7 @@ fn loaded(
     })
 }
 
-/// The user that workers have.
+/// Returns the user that workers run as.
 fn identity(settings: &Settings) -> Result<Option<Privileges>, StartError> {
     match privileges::resolve(&settings.identity)? {
         Some(privileges) => Ok(Some(privileges)),
@@ -92,16 +93,16 @@ fn spawn(program: &Program, settings: &Settings, privileges: Option<&Privileges>
     let confinement = RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), privileges)?;
     let parent = Pid::this().as_raw();
     let mut command = Command::new(&program.executable);
-    command.args(&program.arguments).arg(OsStr::new(WORD));
+    command.args(&program.arguments).arg(OsStr::new(LOAD_CHECK_FLAG));
     for name in &settings.application.removed_variables {
         command.env_remove(name);
     }
     command.envs(settings.application.environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    // SAFETY: the closure makes async-signal-safe calls only, and touches nothing but what was filled before the fork.
+    // SAFETY: the closure makes async-signal-safe calls only, and touches only memory that was filled before the fork.
     unsafe {
         command.pre_exec(move || {
-            // A group of its own, so that what it starts ends with it.
+            // A process group of its own, so that processes that it starts end with it.
             check(libc::setpgid(0, 0))?;
             child_setup::reset_signals(&[])?;
             confinement.take(CapabilitiesAtExec::Kept)?;
@@ -111,14 +112,14 @@ fn spawn(program: &Program, settings: &Settings, privileges: Option<&Privileges>
     command.spawn()
 }
 
-/// Tells the child what to load; gives what its report comes by.
-fn hand_over(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::Result<ChildStdout> {
+/// Sends the child the settings to load. Returns the pipe for its report.
+fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::Result<ChildStdout> {
     let missing = || io::Error::other("the child has no pipes");
     let mut settings = settings.clone();
-    // Sockets with their keys are none of the application's business, and requests are not made.
+    // The application must not get sockets and their keys, and no requests are made.
     settings.listeners.clear();
     settings.reloading.warmup = Default::default();
-    // What does not load is reported, and no page stands in for it.
+    // A failure is reported instead of being replaced by an error page.
     settings.development = None;
     let boot = Boot {
         settings,
@@ -142,12 +143,12 @@ fn hand_over(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::Resul
         package_folder: None,
     };
     let text = serde_json::to_vec(&serde_json::json!({ "boot": boot, "limit_ms": limit_ms }))?;
-    // The child reads all of it before it does anything else; dropping the pipe says that this is all.
+    // The child reads all of it first; dropping the pipe marks its end.
     child.stdin.take().ok_or_else(missing)?.write_all(&text)?;
     child.stdout.take().ok_or_else(missing)
 }
 
-/// The line that the child writes when it knows; what it has started may keep the pipe open beyond that.
+/// Reads the line with the child's report; processes that the child started may keep the pipe open after it.
 fn read_report(output: &mut ChildStdout, until: Instant) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     let mut part = [0; 4096];
@@ -160,11 +161,11 @@ fn read_report(output: &mut ChildStdout, until: Instant) -> io::Result<Vec<u8>> 
     Ok(line)
 }
 
-/// Waits for news at a descriptor; false when the time is over.
+/// Waits until a descriptor is readable. Returns false at the time limit.
 fn is_ready(descriptor: std::os::fd::BorrowedFd<'_>, until: Instant) -> io::Result<bool> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        // A wait that is too long for one call is made of several.
+        // A wait that is too long for one call is split into several.
         let wait = PollTimeout::try_from(left.as_millis().min(i32::MAX as u128)).unwrap_or(PollTimeout::MAX);
         match poll(&mut [PollFd::new(descriptor, PollFlags::POLLIN)], wait) {
             Ok(0) if left.is_zero() => return Ok(false),
@@ -175,19 +176,19 @@ fn is_ready(descriptor: std::os::fd::BorrowedFd<'_>, until: Instant) -> io::Resu
     }
 }
 
-/// Waits for the child's own end, for a while, and ends what is left of its group.
+/// Waits for the child to exit by itself until a time limit, and kills the rest of its process group.
 fn end(child: &mut Child) -> io::Result<ExitStatus> {
     let pid = Pid::from_raw(child.id() as i32);
     let until = Instant::now() + Duration::from_millis(ENDING_MS);
     if let Ok(ended) = system::process_descriptor(pid) {
         is_ready(ended.as_fd(), until)?;
     }
-    // Not waited for yet, so the number is still its own.
+    // The child was not reaped yet, so its pid was not reused.
     let _ = killpg(pid, Signal::SIGKILL);
     child.wait()
 }
 
-/// What the report says: nothing where the application is there.
+/// Returns the diagnostic of a report, or `None` if the application was loaded.
 fn diagnostic(words: &serde_json::Value) -> Option<Diagnostic> {
     let reason = words["reason"].as_str()?;
     let mut diagnostic = failure(reason);

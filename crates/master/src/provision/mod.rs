@@ -1,5 +1,5 @@
-//! What generations are made with: the settings, sockets and program in force, those of the plan that a reload has read, and what all
-//! processes share. It starts prototypes and keeps no record of them. The master runs it.
+//! The resources from which generations are made: the current settings, sockets and program, those of the plan that a reload has
+//! read, and resources that all processes share. It starts prototypes and keeps no record of them. The master runs it.
 
 pub mod changes;
 pub mod configuration;
@@ -32,20 +32,20 @@ use nix::unistd::Pid;
 use crate::provision::error_report::ErrorReport;
 use crate::provision::interpreter::Program;
 
-/// What is in force, what is to come, and what stays for the life of an instance.
+/// The current resources, the planned ones, and those that stay for the life of an instance.
 #[derive(Debug)]
 pub struct Provision {
     settings: Settings,
     listeners: Listeners,
-    /// `None` where no TLS session can be resumed.
+    /// `None` if no TLS session can be resumed.
     tickets: Option<TicketKeyRenewal>,
-    /// What the forming generation is made with, where the configuration was read again for it; the above is what is in force.
+    /// The plan for the forming generation, if the configuration was read again for it; the fields above are those in force.
     coming: Option<Plan>,
     program: Program,
     privileges: Option<Privileges>,
     memory: OwnedFd,
-    /// The two ends of the queue of connections that look for a worker. The master keeps both: what lies in it while no worker is there is
-    /// served by the next.
+    /// The two ends of the queue of connections that need a worker. The master keeps both, so that connections in it survive
+    /// while there is no worker.
     connection_queue: [OwnedFd; 2],
     /// In development: see [`error_report::error_page`].
     error_page: Option<OwnedFd>,
@@ -53,7 +53,7 @@ pub struct Provision {
     queue_watch: QueueWatch,
 }
 
-/// What a generation is made with.
+/// The settings, sockets and program of a generation.
 #[derive(Debug)]
 pub struct Plan {
     pub settings: Settings,
@@ -61,7 +61,8 @@ pub struct Plan {
     pub program: Program,
 }
 
-/// What the scoreboard has room for, so that a reload may bring more processes, helpers or threads. Memory that nobody uses costs nothing.
+/// The capacity of the scoreboard, so that a reload may bring more processes, helpers or threads. Memory that no process touches
+/// costs nothing.
 #[derive(Debug, Clone, Copy)]
 pub struct Room {
     pub processes: u32,
@@ -69,7 +70,8 @@ pub struct Room {
     pub threads: u32,
 }
 
-/// A prototype that was executed: its process, the master's end of its order socket, and where it says why it can't load the application.
+/// A prototype that was executed: its process, the master's end of its order socket, and the report of why it can't load the
+/// application.
 pub struct Executed {
     pub pid: Pid,
     pub channel: OwnedFd,
@@ -77,10 +79,10 @@ pub struct Executed {
 }
 
 impl Provision {
-    /// What the first generation is made with, and the scoreboard that the master looks at.
+    /// Returns the resources of the first generation, and the master's view of the scoreboard.
     ///
     /// # Errors
-    /// No memory for what processes share.
+    /// Not enough memory for what processes share.
     pub fn new(
         settings: Settings,
         listeners: Listeners,
@@ -111,7 +113,7 @@ impl Provision {
         Ok((provision, scoreboard))
     }
 
-    /// The settings in force.
+    /// Returns the settings in force.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -124,12 +126,12 @@ impl Provision {
         &self.listeners
     }
 
-    /// The interpreter that runs prototypes, for messages.
+    /// Returns the interpreter that runs prototypes, for messages.
     pub fn program(&self) -> &Program {
         self.coming.as_ref().map_or(&self.program, |coming| &coming.program)
     }
 
-    /// The settings of the generation that forms, or is the next to do so.
+    /// Returns the settings of the forming or the next generation.
     pub fn coming_settings(&self) -> &Settings {
         self.coming.as_ref().map_or(&self.settings, |coming| &coming.settings)
     }
@@ -138,18 +140,18 @@ impl Provision {
         self.room
     }
 
-    /// Whom prototypes and workers run as, where that is another than the master.
+    /// Returns the user that prototypes and workers run as, if it differs from the master's.
     pub fn privileges(&self) -> Option<&Privileges> {
         self.privileges.as_ref()
     }
 
-    /// Takes a plan for the next generation, in place of an earlier one.
+    /// Sets the plan for the next generation, replacing an earlier one.
     pub fn plan(&mut self, plan: Plan) {
         self.drop_plan_but(Some(&plan));
         self.coming = Some(plan);
     }
 
-    /// The generation of the plan has failed: what was bound for it is closed.
+    /// Drops the plan of a generation that failed, and closes the sockets that were bound for it.
     pub fn drop_plan(&mut self) {
         self.drop_plan_but(None);
     }
@@ -164,19 +166,19 @@ impl Provision {
         dropped.listeners.remove_files();
     }
 
-    /// The sockets for these settings: those that are open already, of a plan or in force, and new ones.
+    /// Returns the sockets for these settings: those that are open already, in the plan or in force, and new ones.
     ///
     /// # Errors
-    /// One can't be bound.
+    /// A socket can't be bound.
     pub fn listeners_for(&self, settings: &Settings) -> Result<Listeners, StartError> {
         let pending = self.coming.as_ref().map(|coming| &coming.listeners);
         self.listeners.renewed(pending, &settings.listeners, self.privileges())
     }
 
-    /// Session tickets are for listeners that speak TLS, and the first of them may have come with a reload.
+    /// Creates the keys for session tickets if they are missing: the first TLS listener may have come with a reload.
     ///
     /// # Errors
-    /// No memory for the keys.
+    /// Not enough memory for the keys.
     pub fn prepare_tickets(&mut self) -> io::Result<()> {
         if self.tickets.is_none() {
             self.tickets = TicketKeyRenewal::create(self.coming_settings(), now_ms())?;
@@ -194,7 +196,8 @@ impl Provision {
         self.tickets.as_ref().map(TicketKeyRenewal::wake_ms)
     }
 
-    /// Lets the plan of the generation that formed be what is in force. Gives what was before, and why sockets could not be adjusted.
+    /// Puts the plan of the generation that formed into force. Returns the previous resources, and the errors of sockets that
+    /// could not be adjusted.
     pub fn adopt_plan(&mut self) -> Option<(Plan, Vec<String>)> {
         let coming = self.coming.take()?;
         let settings = std::mem::replace(&mut self.settings, coming.settings);
@@ -204,32 +207,32 @@ impl Provision {
         Some((Plan { settings, listeners, program }, troubles))
     }
 
-    /// Shuts the sockets. Gives the connections that nobody has accepted yet.
+    /// Shuts the sockets down. Returns the connections that were not accepted yet.
     pub fn end_listeners(&mut self) -> Vec<(u32, OwnedFd)> {
         self.listeners.end()
     }
 
-    /// The sockets, their files and the pidfiles are another master's from here on.
-    pub fn give_place(&mut self) {
+    /// Another master owns the sockets, their files and the pidfiles from now on.
+    pub fn hand_over(&mut self) {
         self.listeners.hand_over();
         self.settings.lifecycle.vacuum = false;
     }
 
-    /// Socket files and pidfiles go with the instance that made them.
+    /// Removes socket files and pidfiles at the end of the instance that made them.
     pub fn remove_files(&self) {
         self.listeners.remove_files();
         pidfile::remove_all(&self.settings, self.privileges());
     }
 
-    /// The sockets are ours from here on.
-    pub fn take_place(&mut self) {
+    /// We own the sockets from now on.
+    pub fn take_over(&mut self) {
         self.listeners.own(self.privileges.as_ref());
     }
 
-    /// Executes the prototype of a generation, which leaves loading to its workers where that is lazy.
+    /// Executes the prototype of a generation. With `is_lazy`, its workers load the application.
     ///
     /// # Errors
-    /// The program can't be executed, or no descriptor is left.
+    /// The program can't be executed, or no file descriptor is available.
     pub fn execute_prototype(&self, generation: u32, is_lazy: bool, serves_nobody: bool) -> io::Result<Executed> {
         let (near, far) = order_pair()?;
         let note = ErrorReport::new()?;
@@ -286,23 +289,23 @@ impl Provision {
         Ok(Executed { pid, channel: near, note })
     }
 
-    /// Connections that wait to be accepted, at all sockets together.
+    /// Returns the number of connections that are not accepted yet, at all sockets together.
     pub fn waiting_connections(&mut self) -> u32 {
         let waiting = self.listeners.sockets().iter().map(|socket| self.queue_watch.look(socket.as_fd()).length);
         waiting.fold(0, u32::saturating_add)
     }
 
-    /// Rows of the scoreboard that generations of both settings use.
+    /// Returns the rows of the scoreboard that generations of both settings use.
     pub fn rows_in_use(&self) -> u32 {
         self.room_in_use().rows()
     }
 
-    /// Threads that a worker of either settings has at the most.
+    /// Returns the maximum number of threads that a worker of either settings has.
     pub fn threads_in_use(&self) -> u32 {
         self.settings.workers.threads.most().max(self.coming_settings().workers.threads.most())
     }
 
-    /// The rows for request workers, and those for all children.
+    /// Returns the number of rows for request workers, and of those for all children.
     pub fn row_counts(&self) -> (u32, u32) {
         let room = self.room_in_use();
         (room.worker_rows(), room.rows())
@@ -314,7 +317,7 @@ impl Provision {
     }
 }
 
-/// Makes the scoreboard, with less room to spare where files may not be as large as that.
+/// Creates the scoreboard, without spare capacity if the file size limit does not allow it.
 fn create_scoreboard(settings: &Settings) -> io::Result<(Room, (Scoreboard, OwnedFd))> {
     let bytes = |room: Room| Scoreboard::bytes(room.rows(), room.threads) as u64;
     let create = |room: Room| {
@@ -329,7 +332,7 @@ fn create_scoreboard(settings: &Settings) -> io::Result<(Room, (Scoreboard, Owne
 }
 
 impl Room {
-    /// Processes, helpers and threads that a reload may bring although the start had fewer.
+    /// The number of processes, helpers and threads that a reload may bring even if the start had fewer.
     const PROCESSES: u32 = 64;
     const HELPERS: u32 = 16;
     const THREADS: u32 = 64;
@@ -351,20 +354,20 @@ impl Room {
         }
     }
 
-    /// Rows of request workers: three generations side by side (one that serves, one that forms, and one whose streams have not ended
-    /// when the deploy that mends a deploy comes), a replacement, and one to spare.
+    /// Rows of request workers: three generations at the same time (one that serves, one that forms, and one whose streams have
+    /// not ended when the deploy comes that fixes a deploy), a replacement, and a spare one.
     fn worker_rows(self) -> u32 {
         self.processes.saturating_mul(3).saturating_add(2)
     }
 
-    /// Rows of the scoreboard. Helpers have one generation at a time.
+    /// Rows of the scoreboard. Helpers exist in one generation at a time.
     fn rows(self) -> u32 {
         self.worker_rows().saturating_add(self.helpers)
     }
 }
 
-/// A pair for orders and reports. Our end never makes us wait; neither end is inherited by what is executed, unless
-/// its number is cleared for that one child.
+/// Creates a socket pair for orders and reports. Our end is non-blocking. Executed programs inherit neither end, unless the
+/// close-on-exec flag is cleared for that one child.
 pub fn order_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (near, far) = socketpair(AddressFamily::Unix, SockType::SeqPacket, None, SockFlag::SOCK_CLOEXEC)?;
     fcntl(&near, FcntlArg::F_SETFL(OFlag::O_RDWR | OFlag::O_NONBLOCK))?;

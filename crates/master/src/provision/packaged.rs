@@ -1,15 +1,15 @@
-//! What a system's package manager has put beside the plain program: the Python package, and the system's Python that it is for.
-//! It knows the places of Debian's packages and nothing of settings. The master runs it, at its start.
+//! Files that a system package manager has installed beside the plain program: the Python package, and the system Python that it
+//! is for. It knows the paths of Debian packages and no settings. The master runs it, at its start.
 
 use std::path::{Path, PathBuf};
 
-/// Where Debian has Python packages, seen from the folder above the program's.
+/// Debian's folder of Python packages, relative to the parent of the program's folder.
 const PACKAGES: &str = "lib/python3/dist-packages";
 
-/// The Python and the folder of packages that belong to the program of this path, where they are there.
+/// Returns the Python and the package folder that belong to the program at this path, if they exist.
 ///
-/// The Python is not looked for in `PATH`, where another version may come first (pyenv's, a virtual environment's): the native
-/// module that was installed is for the system's. That of `virtualenv` goes before both, and loads what is installed in it first.
+/// The Python is not looked up in `PATH`, where another version may come first (that of pyenv or a virtual environment): the
+/// installed native module is for the system Python. A `virtualenv` takes precedence over both, and loads its own packages first.
 pub fn beside(program: &Path) -> (Option<PathBuf>, Option<PathBuf>) {
     let Some(programs) = program.parent() else { return (None, None) };
     let Some(packages) = programs.parent().map(|prefix| prefix.join(PACKAGES)) else { return (None, None) };

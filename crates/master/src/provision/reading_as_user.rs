@@ -1,6 +1,7 @@
-//! A configuration that the application's user may write is read by a child that has become that user for good, when an instance of root's
-//! reloads: files that it names, and programs that it has executed (`gunicorn.conf.py`), get no rights of root's by that. What of it counts
-//! is decided elsewhere (`changes`). The master runs it, and waits for it, as it does where it reads itself.
+//! Reads a configuration that the application's user may write, in a child that has permanently become that user, when an
+//! instance of root reloads. Files that it names, and programs that it executes (`gunicorn.conf.py`), thus gain no rights of
+//! root. It does not decide which settings are applied (`changes` does). The master runs it and waits for it, as when it reads
+//! itself.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,32 +18,32 @@ use nix::unistd::{Pid, setpgid};
 
 use crate::control::signals::end_signals;
 
-/// Time that it may take, in milliseconds. The master does nothing else meanwhile, and the user could make it wait.
+/// Time limit, in milliseconds. The master does nothing else meanwhile, and the user could make it wait.
 const READING_MS: u64 = 10_000;
-/// Bytes of the answer: settings with the certificates that are in force, and with those of a folder.
+/// Maximum bytes of the answer: settings with the certificates in force, and with those of a folder.
 const ANSWER_MOST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// Time that a killed child has until it is gone, in milliseconds.
+/// How long a killed child may take to exit, in milliseconds.
 const KILLED_MOST_MS: u64 = 5000;
-/// Bytes that are read at a time.
+/// Bytes per read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// What the child has read.
+/// The result of the child's reading.
 #[derive(Debug)]
 pub struct Answer {
     pub settings: Settings,
-    /// Lines to be said of it.
+    /// Log lines about it.
     pub warnings: Vec<String>,
     pub said: Vec<Said>,
 }
 
-/// The same between the child and us.
+/// The encoding of [`Answer`] between the child and the master.
 type Wire = Result<(Settings, Vec<String>, Vec<Said>), Vec<String>>;
 
-/// Has a child read the configuration as this user, with `read`.
+/// Reads the configuration with `read`, in a child that runs as this user.
 ///
 /// # Errors
-/// Lines that say what is wrong with it, or why no child can read it.
+/// Log lines that describe the errors in it, or why no child can read it.
 pub fn run(privileges: &Privileges, read: impl FnOnce() -> Result<Answer, Vec<String>>) -> Result<Answer, Vec<String>> {
     let trouble = |error: io::Error| vec![format!("the configuration can't be read as the user of uid: {error}")];
     let (reader, writer) = io::pipe().map_err(trouble)?;
@@ -50,34 +51,34 @@ pub fn run(privileges: &Privileges, read: impl FnOnce() -> Result<Answer, Vec<St
     let master = Pid::this().as_raw();
     let Some(child) = system::fork().map_err(trouble)? else {
         system::close_others(&[writer.as_raw_fd()]);
-        // A group of its own, which is killed where it takes too long. It fails where that is ours already.
+        // A process group of its own, which is killed at the time limit. The call fails if the group is already ours.
         let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
         let became = child_setup::reset_signals(&[]).and_then(|()| identity.take()).and_then(|()| child_setup::die_with(master));
         let outcome = became.map_err(trouble).and_then(|()| read());
-        tell(writer, outcome);
+        send_outcome(writer, outcome);
         system::leave(0);
     };
     drop(writer);
     let answer = answer_of(reader);
-    // It has said what there is to say, or never will, and so have programs that it has executed.
+    // The child has answered or never will, and programs that it executed are not needed any more.
     system::signal_group(child, libc::SIGKILL);
     system::wait_for(child, KILLED_MOST_MS);
     let answer = answer.map_err(trouble)?;
-    let heard: Wire =
+    let outcome: Wire =
         serde_json::from_slice(&answer).map_err(|_| trouble(io::Error::other("the child that reads it has ended")))?;
-    heard.map(|(settings, warnings, said)| Answer { settings, warnings, said })
+    outcome.map(|(settings, warnings, said)| Answer { settings, warnings, said })
 }
 
-/// The child's: writes the outcome, of which the master may have heard enough.
-fn tell(mut writer: io::PipeWriter, outcome: Result<Answer, Vec<String>>) {
-    let told: Wire = outcome.map(|answer| (answer.settings, answer.warnings, answer.said));
-    // Without an answer the master says that the child has ended.
-    if let Ok(text) = serde_json::to_vec(&told) {
+/// In the child: writes the outcome. The master may have stopped reading.
+fn send_outcome(mut writer: io::PipeWriter, outcome: Result<Answer, Vec<String>>) {
+    let encoded: Wire = outcome.map(|answer| (answer.settings, answer.warnings, answer.said));
+    // Without an answer, the master reports that the child has ended.
+    if let Ok(text) = serde_json::to_vec(&encoded) {
         let _ = writer.write_all(&text);
     }
 }
 
-/// What the child writes, up to its end.
+/// Reads the child's output until its end.
 fn answer_of(mut reader: io::PipeReader) -> io::Result<Vec<u8>> {
     let signals = EndSignals::take(&end_signals())?;
     let end = Instant::now() + Duration::from_millis(READING_MS);
@@ -92,7 +93,7 @@ fn answer_of(mut reader: io::PipeReader) -> io::Result<Vec<u8>> {
         let mut watched = [PollFd::new(reader.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
         match poll(&mut watched, timeout) {
             Ok(0) | Err(nix::errno::Errno::EINTR) => continue,
-            // It stays pending, for the loop.
+            // The signal stays pending for the event loop.
             Ok(_) if watched[1].any() == Some(true) => return Err(io::Error::other("a signal ended it")),
             Ok(_) => {}
             Err(error) => return Err(error.into()),

@@ -1,5 +1,5 @@
-//! A reload reads the configuration again: what of it the next generation is made with. What becomes of that when the generation has taken over
-//! or failed, is the supervisor's. The master runs it.
+//! Reads the configuration again at a reload and makes the plan of the next generation. It does not know what happens to the plan
+//! when the generation has taken over or failed; the supervisor does. The master runs it.
 
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::sockets::socket_activation;
@@ -8,10 +8,10 @@ use crate::provision::changes;
 use crate::provision::configuration::Configuration;
 use crate::provision::{Plan, Provision};
 
-/// Reads the configuration again, for the generation that is to come.
+/// Reads the configuration again, for the next generation.
 ///
 /// # Errors
-/// It can't be used: lines for the log. All is as it was.
+/// The configuration can't be used: log lines. Nothing has changed then.
 pub fn read_plan(configuration: &mut Configuration, provision: &Provision) -> Result<Plan, Vec<String>> {
     let read = configuration.read_again(provision.settings(), provision.privileges())?;
     for line in &read.lines {

@@ -1,4 +1,5 @@
-//! The numbers of an instance: how they are taken, and where they are told. The master runs it.
+//! The statistics of an instance: how they are collected, and where they are reported. It changes nothing in the instance. The
+//! master runs it.
 
 pub mod reporting;
 pub mod status;

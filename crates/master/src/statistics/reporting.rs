@@ -1,5 +1,5 @@
-//! Who is told the instance's numbers: clients of `stats`, the places of `stats-push`, and the log where a listen queue is full. The numbers
-//! are taken in `view`. The master runs it.
+//! Reports the statistics: to clients of `stats`, to the targets of `stats-push`, and to the log if a listen queue is full.
+//! `view` collects the numbers. The master runs it.
 
 use std::os::fd::OwnedFd;
 
@@ -18,23 +18,23 @@ use bolide_supervision::sockets::stats_server::{self, Page, StatsServer};
 use crate::statistics::view::View;
 use crate::token::Token;
 
-/// All that is told by itself, or asked for.
+/// All ways in which statistics are reported.
 #[derive(Debug, Default)]
 pub struct Reporting {
     queues: QueueAlarm,
     pushers: Pushers,
     server: Option<StatsServer>,
-    /// The instance is another master's still, or by now: nobody is told anything by this one.
+    /// Another master still has, or already has, the instance: this one reports nothing.
     is_silent: bool,
-    /// What the clients of this turn are given.
+    /// The page for the clients of this turn.
     page: Option<Page>,
 }
 
 impl Reporting {
-    /// Opens what the settings ask for.
+    /// Opens the configured endpoints.
     ///
     /// # Errors
-    /// An address that can't be had, and what to do about it.
+    /// An address that is not available, with what to do about it.
     pub fn open(
         settings: &Settings,
         owner: Option<&Privileges>,
@@ -53,7 +53,7 @@ impl Reporting {
         Ok(reporting)
     }
 
-    /// Says where the numbers are to be had.
+    /// Logs where the statistics are available.
     pub fn announce(&self) {
         if let Some(server) = &self.server {
             stats_server::announce(server);
@@ -67,28 +67,28 @@ impl Reporting {
         }
     }
 
-    /// The instance is another master's still: it serves at the address of `stats`, and pushes.
-    pub fn await_place(&mut self) {
+    /// Another master still has the instance: it serves at the address of `stats`, and pushes.
+    pub fn await_takeover(&mut self) {
         self.is_silent = true;
     }
 
-    /// From here on it is told by us.
-    pub fn take_place(&mut self, owner: Option<&Privileges>) {
+    /// We report the statistics from now on.
+    pub fn take_over(&mut self, owner: Option<&Privileges>) {
         self.is_silent = false;
         if let Some(server) = &mut self.server {
             server.endpoint_mut().own(owner);
         }
     }
 
-    /// From here on another master tells it; who is connected gets the rest of the answer.
-    pub fn give_place(&mut self) {
+    /// Another master reports the statistics from now on; connected clients get the rest of their answer.
+    pub fn hand_over(&mut self) {
         self.is_silent = true;
         if let Some(server) = &mut self.server {
             server.give_place();
         }
     }
 
-    /// The socket of `stats`, for the master that is to take our place.
+    /// Returns the socket of `stats`, for the master that is to replace us.
     pub fn handed_socket(&self) -> Option<HandedSocket> {
         self.server.as_ref().and_then(StatsServer::handed_socket)
     }
@@ -98,20 +98,21 @@ impl Reporting {
         sources.map(|source| source.map(Token::Stats))
     }
 
-    /// The numbers of this moment.
+    /// Returns the present statistics.
     pub fn snapshot(&mut self, view: View<'_>) -> Snapshot {
         view.snapshot(&mut self.queues)
     }
 
-    /// News of the address of `stats`, or of one of its clients.
+    /// Handles events at the address of `stats` or of one of its clients.
     pub fn serve(&mut self, token: ServerToken, view: View<'_>, now_ms: u64) {
         let Some(mut server) = self.server.take() else { return };
         server.take_news(token, &mut || self.page(view), now_ms);
         self.server = Some(server);
     }
 
-    /// Looks at the listen queues, at pushes that are due, and at clients whose time is over. The next turn's clients see new numbers.
-    pub fn report_what_is_due(&mut self, view: View<'_>, now_ms: u64) {
+    /// Checks the listen queues, pushes that are due, and clients that exceeded their time. Clients of the next turn get new
+    /// numbers.
+    pub fn report_due(&mut self, view: View<'_>, now_ms: u64) {
         self.page = None;
         if let Some(server) = &mut self.server {
             server.look_after_time(now_ms);
@@ -129,7 +130,7 @@ impl Reporting {
         }
     }
 
-    /// The numbers as clients get them; those of one turn get the same.
+    /// Returns the page for clients; those of one turn get the same page.
     fn page(&mut self, view: View<'_>) -> Page {
         if let Some(page) = &self.page {
             return page.clone();
@@ -140,7 +141,7 @@ impl Reporting {
         self.page.insert(Page::from(as_json(&snapshot, form))).clone()
     }
 
-    /// When it must be looked at.
+    /// Returns when it must be called next.
     pub fn wake_ms(&self) -> u64 {
         let server = self.server.as_ref().and_then(StatsServer::wake_ms).unwrap_or(u64::MAX);
         if self.is_silent {

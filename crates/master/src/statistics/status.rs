@@ -1,5 +1,5 @@
-//! What a running instance says of itself: to the log (SIGUSR1), to clients of the control socket (`bolide status`), and by what such a client
-//! finds it. The master runs it.
+//! The status of a running instance: for the log (SIGUSR1), for clients of the control socket (`bolide status`), and the identity
+//! by which such a client finds the instance. It changes nothing. The master runs it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -46,7 +46,7 @@ pub fn write(view: View<'_>, snapshot: &Snapshot, now_ms: u64) {
     }
 }
 
-/// For clients that look for their instance.
+/// Returns the identity, for clients that look for their instance.
 pub fn identity(settings: &Settings) -> Value {
     let pidfiles: Vec<String> =
         bolide_supervision::files::pidfile::all(settings).map(|path| path.display().to_string()).collect();
@@ -61,7 +61,7 @@ pub fn identity(settings: &Settings) -> Value {
     })
 }
 
-/// The answer to `bolide status`.
+/// Returns the answer to `bolide status`.
 pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
     let phase = match (view.generations.serving(), view.generations.forming()) {
         _ if is_stopping => "stopping",

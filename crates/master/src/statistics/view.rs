@@ -1,5 +1,5 @@
-//! The numbers of the instance at this moment, from the scoreboard, the children, the listening sockets and the kernel. What is made of them
-//! is the business of the room `services`. The master runs it, when somebody asks.
+//! The present numbers of the instance, from the scoreboard, the children, the listening sockets and the kernel. It does not know
+//! their format; the crate `services` does. The master runs it on request.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -16,7 +16,7 @@ use crate::outcomes::Outcomes;
 use crate::provision::Provision;
 use bolide_supervision::processes::system::seconds_since_1970;
 
-/// All of the instance that its numbers and its status are taken from. Nothing can be changed through it.
+/// The parts of the instance from which its statistics and its status are collected. Nothing can be changed through it.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     pub children: &'a Children,
@@ -27,7 +27,7 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// Takes the numbers.
+    /// Collects the numbers.
     pub fn snapshot(&self, queues: &mut QueueAlarm) -> Snapshot {
         queues.refresh(self.provision.listeners());
         let applications = self.provision.settings().applications.iter();
@@ -90,7 +90,7 @@ impl View<'_> {
         facts.requests_since_spawn = row.requests.load(Relaxed);
         facts.average_us = row.average_us.load(Relaxed);
         let slots = self.children.scoreboard().slots(number);
-        // Where threads come when they are needed, those that have never been are none.
+        // With threads that start on demand, threads that never started do not count.
         let threads = slots.iter().filter(|slot| slot.thread.load(Relaxed) > 0).count();
         facts.cores = cores_of(works, threads);
         for (core, slot) in facts.cores.iter_mut().zip(slots) {
@@ -104,15 +104,16 @@ impl View<'_> {
         facts
     }
 
-    /// Which of the processes of a number is the one to show: of two that serve, that of the newer generation, and the replacement.
+    /// Returns the rank of a number's process for display: of two that serve, the newer generation and the replacement rank
+    /// higher.
     fn precedence(&self, child: &Child) -> (bool, bool, u64) {
         let serves = child.state.is_serving();
         (serves && child.state != State::Worn, serves, child.id)
     }
 
-    /// Time that the application of a worker took to load.
+    /// Returns how long the application of a worker took to load, in seconds.
     fn load_seconds(&self, worker: &Child) -> u64 {
-        // Of those that still end it is told as of those that serve.
+        // Workers that are still ending use the flag of the serving generation.
         let forming = self.generations.forming().map(|forming| &forming.generation);
         let generation = forming.filter(|forming| forming.number == worker.generation);
         let is_lazy = generation.or(self.generations.serving()).is_some_and(|generation| generation.is_lazy);
@@ -131,7 +132,7 @@ fn add_to(sums: &mut Vec<Work>, works: impl Iterator<Item = Work>) {
     }
 }
 
-/// As many cores as there are threads, or were.
+/// Returns as many cores as there are threads, or were.
 fn cores_of(mut works: Vec<Work>, threads: usize) -> Vec<CoreFacts> {
     let used = works.iter().rposition(|work| *work != Work::default()).map_or(0, |last| last + 1);
     works.resize(used.max(threads), Work::default());

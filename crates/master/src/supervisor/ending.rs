@@ -1,22 +1,23 @@
-//! The end of an instance: whether it has begun, with which status, and the times of an ordered stop: when what it waits for is said, and from
-//! when on a further signal is a wish of its own. It ends no child and waits for nothing itself. The master runs it.
+//! The end of an instance: whether it has begun, its exit status, and the times of an ordered stop (when its progress is logged,
+//! and from when on another signal is a new request). It ends no child and waits for nothing itself. The master runs it.
 
 use bolide_contract::settings::Settings;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::daemonize::ParentPipe;
 use bolide_supervision::text::duration;
 
-/// A further signal so soon is the same wish: a supervisor may send it to the process and to its group. In milliseconds.
-const SAME_WISH_MS: u64 = 100;
-/// When what is waited for is said first, and how often from then on, in milliseconds.
+/// Another signal within this time belongs to the same request, because a supervisor may send it to the process and to its group.
+/// In milliseconds.
+const SAME_REQUEST_MS: u64 = 100;
+/// When the progress of a stop is logged first, and the interval after that, in milliseconds.
 const FIRST_MS: u64 = 1000;
 const AGAIN_MS: u64 = 5000;
 
-/// A stop that goes on.
+/// A stop in progress.
 #[derive(Debug, Clone, Copy)]
 pub struct StopProgress {
     began_ms: u64,
-    tell_ms: u64,
+    log_ms: u64,
 }
 
 impl StopProgress {
@@ -24,43 +25,43 @@ impl StopProgress {
         self.began_ms
     }
 
-    /// What was asked a second time is a wish of its own by now.
-    pub fn is_older_than_one_wish(&self, now_ms: u64) -> bool {
-        now_ms >= self.began_ms + SAME_WISH_MS
+    /// Returns whether another signal is a new request by now.
+    pub fn is_new_request(&self, now_ms: u64) -> bool {
+        now_ms >= self.began_ms + SAME_REQUEST_MS
     }
 
-    /// It is time to say what is waited for.
+    /// Returns whether the progress is to be logged now.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
-        let is_due = now_ms >= self.tell_ms;
+        let is_due = now_ms >= self.log_ms;
         if is_due {
-            self.tell_ms = now_ms + AGAIN_MS;
+            self.log_ms = now_ms + AGAIN_MS;
         }
         is_due
     }
 
-    /// `stopped after 3.2 s`.
+    /// Returns for example `stopped after 3.2 s`.
     pub fn end_in_words(&self, now_ms: u64) -> String {
         format!("stopped after {}", duration(now_ms.saturating_sub(self.began_ms)))
     }
 }
 
-/// Whether the instance ends, and how.
+/// Whether the instance is ending, and how.
 #[derive(Debug, Default)]
 pub struct Ending {
     /// The exit status of an instance that is being stopped.
     status: Option<i32>,
-    /// An ordered stop that goes on.
+    /// An ordered stop in progress.
     pub(super) progress: Option<StopProgress>,
-    /// The log's last line.
+    /// The last line of the log.
     pub(super) exit_message: Option<String>,
-    /// Workers have served: what fails from here on is no failed start.
+    /// Workers have served: a later failure is not a failed start.
     pub(super) has_served: bool,
-    /// Who waits in the foreground for the start of an instance in the background; none once its workers serve.
-    pub(super) starter: Option<ParentPipe>,
+    /// The `daemonize` parent that waits for startup; `None` once workers serve.
+    pub(super) parent_pipe: Option<ParentPipe>,
 }
 
 impl Ending {
-    /// The exit status of an instance that is being stopped.
+    /// Returns the exit status of an instance that is being stopped.
     pub fn status(&self) -> Option<i32> {
         self.status
     }
@@ -70,40 +71,40 @@ impl Ending {
     }
 
     pub fn wake_ms(&self) -> Option<u64> {
-        self.progress.map(|progress| progress.tell_ms)
+        self.progress.map(|progress| progress.log_ms)
     }
 
-    /// A stop is ordered.
+    /// Records that a stop was ordered.
     pub fn order(&mut self, now_ms: u64) {
-        self.progress = Some(StopProgress { began_ms: now_ms, tell_ms: now_ms + FIRST_MS });
+        self.progress = Some(StopProgress { began_ms: now_ms, log_ms: now_ms + FIRST_MS });
     }
 
-    /// The instance ends with this status, unless it ends already: the first reason is the one that the status tells. Gives whether it is that.
+    /// Begins the end of the instance with this status. The status of the first reason counts. Returns whether this is the first.
     pub fn begin(&mut self, status: i32) -> bool {
         let is_first = self.status.is_none();
         self.status.get_or_insert(status);
         is_first
     }
 
-    /// Who waits for the start is told that workers serve.
-    pub fn tell_starter(&mut self) {
-        if let Some(starter) = self.starter.take() {
-            starter.ready();
+    /// Notifies the `daemonize` parent that workers serve.
+    pub fn notify_parent(&mut self) {
+        if let Some(parent_pipe) = self.parent_pipe.take() {
+            parent_pipe.ready();
         }
     }
 
-    /// The instance has left nothing behind that the next one needs: `vacuum`, and a start that has failed.
+    /// Returns whether the instance removes its files when it ends: with `vacuum`, and after a failed start.
     pub fn removes_files(&self, settings: &Settings) -> bool {
         settings.lifecycle.vacuum || self.status.is_some_and(|status| status != 0) && !self.has_served
     }
 
-    /// It is time to say what is waited for.
-    pub fn is_news_due(&mut self, now_ms: u64) -> bool {
+    /// Returns whether the progress of the stop is to be logged now.
+    pub fn is_progress_due(&mut self, now_ms: u64) -> bool {
         self.progress.as_mut().is_some_and(|progress| progress.is_due(now_ms))
     }
 
-    /// The last line of a stop that was ordered.
-    pub fn tell_end(&self, now_ms: u64) {
+    /// Logs the last line of an ordered stop.
+    pub fn log_end(&self, now_ms: u64) {
         if let Some(progress) = self.progress.filter(|_| self.exit_message.is_none()) {
             log_sink::line(&progress.end_in_words(now_ms));
         }
@@ -115,12 +116,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_signal_that_comes_twice_at_once_is_one_wish() {
+    fn two_signals_within_a_moment_are_one_request() {
         let mut ending = Ending::default();
         ending.order(1000);
         let progress = ending.progress.expect("a stop is ordered");
-        assert!(!progress.is_older_than_one_wish(1000 + SAME_WISH_MS - 1));
-        assert!(progress.is_older_than_one_wish(1000 + SAME_WISH_MS));
+        assert!(!progress.is_new_request(1000 + SAME_REQUEST_MS - 1));
+        assert!(progress.is_new_request(1000 + SAME_REQUEST_MS));
         assert_eq!(progress.end_in_words(4200), "stopped after 3.2 s");
     }
 }

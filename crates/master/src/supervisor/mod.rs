@@ -1,12 +1,13 @@
-//! The master's one loop, over signals, children's reports and timers. It has the owners of all that an instance is, each with a decision of its
-//! own; what news leads to is in `news`, and steps that several owners take part in are in `steps`.
+//! The event loop of the master, over signals, reports of children and timers. The supervisor holds the owners of the instance's
+//! parts, each with a decision of its own. The consequences of events are in `events`, and steps that involve several owners are
+//! in `steps`.
 //!
-//! Every turn first takes the news (reports, signals, ends), then looks at what is due, then compares what is with what should be
-//! and starts what lacks. So a lost race is put right by the next turn, and nothing is ever waited for in place.
-//! It accepts no connection and knows no protocol. The master runs it.
+//! Every turn first handles the events (reports, signals, exits), then what is due, then compares the actual with the wanted
+//! state and starts what is missing. So the next turn corrects a lost race, and the loop never blocks anywhere else. It accepts
+//! no connection and knows no protocol. The master runs it.
 
 pub mod ending;
-mod news;
+mod events;
 mod steps;
 
 use std::os::fd::AsFd;
@@ -30,7 +31,7 @@ use crate::control::commands::Command;
 use crate::control::endpoints::ControlEndpoints;
 use crate::control::signals::{SignalAction, action};
 use crate::daemons::attendants::Attendants;
-use crate::development::{Development, spares_halted};
+use crate::development::{Development, extend_if_halted};
 use crate::generations::generation::Reason;
 use crate::generations::{Generations, helpers, workers};
 use crate::log_keeping::LogKeeping;
@@ -48,26 +49,27 @@ use crate::workers::recycling::Recycling;
 use crate::workers::scaling::{Scaled, Scaling};
 use crate::workers::{memory_limits, pausing};
 
-/// The longest turn, in milliseconds: a net under a timer that was forgotten.
+/// The longest turn, in milliseconds: a safety net for a forgotten timer.
 const TURN_MOST_MS: u64 = 10_000;
-/// The scoreboard's clock may lag this much, in milliseconds: a timer is waited for that much longer, so that it is due then.
+/// The scoreboard's clock may lag this much, in milliseconds. The loop waits this much longer for a timer, so that the timer is
+/// due then.
 const CLOCK_LAG_MS: u64 = 4;
-/// What is left of an instance that has ended.
+/// The remains of an instance that has ended.
 #[derive(Debug)]
 pub struct Ended {
     pub status: i32,
-    /// The log's last line.
+    /// The last line of the log.
     pub exit_message: Option<String>,
     pub provision: Provision,
-    /// Who still waits for the start.
-    pub starter: Option<ParentPipe>,
-    /// The stop that was ordered, if one was.
+    /// The `daemonize` parent, if it still waits for the start.
+    pub parent_pipe: Option<ParentPipe>,
+    /// The ordered stop, if there was one.
     pub stop_progress: Option<StopProgress>,
-    /// Socket files and pidfiles go with it.
+    /// Socket files and pidfiles are removed.
     pub removes_files: bool,
 }
 
-/// What a start has made, for the master to work with.
+/// The parts that a start has made for the master.
 #[derive(Debug)]
 pub struct Started {
     pub provision: Provision,
@@ -77,11 +79,11 @@ pub struct Started {
     pub reporting: Reporting,
     pub control: ControlEndpoints,
     pub logs: LogKeeping,
-    /// The master whose place is to be ours.
-    pub place: Option<Predecessor>,
+    /// The previous master, which we replace.
+    pub predecessor: Option<Predecessor>,
 }
 
-/// The master at work.
+/// The running master.
 #[derive(Debug)]
 pub struct Supervisor {
     children: Children,
@@ -89,9 +91,9 @@ pub struct Supervisor {
     provision: Provision,
     recycling: Recycling,
     scaling: Scaling,
-    /// `None` where no request has a limit.
+    /// `None` if no request has a limit.
     requests: Option<Watch>,
-    /// `None` where no worker has a limit.
+    /// `None` if no worker has a limit.
     memory: Option<MemoryWatch>,
     ending: Ending,
     takeover: Takeover,
@@ -110,13 +112,13 @@ pub struct Supervisor {
 
 impl Supervisor {
     pub fn new(started: Started) -> Supervisor {
-        let Started { provision, children, signals, configuration, mut reporting, control, logs, place } = started;
+        let Started { provision, children, signals, configuration, mut reporting, control, logs, predecessor } = started;
         let settings = provision.settings();
         let mut notifier = Notifier::from_environment();
-        let is_successor = place.is_some();
+        let is_successor = predecessor.is_some();
         if is_successor {
             notifier.be_silent();
-            reporting.await_place();
+            reporting.await_takeover();
         }
         Supervisor {
             generations: Generations::default(),
@@ -126,7 +128,7 @@ impl Supervisor {
             memory: MemoryWatch::new(&settings.recycling),
             watches: Watches::new(&settings.watching, now_ms()),
             ending: Ending::default(),
-            takeover: Takeover::new(place),
+            takeover: Takeover::new(predecessor),
             outcomes: Outcomes::default(),
             notifier,
             development: Development::default(),
@@ -153,7 +155,7 @@ impl Supervisor {
         self.generations.begin(Reason::First, &mut self.children, &self.provision, now_ms())
     }
 
-    /// Nothing is left behind of a start that has failed.
+    /// Removes all files after a failed start.
     pub fn remove_files(&mut self) {
         self.provision.remove_files();
         self.reporting.remove_file();
@@ -164,39 +166,39 @@ impl Supervisor {
         &self.provision
     }
 
-    /// Runs until the instance has ended. `starter` waits in the foreground for the start of an instance in the background.
-    pub fn run(mut self, starter: Option<ParentPipe>) -> Ended {
-        self.ending.starter = starter;
+    /// Runs until the instance has ended. `parent_pipe` is the `daemonize` parent, which waits for the start.
+    pub fn run(mut self, parent_pipe: Option<ParentPipe>) -> Ended {
+        self.ending.parent_pipe = parent_pipe;
         loop {
-            let mut hears_connection = false;
-            for token in self.wait_for_news() {
+            let mut connection_pending = false;
+            for token in self.wait_for_events() {
                 match token {
                     Token::Child(id) => self.take_reports(id, now_ms()),
                     Token::Printed => self.logs.read_captured(),
                     Token::Watches => self.watches.ring(now_ms()),
-                    Token::Attendant(pid) => self.take_attendant_news(pid, now_ms()),
-                    Token::Listeners => hears_connection = true,
+                    Token::Attendant(pid) => self.read_attendant_reports(pid, now_ms()),
+                    Token::Listeners => connection_pending = true,
                     Token::Stats(token) => {
                         let (view, reporting) = self.view();
                         reporting.serve(token, view, now_ms());
                     }
-                    Token::Successor => self.take_successor_news(now_ms()),
-                    Token::Place => self.take_place_news(now_ms()),
+                    Token::Successor => self.take_successor_events(now_ms()),
+                    Token::Predecessor => self.take_predecessor_events(now_ms()),
                     Token::Fifo => self.take_letters(now_ms()),
                     Token::Control(ServerToken::Listener) => self.control.channel.accept(now_ms()),
                     Token::Control(ServerToken::Client(id)) => self.take_question(id, now_ms()),
-                    // Signals come last: one is acted upon with all that is known.
+                    // Signals are handled last, so that a command is executed with all other events known.
                     Token::Signals => {}
                 }
             }
             self.take_signals();
             self.reap(now_ms());
-            if hears_connection && !self.ending.is_stopping() {
-                self.scaled().connection_waits(now_ms());
+            if connection_pending && !self.ending.is_stopping() {
+                self.scaled().connection_arrived(now_ms());
             }
             self.take_timers(now_ms());
             self.reconcile(now_ms());
-            self.outcomes.tell_if_settled(&self.children, &mut self.control.channel, now_ms());
+            self.outcomes.report_if_settled(&self.children, &mut self.control.channel, now_ms());
             bolide_log::flush();
             if let Some(status) = self.finished(now_ms()) {
                 self.logs.finish_captured();
@@ -209,16 +211,16 @@ impl Supervisor {
                 }
                 self.touch_hooks.kill();
                 self.control.remove_files();
-                self.ending.tell_end(now_ms());
+                self.ending.log_end(now_ms());
                 let Supervisor { provision, ending, .. } = self;
-                let Ending { progress: stop_progress, exit_message, starter, .. } = ending;
-                return Ended { status, exit_message, provision, starter, stop_progress, removes_files };
+                let Ending { progress: stop_progress, exit_message, parent_pipe, .. } = ending;
+                return Ended { status, exit_message, provision, parent_pipe, stop_progress, removes_files };
             }
         }
     }
 
-    /// Waits until somebody has news or a time has come.
-    fn wait_for_news(&self) -> Vec<Token> {
+    /// Waits for an event or the next timer.
+    fn wait_for_events(&self) -> Vec<Token> {
         let mut sources = vec![Source::readable(Token::Signals, self.signals.as_fd())];
         sources.extend(self.children.sources());
         sources.extend(self.watches.source(Token::Watches));
@@ -234,15 +236,17 @@ impl Supervisor {
         })
     }
 
-    /// The listening sockets, where a connection that waits is news: one that waits in a pause is not waiting for a worker.
+    /// Returns the listening sockets, if a pending connection may start workers. In a pause, connections do not wait for a
+    /// worker.
     fn listening_sources(&self, now_ms: u64) -> impl Iterator<Item = Source<'_, Token>> {
         let may_add = !self.ending.is_stopping() && !self.children.is_paused();
         let serving = self.generations.serving().filter(|_| may_add);
-        let is_news = serving.is_some_and(|serving| serving.is_empty() || serving.has_room() && self.scaling.listens(now_ms));
-        is_news.then(|| self.provision.listeners().sources(Token::Listeners)).into_iter().flatten()
+        let may_start_workers =
+            serving.is_some_and(|serving| serving.is_empty() || serving.has_room() && self.scaling.listens(now_ms));
+        may_start_workers.then(|| self.provision.listeners().sources(Token::Listeners)).into_iter().flatten()
     }
 
-    /// What numbers and status are taken from, and the reporting that they are for.
+    /// Returns the view for statistics and status, and the reporting that uses it.
     fn view(&mut self) -> (View<'_>, &mut Reporting) {
         let Supervisor { children, generations, provision, attendants, outcomes, reporting, .. } = self;
         (View { children, generations, provision, attendants, outcomes }, reporting)
@@ -257,7 +261,7 @@ impl Supervisor {
         while let Some(signal) = self.signals.next() {
             match action(signal) {
                 SignalAction::Command(command) => self.obey(command, &signals::name(signal), now_ms()),
-                // Children's ends are looked for in every turn.
+                // The loop reaps children in every turn.
                 SignalAction::Reap | SignalAction::Ignore => {}
                 SignalAction::Refuse => {
                     let name = signals::name(signal);
@@ -267,14 +271,14 @@ impl Supervisor {
         }
     }
 
-    /// Does what is due: ends patience with children, looks for requests over time, queues workers past their lifetime for recycling.
+    /// Handles timers: deadlines of children, requests over time, workers past their lifetime.
     fn take_timers(&mut self, now: u64) {
         self.attendants.kill_late(now);
-        self.children.hurry_prototypes_without_workers(now);
-        self.control.look_if_due(now);
-        self.tell_stop_progress(now);
+        self.children.shorten_prototype_deadlines(now);
+        self.control.check_if_due(now);
+        self.log_stop_progress(now);
         let has_daemons = self.attendants.has_daemons() || self.children.has_helpers();
-        self.takeover.look_after_successor(self.provision.settings().lifecycle.load_timeout_ms, has_daemons, now);
+        self.takeover.check_successor(self.provision.settings().lifecycle.load_timeout_ms, has_daemons, now);
         self.notifier.feed_watchdog(now);
         self.provision.rotate_tickets_if_due(now);
         for id in self.children.ids(|child| child.stopped_until_ms.is_some_and(|time| now >= time)) {
@@ -290,7 +294,7 @@ impl Supervisor {
             self.recycling.enqueue_expired(&mut self.children, now);
             self.kill_late_starters(now);
             if let Some(watch) = &mut self.memory {
-                memory_limits::look(watch, &mut self.children, &mut self.recycling, &self.provision, now);
+                memory_limits::check(watch, &mut self.children, &mut self.recycling, &self.provision, now);
             }
             if self.scaled().scale(now) {
                 self.obey(Command::Stop, "die-on-idle", now);
@@ -300,28 +304,28 @@ impl Supervisor {
             watch_requests(watch, &mut self.children, &mut self.provision, now);
         }
         let (view, reporting) = self.view();
-        reporting.report_what_is_due(view, now);
-        self.take_file_news(now);
-        if self.takeover.has_files_of_its_own() {
-            self.logs.look(&self.children, now);
+        reporting.report_due(view, now);
+        self.take_file_changes(now);
+        if self.takeover.owns_files() {
+            self.logs.rotate_due(&self.children, now);
         }
         self.logs.restart_programs(&self.children, &self.provision, now);
     }
 
-    /// Does what files that have changed ask for.
-    fn take_file_news(&mut self, now: u64) {
-        for news in self.watches.take_changes(now) {
-            let command = command_of(news.action);
-            // What is asked of the instance is the other master's to do; code that has changed is ours to load too.
-            let is_anothers = self.takeover.awaits_place() && !command.row().is_reload;
-            if self.ending.is_stopping() || is_anothers {
+    /// Executes the commands that changed files request.
+    fn take_file_changes(&mut self, now: u64) {
+        for change in self.watches.take_changes(now) {
+            let command = command_of(change.action);
+            // The other master executes commands for the instance; changed code must be loaded by us too.
+            let is_for_predecessor = self.takeover.awaits_takeover() && !command.row().is_reload;
+            if self.ending.is_stopping() || is_for_predecessor {
                 continue;
             }
-            let option = &news.option;
-            let changes = news.words(self.provision.settings().application.chdir.as_deref());
+            let option = &change.option;
+            let changes = change.words(self.provision.settings().application.chdir.as_deref());
             if !self.provision.is_developed() || !command.row().is_reload {
                 log_sink::line(&format!("{option}: {changes}"));
-            } else if !self.development.lets_reload(command, &changes, option, &self.children) {
+            } else if !self.development.may_reload_now(command, &changes, option, &self.children) {
                 continue;
             }
             self.obey(command, option, now);
@@ -336,13 +340,14 @@ impl Supervisor {
     fn deadline_passed(&mut self, id: u64, now: u64) {
         let Some(child) = self.children.find_mut(id) else { return };
         match child.state {
-            // A killed child has no further deadline: a stop does not wait for it, and else its row is free only when it has ended.
+            // A killed child has no further deadline: a stop does not wait for it, and otherwise its row is free only when it has
+            // ended.
             State::Killed | State::Ended => {
                 child.deadline_ms = None;
                 log_sink::line(&format!("{child} was killed and has not ended yet"));
             }
             State::Ending => {
-                if !self.ending.is_stopping() && spares_halted(child, now) {
+                if !self.ending.is_stopping() && extend_if_halted(child, now) {
                     return;
                 }
                 let kill_reason = child.deadline_reason;
@@ -351,22 +356,22 @@ impl Supervisor {
             State::Ordered | State::Starting | State::Serving | State::Worn => {
                 child.deadline_ms = None;
                 if child.pid.is_some_and(is_zombie) {
-                    // The worker has ended, and its prototype is only slow to report it.
+                    // The worker has exited; its prototype is only slow to report it.
                     child.deadline_ms = Some(now + LOST_MS);
                     return;
                 }
-                self.children.kill_and_log(id, KillReason::OutOfReach, &self.provision, now);
+                self.children.kill_and_log(id, KillReason::Unreachable, &self.provision, now);
             }
         }
     }
 
-    /// Compares what is with what should be, and starts what lacks.
+    /// Compares the actual with the wanted state, and starts what is missing.
     fn reconcile(&mut self, now: u64) {
         if self.ending.is_stopping() {
             return;
         }
         self.attendants.start_if_due(self.provision.settings(), self.provision.privileges(), now);
-        // Each step may make work for the next: in this order nothing is left for a turn that only a timer begins.
+        // Each step may make work for the next. In this order, no work is left for a turn that only a timer begins.
         self.complete_if_serving(now);
         self.begin_reload_if_due(now);
         let Supervisor { children, generations, provision, recycling, .. } = self;
@@ -377,11 +382,11 @@ impl Supervisor {
         if let Some(serving) = generations.serving_mut().filter(|_| !self.attendants.is_held()) {
             helpers::start_missing(serving, children, provision, now);
         }
-        generations.share_out_turns(children);
-        children.tell_pause();
+        generations.assign_turns(children);
+        children.send_pause_orders();
     }
 
-    /// Milliseconds that the next turn may wait.
+    /// Returns how long the next turn may wait, in milliseconds.
     fn turn_ms(&self, now: u64) -> u64 {
         let is_stopping = self.ending.is_stopping();
         let late_ms = |child: &Child| {
@@ -398,7 +403,7 @@ impl Supervisor {
             self.attendants.wake_ms(now),
             Some(self.reporting.wake_ms()),
             self.watches.wake_ms(),
-            self.logs.wake_ms(self.takeover.has_files_of_its_own(), now),
+            self.logs.wake_ms(self.takeover.owns_files(), now),
             self.generations.wake_ms(&self.provision, now),
             pausing::wake_ms(&self.children, now),
             self.outcomes.wake_ms(),
@@ -412,7 +417,7 @@ impl Supervisor {
     }
 }
 
-/// The command that the change of a watched file asks for.
+/// Returns the command that the change of a watched file requests.
 fn command_of(action: FileAction) -> Command {
     match action {
         FileAction::Reload => Command::Reload,

@@ -1,5 +1,6 @@
-//! Steps that several owners take part in: how a generation begins, takes over or is given up, and how the instance stops or gives its place.
-//! It continues the supervisor; what each owner decides by itself is in its own file. The master runs it.
+//! Steps that involve several owners: how a generation begins, takes over or is abandoned, and how the instance stops or is
+//! handed over to another master. It continues the supervisor; the decisions of each owner are in the owner's file. The master
+//! runs it.
 
 use std::io::IsTerminal;
 use std::os::fd::OwnedFd;
@@ -20,9 +21,9 @@ use crate::children::GRACE_MS;
 use crate::children::child::{Child, KillReason, State};
 use crate::control::endpoints::ControlEndpoints;
 use crate::development;
-use crate::generations::canary::CanaryNews;
+use crate::generations::canary::CanaryProgress;
 use crate::generations::generation::{Forming, Reason};
-use crate::outcomes::tell_failure;
+use crate::outcomes::report_failure;
 use crate::provision::renewing;
 use crate::supervisor::Supervisor;
 use crate::workers::harakiri::Watch;
@@ -30,20 +31,20 @@ use crate::workers::pausing;
 use crate::workers::scaling::Scaling;
 use bolide_supervision::processes::memory_watch::MemoryWatch;
 
-/// Exit status where the master before us has ended with its sockets, as that of a start that failed.
-const EXIT_PLACE_LOST: i32 = EXIT_START_FAILED;
-/// How a reason begins where the application was loaded, and did not start (`bolide/lifespan.py`).
+/// Exit status if the previous master has ended together with its sockets: that of a failed start.
+const EXIT_PREDECESSOR_LOST: i32 = EXIT_START_FAILED;
+/// The beginning of a reason if the application was loaded but its startup failed (`bolide/lifespan.py`).
 const LIFESPAN: &str = "the application's lifespan ";
 
 // Generations.
 impl Supervisor {
-    /// Another generation is wanted. One that still forms has begun with older code, and may hang in it: it is given up. `by` says who asked.
-    /// A brutal one leaves the generation before it no time when it takes over.
+    /// Requests another generation. A forming generation has begun with older code and may hang in it, so it is abandoned. `by`
+    /// names the source of the request. A brutal reload gives the previous generation no time to finish.
     ///
     /// # Errors
-    /// The configuration can't be used; the log says so too.
+    /// The configuration can't be used; the error is logged too.
     pub(super) fn reload(&mut self, by: &str, is_brutal: bool, now_ms: u64) -> Result<(), String> {
-        if self.ending.is_stopping() || self.takeover.puts_off_reload(by, is_brutal) {
+        if self.ending.is_stopping() || self.takeover.defers_reload(by, is_brutal) {
             return Ok(());
         }
         if self.provision.settings().reloading.exits {
@@ -52,13 +53,13 @@ impl Supervisor {
             return Ok(());
         }
         self.plan_generation()?;
-        self.generations.want_reload(is_brutal);
+        self.generations.request_reload(is_brutal);
         let Some(reason) = self.generations.forming().map(|forming| forming.reason) else { return Ok(()) };
         self.abandon_forming(&format!("for a new one that {by} asks for"), now_ms);
         if reason == Reason::First {
-            // A first generation has nobody to take over from.
-            self.generations.forget_wish();
-            self.put_plan_in_force(None);
+            // There is no generation that the first one takes over from.
+            self.generations.clear_request();
+            self.apply_plan(None);
             if let Err(error) = self.generations.begin(Reason::First, &mut self.children, &self.provision, now_ms) {
                 let program = self.provision.program().executable.display().to_string();
                 self.end_with(EXIT_LOAD_FAILED, format!("{program} can't be executed: {error}; nothing is served"), now_ms);
@@ -67,10 +68,10 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Begins a chain reload; while one goes on, another is none. `by` says who asked.
+    /// Begins a chain reload, unless one is in progress. `by` names the source of the request.
     ///
     /// # Errors
-    /// Why it can't begin; the log says so too, where something is served.
+    /// Why it can't begin; the error is logged too if a generation serves.
     pub(super) fn reload_chain(&mut self, by: &str, now_ms: u64) -> Result<(), String> {
         if self.ending.is_stopping() || self.generations.serving().is_none() {
             return Err("nothing is served yet".to_owned());
@@ -90,7 +91,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Reads the configuration again, for the generation that is to come.
+    /// Reads the configuration again, for the next generation.
     fn plan_generation(&mut self) -> Result<(), String> {
         match renewing::read_plan(&mut self.configuration, &self.provision) {
             Ok(plan) => {
@@ -105,11 +106,11 @@ impl Supervisor {
                 for line in &lines {
                     log_sink::line(&format!("reload: {line}"));
                 }
-                let who = self.generations.who_serves();
+                let who = self.generations.serving_in_words();
                 log_sink::line(&format!("reload: the configuration can't be used, see above: {who} with its current settings"));
                 let why = lines.last().cloned().unwrap_or_default();
-                // A manager that has asked for this reload waits for its end (`Type=notify-reload`), which is now, or that of the generation that
-                // forms.
+                // The service manager that requested this reload waits for its end (`Type=notify-reload`), which is now, or the
+                // end of the forming generation's start.
                 let words = format!("{why}: {who}");
                 match self.generations.forming() {
                     _ if !self.generations.has_served() => {}
@@ -122,9 +123,9 @@ impl Supervisor {
         }
     }
 
-    /// The generation of the plan serves: its settings are those of the instance. Sockets that are no longer wanted are shut, and who
-    /// waited there is served by the generation that listened there. Before that one is told to end.
-    fn put_plan_in_force(&mut self, served_before: Option<u32>) {
+    /// Makes the plan's settings those of the instance, because its generation serves. Sockets that are no longer configured are
+    /// shut down; the generation that listened there serves the connections queued on them before it is ordered to end.
+    fn apply_plan(&mut self, served_before: Option<u32>) {
         let Some((mut before, troubles)) = self.provision.adopt_plan() else { return };
         for trouble in troubles {
             log_sink::line(&format!("reload: {trouble}"));
@@ -157,13 +158,13 @@ impl Supervisor {
         self.children.widen_scoreboard(&self.provision);
     }
 
-    /// The generation of the plan has failed: what was bound for it is closed.
+    /// Drops the plan of a generation that failed, and closes the sockets that were bound for it.
     fn drop_plan(&mut self) {
         self.provision.drop_plan();
         self.children.widen_scoreboard(&self.provision);
     }
 
-    /// Begins a reload if one is asked for, or needed, and none goes on.
+    /// Begins a reload if one is requested or needed, and none is in progress.
     pub(super) fn begin_reload_if_due(&mut self, now_ms: u64) {
         if !self.generations.is_due(now_ms) {
             return;
@@ -173,12 +174,12 @@ impl Supervisor {
         }
         let Some(serving) = self.generations.serving_number() else { return };
         let orphaned = !self.children.prototype(serving).is_some_and(|prototype| prototype.state.is_active());
-        let reason = match (self.generations.reload_is_wanted(), orphaned) {
+        let reason = match (self.generations.reload_is_requested(), orphaned) {
             (true, _) => Reason::Ordered,
             (false, true) => Reason::PrototypeDied,
             (false, false) => return,
         };
-        self.generations.forget_wish();
+        self.generations.clear_request();
         match self.generations.begin(reason, &mut self.children, &self.provision, now_ms) {
             Ok(()) => {
                 let number = self.generations.last_number();
@@ -197,26 +198,27 @@ impl Supervisor {
         }
     }
 
-    /// `reload-order = stop-first`: the old generation ends before the new one begins, for applications that hold what only one process
-    /// can hold (a database file with a lock, a port of their own). The listening sockets stay open meanwhile, so clients wait and are
-    /// not refused. One that can't be loaded is tried again, after a pause or at the next SIGHUP: there is no other that could serve.
+    /// `reload-order = stop-first`: the old generation ends before the new one begins, for applications with exclusive resources
+    /// (a locked database file, a port of their own). The listening sockets stay open meanwhile, so clients wait and are not
+    /// refused. A generation that can't be loaded is tried again, after a pause or at the next SIGHUP, because no other one could
+    /// serve.
     fn stop_first(&mut self, now_ms: u64) {
         match self.generations.serving_number() {
-            Some(serving) if self.generations.reload_is_wanted() || self.children.prototype(serving).is_none() => {
-                self.generations.forget_wish();
-                self.put_plan_in_force(Some(serving));
+            Some(serving) if self.generations.reload_is_requested() || self.children.prototype(serving).is_none() => {
+                self.generations.clear_request();
+                self.apply_plan(Some(serving));
                 self.generations.vacate();
                 let next = self.generations.last_number() + 1;
                 let what = format!("generation {serving} ends first (reload-order), clients wait until generation {next} serves");
                 log_sink::line(&format!("reload: {what}"));
                 self.notifier.reloading(&what);
                 self.children.end_generations(|_| true, &self.provision, now_ms);
-                self.kill_before_if_brutal(next, now_ms);
+                self.kill_older_if_brutal(next, now_ms);
             }
             None if self.generations.is_vacated() && self.children.is_empty() => {
-                self.generations.forget_wish();
-                // Nothing serves with other settings.
-                self.put_plan_in_force(None);
+                self.generations.clear_request();
+                // No generation serves with other settings.
+                self.apply_plan(None);
                 match self.generations.begin(Reason::Ordered, &mut self.children, &self.provision, now_ms) {
                     Ok(()) => log_sink::line(&format!("reload: starting generation {}", self.generations.last_number())),
                     Err(error) => {
@@ -235,9 +237,9 @@ impl Supervisor {
     pub(super) fn complete_if_serving(&mut self, now_ms: u64) {
         self.generations.admit_if_all_passed(&mut self.children);
         let is_held_back = match self.generations.advance_canary(&self.children, &self.notifier, now_ms) {
-            CanaryNews::LetIn => false,
-            CanaryNews::Watched => true,
-            CanaryNews::Worse(why) => return self.roll_back(&why, now_ms),
+            CanaryProgress::Passed => false,
+            CanaryProgress::Watched => true,
+            CanaryProgress::Worse(why) => return self.roll_back(&why, now_ms),
         };
         if let Some(forming) = self.generations.complete(is_held_back, &self.children, now_ms) {
             self.take_over(forming, now_ms);
@@ -251,20 +253,20 @@ impl Supervisor {
         let took = now_ms.saturating_sub(forming.began_ms);
         let is_ordered = forming.reason == Reason::Ordered;
         let (old, vacated_by) = self.generations.replace_serving(forming.generation);
-        self.put_plan_in_force(old);
+        self.apply_plan(old);
         self.ending.has_served = true;
         if is_ordered {
             self.outcomes.note_reload(Ok(number), &mut self.control.channel);
         }
         match (old, vacated_by) {
             (None, None) => {
-                // Where workers load the application themselves, the prototype's time says nothing.
+                // With `lazy-apps`, workers load the application, and the time of the prototype has no meaning.
                 let load_ms = forming.loaded_in_ms.filter(|_| !is_lazy);
                 let load = load_ms.map(|time| format!(" (the application was loaded in {time} ms)")).unwrap_or_default();
-                self.take_place();
+                self.take_over_instance();
                 let (settings, endpoints) = (self.provision.settings(), self.provision.listeners().endpoints());
                 announce::ready(settings, endpoints, count, &format!(" in {took} ms{load}"));
-                self.ending.tell_starter();
+                self.ending.notify_parent();
             }
             (Some(_), _) if self.provision.is_developed() => log_sink::line(&format!("reloaded in {}", duration(took))),
             (Some(old), _) => {
@@ -281,20 +283,20 @@ impl Supervisor {
         }
         self.recycling.forget();
         self.children.end_generations(|generation| generation != number, &self.provision, now_ms);
-        self.kill_before_if_brutal(number, now_ms);
+        self.kill_older_if_brutal(number, now_ms);
         self.watches.forget_importers_but(&[number]);
     }
 
-    /// A brutal reload leaves the workers and helpers of older generations no time.
-    fn kill_before_if_brutal(&mut self, generation: u32, now_ms: u64) {
-        if self.generations.take_brutality() {
+    /// Kills workers and helpers of older generations after a brutal reload.
+    fn kill_older_if_brutal(&mut self, generation: u32, now_ms: u64) {
+        if self.generations.take_brutal_flag() {
             for id in self.children.ids(|child| !child.is_prototype() && child.generation < generation) {
                 self.children.kill_and_log(id, KillReason::StopNow, &self.provision, now_ms);
             }
         }
     }
 
-    /// `load-timeout`: gives up a generation that does not serve in time, and single workers that don't.
+    /// `load-timeout`: abandons a generation that does not serve in time, and kills single workers that do not.
     pub(super) fn kill_late_starters(&mut self, now_ms: u64) {
         if let Some(timeout_ms) = self.generations.late_after_ms(&self.provision, now_ms) {
             let why = format!("it did not serve within {} (load-timeout)", duration(timeout_ms));
@@ -322,7 +324,7 @@ impl Supervisor {
         self.children.end_generations(|generation| generation == number, &self.provision, now_ms);
     }
 
-    /// Gives the forming generation up; the serving one goes on.
+    /// Abandons the forming generation after a failure; the serving one continues.
     pub(super) fn give_up_forming(&mut self, why: &str, now_ms: u64) {
         let Some(forming) = self.generations.take_forming() else { return };
         let number = forming.generation.number;
@@ -336,7 +338,7 @@ impl Supervisor {
         let pause = self.generations.note_failure(now_ms);
         let orphaned = self.generations.serving_number().is_none_or(|serving| self.children.prototype(serving).is_none());
         let again = if orphaned { format!("; next attempt in {}", duration(pause)) } else { String::new() };
-        let who = self.generations.who_serves();
+        let who = self.generations.serving_in_words();
         let is_developed = self.provision.is_developed();
         let what = if is_developed { "the new code".to_owned() } else { format!("generation {number}") };
         let next = if is_developed { "; waiting for the next change" } else { "" };
@@ -345,18 +347,18 @@ impl Supervisor {
         self.end_failed(&forming, &format!("{why}: {who}"), why, now_ms);
     }
 
-    /// The new generation works worse than the old one: it ends as one does that can't be loaded, but for its canary, which finishes what
-    /// it has.
+    /// Rolls back a new generation that works worse than the old one: it ends like one that can't be loaded, except that its
+    /// canary finishes its requests.
     pub(super) fn roll_back(&mut self, why: &str, now_ms: u64) {
         let Some(forming) = self.generations.take_forming() else { return };
-        let who = self.generations.who_serves();
+        let who = self.generations.serving_in_words();
         let why = format!("{why}: generation {} is rolled back", forming.generation.number);
         log_sink::line(&format!("{why}, {who}"));
         self.generations.note_failure(now_ms);
         self.end_failed(&forming, &format!("{why}, {who}"), why, now_ms);
     }
 
-    /// A generation has failed: `words` are the service manager's, `why` is that of a reload that was ordered.
+    /// Ends a generation that has failed. `words` is for the service manager, `why` for the outcome of an ordered reload.
     fn end_failed(&mut self, forming: &Forming, words: &str, why: String, now_ms: u64) {
         self.notifier.not_reloaded(words);
         self.fail_reload(forming.reason, why);
@@ -364,35 +366,35 @@ impl Supervisor {
         self.children.end_generations(|generation| generation == number, &self.provision, now_ms);
     }
 
-    /// An ordered reload has failed: the settings are those of the generation that goes on.
+    /// Records the failure of an ordered reload: the settings of the serving generation stay.
     fn fail_reload(&mut self, reason: Reason, why: String) {
         if reason == Reason::Ordered {
             self.drop_plan();
-            // What was asked of this one is not asked of the next.
-            self.generations.take_brutality();
+            // The next generation is not brutal because of this request.
+            self.generations.take_brutal_flag();
             self.outcomes.note_reload(Err(why), &mut self.control.channel);
         }
     }
 
-    /// Takes requests again, if it was paused.
+    /// Ends a pause. Returns whether there was one.
     pub(super) fn end_pause(&mut self, by: &str, now_ms: u64) -> bool {
         let serving = self.generations.serving();
         pausing::resume(by, &mut self.children, &mut self.scaling, serving, &self.notifier, now_ms)
     }
 }
 
-// The end of the instance, and its place.
+// The end of the instance, and its handover to another master.
 impl Supervisor {
-    /// SIGTERM, SIGINT: the first asks for a graceful stop, the second for one at once.
+    /// SIGTERM, SIGINT: the first requests a graceful stop, the second an immediate one.
     pub(super) fn stop(&mut self, now_ms: u64) {
         if self.ending.is_stopping() {
             let progress = self.ending.progress;
-            if self.takeover.has_given_place() && progress.is_none() {
-                // Whoever stops all processes of the service means this one too, which is ending: requests keep their time.
+            if self.takeover.has_handed_over() && progress.is_none() {
+                // A stop of all processes of the service includes this one, which is ending already: requests keep their time.
                 self.ending.order(now_ms);
                 return self.attendants.stop(self.provision.settings(), now_ms);
             }
-            if progress.is_none_or(|progress| progress.is_older_than_one_wish(now_ms)) {
+            if progress.is_none_or(|progress| progress.is_new_request(now_ms)) {
                 self.stop_now("a second signal", now_ms);
             }
             return;
@@ -410,7 +412,7 @@ impl Supervisor {
             };
             match (is_prototype, state) {
                 (true, State::Ordered | State::Starting) => {
-                    // A prototype that loads the application reads no order before it has: nothing is lost by a kill.
+                    // A prototype that loads the application reads no order until it has loaded, so a kill loses nothing.
                     self.children.kill_group(id, KillReason::StopNow, now_ms);
                 }
                 (true, _) => self.children.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
@@ -423,9 +425,9 @@ impl Supervisor {
         }
     }
 
-    /// Says what is waited for, where it is time.
-    pub(super) fn tell_stop_progress(&mut self, now_ms: u64) {
-        if !self.ending.is_news_due(now_ms) {
+    /// Logs the progress of a stop, if that is due.
+    pub(super) fn log_stop_progress(&mut self, now_ms: u64) {
+        if !self.ending.is_progress_due(now_ms) {
             return;
         }
         let rows = self.children.iter().filter_map(|child| child.row());
@@ -446,7 +448,7 @@ impl Supervisor {
         self.notifier.status(&what);
     }
 
-    /// SIGQUIT, or a second SIGTERM: every child is killed.
+    /// SIGQUIT, or a second SIGTERM: kills every child.
     pub(super) fn stop_now(&mut self, why: &str, now_ms: u64) {
         log_sink::line(&format!("stopping immediately ({why})"));
         drop(self.begin_end(0));
@@ -456,7 +458,7 @@ impl Supervisor {
         }
     }
 
-    /// The instance could not start: it ends with this status, and this is the last line that it writes.
+    /// Ends an instance that could not start, with this status and this last log line.
     fn end_with(&mut self, status: i32, words: String, now_ms: u64) {
         self.ending.exit_message = Some(words);
         drop(self.begin_end(status));
@@ -464,90 +466,94 @@ impl Supervisor {
             self.children.kill(id, KillReason::GivenUp, now_ms);
         }
         for id in self.children.ids(|child| child.is_prototype()) {
-            // The prototype may be on its way out, with its reasons half written to the log.
+            // The prototype may be exiting already, with its error half written to the log.
             self.children.order_end(id, Order::Retire, now_ms + GRACE_MS);
         }
     }
 
-    /// Gives the connections that nobody has accepted yet.
+    /// Begins the end. Returns the connections that were not accepted yet.
     fn begin_end(&mut self, status: i32) -> Vec<(u32, OwnedFd)> {
         self.drop_plan();
         self.takeover.give_up();
         if self.ending.begin(status) {
             self.notifier.stopping(self.provision.settings().lifecycle.reload_mercy_ms + GRACE_MS + INTERPRETER_END_MS);
-            self.outcomes.end_settling(&mut self.control.channel, clock_ms());
-            tell_failure("it is being stopped", &mut self.control.channel);
+            self.outcomes.report_pending(&mut self.control.channel, clock_ms());
+            report_failure("it is being stopped", &mut self.control.channel);
         }
         let waiting = self.provision.end_listeners();
-        self.give_up_plans();
+        self.cancel_replacements();
         waiting
     }
 
-    /// No worker is to be replaced any more.
-    fn give_up_plans(&mut self) {
+    /// Cancels all planned replacements of workers.
+    fn cancel_replacements(&mut self) {
         self.generations.take_forming();
-        self.generations.forget_wish();
+        self.generations.clear_request();
         self.recycling.forget();
         for child in self.children.iter_mut() {
             child.expires_ms = None;
         }
     }
 
-    /// The exit status, once every child is gone, or the last ones can't be killed.
+    /// Returns the exit status once every child has ended, or the last ones can't be killed.
     pub(super) fn finished(&mut self, now_ms: u64) -> Option<i32> {
         let status = self.ending.status()?;
         if self.children.iter().any(|child| child.state != State::Killed || child.deadline_ms.is_some()) {
             return None;
         }
-        // Daemons go last: requests in flight may need them. Commands of `cron` outlive an upgrade as they do a reload, but not the instance.
-        if !self.takeover.goes_on_elsewhere() {
+        // Daemons end last, because requests in flight may need them. Commands of `cron` outlive an upgrade, like a reload, but
+        // not the instance.
+        if !self.takeover.continues_in_successor() {
             self.attendants.stop(self.provision.settings(), now_ms);
         }
         self.attendants.is_gone().then_some(status)
     }
 
-    /// An upgrade: ends as an old generation does. The sockets, their files and the pidfiles are the successor's from here on.
-    pub(super) fn give_place(&mut self, now_ms: u64) {
-        let Some(pid) = self.takeover.give_place() else { return };
+    /// An upgrade: this instance ends like an old generation. The successor owns the sockets, their files and the pidfiles from
+    /// now on.
+    pub(super) fn hand_over_instance(&mut self, now_ms: u64) {
+        let Some(pid) = self.takeover.hand_over() else { return };
         self.drop_plan();
-        self.provision.give_place();
+        self.provision.hand_over();
         self.ending.begin(0);
-        self.give_up_plans();
-        // Workers are told before anybody else: one that is not, and whose master is killed at this moment, would shut the sockets.
+        self.cancel_replacements();
+        // Workers are notified first: if the master were killed at this moment, workers without the order would shut the sockets
+        // down.
         self.children.end_generations(|_| true, &self.provision, now_ms);
         log_sink::line(&format!("upgrade: the new master (pid {pid}) serves, this one ends when its requests are answered"));
         self.outcomes.settle(format!("the new master (pid {pid}) serves"), &mut self.control.channel, now_ms);
         self.notifier.give_place(pid.as_raw());
         self.takeover.tell(Step::PlaceGiven);
-        self.reporting.give_place();
-        self.control.give_place();
+        self.reporting.hand_over();
+        self.control.hand_over();
         self.attendants.retire(self.provision.settings(), now_ms);
     }
 
-    /// Our workers serve for the first time: pidfiles are ours, and after an upgrade sockets and control endpoints as well.
-    fn take_place(&mut self) {
-        if !self.takeover.awaits_place() {
+    /// Our workers serve for the first time: the pidfiles are ours now, and after an upgrade also the sockets and control
+    /// endpoints.
+    fn take_over_instance(&mut self) {
+        if !self.takeover.awaits_takeover() {
             return pidfile::write_when_ready(self.provision.settings(), self.provision.privileges());
         }
-        self.provision.take_place();
+        self.provision.take_over();
         let (settings, privileges) = (self.provision.settings(), self.provision.privileges());
-        self.reporting.take_place(privileges);
+        self.reporting.take_over(privileges);
         self.attendants.note_minute();
         pidfile::write_as_successor(settings, privileges);
         self.control = ControlEndpoints::take_over(&settings.control, privileges, clock_ms());
-        self.takeover.take_place();
+        self.takeover.take_over();
     }
 
-    /// The master before us has something to say, or has ended.
-    pub(super) fn take_place_news(&mut self, now_ms: u64) {
-        for news in self.takeover.take_place_news() {
-            match news {
+    /// Handles events of the previous master.
+    pub(super) fn take_predecessor_events(&mut self, now_ms: u64) {
+        for event in self.takeover.take_predecessor_events() {
+            match event {
                 PredecessorEvent::Given => self.notifier.speak(),
                 PredecessorEvent::DaemonsGone => self.attendants.release(),
                 PredecessorEvent::Lost => {
-                    // Its workers shut the sockets when it is killed, so there is nothing that could be served.
+                    // Its workers shut the sockets down when it is killed, so there is nothing left to serve.
                     let words = "the master that this one was to replace has ended: its sockets are gone with it";
-                    self.end_with(EXIT_PLACE_LOST, words.to_owned(), now_ms);
+                    self.end_with(EXIT_PREDECESSOR_LOST, words.to_owned(), now_ms);
                 }
             }
         }

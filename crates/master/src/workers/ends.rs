@@ -1,4 +1,5 @@
-//! The ends of children: what they lead to for their numbers, and the lines about them. The master runs it.
+//! The ends of children: their effect on the worker number, and the log lines about them. It reaps no process. The master runs
+//! it.
 
 use bolide_contract::message;
 use bolide_contract::scoreboard::InFlight;
@@ -15,12 +16,14 @@ use crate::children::child::{Child, KillReason};
 use crate::generations::Generations;
 use crate::provision::Provision;
 
-/// A worker that was killed for its memory within this time had too much of it from its start, in milliseconds.
+/// A worker that was killed for its memory within this time exceeded its limit from the start, in milliseconds.
 const OVER_MEMORY_EARLY_MS: u64 = 10_000;
-/// Time that a prototype stopped by a signal may take to go on, in milliseconds: while it is stopped no worker is replaced.
+/// How long a prototype that was stopped by a signal may take to continue, in milliseconds: while it is stopped, no worker is
+/// replaced.
 const STOPPED_MS: u64 = 5000;
 
-/// A prototype that is stopped replaces nobody: it gets a moment to go on.
+/// Handles the stop or continuation of a prototype: a stopped prototype can't fork replacements, so it gets a short time to
+/// continue.
 pub fn note_pause(pid: Pid, pause: Pause, children: &mut Children, now: u64) {
     let Some(id) = children.with_pid(pid).filter(|child| child.is_prototype()).map(|child| child.id) else { return };
     let Some(child) = children.find_mut(id) else { return };
@@ -34,7 +37,7 @@ pub fn note_pause(pid: Pid, pause: Pause, children: &mut Children, now: u64) {
     };
 }
 
-/// A worker that has ended, and what is known of its end.
+/// A worker that has ended, and the details of its end.
 pub struct WorkerEnd<'a> {
     pub worker: &'a Child,
     pub number: u32,
@@ -45,12 +48,12 @@ pub struct WorkerEnd<'a> {
 }
 
 impl WorkerEnd<'_> {
-    /// Notes the end for its number, whose next worker comes at once or after a pause, and writes the line about it. Gives whether it failed
-    /// early, although nobody had asked it to end.
+    /// Records the end for its number, whose next worker starts immediately or after a pause, and logs it. Returns whether the
+    /// worker failed early without an order to end.
     pub fn note(&self, generations: &mut Generations, provision: &Provision, is_stopping: bool, now: u64) -> bool {
         let WorkerEnd { worker, number, cause, .. } = *self;
         let asked = !worker.state.is_active();
-        // A worker that had too much memory soon after its start will have it again.
+        // A worker that exceeded its memory limit soon after its start will do so again.
         let over_memory = worker.kill_reason == Some(KillReason::Memory);
         let least_ms = if over_memory { OVER_MEMORY_EARLY_MS } else { EARLY_FAILURE_MS };
         let lived = self.has_worked && !over_memory || worker.ready_ms.is_some_and(|ready| now.saturating_sub(ready) >= least_ms);
@@ -60,7 +63,7 @@ impl WorkerEnd<'_> {
             && (!asked
                 || matches!(
                     worker.kill_reason,
-                    Some(KillReason::Harakiri | KillReason::OutOfReach | KillReason::Late | KillReason::Memory)
+                    Some(KillReason::Harakiri | KillReason::Unreachable | KillReason::Late | KillReason::Memory)
                 ))
             && !is_stopping
             && !never_was
@@ -75,10 +78,10 @@ impl WorkerEnd<'_> {
                 format!(" before its first request; next attempt in {}", duration(slot.failed_early(now)))
             };
         }
-        // The log names no worker twice: a kill has had its line, and an ordered end is no news.
+        // No end is logged twice: a kill has its line already, and an ordered end needs none.
         let forming = generations.forming_of(worker.generation);
         let is_forming = forming.is_some();
-        // A new generation that can't load the application has one line, when it is given up.
+        // A new generation that can't load the application has one line, when it is abandoned.
         let is_told =
             *cause == Cause::Exited(message::EXIT_LOAD_FAILED) && forming.is_some_and(|forming| !forming.generation.served);
         let ended_as_told = asked && *cause == Cause::Exited(0);
@@ -93,18 +96,18 @@ impl WorkerEnd<'_> {
     }
 }
 
-/// Writes the line about the end of a prototype, where it is news.
-pub fn tell_end_of_prototype(prototype: &Child, cause: &Cause, provision: &Provision) {
+/// Logs the end of a prototype, unless it was ordered or is logged already.
+pub fn log_end_of_prototype(prototype: &Child, cause: &Cause, provision: &Provision) {
     let asked = !prototype.state.is_active();
-    let is_news = prototype.kill_reason.is_none()
+    let is_logged = prototype.kill_reason.is_none()
         && !(asked && *cause == Cause::Exited(0))
         && *cause != Cause::Exited(message::EXIT_LOAD_FAILED);
-    if is_news {
+    if is_logged {
         log_sink::line(&format!("{prototype} {}", words_of_end(cause, provision)));
     }
 }
 
-/// A cause in words, with what is probably behind it: no library says why it gives up when it can't have memory.
+/// Returns a cause as text, with its probable reason: libraries do not report that they abort for lack of memory.
 fn words_of_end(cause: &Cause, provision: &Provision) -> String {
     let words = cause.words();
     let limit = provision.coming_settings().lifecycle.process.address_space_bytes;
@@ -117,7 +120,7 @@ fn words_of_end(cause: &Cause, provision: &Provision) -> String {
     }
 }
 
-/// The reason for the log why a prototype did not load. One that ended without a word may have found no Bolide to run.
+/// Returns the reason why a prototype did not load. A prototype without any output may not have found the module `bolide`.
 pub fn why_not_loaded(cause: &Cause, loaded: bool, provision: &Provision) -> String {
     let program = provision.program();
     let hint = match (cause, &program.package_folder) {

@@ -1,5 +1,5 @@
-//! Requests that take too long: found in the scoreboard, asked for their Python stack, looked at a second time, warned where that is
-//! asked for (`harakiri-graceful-timeout`), ended with their worker. The master runs it.
+//! Requests that take too long: finds them in the scoreboard, requests their Python stack, checks them again, warns their worker
+//! if configured (`harakiri-graceful-timeout`), and kills it. It knows no content of a request. The master runs it.
 
 use bolide_contract::message::stack_signal;
 use bolide_contract::scoreboard::{InFlight, Scoreboard, Slot};
@@ -12,32 +12,32 @@ use crate::children::Children;
 use crate::children::child::{Child, KillReason, Progress, State};
 use crate::provision::Provision;
 
-/// Time between the signal that asks for the Python stack and the kill, in milliseconds.
+/// Time between the signal that requests the Python stack and the kill, in milliseconds.
 pub const STACK_MS: u64 = 100;
-/// Time after which a request that nobody waits behind (`harakiri-queue-threshold`) is looked at again, in milliseconds.
-const QUEUE_LOOK_MS: u64 = 1000;
-/// Never look more often than this: the scoreboard's clock is no better than 4 ms.
-const LOOK_LEAST_MS: u64 = 10;
+/// Interval at which a request is checked while the listen queue is below `harakiri-queue-threshold`, in milliseconds.
+const QUEUE_CHECK_MS: u64 = 1000;
+/// The shortest interval between checks, in milliseconds: the resolution of the scoreboard's clock is 4 ms.
+const CHECK_LEAST_MS: u64 = 10;
 
-/// A request over time whose worker was asked for its stack.
+/// A request over its time, whose stack was requested.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Suspect {
     child: u64,
     slot: u32,
     count: u64,
     asked_ms: u64,
-    /// When its worker was sent the signal before the kill.
+    /// When its worker got the signal before the kill.
     warned_ms: Option<u64>,
 }
 
-/// The next step against a worker with a request over time.
+/// The next step against a worker with a request over its time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
-    /// Ask the request's thread for its Python stack.
+    /// Request the Python stack of the request's thread.
     AskStack { child: u64, request: InFlight },
-    /// The same request is still there: send the worker this signal, and give it time.
+    /// The request is still in flight: send the worker this signal, and give it time.
     Warn { child: u64, request: InFlight, signal: i32, most_ms: u64 },
-    /// The same request is still there: kill the worker.
+    /// The request is still in flight: kill the worker.
     Kill { child: u64, request: InFlight },
 }
 
@@ -49,12 +49,12 @@ impl Verdict {
     }
 }
 
-/// The watch over all workers.
+/// The watch over the requests of all workers.
 #[derive(Debug)]
 pub struct Watch {
-    /// Of requests that no route has given a limit of their own.
+    /// The limit of requests without a limit of their own from a route.
     limit_ms: Option<u64>,
-    /// The shortest limit that there is.
+    /// The shortest of all limits.
     shortest_ms: u64,
     manners: HarakiriManners,
     suspects: Vec<Suspect>,
@@ -62,25 +62,26 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// For `harakiri`, and for the shortest limit that a route may give a request. `None`: there is nothing to watch.
+    /// Returns the watch for `harakiri` and for the shortest limit of a route, or `None` if there is no limit.
     pub fn new(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>, manners: &HarakiriManners) -> Option<Watch> {
         let shortest_ms = limit_ms.into_iter().chain(shortest_of_routes_ms).min()?.max(1);
         Some(Watch { limit_ms, shortest_ms, manners: manners.clone(), suspects: Vec::new(), next_ms: 0 })
     }
 
-    /// For the limits of these settings.
+    /// Returns the watch for the limits of these settings.
     pub fn for_settings(settings: &Settings) -> Option<Watch> {
         let lifecycle = &settings.lifecycle;
         Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_manners)
     }
 
-    /// A request has a limit of its own, in milliseconds, and others may have the same.
-    pub fn look_sooner(&mut self, limit_ms: u64, now_ms: u64) {
+    /// Notes that a request has a limit of its own, in milliseconds, which later requests may have too.
+    pub fn check_sooner(&mut self, limit_ms: u64, now_ms: u64) {
         self.shortest_ms = self.shortest_ms.min(limit_ms.max(1));
         self.next_ms = self.next_ms.min(now_ms.saturating_add(self.shortest_ms));
     }
 
-    /// The time that a request may take, in milliseconds. As in uWSGI, a route's limit does not lengthen that of `harakiri`.
+    /// Returns the time that a request may take, in milliseconds. As in uWSGI, a route's limit does not extend that of
+    /// `harakiri`.
     pub fn limit_ms(&self, request: &InFlight) -> Option<u64> {
         if request.limit_ms == Slot::UNLIMITED_MS {
             return None;
@@ -89,13 +90,13 @@ impl Watch {
         self.limit_ms.into_iter().chain(own).min()
     }
 
-    /// When to look again.
+    /// Returns the time of the next check.
     pub fn wake_ms(&self) -> u64 {
         self.next_ms
     }
 
-    /// Looks at the workers given as (child, row), if it is time. `waiting` counts the connections that nobody has accepted yet.
-    pub fn look(&mut self, workers: &[(u64, u32)], scoreboard: &Scoreboard, waiting: u32, now_ms: u64) -> Vec<Verdict> {
+    /// Checks workers, given as (child, row), if that is due. `waiting` is the number of connections that are not accepted yet.
+    pub fn check(&mut self, workers: &[(u64, u32)], scoreboard: &Scoreboard, waiting: u32, now_ms: u64) -> Vec<Verdict> {
         if now_ms < self.next_ms {
             return Vec::new();
         }
@@ -103,7 +104,7 @@ impl Watch {
         let queue_threshold = self.manners.queue_threshold;
         let is_spared = queue_threshold > 0 && waiting < queue_threshold;
         let mut still = Vec::new();
-        // A request that begins a moment after this look is due one limit from now, and none is due earlier unless it is in flight.
+        // A request that begins right after this check is due one limit from now; only requests in flight are due earlier.
         let mut next_ms = now_ms.saturating_add(self.shortest_ms);
         for (child, row) in workers.iter().copied() {
             for request in scoreboard.in_flight(row) {
@@ -118,7 +119,7 @@ impl Watch {
                     .iter()
                     .find(|known| (known.child, known.slot, known.count) == (child, request.slot, request.count));
                 if known.is_none() && is_spared {
-                    next_ms = next_ms.min(now_ms + QUEUE_LOOK_MS);
+                    next_ms = next_ms.min(now_ms + QUEUE_CHECK_MS);
                     continue;
                 }
                 let new = Suspect { child, slot: request.slot, count: request.count, asked_ms: now_ms, warned_ms: None };
@@ -145,14 +146,14 @@ impl Watch {
             }
         }
         self.suspects = still;
-        self.next_ms = next_ms.max(now_ms + LOOK_LEAST_MS);
+        self.next_ms = next_ms.max(now_ms + CHECK_LEAST_MS);
         verdicts
     }
 }
 
-/// Looks at the requests of all workers, and does what is due against those over their time.
+/// Checks the requests of all workers, and acts on those over their time.
 pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mut Provision, now: u64) {
-    // A worker that has answered all has no request over time, whatever its loop does at its end.
+    // A worker that has answered all requests has none over time, whatever its event loop still does.
     let at_work = |child: &&Child| {
         child.is_request_worker() && child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork
     };
@@ -160,7 +161,7 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
     let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
     let counts_waiting = provision.settings().lifecycle.harakiri_manners.queue_threshold > 0;
     let waiting = if counts_waiting { provision.waiting_connections() } else { 0 };
-    let verdicts = watch.look(&workers, children.scoreboard(), waiting, now);
+    let verdicts = watch.check(&workers, children.scoreboard(), waiting, now);
     let limits: Vec<String> = verdicts.iter().map(|verdict| duration(watch.limit_ms(verdict.request()).unwrap_or(0))).collect();
     for (verdict, limit) in verdicts.into_iter().zip(limits) {
         match verdict {
@@ -170,13 +171,13 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
                 };
                 let told = exit_report::requests(std::slice::from_ref(&request), now);
                 log_sink::line(&format!("harakiri: {child} serves {told}, the limit is {limit}; its Python stack:"));
-                // A thread that is gone has no stack to tell; the second look finds that out.
+                // A thread that has ended has no stack to write; the second check detects that.
                 if child.handle.as_ref().is_none_or(|handle| system::signal_process(handle, 0).is_ok())
                     && let Err(error) = system::signal_thread(pid, request.thread, stack_signal())
                 {
                     log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
                 }
-                children.tell_hand_over(id);
+                children.order_hand_over(id);
             }
             Verdict::Warn { child, signal, most_ms, .. } => {
                 if let Some(child) = children.find(child) {
@@ -198,39 +199,39 @@ mod tests {
 
     const WORKERS: &[(u64, u32)] = &[(7, 0), (8, 1)];
 
-    const NOBODY: u32 = 0;
+    const NONE_WAITING: u32 = 0;
 
     fn watch_of(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>) -> Option<Watch> {
         Watch::new(limit_ms, shortest_of_routes_ms, &HarakiriManners::default())
     }
 
     #[test]
-    fn a_signal_comes_before_the_kill_where_that_is_asked_for() {
+    fn a_signal_precedes_the_kill_if_configured() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let manners = HarakiriManners { graceful_ms: Some(2000), graceful_signal: 10, ..HarakiriManners::default() };
         let mut watch = Watch::new(Some(1000), None, &manners).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1001).len(), 1);
-        let warned = watch.look(WORKERS, &board, NOBODY, 1200);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
+        let warned = watch.check(WORKERS, &board, NONE_WAITING, 1200);
         assert!(matches!(&warned[..], [Verdict::Warn { child: 7, signal: 10, most_ms: 2000, .. }]));
-        assert_eq!((watch.look(WORKERS, &board, NOBODY, 3150), watch.wake_ms()), (Vec::new(), 3200));
-        assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 3200)[..], [Verdict::Kill { child: 7, .. }]));
-        // One that ends in time is let be.
+        assert_eq!((watch.check(WORKERS, &board, NONE_WAITING, 3150), watch.wake_ms()), (Vec::new(), 3200));
+        assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 3200)[..], [Verdict::Kill { child: 7, .. }]));
+        // A worker whose request ends in time is not killed.
         board.slots(0)[0].end();
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 3300), []);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 3300), []);
     }
 
     #[test]
-    fn nobody_is_ended_while_few_wait() {
+    fn no_worker_is_killed_while_few_connections_wait() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let manners = HarakiriManners { queue_threshold: 3, ..HarakiriManners::default() };
         let mut watch = Watch::new(Some(1000), None, &manners).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
-        assert_eq!(watch.look(WORKERS, &board, 2, 1001), []);
-        assert_eq!(watch.wake_ms(), 1001 + QUEUE_LOOK_MS);
-        assert_eq!(watch.look(WORKERS, &board, 3, 2001).len(), 1);
-        // Whoever was asked once is not spared any more.
-        assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 2200)[..], [Verdict::Kill { .. }]));
+        assert_eq!(watch.check(WORKERS, &board, 2, 1001), []);
+        assert_eq!(watch.wake_ms(), 1001 + QUEUE_CHECK_MS);
+        assert_eq!(watch.check(WORKERS, &board, 3, 2001).len(), 1);
+        // A request whose stack was requested is not spared any more.
+        assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::Kill { .. }]));
     }
 
     #[test]
@@ -238,34 +239,34 @@ mod tests {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(1000), None).expect("watches");
         board.slots(1)[1].begin(500, &[b"GET /slow"]);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 600), []);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 600), []);
         assert_eq!(watch.wake_ms(), 1500);
-        let asked = watch.look(WORKERS, &board, NOBODY, 1500);
+        let asked = watch.check(WORKERS, &board, NONE_WAITING, 1500);
         assert!(matches!(&asked[..], [Verdict::AskStack { child: 8, request }] if request.text == "GET /slow"));
         assert_eq!(watch.wake_ms(), 1500 + STACK_MS);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1550), []);
-        let killed = watch.look(WORKERS, &board, NOBODY, 1800);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1550), []);
+        let killed = watch.check(WORKERS, &board, NONE_WAITING, 1800);
         assert!(matches!(&killed[..], [Verdict::Kill { child: 8, .. }]));
     }
 
     #[test]
-    fn a_request_that_ends_after_the_question_is_let_be_and_so_is_the_next_one() {
+    fn a_request_that_ends_after_the_stack_is_spared_and_so_is_the_next_one() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(1000), None).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1001).len(), 1);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
         board.slots(0)[0].end();
         board.slots(0)[0].begin(1200, &[b"GET /b"]);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 1301), []);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 2100), []);
-        assert!(matches!(&watch.look(WORKERS, &board, NOBODY, 2200)[..], [Verdict::AskStack { child: 7, .. }]));
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1301), []);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 2100), []);
+        assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::AskStack { child: 7, .. }]));
     }
 
     #[test]
-    fn an_idle_instance_is_looked_at_once_a_limit() {
+    fn an_idle_instance_is_checked_once_per_limit() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(60_000), None).expect("watches");
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 5), []);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 5), []);
         assert_eq!(watch.wake_ms(), 60_005);
     }
 
@@ -275,8 +276,8 @@ mod tests {
         let mut watch = watch_of(Some(100), None).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
         board.slots(0)[1].begin(2, &[b"GET /b"]);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 200).len(), 2);
-        assert_eq!(watch.look(WORKERS, &board, NOBODY, 600).len(), 1);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 200).len(), 2);
+        assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 600).len(), 1);
     }
 
     #[test]
@@ -289,9 +290,9 @@ mod tests {
             let mut watch = watch_of(limit, Some(300)).expect("watches");
             board.slots(0)[0].begin(1, &[b"GET /a"]);
             board.slots(0)[0].limit_ms.store(own, std::sync::atomic::Ordering::Relaxed);
-            assert_eq!(watch.look(WORKERS, &board, NOBODY, 100), []);
+            assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 100), []);
             assert!(watch.wake_ms() <= 1 + due.unwrap_or(400));
-            assert_eq!(watch.look(WORKERS, &board, NOBODY, 301).len(), usize::from(due.is_some()), "{limit:?} {own}");
+            assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 301).len(), usize::from(due.is_some()), "{limit:?} {own}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What follows from the memory of workers: who has too much is replaced or killed, and the largest is replaced where the whole cgroup
-//! is short of memory. The master runs it.
+//! The consequences of workers' memory usage: a worker over its limit is replaced or killed, and the largest one is replaced if
+//! the whole cgroup is short of memory. It measures nothing itself. The master runs it.
 
 use bolide_services::memory::{self, Excess, Usage};
 use bolide_supervision::logs::log_sink;
@@ -11,13 +11,14 @@ use crate::children::child::{Child, KillReason, State};
 use crate::provision::Provision;
 use crate::workers::recycling::Recycling;
 
-/// A worker that is over its limit within this time after its start, in milliseconds, was so from its start: the limit is too low.
+/// A worker that exceeds its limit within this time after its start, in milliseconds, did so from the start: the limit is too
+/// low.
 const FROM_START_MS: u64 = 2 * LOOK_MS;
 
-/// Looks at the memory of all workers, if it is time: those that have too much are replaced or killed.
-pub fn look(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut Recycling, provision: &Provision, now_ms: u64) {
-    let is_looked_at = |child: &&Child| child.is_request_worker() && child.state != State::Killed;
-    let workers = children.iter().filter(is_looked_at).filter_map(|worker| Some((worker.id, worker.pid?)));
+/// Checks the memory of all workers, if that is due: those over their limit are replaced or killed.
+pub fn check(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut Recycling, provision: &Provision, now_ms: u64) {
+    let is_checked = |child: &&Child| child.is_request_worker() && child.state != State::Killed;
+    let workers = children.iter().filter(is_checked).filter_map(|worker| Some((worker.id, worker.pid?)));
     let Some(look) = watch.look(&workers.collect::<Vec<_>>(), now_ms) else { return };
     for (id, excess) in look.over_limit {
         if excess.is_evil {
@@ -25,7 +26,7 @@ pub fn look(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut Re
                 log_sink::line(&format!("{worker} has {}", words(&excess)));
             }
             children.kill_and_log(id, KillReason::Memory, provision, now_ms);
-        } else if is_to_go(id, &excess, watch, children, provision.settings().recycling.min_lifetime_ms, now_ms) {
+        } else if may_be_replaced(id, &excess, watch, children, provision.settings().recycling.min_lifetime_ms, now_ms) {
             recycling.enqueue(id, children);
         }
     }
@@ -36,8 +37,8 @@ pub fn look(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut Re
     }
 }
 
-/// Says that a worker has too much. Gives whether it has served long enough to be replaced for that.
-fn is_to_go(id: u64, excess: &Excess, watch: &mut MemoryWatch, children: &Children, least_ms: u64, now_ms: u64) -> bool {
+/// Logs that a worker exceeds its limit. Returns whether it has served long enough to be replaced for that.
+fn may_be_replaced(id: u64, excess: &Excess, watch: &mut MemoryWatch, children: &Children, least_ms: u64, now_ms: u64) -> bool {
     let Some(worker) = children.find(id).filter(|worker| worker.state == State::Serving) else { return false };
     let Some(ready_ms) = worker.ready_ms else { return false };
     let has = words(excess);
@@ -49,14 +50,14 @@ fn is_to_go(id: u64, excess: &Excess, watch: &mut MemoryWatch, children: &Childr
                 workers are replaced {rhythm}, one at a time"
         ));
     }
-    let is_to_go = age_ms >= least_ms;
-    if is_to_go && !watch.has_warned_of_early_excess() {
+    let may_be_replaced = age_ms >= least_ms;
+    if may_be_replaced && !watch.has_warned_of_early_excess() {
         log_sink::line(&format!("{worker} has {has}: it is replaced"));
     }
-    is_to_go
+    may_be_replaced
 }
 
-/// Replaces the worker with the most memory, unless one is being replaced. Gives whether it does.
+/// Replaces the worker with the most memory, unless a replacement is in progress. Returns whether it does.
 fn make_room(usages: &[(u64, Usage)], why: &str, children: &mut Children, recycling: &mut Recycling) -> bool {
     let serves = |id: u64| children.find(id).filter(|worker| worker.state == State::Serving);
     let serving = usages.iter().filter_map(|(id, usage)| Some((serves(*id)?, usage)));
@@ -68,7 +69,7 @@ fn make_room(usages: &[(u64, Usage)], why: &str, children: &mut Children, recycl
     true
 }
 
-/// `2100 MiB (evil-reload-on-rss = 2048)`.
+/// Returns for example `2100 MiB (evil-reload-on-rss = 2048)`.
 fn words(excess: &Excess) -> String {
     let limit = excess.limit_bytes / (1024 * 1024);
     format!("{} of memory ({} = {limit})", memory::mebibytes(excess.used_bytes), excess.option)

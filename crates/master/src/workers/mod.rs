@@ -1,5 +1,5 @@
-//! What the master decides of request workers: how many there are, which are replaced, paused or killed, and what follows from their ends. The
-//! master runs it.
+//! The master's decisions about request workers: how many there are, which are replaced, paused or killed, and the consequences
+//! of their ends. It knows no request content. The master runs it.
 
 pub mod ends;
 pub mod harakiri;

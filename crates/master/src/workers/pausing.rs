@@ -1,5 +1,6 @@
-//! A pause: workers finish what is in flight and begin nothing; who connects or asks waits. Whoever is forked meanwhile is paused too. It ends
-//! by a command, when a reload that somebody asked for has succeeded, and with the instance. The master runs it.
+//! A pause: workers finish the requests in flight and begin none; clients wait. Workers that are forked meanwhile are paused too.
+//! A pause ends by a command, when a requested reload has succeeded, and with the instance. It does not know the source of the
+//! command. The master runs it.
 
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::sockets::service_manager::Notifier;
@@ -9,10 +10,10 @@ use crate::children::Children;
 use crate::generations::generation::Generation;
 use crate::workers::scaling::Scaling;
 
-/// Time until a worker whose socket was full is told again, in milliseconds.
+/// Delay before a worker whose socket was full is notified again, in milliseconds.
 const RETRY_MS: u64 = 100;
 
-/// Takes no request from here on. An instance that is paused stays so.
+/// Begins a pause, unless there is one already.
 pub fn pause(by: &str, children: &mut Children, notifier: &Notifier) {
     if !children.pause(true) {
         return log_sink::line(&format!("{by}: it is already paused"));
@@ -25,7 +26,7 @@ pub fn pause(by: &str, children: &mut Children, notifier: &Notifier) {
     notifier.status("paused: no request starts");
 }
 
-/// Takes requests again. Gives whether it was paused.
+/// Ends a pause. Returns whether there was one.
 pub fn resume(
     by: &str,
     children: &mut Children,
@@ -37,7 +38,7 @@ pub fn resume(
     if !children.pause(false) {
         return false;
     }
-    // Nobody could ask for anything: that time is not one in which nobody wanted to.
+    // Clients could not send requests, so the time of the pause does not count as idle.
     scaling.wake_up(now_ms);
     log_sink::line(&format!("resumed ({by}): requests start again"));
     if let Some(serving) = serving {
@@ -47,8 +48,8 @@ pub fn resume(
     true
 }
 
-/// When workers that could not be told are told again.
+/// Returns when to notify again the workers that missed the order.
 pub fn wake_ms(children: &Children, now_ms: u64) -> Option<u64> {
     let is_paused = children.is_paused();
-    children.iter().any(|child| child.lacks_pause(is_paused)).then_some(now_ms + RETRY_MS)
+    children.iter().any(|child| child.needs_pause_order(is_paused)).then_some(now_ms + RETRY_MS)
 }

@@ -1,8 +1,8 @@
-//! Recycling: a worker that is worn out, by `max-requests`, `max-worker-lifetime` or its memory, gets its replacement first and ends
-//! when that serves; never are two of them replaced at once. The master runs it.
+//! Recycling: a worker that is worn out, by `max-requests`, `max-worker-lifetime` or its memory, gets its replacement first and
+//! ends when that serves. Two workers are never replaced at the same time. It measures no memory. The master runs it.
 //!
-//! A chain reload replaces all that serve in this way. With `lazy-apps` a replacement loads the application anew; one that can't ends the
-//! chain, and the others go on with the code that they have.
+//! A chain reload replaces all serving workers in this way. With `lazy-apps`, a replacement loads the application again; if that
+//! fails, the chain ends, and the remaining workers continue with their code.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,12 +21,12 @@ use crate::children::child::{Child, Event, State};
 use crate::generations::generation::Generation;
 use crate::provision::Provision;
 
-/// The worker that is being replaced, and those that wait for their turn.
+/// The worker that is being replaced, and the queue of those to be replaced.
 #[derive(Debug)]
 pub struct Recycling {
     current: Option<u64>,
     queue: VecDeque<u64>,
-    /// Workers whose replacement a chain reload has asked for, and that have not ended yet.
+    /// Workers whose replacement a chain reload has requested, and that have not ended yet.
     chain: Vec<u64>,
     jitter: Jitter,
 }
@@ -38,7 +38,7 @@ impl Recycling {
         Recycling { current: None, queue: VecDeque::new(), chain: Vec::new(), jitter }
     }
 
-    /// The worker that is being replaced.
+    /// Returns the worker that is being replaced.
     pub fn current<'a>(&self, children: &'a Children) -> Option<&'a Child> {
         self.current.and_then(|id| children.find(id))
     }
@@ -47,18 +47,18 @@ impl Recycling {
         self.current
     }
 
-    /// One is being replaced, or is to be.
+    /// Returns whether a worker is being replaced, or is queued for it.
     pub fn is_at_work(&self) -> bool {
         self.current.is_some() || !self.queue.is_empty()
     }
 
-    /// Time that the worker of this number may serve, in milliseconds.
+    /// Returns how long the worker with this number may serve, in milliseconds.
     pub fn lifetime_ms(&mut self, limits: &Limits, number: u32) -> Option<u64> {
         self.jitter.lifetime_ms(limits, number)
     }
 
-    /// A worker says that it is worn out: it is replaced, once it has served for `min-worker-lifetime`. One that ends by itself (it was
-    /// sent SIGTERM) does not wait for that.
+    /// Handles the report that a worker is worn out: it is replaced once it has served for `min-worker-lifetime`. If it ends by
+    /// itself (it was sent SIGTERM), it is replaced immediately.
     pub fn take_worn(&mut self, id: u64, children: &mut Children, provision: &Provision, now_ms: u64) {
         let least_ms = provision.settings().recycling.min_lifetime_ms;
         let Some(worker) = children.find(id) else { return };
@@ -74,7 +74,7 @@ impl Recycling {
         }
     }
 
-    /// Puts a worker into the queue of those to be replaced.
+    /// Adds a worker to the queue of those to be replaced.
     pub fn enqueue(&mut self, id: u64, children: &mut Children) {
         let Some(worker) = children.find_mut(id) else { return };
         worker.expires_ms = None;
@@ -85,19 +85,19 @@ impl Recycling {
         self.queue.push_back(id);
     }
 
-    /// Puts those past their lifetime into the queue.
+    /// Adds workers past their lifetime to the queue.
     pub fn enqueue_expired(&mut self, children: &mut Children, now_ms: u64) {
         for id in children.ids(|child| child.expires_ms.is_some_and(|time| now_ms >= time)) {
             self.enqueue(id, children);
         }
     }
 
-    /// Takes the replacement of one worker a step further: chooses the next, or ends the one whose replacement serves.
+    /// Advances the replacement: chooses the next worker, or ends the one whose replacement serves.
     pub fn advance(&mut self, is_forming: bool, children: &mut Children, provision: &Provision, now_ms: u64) {
         if self.current(children).is_none() {
             self.current = None;
         }
-        // A reload replaces every worker: nobody is replaced just before it.
+        // A reload replaces every worker, so no worker is replaced just before it.
         while self.current.is_none() && !is_forming {
             let Some(id) = self.queue.pop_front() else { return };
             self.current = children.find(id).filter(|worker| worker.state == State::Worn).map(|worker| worker.id);
@@ -106,25 +106,25 @@ impl Recycling {
         let replaced = children
             .active_workers(old.generation)
             .any(|worker| worker.id != old.id && worker.worker_number() == old.worker_number() && worker.state.is_serving());
-        // In a pause clients wait on its connections: they are not to be served by its end.
+        // In a pause, clients wait on the worker's connections, and its end would serve them.
         if replaced && !children.is_paused() {
             let (id, mercy_ms) = (old.id, provision.settings().lifecycle.reload_mercy_ms);
             children.order_end(id, Order::Drain { has_successors: true }, now_ms.saturating_add(mercy_ms));
         }
     }
 
-    /// Replaces nobody any more: a reload has replaced all, or the instance ends.
+    /// Clears the queue: a reload has replaced all workers, or the instance ends.
     pub fn forget(&mut self) {
         self.current = None;
         self.queue.clear();
     }
 
-    /// A chain reload goes on.
+    /// Returns whether a chain reload is in progress.
     pub fn has_chain(&self) -> bool {
         !self.chain.is_empty()
     }
 
-    /// Begins a chain reload. `by` says who asked.
+    /// Begins a chain reload. `by` names the source of the request.
     pub fn begin_chain(&mut self, serving: &Generation, by: &str, children: &mut Children) {
         let number = serving.number;
         let is_its = |child: &&Child| child.is_request_worker() && child.generation == number && child.state.is_serving();
@@ -144,8 +144,8 @@ impl Recycling {
         }
     }
 
-    /// A worker has ended: the chain is a link shorter, or at its end. A replacement that can't load the application is none, and the next
-    /// would not be one either. Gives how the chain has ended, if it has.
+    /// Handles the end of a worker for the chain. A replacement that can't load the application ends the chain, because the next
+    /// one would fail too. Returns the result of the chain, if it has ended.
     pub fn note_end(&mut self, worker: &Child, cause: &Cause, children: &mut Children) -> Option<Result<(), String>> {
         if self.chain.is_empty() {
             return None;

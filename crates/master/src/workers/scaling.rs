@@ -1,9 +1,9 @@
-//! Workers that come and go: `cheaper`, `cheap`, `idle`, and the commands that add and remove one. A worker that goes finishes what it
-//! has; one that comes is forked from what is loaded. The number is looked at once a second, and when a connection waits; what is decided
-//! then is `bolide_services::cheaper`'s. The master runs it.
+//! The number of workers: `cheaper`, `cheap`, `idle`, and the commands that add and remove a worker. A worker that is removed
+//! finishes its requests; one that is added is forked from the loaded application. The number is checked once a second, and when
+//! a connection is pending. It does not know the algorithm, which is in `bolide_services::cheaper`. The master runs it.
 //!
-//! A burst is seen without a look at anything while there is none: the master waits on the listening sockets like a worker does, and
-//! after each connection that it hears of it hears of no other for a moment.
+//! A burst is detected without polling: the master waits on the listening sockets like a worker, and after each pending
+//! connection it ignores the sockets for a moment.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -20,29 +20,29 @@ use crate::generations::Generations;
 use crate::provision::Provision;
 use crate::workers::recycling::Recycling;
 
-/// Time between two turns, in milliseconds: that of uWSGI.
+/// Interval between two turns, in milliseconds, as in uWSGI.
 const TURN_MS: u64 = 1000;
-/// Time after a connection in which the sockets are left alone, in milliseconds.
+/// How long the sockets are ignored after a pending connection, in milliseconds.
 const PAUSE_MS: u64 = 30;
-/// The same, when all workers were at work while it waited.
+/// The same, if all workers were busy while it was pending.
 const SUSPECT_PAUSE_MS: u64 = 15;
-/// A look that is older than this, in milliseconds, says nothing of a burst any more.
+/// A check that is older than this, in milliseconds, does not count towards a burst any more.
 const FORGET_MS: u64 = 200;
 
-/// When to look, and what was seen so far.
+/// The times of checks, and the observations so far.
 #[derive(Debug)]
 pub struct Scaling {
     regulator: Option<Regulator>,
-    /// Memory of workers counts too.
+    /// The memory of workers counts too.
     pub weighs_memory: bool,
     idle: Option<IdleWatch>,
     turn_ms: u64,
-    /// The sockets are left alone before this.
+    /// The sockets are ignored until this time.
     look_ms: u64,
-    looked_ms: u64,
+    checked_ms: u64,
 }
 
-/// `idle`.
+/// The state of `idle`.
 #[derive(Debug)]
 struct IdleWatch {
     limit_ms: u64,
@@ -60,23 +60,23 @@ impl Scaling {
             idle: elastic.idle_ms.map(|limit_ms| IdleWatch { limit_ms, since_ms: now_ms, requests: 0 }),
             turn_ms: now_ms + TURN_MS,
             look_ms: 0,
-            looked_ms: 0,
+            checked_ms: 0,
         }
     }
 
-    /// When to look, though nothing happens.
+    /// Returns the next time to check without an event.
     pub fn wake_ms(&self, now_ms: u64) -> Option<u64> {
         let turn = (self.regulator.is_some() || self.idle.is_some()).then_some(self.turn_ms);
         let look = (self.look_ms > now_ms).then_some(self.look_ms);
         turn.into_iter().chain(look).min()
     }
 
-    /// Connections that wait are to be told of: where more workers may come.
+    /// Returns whether the loop waits for pending connections: if workers may be added.
     pub fn listens(&self, now_ms: u64) -> bool {
         self.regulator.is_some() && now_ms >= self.look_ms
     }
 
-    /// The turn of a second is due.
+    /// Returns whether the check of this second is due.
     pub fn is_due(&mut self, now_ms: u64) -> bool {
         let is_due = (self.regulator.is_some() || self.idle.is_some()) && now_ms >= self.turn_ms;
         if is_due {
@@ -89,20 +89,20 @@ impl Scaling {
         self.regulator.as_mut().map_or_else(Decision::default, |regulator| regulator.turn(seen))
     }
 
-    /// A connection waits.
-    pub fn look(&mut self, is_everybody_at_work: bool, seen: &Seen<'_>) -> Decision {
+    /// Checks for a burst when a connection is pending.
+    pub fn check_burst(&mut self, all_busy: bool, seen: &Seen<'_>) -> Decision {
         let Some(regulator) = &mut self.regulator else { return Decision::default() };
-        if seen.now_ms.saturating_sub(self.looked_ms) > FORGET_MS {
+        if seen.now_ms.saturating_sub(self.checked_ms) > FORGET_MS {
             regulator.forget_burst();
         }
-        let decision = regulator.look_for_burst(is_everybody_at_work, seen);
-        self.looked_ms = seen.now_ms;
+        let decision = regulator.look_for_burst(all_busy, seen);
+        self.checked_ms = seen.now_ms;
         self.look_ms = seen.now_ms + if regulator.suspects_burst() { SUSPECT_PAUSE_MS } else { PAUSE_MS };
         decision
     }
 
-    /// Nothing has been asked for so long that all workers may end. `requests` counts those of all workers; a number that has changed
-    /// tells of requests.
+    /// Returns whether there was no request for so long that all workers may end. `requests` is the total of all workers; a
+    /// different total means that there were requests.
     pub fn is_idle(&mut self, requests: u64, is_busy: bool, now_ms: u64) -> bool {
         let Some(idle) = &mut self.idle else { return false };
         if is_busy || idle.requests != requests {
@@ -111,7 +111,7 @@ impl Scaling {
         now_ms.saturating_sub(idle.since_ms) >= idle.limit_ms
     }
 
-    /// Workers start after a time without any.
+    /// Restarts the idle time when workers start after a time without any.
     pub fn wake_up(&mut self, now_ms: u64) {
         if let Some(idle) = &mut self.idle {
             idle.since_ms = now_ms;
@@ -119,7 +119,7 @@ impl Scaling {
     }
 }
 
-/// All that scaling acts on, or looks at.
+/// The parts that scaling uses and changes.
 pub struct Scaled<'a> {
     pub scaling: &'a mut Scaling,
     pub generations: &'a mut Generations,
@@ -129,8 +129,8 @@ pub struct Scaled<'a> {
 }
 
 impl Scaled<'_> {
-    /// A connection waits to be accepted.
-    pub fn connection_waits(&mut self, now_ms: u64) {
+    /// Handles a pending connection.
+    pub fn connection_arrived(&mut self, now_ms: u64) {
         let Some(serving) = self.generations.serving().filter(|_| !self.children.is_paused()) else { return };
         if serving.is_empty() {
             let settings = self.provision.settings();
@@ -140,27 +140,28 @@ impl Scaled<'_> {
         }
         let waiting = self.provision.waiting_connections();
         let loads = self.loads();
-        let is_everybody_at_work = self.is_everybody_at_work();
+        let all_busy = self.all_busy();
         let seen = Seen { workers: &loads, waiting, resident: 0, now_ms };
-        let decision = self.scaling.look(is_everybody_at_work, &seen);
+        let decision = self.scaling.check_burst(all_busy, &seen);
         self.follow(decision, now_ms);
     }
 
-    /// Looks whether there should be more or fewer workers, if it is time. Gives whether the instance is to end (`die-on-idle`).
+    /// Checks whether there should be more or fewer workers, if that is due. Returns whether the instance is to end
+    /// (`die-on-idle`).
     pub fn scale(&mut self, now_ms: u64) -> bool {
-        // The turn is taken also where nobody serves: one that stays due would have the master wake again and again.
+        // The turn is consumed even if no worker serves: otherwise it would stay due, and the master would wake repeatedly.
         if !self.scaling.is_due(now_ms) || self.generations.serving().is_none_or(|serving| serving.is_empty()) {
             return false;
         }
-        // Load says nothing in a pause: as many workers are to be there when it ends as were when it began.
+        // Load means nothing in a pause: the number of workers stays the same until its end.
         if self.children.is_paused() {
             return false;
         }
         let waiting = self.provision.waiting_connections();
         let loads = self.loads();
-        let (requests, is_anybody_busy) = (self.requests(), self.children.iter().any(|child| self.is_busy(child)));
-        if !self.generations.is_forming() && self.scaling.is_idle(requests, is_anybody_busy, now_ms) {
-            return self.fall_asleep(now_ms);
+        let (requests, any_busy) = (self.requests(), self.children.iter().any(|child| self.is_busy(child)));
+        if !self.generations.is_forming() && self.scaling.is_idle(requests, any_busy, now_ms) {
+            return self.end_idle(now_ms);
         }
         let resident = if self.scaling.weighs_memory { self.resident_bytes() } else { 0 };
         let seen = Seen { workers: &loads, waiting, resident, now_ms };
@@ -169,10 +170,10 @@ impl Scaled<'_> {
         false
     }
 
-    /// `SIGTTIN` and its like: one more worker.
+    /// `SIGTTIN` and the related commands: adds a worker.
     ///
     /// # Errors
-    /// There are as many as there may be; the log says so too.
+    /// The maximum is reached; the error is logged too.
     pub fn add_worker(&mut self, by: &str) -> Result<(), String> {
         if self.generations.serving().is_some_and(|serving| serving.has_room()) {
             self.add_workers(1, by);
@@ -184,10 +185,10 @@ impl Scaled<'_> {
         Err(why)
     }
 
-    /// `SIGTTOU` and its like: one worker less.
+    /// `SIGTTOU` and the related commands: removes a worker.
     ///
     /// # Errors
-    /// None can go; the log says so too.
+    /// No worker can be removed; the error is logged too.
     pub fn remove_worker(&mut self, by: &str, now_ms: u64) -> Result<(), String> {
         if self.children.is_paused() {
             let why = "no worker is removed: the instance is paused, and clients wait on the connections of each worker";
@@ -201,7 +202,7 @@ impl Scaled<'_> {
             log_sink::line(&format!("{by}: {why}"));
             return Err(why.to_owned());
         };
-        self.let_go(id, by, now_ms);
+        self.end_worker(id, by, now_ms);
         Ok(())
     }
 
@@ -211,17 +212,17 @@ impl Scaled<'_> {
             0 if !why.is_empty() => log_sink::line(&format!("cheaper: {why}")),
             0 => {}
             count if count > 0 => self.add_workers(count.unsigned_abs(), &why),
-            // Workers go when the reload that is under way has ended, and while nobody waits for them.
+            // Workers are removed only after the reload in progress, and only while they have no request.
             _ if self.generations.is_forming() => {}
             _ => {
                 if let Some(id) = self.oldest_worker(true) {
-                    self.let_go(id, &why, now_ms);
+                    self.end_worker(id, &why, now_ms);
                 }
             }
         }
     }
 
-    /// Wants so many workers more; they are forked in this very turn. Those of a generation that forms as well.
+    /// Requests `count` more workers, also in the forming generation. They are forked in this same turn.
     fn add_workers(&mut self, count: u32, why: &str) {
         let (Some(serving), forming) = self.generations.both_mut() else { return };
         let missing: Vec<usize> = serving.missing_numbers().take(count as usize).collect();
@@ -234,8 +235,8 @@ impl Scaled<'_> {
         log_sink::line(&format!("{why}: {added} more, {} of {of}", serving.wanted_count()));
     }
 
-    /// A worker is not needed any more: it finishes what it has.
-    fn let_go(&mut self, id: u64, why: &str, now_ms: u64) {
+    /// Removes a worker that is not needed any more: it finishes its requests.
+    fn end_worker(&mut self, id: u64, why: &str, now_ms: u64) {
         let Some(worker) = self.children.find(id) else { return };
         let (said, number) = (worker.to_string(), worker.worker_number().unwrap_or(0));
         let Some(serving) = self.generations.serving_mut() else { return };
@@ -246,8 +247,8 @@ impl Scaled<'_> {
         self.drain(id, true, now_ms);
     }
 
-    /// `idle`: all workers end, or the instance. Gives whether that is to.
-    fn fall_asleep(&mut self, now_ms: u64) -> bool {
+    /// `idle`: ends all workers. Returns true if the instance is to end instead.
+    fn end_idle(&mut self, now_ms: u64) -> bool {
         let elastic = &self.provision.settings().elastic;
         let most = duration(elastic.idle_ms.unwrap_or(0));
         if elastic.dies_idle {
@@ -270,7 +271,7 @@ impl Scaled<'_> {
         self.children.order_end(id, Order::Drain { has_successors }, now_ms.saturating_add(mercy_ms));
     }
 
-    /// The workers that serve or soon will, which nobody has told to end.
+    /// Returns the workers that serve or soon will, and have no order to end.
     fn workers(&self) -> impl Iterator<Item = &Child> {
         let number = self.generations.serving_number().unwrap_or(0);
         self.children.active_workers(number)
@@ -287,7 +288,7 @@ impl Scaled<'_> {
         self.workers().map(load).collect()
     }
 
-    /// The longest-serving worker; only one without a request, where `is_free` asks for that. Nobody who is being replaced.
+    /// Returns the worker that has served longest, except one that is being replaced; with `is_free`, only one without a request.
     fn oldest_worker(&self, is_free: bool) -> Option<u64> {
         let replaced = self.recycling.current(self.children).and_then(Child::worker_number);
         let may_go = |worker: &&Child| {
@@ -300,8 +301,8 @@ impl Scaled<'_> {
         worker.row().is_some_and(|row| self.children.scoreboard().slots(row).iter().any(|slot| slot.began_ms.load(Relaxed) > 0))
     }
 
-    /// No worker sleeps, and none is on its way.
-    fn is_everybody_at_work(&self) -> bool {
+    /// Returns whether every worker is busy, and none is starting.
+    fn all_busy(&self) -> bool {
         let is_at_work = |worker: &Child| {
             let row = worker.row().and_then(|row| self.children.scoreboard().row(row));
             worker.state.is_serving() && row.is_some_and(|row| row.waiting.load(Relaxed) == 0)
@@ -325,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_instance_is_idle_when_nothing_was_asked_for_so_long() {
+    fn an_instance_is_idle_after_its_limit_without_requests() {
         let mut settings = bolide_supervision::testing::settings();
         settings.elastic.idle_ms = Some(5000);
         let mut scaling = Scaling::new(&settings, 0);
@@ -338,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_number_is_fixed_nobody_is_woken() {
+    fn a_fixed_number_of_workers_needs_no_wake_up() {
         let scaling = Scaling::new(&bolide_supervision::testing::settings(), 0);
         assert!(scaling.wake_ms(1).is_none() && !scaling.listens(1));
     }

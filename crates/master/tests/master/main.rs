@@ -1,4 +1,5 @@
-//! The master's promises, kept by the program `bolide` with a fake prototype: no engine, no interpreter at work.
+//! The master's promises, tested with the program `bolide` and a fake prototype: it knows no engine and no interpreter. The test
+//! process runs it.
 
 mod reloads;
 mod supervisor;

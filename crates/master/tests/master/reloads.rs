@@ -1,5 +1,5 @@
-//! Generations of a real master with a fake prototype: reloads that work and reloads that fail, prototypes that die and the
-//! workers that they leave behind.
+//! Generations of a real master with a fake prototype: reloads that work and reloads that fail, prototypes that die, and the
+//! workers that they leave behind. Other promises are in `supervisor.rs`. The test process runs it.
 
 use crate::support::{Instance, lives, parse, read_line};
 use nix::sys::signal::{Signal, kill};
@@ -19,7 +19,7 @@ fn test_reload_lets_the_new_generation_serve_before_the_old_one_finishes() {
         let answer = instance.ask("who").expect("no request is lost");
         (answer.generation == 2).then_some(())
     });
-    // Each of the old ones: until it is told, it serves who comes.
+    // Each of the old workers: until it gets the order, it still serves clients.
     for number in [1, 2] {
         instance.wait_event(&format!("told {number} 1 3"));
     }
@@ -29,7 +29,7 @@ fn test_reload_lets_the_new_generation_serve_before_the_old_one_finishes() {
         let serves = events.iter().position(|event| *event == format!("serving {number} 2")).expect("it serves");
         assert!(serves < told, "{events:?}");
     }
-    // Worker numbers stay, pids don't; the old one still finishes its request.
+    // Worker numbers stay, pids don't; the old worker still finishes its request.
     assert_eq!([instance.ask_worker(1).generation, instance.ask_worker(2).generation], [2, 2]);
     assert!(lives(old.pid) && lives(old.parent));
     drop(held);
@@ -54,7 +54,7 @@ fn test_reload_that_can_not_load_leaves_the_old_generation_serving() {
         instance.wait_log(&format!("generation 2 could not be loaded ({why}"));
         assert!(instance.log().contains("): generation 1 keeps serving\n"), "{}", instance.log());
         assert_eq!(instance.ask("who"), Some(old));
-        // Its remains are gone, and the next reload works.
+        // Its processes are gone, and the next reload works.
         instance.signal(Signal::SIGHUP);
         instance.wait("the third generation", || instance.ask("who").filter(|answer| answer.generation == 3));
         instance.wait("the first one's end", || (!lives(old.pid) && !lives(old.parent)).then_some(()));
@@ -62,7 +62,7 @@ fn test_reload_that_can_not_load_leaves_the_old_generation_serving() {
 }
 
 #[test]
-fn test_reload_asked_for_during_a_reload_begins_it_anew() {
+fn test_reload_during_a_reload_starts_it_again() {
     let instance = Instance::start(r#"{"2": {"load": "hang"}, "3": {"load": "hang"}, "all": {}}"#, &[]);
     instance.wait_log("ready: 1 worker");
     for number in 2..=4 {
@@ -79,7 +79,7 @@ fn test_reload_asked_for_during_a_reload_begins_it_anew() {
 }
 
 #[test]
-fn test_reload_kills_what_does_not_finish_within_the_mercy() {
+fn test_reload_kills_workers_that_do_not_finish_within_the_mercy() {
     let instance = Instance::start(r#"{"1": {"worker": "deaf"}, "all": {}}"#, &["--reload-mercy", "1"]);
     instance.wait_log("ready: 1 worker");
     let old = instance.ask("begin GET /endless").expect("an answer");
@@ -102,7 +102,7 @@ fn test_killed_prototype_is_replaced_and_its_workers_serve_until_then() {
     // The master is their parent now, and they serve.
     let answer = instance.ask_worker(1);
     assert_eq!((answer.pid, answer.parent), (orphans[0].pid, instance.pid().as_raw()));
-    // An orphan's end is told like any other, though nobody can fork its replacement yet.
+    // An orphan's end is reported like any other, though no prototype can fork its replacement yet.
     kill(Pid::from_raw(orphans[1].pid), Signal::SIGABRT).expect("it lives");
     instance.wait_log(&format!("worker 2 (pid {}) was killed by SIGABRT", orphans[1].pid));
     assert_eq!(instance.ask("who").map(|answer| answer.pid), Some(orphans[0].pid));
@@ -127,13 +127,13 @@ fn test_prototype_that_can_not_be_replaced_is_tried_again_with_growing_pauses() 
 }
 
 #[test]
-fn test_prototype_that_dies_while_it_is_started_anew_costs_no_request() {
+fn test_prototype_that_dies_during_a_reload_costs_no_request() {
     let instance = Instance::start(r#"{"2": {"load": "hang"}, "all": {}}"#, &[]);
     instance.wait_log("ready: 1 worker");
     let old = instance.ask("who").expect("an answer");
     instance.signal(Signal::SIGHUP);
     instance.wait_event("load 2 hang");
-    // The old prototype dies during the reload: the reload goes on, and nothing else is started.
+    // The old prototype dies during the reload: the reload continues, and nothing else is started.
     kill(Pid::from_raw(old.parent), Signal::SIGKILL).expect("it lives");
     instance.wait_log("the prototype of generation 1");
     assert_eq!(instance.ask("who").map(|answer| answer.pid), Some(old.pid));

@@ -1,5 +1,5 @@
-//! The master's promises, kept by a real master with a fake prototype: start, deaths, pauses, recycling, harakiri, stop.
-//! Reloads and orphans are in `reloads.rs`.
+//! The master's promises, tested with a real master and a fake prototype: start, deaths, pauses, recycling, harakiri, stop.
+//! Reloads and orphans are in `reloads.rs`. The test process runs it.
 
 use std::os::unix::process::ExitStatusExt;
 
@@ -31,7 +31,7 @@ fn test_worker_that_dies_is_replaced_and_the_log_says_pid_cause_and_request() {
     let log = instance.log();
     assert!(log.contains(&format!("worker 1 (pid {}) was killed by SIGSEGV", first.pid)), "{log}");
     assert!(log.contains(" while it served GET /x?a=1 (for "), "{log}");
-    // The row was emptied: the next one's death does not tell the last one's request.
+    // The row was cleared: the next worker's death does not report the previous worker's request.
     assert_eq!(instance.ask("exit 3"), None);
     instance.wait_log(&format!("worker 1 (pid {}) exited with status 3", second.pid));
     let line = instance.log().lines().find(|line| line.contains("status 3")).map(str::to_owned);
@@ -39,8 +39,8 @@ fn test_worker_that_dies_is_replaced_and_the_log_says_pid_cause_and_request() {
 }
 
 #[test]
-fn test_deaths_at_birth_pause_longer_each_time_and_end_when_a_worker_lives() {
-    // With a master the application is loaded before: what ends a worker then is no reason to give up the start.
+fn test_pauses_after_early_failures_grow_and_end_when_a_worker_lives() {
+    // With a master, the application is loaded before: a worker's end is then no reason to abandon the start.
     let instance = Instance::start(r#"{"all": {"worker": "die"}}"#, &["--master"]);
     for pause in ["100 ms", "200 ms", "400 ms", "800 ms"] {
         instance.wait_log(&format!("exited with status 3 before its first request; next attempt in {pause}"));
@@ -61,7 +61,7 @@ fn test_application_that_can_not_be_loaded_ends_the_start_with_status_22_and_say
 }
 
 #[test]
-fn test_last_line_of_a_start_that_fails_gives_the_reason_of_whoever_loaded() {
+fn test_last_line_of_a_start_that_fails_has_the_reason_of_the_failed_load() {
     let mut instance = Instance::start(r#"{"all": {"load": "explain"}}"#, &[]);
     assert_eq!(instance.end().code(), Some(22));
     let last = instance.last_line();
@@ -83,7 +83,7 @@ fn test_worn_workers_are_replaced_one_at_a_time_and_only_after_the_replacement_s
     let first = parse(&read_line(&held).expect("an answer")).expect("numbers");
     let other = 3 - first.number;
     let second = instance.ask_worker(other);
-    // Once, since its replacement has the same number. The first one is busy until we let it go.
+    // Once, because its replacement has the same number. The first one is busy until the test releases it.
     let wear = |worker: Answer| {
         let order = format!("worn {}", worker.number);
         instance.wait("it has heard that it is worn", || instance.ask(&order).filter(|answer| answer.pid == worker.pid));
@@ -116,7 +116,7 @@ fn test_workers_past_their_lifetime_are_replaced() {
 }
 
 #[test]
-fn test_request_over_harakiri_is_told_with_its_stack_and_killed_with_its_worker() {
+fn test_request_over_harakiri_is_logged_with_its_stack_and_killed_with_its_worker() {
     let instance = Instance::start(SERVE, &["--harakiri", "1"]);
     instance.wait_log("ready: 1 worker");
     let victim = instance.ask("who").expect("an answer");
@@ -131,7 +131,7 @@ fn test_request_over_harakiri_is_told_with_its_stack_and_killed_with_its_worker(
 
 #[test]
 fn test_worker_with_a_request_over_harakiri_is_asked_for_its_stack_once() {
-    // A signal that does nothing stands before the kill, so that the worker has the time to obey.
+    // A signal without an effect precedes the kill, so that the worker has the time to respond.
     let graceful = ["--harakiri", "1", "--harakiri-graceful-timeout", "600", "--harakiri-graceful-signal", "28"];
     let instance = Instance::start(SERVE, &graceful);
     instance.wait_log("ready: 1 worker");
@@ -155,7 +155,7 @@ fn test_graceful_stop_finishes_requests_in_flight_and_removes_files() {
     let held = instance.request("hold GET /last").expect("connected");
     let busy = parse(&read_line(&held).expect("an answer")).expect("numbers");
     instance.signal(Signal::SIGTERM);
-    // Order 4 is `Stop`: workers close what is idle.
+    // Order 4 is `Stop`: workers close idle connections.
     instance.wait_event(&format!("told {} 1 4", busy.number));
     instance.wait_event("retired 1");
     instance.wait_event(&format!("drained {} 1", 3 - busy.number));
@@ -174,7 +174,7 @@ fn test_second_signal_and_sigquit_stop_at_once() {
         let held = instance.request("hold GET /last").expect("connected");
         let busy = parse(&read_line(&held).expect("an answer")).expect("numbers");
         for signal in signals {
-            // Two that come within a moment are one wish: the second is sent until it counts.
+            // Two signals within a moment are one request: the second is sent until it counts.
             instance.wait("the signal to count", || {
                 instance.signal(*signal);
                 let counts = if *signal == Signal::SIGTERM { "bolide: stop: " } else { "stopping immediately" };
@@ -189,7 +189,7 @@ fn test_second_signal_and_sigquit_stop_at_once() {
 }
 
 #[test]
-fn test_stop_kills_what_does_not_finish_within_the_mercy_and_names_it() {
+fn test_stop_kills_workers_that_do_not_finish_within_the_mercy_and_names_them() {
     let mut instance = Instance::start(r#"{"all": {"worker": "deaf"}}"#, &["--reload-mercy", "1"]);
     instance.wait_log("ready: 1 worker");
     let worker = instance.ask("begin GET /endless").expect("an answer");
@@ -225,7 +225,7 @@ fn test_killed_master_leaves_no_process_and_no_port() {
         instance.wait("every process is gone", || {
             (!lives(workers[0].parent) && workers.iter().all(|worker| !lives(worker.pid))).then_some(())
         });
-        // By the socket, since the port may be another's by now.
+        // By the socket's inode, because another process may have the port by now.
         instance.wait("nobody listens", || (!listening_inodes().contains(&inode)).then_some(()));
     }
 }
@@ -243,8 +243,8 @@ fn test_children_have_their_own_group_and_identity_and_environment_and_inherit_n
     let prototype = instance.ask("who").expect("an answer").parent;
     let expected = format!("{} {prototype} {uid} set", instance.folder().display());
     assert_eq!(instance.text("environment"), Some(expected));
-    // The listener, the order socket, both ends of the queue of connections, the connection and the wake-up pair of the fake prototype; boot file, scoreboard and
-    // the file for the reason of a failure.
+    // The listener, the order socket, both ends of the connection queue, the connection and the wake-up pair of the fake
+    // prototype; boot file, scoreboard, and the file for the reason of a failure.
     let descriptors = instance.text("descriptors");
     assert_eq!(descriptors.as_deref(), Some("socket: 7 /memfd: 3"));
     // Nothing of the first generation leaks into the second.
@@ -259,7 +259,7 @@ fn test_worker_that_closes_its_order_socket_is_killed_and_replaced() {
     let instance = Instance::start(SERVE, &[]);
     instance.wait_log("ready: 1 worker");
     let worker = instance.ask("who").expect("an answer");
-    // The fake worker ends by itself when its order socket does, unless a request is in flight.
+    // The fake worker ends by itself when its order socket closes, unless a request is in flight.
     let held = instance.request("hold GET /held").expect("connected");
     assert!(read_line(&held).is_some());
     instance.ask("close");
@@ -268,9 +268,9 @@ fn test_worker_that_closes_its_order_socket_is_killed_and_replaced() {
 }
 
 #[test]
-fn test_worker_can_not_choose_whom_the_master_kills() {
+fn test_worker_can_not_choose_which_process_the_master_kills() {
     let mut instance = Instance::start(r#"{"all": {"worker": "liar"}}"#, &["--reload-mercy", "1"]);
-    // Its prototype tells the true pid as well, in an order that we do not choose: either is answered with disbelief.
+    // Its prototype also reports the true pid, in an order that the test does not control: the false one is rejected either way.
     instance.wait_event("serving 1 1");
     instance.wait_log("the report is ignored");
     assert!(!instance.log().contains("ready:"));
@@ -297,7 +297,7 @@ fn test_failed_start_says_why_in_its_last_line_and_leaves_nothing() {
 }
 
 #[test]
-fn test_logto_takes_all_lines_and_a_start_that_fails_still_tells_the_terminal() {
+fn test_logto_gets_all_lines_and_a_failed_start_still_reports_to_the_terminal() {
     let mut instance = Instance::start(r#"{"all": {"load": "fail"}}"#, &["--logto", "{folder}/app.log"]);
     assert_eq!(instance.end().code(), Some(22));
     let file = std::fs::read_to_string(instance.folder().join("app.log")).expect("a log file");

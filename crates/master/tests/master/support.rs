@@ -1,4 +1,5 @@
-//! An instance under test: the program `bolide` with the fake prototype of `tests/master/fake`. Every wait is on a condition and bounded; nothing outlives its test.
+//! An instance under test: the program `bolide` with the fake prototype of `tests/master/fake`. Every wait is on a condition and
+//! bounded; nothing outlives its test. It knows no promise. The test process runs it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -10,8 +11,8 @@ use bolide_contract::scoreboard::{Row, Slot, TEXT_BYTES};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, mkdtemp};
 
-/// No condition takes this long, however busy the machine is.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than any condition takes, however busy the machine is.
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A running master, with the folder of its test.
 pub struct Instance {
@@ -19,7 +20,7 @@ pub struct Instance {
     master: Child,
 }
 
-/// What a fake worker says of itself.
+/// The answer of a fake worker about itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Answer {
     pub number: u32,
@@ -29,8 +30,8 @@ pub struct Answer {
 }
 
 impl Instance {
-    /// Starts the program `bolide` with these options, for one application and one free port of 127.0.0.1, with a Python package
-    /// `bolide` whose prototype is the fake one and obeys `orders`. `{folder}` in an option is the folder of the test.
+    /// Starts the program `bolide` with these options, for one application and one free port of 127.0.0.1. Its Python package
+    /// `bolide` has the fake prototype, which obeys `orders`. `{folder}` in an option is the folder of the test.
     pub fn start(orders: &str, options: &[&str]) -> Instance {
         let folder = new_folder();
         let package = folder.join("bolide");
@@ -43,7 +44,7 @@ impl Instance {
         command.args(options.iter().map(|option| option.replace("{folder}", &folder.display().to_string())));
         command.env("PYTHONPATH", &folder);
         if options.contains(&"--uid") {
-            // A Python in the home of whoever runs the tests is not for other users: the system's comes first.
+            // A Python in the home of the user that runs the tests is not accessible to other users: the system's comes first.
             let path = std::env::var("PATH").unwrap_or_default();
             command.env("PATH", format!("/usr/local/bin:/usr/bin:{path}"));
         }
@@ -72,13 +73,13 @@ impl Instance {
         Pid::from_raw(self.master.id() as i32)
     }
 
-    /// The log so far, in whole lines, without the times of the server's own.
+    /// Returns the log so far, in whole lines, without the timestamps of the server.
     pub fn log(&self) -> String {
         let text = whole_lines(&self.folder.join("stderr.txt"));
         text.split_inclusive('\n').map(without_time).collect()
     }
 
-    /// Lines that the fake prototype and its workers wrote.
+    /// Returns the lines that the fake prototype and its workers wrote.
     pub fn events(&self) -> Vec<String> {
         let text = whole_lines(&self.folder.join("events.txt"));
         text.lines().map(str::to_owned).collect()
@@ -92,7 +93,7 @@ impl Instance {
         kill(self.pid(), signal).expect("the master lives");
     }
 
-    /// Changes what later prototypes and workers do.
+    /// Changes the behaviour of later prototypes and workers.
     pub fn order(&self, orders: &str) {
         std::fs::write(self.folder.join("orders.json"), orders).expect("written");
     }
@@ -109,9 +110,9 @@ impl Instance {
         self.wait(&format!("the event `{start}`"), || (self.count_events(start) > 0).then_some(()));
     }
 
-    /// Waits until the condition gives something.
+    /// Waits until the condition returns a value.
     pub fn wait<T>(&self, what: &str, condition: impl Fn() -> Option<T>) -> T {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(found) = condition() {
                 return found;
@@ -121,7 +122,7 @@ impl Instance {
         }
     }
 
-    /// The first address that the log says to listen at.
+    /// Returns the first address that the log reports as listening.
     pub fn address(&self) -> String {
         self.wait("an address to open", || {
             let log = self.log();
@@ -130,15 +131,15 @@ impl Instance {
         })
     }
 
-    /// A connection on which a request was sent, for one that is not answered at once.
+    /// Returns a connection on which a request was sent, for a request without an immediate answer.
     pub fn request(&self, line: &str) -> Option<TcpStream> {
         let mut stream = TcpStream::connect(self.address()).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).ok()?;
         stream.write_all(format!("{line}\n").as_bytes()).ok()?;
         Some(stream)
     }
 
-    /// The answer to a request; `None` if its worker ended on it.
+    /// Returns the answer to a request, or `None` if the worker ended instead.
     pub fn text(&self, line: &str) -> Option<String> {
         read_line(&self.request(line)?)
     }
@@ -147,14 +148,14 @@ impl Instance {
         parse(&self.text(line)?)
     }
 
-    /// Asks until the worker of that number answers.
+    /// Asks until the worker with that number answers.
     pub fn ask_worker(&self, number: u32) -> Answer {
         self.wait("an answer of one worker", || self.ask("who").filter(|answer| answer.number == number))
     }
 
-    /// The exit status, once the master has ended.
+    /// Returns the exit status, once the master has ended.
     pub fn end(&mut self) -> ExitStatus {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = self.master.try_wait().expect("waited for") {
                 return status;
@@ -184,7 +185,7 @@ impl Drop for Instance {
     }
 }
 
-/// The first line that a worker sends; `None` if it ended instead.
+/// Returns the first line that a worker sends, or `None` if it ended instead.
 pub fn read_line(stream: &TcpStream) -> Option<String> {
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).ok().filter(|length| *length > 0)?;
@@ -197,26 +198,26 @@ pub fn parse(line: &str) -> Option<Answer> {
     Some(Answer { number: number as u32, generation: generation as u32, pid, parent })
 }
 
-/// Whether a process lives: one that has ended and was not reaped yet does not.
+/// Returns whether a process is alive. A zombie is not.
 pub fn lives(pid: i32) -> bool {
     std::fs::read_to_string(format!("/proc/{pid}/stat"))
         .is_ok_and(|text| !text.rsplit_once(')').is_some_and(|(_, rest)| rest.starts_with(" Z")))
 }
 
-/// The inode of the socket that listens at this address of IPv4.
+/// Returns the inode of the socket that listens at this IPv4 address.
 pub fn listening_inode(address: &str) -> Option<String> {
     let address: std::net::SocketAddrV4 = address.parse().ok()?;
-    // As the kernel shows the four bytes in memory, and then the port.
+    // The kernel shows the four bytes as they are in memory, then the port.
     let shown = format!("{:08X}:{:04X}", u32::from_ne_bytes(address.ip().octets()), address.port());
     listening().find(|(bound, _)| *bound == shown).map(|(_, inode)| inode)
 }
 
-/// Those of all sockets that listen at one.
+/// Returns the inodes of all listening sockets.
 pub fn listening_inodes() -> Vec<String> {
     listening().map(|(_, inode)| inode).collect()
 }
 
-/// Addresses and inodes of sockets of IPv4 that listen, as /proc/net/tcp has them (proc(5)).
+/// Returns addresses and inodes of listening IPv4 sockets, from /proc/net/tcp (proc(5)).
 fn listening() -> impl Iterator<Item = (String, String)> {
     let text = std::fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let lines: Vec<Vec<String>> = text.lines().map(|line| line.split_whitespace().map(str::to_owned).collect()).collect();
@@ -226,7 +227,7 @@ fn listening() -> impl Iterator<Item = (String, String)> {
     })
 }
 
-/// A file that is being written, but for a line whose end has not come.
+/// Returns the text of a file that is being written, without an incomplete last line.
 fn whole_lines(path: &Path) -> String {
     let mut text = std::fs::read_to_string(path).unwrap_or_default();
     text.truncate(text.rfind('\n').map_or(0, |end| end + 1));
@@ -237,7 +238,7 @@ fn new_folder() -> PathBuf {
     mkdtemp(&std::env::temp_dir().join("bolide-master-test-XXXXXX")).expect("a temporary folder")
 }
 
-/// A line of a log without the time that stands before the server's own.
+/// Returns a log line without the timestamp of the server.
 pub fn without_time(line: &str) -> &str {
     match line.split_once("bolide: ") {
         Some((time, _)) if time.len() == "2026-11-22 13:40:00 ".len() => &line[time.len()..],
@@ -245,7 +246,8 @@ pub fn without_time(line: &str) -> &str {
     }
 }
 
-/// Where the fake worker finds what in the scoreboard: bytes of a row and of a slot, of a slot's text, and where that begins.
+/// Returns the layout of the scoreboard for the fake worker: bytes of a row and of a slot, of a slot's text, and the offset of
+/// the text.
 fn layout() -> String {
     format!("{} {} {TEXT_BYTES} {}", size_of::<Row>(), size_of::<Slot>(), Slot::TEXT_START)
 }

@@ -1,17 +1,17 @@
 """A prototype and its workers for the tests of the master: they speak the contract, and load and serve nothing.
 
-The prototype reads its boot file as the real one does. What it and its workers do is read from `orders.json` in the folder
-named by FAKE_FOLDER: a key for each generation, with the fallback `all`. Keys of an order:
+The prototype reads its boot file as the real one does. The file `orders.json` in the folder of FAKE_FOLDER determines the
+behaviour of the prototype and its workers: a key for each generation, with the fallback `all`. Keys of an order:
 
-    load     "ok", "fail" (reports it, exits 22), "explain" (says why first), "exit" (exits 3), "crash" (SIGSEGV),
-             "hang" (until the file `go` is there)
-    worker   "serve", "die" (exits 3 before it serves), "unloadable" (exits 22), "deaf" (never ends when told to),
+    load     "ok", "fail" (reports it, exits 22), "explain" (reports the reason first), "exit" (exits 3), "crash" (SIGSEGV),
+             "hang" (until the file `go` exists)
+    worker   "serve", "die" (exits 3 before it serves), "unloadable" (exits 22), "deaf" (ignores the order to end),
              "liar" (reports the pid of another process)
 
-A worker answers one line for each connection: `WORKER GENERATION PID PPID`, after it did what the request says:
+A worker answers each connection with one line, `WORKER GENERATION PID PPID`, after it has executed the request:
 `exit N`, `signal N`, `worn NUMBER` (if that is its number), `begin TEXT` (a request is in progress from now on), `end`,
 `hold` (keeps the connection and the request open until the peer closes), `close` (closes its order socket),
-`environment`, `descriptors`. The prototype and each worker append their events to `events.txt` there.
+`environment`, `descriptors`. The prototype and each worker append their events to `events.txt` in that folder.
 """
 
 import contextlib
@@ -41,7 +41,7 @@ def event(text):
         file.write(text + "\n")
 
 
-def wishes(boot):
+def orders_of(boot):
     with open(os.path.join(FOLDER, "orders.json")) as file:
         orders = json.load(file)
     return orders.get(str(boot["generation"]), orders.get("all", {}))
@@ -69,16 +69,16 @@ class Slot:
 
 
 def work(boot, row, number, channel):
-    wish = wishes(boot).get("worker", "serve")
-    if wish == "die":
+    order = orders_of(boot).get("worker", "serve")
+    if order == "die":
         os._exit(3)
-    if wish == "unloadable":
+    if order == "unloadable":
         os._exit(22)
     signal.signal(signal.SIGRTMIN + 10, lambda *_: event(f"stack {number}"))
     slot = Slot(boot, row)
     listeners = [socket.socket(fileno=listener["descriptor"]) for listener in boot["listeners"]]
     event(f"serving {number} {boot['generation']}")
-    send(channel, SERVING, row, 1 if wish == "liar" else os.getpid())
+    send(channel, SERVING, row, 1 if order == "liar" else os.getpid())
     held, draining = [], False
     while not draining or held:
         readable = select.select(([] if draining else listeners) + ([channel] if channel else []) + held, [], [], 30)[0]
@@ -87,7 +87,7 @@ def work(boot, row, number, channel):
                 packet = channel.recv(24)
                 kind = struct.unpack("<6I", packet)[0] if packet else 0
                 event(f"told {number} {boot['generation']} {kind}")
-                if wish == "deaf" and packet:
+                if order == "deaf" and packet:
                     continue
                 if not packet or kind in (DRAIN, STOP):
                     draining = True
@@ -102,7 +102,7 @@ def work(boot, row, number, channel):
                 try:
                     connection, _ = place.accept()
                 except OSError:
-                    # Nobody waits any more, or the master has shut the socket.
+                    # No connection is pending any more, or the master has shut the socket down.
                     continue
                 if answer(connection, boot, row, number, channel, slot):
                     held.append(connection)
@@ -141,19 +141,19 @@ def answer(connection, boot, row, number, channel, slot):
 
 
 def load(boot, channel):
-    wish = wishes(boot).get("load", "ok")
-    event(f"load {boot['generation']} {wish}")
-    if wish == "explain":
+    order = orders_of(boot).get("load", "ok")
+    event(f"load {boot['generation']} {order}")
+    if order == "explain":
         os.pwrite(boot["reason"], b"ImportError: no module named fake", 0)
-    if wish in ("fail", "explain"):
+    if order in ("fail", "explain"):
         sys.stderr.write("Traceback: no such application\n")
         send(channel, LOAD_FAILED)
         sys.exit(22)
-    if wish == "exit":
+    if order == "exit":
         sys.exit(3)
-    if wish == "crash":
+    if order == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
-    if wish == "hang":
+    if order == "hang":
         while not os.path.exists(os.path.join(FOLDER, "go")):
             time.sleep(0.01)
     send(channel, LOADED, 7)

@@ -1,5 +1,6 @@
-//! What news leads to: commands, however they arrive, reports of children, and the ends of processes. Each goes to its owner; what several
-//! take part in is in `steps`. It continues the supervisor. The master runs it.
+//! The consequences of events: commands, from all endpoints, reports of children, and exits of processes. Each goes to its owner;
+//! steps that involve several owners are in `steps`. It continues the supervisor and decides nothing for an owner. The master
+//! runs it.
 
 use std::os::fd::AsFd;
 
@@ -17,8 +18,8 @@ use crate::children::end_group;
 use crate::children::reports::{self, REPORTS_A_TURN};
 use crate::control::commands::{self, Command, Letter};
 use crate::generations::generation::Reason;
-use crate::generations::{helpers, imports, unshared};
-use crate::outcomes::tell_failure;
+use crate::generations::{fork_safety, helpers, imports};
+use crate::outcomes::report_failure;
 use crate::statistics::status;
 use crate::supervisor::Supervisor;
 use crate::upgrade::SuccessorOutcome;
@@ -28,16 +29,16 @@ use crate::workers::pausing;
 
 // Commands.
 impl Supervisor {
-    /// Executes a command, or begins to. `by` names what asked for it, for the log: a signal, a file, an address.
+    /// Executes a command, or begins to. `by` names the source for the log: a signal, a file, an address.
     pub(super) fn obey(&mut self, command: Command, by: &str, now_ms: u64) {
-        // The log has the error.
+        // The error is logged already.
         drop(self.attempt(command, by, now_ms));
     }
 
     /// Like `obey`, but returns the outcome.
     ///
     /// # Errors
-    /// Why it could not be done or begun. The log has it too.
+    /// Why it could not be done or begun. The error is logged too.
     fn attempt(&mut self, command: Command, by: &str, now_ms: u64) -> Result<(), String> {
         match command {
             Command::ReopenLogs => return self.logs.reopen(by, &self.children),
@@ -61,7 +62,7 @@ impl Supervisor {
                 }
                 return self.reload(by, command == Command::ReloadBrutally, now_ms);
             }
-            // Workers are always replaced one at a time, so both are the same.
+            // Workers are always replaced one at a time, so both commands are the same.
             Command::ReloadWorkers | Command::ReloadChain => return self.reload_chain(by, now_ms),
             Command::Pause | Command::Resume | Command::TogglePause => {
                 if self.ending.is_stopping() {
@@ -88,31 +89,31 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Executes what an application asks for through uWSGI's Python module. `worker` is where it runs.
+    /// Executes what an application requests through uWSGI's Python module. `worker` is the child that the application runs in.
     fn obey_application(&mut self, asked: Asked, worker: &str, now_ms: u64) {
         let (command, by) = match asked {
             Asked::Reload => (Command::Reload, "uwsgi.reload()"),
             Asked::Stop => (Command::Stop, "uwsgi.stop()"),
         };
-        // An application that asks in each of its requests is logged once.
-        let is_news = match command {
-            Command::Reload => !self.generations.reload_is_wanted() && !self.generations.is_forming(),
+        // An application that repeats the request is logged once.
+        let is_first = match command {
+            Command::Reload => !self.generations.reload_is_requested() && !self.generations.is_forming(),
             _ => !self.ending.is_stopping(),
         };
-        if is_news {
+        if is_first {
             log_sink::line(&format!("{worker}: the application calls {by}"));
             self.obey(command, by, now_ms);
         }
     }
 
-    /// Reads what an attendant reports: the end of a control daemon stops the instance.
-    pub(super) fn take_attendant_news(&mut self, pid: i32, now_ms: u64) {
-        if let Some(daemon) = self.attendants.take_news(pid) {
+    /// Reads the reports of an attendant: the end of a control daemon stops the instance.
+    pub(super) fn read_attendant_reports(&mut self, pid: i32, now_ms: u64) {
+        if let Some(daemon) = self.attendants.read_reports(pid) {
             self.obey(Command::Stop, &format!("daemon {daemon}"), now_ms);
         }
     }
 
-    /// The fifo has letters.
+    /// Reads the letters of the FIFO.
     pub(super) fn take_letters(&mut self, now_ms: u64) {
         let Some(fifo) = &mut self.control.fifo else { return };
         let (by, letters) = (format!("master-fifo {}", fifo.path().display()), fifo.take());
@@ -121,8 +122,8 @@ impl Supervisor {
         }
         for letter in commands::of_letters(&letters) {
             match letter {
-                // The application's user can write to it as well, and an upgrade starts a master with all of root's rights. No check of files
-                // finds everything that it would read, import and execute.
+                // The application's user can write to the FIFO too, and an upgrade starts a master with all of root's rights. No
+                // check of files finds everything that the new master would read, import and execute.
                 Letter::Command(Command::Upgrade) if self.configuration.is_for_another_user(self.provision.settings()) => {
                     log_sink::line(&format!(
                         "{by}: upgrade refused: the user of uid can write to this FIFO, and an upgrade is a start by root; run \
@@ -143,7 +144,7 @@ impl Supervisor {
         }
     }
 
-    /// A client of the control socket has sent something.
+    /// Handles the request of a client of the control socket.
     pub(super) fn take_question(&mut self, client: u64, now_ms: u64) {
         let Some(question) = self.control.channel.take(client) else { return };
         let asked = question["ask"].as_str().unwrap_or_default();
@@ -172,7 +173,7 @@ impl Supervisor {
             return self.control.channel.answer(client, &refused, now_ms);
         }
         log_sink::line(&format!("control socket: {}", command.row().done));
-        // Before the command: its outcome may be known at once.
+        // Before the command, because its outcome may be known immediately.
         if waits {
             self.control.channel.keep_waiting(client);
         }
@@ -187,19 +188,19 @@ impl Supervisor {
         self.control.channel.answer(client, &answer, now_ms);
     }
 
-    /// The master that is to take our place has something to say, or has closed its end.
-    pub(super) fn take_successor_news(&mut self, now_ms: u64) {
-        match self.takeover.take_successor_news() {
+    /// Handles events of the master that is to replace us.
+    pub(super) fn take_successor_events(&mut self, now_ms: u64) {
+        match self.takeover.take_successor_events() {
             SuccessorOutcome::Nothing => {}
-            SuccessorOutcome::Serves => self.give_place(now_ms),
+            SuccessorOutcome::Serves => self.hand_over_instance(now_ms),
             SuccessorOutcome::Stopped => self.attendants.stop(self.provision.settings(), now_ms),
         }
     }
 }
 
-// Reports of children, and ends.
+// Reports of children, and exits.
 impl Supervisor {
-    /// Takes what a child has to say, or its closed socket.
+    /// Reads the reports of a child, or handles its closed socket.
     pub(super) fn take_reports(&mut self, id: u64, now: u64) {
         for _ in 0..REPORTS_A_TURN {
             let Some(channel) = self.children.find(id).and_then(|child| child.channel.as_ref()) else { return };
@@ -218,7 +219,7 @@ impl Supervisor {
                     }
                     reports::channel_closed(child, now);
                     if received.is_err() {
-                        self.children.kill_and_log(id, KillReason::OutOfReach, &self.provision, now);
+                        self.children.kill_and_log(id, KillReason::Unreachable, &self.provision, now);
                     }
                     return;
                 }
@@ -226,7 +227,7 @@ impl Supervisor {
         }
     }
 
-    /// The one match over reports. Rows and pids are checked: they come from processes that may run as another user.
+    /// Handles a report. Rows and pids are checked, because the reporting processes may run as another user.
     fn take_report(&mut self, id: u64, report: Report, now: u64) {
         let Some(child) = self.children.find_mut(id) else { return };
         let (role, generation) = (child.role, child.generation);
@@ -245,11 +246,11 @@ impl Supervisor {
                 }
             }
             (Role::Prototype, Report::Unshared) => {
-                unshared::note(id, generation, &mut self.generations, &mut self.children, &self.provision, now);
+                fork_safety::note(id, generation, &mut self.generations, &mut self.children, &self.provision, now);
             }
             (Role::Prototype, Report::Forked { row, pid }) => {
                 if let Some(worker) = self.children.with_row(generation, row).map(|worker| worker.id) {
-                    // A pid that fails the check belongs to a worker that has ended already: the report of its end follows.
+                    // A pid that fails the check belongs to a worker that has already exited: the report of its end follows.
                     self.children.note_pid(worker, pid);
                 }
             }
@@ -263,54 +264,56 @@ impl Supervisor {
                     self.handle_exit(worker, Cause::from_status(status as i32), now);
                 }
             }
-            (Role::Worker { row, .. }, Report::Passed { row: told, pid }) if row == told => {
-                if reports::believes_pid(id, pid, &mut self.children)
+            (Role::Worker { row, .. }, Report::Passed { row: claimed, pid }) if row == claimed => {
+                if reports::verify_pid(id, pid, &mut self.children)
                     && let Some(worker) = self.children.find_mut(id)
                 {
                     worker.waits_for_admission = true;
                 }
             }
-            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Serving { row: told, pid }) if row == told => {
-                if reports::believes_pid(id, pid, &mut self.children) {
+            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Serving { row: claimed, pid }) if row == claimed => {
+                if reports::verify_pid(id, pid, &mut self.children) {
                     self.child_serves(id, now);
                 }
             }
-            (Role::Helper { row, .. }, Report::Worn { row: told, .. }) if row == told => {
+            (Role::Helper { row, .. }, Report::Worn { row: claimed, .. }) if row == claimed => {
                 helpers::renew(id, &mut self.children, &self.provision, now);
             }
-            (Role::Worker { row, .. }, Report::Worn { row: told, .. }) if row == told => {
+            (Role::Worker { row, .. }, Report::Worn { row: claimed, .. }) if row == claimed => {
                 self.recycling.take_worn(id, &mut self.children, &self.provision, now);
             }
-            (Role::Worker { row, .. }, Report::Left { row: told, somebody_waits }) if row == told => {
-                reports::note_left(id, somebody_waits, &mut self.children);
+            (Role::Worker { row, .. }, Report::Left { row: claimed, somebody_waits }) if row == claimed => {
+                reports::note_stopped_accepting(id, somebody_waits, &mut self.children);
             }
-            (Role::Worker { row, .. }, Report::Drained { row: told, .. }) if row == told => {
+            (Role::Worker { row, .. }, Report::Drained { row: claimed, .. }) if row == claimed => {
                 reports::advance_end(child, Progress::Drained, now);
             }
-            (Role::Worker { row, .. }, Report::Leaving { row: told, .. }) if row == told => {
+            (Role::Worker { row, .. }, Report::Leaving { row: claimed, .. }) if row == claimed => {
                 reports::advance_end(child, Progress::Leaving, now);
             }
-            (Role::Worker { row, .. }, Report::Limited { row: told, milliseconds }) if row == told => {
+            (Role::Worker { row, .. }, Report::Limited { row: claimed, milliseconds }) if row == claimed => {
                 let limit_ms = u64::from(milliseconds);
                 let manners = &self.provision.settings().lifecycle.harakiri_manners;
                 match &mut self.requests {
-                    Some(watch) => watch.look_sooner(limit_ms, now),
+                    Some(watch) => watch.check_sooner(limit_ms, now),
                     None => self.requests = Watch::new(None, Some(limit_ms), manners),
                 }
             }
-            (Role::Worker { row, .. }, Report::Halted { row: told, is_halted }) if row == told => child.is_halted = is_halted,
-            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Asked { row: told, asked }) if row == told => {
+            (Role::Worker { row, .. }, Report::Halted { row: claimed, is_halted }) if row == claimed => {
+                child.is_halted = is_halted
+            }
+            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Asked { row: claimed, asked }) if row == claimed => {
                 let by = child.to_string();
                 self.obey_application(asked, &by, now);
             }
             (_, report) => {
                 log_sink::line(&format!("{child} sent a report that it may not send: {report:?}"));
-                self.children.kill_and_log(id, KillReason::OutOfReach, &self.provision, now);
+                self.children.kill_and_log(id, KillReason::Unreachable, &self.provision, now);
             }
         }
     }
 
-    /// A worker serves, or a helper works.
+    /// Handles the report that a worker serves or a helper works.
     fn child_serves(&mut self, id: u64, now: u64) {
         let settings = self.provision.settings();
         let mercy_ms = settings.lifecycle.reload_mercy_ms;
@@ -334,8 +337,8 @@ impl Supervisor {
         }
     }
 
-    /// Reaps children of the master's own (prototypes, and workers whose prototype has ended), and finds the ends of
-    /// workers that nobody can report any more.
+    /// Reaps the master's own children (prototypes, and workers whose prototype has ended), and finds workers whose end no
+    /// process can report any more.
     pub(super) fn reap(&mut self, now: u64) {
         while let Some((pid, pause)) = system::next_pause() {
             ends::note_pause(pid, pause, &mut self.children, now);
@@ -343,7 +346,7 @@ impl Supervisor {
         while let Some(pid) = system::next_end() {
             let child = self.children.with_pid(pid);
             if let Some(child) = child.filter(|child| child.is_prototype() && !child.has_served) {
-                // Processes that the application has started while it was loaded go with it, as long as the group's number is surely its.
+                // Kills the processes that the application started while it was loaded. The group's number was not reused yet.
                 end_group(child);
             }
             let child = child.map(|child| child.id);
@@ -352,35 +355,36 @@ impl Supervisor {
                 continue;
             }
             self.note_other_end(pid, status, now);
-            // Processes that applications left behind are nobody's child here: as their nearest living ancestor the master only lets them go.
+            // Processes that applications left behind are not children in the list; the master only reaps them as their
+            // subreaper.
             let Some(id) = child else { continue };
-            // Reports that it sent before it ended come first: the ends of its workers.
+            // Reports that it sent before it ended are handled first: the ends of its workers.
             for _ in 0..=self.children.iter().count().div_ceil(REPORTS_A_TURN) {
                 self.take_reports(id, now);
             }
             self.handle_exit(id, Cause::from_status(status), now);
         }
-        for id in self.children.ids(|child| self.children.is_gone_unseen(child)) {
+        for id in self.children.ids(|child| self.children.has_exited_unreported(child)) {
             self.handle_exit(id, Cause::Unknown, now);
         }
     }
 
-    /// Notes the end of the successor or of a hook, if it was that.
+    /// Handles the end of the successor or of a hook, if the process was one.
     fn note_other_end(&mut self, pid: Pid, status: i32, now: u64) {
         if let Some((why, reload_waits)) = self.takeover.note_end(pid, status) {
-            tell_failure(&format!("the upgrade has failed: {why}"), &mut self.control.channel);
+            report_failure(&format!("the upgrade has failed: {why}"), &mut self.control.channel);
             if let Some(is_brutal) = reload_waits {
-                // Why it can't be is in the log, and who waits is told.
+                // A failure is logged and reported to waiting clients.
                 drop(self.reload("a request during the upgrade", is_brutal, now));
             }
         }
-        // A hook that has ended may have missed a change: it runs again then.
+        // A file may have changed while its hook ran: the hook runs again then.
         if let Some(number) = self.touch_hooks.note_end(pid, status).filter(|_| !self.ending.is_stopping()) {
             self.touch_hooks.begin(number, self.provision.settings(), self.provision.privileges());
         }
     }
 
-    /// Takes a child off the list, and does what its end asks for.
+    /// Removes a child from the list and handles its end.
     fn handle_exit(&mut self, id: u64, cause: Cause, now: u64) {
         let Some(child) = self.children.remove(id) else { return };
         match child.role {
@@ -405,7 +409,8 @@ impl Supervisor {
         }
         self.children.close_row(row, Some(number));
         let failed_early = end.note(&mut self.generations, &self.provision, self.ending.is_stopping(), now);
-        if failed_early && let Some(why) = self.generations.note_death(cause, self.provision.settings().workers.processes) {
+        if failed_early && let Some(why) = self.generations.note_early_failure(cause, self.provision.settings().workers.processes)
+        {
             self.give_up_forming(&why, now);
         }
         match self.recycling.note_end(worker, cause, &mut self.children) {
@@ -417,10 +422,10 @@ impl Supervisor {
 
     fn prototype_ended(&mut self, prototype: &Child, cause: &Cause, now: u64) {
         if !self.ending.is_stopping() {
-            ends::tell_end_of_prototype(prototype, cause, &self.provision);
+            ends::log_end_of_prototype(prototype, cause, &self.provision);
         }
         let generations = &mut self.generations;
-        match unshared::go_on_lazily(prototype.id, generations, &mut self.children, &self.provision, now) {
+        match fork_safety::continue_lazily(prototype.id, generations, &mut self.children, &self.provision, now) {
             Ok(true) => return,
             Ok(false) => {}
             Err(error) => return self.give_up_forming(&error.to_string(), now),
