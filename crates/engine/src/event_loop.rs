@@ -1,7 +1,8 @@
-//! The worker's loop: poll, take what has news, attend to it, look after time. One thread leads it at a time
-//! ([`crate::scheduling::leadership`]). Its state is unlocked while a connection is attended to, as that may take as long as the application likes.
+//! The worker's event loop: it polls, attends to connections that have events, and handles timers. One thread leads it at a time
+//! ([`crate::scheduling::leadership`]). The loop's state is unlocked while a connection is attended to, as a call of the
+//! application can last for any time.
 //!
-//! The poll is edge-triggered: a connection is told to the kernel once in its life, and read until it is empty.
+//! The poll is edge-triggered: each connection is registered once in its life, and read until it is empty. Workers run it.
 
 mod accepting;
 mod allocator;
@@ -51,17 +52,17 @@ use crate::sockets::socket;
 /// Events that one poll fetches.
 pub(crate) const EVENTS: usize = 256;
 
-/// How often the cache of files is looked at, in milliseconds, at the most.
+/// The shortest time between two cleanups of the file cache, in milliseconds.
 const TIDY_MS: u64 = 500;
 
-/// A peer that sends no more, or is gone. An edge-triggered poll tells it once, perhaps in one event with the last bytes.
+/// The peer sends no more, or is gone. An edge-triggered poll reports this once, possibly in the same event as the last bytes.
 const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
 
-/// Serves until an order to drain has been carried out. The calling thread runs the language and becomes the
-/// worker's first thread.
+/// Serves until an order to drain has been carried out. The calling thread runs the language and becomes the worker's first
+/// thread.
 ///
 /// # Errors
-/// The poll can't be made, or a further thread; or the language refuses the calling thread.
+/// The poll or another thread can't be created, or the language refuses the calling thread.
 pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<()> {
     let shared = prepare(language, assignment)?;
     if shared.worker.has_one_thread {
@@ -72,7 +73,7 @@ pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::R
     Ok(())
 }
 
-/// Makes what the threads share, and a poll that knows the sockets.
+/// Creates the state that the threads share, and a poll with the listening sockets registered.
 pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<Arc<Shared<L>>> {
     end_worker_at_a_panic(assignment.worker);
     let shared = Arc::new(Shared::new(language, assignment)?);
@@ -84,14 +85,14 @@ pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment)
     }
     shared.poll.add(&shared.control, EpollEvent::new(EpollFlags::EPOLLIN, Key::CONTROL.0))?;
     if let Some(bell) = &shared.bell {
-        // Edge-triggered: each ring is told once, and nobody needs to read it.
+        // Edge-triggered: each ring is reported once, so the counter is never read.
         shared.poll.add(bell, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, Key::BELL.0))?;
     }
     Ok(shared)
 }
 
 impl<L: Language> Shared<L> {
-    /// Tells the master and the other workers that this one serves, or could. Its first poll follows at once.
+    /// Reports to the master and the other workers that this worker serves, or is ready to. The first poll follows at once.
     pub fn announce(&self) {
         let row = self.worker.row;
         row.pid.store(std::process::id(), Relaxed);
@@ -104,7 +105,7 @@ impl<L: Language> Shared<L> {
         self.say_that_it_serves();
     }
 
-    /// The generation is let in: this worker takes connections from now on.
+    /// The generation is admitted: this worker accepts connections from now on.
     fn admit(&self) {
         if !self.is_held.swap(false, Relaxed) || self.worker.is_draining() {
             return;
@@ -115,7 +116,7 @@ impl<L: Language> Shared<L> {
         self.say_that_it_serves();
     }
 
-    /// Tells the poll of every listening socket.
+    /// Registers every listening socket with the poll.
     pub(crate) fn listen_to_all(&self) {
         for number in 0..self.worker.listeners.len() {
             listen_or_leave(self, number);
@@ -125,7 +126,8 @@ impl<L: Language> Shared<L> {
 
     fn say_that_it_serves(&self) {
         let row = self.worker.row;
-        // The others are not to take it for busy before its first poll: a burst right after the start is shared too.
+        // Otherwise the other workers would take this one for busy until its first poll, and it would get no part of a burst
+        // right after the start.
         row.turned_ms.store(now_ms(), Relaxed);
         row.accepting.store(1, Relaxed);
         self.report(|row, pid| Report::Serving { row, pid });
@@ -133,8 +135,9 @@ impl<L: Language> Shared<L> {
 
     /// Leads until the lead is lost or the worker has drained. The calling thread is one that runs the language.
     pub fn lead(self: &Arc<Self>, thread: &mut ThreadContext, app: &mut AppThread<L::App>, alone: bool) -> LeadEnd {
-        // A signal that came since this thread last ran the language (at its start, or while it followed) interrupts no wait any more.
-        // One that takes the language late does so for this when nobody is busy with it; handlers run on the first thread alone.
+        // A signal that arrived since this thread last ran the language (at its start, or while it followed) does not interrupt a
+        // wait any more, so its handlers run now. A thread that takes the language late runs them once no thread is in the
+        // application. Handlers run on the first thread alone.
         let mut owes_handlers = app.is_late() && thread.core == 0;
         if app.is_held() {
             self.run_signal_handlers(app);
@@ -175,9 +178,9 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// Attends to what has news, one after the other, until none is left or a time is over, in monotonic milliseconds: then the poll is asked
-    /// who else has news, so that whoever comes during slow calls has its place behind those that came before, and not behind all that these
-    /// still ask. False: the lead is lost.
+    /// Attends to ready keys one by one, until none is left or the monotonic time `until_ms` has passed. Then the poll is asked
+    /// for further events: a client that arrives during slow calls is queued behind the clients that came before it, not behind
+    /// all their further requests. Returns `false` if the lead is lost.
     pub(crate) fn attend_ready<'a>(
         self: &'a Arc<Self>,
         mut guard: Guard<'a, L>,
@@ -217,7 +220,8 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// The connection is away meanwhile, and the state unlocked. With other threads about, the lead may be lost: false.
+    /// Attends to one connection. It is checked out of the table meanwhile, and the state is unlocked. If there are other
+    /// threads, the lead may be lost: returns `false`.
     fn attend<'a>(
         self: &'a Arc<Self>,
         key: Key,
@@ -231,7 +235,7 @@ impl<L: Language> Shared<L> {
         connection.key = key;
         let corking = &guard.housekeeping.corking;
         let may_cork = alone && corking.is_on() && guard.connections.has_ready() && self.worker.is_tcp(connection.listener());
-        // Nothing is held that nobody would push in time.
+        // No answer is held unless the companion runs, which pushes it in time.
         thread.may_cork = may_cork && self.begin_companion();
         self.wake_companion(thread.clock.now_ms, &mut guard);
         drop_put_down(&mut guard, app);
@@ -252,23 +256,23 @@ impl<L: Language> Shared<L> {
         (guard, still_leads)
     }
 
-    /// Whether there is something to do at once: news of connections, or the end.
+    /// Whether there is work at once: events of connections, or the end of a drain.
     pub(crate) fn has_news(&self, state: &LeaderState<L::App>) -> bool {
         state.connections.has_ready() || self.worker.is_draining() && state.connections.population().all() == 0
     }
 
-    /// For a thread that has lost the lead: what it leaves behind may be the leader's business, which sleeps in the poll (or the
-    /// standby's, which waits there while the leader is in a call) and would find it at the next time limit only, or that limit would
-    /// come too late.
+    /// Wakes the leader on behalf of a thread that has lost the lead, if the connection that it puts back needs the leader. The
+    /// leader sleeps in the poll (or the standby waits there while the leader is in a call), and would notice the connection only
+    /// when its wait times out, or too late for the connection's time limit.
     fn tell_leader(&self, state: &LeaderState<L::App>) {
-        // Written under the lock that we hold: a leader that is on its way to sleep has said so already.
+        // `waiting` is written under the lock that this thread holds: a leader that is about to sleep has set it already.
         let sleeps = self.worker.row.waiting.load(Relaxed) == 1;
         let is_late = Self::must_look_before(&state.connections, state.housekeeping.sleeps_until_ms);
         if sleeps
             && (is_late || self.needs_leader(state))
             && let Some(bell) = &self.bell
         {
-            // A counter that is full has rung.
+            // A full counter has rung already.
             let _ = bell.write(1);
         }
     }
@@ -311,7 +315,7 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// What is kept by a worker that drains is not kept for long.
+    /// A draining worker keeps an idle connection only for a short time.
     pub(crate) fn limit_time(&self, connection: &mut Connection<L::App>, housekeeping: &mut Housekeeping) {
         if self.worker.is_draining() && connection.is_idle() {
             connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
@@ -320,10 +324,10 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// What others have open too does not end by our closing it.
+    /// Closing our descriptor does not end a connection that another process has open too.
     fn end_for_others(&self, connection: &Connection<L::App>) {
         if connection.is_given_away() {
-            // The poll would go on to tell of it, as long as its new owner has it open.
+            // The poll would continue to report it as long as its new owner has it open.
             let _known_to_the_poll = self.poll.delete(connection.socket());
         } else if connection.is_shared || forks::has_forked() {
             socket::end_sending(connection.socket());
@@ -334,7 +338,8 @@ impl<L: Language> Shared<L> {
         self.tell_again(key, connection.socket())
     }
 
-    /// The poll tells anew what it has told already: the socket has room. What it tells now comes after the news of others.
+    /// Rearms the socket: the poll reports again that it is writable. This event is queued behind the events of other
+    /// connections.
     pub(crate) fn tell_again(&self, key: Key, socket: BorrowedFd<'_>) -> bool {
         self.poll.modify(socket, &mut Self::interest(key)).is_ok()
     }
@@ -356,8 +361,8 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// Fetches news: what is there already with the language in hand (if it is), and only then, if there is none, waits
-    /// without it. The second part says whether a signal interrupted it.
+    /// Fetches events. A first poll without a wait keeps the language. Only if it finds nothing, the language is released for a
+    /// poll that waits. The second value says whether a signal interrupted it.
     fn poll<'a>(
         &'a self,
         mut guard: Guard<'a, L>,
@@ -371,7 +376,7 @@ impl<L: Language> Shared<L> {
         if matches!(found, Ok(0)) && !guard.connections.has_ready() {
             has_slept = true;
             let timeout = self.longest_wait(&mut guard, thread.clock.now_ms);
-            // From before the state is unlocked until it is locked again: see `tell_leader`.
+            // Set from before the state is unlocked until it is locked again: see `tell_leader`.
             self.worker.row.waiting.store(1, Relaxed);
             drop(guard);
             app.let_go();
@@ -392,8 +397,8 @@ impl<L: Language> Shared<L> {
         (guard, is_interrupted)
     }
 
-    /// The look at the clock has found news that should have woken the loop. They are attended to now, late: that must not stay
-    /// unseen (the tests take this line for a failure).
+    /// A time limit has revealed an event that should have woken the loop. The connection is served late; the log line makes the
+    /// lost event visible, and the tests fail on it.
     pub(crate) fn complain_of_lost_news(&self) {
         complain(
             self.worker.number,
@@ -402,7 +407,7 @@ impl<L: Language> Shared<L> {
         );
     }
 
-    /// Queues what the poll has found. True: a signal interrupted it.
+    /// Queues the events that the poll has found. Returns `true` if a signal interrupted it.
     pub(crate) fn take_news(
         &self,
         found: Result<usize, Errno>,
@@ -422,7 +427,7 @@ impl<L: Language> Shared<L> {
                 }
             }
             Err(Errno::EINTR) => {}
-            // Every other error of epoll_wait(2) is a mistake of ours; the master replaces a worker that makes one.
+            // Every other error of epoll_wait(2) is a bug of this program. The master replaces the worker.
             Err(errno) => {
                 complain(self.worker.number, &format!("the poll failed, the worker ends: {errno}"));
                 std::process::abort();
@@ -445,8 +450,9 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// The same in the middle of the loop. A handler is the application's code and runs as a call does, with the state unlocked: one that
-    /// blocks, or waits for the language, keeps no thread from the lead, and one that forks does not wait for the companion.
+    /// Runs signal handlers in the middle of the loop. A handler is application code, so it runs like a call, with the state
+    /// unlocked: a handler that blocks or waits for the language keeps no thread from the lead, and one that forks does not wait
+    /// for the companion.
     fn run_signal_handlers_unlocked<'a>(
         &'a self,
         guard: Guard<'a, L>,
@@ -463,7 +469,8 @@ impl<L: Language> Shared<L> {
         (guard, still_leads)
     }
 
-    /// No thread of the worker is in the application, as far as the scoreboard knows: whoever takes the language waits for nobody of them.
+    /// According to the scoreboard, no thread of the worker is in the application, so a thread that takes the language waits for
+    /// none of them.
     fn is_calm(&self) -> bool {
         self.worker.slots.iter().all(|slot| slot.began_ms.load(Relaxed) == 0)
     }
@@ -477,7 +484,7 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// Milliseconds until something is to be looked after, whatever the sockets do.
+    /// Milliseconds until a timer is due, whatever the sockets do.
     pub(crate) fn longest_wait_ms(&self, state: &LeaderState<L::App>, now: u64) -> Option<u64> {
         let pause = state.housekeeping.pauses.iter().map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
         let next_look_ms = state.connections.next_look_ms();
@@ -496,12 +503,12 @@ impl<L: Language> Shared<L> {
         [pause, look, tidy, mercy, streams, log, moves, memory].into_iter().flatten().min()
     }
 
-    /// A connection's limit is over before a wait that ends then.
+    /// A connection's time limit ends before a wait until `until_ms` does.
     pub(crate) fn must_look_before(connections: &ConnectionTable<Connection<L::App>>, until_ms: u64) -> bool {
         connections.next_look_ms().saturating_add(CLOCK_TICK_MS) < until_ms
     }
 
-    /// Time limits, `max-requests`, and the end that the application may have asked for.
+    /// Handles time limits, `max-requests`, and an end that the application has asked for.
     pub(crate) fn look_after_time(&self, state: &mut LeaderState<L::App>, thread: &mut ThreadContext) {
         if !state.housekeeping.pauses.is_empty() {
             end_pauses(self, &mut state.connections, &mut state.housekeeping, thread);
@@ -512,7 +519,7 @@ impl<L: Language> Shared<L> {
         }
         move_rest(self, state, thread.clock.now_ms);
         let LeaderState { connections, housekeeping, .. } = state;
-        // One that leaves by itself finishes what others sent it, as at a retirement, and its replacement starts meanwhile.
+        // A worker that leaves by itself finishes its requests, as at a retirement, and its replacement starts meanwhile.
         if (leaves || self.is_worn()) && !housekeeping.worn_reported {
             housekeeping.worn_reported = true;
             self.report(|row, pid| Report::Worn { row, pid });
@@ -538,13 +545,14 @@ impl<L: Language> Shared<L> {
         }
         let is_paused = self.worker.is_paused();
         connections.look(now, |connection| match is_paused && connection.awaits_request() {
-            // The pause's end sets its time anew.
+            // The end of the pause sets its time limit again.
             true => Due::At(NEVER_MS),
             false => connection.look(now),
         });
     }
 
-    /// Clients have left: what they needed of memory is the system's again. Nobody is to wait for that, so it is done while nothing is under way.
+    /// Returns memory of clients that have left to the system. This takes milliseconds, so it is done only while nothing is under
+    /// way.
     fn give_memory_back(&self, connections: &ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping, now: u64) {
         if connections.has_ready() || !self.is_calm() || socket::has_news(self.poll.0.as_fd()) {
             return housekeeping.giving_back.put_off(now);
@@ -581,10 +589,10 @@ impl<L: Language> Shared<L> {
                     complain(self.worker.number, &format!("ignoring the order {order:?}, which can't be carried out here"));
                 }
                 Ok(Received::Nothing) => return,
-                // The master is gone. Whoever is left finishes what is in flight and ends.
+                // The master is gone. The remaining workers finish the requests in flight and end.
                 Ok(Received::End) | Err(_) => {
                     let _known_to_be_there = self.poll.delete(&self.control);
-                    // One that drains has successors who serve there, perhaps those of another master.
+                    // A draining worker has successors that serve at these sockets, possibly those of another master.
                     if !self.worker.is_draining() {
                         shut_listeners(self, connections, housekeeping);
                     }

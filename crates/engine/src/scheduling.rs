@@ -1,4 +1,4 @@
-//! Turns and time: which connection is attended to next, by which thread and until when, and how workers share connections.
+//! Scheduling: which connection is attended to next, by which thread and until when, and how workers share connections.
 //!
 //! It knows no sockets, no requests and no application. Workers run it.
 

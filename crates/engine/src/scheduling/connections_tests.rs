@@ -1,4 +1,4 @@
-//! Tests of the connection table: whose turn is when, and which limits are looked at.
+//! Tests of the connection table: the order of turns, and the time limits.
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn a_limit_that_is_put_off_is_looked_at_again_and_one_that_comes_nearer_counts()
         *limit
     });
     assert_eq!(look(200, &mut connections), Some(key));
-    // Nothing is left of the limit at 300.
+    // The limit at 300 is no longer in effect.
     assert_eq!(look(1_000, &mut connections), None);
     assert_eq!(seen, [100, 200]);
 }
@@ -123,24 +123,24 @@ fn special_keys_are_told_apart() {
     assert_eq!(Key::new(7, u32::MAX - 2).source(), EventSource::Connection(Key::new(7, u32::MAX - 2)));
 }
 
-/// A connection that was let in and has had its turn.
+/// Inserts a connection, which has its first turn.
 fn enter<'a>(connections: &mut ConnectionTable<&'a str>, name: &'a str) -> Key {
     let key = connections.insert(Box::new(name), NEVER_MS);
     assert_eq!(connections.next_ready(), Some(key));
     key
 }
 
-/// Streams of a connection that wait for their turn.
+/// Inserts streams of a connection, which wait for their turn.
 fn enter_streams(connections: &mut ConnectionTable<&str>, connection: Key, count: usize) -> Vec<Key> {
     (0..count).map(|_| connections.insert_stream(connection, Box::new("stream"), NEVER_MS)).collect()
 }
 
-/// Those whose turn it is before the poll is asked.
+/// Returns the keys that have their turn before the poll is asked.
 fn turns(connections: &mut ConnectionTable<&str>) -> Vec<Key> {
     std::iter::from_fn(|| connections.next_ready()).collect()
 }
 
-/// Those whose turn it is until nobody is left.
+/// Returns the keys that have their turn until none is left.
 fn serve_all(connections: &mut ConnectionTable<&str>) -> Vec<Key> {
     let mut served = Vec::new();
     while connections.has_ready() {
@@ -162,7 +162,7 @@ fn the_streams_of_a_connection_have_one_place_among_connections() {
     assert_eq!(connections.ready_count(), 6, "each stream wants a thread, and each place counts");
     assert_eq!(connections.ready().collect::<Vec<_>>(), [third]);
     let mut served = serve_all(&mut connections);
-    // It has its turn with the first one, where that was quick.
+    // It has its turn with the first one if that was quick.
     served.retain(|key| *key != later_of_first[0]);
     assert_eq!(served, [of_first[0], third, of_second[0]]);
     assert!(!connections.has_ready() && connections.ready_count() == 0);
@@ -223,7 +223,7 @@ fn streams_whose_connection_is_gone_have_their_turns_still() {
     assert_eq!(connections.ready_count(), 0);
 }
 
-/// The first stream has its turn; a connection comes, and has the place of the one that is gone.
+/// The first stream has its turn; a new connection takes the slot of the one that is gone.
 fn enter_first_streams(connections: &mut ConnectionTable<&str>, streams: &[Key]) -> Key {
     let new = connections.insert(Box::new("new"), NEVER_MS);
     connections.bring_forward(1);

@@ -1,40 +1,41 @@
-//! When a worker looks whether its allocator keeps memory that clients needed who have left, and gives it back to the system.
+//! Decides when a worker checks whether its allocator keeps memory of clients that have left, and returns it to the system.
 //!
-//! glibc keeps what was freed below something that is in use: after a hundred slow clients that is most of what their answers took. A look
-//! costs a read of /proc, giving back takes some milliseconds for a hundred MB; so there is one only where far fewer connections (streams are
-//! some) are open than there were, a moment later, and seldom. It asks no clock and no system: all it needs is handed in. The thread that
-//! leads runs it, once a turn of the loop.
+//! glibc keeps freed memory below a block that is in use: after a hundred slow clients that is most of the memory of their
+//! answers. A check reads /proc, and a trim takes some milliseconds for a hundred MB. So there is a check only if far fewer
+//! connections (streams count too) are open than before, a moment later, and rarely. It calls no clock and no system function:
+//! the caller passes them in. The thread that leads a worker runs it, once a turn of the loop.
 
-/// So many connections at once are a reason to look when they have gone.
+/// This many connections at once are a reason to check when they have gone.
 const CONNECTIONS_LEAST: usize = 8;
 
-/// Milliseconds after they have gone: what they have left is freed by then, and what comes in their place has come.
+/// Milliseconds between their end and the check: by then their memory is freed, and new connections have taken what they need.
 const SETTLE_MS: u64 = 500;
 
-/// Milliseconds between two looks at the least.
+/// The shortest time between two checks, in milliseconds.
 const BETWEEN_MS: u64 = 2_000;
 
-/// Milliseconds after which a worker that was at work is looked at again.
+/// A check that found the worker busy is repeated after this many milliseconds.
 const BUSY_MS: u64 = 100;
 
-/// Bytes beyond the least that the worker was found with, from which on giving back is worth its time.
+/// A trim is worth its time from this many bytes above the worker's lowest known size on.
 const WORTH_BYTES: u64 = 8 * 1024 * 1024;
 
-/// The looks of a worker.
+/// The checks of a worker.
 #[derive(Debug, Default)]
 pub struct GivingBack {
-    /// Connections that were open at the most since the last look.
+    /// The most connections that were open since the last check.
     most: usize,
-    /// When to look, in monotonic milliseconds.
+    /// When to check, in monotonic milliseconds.
     due_ms: Option<u64>,
     next_ms: u64,
-    /// The last look was worth it, and some of the connections are still open: the next is when half of these have gone.
+    /// The last check led to a trim, and some of the connections are still open: the next check comes when half of these have
+    /// gone.
     goes_on: bool,
     least_bytes: Option<u64>,
 }
 
 impl GivingBack {
-    /// So many connections are open now.
+    /// Notes how many connections are open now.
     #[inline]
     pub fn note(&mut self, connections: usize, now_ms: u64) {
         if connections > self.most {
@@ -44,7 +45,7 @@ impl GivingBack {
         }
     }
 
-    /// Milliseconds until a look is due; `None` most of the time.
+    /// Milliseconds until a check is due; `None` most of the time.
     pub fn within_ms(&self, now_ms: u64) -> Option<u64> {
         self.due_ms.map(|due_ms| due_ms.saturating_sub(now_ms).max(1))
     }
@@ -53,17 +54,17 @@ impl GivingBack {
         self.due_ms.is_some_and(|due_ms| due_ms <= now_ms)
     }
 
-    /// Somebody would wait for it: it is tried again a little later.
+    /// A client would have to wait for the check: it is tried again a little later.
     pub fn put_off(&mut self, now_ms: u64) {
         self.due_ms = Some(now_ms + BUSY_MS);
     }
 
-    /// The worker has so many bytes before its connections come.
+    /// Notes the bytes that the worker has before its connections come.
     pub fn note_beginning(&mut self, bytes: Option<u64>) {
         self.least_bytes = bytes;
     }
 
-    /// Looks: `resident` tells the worker's bytes, and `give_back` is called where it is worth its time.
+    /// Checks: `resident` returns the worker's bytes, and `give_back` is called if it is worth its time.
     pub fn look(&mut self, (connections, now_ms): (usize, u64), resident: impl Fn() -> Option<u64>, give_back: impl FnOnce()) {
         self.due_ms = None;
         self.next_ms = now_ms + BETWEEN_MS;
@@ -73,7 +74,7 @@ impl GivingBack {
         if is_worth_it {
             give_back();
         }
-        // What is in use for good by then is no reason to try again.
+        // Memory that stays in use is no reason to try again.
         self.least_bytes = if is_worth_it { resident() } else { self.least_bytes.min(before) };
         self.goes_on = is_worth_it && connections > 0;
     }
@@ -87,7 +88,7 @@ mod tests {
 
     const MB: u64 = 1024 * 1024;
 
-    /// A worker that has `used` bytes in use, and `kept` ones that are free.
+    /// A worker that has `used` bytes in use, and `kept` bytes that are free.
     struct Scene {
         giving_back: GivingBack,
         used: Cell<u64>,
@@ -106,7 +107,7 @@ mod tests {
             self.used.get() + self.kept.get()
         }
 
-        /// A turn of the loop; how often memory was given back by then.
+        /// Runs a turn of the loop. Returns how often memory was returned to the system by then.
         fn turn(&mut self, connections: usize, now_ms: u64) -> u32 {
             let Scene { giving_back, used, kept, given } = self;
             giving_back.note(connections, now_ms);
@@ -167,7 +168,7 @@ mod tests {
         scene.used.set(300 * MB);
         let mut looks = 0;
         for now_ms in (0..60_000).step_by(50) {
-            // Clients come and go without an end.
+            // Clients come and go without end.
             let connections = if now_ms / 50 % 2 == 0 { 100 } else { 0 };
             looks += u64::from(scene.giving_back.is_due(now_ms));
             scene.turn(connections, now_ms);

@@ -1,22 +1,23 @@
-//! How long a client may keep us waiting for its body: silence has a limit, and so has a drip of bytes that never ends.
+//! The time that a client has to send its body: silence has a limit, and so has a trickle of bytes that never ends.
 //!
-//! It knows no sockets and asks no clock: times are handed in, in monotonic milliseconds. Workers run it, for each piece of a body.
+//! It knows no sockets and reads no clock: the caller passes times in monotonic milliseconds. Workers run it for each piece of a
+//! body.
 
-/// A request whose head is still on its way to a draining worker has this many milliseconds to come whole, and its body too where the worker
-/// stops: one that drips in must not cost all of the mercy. At a reload it is the time for which a body may stop to come, or come more slowly
-/// than `body-min-rate`.
+/// Milliseconds in which a request whose head is arriving at a draining worker must be complete, including its body if the worker
+/// stops: a trickle must not use up all of the mercy. At a reload it is the time for which a body may stall, or arrive more
+/// slowly than `body-min-rate`.
 pub(crate) const DRAIN_ARRIVAL_MS: u64 = 5_000;
 
-/// The time that a client may still keep us waiting. Waiting uses it up, and each byte that comes gives some back: who sends at the
-/// lowest rate or above never runs out of it, and who sends nothing has the whole time limit.
+/// The time that a client has left. Waiting uses it up, and each byte that arrives earns some back: a client that sends at the
+/// minimum rate or above never runs out of it, and a silent client has the whole time limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
-    /// The most that there may be, and what there is at first.
+    /// The maximum, and the initial value.
     timeout_ms: u64,
-    /// `body-min-rate`; 0 is any.
+    /// `body-min-rate`; 0 allows any rate.
     bytes_per_second: u64,
     left_ms: u64,
-    /// Since when it is being used up; `None` while nobody waits for the client.
+    /// Since when it is being used up; `None` while the client is not waited for.
     since_ms: Option<u64>,
 }
 
@@ -29,14 +30,14 @@ impl Patience {
         self.since_ms.is_some()
     }
 
-    /// It is the client's turn from now on, or is not any more.
+    /// The client is waited for from now on, or no longer.
     pub fn wait(&mut self, waits: bool, now_ms: u64) {
         self.use_up(now_ms);
         self.since_ms = waits.then_some(now_ms);
     }
 
-    /// Bytes have come. They earn their time before it is counted how long they took: what waited in the kernel while the worker was
-    /// busy is the client's merit.
+    /// Bytes have arrived. They earn their time before the time that they took is counted: bytes that waited in the kernel while
+    /// the worker was busy count as sent in time.
     pub fn note(&mut self, bytes: usize, now_ms: u64) {
         let earned_ms = match self.bytes_per_second {
             0 if bytes > 0 => u64::MAX,
@@ -48,14 +49,14 @@ impl Patience {
         self.left_ms = self.left_ms.min(self.timeout_ms);
     }
 
-    /// From now on there is no more than this at a time.
+    /// Lowers the maximum from now on.
     pub fn shorten(&mut self, most_ms: u64, now_ms: u64) {
         self.use_up(now_ms);
         self.timeout_ms = self.timeout_ms.min(most_ms);
         self.left_ms = self.left_ms.min(most_ms);
     }
 
-    /// When it is over, as things are.
+    /// Returns when the time is over if nothing arrives.
     pub fn until_ms(&self) -> u64 {
         self.since_ms.map_or(u64::MAX, |since_ms| since_ms.saturating_add(self.left_ms))
     }
