@@ -1,8 +1,9 @@
-//! A connection within TLS that an application has taken over: the application has one end of a pair of sockets, and what it says there leaves
-//! as records, while what its client's records hold comes to it as it is.
+//! A TLS connection that an application has taken over: the application has one end of a socket pair. Its bytes are sent to the
+//! client as records, and the plaintext of the client's records is sent to it.
 //!
-//! It knows no protocol and waits for nothing: the thread that looks after taken connections runs it when there is news. Neither side is read
-//! while the other takes nothing, so a bridge holds a read of plaintext and a write of records at the most.
+//! It knows no protocol and waits for nothing: the thread that looks after taken connections runs it when there are events.
+//! Neither side is read while the other one accepts nothing, so a bridge holds one read of plaintext and one write of records at
+//! the most.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -18,36 +19,36 @@ const CARRIED_BYTES: usize = SEALED_BYTES;
 /// Reads of each side before other bridges have their turn.
 const READS_MOST: usize = 4;
 
-/// How long the last records may wait for a client that takes nothing, once the application has closed, in milliseconds.
+/// Milliseconds for which the last records may wait for a client that reads nothing, after the application has closed its end.
 const LAST_RECORDS_MS: u64 = 30_000;
 
-/// A descriptor, and what the poll is to tell of it.
+/// A descriptor, and the events to poll it for.
 type Interest<'a> = Option<(BorrowedFd<'a>, PollFlags)>;
 
-/// How far one of the two ways has come.
+/// The state of one direction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
     Open,
-    /// Nothing more comes in; what came is still to be handed on.
+    /// No more input; the bytes read before still have to be passed on.
     Ending,
     Over,
 }
 
 pub struct TlsBridge {
     id: u64,
-    /// The client's, which the connection's call refers to as well.
+    /// The client's socket, which the connection's call refers to as well.
     socket: Arc<OwnedFd>,
     tls: Box<TlsStream>,
-    /// Ours of the pair.
+    /// The bridge's end of the pair.
     inner: OwnedFd,
-    /// What the client said and the application has not taken, and how much of it it has.
+    /// Plaintext of the client that the application has not read, and how much of it was written to the pair.
     heard: Vec<u8>,
     handed: usize,
     to_application: Way,
     to_client: Way,
-    /// When the application closed, in monotonic milliseconds.
+    /// When the application closed its end, in monotonic milliseconds.
     closed_ms: u64,
-    /// What the application has written was not all read.
+    /// Bytes that the application has written are still unread.
     has_unread: bool,
     is_broken: bool,
 }
@@ -73,24 +74,24 @@ impl TlsBridge {
         self.id
     }
 
-    /// The application is to hear nothing more of its client, as if that had left.
+    /// Gives the application no further input, as if its client had left.
     pub fn end_input(&mut self) {
         if self.to_application == Way::Open {
             self.to_application = Way::Ending;
         }
     }
 
-    /// Both ends are done with.
+    /// Both directions have ended.
     pub fn is_over(&self) -> bool {
         self.is_broken || self.to_client == Way::Over
     }
 
-    /// Something that the application has said has not left.
+    /// Bytes of the application have not been sent yet.
     pub fn is_behind(&self) -> bool {
         self.has_unread || self.tls.unsent() > 0
     }
 
-    /// There is something to carry of which no poll tells.
+    /// There are bytes to carry that no poll will report.
     pub fn has_more(&self) -> bool {
         self.tls.has_more() && self.may_hear()
     }
@@ -103,8 +104,8 @@ impl TlsBridge {
         self.to_client == Way::Open && self.tls.unsent() == 0
     }
 
-    /// What the poll is to tell: of the client's socket, and of the application's end. One of which nothing is wanted is left out, since its
-    /// hang-up would be told without end.
+    /// Returns the events to poll for, of the client's socket and of the application's end. A descriptor without wanted events is
+    /// left out, since the poll would report its hang-up without end.
     pub fn interest(&self) -> [Interest<'_>; 2] {
         let mut outer = PollFlags::empty();
         outer.set(PollFlags::POLLIN, self.may_hear());
@@ -116,7 +117,7 @@ impl TlsBridge {
             .map(|(descriptor, wanted)| (!wanted.is_empty()).then_some((descriptor, wanted)))
     }
 
-    /// Carries what there is, either way. The buffer is the thread's.
+    /// Carries pending bytes in both directions. The buffer is the thread's.
     pub fn carry(&mut self, now_ms: u64, buffer: &mut Vec<u8>) {
         buffer.resize(CARRIED_BYTES, 0);
         self.hand_on();
@@ -143,7 +144,7 @@ impl TlsBridge {
                     self.hand_on();
                 }
                 Read::Nothing => break,
-                // A client that left without a word (RFC 8446 section 6.1) has sent what came before all the same.
+                // A client that left without close_notify (RFC 8446 section 6.1) has sent the earlier bytes all the same.
                 Read::End | Read::Broken => self.to_application = Way::Ending,
             }
         }
@@ -155,7 +156,7 @@ impl TlsBridge {
             match socket::write(self.inner.as_fd(), &self.heard[self.handed..], &[]) {
                 Written::Bytes(count) => self.handed += count,
                 Written::Full => return,
-                // The application reads no more; it may still have something to say.
+                // The application reads no more, but may still send.
                 Written::Broken => {
                     self.to_application = Way::Over;
                     break;
@@ -181,7 +182,7 @@ impl TlsBridge {
             match socket::read(self.inner.as_fd(), buffer) {
                 Read::Bytes(count) => self.seal(&buffer[..count]),
                 Read::Nothing => return,
-                // One that closes over what it has not read breaks its end, and has said all that it had to say.
+                // An application that closes its end with unread input breaks it, but has sent all that it wanted to send.
                 Read::End | Read::Broken => self.say_goodbye(now_ms),
             }
         }
@@ -197,7 +198,7 @@ impl TlsBridge {
         self.is_broken |= !has_left;
     }
 
-    /// RFC 8446 section 6.1: the client knows that nothing was cut off.
+    /// RFC 8446 section 6.1: close_notify tells the client that nothing was cut off.
     fn say_goodbye(&mut self, now_ms: u64) {
         self.to_client = Way::Ending;
         self.closed_ms = now_ms;
