@@ -42,7 +42,7 @@ use crate::sockets::tls::TlsFault;
 use crate::sockets::transport::Transport;
 use multiplexed::{Limits, TurnEnd, attend_streams};
 use proxy_header::take_proxy_header;
-use refusal::{answer_fault, complain_of_peer, place};
+use refusal::{answer_fault, log_refusal, place};
 pub use steps::NextAction;
 use steps::ServeStep;
 
@@ -191,7 +191,7 @@ impl<A: App> Connection<A> {
         let is_late = self.is_arriving() && worker.arrivals_are_over(now_ms);
         let next = if !is_over || self.keeps_its_own_time() {
             self.turn(context)
-        } else if self.has_news() && !is_late {
+        } else if self.has_timely_input() && !is_late {
             let next = self.turn(context);
             if self.is_too_slow(now_ms) { self.expire(context) } else { next }
         } else {
@@ -199,7 +199,7 @@ impl<A: App> Connection<A> {
         };
         if next == NextAction::Close {
             self.give_up(context);
-            self.transport.say_goodbye();
+            self.transport.end_tls();
         }
         next
     }
@@ -216,7 +216,7 @@ impl<A: App> Connection<A> {
             TurnEnd::Over(transport, fault) => {
                 if let Some(fault) = fault {
                     let what = format!(" with {}: {}", fault.code.name(), fault.reason);
-                    complain_of_peer(&self.client, ("HTTP/2", "a connection"), &what, context);
+                    log_refusal(&self.client, ("HTTP/2", "a connection"), &what, context);
                 }
                 self.transport = transport;
                 self.begin_linger(context)
@@ -301,7 +301,7 @@ impl<A: App> Connection<A> {
 
     /// Whether input has arrived in time: an idle connection whose next request is already here is not closed, and bytes of a
     /// body that arrived while the worker was busy elsewhere are not late.
-    fn has_news(&self) -> bool {
+    fn has_timely_input(&self) -> bool {
         // A stream that waits for its turn has its whole request head.
         self.session.has_head() || (self.is_idle() || self.exchange.is_collecting()) && self.transport.has_input()
     }
@@ -378,9 +378,9 @@ impl<A: App> Connection<A> {
             self.refuse(Fault::new(408, "The request did not arrive completely in time."), context);
         }
         if self.transport.is_within_handshake() {
-            self.tell_of_handshake(&TlsFault::TooSlow, context);
+            self.log_handshake_fault(&TlsFault::TooSlow, context);
         }
-        if self.has_served && self.is_idle() { self.part_when_idle(context) } else { NextAction::Close }
+        if self.has_served && self.is_idle() { self.end_idle(context) } else { NextAction::Close }
     }
 
     /// It is between two requests, or the head of the next one is incomplete: in a pause, no request begins here.
@@ -423,7 +423,7 @@ impl<A: App> Connection<A> {
 
     /// Ends an idle connection. A request that arrives at this very moment gets no answer any more, but an end of stream instead
     /// of a reset.
-    fn part_when_idle(&mut self, context: &mut Context<'_, A>) -> NextAction {
+    fn end_idle(&mut self, context: &mut Context<'_, A>) -> NextAction {
         if !matches!(self.link, Link::Socket { .. }) {
             return NextAction::Close;
         }
@@ -494,7 +494,7 @@ impl<A: App> Connection<A> {
         // again and again.
         if fault.is_mixup {
             let what = format!(" with {}{}: {}", fault.status, place(self.listener, context.worker), fault.reason);
-            complain_of_peer(&self.client, (fault.reason, "a request"), &what, context);
+            log_refusal(&self.client, (fault.reason, "a request"), &what, context);
         } else {
             let who = self.client.own_peer().name();
             complain(context.worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));

@@ -60,7 +60,7 @@ fn deadline_elsewhere_ms<A: App>(connection: &Connection<A>, worker: &Worker, no
 }
 
 /// Creates a connection that another worker had before.
-pub fn let_in<A: App>(socket: OwnedFd, moved: &MovedConnection, arrived: Arrived, worker: &Worker, now_ms: u64) -> Connection<A> {
+pub fn arrive<A: App>(socket: OwnedFd, moved: &MovedConnection, arrived: Arrived, worker: &Worker, now_ms: u64) -> Connection<A> {
     let (Arrived::Through(number) | Arrived::Formerly(number)) = arrived;
     let peer = Peer::moved(moved.client);
     let listening = worker.listeners.get(number);

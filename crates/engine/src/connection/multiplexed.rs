@@ -13,14 +13,14 @@ use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts, RequestHead};
 
 use super::steps::{NextAction, ServeStep};
 use crate::app::App;
-use crate::connection::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, Pumped};
+use crate::connection::multiplexer::{Arrival, Beginning, Goaway, Multiplexer, Pumped};
 use crate::exchange::context::Context;
 use crate::exchange::worker::Worker;
 use crate::sockets::transport::Transport;
 
 /// Milliseconds between the two GOAWAY frames of a shutdown (RFC 9113 section 6.8): requests that were sent before the client has
 /// read the first one are served.
-const FAREWELL_MS: u64 = 1_000;
+const GOAWAY_DELAY_MS: u64 = 1_000;
 
 /// Decides by the first bytes of a connection: they are the preface of HTTP/2 (RFC 9113 sections 3.2 and 3.3), may become it, or
 /// are not (`None`).
@@ -110,11 +110,11 @@ pub(super) struct Limits<'a> {
 impl Limits<'_> {
     pub fn renew(&mut self, multiplexer: &mut Multiplexer, now_ms: u64, worker: &Worker) {
         let until_ms = multiplexer.look_at_deadline(now_ms, self.timeout_ms, worker.settings.limits.keepalive_ms);
-        *self.deadline_ms = match multiplexer.farewell {
-            Farewell::Announced { until_ms } => until_ms,
+        *self.deadline_ms = match multiplexer.goaway {
+            Goaway::Announced { until_ms } => until_ms,
             // The next turn ends it.
-            Farewell::Said if multiplexer.is_idle() => 0,
-            Farewell::Unsaid | Farewell::Said => until_ms,
+            Goaway::Final if multiplexer.is_idle() => 0,
+            Goaway::Unsent | Goaway::Final => until_ms,
         };
         *self.has_served |= multiplexer.has_streams();
     }
@@ -131,7 +131,7 @@ pub(super) fn attend_streams<A: App>(
     multiplexer.session.note_time(now_ms);
     multiplexer.begin_turn();
     if context.worker.is_draining() {
-        say_farewell(multiplexer, now_ms);
+        send_goaway(multiplexer, now_ms);
     }
     let turn = &mut context.thread.turn;
     let pumped = multiplexer.pump(&mut context.thread.read, |count| {
@@ -152,7 +152,7 @@ pub(super) fn attend_streams<A: App>(
         }
     }
     limits.renew(multiplexer, now_ms, context.worker);
-    let has_ended = multiplexer.farewell == Farewell::Said && multiplexer.is_idle();
+    let has_ended = multiplexer.goaway == Goaway::Final && multiplexer.is_idle();
     // Input of this turn may have extended its time; a draining worker shortens it.
     let is_over = is_over && (*limits.deadline_ms <= now_ms || context.worker.is_draining() && multiplexer.is_idle());
     if has_ended || is_over {
@@ -170,16 +170,16 @@ pub(super) fn attend_streams<A: App>(
 }
 
 /// The worker drains: sends GOAWAY, and again when requests that were on their way must have arrived.
-fn say_farewell(multiplexer: &mut Multiplexer, now_ms: u64) {
-    match multiplexer.farewell {
-        Farewell::Unsaid => {
+fn send_goaway(multiplexer: &mut Multiplexer, now_ms: u64) {
+    match multiplexer.goaway {
+        Goaway::Unsent => {
             multiplexer.go_away(false);
-            multiplexer.farewell = Farewell::Announced { until_ms: now_ms + FAREWELL_MS };
+            multiplexer.goaway = Goaway::Announced { until_ms: now_ms + GOAWAY_DELAY_MS };
         }
-        Farewell::Announced { until_ms } if until_ms <= now_ms => {
+        Goaway::Announced { until_ms } if until_ms <= now_ms => {
             multiplexer.go_away(true);
-            multiplexer.farewell = Farewell::Said;
+            multiplexer.goaway = Goaway::Final;
         }
-        Farewell::Announced { .. } | Farewell::Said => {}
+        Goaway::Announced { .. } | Goaway::Final => {}
     }
 }

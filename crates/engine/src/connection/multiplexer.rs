@@ -6,7 +6,7 @@
 //! way round. It knows no application and no table. Workers run it.
 
 mod deadline;
-mod room;
+mod room_wait;
 mod stream_link;
 mod urgency;
 
@@ -33,7 +33,8 @@ pub use urgency::Ranks;
 /// Bytes of frames that wait for a client, over all streams of its connection. Beyond this their applications wait.
 const OUTPUT_BYTES: usize = 256 * 1024;
 
-/// The most requests of a connection that begin before others have their turn. After slow ones it shrinks to the number of threads, but not below two.
+/// The most requests of a connection that begin before others have their turn. After slow ones it shrinks to the number of
+/// threads, but not below two.
 const BATCH_MOST: usize = 32;
 const BATCH_LEAST: usize = 2;
 
@@ -61,7 +62,7 @@ pub struct Multiplexer {
     pub session: Http2,
     limits: HeadLimits,
     /// The open streams, by number.
-    lines: Vec<Line>,
+    streams: Vec<StreamEntry>,
     /// Requests that wait to become connections.
     arrived: Vec<Arrival>,
     /// Streams that wait until waiting bytes were sent, in the order in which they began to wait.
@@ -96,7 +97,7 @@ pub struct Multiplexer {
     /// The poll has reported that the client sends no more: reading must continue to the end of stream.
     pub peer_has_ended: bool,
     /// The state of the shutdown by a draining worker.
-    pub farewell: Farewell,
+    pub goaway: Goaway,
     deadline: Deadline,
     /// Since the last look at the deadline, bytes were sent to the client, or received bytes were processed.
     has_sent: bool,
@@ -116,19 +117,19 @@ pub enum Call {
 
 /// The shutdown of a connection by a draining worker (RFC 9113 section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Farewell {
-    Unsaid,
+pub enum Goaway {
+    Unsent,
     /// The client knows that the connection ends; requests that were on their way are served until this time, in monotonic
     /// milliseconds.
     Announced {
         until_ms: u64,
     },
     /// It knows the number of the last request.
-    Said,
+    Final,
 }
 
 /// A stream, from its request's head to the end of its answer.
-struct Line {
+struct StreamEntry {
     number: u32,
     /// Name of the stream's connection, once it has one.
     key: Option<Key>,
@@ -224,7 +225,7 @@ impl Multiplexer {
             transport,
             session,
             limits: worker.head_limits,
-            lines: Vec::new(),
+            streams: Vec::new(),
             arrived: Vec::new(),
             blocked: Vec::new(),
             starved: Vec::new(),
@@ -245,7 +246,7 @@ impl Multiplexer {
             quick_answers: 0,
             fault: None,
             peer_has_ended: false,
-            farewell: Farewell::Unsaid,
+            goaway: Goaway::Unsent,
             deadline: Deadline::new(deadline_ms),
             has_sent: false,
             has_understood: false,
@@ -255,7 +256,7 @@ impl Multiplexer {
 
     /// No request has begun or is in progress.
     pub fn is_idle(&self) -> bool {
-        self.lines.is_empty() && !self.has_part() && !self.transport.has_unsent()
+        self.streams.is_empty() && !self.has_part() && !self.transport.has_unsent()
     }
 
     /// A part of a frame or of a head is here.
@@ -278,7 +279,7 @@ impl Multiplexer {
     }
 
     pub fn has_streams(&self) -> bool {
-        !self.lines.is_empty()
+        !self.streams.is_empty()
     }
 
     /// The connection that has the socket needs a turn: streams have work for it.
@@ -404,14 +405,14 @@ impl Multiplexer {
                 Http2Event::Reset { stream, .. } => {
                     // A request that has no connection yet is dropped.
                     self.arrived.retain(|arrival| arrival.number != stream);
-                    if let Some(line) = self.line(stream) {
+                    if let Some(line) = self.entry(stream) {
                         line.is_reset = true;
                         // Its bytes were returned to the client's window, so they are not kept either.
                         line.inbound = Vec::new();
                         self.woken.push(stream);
                         self.ring();
                     }
-                    self.lines.retain(|line| !line.is_reset || line.key.is_some());
+                    self.streams.retain(|line| !line.is_reset || line.key.is_some());
                 }
                 Http2Event::Room { stream } => self.wake_starved(stream),
                 Http2Event::Ended => {}
@@ -424,7 +425,7 @@ impl Multiplexer {
     /// A request begins.
     pub fn arrive(&mut self, arrival: Arrival) {
         let is_chunked = matches!(&arrival.request, Ok((head, _)) if head.body == Framing::Chunked);
-        let line = Line {
+        let line = StreamEntry {
             number: arrival.number,
             key: None,
             inbound: Vec::new(),
@@ -434,13 +435,13 @@ impl Multiplexer {
             is_reset: false,
             sent_bytes: 0,
         };
-        let place = self.lines.partition_point(|line| line.number < arrival.number);
-        self.lines.insert(place, line);
+        let place = self.streams.partition_point(|line| line.number < arrival.number);
+        self.streams.insert(place, line);
         self.arrived.push(arrival);
     }
 
     fn take_in(&mut self, number: u32, bytes: &[u8]) {
-        let Some(line) = self.line(number) else { return };
+        let Some(line) = self.entry(number) else { return };
         if bytes.is_empty() {
             return;
         }
@@ -455,7 +456,7 @@ impl Multiplexer {
     }
 
     fn end_inbound(&mut self, number: u32) {
-        let Some(line) = self.line(number) else { return };
+        let Some(line) = self.entry(number) else { return };
         line.has_ended = true;
         if line.is_chunked {
             line.inbound.extend_from_slice(b"0\r\n\r\n");
@@ -473,7 +474,7 @@ impl Multiplexer {
         if self.transport.unsent() <= OUTPUT_BYTES / 2 && !self.transport.is_broken {
             self.wake_blocked();
         }
-        if self.transport.unsent() == 0 && self.lines.is_empty() {
+        if self.transport.unsent() == 0 && self.streams.is_empty() {
             drop(self.transport.take_buffer());
             self.session.rest();
         }
@@ -524,8 +525,8 @@ impl Multiplexer {
     /// The client has gone, or violates the protocol: wakes all streams with a reset.
     pub fn break_all(&mut self) {
         self.arrived.clear();
-        self.lines.retain(|line| line.key.is_some());
-        for line in &mut self.lines {
+        self.streams.retain(|line| line.key.is_some());
+        for line in &mut self.streams {
             line.is_reset = true;
             self.woken.push(line.number);
         }
@@ -537,7 +538,7 @@ impl Multiplexer {
         let mut woken = std::mem::take(&mut self.woken);
         woken.sort_unstable();
         woken.dedup();
-        woken.into_iter().filter_map(|number| self.line(number)?.key).collect()
+        woken.into_iter().filter_map(|number| self.entry(number)?.key).collect()
     }
 
     pub fn take_arrived(&mut self) -> Vec<Arrival> {
@@ -546,7 +547,7 @@ impl Multiplexer {
 
     /// The stream has its connection now.
     pub fn name(&mut self, number: u32, key: Key) {
-        if let Some(line) = self.line(number) {
+        if let Some(line) = self.entry(number) {
             line.key = Some(key);
         }
     }
@@ -556,9 +557,9 @@ impl Multiplexer {
         self.woken.push(number);
     }
 
-    fn line(&mut self, number: u32) -> Option<&mut Line> {
-        let place = self.lines.binary_search_by_key(&number, |line| line.number).ok()?;
-        self.lines.get_mut(place)
+    fn entry(&mut self, number: u32) -> Option<&mut StreamEntry> {
+        let place = self.streams.binary_search_by_key(&number, |line| line.number).ok()?;
+        self.streams.get_mut(place)
     }
 
     /// An answer is complete: its frames wait a moment for others, or are sent at once. `shared` is this multiplexer.
@@ -587,9 +588,9 @@ impl Multiplexer {
     }
 
     /// The stream's exchange is over. An incomplete answer is reset, as otherwise it would look complete.
-    fn end_line(&mut self, number: u32) {
-        let Ok(place) = self.lines.binary_search_by_key(&number, |line| line.number) else { return };
-        self.lines.remove(place);
+    fn end_stream(&mut self, number: u32) {
+        let Ok(place) = self.streams.binary_search_by_key(&number, |line| line.number) else { return };
+        self.streams.remove(place);
         self.blocked.retain(|blocked| *blocked != number);
         self.starved.retain(|starved| *starved != number);
         self.session.reset(number, ErrorCode::INTERNAL_ERROR);

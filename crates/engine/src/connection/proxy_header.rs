@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bolide_protocol::proxy_header::{PROXY_HEADER_BYTES_MOST, ProxyHeader, ProxySource, ProxyTls, proxy_header};
 use bolide_protocol::{Fault, Progress};
 
-use super::refusal::{complain_of_peer, place};
+use super::refusal::{log_refusal, place};
 use super::steps::NextAction;
 use crate::app::App;
 use crate::exchange::context::Context;
@@ -56,7 +56,7 @@ pub(super) fn take_proxy_header<A: App>(
 /// Refuses the connection without an answer, as the peer's protocol is not known.
 fn turn_away<A: App>(fault: Fault, client: &Client, listener: usize, context: &Context<'_, A>) -> NextAction {
     let what = format!("{}: {}", place(listener, context.worker), fault.reason);
-    complain_of_peer(client, (fault.reason, "a connection"), &what, context);
+    log_refusal(client, (fault.reason, "a connection"), &what, context);
     NextAction::Close
 }
 

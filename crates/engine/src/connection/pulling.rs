@@ -51,7 +51,7 @@ pub(super) fn pull(
 }
 
 /// Looks for an abort in the bytes behind a request. Returns whether there is one; bytes behind it are ignored.
-pub(super) fn heed(
+pub(super) fn find_abort(
     session: &mut Session,
     writer: &mut ResponseWriter<'_>,
     mut bytes: &[u8],

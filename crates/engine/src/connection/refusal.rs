@@ -13,12 +13,7 @@ use crate::sockets::client::Client;
 
 /// Logs at most one line a minute for each peer and kind of fault. `subject` is the refused thing, `what` follows the peer's
 /// name.
-pub(super) fn complain_of_peer<A: App>(
-    client: &Client,
-    (kind, subject): (&'static str, &str),
-    what: &str,
-    context: &Context<'_, A>,
-) {
+pub(super) fn log_refusal<A: App>(client: &Client, (kind, subject): (&'static str, &str), what: &str, context: &Context<'_, A>) {
     let peer = client.own_peer();
     let Some(untold) = context.worker.complaints.note(kind, &peer.address, context.thread.clock.now_ms) else { return };
     let more = if untold > 0 { format!(" ({untold} failures of other peers were not logged)") } else { String::new() };

@@ -11,7 +11,7 @@ use bolide_protocol::{Fault, Span};
 
 use super::multiplexed::{look_for_preface, upgrade_to_http2};
 use super::pulling::{PullEnd, Pulled, pull};
-use super::refusal::{answer_fault, complain_of_peer, place};
+use super::refusal::{answer_fault, log_refusal, place};
 use super::steps::{NextAction, ServeStep};
 use super::{Connection, Link};
 use crate::app::App;
@@ -189,7 +189,7 @@ impl<A: App> Connection<A> {
             }
             match collector {
                 None => (0, self.answer(&head, head.bytes.of(bytes), Body::Empty, context)?),
-                Some(collector) => self.begin_to_collect(head, bytes, collector, rest, context)?,
+                Some(collector) => self.begin_collecting(head, bytes, collector, rest, context)?,
             }
         };
         Ok((used + more, step))
@@ -266,7 +266,7 @@ impl<A: App> Connection<A> {
 
     /// Collects the bytes of the body, and serves the request if it is complete. `input` holds the head, `rest` the bytes behind
     /// it.
-    fn begin_to_collect(
+    fn begin_collecting(
         &mut self,
         head: HeadEvent,
         input: &[u8],
@@ -384,7 +384,7 @@ impl<A: App> Connection<A> {
 
     /// A handshake has failed. A client that speaks HTTP gets an HTTP answer, others got an alert.
     fn refuse_handshake(&mut self, fault: &TlsFault, context: &mut Context<'_, A>) -> NextAction {
-        self.tell_of_handshake(fault, context);
+        self.log_handshake_fault(fault, context);
         match fault {
             TlsFault::PlainHttp => {
                 self.transport.leave_tls();
@@ -401,9 +401,9 @@ impl<A: App> Connection<A> {
         }
     }
 
-    pub(super) fn tell_of_handshake(&self, fault: &TlsFault, context: &Context<'_, A>) {
+    pub(super) fn log_handshake_fault(&self, fault: &TlsFault, context: &Context<'_, A>) {
         let place = if fault.is_mixup() { place(self.listener, context.worker) } else { String::new() };
-        complain_of_peer(&self.client, (fault.kind(), "a TLS handshake"), &format!("{place}: {}", fault.reason()), context);
+        log_refusal(&self.client, (fault.kind(), "a TLS handshake"), &format!("{place}: {}", fault.reason()), context);
     }
 
     /// From here on the connection speaks HTTP/2. `input` holds the bytes that were read.

@@ -11,7 +11,7 @@ use bolide_protocol::Fault;
 use bolide_protocol::session::HeadEvent;
 
 use super::Connection;
-use super::pulling::{PullEnd, Pulled, heed, pull};
+use super::pulling::{PullEnd, Pulled, find_abort, pull};
 use super::steps::{NextAction, ServeStep};
 use crate::app::App;
 use crate::exchange::context::Context;
@@ -321,12 +321,12 @@ impl<A: App> Connection<A> {
         let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
         let came_along = std::mem::take(&mut self.input);
         let limits = &context.worker.head_limits;
-        let mut is_aborted = heed(&mut self.session, &mut writer, &came_along, limits, &mut thread.parts)?;
+        let mut is_aborted = find_abort(&mut self.session, &mut writer, &came_along, limits, &mut thread.parts)?;
         while !is_aborted && thread.turn.may_read() {
             match writer.transport.read(&mut thread.read) {
                 Read::Bytes(count) => {
                     thread.turn.note_read(count);
-                    is_aborted = heed(&mut self.session, &mut writer, &thread.read[..count], limits, &mut thread.parts)?;
+                    is_aborted = find_abort(&mut self.session, &mut writer, &thread.read[..count], limits, &mut thread.parts)?;
                 }
                 Read::Nothing => break,
                 Read::End | Read::Broken => return Ok(true),

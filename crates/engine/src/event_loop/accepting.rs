@@ -79,13 +79,13 @@ pub(crate) fn accept<L: Language>(shared: &Shared<L>, number: usize, state: &mut
     }
     let has_accepted = accept_some(shared, number, state, thread);
     if has_accepted && shared.takes_turns() {
-        let_others_go_first(shared, number, &state.housekeeping);
+        requeue_listener(shared, number, &state.housekeeping);
     }
 }
 
 /// From here on the kernel wakes other workers that wait for this socket before this one. The poll reports a connection that
 /// arrives in between at once.
-fn let_others_go_first<L: Language>(shared: &Shared<L>, number: usize, housekeeping: &Housekeeping) {
+fn requeue_listener<L: Language>(shared: &Shared<L>, number: usize, housekeeping: &Housekeeping) {
     if housekeeping.pauses.iter().any(|pause| pause.listener == number) {
         // The socket is not polled at present. When it is again, this worker is behind the others.
         return;
@@ -98,7 +98,7 @@ fn let_others_go_first<L: Language>(shared: &Shared<L>, number: usize, housekeep
 
 /// Returns `true` if a connection was accepted.
 fn accept_some<L: Language>(shared: &Shared<L>, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) -> bool {
-    let most = match shared.has_company() {
+    let most = match shared.has_other_workers() {
         // The first one is accepted in any case: the kernel may have woken no other worker for it.
         true => shared.free_threads().saturating_sub(state.connections.ready_count()).max(1),
         false => ACCEPTED_TURN_MOST,
@@ -110,9 +110,9 @@ fn accept_some<L: Language>(shared: &Shared<L>, number: usize, state: &mut Leade
             break;
         }
         let LeaderState { connections, housekeeping, .. } = &mut *state;
-        match let_in(shared, number, connections, housekeeping, thread) {
+        match accept_one(shared, number, connections, housekeeping, thread) {
             Entered::One => accepted += 1,
-            Entered::Nobody => break,
+            Entered::Nothing => break,
             Entered::Exhausted => {
                 pause(shared, number, EXHAUSTED_MS, housekeeping, thread);
                 break;
@@ -167,9 +167,9 @@ pub(crate) fn end_pauses<L: Language>(
         if pause.listener == QUEUE {
             shared.watch_queue();
         } else if should_stand_back(shared, thread) {
-            pause.length_ms = match let_in(shared, pause.listener, connections, housekeeping, thread) {
+            pause.length_ms = match accept_one(shared, pause.listener, connections, housekeeping, thread) {
                 Entered::One => STAND_BACK_MS,
-                Entered::Nobody => (pause.length_ms * 2).min(STAND_BACK_MOST_MS),
+                Entered::Nothing => (pause.length_ms * 2).min(STAND_BACK_MOST_MS),
                 Entered::Exhausted => EXHAUSTED_MS,
             };
             pause.until_ms = now + pause.length_ms;
@@ -215,7 +215,7 @@ pub(crate) fn pause_queue<L: Language>(shared: &Shared<L>, until_ms: u64, housek
 }
 
 /// The master has accepted a connection before it closed its sockets, and hands it over.
-pub(crate) fn let_in_handed<L: Language>(
+pub(crate) fn accept_handed_over<L: Language>(
     shared: &Shared<L>,
     number: u32,
     socket: OwnedFd,
@@ -248,16 +248,16 @@ pub(crate) fn leave_listeners<L: Language>(
         // From here on the kernel wakes other workers.
         let _may_be_paused = shared.poll.delete(&listener.descriptor);
         if is_late {
-            somebody_waits |= listener.is_waited_at();
+            somebody_waits |= listener.has_pending_connection();
         } else {
-            let_in_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
+            accept_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
         }
     }
     somebody_waits
 }
 
 /// Accepts connections that the kernel has announced only to a worker that no longer listens.
-pub(crate) fn look_at_listeners<L: Language>(
+pub(crate) fn recheck_listeners<L: Language>(
     shared: &Shared<L>,
     connections: &mut ConnectionTable<Connection<L::App>>,
     housekeeping: &mut Housekeeping,
@@ -268,15 +268,15 @@ pub(crate) fn look_at_listeners<L: Language>(
     for number in 0..shared.worker.listeners.len() {
         if shared.worker.is_draining() {
             // The master may know of no other worker that could serve them.
-            let_in_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
+            accept_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
         } else {
             // A socket that is added to the poll is checked for pending events at once (epoll_ctl(2)).
-            let_others_go_first(shared, number, housekeeping);
+            requeue_listener(shared, number, housekeeping);
         }
     }
 }
 
-fn let_in_waiting<L: Language>(
+fn accept_waiting<L: Language>(
     shared: &Shared<L>,
     most: usize,
     number: usize,
@@ -302,19 +302,19 @@ pub(crate) fn shut_listeners<L: Language>(
         return;
     }
     for (number, listener) in shared.worker.listeners.iter().enumerate().filter(|(_, listener)| listener.is_ours) {
-        let_in_waiting(shared, LAST_ACCEPTS_MOST, number, connections, housekeeping);
+        accept_waiting(shared, LAST_ACCEPTS_MOST, number, connections, housekeeping);
         listener.shut();
     }
 }
 
-fn let_in<L: Language>(
+fn accept_one<L: Language>(
     shared: &Shared<L>,
     number: usize,
     connections: &mut ConnectionTable<Connection<L::App>>,
     housekeeping: &mut Housekeeping,
     thread: &ThreadContext,
 ) -> Entered {
-    let Some(listener) = shared.worker.listeners.get(number) else { return Entered::Nobody };
+    let Some(listener) = shared.worker.listeners.get(number) else { return Entered::Nothing };
     enter(shared, listener.accept(), number, connections, housekeeping, thread.clock.now_ms)
 }
 
@@ -337,7 +337,7 @@ fn enter<L: Language>(
             }
             Entered::One
         }
-        Accepted::Nobody => Entered::Nobody,
+        Accepted::Nothing => Entered::Nothing,
         Accepted::Exhausted(error) => {
             if now_ms.saturating_sub(housekeeping.exhausted_reported_ms) > EXHAUSTED_REPORT_MS {
                 housekeeping.exhausted_reported_ms = now_ms;
@@ -352,6 +352,6 @@ fn enter<L: Language>(
 
 enum Entered {
     One,
-    Nobody,
+    Nothing,
     Exhausted,
 }

@@ -14,14 +14,14 @@ pub fn share_arenas() {
         return;
     }
     #[cfg(target_env = "gnu")]
-    // SAFETY: mallopt sets a number in the allocator under the allocator's own lock, and M_ARENA_MAX takes effect for arenas to come.
+    // SAFETY: mallopt sets a number in the allocator under the allocator's own lock. M_ARENA_MAX takes effect for arenas to come.
     unsafe {
         libc::mallopt(libc::M_ARENA_MAX, ARENAS_MOST);
     }
 }
 
 /// Returns free memory to the system (malloc_trim(3)). It takes some milliseconds for each hundred MB.
-pub fn give_back() {
+pub fn trim() {
     #[cfg(target_env = "gnu")]
     // SAFETY: malloc_trim walks the allocator's free memory under the allocator's own locks.
     unsafe {

@@ -26,7 +26,7 @@ use crate::forks::Beside;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{EventSource, Key};
 use crate::scheduling::corking::{HOLD_US, LOOK_US};
-use crate::scheduling::elsewhere::Sleep;
+use crate::scheduling::handover::Sleep;
 
 /// The pause between two looks.
 const TICK: Duration = Duration::from_millis(1);
@@ -61,7 +61,7 @@ impl<L: Language> Beside for Shared<L> {
         self.companion_thread.call_off();
         self.companion.bell.ring();
         self.companion_thread.join();
-        self.companion.bell.hear();
+        self.companion.bell.clear();
     }
 
     fn begin_again(self: Arc<Self>) {
@@ -79,9 +79,9 @@ impl<L: Language> Shared<L> {
         if state.housekeeping.quick_calls.note(now_ms) {
             self.put_off_look(state);
         }
-        if state.housekeeping.guards_others && state.connections.population().all() > 1 && self.may_move() {
+        if state.housekeeping.needs_companion && state.connections.population().all() > 1 && self.may_move() {
             // This very call may be the one that does not end.
-            state.housekeeping.guards_others = false;
+            state.housekeeping.needs_companion = false;
             self.begin_companion();
         }
         self.companion.wake_for_work(&mut state.housekeeping.companion);
@@ -124,7 +124,8 @@ impl<L: Language> Shared<L> {
         }
         self.companion.has_begun.store(true, Relaxed);
         let shared = self.clone();
-        let begun = thread::Builder::new().name("companion".to_owned()).stack_size(STACK_BYTES).spawn(move || shared.accompany());
+        let begun =
+            thread::Builder::new().name("companion".to_owned()).stack_size(STACK_BYTES).spawn(move || shared.run_companion());
         match begun {
             Ok(thread) => self.companion_thread.put(thread),
             Err(error) => {
@@ -136,7 +137,7 @@ impl<L: Language> Shared<L> {
     }
 
     /// The companion's thread. It ends with the process, or for a fork.
-    fn accompany(&self) {
+    fn run_companion(&self) {
         // Signals are the application's.
         let _ = SigSet::all().thread_block();
         let mut before = None;
@@ -150,7 +151,7 @@ impl<L: Language> Shared<L> {
             if is_lasting && self.look_after_waiting(&mut events) {
                 self.worker.held_answers.watch(false);
                 // New events wake it at once.
-                self.wait_for_news();
+                self.wait_for_events();
             } else if idle_looks > IDLE_LOOKS {
                 self.sleep();
                 idle_looks = 0;
@@ -164,17 +165,17 @@ impl<L: Language> Shared<L> {
                 }
             }
         }
-        self.end_accompanying();
+        self.end_companion();
     }
 
     /// Hands over everything that depends on the companion.
-    fn end_accompanying(&self) {
+    fn end_companion(&self) {
         self.worker.held_answers.watch(false);
         let mut guard = self.lock_state();
         Self::push_corked(&mut guard);
         guard.housekeeping.companion = Sleep::Awake;
         // Whatever the outcome of the fork, the next call starts it again.
-        guard.housekeeping.guards_others = self.queue.is_some() && self.has_company();
+        guard.housekeeping.needs_companion = self.queue.is_some() && self.has_other_workers();
         self.companion.has_begun.store(false, SeqCst);
     }
 
@@ -203,7 +204,7 @@ impl<L: Language> Shared<L> {
         let mut waits = [alarm, PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN)];
         // The next look finds out why the wait ended.
         let _ = poll(&mut waits, PollTimeout::NONE);
-        self.companion.bell.hear();
+        self.companion.bell.clear();
         self.companion_thread.note_alarm();
     }
 
@@ -219,7 +220,7 @@ impl<L: Language> Shared<L> {
     fn look_after_waiting(&self, events: &mut [EpollEvent]) -> bool {
         let mut guard = self.lock_state();
         // A leader that sleeps in its poll fetches its events itself.
-        if self.worker.row.waiting.load(Relaxed) == 1 || guard.connections.is_nobody_away() {
+        if self.worker.row.waiting.load(Relaxed) == 1 || guard.connections.is_none_away() {
             return false;
         }
         Self::push_corked(&mut guard);
@@ -266,7 +267,7 @@ impl<L: Language> Shared<L> {
     /// handed over.
     fn sleep(&self) {
         let mut guard = self.lock_state();
-        if !guard.connections.is_nobody_away() || guard.housekeeping.corking.holds() {
+        if !guard.connections.is_none_away() || guard.housekeeping.corking.holds() {
             return;
         }
         // If other workers could serve the waiting connections, the next call may be a long one.
@@ -285,14 +286,14 @@ impl<L: Language> Shared<L> {
         // Only a signal could interrupt the poll, and they are blocked here. In any case the next look finds out why the wait
         // ended.
         let _ = poll(&mut waits[..count], PollTimeout::NONE);
-        self.companion.bell.hear();
+        self.companion.bell.clear();
         self.companion_thread.note_alarm();
         // Nothing else has set this if the alarm or the master ended the sleep.
         self.lock_state().housekeeping.companion = Sleep::Awake;
     }
 
     /// Waits until the poll has events, or the long call may have ended.
-    fn wait_for_news(&self) {
+    fn wait_for_events(&self) {
         let bell = PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN);
         let mut waits = [PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN), bell];
         // The next look finds out why the wait ended.

@@ -12,8 +12,8 @@ use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::event_loop::accepting::{leave_listeners, pause_queue, pause_until};
 use crate::event_loop::moving::{move_all, take_all_moved};
-use crate::event_loop::multiplexing::tell_multiplexed;
-use crate::event_loop::pausing::let_go_on;
+use crate::event_loop::multiplexing::wake_multiplexed;
+use crate::event_loop::pausing::resume_connections;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::logging::access_log::complain;
 use crate::response::ResponseWriter;
@@ -79,16 +79,16 @@ pub fn cut_off_late_stream(row: &Row, response: &mut ResponseWriter<'_>) -> bool
         return false;
     }
     response.cut_off();
-    tell_of_cut_streams(row.worker.load(Relaxed), 1);
+    log_cut_streams(row.worker.load(Relaxed), 1);
     true
 }
 
-fn tell_of_cut_streams(worker: u32, count: u32) {
+fn log_cut_streams(worker: u32, count: u32) {
     let seconds = STREAM_STOP_MS / 1000;
     complain(worker, &format!("streams still open {seconds} s after the order to stop, closing them: {count}"));
 }
 
-pub(crate) fn begin_to_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, end: End) {
+pub(crate) fn begin_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, end: End) {
     let at_once = end == End::AtOnce;
     shared.worker.hands_over.store(end == End::Replaced && shared.queue.is_some(), Relaxed);
     let LeaderState { connections, housekeeping, .. } = &mut *state;
@@ -98,7 +98,7 @@ pub(crate) fn begin_to_drain<L: Language>(shared: &Shared<L>, state: &mut Leader
     }
     if !shared.worker.draining.swap(true, Relaxed) {
         shared.worker.row.accepting.store(0, Relaxed);
-        let was_paused = let_go_on(shared, connections, housekeeping);
+        let was_paused = resume_connections(shared, connections, housekeeping);
         let mercy_ms = shared.worker.settings.lifecycle.reload_mercy_ms;
         let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
         shared.worker.mercy_ends_ms.store(ends_ms, Relaxed);
@@ -124,21 +124,21 @@ pub(crate) fn begin_to_drain<L: Language>(shared: &Shared<L>, state: &mut Leader
         }
         connection.due_ms()
     });
-    tell_multiplexed(connections);
+    wake_multiplexed(connections);
     if shared.worker.hands_over() {
         move_all(shared, state);
     }
 }
 
-pub(crate) fn tell_of_streams<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
+pub(crate) fn log_stream_end<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
     let mut count = 0;
     connections.for_each(|connection| count += u32::from(connection.is_endless()));
     if count > 0 {
-        tell_of_cut_streams(shared.worker.number, count);
+        log_cut_streams(shared.worker.number, count);
     }
 }
 
-pub(crate) fn tell_of_mercy<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
+pub(crate) fn log_mercy_end<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
     let mut count = 0;
     connections.for_each(|connection| count += u32::from(connection.is_streaming()));
     if count > 0 {
@@ -150,7 +150,7 @@ pub(crate) fn tell_of_mercy<L: Language>(shared: &Shared<L>, connections: &mut C
 
 /// The master is about to kill the worker for a call that does not end. Other workers take over new connections and those that
 /// are not inside of a call.
-pub(crate) fn begin_to_hand_all_over<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>) {
+pub(crate) fn begin_handover<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>) {
     if !shared.may_move() || shared.worker.is_draining() || shared.worker.is_paused() {
         return;
     }

@@ -144,7 +144,7 @@ impl<L: Language> EmbeddedWorker<L> {
                 continue;
             }
             thread.log.flush();
-            self.shared.look_after_time(&mut guard, thread);
+            self.shared.run_timers(&mut guard, thread);
             let connections = &guard.connections;
             if connections.has_ready() {
                 if is_over {
@@ -192,7 +192,7 @@ impl<L: Language> EmbeddedWorker<L> {
         }
         let Some((result, has_news)) = visited else { return Visited::Gone };
         if has_news {
-            guard.connections.news(key);
+            guard.connections.note_event(key);
         }
         Visited::Done(result)
     }
@@ -214,7 +214,7 @@ impl<L: Language> EmbeddedWorker<L> {
     /// wait for it.
     pub fn note_timer(&self) {
         if !self.is_turning.get() && self.shared.lock_state().connections.has_ready() {
-            self.shared.complain_of_lost_news();
+            self.shared.log_lost_event();
         }
     }
 
@@ -259,7 +259,7 @@ impl<L: Language> EmbeddedWorker<L> {
     /// Queues the events that are present. Returns their number.
     fn fetch(&self, thread: &mut ThreadContext, app: &mut AppThread<L::App>, events: &mut [EpollEvent]) -> usize {
         let found = self.shared.poll.wait(events, EpollTimeout::ZERO);
-        if self.shared.take_news(found, events, &mut self.shared.lock_state().connections, thread) {
+        if self.shared.queue_events(found, events, &mut self.shared.lock_state().connections, thread) {
             self.shared.run_signal_handlers(app);
         }
         found.unwrap_or(0)

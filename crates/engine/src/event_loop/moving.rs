@@ -14,7 +14,7 @@ use bolide_contract::connection_queue::{self, MovedConnection, Put, Taken};
 
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
-use crate::connection::moving::{Arrived, let_in, to_move};
+use crate::connection::moving::{Arrived, arrive, to_move};
 use crate::connection::{Connection, beginning};
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::logging::access_log::complain;
@@ -52,7 +52,7 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, connections: &mut Conn
     for _ in 0..TAKEN_TURN_MOST {
         match connection_queue::take(queue.take.as_fd()) {
             Ok(Taken::Connection(moved, socket)) => {
-                let_moved_in(shared, &moved, socket, connections);
+                insert_moved(shared, &moved, socket, connections);
                 taken += 1;
                 free_threads -= usize::from(moved.has_input);
                 if free_threads == 0 {
@@ -83,11 +83,11 @@ pub(crate) fn take_all_moved<L: Language>(shared: &Shared<L>, connections: &mut 
     let Some(queue) = &shared.queue else { return };
     for _ in 0..TAKEN_LAST_MOST {
         let Ok(Taken::Connection(moved, socket)) = connection_queue::take(queue.take.as_fd()) else { return };
-        let_moved_in(shared, &moved, socket, connections);
+        insert_moved(shared, &moved, socket, connections);
     }
 }
 
-fn let_moved_in<L: Language>(
+fn insert_moved<L: Language>(
     shared: &Shared<L>,
     moved: &MovedConnection,
     socket: OwnedFd,
@@ -100,7 +100,7 @@ fn let_moved_in<L: Language>(
         Arrived::Through(number) if moved.is_untouched() => {
             beginning::accepted(socket, Peer::moved(moved.client), number, &shared.worker, now_ms())
         }
-        arrived => let_in(socket, moved, arrived, &shared.worker, now_ms()),
+        arrived => arrive(socket, moved, arrived, &shared.worker, now_ms()),
     };
     let connection = Box::new(connection);
     let due_ms = connection.due_ms();
@@ -170,14 +170,14 @@ pub(crate) fn move_away<L: Language>(shared: &Shared<L>, key: Key, has_input: bo
         Ok(Put::Done) => {
             state.connections.remove(key);
             shared.worker.row.connections.store(state.connections.population().all() as u32, Relaxed);
-            state.put_down.push(connection.leftover());
+            state.moved_leftovers.push(connection.leftover());
             return Move::Gone;
         }
         Ok(Put::Full) => {}
         Err(error) => complain(shared.worker.number, &format!("can't hand a connection over: {error}")),
     }
     // The new registration reports pending input again.
-    if connection.is_polled && !shared.tell_poll(key, &mut connection) {
+    if connection.is_polled && !shared.register(key, &mut connection) {
         state.connections.remove(key);
         return Move::Gone;
     }
@@ -211,9 +211,9 @@ pub(crate) fn move_rest<L: Language>(shared: &Shared<L>, state: &mut LeaderState
 }
 
 /// Drops the objects that threads without the language had to leave when they moved connections.
-pub(crate) fn drop_put_down<A: App>(state: &mut LeaderState<A>, app: &mut AppThread<A>) {
-    if !state.put_down.is_empty() {
-        for leftover in std::mem::take(&mut state.put_down) {
+pub(crate) fn drop_moved_leftovers<A: App>(state: &mut LeaderState<A>, app: &mut AppThread<A>) {
+    if !state.moved_leftovers.is_empty() {
+        for leftover in std::mem::take(&mut state.moved_leftovers) {
             app.discard(leftover);
         }
     }

@@ -18,7 +18,7 @@ use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::scheduling::connections::{ConnectionTable, Key};
 
 /// After a turn of an HTTP/2 connection: its new streams are added to the table, and streams that may continue are queued.
-pub(crate) fn let_streams_in<L: Language>(
+pub(crate) fn insert_streams<L: Language>(
     shared: &Shared<L>,
     connection: &Connection<L::App>,
     streams: &SharedMultiplexer,
@@ -38,7 +38,7 @@ pub(crate) fn let_streams_in<L: Language>(
     let woken = multiplexer.take_woken();
     if !woken.is_empty() {
         for key in woken {
-            connections.news(key);
+            connections.note_event(key);
         }
         // Streams that had events before, and have not had their turn yet, keep their rank.
         let mut ranks = None;
@@ -95,7 +95,7 @@ fn limit_after_last_stream<L: Language>(
     });
     if !is_here {
         // It may have checked its streams in its present turn before this one ended.
-        connections.news(key);
+        connections.note_event(key);
     }
 }
 
@@ -118,18 +118,18 @@ pub(crate) fn call_connection<L: Language>(
     let is_told = match multiplexer.call(again.is_some()) {
         Call::Made => true,
         Call::Next => false,
-        Call::Last => shared.tell_again(key, multiplexer.transport.socket()),
+        Call::Last => shared.rearm(key, multiplexer.transport.socket()),
     };
     drop(multiplexer);
     if !is_told {
-        connections.news(key);
+        connections.note_event(key);
     }
 }
 
 /// The worker drains: HTTP/2 connections get a turn to tell their clients.
-pub(crate) fn tell_multiplexed<A: App>(connections: &mut ConnectionTable<Connection<A>>) {
+pub(crate) fn wake_multiplexed<A: App>(connections: &mut ConnectionTable<Connection<A>>) {
     let keys: Vec<Key> = connections.keys(|connection| matches!(connection.link(), Link::Multiplexed(_)));
     for key in keys {
-        connections.news(key);
+        connections.note_event(key);
     }
 }

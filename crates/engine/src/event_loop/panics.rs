@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_nobody_reads_does_not_keep_a_worker_that_panics() {
+    fn a_log_without_a_reader_does_not_keep_a_worker_that_panics() {
         // Like systemd's journal: a blocking socket that other processes share.
         let (mut log, _nobody_reads) = UnixStream::pair().expect("a pair");
         log.set_nonblocking(true).expect("set");

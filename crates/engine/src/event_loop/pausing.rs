@@ -34,13 +34,13 @@ pub(crate) fn end_pause<L: Language>(
     connections: &mut ConnectionTable<Connection<L::App>>,
     housekeeping: &mut Housekeeping,
 ) {
-    if let_go_on(shared, connections, housekeeping) && !shared.is_held.load(Relaxed) {
+    if resume_connections(shared, connections, housekeeping) && !shared.is_held.load(Relaxed) {
         shared.listen_to_all();
     }
 }
 
 /// Lets open connections continue. Returns whether they were paused.
-pub(crate) fn let_go_on<L: Language>(
+pub(crate) fn resume_connections<L: Language>(
     shared: &Shared<L>,
     connections: &mut ConnectionTable<Connection<L::App>>,
     housekeeping: &Housekeeping,
@@ -57,7 +57,7 @@ pub(crate) fn let_go_on<L: Language>(
         connection.due_ms()
     });
     for key in connections.keys(|connection| std::mem::take(&mut connection.is_resting)) {
-        connections.news(key);
+        connections.note_event(key);
     }
     true
 }
@@ -76,6 +76,6 @@ pub(crate) fn check_in<L: Language>(
     let due_ms = connection.due_ms();
     connections.check_in(key, connection, due_ms);
     if rests && !is_paused {
-        connections.news(key);
+        connections.note_event(key);
     }
 }

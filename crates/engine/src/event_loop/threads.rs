@@ -10,14 +10,14 @@ use bolide_contract::settings::Threads;
 
 use crate::app::Language;
 use crate::app_thread::AppThread;
-use crate::event_loop::lookout::wait_for_need;
+use crate::event_loop::standby::wait_for_need;
 use crate::event_loop::worker_state::{LeadEnd, Shared};
 use crate::exchange::thread_context::ThreadContext;
 use crate::logging::access_log::complain;
 use crate::scheduling::leadership::Turn;
 
 /// Time that the first thread waits for the others at the end before it logs that.
-const FAREWELL: Duration = Duration::from_secs(1);
+const LOG_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs the worker on the calling thread, and on as many more as the settings say.
 pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
@@ -38,26 +38,26 @@ pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
     }
     shared.announce();
     work(shared, &mut thread, &mut app, true);
-    wait_for_the_others(shared, &mut app);
+    wait_for_others(shared, &mut app);
     Ok(())
 }
 
 /// The interpreter must not end while threads wait for it: CPython before 3.14 would end them inside our frames, which aborts the
 /// process. They wait for nothing else, and this thread has released the interpreter; application code that keeps it from them
 /// forever keeps it from this thread too. So the bound is the master's: `reload-mercy`.
-fn wait_for_the_others<L: Language>(shared: &Shared<L>, app: &mut AppThread<L::App>) {
-    let mut was_told = false;
+fn wait_for_others<L: Language>(shared: &Shared<L>, app: &mut AppThread<L::App>) {
+    let mut was_logged = false;
     loop {
         app.let_go();
-        let are_back = shared.leadership.wait_for_the_others(1, FAREWELL);
+        let are_back = shared.leadership.wait_for_others(1, LOG_AFTER);
         app.enter();
         // Check once more with the interpreter held: threads that come back now are gone before it ends.
-        if are_back || shared.leadership.wait_for_the_others(1, Duration::ZERO) {
+        if are_back || shared.leadership.wait_for_others(1, Duration::ZERO) {
             return;
         }
-        if !was_told {
+        if !was_logged {
             complain(shared.worker.number, "drained; its threads wait for the interpreter, which the application is holding");
-            was_told = true;
+            was_logged = true;
         }
     }
 }

@@ -29,10 +29,10 @@ use crate::scheduling::companion_thread::{CompanionThread, QuickCalls};
 use crate::scheduling::concurrency::Doorbell;
 use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::scheduling::corking::Corking;
-use crate::scheduling::elsewhere::{Companion, ConnectionQueue, Sleep};
 use crate::scheduling::fairness::WorkMeter;
-use crate::scheduling::giving_back::GivingBack;
+use crate::scheduling::handover::{Companion, ConnectionQueue, Sleep};
 use crate::scheduling::leadership::Leadership;
+use crate::scheduling::memory_trim::MemoryTrim;
 use crate::sockets::client::ClientRules;
 use crate::sockets::listener::ListeningSocket;
 
@@ -86,7 +86,7 @@ pub(crate) struct LeaderState<A: App> {
     pub connections: ConnectionTable<Connection<A>>,
     pub housekeeping: Housekeeping,
     /// The language's objects of connections that have moved away: the next thread that holds the language drops them.
-    pub put_down: Vec<Leftover<A>>,
+    pub moved_leftovers: Vec<Leftover<A>>,
 }
 
 #[derive(Default)]
@@ -96,14 +96,14 @@ pub(crate) struct Housekeeping {
     pub(crate) sleeps_until_ms: u64,
     pub(crate) corking: Corking,
     pub(crate) work: WorkMeter,
-    pub(crate) giving_back: GivingBack,
+    pub(crate) memory_trim: MemoryTrim,
     pub(crate) quick_calls: QuickCalls,
     /// What wakes the companion.
     pub(crate) companion: Sleep,
     /// When the companion was last needed, in monotonic milliseconds.
     pub(crate) needed_ms: u64,
     /// There are other workers, but no companion yet that would look after this worker's connections during a long call.
-    pub(crate) guards_others: bool,
+    pub(crate) needs_companion: bool,
     /// Until this time, in monotonic milliseconds, the worker may be killed for a call that it is inside of: other workers serve
     /// its waiting connections.
     pub(crate) doomed_until_ms: u64,
@@ -186,8 +186,8 @@ impl<L: Language> Shared<L> {
         };
         let slots = scoreboard.slots(row_number);
         let has_threads = settings.workers.threads != Threads::Fixed(1);
-        let has_company = settings.workers.processes > 1 || settings.elastic.cheaper.is_some();
-        let guards_others = queue.is_some() && has_company;
+        let has_other_workers = settings.workers.processes > 1 || settings.elastic.cheaper.is_some();
+        let needs_companion = queue.is_some() && has_other_workers;
         let rules = Rules::of(&settings)?;
         let mut problems = Vec::new();
         let folders = rules.map_or(&[][..], Rules::folders);
@@ -235,8 +235,8 @@ impl<L: Language> Shared<L> {
             leadership: Leadership::new(has_threads.then(Doorbell::new).transpose()?),
             state: Mutex::new(LeaderState {
                 connections: ConnectionTable::new(),
-                housekeeping: Housekeeping { guards_others, ..Housekeeping::default() },
-                put_down: Vec::new(),
+                housekeeping: Housekeeping { needs_companion, ..Housekeeping::default() },
+                moved_leftovers: Vec::new(),
             }),
             language,
             poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
@@ -263,7 +263,7 @@ impl<L: Language> Shared<L> {
     }
 
     /// Another worker accepts connections too, or may be added later (`cheaper`).
-    pub(crate) fn has_company(&self) -> bool {
+    pub(crate) fn has_other_workers(&self) -> bool {
         let own = self.worker.row;
         self.worker.settings.elastic.cheaper.is_some()
             || self.scoreboard.rows().iter().any(|row| row.accepting.load(Relaxed) == 1 && !std::ptr::eq(row, own))
@@ -297,7 +297,7 @@ impl<L: Language> Shared<L> {
 
     /// Connections may be handed over to another worker of this instance.
     pub(crate) fn may_move(&self) -> bool {
-        self.queue.is_some() && self.has_company() && !self.takes_turns() && !self.is_held.load(Relaxed)
+        self.queue.is_some() && self.has_other_workers() && !self.takes_turns() && !self.is_held.load(Relaxed)
     }
 
     /// The leader is back from the call of this number. Returns the state and whether the thread still leads. With `None` there
@@ -320,7 +320,7 @@ impl<L: Language> Shared<L> {
     /// Whether a leader has work to do, whatever the sockets say.
     pub(crate) fn needs_leader(&self, state: &LeaderState<L::App>) -> bool {
         let leaves = self.worker.leaving.load(Relaxed) && !self.worker.is_draining();
-        self.has_news(state) || leaves || self.is_worn() && !state.housekeeping.worn_reported
+        self.has_work(state) || leaves || self.is_worn() && !state.housekeeping.worn_reported
     }
 }
 

@@ -41,7 +41,7 @@ impl Doorbell {
     }
 
     /// Clears the ring.
-    pub fn hear(&self) {
+    pub fn clear(&self) {
         // An empty counter: it did not ring.
         let _ = self.0.read();
     }

@@ -82,9 +82,9 @@ impl Key {
 enum Occupancy<C> {
     Free,
     Present(Box<C>),
-    /// A thread attends to it; `news` says whether an event came meanwhile.
+    /// A thread attends to it; `has_event` says whether an event came meanwhile.
     CheckedOut {
-        news: bool,
+        has_event: bool,
     },
 }
 
@@ -100,7 +100,7 @@ enum Place {
 /// How an entry shares its place in the queue.
 enum Sharing {
     /// It has a place for itself.
-    Nobody,
+    Alone,
     /// It has a place for itself, and its streams share another one.
     Streams(Box<Streams>),
     /// It is a stream, and shares the place of this connection's streams.
@@ -187,12 +187,12 @@ impl<C> ConnectionTable<C> {
     /// Inserts a connection and queues it, as a new one often has its request with it. Its time limit is `due_ms`.
     pub fn insert(&mut self, connection: Box<C>, due_ms: u64) -> Key {
         self.population.sockets += 1;
-        self.enter(connection, Sharing::Nobody, due_ms)
+        self.enter(connection, Sharing::Alone, due_ms)
     }
 
     /// The same with a stream of `connection`, which is here or away.
     pub fn insert_stream(&mut self, connection: Key, stream: Box<C>, due_ms: u64) -> Key {
-        if let Some(entry @ Entry { sharing: Sharing::Nobody, .. }) = self.find(connection) {
+        if let Some(entry @ Entry { sharing: Sharing::Alone, .. }) = self.find(connection) {
             entry.sharing = Sharing::Streams(Box::default());
         }
         self.population.streams += 1;
@@ -203,7 +203,7 @@ impl<C> ConnectionTable<C> {
         let key = match self.free.pop() {
             Some(index) => Key::new(index as usize, self.entries[index as usize].generation),
             None => {
-                let (sharing, occupancy) = (Sharing::Nobody, Occupancy::Free);
+                let (sharing, occupancy) = (Sharing::Alone, Occupancy::Free);
                 self.entries.push(Entry { generation: 0, has_ended: false, looked_at_ms: NEVER_MS, sharing, occupancy });
                 Key::new(self.entries.len() - 1, 0)
             }
@@ -314,10 +314,10 @@ impl<C> ConnectionTable<C> {
     }
 
     /// Queues the source of an event.
-    pub fn news(&mut self, key: Key) {
+    pub fn note_event(&mut self, key: Key) {
         match key.source() {
             EventSource::Connection(_) => match self.find(key) {
-                Some(Entry { occupancy: Occupancy::CheckedOut { news }, .. }) => *news = true,
+                Some(Entry { occupancy: Occupancy::CheckedOut { has_event }, .. }) => *has_event = true,
                 Some(Entry { sharing: Sharing::Of(connection), .. }) => {
                     let connection = *connection;
                     self.queue_stream(connection, key);
@@ -403,7 +403,7 @@ impl<C> ConnectionTable<C> {
     }
 
     /// Whether no connection is attended to.
-    pub fn is_nobody_away(&self) -> bool {
+    pub fn is_none_away(&self) -> bool {
         self.away == 0
     }
 
@@ -415,7 +415,7 @@ impl<C> ConnectionTable<C> {
     /// Checks a connection out to attend to it. `None` if it is away or gone.
     pub fn check_out(&mut self, key: Key) -> Option<Box<C>> {
         let entry = self.find(key)?;
-        match std::mem::replace(&mut entry.occupancy, Occupancy::CheckedOut { news: false }) {
+        match std::mem::replace(&mut entry.occupancy, Occupancy::CheckedOut { has_event: false }) {
             Occupancy::Present(connection) => {
                 self.away += 1;
                 Some(connection)
@@ -443,11 +443,11 @@ impl<C> ConnectionTable<C> {
     /// Brings a connection back. It is queued again if it had an event meanwhile. Its time limit is `due_ms`.
     pub fn check_in(&mut self, key: Key, connection: Box<C>, due_ms: u64) {
         let Some(entry) = self.find(key) else { return };
-        let had_news = matches!(entry.occupancy, Occupancy::CheckedOut { news: true });
+        let had_event = matches!(entry.occupancy, Occupancy::CheckedOut { has_event: true });
         entry.occupancy = Occupancy::Present(connection);
         self.away -= 1;
         self.look_at(key, due_ms);
-        if had_news {
+        if had_event {
             self.queue(key);
         }
     }
@@ -456,7 +456,7 @@ impl<C> ConnectionTable<C> {
     pub fn remove(&mut self, key: Key) {
         let Some(entry) = self.find(key) else { return };
         let was_away = matches!(entry.occupancy, Occupancy::CheckedOut { .. });
-        let sharing = std::mem::replace(&mut entry.sharing, Sharing::Nobody);
+        let sharing = std::mem::replace(&mut entry.sharing, Sharing::Alone);
         entry.occupancy = Occupancy::Free;
         entry.has_ended = false;
         entry.looked_at_ms = NEVER_MS;
@@ -465,7 +465,7 @@ impl<C> ConnectionTable<C> {
         self.free.push(key.index() as u32);
         self.away -= usize::from(was_away);
         match sharing {
-            Sharing::Nobody => self.population.sockets -= 1,
+            Sharing::Alone => self.population.sockets -= 1,
             Sharing::Of(_) => self.population.streams -= 1,
             Sharing::Streams(streams) => {
                 self.population.sockets -= 1;
@@ -512,7 +512,7 @@ impl<C> ConnectionTable<C> {
     fn streams_of(entries: &mut [Entry<C>], connection: Key) -> Option<&mut Streams> {
         match &mut Self::find_in(entries, connection)?.sharing {
             Sharing::Streams(streams) => Some(streams),
-            Sharing::Nobody | Sharing::Of(_) => None,
+            Sharing::Alone | Sharing::Of(_) => None,
         }
     }
 }

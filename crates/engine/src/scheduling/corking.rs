@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_has_its_time_from_the_first_answer_on() {
+    fn held_answers_have_their_time_from_the_first_one_on() {
         let mut corking = Corking::default();
         assert_eq!((corking.left(), corking.holds_first()), (None, false));
         corking.attended(Key(1), true);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_something_was_held_is_told_once() {
+    fn has_held_is_true_once() {
         let mut corking = Corking::default();
         corking.attended(Key(1), false);
         assert!(!corking.has_held());
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn one_turn_in_so_many_is_measured() {
+    fn one_turn_in_sixteen_is_measured() {
         let mut corking = Corking::default();
         let mut measured = 0;
         for _ in 0..MEASURED_TURN * 2 {

@@ -75,7 +75,7 @@ enum Standby {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// No leader is needed: the doorbell rang, or the call is over.
-    Nobody,
+    None,
     /// Work was waiting already.
     Waits,
     /// Work has arrived while the standby waited, or a timer is due.
@@ -231,7 +231,7 @@ impl Leadership {
     }
 
     /// Waits until only `left` threads remain, for `most` at the longest. Returns `false` if there are more.
-    pub fn wait_for_the_others(&self, left: u32, most: Duration) -> bool {
+    pub fn wait_for_others(&self, left: u32, most: Duration) -> bool {
         let end = Instant::now() + most;
         let mut roles = self.roles();
         while roles.threads > left {
@@ -257,7 +257,7 @@ impl Leadership {
                 stuck_since = look;
             } else if look.word % 2 == 1 {
                 let is_blocked = match self.stand_at_poll(look.word, wait_for_need) {
-                    Need::Nobody => false,
+                    Need::None => false,
                     Need::Waits => look.is_blocked_since(&stuck_since),
                     Need::Came => {
                         let now = Glance::take(self);
@@ -290,7 +290,7 @@ impl Leadership {
         self.standby.store(Standby::AtPoll as u32, SeqCst);
         // The order matters: the leader writes the word and then reads the standby's state; the standby does it the other way
         // round.
-        let need = if self.is_inside(inside) && !self.is_stopping() { wait_for_need(inside) } else { Need::Nobody };
+        let need = if self.is_inside(inside) && !self.is_stopping() { wait_for_need(inside) } else { Need::None };
         self.standby.store(Standby::Looks as u32, SeqCst);
         need
     }
@@ -419,9 +419,9 @@ mod tests {
         let leadership = new();
         leadership.join();
         leadership.join();
-        assert!(!leadership.wait_for_the_others(1, Duration::ZERO), "one is still away");
+        assert!(!leadership.wait_for_others(1, Duration::ZERO), "one is still away");
         leadership.part();
-        assert!(leadership.wait_for_the_others(1, Duration::ZERO));
+        assert!(leadership.wait_for_others(1, Duration::ZERO));
     }
 
     #[test]
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_leader_keeps_the_lead_until_somebody_needs_one() {
+    fn a_blocked_leader_keeps_the_lead_until_a_leader_is_needed() {
         let leadership = Arc::new(new());
         leadership.take_over();
         let inside = leadership.enter_call();
@@ -456,7 +456,7 @@ mod tests {
             }
         });
         for _ in 0..3 {
-            assert!(say.send(Need::Nobody).is_ok());
+            assert!(say.send(Need::None).is_ok());
         }
         assert!(leadership.is_inside(inside));
         // From now on a leader is always needed: this thread may have been on the CPU when the standby looked first.

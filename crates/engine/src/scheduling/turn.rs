@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_has_so_many_requests_and_bytes_and_pings() {
+    fn a_turn_is_bounded_in_requests_bytes_and_pings() {
         let mut turn = TurnBudget::default();
         turn.note_read(READ_TURN_BYTES - 1);
         assert!(turn.may_read());

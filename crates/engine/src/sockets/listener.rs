@@ -99,7 +99,7 @@ impl Peer {
 pub enum Accepted {
     Connection(OwnedFd, Peer),
     /// No connection is waiting (any more).
-    Nobody,
+    Nothing,
     /// No file descriptor or no memory is left; the caller pauses.
     Exhausted(io::Error),
 }
@@ -121,7 +121,7 @@ impl ListeningSocket {
     }
 
     /// Whether a connection is waiting to be accepted.
-    pub fn is_waited_at(&self) -> bool {
+    pub fn has_pending_connection(&self) -> bool {
         let mut poll_fds = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)];
         poll(&mut poll_fds, PollTimeout::ZERO).is_ok_and(|count| count > 0)
     }
@@ -133,13 +133,13 @@ impl ListeningSocket {
                 Ok(descriptor) => {
                     return self.take(crate::sockets::socket::own(descriptor));
                 }
-                Err(Errno::EAGAIN) => return Accepted::Nobody,
+                Err(Errno::EAGAIN) => return Accepted::Nothing,
                 Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => {
                     return Accepted::Exhausted(errno.into());
                 }
                 // accept(2): errors of the new connection itself are reported here, and mean "try the next".
                 Err(Errno::EINTR | Errno::ECONNABORTED | Errno::EPROTO | Errno::EPERM) => {}
-                Err(_) => return Accepted::Nobody,
+                Err(_) => return Accepted::Nothing,
             }
         }
     }

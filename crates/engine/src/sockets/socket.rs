@@ -61,7 +61,7 @@ pub fn has_input(socket: BorrowedFd<'_>) -> bool {
 }
 
 /// Whether a poll has pending events, which stay pending.
-pub fn has_news(descriptor: BorrowedFd<'_>) -> bool {
+pub fn has_events(descriptor: BorrowedFd<'_>) -> bool {
     poll(&mut [PollFd::new(descriptor, PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
 }
 

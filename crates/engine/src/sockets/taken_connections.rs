@@ -28,13 +28,13 @@ const LOOK_MS: u16 = 100;
 
 /// Milliseconds for which a call may still read from its client after the order to stop or to drain: the same as for a stream at
 /// a stop. Such a connection might never end by itself, so a reload can't wait for it either.
-const HEARD_MS: u64 = 3_000;
+const INPUT_MS: u64 = 3_000;
 
 /// Size of the thread's stack in bytes: it calls the TLS library, and no application.
 const STACK_BYTES: usize = 512 * 1024;
 
 /// How long a worker that ends waits for the last bytes of bridges whose application has closed, in milliseconds.
-const FAREWELL_MS: u64 = 1_000;
+const LAST_BYTES_MS: u64 = 1_000;
 
 /// A worker's record of them. It lives as long as the process.
 pub struct TakenConnections {
@@ -68,7 +68,7 @@ enum Attendance {
     Absent,
     Present,
     /// As present, and the worker waits for the last bytes of bridges that applications have closed.
-    Farewell,
+    Finishing,
 }
 
 struct HeldCall {
@@ -137,7 +137,7 @@ impl TakenConnections {
     /// No further thread can be started.
     pub(crate) fn hold_socket(&'static self, socket: &Arc<OwnedFd>, slot: Option<&Slot>) -> std::io::Result<Held> {
         let (held, attendance) = self.enter(Arc::downgrade(socket), InputEnd::Socket);
-        self.see_to_attendance(attendance)?;
+        self.start_attendant(attendance)?;
         self.warn_of_threads(slot);
         Ok(held)
     }
@@ -154,7 +154,7 @@ impl TakenConnections {
     ) -> std::io::Result<Held> {
         let (held, attendance) = self.enter(Weak::new(), InputEnd::Bridge);
         self.lock().arrivals.push(TlsBridge::new(held.id, socket, tls, inner));
-        self.see_to_attendance(attendance)?;
+        self.start_attendant(attendance)?;
         self.ring();
         self.warn_of_threads(slot);
         Ok(held)
@@ -173,7 +173,7 @@ impl TakenConnections {
     }
 
     /// Starts the thread if there was none.
-    fn see_to_attendance(&'static self, before: Attendance) -> std::io::Result<()> {
+    fn start_attendant(&'static self, before: Attendance) -> std::io::Result<()> {
         if before != Attendance::Absent {
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl TakenConnections {
             }
             bridges.retain(|bridge| !bridge.is_over());
             // This round has seen every bridge that was closed before the worker began to wait for the last bytes.
-            if attendance == Attendance::Farewell && !bridges.iter().any(TlsBridge::is_behind) {
+            if attendance == Attendance::Finishing && !bridges.iter().any(TlsBridge::is_behind) {
                 self.lock().attendance = Attendance::Present;
                 self.settled.notify_all();
             }
@@ -250,7 +250,7 @@ impl TakenConnections {
         let Some(told_ms) = told_ms else { return };
         let (now, mut count) = (now_ms(), 0);
         for call in &mut self.lock().calls {
-            if now < told_ms.max(call.began_ms) + HEARD_MS {
+            if now < told_ms.max(call.began_ms) + INPUT_MS {
                 continue;
             }
             match call.end {
@@ -265,7 +265,7 @@ impl TakenConnections {
             count += 1;
         }
         if count > 0 {
-            let seconds = HEARD_MS / 1000;
+            let seconds = INPUT_MS / 1000;
             let text = format!(
                 "connections that applications have taken over, still open {seconds} s after the order to end, are no longer \
                     read: {count}"
@@ -280,10 +280,10 @@ impl TakenConnections {
         if state.attendance == Attendance::Absent {
             return;
         }
-        state.attendance = Attendance::Farewell;
+        state.attendance = Attendance::Finishing;
         self.ring();
-        let most = Duration::from_millis(FAREWELL_MS);
-        let waits = |state: &mut State| state.attendance == Attendance::Farewell;
+        let most = Duration::from_millis(LAST_BYTES_MS);
+        let waits = |state: &mut State| state.attendance == Attendance::Finishing;
         drop(self.settled.wait_timeout_while(state, most, waits));
     }
 }

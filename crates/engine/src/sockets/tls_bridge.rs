@@ -42,8 +42,8 @@ pub struct TlsBridge {
     /// The bridge's end of the pair.
     inner: OwnedFd,
     /// Plaintext of the client that the application has not read, and how much of it was written to the pair.
-    heard: Vec<u8>,
-    handed: usize,
+    received: Vec<u8>,
+    passed_on: usize,
     to_application: Way,
     to_client: Way,
     /// When the application closed its end, in monotonic milliseconds.
@@ -60,8 +60,8 @@ impl TlsBridge {
             socket,
             tls,
             inner,
-            heard: Vec::new(),
-            handed: 0,
+            received: Vec::new(),
+            passed_on: 0,
             to_application: Way::Open,
             to_client: Way::Open,
             closed_ms: 0,
@@ -93,14 +93,14 @@ impl TlsBridge {
 
     /// There are bytes to carry that no poll will report.
     pub fn has_more(&self) -> bool {
-        self.tls.has_more() && self.may_hear()
+        self.tls.has_more() && self.may_read_client()
     }
 
-    fn may_hear(&self) -> bool {
-        self.to_application == Way::Open && self.heard.is_empty()
+    fn may_read_client(&self) -> bool {
+        self.to_application == Way::Open && self.received.is_empty()
     }
 
-    fn may_say(&self) -> bool {
+    fn may_read_application(&self) -> bool {
         self.to_client == Way::Open && self.tls.unsent() == 0
     }
 
@@ -108,11 +108,11 @@ impl TlsBridge {
     /// left out, since the poll would report its hang-up without end.
     pub fn interest(&self) -> [Interest<'_>; 2] {
         let mut outer = PollFlags::empty();
-        outer.set(PollFlags::POLLIN, self.may_hear());
+        outer.set(PollFlags::POLLIN, self.may_read_client());
         outer.set(PollFlags::POLLOUT, self.tls.unsent() > 0);
         let mut inner = PollFlags::empty();
-        inner.set(PollFlags::POLLIN, self.may_say());
-        inner.set(PollFlags::POLLOUT, !self.heard.is_empty());
+        inner.set(PollFlags::POLLIN, self.may_read_application());
+        inner.set(PollFlags::POLLOUT, !self.received.is_empty());
         [(self.socket.as_fd(), outer), (self.inner.as_fd(), inner)]
             .map(|(descriptor, wanted)| (!wanted.is_empty()).then_some((descriptor, wanted)))
     }
@@ -120,10 +120,10 @@ impl TlsBridge {
     /// Carries pending bytes in both directions. The buffer is the thread's.
     pub fn carry(&mut self, now_ms: u64, buffer: &mut Vec<u8>) {
         buffer.resize(CARRIED_BYTES, 0);
-        self.hand_on();
-        self.hear(buffer);
+        self.pass_on();
+        self.read_client(buffer);
         self.flush();
-        self.say(now_ms, buffer);
+        self.read_application(now_ms, buffer);
         if self.to_client == Way::Ending && (self.tls.unsent() == 0 || now_ms >= self.closed_ms + LAST_RECORDS_MS) {
             self.to_client = Way::Over;
         }
@@ -133,28 +133,28 @@ impl TlsBridge {
     }
 
     /// From the client to the application.
-    fn hear(&mut self, buffer: &mut [u8]) {
+    fn read_client(&mut self, buffer: &mut [u8]) {
         for _ in 0..READS_MOST {
-            if !self.may_hear() || self.is_broken {
+            if !self.may_read_client() || self.is_broken {
                 break;
             }
             match self.tls.read(self.socket.as_fd(), buffer) {
                 Read::Bytes(count) => {
-                    self.heard.extend_from_slice(&buffer[..count]);
-                    self.hand_on();
+                    self.received.extend_from_slice(&buffer[..count]);
+                    self.pass_on();
                 }
                 Read::Nothing => break,
                 // A client that left without close_notify (RFC 8446 section 6.1) has sent the earlier bytes all the same.
                 Read::End | Read::Broken => self.to_application = Way::Ending,
             }
         }
-        self.hand_on();
+        self.pass_on();
     }
 
-    fn hand_on(&mut self) {
-        while self.handed < self.heard.len() {
-            match socket::write(self.inner.as_fd(), &self.heard[self.handed..], &[]) {
-                Written::Bytes(count) => self.handed += count,
+    fn pass_on(&mut self) {
+        while self.passed_on < self.received.len() {
+            match socket::write(self.inner.as_fd(), &self.received[self.passed_on..], &[]) {
+                Written::Bytes(count) => self.passed_on += count,
                 Written::Full => return,
                 // The application reads no more, but may still send.
                 Written::Broken => {
@@ -163,8 +163,8 @@ impl TlsBridge {
                 }
             }
         }
-        self.heard = Vec::new();
-        self.handed = 0;
+        self.received = Vec::new();
+        self.passed_on = 0;
         if self.to_application == Way::Ending {
             self.to_application = Way::Over;
             socket::end_sending(self.inner.as_fd());
@@ -172,10 +172,10 @@ impl TlsBridge {
     }
 
     /// From the application to the client.
-    fn say(&mut self, now_ms: u64, buffer: &mut [u8]) {
+    fn read_application(&mut self, now_ms: u64, buffer: &mut [u8]) {
         self.has_unread = false;
         for _ in 0..READS_MOST {
-            if !self.may_say() || self.is_broken {
+            if !self.may_read_application() || self.is_broken {
                 self.has_unread = self.to_client == Way::Open;
                 return;
             }
@@ -183,7 +183,7 @@ impl TlsBridge {
                 Read::Bytes(count) => self.seal(&buffer[..count]),
                 Read::Nothing => return,
                 // An application that closes its end with unread input breaks it, but has sent all that it wanted to send.
-                Read::End | Read::Broken => self.say_goodbye(now_ms),
+                Read::End | Read::Broken => self.end_tls(now_ms),
             }
         }
         self.has_unread = self.to_client == Way::Open;
@@ -199,13 +199,13 @@ impl TlsBridge {
     }
 
     /// RFC 8446 section 6.1: close_notify tells the client that nothing was cut off.
-    fn say_goodbye(&mut self, now_ms: u64) {
+    fn end_tls(&mut self, now_ms: u64) {
         self.to_client = Way::Ending;
         self.closed_ms = now_ms;
         let (tls, socket) = (&mut self.tls, &self.socket);
         let has_left = with_workbench(|bench| {
             bench.begin();
-            tls.seal_goodbye(bench).is_ok() && tls.write_sealed(bench, socket.as_fd(), false) != Written::Broken
+            tls.seal_close_notify(bench).is_ok() && tls.write_sealed(bench, socket.as_fd(), false) != Written::Broken
         });
         self.is_broken |= !has_left;
     }

@@ -147,9 +147,9 @@ impl Transport {
         }
     }
 
-    /// TLS begins here. `heard` holds bytes of it that were read already.
-    pub fn begin_tls(&mut self, listener: &Arc<ListenerTls>, heard: &[u8]) {
-        self.carrier = Carrier::Tls(Box::new(TlsStream::new(listener, heard)));
+    /// TLS begins here. `received` holds bytes of it that were read already.
+    pub fn begin_tls(&mut self, listener: &Arc<ListenerTls>, received: &[u8]) {
+        self.carrier = Carrier::Tls(Box::new(TlsStream::new(listener, received)));
     }
 
     /// Everything is sent in plain from here on: the peer does not speak TLS.
@@ -470,7 +470,7 @@ impl Transport {
     /// Whether the peer has sent bytes that were not read yet; its end of stream counts too.
     pub fn has_input(&self) -> bool {
         match &self.carrier {
-            Carrier::Tls(tls) if tls.has_unheard() => true,
+            Carrier::Tls(tls) if tls.has_unprocessed() => true,
             Carrier::Socket | Carrier::Tls(_) => socket::has_input(self.socket.as_fd()),
             Carrier::Stream(stream) => stream.has_input(),
         }
@@ -495,7 +495,7 @@ impl Transport {
         if self.is_stream() {
             return;
         }
-        self.say_goodbye();
+        self.end_tls();
         // Encrypted bytes that have no room yet would be lost behind the end; the connection's own end comes soon enough.
         if self.tls().is_none_or(|tls| tls.unsent() == 0) {
             socket::end_sending(self.socket.as_fd());
@@ -503,9 +503,9 @@ impl Transport {
     }
 
     /// Within TLS, sends close_notify (RFC 8446 section 6.1), unless the answer is incomplete.
-    pub fn say_goodbye(&mut self) {
+    pub fn end_tls(&mut self) {
         if self.is_encrypted() && !self.is_broken && !self.ends_short {
-            self.send_encrypted_goodbye();
+            self.send_close_notify();
         }
     }
 
@@ -542,7 +542,7 @@ impl Transport {
     pub fn disconnect(&mut self) {
         if !self.is_stream() {
             self.push();
-            self.say_goodbye();
+            self.end_tls();
             socket::end(self.socket.as_fd());
         }
         self.is_broken = true;

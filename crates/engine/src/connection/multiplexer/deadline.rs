@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_what_waits_for_it_has_time_for_the_rest() {
+    fn a_client_that_reads_waiting_bytes_has_time_for_the_rest() {
         let full = Facts { has_unsent: true, ..BUSY };
         let moves = Facts { has_sent: true, ..full };
         let left = Facts { has_streams: false, ..full };

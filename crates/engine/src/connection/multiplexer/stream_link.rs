@@ -9,8 +9,8 @@ use bolide_protocol::http2::FRAME_BYTES_MOST;
 use bolide_protocol::http2::frame::{write_block, write_data};
 use bolide_protocol::response::{Outgoing, StreamEnd};
 
-use super::room::WaitingStream;
-use super::{Line, Multiplexer, SharedMultiplexer};
+use super::room_wait::WaitingStream;
+use super::{Multiplexer, SharedMultiplexer, StreamEntry};
 use crate::sockets::socket::Read;
 use crate::sockets::transport::{Moved, StreamPart, StreamTransport, StreamWait};
 
@@ -22,7 +22,7 @@ pub struct StreamLink {
 
 impl Drop for StreamLink {
     fn drop(&mut self) {
-        self.shared.lock().end_line(self.number);
+        self.shared.lock().end_stream(self.number);
     }
 }
 
@@ -35,12 +35,12 @@ impl StreamLink {
 impl StreamTransport for StreamLink {
     fn read(&self, buffer: &mut [u8]) -> Read {
         let mut multiplexer = self.shared.lock();
-        let Some(line) = multiplexer.line(self.number) else { return Read::Broken };
+        let Some(line) = multiplexer.entry(self.number) else { return Read::Broken };
         let count = line.inbound.len().min(buffer.len());
         if count == 0 {
             return match line {
-                Line { is_reset: true, .. } => Read::Broken,
-                Line { is_tunnel: true, has_ended: true, .. } => Read::End,
+                StreamEntry { is_reset: true, .. } => Read::Broken,
+                StreamEntry { is_tunnel: true, has_ended: true, .. } => Read::End,
                 _ => Read::Nothing,
             };
         }
@@ -56,7 +56,7 @@ impl StreamTransport for StreamLink {
     }
 
     fn has_input(&self) -> bool {
-        self.shared.lock().line(self.number).is_none_or(|line| line.is_reset || !line.inbound.is_empty())
+        self.shared.lock().entry(self.number).is_none_or(|line| line.is_reset || !line.inbound.is_empty())
     }
 
     fn is_gone(&self) -> bool {
@@ -77,7 +77,7 @@ impl StreamTransport for StreamLink {
             Moved::All => multiplexer.move_part(self.number, outgoing, part),
             moved => (moved, 0),
         };
-        if let Some(line) = multiplexer.line(self.number) {
+        if let Some(line) = multiplexer.entry(self.number) {
             line.sent_bytes += (*sent - before + taken) as u64;
         }
         if moved == Moved::Part {
@@ -93,7 +93,7 @@ impl StreamTransport for StreamLink {
 
 impl Multiplexer {
     pub(super) fn is_gone(&mut self, number: u32) -> bool {
-        self.transport.is_broken || self.line(number).is_none_or(|line| line.is_reset)
+        self.transport.is_broken || self.entry(number).is_none_or(|line| line.is_reset)
     }
 
     /// Makes frames of waiting bytes: the head, as much of the payload as there is room for, and behind it the end or the trailer

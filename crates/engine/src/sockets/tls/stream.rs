@@ -63,7 +63,7 @@ pub struct TlsStream {
     stage: TlsStage,
     /// An incomplete record, or bytes that were not processed at all.
     incoming: Vec<u8>,
-    has_unheard: bool,
+    has_unprocessed: bool,
     /// Records that wait for the client, and how many bytes of them were sent.
     outgoing: Vec<u8>,
     sent: usize,
@@ -73,7 +73,7 @@ pub struct TlsStream {
     fault: Option<TlsFault>,
     /// The peer has sent close_notify (RFC 8446 section 6.1).
     peer_has_closed: bool,
-    has_said_goodbye: bool,
+    has_sent_close_notify: bool,
     has_more: bool,
     came_bytes: usize,
 }
@@ -120,13 +120,13 @@ impl TlsWorkbench {
 }
 
 impl TlsStream {
-    /// `heard` holds bytes of the connection that were read already.
-    pub fn new(listener: &Arc<ListenerTls>, heard: &[u8]) -> TlsStream {
+    /// `received` holds bytes of the connection that were read already.
+    pub fn new(listener: &Arc<ListenerTls>, received: &[u8]) -> TlsStream {
         TlsStream {
             listener: Arc::clone(listener),
             stage: TlsStage::Waiting,
-            incoming: heard.to_vec(),
-            has_unheard: !heard.is_empty(),
+            incoming: received.to_vec(),
+            has_unprocessed: !received.is_empty(),
             outgoing: Vec::new(),
             sent: 0,
             server_name: None,
@@ -134,7 +134,7 @@ impl TlsStream {
             alpn: None,
             fault: None,
             peer_has_closed: false,
-            has_said_goodbye: false,
+            has_sent_close_notify: false,
             has_more: false,
             came_bytes: 0,
         }
@@ -175,8 +175,8 @@ impl TlsStream {
     }
 
     /// Bytes were read that are not processed yet.
-    pub fn has_unheard(&self) -> bool {
-        self.has_unheard
+    pub fn has_unprocessed(&self) -> bool {
+        self.has_unprocessed
     }
 
     /// Bytes of records that the last read has received.
@@ -221,11 +221,11 @@ impl TlsStream {
             last = socket::read(socket, &mut bench.incoming[held..held + wanted]);
             let count = match last {
                 Read::Bytes(count) => count,
-                Read::Nothing if self.has_unheard => 0,
+                Read::Nothing if self.has_unprocessed => 0,
                 Read::Nothing | Read::End | Read::Broken => break,
             };
             self.came_bytes += count;
-            self.has_unheard = false;
+            self.has_unprocessed = false;
             match self.take(&mut bench.incoming[..held + count], &mut buffer[filled..]) {
                 Ok(more) => filled += more,
                 Err(fault) => {
@@ -350,11 +350,11 @@ impl TlsStream {
     ///
     /// # Errors
     /// As [`TlsStream::seal`].
-    pub fn seal_goodbye(&mut self, bench: &mut TlsWorkbench) -> Result<(), SealingFault> {
-        if self.has_said_goodbye {
+    pub fn seal_close_notify(&mut self, bench: &mut TlsWorkbench) -> Result<(), SealingFault> {
+        if self.has_sent_close_notify {
             return Err(SealingFault);
         }
-        self.has_said_goodbye = true;
+        self.has_sent_close_notify = true;
         self.with_traffic(bench, |traffic, room| traffic.queue_close_notify(room))
     }
 

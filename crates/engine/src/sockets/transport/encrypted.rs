@@ -124,11 +124,11 @@ impl Transport {
     }
 
     /// Sends close_notify, once.
-    pub(super) fn send_encrypted_goodbye(&mut self) {
+    pub(super) fn send_close_notify(&mut self) {
         let Carrier::Tls(tls) = &mut self.carrier else { return };
         with_workbench(|bench| {
             bench.begin();
-            if tls.seal_goodbye(bench).is_ok() {
+            if tls.seal_close_notify(bench).is_ok() {
                 // A client that is gone already needs none.
                 let _ = tls.write_sealed(bench, self.socket.as_fd(), false);
             }

@@ -38,7 +38,7 @@ impl StreamWait for WaitingStream {
             return true;
         }
         let socket = multiplexer.transport.own_socket();
-        let bell = multiplexer.hang_up_bell();
+        let bell = multiplexer.register_bell();
         let mut buffer = vec![0; CATCH_UP_BYTES];
         let has_room = loop {
             multiplexer.catch_up(&mut buffer);
@@ -62,7 +62,7 @@ impl StreamWait for WaitingStream {
 
 impl Multiplexer {
     /// Registers a bell, if there are threads to ring it.
-    fn hang_up_bell(&mut self) -> Option<Arc<EventFd>> {
+    fn register_bell(&mut self) -> Option<Arc<EventFd>> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let bell = self.has_threads.then(|| EventFd::from_flags(flags).ok()).flatten().map(Arc::new)?;
         self.bells.push(bell.clone());

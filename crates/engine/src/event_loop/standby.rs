@@ -16,33 +16,33 @@ use crate::event_loop::worker_state::Shared;
 use crate::scheduling::leadership::Need;
 
 /// The longest wait of a standby, in milliseconds, whatever the poll reports.
-const STAND_MOST_MS: u32 = 30_000;
+const WAIT_MOST_MS: u32 = 30_000;
 
 /// Waits until a leader is needed, or the doorbell rings. None is needed if the leader has come back from the call of this
 /// number.
 pub(crate) fn wait_for_need<L: Language>(shared: &Shared<L>, inside: u64) -> Need {
-    let Some(doorbell) = shared.leadership.doorbell() else { return Need::Nobody };
+    let Some(doorbell) = shared.leadership.doorbell() else { return Need::None };
     if is_poll_ready(shared) {
         return Need::Waits;
     }
     let mut guard = shared.lock_state();
     if !shared.leadership.is_inside(inside) {
-        return Need::Nobody;
+        return Need::None;
     }
     if shared.needs_leader(&guard) {
         return Need::Waits;
     }
     let due_ms = shared.longest_wait(&mut guard, now_ms()).as_millis();
-    // Set under the lock, so that a thread that puts a connection back sees it: see `tell_leader`.
+    // Set under the lock, so that a thread that puts a connection back sees it: see `wake_leader`.
     shared.worker.row.waiting.store(1, Relaxed);
     drop(guard);
-    let wait_ms = due_ms.unwrap_or(STAND_MOST_MS).min(STAND_MOST_MS);
+    let wait_ms = due_ms.unwrap_or(WAIT_MOST_MS).min(WAIT_MOST_MS);
     let mut waits =
         [PollFd::new(shared.poll.0.as_fd(), PollFlags::POLLIN), PollFd::new(doorbell.descriptor(), PollFlags::POLLIN)];
     let found = poll(&mut waits, PollTimeout::try_from(wait_ms).unwrap_or(PollTimeout::MAX));
     let [at_poll, at_door] = waits.map(|wait| wait.any().unwrap_or(false));
     if at_door {
-        doorbell.hear();
+        doorbell.clear();
     }
     let guard = shared.lock_state();
     // A leader that has come back sets the mark itself.
@@ -52,9 +52,9 @@ pub(crate) fn wait_for_need<L: Language>(shared: &Shared<L>, inside: u64) -> Nee
     drop(guard);
     match found {
         Ok(0) if due_ms.is_some_and(|due_ms| due_ms <= wait_ms) => Need::Came,
-        Ok(0) => Need::Nobody,
+        Ok(0) => Need::None,
         Ok(_) if at_poll => Need::Came,
-        Ok(_) => Need::Nobody,
+        Ok(_) => Need::None,
         // A signal: its handlers run on the first thread when that leads.
         Err(_) => Need::Came,
     }

@@ -22,7 +22,7 @@ const WORTH_BYTES: u64 = 8 * 1024 * 1024;
 
 /// The checks of a worker.
 #[derive(Debug, Default)]
-pub struct GivingBack {
+pub struct MemoryTrim {
     /// The most connections that were open since the last check.
     most: usize,
     /// When to check, in monotonic milliseconds.
@@ -34,7 +34,7 @@ pub struct GivingBack {
     least_bytes: Option<u64>,
 }
 
-impl GivingBack {
+impl MemoryTrim {
     /// Notes how many connections are open now.
     #[inline]
     pub fn note(&mut self, connections: usize, now_ms: u64) {
@@ -60,19 +60,19 @@ impl GivingBack {
     }
 
     /// Notes the bytes that the worker has before its connections come.
-    pub fn note_beginning(&mut self, bytes: Option<u64>) {
+    pub fn note_baseline(&mut self, bytes: Option<u64>) {
         self.least_bytes = bytes;
     }
 
-    /// Checks: `resident` returns the worker's bytes, and `give_back` is called if it is worth its time.
-    pub fn look(&mut self, (connections, now_ms): (usize, u64), resident: impl Fn() -> Option<u64>, give_back: impl FnOnce()) {
+    /// Checks: `resident` returns the worker's bytes, and `trim` is called if it is worth its time.
+    pub fn look(&mut self, (connections, now_ms): (usize, u64), resident: impl Fn() -> Option<u64>, trim: impl FnOnce()) {
         self.due_ms = None;
         self.next_ms = now_ms + BETWEEN_MS;
         self.most = connections;
         let before = resident();
         let is_worth_it = before.zip(self.least_bytes).is_none_or(|(before, least)| before >= least + WORTH_BYTES);
         if is_worth_it {
-            give_back();
+            trim();
         }
         // Memory that stays in use is no reason to try again.
         self.least_bytes = if is_worth_it { resident() } else { self.least_bytes.min(before) };
@@ -90,7 +90,7 @@ mod tests {
 
     /// A worker that has `used` bytes in use, and `kept` bytes that are free.
     struct Scene {
-        giving_back: GivingBack,
+        memory_trim: MemoryTrim,
         used: Cell<u64>,
         kept: Cell<u64>,
         given: Cell<u32>,
@@ -98,9 +98,9 @@ mod tests {
 
     impl Scene {
         fn new() -> Scene {
-            let mut giving_back = GivingBack::default();
-            giving_back.note_beginning(Some(20 * MB));
-            Scene { giving_back, used: (20 * MB).into(), kept: 0.into(), given: 0.into() }
+            let mut memory_trim = MemoryTrim::default();
+            memory_trim.note_baseline(Some(20 * MB));
+            Scene { memory_trim, used: (20 * MB).into(), kept: 0.into(), given: 0.into() }
         }
 
         fn resident(&self) -> u64 {
@@ -109,32 +109,32 @@ mod tests {
 
         /// Runs a turn of the loop. Returns how often memory was returned to the system by then.
         fn turn(&mut self, connections: usize, now_ms: u64) -> u32 {
-            let Scene { giving_back, used, kept, given } = self;
-            giving_back.note(connections, now_ms);
-            if giving_back.is_due(now_ms) {
-                let give_back = || {
+            let Scene { memory_trim, used, kept, given } = self;
+            memory_trim.note(connections, now_ms);
+            if memory_trim.is_due(now_ms) {
+                let trim = || {
                     kept.set(0);
                     given.set(given.get() + 1);
                 };
-                giving_back.look((connections, now_ms), || Some(used.get() + kept.get()), give_back);
+                memory_trim.look((connections, now_ms), || Some(used.get() + kept.get()), trim);
             }
             given.get()
         }
     }
 
     #[test]
-    fn memory_of_clients_who_have_left_is_given_back_a_moment_later() {
+    fn memory_of_clients_that_have_left_is_trimmed_a_moment_later() {
         let mut scene = Scene::new();
         assert_eq!(scene.turn(100, 10), 0);
         scene.kept.set(200 * MB);
-        assert_eq!((scene.turn(0, 1_000), scene.giving_back.within_ms(1_000)), (0, Some(SETTLE_MS)));
+        assert_eq!((scene.turn(0, 1_000), scene.memory_trim.within_ms(1_000)), (0, Some(SETTLE_MS)));
         assert_eq!(scene.turn(0, 1_000 + SETTLE_MS - 1), 0);
         assert_eq!(scene.turn(0, 1_000 + SETTLE_MS), 1);
-        assert_eq!((scene.resident(), scene.giving_back.within_ms(5_000)), (20 * MB, None));
+        assert_eq!((scene.resident(), scene.memory_trim.within_ms(5_000)), (20 * MB, None));
     }
 
     #[test]
-    fn what_the_last_of_them_leave_is_given_back_too() {
+    fn memory_of_the_last_clients_is_trimmed_too() {
         let mut scene = Scene::new();
         scene.turn(100, 10);
         let mut now_ms = 1_000;
@@ -145,32 +145,32 @@ mod tests {
             scene.turn(connections, now_ms);
             assert_eq!(scene.kept.get(), 0, "{connections} are left");
         }
-        assert_eq!(scene.giving_back.within_ms(now_ms), None);
+        assert_eq!(scene.memory_trim.within_ms(now_ms), None);
     }
 
     #[test]
-    fn nobody_looks_after_few_connections_or_while_most_of_them_stay() {
+    fn there_is_no_check_after_few_connections_or_while_most_of_them_stay() {
         let mut scene = Scene::new();
         scene.kept.set(200 * MB);
         for (most, now) in [(CONNECTIONS_LEAST - 1, 0), (1, 0)] {
             scene.turn(most, 10);
             scene.turn(now, 20);
-            assert_eq!(scene.giving_back.within_ms(20), None, "{now} of {most}");
+            assert_eq!(scene.memory_trim.within_ms(20), None, "{now} of {most}");
         }
         scene.turn(100, 30);
         scene.turn(51, 40);
-        assert_eq!(scene.giving_back.within_ms(40), None);
+        assert_eq!(scene.memory_trim.within_ms(40), None);
     }
 
     #[test]
-    fn what_is_in_use_is_tried_once_and_looks_have_a_distance() {
+    fn memory_in_use_is_trimmed_once_and_checks_keep_an_interval() {
         let mut scene = Scene::new();
         scene.used.set(300 * MB);
         let mut looks = 0;
         for now_ms in (0..60_000).step_by(50) {
             // Clients come and go without end.
             let connections = if now_ms / 50 % 2 == 0 { 100 } else { 0 };
-            looks += u64::from(scene.giving_back.is_due(now_ms));
+            looks += u64::from(scene.memory_trim.is_due(now_ms));
             scene.turn(connections, now_ms);
         }
         assert_eq!(scene.given.get(), 1);
@@ -178,11 +178,11 @@ mod tests {
     }
 
     #[test]
-    fn a_look_that_somebody_would_wait_for_is_put_off() {
+    fn a_check_that_a_client_would_wait_for_is_put_off() {
         let mut scene = Scene::new();
         scene.turn(100, 0);
         scene.turn(0, 10);
-        scene.giving_back.put_off(1_000);
-        assert!(!scene.giving_back.is_due(1_000 + BUSY_MS - 1) && scene.giving_back.is_due(1_000 + BUSY_MS));
+        scene.memory_trim.put_off(1_000);
+        assert!(!scene.memory_trim.is_due(1_000 + BUSY_MS - 1) && scene.memory_trim.is_due(1_000 + BUSY_MS));
     }
 }
