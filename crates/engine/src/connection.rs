@@ -32,9 +32,9 @@ use crate::exchange::worker::Worker;
 use crate::exchange::{Exchange, ExchangeState, UnreadBody, give_up, go_on};
 use crate::logging::access_log::complain;
 use crate::response::ResponseWriter;
+use crate::scheduling::body_timeout::{BodyTimeout, DRAIN_ARRIVAL_MS};
 use crate::scheduling::connections::{Due, ExchangeId, Key};
 use crate::scheduling::deadlines::NEVER_MS;
-use crate::scheduling::patience::{DRAIN_ARRIVAL_MS, Patience};
 use crate::scheduling::turn::TurnBudget;
 use crate::sockets::client::Client;
 use crate::sockets::socket::Read;
@@ -323,8 +323,8 @@ impl<A: App> Connection<A> {
         ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport }
     }
 
-    fn patience(&self, worker: &Worker) -> Patience {
-        Patience::new(self.timeout_ms(worker), worker.settings.limits.body_bytes_per_second)
+    fn body_timeout(&self, worker: &Worker) -> BodyTimeout {
+        BodyTimeout::new(self.timeout_ms(worker), worker.settings.limits.body_bytes_per_second)
     }
 
     fn timeout_ms(&self, worker: &Worker) -> u64 {
@@ -347,10 +347,10 @@ impl<A: App> Connection<A> {
     /// Limits the time in which a request that is arriving must be complete. At a reload a body that keeps arriving may take all
     /// of the mercy, as other workers serve by now; at a stop it may not.
     pub fn arrive_by(&mut self, when_ms: u64, worker: &Worker, now_ms: u64) {
-        let body = self.exchange.body_patience().filter(|_| !worker.is_stopping());
-        let until_ms = if let Some(patience) = body {
-            patience.shorten(DRAIN_ARRIVAL_MS, now_ms);
-            patience.until_ms().min(worker.mercy_ends_ms.load(Relaxed))
+        let body = self.exchange.body_timeout().filter(|_| !worker.is_stopping());
+        let until_ms = if let Some(body_timeout) = body {
+            body_timeout.shorten(DRAIN_ARRIVAL_MS, now_ms);
+            body_timeout.until_ms().min(worker.mercy_ends_ms.load(Relaxed))
         } else if self.is_arriving() {
             when_ms
         } else {
@@ -462,10 +462,10 @@ impl<A: App> Connection<A> {
 
     /// Reads the rest of an unwanted body, up to [`LINGER_BYTES`]. `None`: it is complete, continue.
     fn swallow(&mut self, mut body: Box<UnreadBody>, mut swallowed: usize, context: &mut Context<'_, A>) -> Option<NextAction> {
-        body.patience.wait(true, context.thread.clock.now_ms);
+        body.body_timeout.wait(true, context.thread.clock.now_ms);
         while swallowed < LINGER_BYTES {
             let read = match context.thread.turn.may_read() {
-                true => self.read_body(&mut body.patience, context, |_| Ok(())),
+                true => self.read_body(&mut body.body_timeout, context, |_| Ok(())),
                 false => return Some(self.swallow_later(body, swallowed, NextAction::Again)),
             };
             let Ok((read, _)) = read else { break };
@@ -483,7 +483,7 @@ impl<A: App> Connection<A> {
     }
 
     fn swallow_later(&mut self, body: Box<UnreadBody>, swallowed: usize, next: NextAction) -> NextAction {
-        self.deadline_ms = body.patience.until_ms();
+        self.deadline_ms = body.body_timeout.until_ms();
         self.exchange.state = ExchangeState::Draining { body, swallowed };
         next
     }

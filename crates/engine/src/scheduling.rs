@@ -2,6 +2,7 @@
 //!
 //! It knows no sockets, no requests and no application. Workers run it.
 
+pub mod body_timeout;
 pub mod clock;
 pub mod companion_thread;
 pub mod concurrency;
@@ -13,5 +14,4 @@ pub mod handover;
 pub mod held_answers;
 pub mod leadership;
 pub mod memory_trim;
-pub mod patience;
 pub mod turn;

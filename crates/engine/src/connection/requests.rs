@@ -110,7 +110,7 @@ impl<A: App> Connection<A> {
         let timeout_ms = self.timeout_ms(context.worker);
         match (step, &self.exchange.state) {
             (_, ExchangeState::Streaming(_)) => {}
-            (_, ExchangeState::Collecting(collecting)) => self.deadline_ms = collecting.patience.until_ms(),
+            (_, ExchangeState::Collecting(collecting)) => self.deadline_ms = collecting.body_timeout.until_ms(),
             (ServeStep::Blocked | ServeStep::Yield, _) | (_, ExchangeState::Draining { .. }) => {
                 self.deadline_ms = now + timeout_ms
             }
@@ -232,7 +232,7 @@ impl<A: App> Connection<A> {
                 ServeStep::Blocked
             }
             Served::Ongoing(suspended) => {
-                let body = BodyStream::collected(self.patience(context.worker));
+                let body = BodyStream::collected(self.body_timeout(context.worker));
                 self.leave_to_application(suspended, RequestStream::Body(body), context)
             }
             Served::Done { keep } => {
@@ -286,12 +286,12 @@ impl<A: App> Connection<A> {
             let interim = ResponseEncoder::new(head.wire).interim("100 Continue", &[]);
             self.transport.send_aside(&interim.unwrap_or_default());
         }
-        let mut patience = self.patience(context.worker);
-        patience.wait(true, context.thread.clock.now_ms);
+        let mut body_timeout = self.body_timeout(context.worker);
+        body_timeout.wait(true, context.thread.clock.now_ms);
         collector.wait().map_err(|refusal| fault_of(refusal, context.worker))?;
         let parts = context.thread.parts.clone();
         let bytes = head.bytes.of(input).to_vec();
-        self.exchange.state = ExchangeState::Collecting(Box::new(Collecting { head, bytes, parts, collector, patience }));
+        self.exchange.state = ExchangeState::Collecting(Box::new(Collecting { head, bytes, parts, collector, body_timeout }));
         Ok((pulled.used, ServeStep::More))
     }
 
@@ -311,7 +311,7 @@ impl<A: App> Connection<A> {
             }
             PullEnd::Aborted { end, keep_alive } => Ok((pulled.used, self.abort(end, keep_alive))),
             PullEnd::More => {
-                collecting.patience.note(pulled.used, context.thread.clock.now_ms);
+                collecting.body_timeout.note(pulled.used, context.thread.clock.now_ms);
                 collecting.collector.wait().map_err(|refusal| fault_of(refusal, context.worker))?;
                 self.exchange.state = ExchangeState::Collecting(collecting);
                 Ok((pulled.used, ServeStep::More))

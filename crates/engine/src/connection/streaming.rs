@@ -20,9 +20,9 @@ use crate::exchange::{BodySource, ExchangeState, Served, Streaming, Suspended, g
 use crate::logging::counting;
 use crate::request::request_stream::{BodyStream, RequestStream};
 use crate::response::{Progress, ResponseWriter, reason_phrase};
+use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::connections::ExchangeId;
 use crate::scheduling::deadlines::NEVER_MS;
-use crate::scheduling::patience::Patience;
 use crate::sockets::socket::Read;
 
 impl<A: App> Connection<A> {
@@ -37,7 +37,7 @@ impl<A: App> Connection<A> {
     ) -> Result<(usize, ServeStep), Fault> {
         let worker = context.worker;
         let most_bytes = worker.body_limits.bytes;
-        let mut body = BodyStream::new(head.body, most_bytes, head.head.expects_continue(), self.patience(worker))?;
+        let mut body = BodyStream::new(head.body, most_bytes, head.head.expects_continue(), self.body_timeout(worker))?;
         let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
         let session = (&mut self.session, &mut writer);
         let Pulled { used, end } = pull(session, rest, worker, &mut context.thread.parts, |part| body.push(part))?;
@@ -244,8 +244,8 @@ impl<A: App> Connection<A> {
     fn streaming_until_ms(&self, streaming: &Streaming<A>, timeout_ms: u64) -> u64 {
         match &streaming.request_stream {
             RequestStream::Messages(websocket) => websocket.next_ms(self.has_unsent(), timeout_ms),
-            RequestStream::Body(body) if self.has_unsent() => (now_ms() + timeout_ms).min(body.patience.until_ms()),
-            RequestStream::Body(body) => body.patience.until_ms(),
+            RequestStream::Body(body) if self.has_unsent() => (now_ms() + timeout_ms).min(body.body_timeout.until_ms()),
+            RequestStream::Body(body) => body.body_timeout.until_ms(),
         }
     }
 
@@ -269,10 +269,10 @@ impl<A: App> Connection<A> {
             RequestStream::Body(body) => {
                 let mut read = Read::Nothing;
                 while body.room() > 0 && context.thread.turn.may_read() {
-                    let mut patience = body.patience;
+                    let mut body_timeout = body.body_timeout;
                     let is_aborted;
-                    (read, is_aborted) = self.read_body(&mut patience, context, |part| body.push(part))?;
-                    body.patience = patience;
+                    (read, is_aborted) = self.read_body(&mut body_timeout, context, |part| body.push(part))?;
+                    body.body_timeout = body_timeout;
                     body.is_gone |= is_aborted;
                     let is_complete = !is_aborted && !self.session.is_body_open();
                     note_progress(body, usize::from(matches!(read, Read::Bytes(_))), is_complete);
@@ -338,7 +338,7 @@ impl<A: App> Connection<A> {
     /// Reads once, and returns whether the client has cancelled its request. Bytes behind the body stay for later.
     pub(super) fn read_body(
         &mut self,
-        patience: &mut Patience,
+        body_timeout: &mut BodyTimeout,
         context: &mut Context<'_, A>,
         sink: impl FnMut(&[u8]) -> Result<(), Fault>,
     ) -> Result<(Read, bool), Fault> {
@@ -347,7 +347,7 @@ impl<A: App> Connection<A> {
         let mut is_aborted = false;
         if let Read::Bytes(count) = read {
             thread.turn.note_read(self.transport.read_cost(count));
-            patience.note(count, thread.clock.now_ms);
+            body_timeout.note(count, thread.clock.now_ms);
             let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
             let session = (&mut self.session, &mut writer);
             let pulled = pull(session, &thread.read[..count], context.worker, &mut thread.parts, sink)?;

@@ -17,8 +17,8 @@ use crate::event_loop::pausing::resume_connections;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::logging::access_log::complain;
 use crate::response::ResponseWriter;
+use crate::scheduling::body_timeout::DRAIN_ARRIVAL_MS;
 use crate::scheduling::connections::ConnectionTable;
-use crate::scheduling::patience::DRAIN_ARRIVAL_MS;
 
 /// The last part of `reload-mercy`, in milliseconds, but a quarter of it at most, is reserved for the application: endless
 /// streams get a disconnect, so that they can end by themselves, and the lifespan ends after them. The master kills the worker

@@ -11,7 +11,7 @@ pub(crate) const DRAIN_ARRIVAL_MS: u64 = 5_000;
 /// The time that a client has left. Waiting uses it up, and each byte that arrives earns some back: a client that sends at the
 /// minimum rate or above never runs out of it, and a silent client has the whole time limit.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct BodyTimeout {
     /// The maximum, and the initial value.
     timeout_ms: u64,
     /// `body-min-rate`; 0 allows any rate.
@@ -21,9 +21,9 @@ pub struct Patience {
     since_ms: Option<u64>,
 }
 
-impl Patience {
-    pub fn new(timeout_ms: u64, bytes_per_second: u64) -> Patience {
-        Patience { timeout_ms, bytes_per_second, left_ms: timeout_ms, since_ms: None }
+impl BodyTimeout {
+    pub fn new(timeout_ms: u64, bytes_per_second: u64) -> BodyTimeout {
+        BodyTimeout { timeout_ms, bytes_per_second, left_ms: timeout_ms, since_ms: None }
     }
 
     pub fn is_waiting(&self) -> bool {
@@ -73,10 +73,10 @@ impl Patience {
 mod tests {
     use super::*;
 
-    fn waiting(bytes_per_second: u64) -> Patience {
-        let mut patience = Patience::new(30_000, bytes_per_second);
-        patience.wait(true, 0);
-        patience
+    fn waiting(bytes_per_second: u64) -> BodyTimeout {
+        let mut body_timeout = BodyTimeout::new(30_000, bytes_per_second);
+        body_timeout.wait(true, 0);
+        body_timeout
     }
 
     #[test]
@@ -86,10 +86,10 @@ mod tests {
 
     #[test]
     fn a_drip_ends() {
-        let mut patience = waiting(500);
+        let mut body_timeout = waiting(500);
         let drips = (1..100).map(|number| number * 4_000).take_while(|&now_ms| {
-            let is_in_time = now_ms < patience.until_ms();
-            patience.note(1, now_ms);
+            let is_in_time = now_ms < body_timeout.until_ms();
+            body_timeout.note(1, now_ms);
             is_in_time
         });
         assert_eq!(drips.last(), Some(28_000));
@@ -97,62 +97,62 @@ mod tests {
 
     #[test]
     fn time_that_is_used_up_is_not_earned_again_by_a_byte() {
-        let mut patience = waiting(500);
+        let mut body_timeout = waiting(500);
         for now_ms in [31_000, 32_000, 33_000] {
-            patience.note(1, now_ms);
-            assert_eq!(patience.until_ms(), now_ms);
+            body_timeout.note(1, now_ms);
+            assert_eq!(body_timeout.until_ms(), now_ms);
         }
     }
 
     #[test]
-    fn what_waited_in_the_kernel_came_in_time() {
-        let mut patience = waiting(500);
-        patience.note(100_000, 60_000);
-        assert_eq!(patience.until_ms(), 90_000);
+    fn bytes_that_waited_in_the_kernel_came_in_time() {
+        let mut body_timeout = waiting(500);
+        body_timeout.note(100_000, 60_000);
+        assert_eq!(body_timeout.until_ms(), 90_000);
     }
 
     #[test]
-    fn who_sends_at_the_lowest_rate_goes_on_for_ever() {
-        let mut patience = waiting(500);
+    fn a_client_at_the_lowest_rate_continues_forever() {
+        let mut body_timeout = waiting(500);
         for second in 1..10_000 {
-            patience.note(500, second * 1000);
-            assert!(patience.until_ms() > second * 1000);
+            body_timeout.note(500, second * 1000);
+            assert!(body_timeout.until_ms() > second * 1000);
         }
     }
 
     #[test]
     fn much_at_once_buys_no_more_than_the_time_limit() {
-        let mut patience = waiting(500);
-        patience.note(1 << 30, 1_000);
-        assert_eq!(patience.until_ms(), 31_000);
+        let mut body_timeout = waiting(500);
+        body_timeout.note(1 << 30, 1_000);
+        assert_eq!(body_timeout.until_ms(), 31_000);
     }
 
     #[test]
-    fn who_has_less_patience_begins_to_have_it_now() {
-        let mut patience = waiting(500);
-        patience.shorten(5_000, 20_000);
-        assert_eq!(patience.until_ms(), 25_000);
-        patience.note(1_000_000, 24_000);
-        patience.shorten(5_000, 24_000);
-        assert_eq!(patience.until_ms(), 29_000);
-        let mut patience = waiting(500);
-        patience.shorten(5_000, 29_000);
-        assert_eq!(patience.until_ms(), 30_000, "it has no more than was left");
+    fn a_shorter_timeout_begins_now() {
+        let mut body_timeout = waiting(500);
+        body_timeout.shorten(5_000, 20_000);
+        assert_eq!(body_timeout.until_ms(), 25_000);
+        body_timeout.note(1_000_000, 24_000);
+        body_timeout.shorten(5_000, 24_000);
+        assert_eq!(body_timeout.until_ms(), 29_000);
+        let mut body_timeout = waiting(500);
+        body_timeout.shorten(5_000, 29_000);
+        assert_eq!(body_timeout.until_ms(), 30_000, "it has no more than was left");
     }
 
     #[test]
-    fn without_a_rate_each_byte_begins_the_time_anew() {
-        let mut patience = waiting(0);
-        patience.note(1, 29_000);
-        assert_eq!(patience.until_ms(), 59_000);
+    fn without_a_rate_each_byte_restarts_the_time() {
+        let mut body_timeout = waiting(0);
+        body_timeout.note(1, 29_000);
+        assert_eq!(body_timeout.until_ms(), 59_000);
     }
 
     #[test]
     fn the_application_may_take_its_time() {
-        let mut patience = waiting(500);
-        patience.wait(false, 10_000);
-        assert_eq!(patience.until_ms(), u64::MAX);
-        patience.wait(true, 1_000_000);
-        assert_eq!(patience.until_ms(), 1_020_000);
+        let mut body_timeout = waiting(500);
+        body_timeout.wait(false, 10_000);
+        assert_eq!(body_timeout.until_ms(), u64::MAX);
+        body_timeout.wait(true, 1_000_000);
+        assert_eq!(body_timeout.until_ms(), 1_020_000);
     }
 }
