@@ -7,9 +7,9 @@ pub mod connections;
 #[path = "../../crates/engine/src/scheduling/deadlines.rs"]
 #[allow(dead_code, reason = "the loop's clock is not modelled")]
 mod deadlines;
-#[path = "../../crates/engine/src/scheduling/elsewhere.rs"]
+#[path = "../../crates/engine/src/scheduling/handover.rs"]
 #[allow(dead_code, reason = "when the companion begins is not modelled")]
-pub mod elsewhere;
+pub mod handover;
 #[path = "../../crates/engine/src/scheduling/held_answers.rs"]
 pub mod held_answers;
 #[path = "../../crates/engine/src/scheduling/leadership.rs"]

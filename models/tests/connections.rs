@@ -18,8 +18,8 @@ struct Desk {
     /// Whether the leader sleeps, or is about to: written under the lock of the table.
     sleeps: AtomicBool,
     /// Events that the poll has not returned yet: that the bell rang, and connections with events.
-    untold: Mutex<Vec<Key>>,
-    told: Condvar,
+    pending: Mutex<Vec<Key>>,
+    wakeup: Condvar,
 }
 
 impl Desk {
@@ -32,8 +32,8 @@ impl Desk {
             sent: AtomicU32::new(0),
             is_attended: AtomicBool::new(false),
             sleeps: AtomicBool::new(false),
-            untold: Mutex::new(Vec::new()),
-            told: Condvar::new(),
+            pending: Mutex::new(Vec::new()),
+            wakeup: Condvar::new(),
         };
         (Arc::new(desk), key)
     }
@@ -44,8 +44,8 @@ impl Desk {
 
     /// The kernel's part: bytes of the client have arrived, or the bell rang.
     fn tell_poll(&self, key: Key) {
-        self.untold.lock().expect("nobody panicked").push(key);
-        self.told.notify_one();
+        self.pending.lock().expect("nobody panicked").push(key);
+        self.wakeup.notify_one();
     }
 
     fn send(&self, key: Key) {
@@ -82,16 +82,16 @@ impl Desk {
             }
             self.sleeps.store(true, SeqCst);
             drop(table);
-            let mut untold = self.untold.lock().expect("nobody panicked");
-            while untold.is_empty() {
-                untold = self.told.wait(untold).expect("nobody panicked");
+            let mut pending = self.pending.lock().expect("nobody panicked");
+            while pending.is_empty() {
+                pending = self.wakeup.wait(pending).expect("nobody panicked");
             }
-            let news = std::mem::take(&mut *untold);
-            drop(untold);
+            let events = std::mem::take(&mut *pending);
+            drop(pending);
             self.sleeps.store(false, SeqCst);
             let mut table = self.table();
-            for key in news {
-                table.news(key);
+            for key in events {
+                table.note_event(key);
             }
         }
     }
@@ -126,7 +126,7 @@ fn an_event_of_a_closed_connection_does_not_reach_the_one_in_its_slot() {
             move || {
                 let mut table = desk.table();
                 table.note_end(key);
-                table.news(key);
+                table.note_event(key);
             }
         });
         let next = {

@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicUsize;
 use bolide_models::explore;
 use bolide_models::scheduling::concurrency::{AtomicU32, Doorbell, Ordering::Relaxed};
 use bolide_models::scheduling::connections::{ConnectionTable, EventSource, Key};
-use bolide_models::scheduling::elsewhere::{Companion, Sleep};
+use bolide_models::scheduling::handover::{Companion, Sleep};
 use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
 use loom::thread;
 
@@ -39,7 +39,7 @@ struct Kernel {
     unread: u32,
     /// The poll's key of the client's connection, as long as it is registered.
     known_as: Option<Key>,
-    untold: VecDeque<Key>,
+    pending: VecDeque<Key>,
     queue: Vec<Connection>,
     queue_length_most: usize,
     /// The time limit of the leader's sleep has passed.
@@ -69,7 +69,7 @@ struct Worker {
     is_in: Loop,
     state: Mutex<State>,
     kernel: Mutex<Kernel>,
-    told: Condvar,
+    wakeup: Condvar,
     /// A leader sleeps in the poll, or is about to.
     waiting: AtomicU32,
     served: Mutex<Served>,
@@ -88,7 +88,7 @@ impl Worker {
             is_in,
             state: Mutex::new(State { table, companion: Sleep::Awake, call: 0, is_needed: false }),
             kernel: Mutex::new(kernel),
-            told: Condvar::new(),
+            wakeup: Condvar::new(),
             waiting: AtomicU32::new(0),
             served: Mutex::default(),
             companion: Companion::new().expect("it needs no descriptor here"),
@@ -113,28 +113,28 @@ impl Worker {
         let mut kernel = self.kernel();
         kernel.unread += 1;
         if let Some(key) = kernel.known_as {
-            kernel.untold.push_back(key);
-            self.told.notify_all();
+            kernel.pending.push_back(key);
+            self.wakeup.notify_all();
         }
     }
 
     fn ring(&self) {
-        self.kernel().untold.push_back(Key::BELL);
-        self.told.notify_all();
+        self.kernel().pending.push_back(Key::BELL);
+        self.wakeup.notify_all();
     }
 
     /// The events that are pending now.
     fn fetch(&self) -> Vec<Key> {
-        self.kernel().untold.drain(..).collect()
+        self.kernel().pending.drain(..).collect()
     }
 
     /// Waits until an event is pending, or the time limit has passed. Returns the events.
-    fn wait_for_news(&self) -> Vec<Key> {
+    fn wait_for_events(&self) -> Vec<Key> {
         let mut kernel = self.kernel();
-        while kernel.untold.is_empty() && !kernel.has_timed_out {
-            kernel = self.told.wait(kernel).expect("nobody panicked");
+        while kernel.pending.is_empty() && !kernel.has_timed_out {
+            kernel = self.wakeup.wait(kernel).expect("nobody panicked");
         }
-        kernel.untold.drain(..).collect()
+        kernel.pending.drain(..).collect()
     }
 
     /// The leader attends to the client's connection: it reads the pending bytes.
@@ -166,22 +166,22 @@ impl Worker {
     /// The leader's poll. It returns what arrived while the leader slept, and a thread that leaves something in the table
     /// meanwhile rings the bell: an event without a wake-up is a mistake, which the server reports.
     fn poll<'a>(&'a self, mut state: MutexGuard<'a, State>) {
-        let mut news = self.fetch();
-        if news.is_empty() && !state.table.has_ready() {
+        let mut events = self.fetch();
+        if events.is_empty() && !state.table.has_ready() {
             self.say_whether_it_waits(Loop::Own, true);
             drop(state);
             self.say_whether_it_waits(Loop::Applications, true);
-            news = self.wait_for_news();
+            events = self.wait_for_events();
             self.say_whether_it_waits(Loop::Applications, false);
             state = self.state();
             self.say_whether_it_waits(Loop::Own, false);
-            if news.is_empty() && state.table.has_ready() {
-                news = self.fetch();
-                assert!(!news.is_empty(), "a connection had news of which nobody told the leader");
+            if events.is_empty() && state.table.has_ready() {
+                events = self.fetch();
+                assert!(!events.is_empty(), "a connection had news of which nobody told the leader");
             }
         }
-        for key in news {
-            state.table.news(key);
+        for key in events {
+            state.table.note_event(key);
         }
     }
 
@@ -205,11 +205,11 @@ impl Worker {
     /// One look of the companion.
     fn look_after_waiting(&self, hands_over: HandsOver) {
         let mut state = self.state();
-        if self.waiting.load(Relaxed) == 1 || state.table.is_nobody_away() {
+        if self.waiting.load(Relaxed) == 1 || state.table.is_none_away() {
             return;
         }
         for key in self.fetch() {
-            state.table.news(key);
+            state.table.note_event(key);
         }
         let keys = match hands_over {
             HandsOver::All => state.table.keys(|_| true),
@@ -229,7 +229,7 @@ impl Worker {
     /// The companion sleeps until it has something to do.
     fn sleep(&self) {
         let mut state = self.state();
-        if !state.table.is_nobody_away() {
+        if !state.table.is_none_away() {
             return;
         }
         state.companion = if state.is_needed { Sleep::UntilWork } else { Sleep::UntilNeeded };
@@ -261,7 +261,7 @@ impl Worker {
         }
         let mut kernel = self.kernel();
         kernel.known_as = None;
-        kernel.untold.retain(|told| *told != key);
+        kernel.pending.retain(|other| *other != key);
         if kernel.queue.len() < kernel.queue_length_most {
             kernel.queue.push(*connection);
             return state.table.remove(key);
@@ -271,8 +271,8 @@ impl Worker {
         let mut kernel = self.kernel();
         kernel.known_as = Some(key);
         if kernel.unread > 0 {
-            kernel.untold.push_back(key);
-            self.told.notify_all();
+            kernel.pending.push_back(key);
+            self.wakeup.notify_all();
         }
         drop(kernel);
         state.table.check_in(key, connection, u64::MAX);
@@ -309,7 +309,7 @@ fn serve_beside_a_call(is_in: Loop, may_move: bool, queue_length_most: usize, ha
     worker.lead(resting);
     assert!(client.join().is_ok() && companion.join().is_ok());
     worker.take_from_queue();
-    assert!(worker.state().table.is_nobody_away());
+    assert!(worker.state().table.is_none_away());
     worker.served()
 }
 
@@ -326,7 +326,7 @@ fn a_request_that_comes_during_a_call_is_served_once_here_or_elsewhere() {
 }
 
 #[test]
-fn a_request_on_a_connection_that_cant_move_is_served_here_though_the_companion_has_fetched_its_news() {
+fn a_request_on_a_connection_that_cant_move_is_served_here_though_the_companion_has_fetched_its_event() {
     explore(|| assert_eq!(serve_beside_a_call(Loop::Own, false, 1, HandsOver::Waiting), Served { here: 1, elsewhere: 0 }));
 }
 
@@ -357,14 +357,14 @@ fn a_request_that_comes_while_all_connections_are_handed_over_is_served_once() {
 
 /// The connection is not registered in the poll for a moment, which drops its pending events.
 #[test]
-fn a_request_that_comes_while_a_connection_finds_no_room_in_the_queue_is_told_to_the_leader() {
+fn a_request_that_comes_while_a_connection_finds_no_room_in_the_queue_wakes_the_leader() {
     explore(|| assert_eq!(serve_beside_a_call(Loop::Own, true, 0, HandsOver::All), Served { here: 1, elsewhere: 0 }));
 }
 
 /// With several threads, one is in a call while another leads: the companion leaves the events to a leader that sleeps in the
 /// poll.
 #[test]
-fn a_leader_in_its_poll_is_told_though_another_thread_is_in_a_call() {
+fn a_leader_in_its_poll_is_woken_though_another_thread_is_in_a_call() {
     explore(|| {
         let (worker, busy, resting) = Worker::new(Loop::Own, false, 1);
         let connection = worker.state().table.check_out(busy).expect("it is here");
@@ -386,11 +386,11 @@ fn a_leader_in_its_poll_is_told_though_another_thread_is_in_a_call() {
 /// The time limit of the leader's sleep passes while a thread that has lost the lead brings its connection back, with events, and
 /// the companion looks.
 #[test]
-fn a_leader_whose_sleep_is_over_finds_nothing_of_which_it_was_not_told() {
+fn a_leader_whose_sleep_is_over_finds_no_event_without_a_wakeup() {
     explore(|| {
         let (worker, busy, resting) = Worker::new(Loop::Own, false, 1);
         let connection = worker.state().table.check_out(busy).expect("it is here");
-        worker.state().table.news(busy);
+        worker.state().table.note_event(busy);
         worker.kernel().has_timed_out = true;
         worker.send();
         let companion = thread::spawn({

@@ -48,7 +48,7 @@ fn follow(leadership: &Leadership) -> Turn {
     leadership.follow(false, &mut |_| Need::Waits)
 }
 
-/// The work that waits for a leader, and the mark that the worker waits at the poll: what `event_loop` and `lookout` do with the
+/// The work that waits for a leader, and the mark that the worker waits at the poll: what `event_loop` and `standby` do with the
 /// table, its lock and `row.waiting`.
 #[derive(Default)]
 struct Desk {
@@ -70,7 +70,7 @@ impl Desk {
     fn wait_for_need(&self, leadership: &Leadership, inside: u64) -> Need {
         let mut state = self.state();
         if !leadership.is_inside(inside) {
-            return Need::Nobody;
+            return Need::None;
         }
         if state.is_work_there {
             return Need::Waits;
@@ -82,7 +82,7 @@ impl Desk {
         if leadership.is_inside(inside) {
             state.waits = false;
         }
-        if state.is_work_there { Need::Came } else { Need::Nobody }
+        if state.is_work_there { Need::Came } else { Need::None }
     }
 
     /// A thread without the lead leaves work for the leader.
@@ -247,7 +247,7 @@ fn the_end_reaches_every_thread_in_any_state() {
             })
             .collect();
         leadership.stop();
-        assert!(leadership.wait_for_the_others(0, LONG));
+        assert!(leadership.wait_for_others(0, LONG));
         for follower in followers {
             assert!(follower.join().is_ok());
         }
@@ -256,7 +256,7 @@ fn the_end_reaches_every_thread_in_any_state() {
 
 /// The poll reports nothing to the standby: the leader itself has fetched the event, and left it behind.
 #[test]
-fn what_a_leader_leaves_behind_when_its_next_call_blocks_is_found_by_a_standby_at_the_poll() {
+fn work_that_a_leader_leaves_when_its_next_call_blocks_is_found_by_a_standby_at_the_poll() {
     explore(|| {
         let (leadership, desk, gate) = (Arc::new(leadership()), Arc::new(Desk::default()), Arc::new(Gate::default()));
         let standby = thread::spawn({
@@ -280,7 +280,7 @@ fn what_a_leader_leaves_behind_when_its_next_call_blocks_is_found_by_a_standby_a
 }
 
 #[test]
-fn what_a_thread_without_the_lead_leaves_behind_is_found_while_the_leader_is_blocked() {
+fn work_that_a_thread_without_the_lead_leaves_is_found_while_the_leader_is_blocked() {
     explore(|| {
         let (leadership, desk, gate) = (Arc::new(leadership()), Arc::new(Desk::default()), Arc::new(Gate::default()));
         let inside = leadership.enter_call();

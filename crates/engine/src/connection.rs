@@ -1,7 +1,7 @@
-//! One connection: what it has read, what its peer's bytes mean, how long it may keep us waiting.
+//! One connection: the bytes that it has read, their meaning, and the time limits of its peer.
 //!
-//! It moves bytes between its transport and its session, and hands what they mean to the exchange. It is attended to by one thread at a
-//! time, whenever its socket has news; it knows no poll and no other connection.
+//! It moves bytes between its transport and its session, and passes the session's events to the exchange. One thread at a time
+//! attends to it when its socket has events. It knows no poll and no other connection. Workers run it.
 
 pub mod beginning;
 pub mod moving;
@@ -32,9 +32,9 @@ use crate::exchange::worker::Worker;
 use crate::exchange::{Exchange, ExchangeState, UnreadBody, give_up, go_on};
 use crate::logging::access_log::complain;
 use crate::response::ResponseWriter;
+use crate::scheduling::body_timeout::{BodyTimeout, DRAIN_ARRIVAL_MS};
 use crate::scheduling::connections::{Due, ExchangeId, Key};
 use crate::scheduling::deadlines::NEVER_MS;
-use crate::scheduling::patience::{DRAIN_ARRIVAL_MS, Patience};
 use crate::scheduling::turn::TurnBudget;
 use crate::sockets::client::Client;
 use crate::sockets::socket::Read;
@@ -42,66 +42,66 @@ use crate::sockets::tls::TlsFault;
 use crate::sockets::transport::Transport;
 use multiplexed::{Limits, TurnEnd, attend_streams};
 use proxy_header::take_proxy_header;
-use refusal::{answer_fault, complain_of_peer, place};
+use refusal::{answer_fault, log_refusal, place};
 pub use steps::NextAction;
 use steps::ServeStep;
 
-/// A connection that is ended by us with unread input lingers this long, in milliseconds, so that the peer
-/// can read the answer before a reset destroys it (RFC 9112 section 9.6).
+/// A connection that this side ends with unread input lingers for this many milliseconds, so that the peer can read the answer
+/// before a reset destroys it (RFC 9112 section 9.6).
 const LINGER_MS: u64 = 2_000;
 
-/// Bytes that are thrown away at the most: of a body that nobody wants, and of a connection that lingers.
+/// The most bytes that are discarded of an unwanted body, and of a connection that lingers.
 const LINGER_BYTES: usize = 1024 * 1024;
 
 pub struct Connection<A: App> {
     transport: Transport,
     session: Session,
-    /// The request in work. A protocol with several at a time has the others beside it.
+    /// The current request. A protocol with several at a time has a connection for each of the others.
     exchange: Exchange<A>,
     /// The adapter's memory of the header block that the session remembers.
     memo: Option<A::Memo>,
     client: Client,
     listener: usize,
     link: Link,
-    /// Bytes that were read and not understood yet.
+    /// Bytes that were read and not processed yet.
     input: Vec<u8>,
     stage: ConnectionStage,
-    /// It has been answered before.
+    /// It was answered before.
     has_served: bool,
     /// The next answer is the last: its listening socket is gone.
     is_last: bool,
-    /// Processes that the application has forked elsewhere may have it open too.
+    /// Processes that the application has forked in another worker may have it open too.
     pub is_shared: bool,
     /// Its name in the connection table.
     pub key: Key,
-    /// Monotonic milliseconds at which it is given up.
+    /// When it is given up, in monotonic milliseconds.
     pub deadline_ms: u64,
     is_overdue: bool,
-    /// It has had news while the worker was paused.
+    /// It had an event while the worker was paused.
     pub is_resting: bool,
-    /// The poll knows it.
+    /// It is registered with the poll.
     pub is_polled: bool,
-    /// The poll has told that the peer sends no more: what is left to read ends with the end itself.
+    /// The poll has reported that the peer sends no more: reading must continue to the end of stream.
     pub peer_has_ended: bool,
 }
 
 /// A connection's relation to its socket.
 pub enum Link {
-    /// The socket is its own. `may_be_http2`: nothing was understood yet.
+    /// It has the socket for itself. `may_be_http2`: no bytes were processed yet.
     Socket { may_be_http2: bool },
-    /// The socket is its own and speaks HTTP/2: its streams share the transport.
+    /// It has the socket and speaks HTTP/2: its streams share the transport.
     Multiplexed(Arc<SharedMultiplexer>),
     /// It is a stream of such a connection.
     Stream { multiplexer: Arc<SharedMultiplexer>, number: u32 },
 }
 
-/// How far a connection has come.
+/// The stage that a connection has reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ConnectionStage {
-    /// The first thing is a PROXY header.
+    /// It begins with a PROXY header.
     AwaitsProxyHeader,
     Serves,
-    /// We have said all and wait for the client's end; so many bytes were thrown away meanwhile.
+    /// Our side has ended, and the client's end is awaited; this many bytes were discarded meanwhile.
     Lingers {
         swallowed: usize,
     },
@@ -120,22 +120,22 @@ impl<A: App> Connection<A> {
         self.transport.socket()
     }
 
-    /// The application has taken the socket: what becomes of the connection is its business.
+    /// The application has taken the socket over and is responsible for the connection.
     pub fn is_given_away(&self) -> bool {
         self.transport.is_given_away()
     }
 
-    /// Whether its answer waits in the kernel. Asking forgets it.
+    /// Returns whether the kernel holds its answer, and clears the mark.
     pub fn take_corked(&mut self) -> bool {
         self.transport.take_corked()
     }
 
-    /// Lets go the answer that waits in the kernel.
+    /// Sends the answer that the kernel holds.
     pub fn push(&self) {
         self.transport.push();
     }
 
-    /// What is left in it of the language, which a thread that is to close it must not drop where it has the language not.
+    /// Takes the language's objects out of the connection: a thread that closes it without the language must not drop them.
     pub fn leftover(&mut self) -> Leftover<A> {
         let pending = match self.exchange.take_state() {
             ExchangeState::Suspended(suspended) => suspended.pending,
@@ -145,7 +145,7 @@ impl<A: App> Connection<A> {
         Leftover { memo: self.memo.take(), pending }
     }
 
-    /// True while no request is begun or under way.
+    /// True while no request has begun or is in progress.
     pub fn is_idle(&self) -> bool {
         if let (Link::Multiplexed(multiplexer), ConnectionStage::Serves) = (&self.link, self.stage) {
             return multiplexer.lock().is_idle();
@@ -153,21 +153,21 @@ impl<A: App> Connection<A> {
         self.exchange.is_idle() && !matches!(self.stage, ConnectionStage::Lingers { .. }) && !self.has_part_of_request()
     }
 
-    /// Something of a next request is here, be it understood or not.
+    /// A part of the next request is here, processed or not.
     fn has_part_of_request(&self) -> bool {
         !self.input.is_empty() || self.session.has_part_of_head()
     }
 
-    /// Idle, and has been answered before: the client may have a next request on its way.
+    /// It was answered before: if it is idle, the next request may be on its way.
     pub fn has_served(&self) -> bool {
         self.has_served
     }
 
-    /// Does all that can be done without waiting: reads, serves, sends. After `Close` nothing of it is left with the application.
+    /// Does everything that can be done without waiting: reads, serves, sends. After `Close` the application holds no part of it.
     pub fn attend(&mut self, thread: &mut ThreadContext, app: &mut AppThread<A>, worker: &Worker) -> NextAction {
         thread.turn = TurnBudget::default();
         self.transport.begin_turn();
-        // Those that were attended to before may have taken long.
+        // The connections before it may have taken long.
         thread.clock.tick();
         let context = &mut Context { worker, thread, app };
         let now_ms = context.thread.clock.now_ms;
@@ -181,17 +181,17 @@ impl<A: App> Connection<A> {
                 self.peer_has_ended = true;
                 self.transport.is_broken = true;
                 if self.session.has_head() {
-                    // The client has taken it back before anybody has seen it.
+                    // The client has cancelled the request before it was served.
                     return NextAction::Close;
                 }
             }
             Link::Socket { .. } | Link::Multiplexed(_) | Link::Stream { .. } => {}
         }
-        // What drips into a worker that ends has always a byte more.
+        // A trickle into a worker that ends always has another byte, so input extends no limit then.
         let is_late = self.is_arriving() && worker.arrivals_are_over(now_ms);
         let next = if !is_over || self.keeps_its_own_time() {
             self.turn(context)
-        } else if self.has_news() && !is_late {
+        } else if self.has_timely_input() && !is_late {
             let next = self.turn(context);
             if self.is_too_slow(now_ms) { self.expire(context) } else { next }
         } else {
@@ -199,12 +199,12 @@ impl<A: App> Connection<A> {
         };
         if next == NextAction::Close {
             self.give_up(context);
-            self.transport.say_goodbye();
+            self.transport.end_tls();
         }
         next
     }
 
-    /// A turn of a connection whose streams have the socket in common.
+    /// A turn of a connection whose streams share the socket.
     fn attend_multiplexed(&mut self, shared: &SharedMultiplexer, is_over: bool, context: &mut Context<'_, A>) -> NextAction {
         let mut multiplexer = shared.lock();
         multiplexer.key = self.key;
@@ -216,7 +216,7 @@ impl<A: App> Connection<A> {
             TurnEnd::Over(transport, fault) => {
                 if let Some(fault) = fault {
                     let what = format!(" with {}: {}", fault.code.name(), fault.reason);
-                    complain_of_peer(&self.client, ("HTTP/2", "a connection"), &what, context);
+                    log_refusal(&self.client, ("HTTP/2", "a connection"), &what, context);
                 }
                 self.transport = transport;
                 self.begin_linger(context)
@@ -229,7 +229,7 @@ impl<A: App> Connection<A> {
         Limits { deadline_ms: &mut self.deadline_ms, has_served: &mut self.has_served, timeout_ms }
     }
 
-    /// Streams end without a turn of their connection: one that has lost its last has the time of an idle one from now on.
+    /// Streams end without a turn of their connection: when the last one has gone, the limit of an idle connection begins.
     pub fn note_last_stream(&mut self, worker: &Worker) {
         let Link::Multiplexed(shared) = &self.link else { return };
         if self.deadline_ms == NEVER_MS {
@@ -241,13 +241,13 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// When it is to be looked at whatever its socket does, in monotonic milliseconds.
+    /// Returns when it must be checked whatever its socket does, in monotonic milliseconds.
     pub fn due_ms(&self) -> u64 {
         self.deadline_ms.min(self.exchange.due_ms())
     }
 
-    /// A look at its time. Where that is over, the next `attend` ends it, unless a request has come at the last moment; or sends the head
-    /// that was held.
+    /// Checks its time limits. If one has passed, the next `attend` ends the connection, unless a request has come at the last
+    /// moment; or it sends the head that was held back.
     pub fn look(&mut self, now_ms: u64) -> Due {
         self.is_overdue |= self.deadline_ms <= now_ms || self.exchange.is_over_its_time(now_ms);
         match self.due_ms() {
@@ -266,7 +266,7 @@ impl<A: App> Connection<A> {
                     return next;
                 }
                 self.stage = ConnectionStage::Serves;
-                // What follows has a time of its own.
+                // The input that follows has its own time limit.
                 self.deadline_ms = context.thread.clock.now_ms + self.timeout_ms(context.worker);
             }
         }
@@ -299,14 +299,14 @@ impl<A: App> Connection<A> {
         if self.transport.is_full { NextAction::Wait } else { NextAction::Again }
     }
 
-    /// An idle connection whose next request is already here is not closed under it, and what has come of a body while the worker was
-    /// busy elsewhere came in time.
-    fn has_news(&self) -> bool {
-        // A stream whose turn has not come yet has all that it needs.
+    /// Whether input has arrived in time: an idle connection whose next request is already here is not closed, and bytes of a
+    /// body that arrived while the worker was busy elsewhere are not late.
+    fn has_timely_input(&self) -> bool {
+        // A stream that waits for its turn has its whole request head.
         self.session.has_head() || (self.is_idle() || self.exchange.is_collecting()) && self.transport.has_input()
     }
 
-    /// A suspended answer is given up, so that the application's `close()` runs.
+    /// Gives up a suspended answer, so that the application's `close()` runs.
     fn give_up(&mut self, context: &mut Context<'_, A>) {
         match self.exchange.take_state() {
             ExchangeState::Suspended(suspended) => {
@@ -323,8 +323,8 @@ impl<A: App> Connection<A> {
         ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport }
     }
 
-    fn patience(&self, worker: &Worker) -> Patience {
-        Patience::new(self.timeout_ms(worker), worker.settings.limits.body_bytes_per_second)
+    fn body_timeout(&self, worker: &Worker) -> BodyTimeout {
+        BodyTimeout::new(self.timeout_ms(worker), worker.settings.limits.body_bytes_per_second)
     }
 
     fn timeout_ms(&self, worker: &Worker) -> u64 {
@@ -344,13 +344,13 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// A request that has begun to come has so long to come whole. A body that keeps coming may take all of the mercy at a reload, where others
-    /// serve by now; at a stop it may not.
+    /// Limits the time in which a request that is arriving must be complete. At a reload a body that keeps arriving may take all
+    /// of the mercy, as other workers serve by now; at a stop it may not.
     pub fn arrive_by(&mut self, when_ms: u64, worker: &Worker, now_ms: u64) {
-        let body = self.exchange.body_patience().filter(|_| !worker.is_stopping());
-        let until_ms = if let Some(patience) = body {
-            patience.shorten(DRAIN_ARRIVAL_MS, now_ms);
-            patience.until_ms().min(worker.mercy_ends_ms.load(Relaxed))
+        let body = self.exchange.body_timeout().filter(|_| !worker.is_stopping());
+        let until_ms = if let Some(body_timeout) = body {
+            body_timeout.shorten(DRAIN_ARRIVAL_MS, now_ms);
+            body_timeout.until_ms().min(worker.mercy_ends_ms.load(Relaxed))
         } else if self.is_arriving() {
             when_ms
         } else {
@@ -359,51 +359,51 @@ impl<A: App> Connection<A> {
         self.deadline_ms = self.deadline_ms.min(until_ms);
     }
 
-    /// A head or a body is on its way, and the application has not been called for it yet.
+    /// A head or a body is on its way, and the application was not called for it yet.
     fn is_arriving(&self) -> bool {
         self.exchange.is_collecting()
             || self.exchange.is_idle() && self.stage == ConnectionStage::Serves && self.has_part_of_request()
     }
 
-    /// What has come of a body, or of a PROXY header, does not buy it more time.
+    /// Input does not extend the time of an incomplete body or PROXY header.
     fn is_too_slow(&self, now_ms: u64) -> bool {
         let is_incomplete = self.exchange.is_collecting() || self.stage == ConnectionStage::AwaitsProxyHeader;
         is_incomplete && self.deadline_ms <= now_ms
     }
 
-    /// The answer, where there is one to give, is 408.
+    /// Ends the connection for a time limit. The answer is 408 if there is a request to answer.
     fn expire(&mut self, context: &mut Context<'_, A>) -> NextAction {
         let begun = self.is_arriving() || self.exchange.is_streaming() && !self.exchange.response.head_has_left();
         if begun && self.session.is_http() {
             self.refuse(Fault::new(408, "The request did not arrive completely in time."), context);
         }
         if self.transport.is_within_handshake() {
-            self.tell_of_handshake(&TlsFault::TooSlow, context);
+            self.log_handshake_fault(&TlsFault::TooSlow, context);
         }
-        if self.has_served && self.is_idle() { self.part_when_idle(context) } else { NextAction::Close }
+        if self.has_served && self.is_idle() { self.end_idle(context) } else { NextAction::Close }
     }
 
-    /// It is between two requests, or the head of the next one has not come whole: in a pause, nothing begins here.
+    /// It is between two requests, or the head of the next one is incomplete: in a pause, no request begins here.
     pub fn awaits_request(&self) -> bool {
         self.exchange.is_idle()
             && !matches!(self.stage, ConnectionStage::Lingers { .. })
             && !matches!(self.link, Link::Multiplexed(_))
     }
 
-    /// The worker's pause has lasted so long: no time limit counts that time.
+    /// The worker's pause has lasted this long: time limits do not count it.
     pub fn extend_time(&mut self, by_ms: u64) {
         self.deadline_ms = self.deadline_ms.saturating_add(by_ms);
         self.is_overdue = false;
     }
 
-    /// Whether its next request must wait. A client that has left without one is let go.
+    /// Whether its next request must wait. A client that has left without one is closed.
     fn must_rest(&self, worker: &Worker) -> bool {
         let has_left = || self.peer_has_ended && self.input.is_empty() && self.transport.peer_has_ended();
         worker.is_paused() && !has_left()
     }
 
-    /// It is between two requests, or before its first, nothing of the next one was read, and it has nothing that only this process knows (TLS,
-    /// streams).
+    /// Whether it may move to another worker: it is between two requests, or before its first, no byte of the next one was read,
+    /// and it has no state that only this process knows (TLS, streams).
     pub fn may_move(&self) -> bool {
         let is_between = self.exchange.is_idle()
             && !matches!(self.stage, ConnectionStage::Lingers { .. })
@@ -412,7 +412,7 @@ impl<A: App> Connection<A> {
         is_between && matches!(self.link, Link::Socket { .. }) && self.transport.is_movable() && !self.is_last
     }
 
-    /// Something of a next request is there, and was not read.
+    /// Bytes of the next request have arrived, and were not read.
     pub fn has_unread(&self) -> bool {
         self.transport.has_input()
     }
@@ -421,8 +421,9 @@ impl<A: App> Connection<A> {
         if self.input.is_empty() { NextAction::Close } else { self.begin_linger(context) }
     }
 
-    /// The end of an idle connection. Its client may ask at this very moment: that gets no answer any more, but an end in place of a reset.
-    fn part_when_idle(&mut self, context: &mut Context<'_, A>) -> NextAction {
+    /// Ends an idle connection. A request that arrives at this very moment gets no answer any more, but an end of stream instead
+    /// of a reset.
+    fn end_idle(&mut self, context: &mut Context<'_, A>) -> NextAction {
         if !matches!(self.link, Link::Socket { .. }) {
             return NextAction::Close;
         }
@@ -432,7 +433,7 @@ impl<A: App> Connection<A> {
 
     fn begin_linger(&mut self, context: &mut Context<'_, A>) -> NextAction {
         if matches!(self.link, Link::Stream { .. }) {
-            // What is still to come of a request says nothing, and its connection goes on.
+            // The rest of the request does not matter, and its connection continues.
             return NextAction::Close;
         }
         self.transport.end_sending();
@@ -459,12 +460,12 @@ impl<A: App> Connection<A> {
         NextAction::Close
     }
 
-    /// Reads what is left of a body that nobody wants, up to [`LINGER_BYTES`]. `None`: it is done, go on.
+    /// Reads the rest of an unwanted body, up to [`LINGER_BYTES`]. `None`: it is complete, continue.
     fn swallow(&mut self, mut body: Box<UnreadBody>, mut swallowed: usize, context: &mut Context<'_, A>) -> Option<NextAction> {
-        body.patience.wait(true, context.thread.clock.now_ms);
+        body.body_timeout.wait(true, context.thread.clock.now_ms);
         while swallowed < LINGER_BYTES {
             let read = match context.thread.turn.may_read() {
-                true => self.read_body(&mut body.patience, context, |_| Ok(())),
+                true => self.read_body(&mut body.body_timeout, context, |_| Ok(())),
                 false => return Some(self.swallow_later(body, swallowed, NextAction::Again)),
             };
             let Ok((read, _)) = read else { break };
@@ -472,7 +473,7 @@ impl<A: App> Connection<A> {
                 return None;
             }
             match read {
-                // All that came: chunks may be more frame than body.
+                // Counts all received bytes: chunks may be more framing than body.
                 Read::Bytes(count) => swallowed += count,
                 Read::Nothing => return Some(self.swallow_later(body, swallowed, NextAction::Wait)),
                 Read::End | Read::Broken => return Some(NextAction::Close),
@@ -482,17 +483,18 @@ impl<A: App> Connection<A> {
     }
 
     fn swallow_later(&mut self, body: Box<UnreadBody>, swallowed: usize, next: NextAction) -> NextAction {
-        self.deadline_ms = body.patience.until_ms();
+        self.deadline_ms = body.body_timeout.until_ms();
         self.exchange.state = ExchangeState::Draining { body, swallowed };
         next
     }
 
     /// Answers a peer's mistake and logs it: the fault, never the bytes.
     fn refuse(&mut self, fault: Fault, context: &mut Context<'_, A>) {
-        // A front server that is set up for another protocol makes the same mistake with each request, and scanners come again and again.
+        // A front server that is configured for another protocol makes the same mistake with each request, and scanners come
+        // again and again.
         if fault.is_mixup {
             let what = format!(" with {}{}: {}", fault.status, place(self.listener, context.worker), fault.reason);
-            complain_of_peer(&self.client, (fault.reason, "a request"), &what, context);
+            log_refusal(&self.client, (fault.reason, "a request"), &what, context);
         } else {
             let who = self.client.own_peer().name();
             complain(context.worker.number, &format!("refused a request of {who} with {}: {}", fault.status, fault.reason));

@@ -1,18 +1,17 @@
-//! The worker's loop: poll, take what has news, attend to it, look after time. One thread leads it at a time
-//! ([`crate::scheduling::leadership`]). Its state is unlocked while a connection is attended to, as that may take as long as the application likes.
-//!
-//! The poll is edge-triggered: a connection is told to the kernel once in its life, and read until it is empty.
+//! The worker's event loop: it polls, attends to connections that have events, and handles timers. One thread leads it at a time
+//! ([`crate::scheduling::leadership`]). The state is unlocked while a connection is attended to, as a call may last long.
+//! The poll is edge-triggered: each connection is registered once in its life, and read until it is empty. Workers run it.
 
 mod accepting;
 mod allocator;
 mod companion;
 pub mod draining;
 pub mod embedded;
-mod lookout;
 mod moving;
 mod multiplexing;
 pub mod panics;
 mod pausing;
+mod standby;
 mod threads;
 pub mod worker_state;
 
@@ -31,13 +30,13 @@ use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::{Connection, Link, NextAction};
 use crate::event_loop::accepting::{
-    accept, end_pauses, let_in_handed, listen, listen_or_leave, look_at_listeners, shut_listeners,
+    accept, accept_handed_over, end_pauses, listen, listen_or_leave, recheck_listeners, shut_listeners,
 };
 use crate::event_loop::draining::End;
-use crate::event_loop::draining::{begin_to_drain, begin_to_hand_all_over, tell_of_mercy, tell_of_streams};
+use crate::event_loop::draining::{begin_drain, begin_handover, log_mercy_end, log_stream_end};
 use crate::event_loop::moving::Move;
-use crate::event_loop::moving::{drop_put_down, move_away, move_rest, take_moved};
-use crate::event_loop::multiplexing::{let_streams_in, place_stream_back};
+use crate::event_loop::moving::{drop_moved_leftovers, move_away, move_rest, take_moved};
+use crate::event_loop::multiplexing::{insert_streams, place_stream_back};
 use crate::event_loop::panics::end_worker_at_a_panic;
 use crate::event_loop::pausing::{begin_pause, check_in, end_pause};
 use crate::event_loop::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
@@ -51,17 +50,16 @@ use crate::sockets::socket;
 /// Events that one poll fetches.
 pub(crate) const EVENTS: usize = 256;
 
-/// How often the cache of files is looked at, in milliseconds, at the most.
+/// The shortest time between two cleanups of the file cache, in milliseconds.
 const TIDY_MS: u64 = 500;
 
-/// A peer that sends no more, or is gone. An edge-triggered poll tells it once, perhaps in one event with the last bytes.
+/// The peer sends no more, or is gone. An edge-triggered poll reports this once, possibly in the same event as the last bytes.
 const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOLLHUP).union(EpollFlags::EPOLLERR);
 
-/// Serves until an order to drain has been carried out. The calling thread runs the language and becomes the
-/// worker's first thread.
+/// Serves until an order to drain has been carried out. The calling thread runs the language, and is the worker's first thread.
 ///
 /// # Errors
-/// The poll can't be made, or a further thread; or the language refuses the calling thread.
+/// The poll or another thread can't be created, or the language refuses the calling thread.
 pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<()> {
     let shared = prepare(language, assignment)?;
     if shared.worker.has_one_thread {
@@ -72,7 +70,7 @@ pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::R
     Ok(())
 }
 
-/// Makes what the threads share, and a poll that knows the sockets.
+/// Creates the state that the threads share, and a poll with the listening sockets registered.
 pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<Arc<Shared<L>>> {
     end_worker_at_a_panic(assignment.worker);
     let shared = Arc::new(Shared::new(language, assignment)?);
@@ -84,27 +82,27 @@ pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment)
     }
     shared.poll.add(&shared.control, EpollEvent::new(EpollFlags::EPOLLIN, Key::CONTROL.0))?;
     if let Some(bell) = &shared.bell {
-        // Edge-triggered: each ring is told once, and nobody needs to read it.
+        // Edge-triggered: each ring is reported once, so the counter is never read.
         shared.poll.add(bell, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, Key::BELL.0))?;
     }
     Ok(shared)
 }
 
 impl<L: Language> Shared<L> {
-    /// Tells the master and the other workers that this one serves, or could. Its first poll follows at once.
+    /// Reports to the master and the other workers that this worker serves, or is ready to. The first poll follows at once.
     pub fn announce(&self) {
         let row = self.worker.row;
         row.pid.store(std::process::id(), Relaxed);
         row.worker.store(self.worker.number, Relaxed);
         row.started_ms.store(now_ms(), Relaxed);
-        self.lock_state().housekeeping.giving_back.note_beginning(allocator::own_bytes());
+        self.lock_state().housekeeping.memory_trim.note_baseline(allocator::own_bytes());
         if self.is_held.load(Relaxed) {
             return self.report(|row, pid| Report::Passed { row, pid });
         }
-        self.say_that_it_serves();
+        self.report_serving();
     }
 
-    /// The generation is let in: this worker takes connections from now on.
+    /// The generation is admitted: this worker accepts connections from now on.
     fn admit(&self) {
         if !self.is_held.swap(false, Relaxed) || self.worker.is_draining() {
             return;
@@ -112,10 +110,10 @@ impl<L: Language> Shared<L> {
         if !self.worker.is_paused() {
             self.listen_to_all();
         }
-        self.say_that_it_serves();
+        self.report_serving();
     }
 
-    /// Tells the poll of every listening socket.
+    /// Registers every listening socket with the poll.
     pub(crate) fn listen_to_all(&self) {
         for number in 0..self.worker.listeners.len() {
             listen_or_leave(self, number);
@@ -123,9 +121,9 @@ impl<L: Language> Shared<L> {
         self.watch_queue();
     }
 
-    fn say_that_it_serves(&self) {
+    fn report_serving(&self) {
         let row = self.worker.row;
-        // The others are not to take it for busy before its first poll: a burst right after the start is shared too.
+        // Otherwise the others would take it for busy until its first poll: a burst right after the start is shared too.
         row.turned_ms.store(now_ms(), Relaxed);
         row.accepting.store(1, Relaxed);
         self.report(|row, pid| Report::Serving { row, pid });
@@ -133,8 +131,9 @@ impl<L: Language> Shared<L> {
 
     /// Leads until the lead is lost or the worker has drained. The calling thread is one that runs the language.
     pub fn lead(self: &Arc<Self>, thread: &mut ThreadContext, app: &mut AppThread<L::App>, alone: bool) -> LeadEnd {
-        // A signal that came since this thread last ran the language (at its start, or while it followed) interrupts no wait any more.
-        // One that takes the language late does so for this when nobody is busy with it; handlers run on the first thread alone.
+        // A signal that arrived since this thread last ran the language (at its start, or as a follower) interrupts no wait any
+        // more. A thread that takes the language late runs its handlers once no thread is in the application. They run on the
+        // first thread alone.
         let mut owes_handlers = app.is_late() && thread.core == 0;
         if app.is_held() {
             self.run_signal_handlers(app);
@@ -165,7 +164,7 @@ impl<L: Language> Shared<L> {
                     return LeadEnd::Lost;
                 }
             }
-            self.look_after_time(&mut guard, thread);
+            self.run_timers(&mut guard, thread);
             if self.worker.is_draining() && guard.connections.population().all() == 0 {
                 return LeadEnd::Drained;
             }
@@ -175,9 +174,9 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// Attends to what has news, one after the other, until none is left or a time is over, in monotonic milliseconds: then the poll is asked
-    /// who else has news, so that whoever comes during slow calls has its place behind those that came before, and not behind all that these
-    /// still ask. False: the lead is lost.
+    /// Attends to ready keys until none is left or the monotonic time `until_ms` has passed. Then the poll is asked for more: new
+    /// clients are queued behind the clients before them, not behind all their further requests. Returns `false` if the lead is
+    /// lost.
     pub(crate) fn attend_ready<'a>(
         self: &'a Arc<Self>,
         mut guard: Guard<'a, L>,
@@ -217,7 +216,7 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// The connection is away meanwhile, and the state unlocked. With other threads about, the lead may be lost: false.
+    /// Attends to a connection, which is checked out meanwhile, with the state unlocked. Returns `false` if the lead was lost.
     fn attend<'a>(
         self: &'a Arc<Self>,
         key: Key,
@@ -231,10 +230,10 @@ impl<L: Language> Shared<L> {
         connection.key = key;
         let corking = &guard.housekeeping.corking;
         let may_cork = alone && corking.is_on() && guard.connections.has_ready() && self.worker.is_tcp(connection.listener());
-        // Nothing is held that nobody would push in time.
+        // No answer is held unless the companion runs, which pushes it in time.
         thread.may_cork = may_cork && self.begin_companion();
         self.wake_companion(thread.clock.now_ms, &mut guard);
-        drop_put_down(&mut guard, app);
+        drop_moved_leftovers(&mut guard, app);
         drop(guard);
         let inside = (!alone).then(|| self.leadership.enter_call());
         let after = connection.attend(thread, app, &self.worker);
@@ -243,7 +242,7 @@ impl<L: Language> Shared<L> {
         self.place_back(key, connection, after, &mut guard, app);
         self.note_wanted_watch(&mut guard);
         if !still_leads {
-            self.tell_leader(&guard);
+            self.wake_leader(&guard);
         } else if alone && guard.housekeeping.corking.attended(key, held) {
             Self::push_corked(&mut guard);
         } else if held && guard.housekeeping.corking.holds_first() {
@@ -252,23 +251,22 @@ impl<L: Language> Shared<L> {
         (guard, still_leads)
     }
 
-    /// Whether there is something to do at once: news of connections, or the end.
-    pub(crate) fn has_news(&self, state: &LeaderState<L::App>) -> bool {
+    /// Whether there is work at once: events of connections, or the end of a drain.
+    pub(crate) fn has_work(&self, state: &LeaderState<L::App>) -> bool {
         state.connections.has_ready() || self.worker.is_draining() && state.connections.population().all() == 0
     }
 
-    /// For a thread that has lost the lead: what it leaves behind may be the leader's business, which sleeps in the poll (or the
-    /// standby's, which waits there while the leader is in a call) and would find it at the next time limit only, or that limit would
-    /// come too late.
-    fn tell_leader(&self, state: &LeaderState<L::App>) {
-        // Written under the lock that we hold: a leader that is on its way to sleep has said so already.
+    /// Wakes the leader for a connection that a thread without the lead has put back. It sleeps in the poll (or the standby waits
+    /// there during its call), and would notice the connection only when its wait ends, or after the connection's limit.
+    fn wake_leader(&self, state: &LeaderState<L::App>) {
+        // `waiting` is written under the lock that this thread holds: a leader that is about to sleep has set it already.
         let sleeps = self.worker.row.waiting.load(Relaxed) == 1;
         let is_late = Self::must_look_before(&state.connections, state.housekeeping.sleeps_until_ms);
         if sleeps
             && (is_late || self.needs_leader(state))
             && let Some(bell) = &self.bell
         {
-            // A counter that is full has rung.
+            // A full counter has rung already.
             let _ = bell.write(1);
         }
     }
@@ -284,15 +282,15 @@ impl<L: Language> Shared<L> {
         let LeaderState { connections, housekeeping, .. } = &mut *state;
         match connection.link() {
             Link::Socket { .. } => {}
-            Link::Multiplexed(multiplexer) => let_streams_in(self, &connection, multiplexer, connections),
+            Link::Multiplexed(multiplexer) => insert_streams(self, &connection, multiplexer, connections),
             Link::Stream { multiplexer, number } => {
                 let link = (multiplexer.clone(), *number);
                 return place_stream_back(self, key, connection, link, after, state, app);
             }
         }
         let is_known = connection.is_polled;
-        let stays = after != NextAction::Close && (is_known || self.tell_poll(key, &mut connection));
-        let stays = stays && (after != NextAction::Again || !is_known || self.ask_again(key, &connection));
+        let stays = after != NextAction::Close && (is_known || self.register(key, &mut connection));
+        let stays = stays && (after != NextAction::Again || !is_known || self.rearm_connection(key, &connection));
         if stays {
             self.limit_time(&mut connection, housekeeping);
             let goes_on_elsewhere = self.worker.hands_over() || housekeeping.is_doomed();
@@ -311,7 +309,7 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// What is kept by a worker that drains is not kept for long.
+    /// A draining worker keeps an idle connection only for a short time.
     pub(crate) fn limit_time(&self, connection: &mut Connection<L::App>, housekeeping: &mut Housekeeping) {
         if self.worker.is_draining() && connection.is_idle() {
             connection.deadline_ms = connection.deadline_ms.min(housekeeping.idle_until_ms(connection.has_served()));
@@ -320,22 +318,22 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// What others have open too does not end by our closing it.
+    /// Closing our descriptor does not end a connection that another process has open too.
     fn end_for_others(&self, connection: &Connection<L::App>) {
         if connection.is_given_away() {
-            // The poll would go on to tell of it, as long as its new owner has it open.
+            // The poll would continue to report it as long as its new owner has it open.
             let _known_to_the_poll = self.poll.delete(connection.socket());
         } else if connection.is_shared || forks::has_forked() {
             socket::end_sending(connection.socket());
         }
     }
 
-    fn ask_again(&self, key: Key, connection: &Connection<L::App>) -> bool {
-        self.tell_again(key, connection.socket())
+    fn rearm_connection(&self, key: Key, connection: &Connection<L::App>) -> bool {
+        self.rearm(key, connection.socket())
     }
 
-    /// The poll tells anew what it has told already: the socket has room. What it tells now comes after the news of others.
-    pub(crate) fn tell_again(&self, key: Key, socket: BorrowedFd<'_>) -> bool {
+    /// Rearms the socket: the poll reports again that it is writable, behind the events of other connections.
+    pub(crate) fn rearm(&self, key: Key, socket: BorrowedFd<'_>) -> bool {
         self.poll.modify(socket, &mut Self::interest(key)).is_ok()
     }
 
@@ -343,7 +341,7 @@ impl<L: Language> Shared<L> {
         EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLRDHUP | EpollFlags::EPOLLET, key.0)
     }
 
-    pub(crate) fn tell_poll(&self, key: Key, connection: &mut Connection<L::App>) -> bool {
+    pub(crate) fn register(&self, key: Key, connection: &mut Connection<L::App>) -> bool {
         match self.poll.add(connection.socket(), Self::interest(key)) {
             Ok(()) => {
                 connection.is_polled = true;
@@ -356,8 +354,8 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// Fetches news: what is there already with the language in hand (if it is), and only then, if there is none, waits
-    /// without it. The second part says whether a signal interrupted it.
+    /// Fetches events. A first poll without a wait keeps the language. Only if it finds nothing, the language is released for a
+    /// poll that waits. The second value says whether a signal interrupted it.
     fn poll<'a>(
         &'a self,
         mut guard: Guard<'a, L>,
@@ -371,7 +369,7 @@ impl<L: Language> Shared<L> {
         if matches!(found, Ok(0)) && !guard.connections.has_ready() {
             has_slept = true;
             let timeout = self.longest_wait(&mut guard, thread.clock.now_ms);
-            // From before the state is unlocked until it is locked again: see `tell_leader`.
+            // Set from before the state is unlocked until it is locked again: see `wake_leader`.
             self.worker.row.waiting.store(1, Relaxed);
             drop(guard);
             app.let_go();
@@ -379,22 +377,21 @@ impl<L: Language> Shared<L> {
             app.come_back();
             guard = self.lock_state();
             self.worker.row.waiting.store(0, Relaxed);
-            if found == Ok(0) && self.has_news(&guard) {
+            if found == Ok(0) && self.has_work(&guard) {
                 found = self.poll.wait(events, EpollTimeout::ZERO);
                 if found == Ok(0) {
-                    self.complain_of_lost_news();
+                    self.log_lost_event();
                 }
             }
         }
-        let is_interrupted = self.take_news(found, events, &mut guard.connections, thread);
+        let is_interrupted = self.queue_events(found, events, &mut guard.connections, thread);
         let slept_ms = if has_slept { thread.clock.now_ms - slept_from_ms } else { 0 };
         guard.housekeeping.work.note_sleep(slept_ms, thread.clock.now_ms, self.worker.row);
         (guard, is_interrupted)
     }
 
-    /// The look at the clock has found news that should have woken the loop. They are attended to now, late: that must not stay
-    /// unseen (the tests take this line for a failure).
-    pub(crate) fn complain_of_lost_news(&self) {
+    /// A time limit has revealed an event without a wake-up, which is served late. The tests fail on this log line.
+    pub(crate) fn log_lost_event(&self) {
         complain(
             self.worker.number,
             "internal error: a connection had an event of which the loop was not told; its time limit \
@@ -402,8 +399,8 @@ impl<L: Language> Shared<L> {
         );
     }
 
-    /// Queues what the poll has found. True: a signal interrupted it.
-    pub(crate) fn take_news(
+    /// Queues the events that the poll has found. Returns `true` if a signal interrupted it.
+    pub(crate) fn queue_events(
         &self,
         found: Result<usize, Errno>,
         events: &[EpollEvent],
@@ -422,7 +419,7 @@ impl<L: Language> Shared<L> {
                 }
             }
             Err(Errno::EINTR) => {}
-            // Every other error of epoll_wait(2) is a mistake of ours; the master replaces a worker that makes one.
+            // Every other error of epoll_wait(2) is a bug of this program. The master replaces the worker.
             Err(errno) => {
                 complain(self.worker.number, &format!("the poll failed, the worker ends: {errno}"));
                 std::process::abort();
@@ -436,7 +433,7 @@ impl<L: Language> Shared<L> {
         if event.events().intersects(PEER_HAS_ENDED) {
             connections.note_end(key);
         }
-        connections.news(key);
+        connections.note_event(key);
     }
 
     pub(crate) fn run_signal_handlers(&self, app: &mut AppThread<L::App>) {
@@ -445,8 +442,8 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// The same in the middle of the loop. A handler is the application's code and runs as a call does, with the state unlocked: one that
-    /// blocks, or waits for the language, keeps no thread from the lead, and one that forks does not wait for the companion.
+    /// Runs signal handlers in the middle of the loop, like a call, with the state unlocked: a handler that blocks or waits for
+    /// the language keeps no thread from the lead, and one that forks does not wait for the companion.
     fn run_signal_handlers_unlocked<'a>(
         &'a self,
         guard: Guard<'a, L>,
@@ -458,12 +455,12 @@ impl<L: Language> Shared<L> {
         self.run_signal_handlers(app);
         let (guard, still_leads) = self.come_back(inside);
         if !still_leads {
-            self.tell_leader(&guard);
+            self.wake_leader(&guard);
         }
         (guard, still_leads)
     }
 
-    /// No thread of the worker is in the application, as far as the scoreboard knows: whoever takes the language waits for nobody of them.
+    /// No thread of the worker is in the application, by the scoreboard, so taking the language waits for none of them.
     fn is_calm(&self) -> bool {
         self.worker.slots.iter().all(|slot| slot.began_ms.load(Relaxed) == 0)
     }
@@ -477,7 +474,7 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// Milliseconds until something is to be looked after, whatever the sockets do.
+    /// Milliseconds until a timer is due, whatever the sockets do.
     pub(crate) fn longest_wait_ms(&self, state: &LeaderState<L::App>, now: u64) -> Option<u64> {
         let pause = state.housekeeping.pauses.iter().map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
         let next_look_ms = state.connections.next_look_ms();
@@ -491,28 +488,28 @@ impl<L: Language> Shared<L> {
         let streams_end_ms = self.worker.streams_end_ms.load(Relaxed);
         let streams = (streams_end_ms != u64::MAX && !state.housekeeping.streams_have_ended)
             .then(|| streams_end_ms.saturating_sub(now).max(1));
-        let memory = state.housekeeping.giving_back.within_ms(now);
+        let memory = state.housekeeping.memory_trim.within_ms(now);
         let moves = state.housekeeping.moves_at_ms.map(|when_ms| when_ms.saturating_sub(now).max(1));
         [pause, look, tidy, mercy, streams, log, moves, memory].into_iter().flatten().min()
     }
 
-    /// A connection's limit is over before a wait that ends then.
+    /// A connection's time limit ends before a wait until `until_ms` does.
     pub(crate) fn must_look_before(connections: &ConnectionTable<Connection<L::App>>, until_ms: u64) -> bool {
         connections.next_look_ms().saturating_add(CLOCK_TICK_MS) < until_ms
     }
 
-    /// Time limits, `max-requests`, and the end that the application may have asked for.
-    pub(crate) fn look_after_time(&self, state: &mut LeaderState<L::App>, thread: &mut ThreadContext) {
+    /// Handles time limits, `max-requests`, and an end that the application has asked for.
+    pub(crate) fn run_timers(&self, state: &mut LeaderState<L::App>, thread: &mut ThreadContext) {
         if !state.housekeeping.pauses.is_empty() {
             end_pauses(self, &mut state.connections, &mut state.housekeeping, thread);
         }
         let leaves = self.worker.leaving.load(Relaxed);
         if leaves && !self.worker.is_draining() {
-            begin_to_drain(self, state, if self.has_company() { End::Replaced } else { End::Alone });
+            begin_drain(self, state, if self.has_other_workers() { End::Replaced } else { End::Alone });
         }
         move_rest(self, state, thread.clock.now_ms);
         let LeaderState { connections, housekeeping, .. } = state;
-        // One that leaves by itself finishes what others sent it, as at a retirement, and its replacement starts meanwhile.
+        // A worker that leaves by itself finishes its requests, as at a retirement, and its replacement starts meanwhile.
         if (leaves || self.is_worn()) && !housekeeping.worn_reported {
             housekeeping.worn_reported = true;
             self.report(|row, pid| Report::Worn { row, pid });
@@ -520,15 +517,15 @@ impl<L: Language> Shared<L> {
         let now = thread.clock.now_ms;
         if !housekeeping.mercy_is_over && self.worker.mercy_ends_ms.load(Relaxed) <= now {
             housekeeping.mercy_is_over = true;
-            tell_of_mercy(self, connections);
+            log_mercy_end(self, connections);
         }
         if !housekeeping.streams_have_ended && self.worker.streams_end_ms.load(Relaxed) <= now {
             housekeeping.streams_have_ended = true;
-            tell_of_streams(self, connections);
+            log_stream_end(self, connections);
         }
-        housekeeping.giving_back.note(connections.population().all(), now);
-        if housekeeping.giving_back.is_due(now) {
-            self.give_memory_back(connections, housekeeping, now);
+        housekeeping.memory_trim.note(connections.population().all(), now);
+        if housekeeping.memory_trim.is_due(now) {
+            self.trim_memory(connections, housekeeping, now);
         }
         if let Some(files) = self.worker.files
             && now.saturating_sub(housekeeping.tidied_ms) >= TIDY_MS
@@ -538,18 +535,18 @@ impl<L: Language> Shared<L> {
         }
         let is_paused = self.worker.is_paused();
         connections.look(now, |connection| match is_paused && connection.awaits_request() {
-            // The pause's end sets its time anew.
+            // The end of the pause sets its time limit again.
             true => Due::At(NEVER_MS),
             false => connection.look(now),
         });
     }
 
-    /// Clients have left: what they needed of memory is the system's again. Nobody is to wait for that, so it is done while nothing is under way.
-    fn give_memory_back(&self, connections: &ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping, now: u64) {
-        if connections.has_ready() || !self.is_calm() || socket::has_news(self.poll.0.as_fd()) {
-            return housekeeping.giving_back.put_off(now);
+    /// Returns memory of clients that have left to the system. It takes milliseconds, so it is done only when the worker is calm.
+    fn trim_memory(&self, connections: &ConnectionTable<Connection<L::App>>, housekeeping: &mut Housekeeping, now: u64) {
+        if connections.has_ready() || !self.is_calm() || socket::has_events(self.poll.0.as_fd()) {
+            return housekeeping.memory_trim.put_off(now);
         }
-        housekeeping.giving_back.look((connections.population().all(), now), allocator::own_bytes, allocator::give_back);
+        housekeeping.memory_trim.look((connections.population().all(), now), allocator::own_bytes, allocator::trim);
     }
 
     pub(crate) fn is_worn(&self) -> bool {
@@ -561,16 +558,16 @@ impl<L: Language> Shared<L> {
             let LeaderState { connections, housekeeping, .. } = &mut *state;
             match message::receive::<Order>(self.control.as_fd()) {
                 Ok(Received::Message(Order::Drain { has_successors }, _)) => {
-                    begin_to_drain(self, state, if has_successors { End::Replaced } else { End::Alone });
+                    begin_drain(self, state, if has_successors { End::Replaced } else { End::Alone });
                 }
-                Ok(Received::Message(Order::Stop, _)) => begin_to_drain(self, state, End::AtOnce),
+                Ok(Received::Message(Order::Stop, _)) => begin_drain(self, state, End::AtOnce),
                 Ok(Received::Message(Order::Admit, _)) => self.admit(),
                 Ok(Received::Message(Order::Pause, _)) => begin_pause(self, housekeeping),
                 Ok(Received::Message(Order::Resume, _)) => end_pause(self, connections, housekeeping),
-                Ok(Received::Message(Order::Look, _)) => look_at_listeners(self, connections, housekeeping),
-                Ok(Received::Message(Order::HandOver, _)) => begin_to_hand_all_over(self, state),
+                Ok(Received::Message(Order::Look, _)) => recheck_listeners(self, connections, housekeeping),
+                Ok(Received::Message(Order::HandOver, _)) => begin_handover(self, state),
                 Ok(Received::Message(Order::Serve { listener }, Some(socket))) => {
-                    let_in_handed(self, listener, socket, connections, housekeeping);
+                    accept_handed_over(self, listener, socket, connections, housekeeping);
                 }
                 Ok(Received::Message(Order::TakeLog { log }, Some(file))) => {
                     if let Err(error) = bolide_log::replace(log as usize, &file) {
@@ -581,14 +578,14 @@ impl<L: Language> Shared<L> {
                     complain(self.worker.number, &format!("ignoring the order {order:?}, which can't be carried out here"));
                 }
                 Ok(Received::Nothing) => return,
-                // The master is gone. Whoever is left finishes what is in flight and ends.
+                // The master is gone. The remaining workers finish the requests in flight and end.
                 Ok(Received::End) | Err(_) => {
                     let _known_to_be_there = self.poll.delete(&self.control);
-                    // One that drains has successors who serve there, perhaps those of another master.
+                    // A draining worker has successors that serve at these sockets, possibly those of another master.
                     if !self.worker.is_draining() {
                         shut_listeners(self, connections, housekeeping);
                     }
-                    return begin_to_drain(self, state, End::AtOnce);
+                    return begin_drain(self, state, End::AtOnce);
                 }
             }
         }

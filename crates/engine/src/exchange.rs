@@ -18,8 +18,8 @@ use crate::app::App;
 use crate::request::body::{Body, Collector, Share};
 use crate::request::request_stream::RequestStream;
 use crate::response::Response;
+use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::deadlines::NEVER_MS;
-use crate::scheduling::patience::Patience;
 use log_entry::KeptLogEntry;
 pub use serving::{give_up, go_on, serve};
 
@@ -57,12 +57,12 @@ pub struct Collecting {
     pub bytes: Vec<u8>,
     pub parts: HeadParts,
     pub collector: Collector,
-    pub patience: Patience,
+    pub body_timeout: BodyTimeout,
 }
 
 /// A body that nobody wants: all that is known of it.
 pub struct UnreadBody {
-    pub patience: Patience,
+    pub body_timeout: BodyTimeout,
     /// The client waits for `100 Continue`.
     pub owes_continue: bool,
 }
@@ -151,9 +151,9 @@ impl<A: App> Exchange<A> {
     }
 
     /// What a client's body may still take of our time, while it is collected.
-    pub fn body_patience(&mut self) -> Option<&mut Patience> {
+    pub fn body_timeout(&mut self) -> Option<&mut BodyTimeout> {
         match &mut self.state {
-            ExchangeState::Collecting(collecting) => Some(&mut collecting.patience),
+            ExchangeState::Collecting(collecting) => Some(&mut collecting.body_timeout),
             _ => None,
         }
     }
@@ -175,7 +175,7 @@ impl<A: App> Exchange<A> {
         if let RequestStream::Body(body) = request_stream
             && !body.is_complete()
         {
-            self.unread = Some(Box::new(UnreadBody { patience: body.patience, owes_continue: body.owes_continue }));
+            self.unread = Some(Box::new(UnreadBody { body_timeout: body.body_timeout, owes_continue: body.owes_continue }));
         }
     }
 

@@ -22,6 +22,6 @@ pub use event_loop::serve;
 pub use event_loop::worker_state::Assignment;
 pub use request::{blocking_websocket, mounts, request_stream, websocket};
 pub use scheduling::connections::ExchangeId;
-pub use scheduling::elsewhere::ConnectionQueue;
+pub use scheduling::handover::ConnectionQueue;
 pub use sockets::listener::{ListeningSocket, inode_of};
 pub use sockets::taken_connections;

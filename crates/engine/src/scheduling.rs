@@ -1,17 +1,17 @@
-//! Turns and time: which connection is attended to next, by which thread and until when, and how workers share connections.
+//! Scheduling: which connection is attended to next, by which thread and until when, and how workers share connections.
 //!
 //! It knows no sockets, no requests and no application. Workers run it.
 
+pub mod body_timeout;
 pub mod clock;
 pub mod companion_thread;
 pub mod concurrency;
 pub mod connections;
 pub mod corking;
 pub mod deadlines;
-pub mod elsewhere;
 pub mod fairness;
-pub mod giving_back;
+pub mod handover;
 pub mod held_answers;
 pub mod leadership;
-pub mod patience;
+pub mod memory_trim;
 pub mod turn;

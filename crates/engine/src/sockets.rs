@@ -1,4 +1,4 @@
-//! Sockets: listening ones, a connection's as its transport, TLS within it, and the client at its other end.
+//! Sockets: listening sockets, the transport of a connection, TLS within it, and the client at the other end.
 //!
 //! It knows no requests. Workers run it.
 

@@ -51,7 +51,6 @@ pub struct Doorbell {
 
 impl Doorbell {
     /// Never: there are no descriptors that could run out.
-    /// Never: there are no descriptors to run out of.
     pub fn new() -> io::Result<Doorbell> {
         Ok(Doorbell::default())
     }

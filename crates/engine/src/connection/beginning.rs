@@ -1,5 +1,5 @@
-//! How a connection begins: with the session of its listener's protocol, within TLS or behind a PROXY header where that is asked for.
-//! Workers run it.
+//! The start of a connection: with the session of its listener's protocol, within TLS or behind a PROXY header if the listener
+//! has them. It knows no poll. Workers run it.
 
 use std::os::fd::OwnedFd;
 
@@ -17,11 +17,11 @@ use crate::sockets::client::Client;
 use crate::sockets::listener::{ListeningSocket, Peer};
 use crate::sockets::transport::Transport;
 
-/// Connections that a front server is told it may open, where its protocol lets it ask: as many as a process has descriptors for, by
-/// default (the soft limit of RLIMIT_NOFILE).
+/// The number of connections that a front server is told it may open, if its protocol lets it ask. It is the default limit of a
+/// process' descriptors (the soft limit of RLIMIT_NOFILE).
 const CONNECTIONS_TOLD: u32 = 1024;
 
-/// A connection that was accepted.
+/// Creates a connection that was accepted.
 pub fn accepted<A: App>(socket: OwnedFd, peer: Peer, listener: usize, worker: &Worker, now_ms: u64) -> Connection<A> {
     let listening = worker.listeners.get(listener);
     let session = session_of(listening.map(|listening| listening.protocol), worker);
@@ -40,7 +40,7 @@ pub fn accepted<A: App>(socket: OwnedFd, peer: Peer, listener: usize, worker: &W
     connection
 }
 
-/// The connection of one stream. `connection` is the one that has the socket.
+/// Creates the connection of one stream. `connection` is the one that has the socket.
 pub fn of_stream<A: App>(connection: &Connection<A>, arrival: Arrival, worker: &Worker, now_ms: u64) -> Option<Connection<A>> {
     let Link::Multiplexed(multiplexer) = &connection.link else { return None };
     let Arrival { number, request, .. } = arrival;
@@ -53,7 +53,7 @@ pub fn of_stream<A: App>(connection: &Connection<A>, arrival: Arrival, worker: &
     let mut stream = bare(transport, session, connection.client.of_stream(), connection.listener);
     stream.deadline_ms = now_ms + timeout_ms;
     stream.link = Link::Stream { multiplexer: multiplexer.clone(), number };
-    // The poll knows its connection.
+    // Its connection is registered with the poll.
     stream.is_polled = true;
     Some(stream)
 }
@@ -81,7 +81,7 @@ pub(super) fn bare<A: App>(transport: Transport, session: Session, client: Clien
     }
 }
 
-/// The session of a connection at a listener of this protocol.
+/// Returns the session for a listener's protocol.
 pub(super) fn session_of(protocol: Option<Protocol>, worker: &Worker) -> Session {
     let limits = FastCgiLimits { parameter_bytes: worker.head_limits.head_bytes, connections: CONNECTIONS_TOLD };
     match protocol {

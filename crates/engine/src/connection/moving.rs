@@ -1,4 +1,5 @@
-//! A connection on its way to another worker: whether it can go, what has to go with it, and how it begins where it arrives. Workers run it.
+//! A connection that moves to another worker: whether it can move, the state that moves with it, and its start in the new worker.
+//! It knows no queue. Workers run it.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -15,16 +16,17 @@ use crate::sockets::client::Client;
 use crate::sockets::listener::{Peer, PeerOrigin};
 use crate::sockets::transport::Transport;
 
-/// The listener of a connection that came from another worker, as this one knows it.
+/// The listener of a connection that came from another worker, as this worker knows it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrived {
-    /// Through this one.
+    /// It came through this one.
     Through(usize),
-    /// Through one that is gone, or speaks otherwise now: this one is the most like it. The next answer is the last.
+    /// It came through one that is gone, or speaks another protocol now: this one is the most similar. The next answer is the
+    /// last.
     Formerly(usize),
 }
 
-/// What another worker needs to go on with the connection, where it may move.
+/// Returns the state that another worker needs to continue with the connection, if it may move.
 pub fn to_move<A: App>(connection: &Connection<A>, worker: &Worker, has_input: bool, now_ms: u64) -> Option<MovedConnection> {
     if !connection.may_move() {
         return None;
@@ -48,7 +50,7 @@ pub fn to_move<A: App>(connection: &Connection<A>, worker: &Worker, has_input: b
     })
 }
 
-/// Until when it is kept there. A worker that drains has given it less time than others do.
+/// Returns until when the other worker keeps it. A draining worker has given it less time than others do.
 fn deadline_elsewhere_ms<A: App>(connection: &Connection<A>, worker: &Worker, now_ms: u64) -> u64 {
     match (worker.is_draining(), connection.has_served) {
         (false, _) => connection.deadline_ms,
@@ -57,8 +59,8 @@ fn deadline_elsewhere_ms<A: App>(connection: &Connection<A>, worker: &Worker, no
     }
 }
 
-/// A connection that another worker had before.
-pub fn let_in<A: App>(socket: OwnedFd, moved: &MovedConnection, arrived: Arrived, worker: &Worker, now_ms: u64) -> Connection<A> {
+/// Creates a connection that another worker had before.
+pub fn arrive<A: App>(socket: OwnedFd, moved: &MovedConnection, arrived: Arrived, worker: &Worker, now_ms: u64) -> Connection<A> {
     let (Arrived::Through(number) | Arrived::Formerly(number)) = arrived;
     let peer = Peer::moved(moved.client);
     let listening = worker.listeners.get(number);
@@ -74,7 +76,7 @@ pub fn let_in<A: App>(socket: OwnedFd, moved: &MovedConnection, arrived: Arrived
     if listening.is_some_and(|listening| listening.has_proxy_header) && !moved.proxy_header_was_read && !connection.is_last {
         connection.stage = ConnectionStage::AwaitsProxyHeader;
     }
-    // Time that it has waited for a worker is not its client's.
+    // The time that it has waited for a worker does not count against its client.
     connection.deadline_ms = match moved.has_input {
         true => now_ms + listening.map_or(0, |listening| listening.timeout_ms),
         false => moved.deadline_ms,

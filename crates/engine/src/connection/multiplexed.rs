@@ -1,6 +1,6 @@
-//! A connection of HTTP/2: it reads for all of its streams, and each of them is a connection of its own.
+//! An HTTP/2 connection: it reads for all of its streams, and each stream is a separate connection.
 //!
-//! It knows frames by what the session says of them, and no application. Workers run it.
+//! It knows frames only through the session, and no application. Workers run it.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -13,16 +13,17 @@ use bolide_protocol::session::{HeadBytes, HeadEvent, HeadParts, RequestHead};
 
 use super::steps::{NextAction, ServeStep};
 use crate::app::App;
-use crate::connection::multiplexer::{Arrival, Beginning, Farewell, Multiplexer, Pumped};
+use crate::connection::multiplexer::{Arrival, Beginning, Goaway, Multiplexer, Pumped};
 use crate::exchange::context::Context;
 use crate::exchange::worker::Worker;
 use crate::sockets::transport::Transport;
 
-/// Milliseconds between the two words of farewell (RFC 9113 section 6.8): requests that were sent before the client has read the first are
-/// served.
-const FAREWELL_MS: u64 = 1_000;
+/// Milliseconds between the two GOAWAY frames of a shutdown (RFC 9113 section 6.8): requests that were sent before the client has
+/// read the first one are served.
+const GOAWAY_DELAY_MS: u64 = 1_000;
 
-/// The first bytes of a connection: they are the beginning of HTTP/2 (RFC 9113 sections 3.2 and 3.3), may become it, or are not (`None`).
+/// Decides by the first bytes of a connection: they are the preface of HTTP/2 (RFC 9113 sections 3.2 and 3.3), may become it, or
+/// are not (`None`).
 pub(super) fn look_for_preface<A: App>(bytes: &[u8], is_encrypted: bool, worker: &Worker) -> Option<ServeStep> {
     let length = bytes.len().min(PREFACE.len());
     let is_preface = PREFACE[..length] == bytes[..length];
@@ -36,15 +37,17 @@ pub(super) fn look_for_preface<A: App>(bytes: &[u8], is_encrypted: bool, worker:
     Some(ServeStep::Http2(Box::new(Beginning { session, upgraded: None })))
 }
 
-/// What is no beginning of HTTP/2 can be nothing else: it was chosen in the TLS handshake, or the first line is none of HTTP/1. The session
-/// says what is to be said of it. An empty line may stand before a request of HTTP/1 (RFC 9112 section 2.2), and in no preface.
+/// Whether bytes that are no preface of HTTP/2 can't be HTTP/1 either: ALPN has chosen HTTP/2, or the first line is none of
+/// HTTP/1. The session answers the error. An empty line may stand before a request of HTTP/1 (RFC 9112 section 2.2), but in no
+/// preface.
 fn must_be_http2(bytes: &[u8], is_encrypted: bool) -> bool {
     let is_of_neither = |line: &[u8]| !matches!(line, b"" | b"\r") && memchr::memmem::find(line, b" HTTP/").is_none();
     is_encrypted || memchr::memchr(b'\n', bytes).is_some_and(|end| is_of_neither(&bytes[..end]))
 }
 
-/// A first request may ask for HTTP/2 (RFC 7540 section 3.2): it is the first stream then, and answered there. What is wrong with how it
-/// asks changes nothing, as nobody must upgrade. One with a body is left alone: it would have to come whole first.
+/// A first request may ask for HTTP/2 (RFC 7540 section 3.2): it becomes the first stream, and is answered there. An invalid
+/// upgrade is ignored, as a server need not upgrade. A request with a body is not upgraded, as the body would have to arrive
+/// first.
 pub(super) fn upgrade_to_http2<A: App>(
     head: &mut HeadEvent,
     bytes: &[u8],
@@ -65,7 +68,7 @@ pub(super) fn upgrade_to_http2<A: App>(
             name if name.eq_ignore_ascii_case(b"upgrade") => {
                 asks |= value.split(|byte| *byte == b',').any(|token| token.trim_ascii() == b"h2c");
             }
-            // RFC 7540 section 3.2.1: not "if more than one is present".
+            // RFC 7540 section 3.2.1: a server must not upgrade "if more than one is present".
             name if name.eq_ignore_ascii_case(b"http2-settings") && settings.replace(value).is_some() => return None,
             _ => {}
         }
@@ -81,7 +84,7 @@ pub(super) fn upgrade_to_http2<A: App>(
     Some(Box::new(Beginning { session, upgraded: Some(Arrival { number: 1, is_tunnel: false, request: Ok((head, parts)) }) }))
 }
 
-/// The bounds of a connection of HTTP/2 here.
+/// The limits of an HTTP/2 connection.
 fn http2_limits<A: App>(worker: &Worker) -> Http2Limits {
     Http2Limits {
         header_list_bytes: u32::try_from(worker.head_limits.head_bytes).unwrap_or(u32::MAX),
@@ -90,14 +93,14 @@ fn http2_limits<A: App>(worker: &Worker) -> Http2Limits {
     }
 }
 
-/// How a turn of a connection of HTTP/2 has ended.
+/// The result of a turn of an HTTP/2 connection.
 pub(super) enum TurnEnd {
     Goes(NextAction),
-    /// With its last word said: the transport is the connection's again. The fault is the client's.
+    /// With its last frames written: the transport is returned to the connection. The fault is the client's.
     Over(Transport, Option<Http2Error>),
 }
 
-/// What a turn changes of a connection beside its streams.
+/// The fields of a connection that a turn changes, beside its streams.
 pub(super) struct Limits<'a> {
     pub deadline_ms: &'a mut u64,
     pub has_served: &'a mut bool,
@@ -107,17 +110,17 @@ pub(super) struct Limits<'a> {
 impl Limits<'_> {
     pub fn renew(&mut self, multiplexer: &mut Multiplexer, now_ms: u64, worker: &Worker) {
         let until_ms = multiplexer.look_at_deadline(now_ms, self.timeout_ms, worker.settings.limits.keepalive_ms);
-        *self.deadline_ms = match multiplexer.farewell {
-            Farewell::Announced { until_ms } => until_ms,
-            // Its end is the next turn.
-            Farewell::Said if multiplexer.is_idle() => 0,
-            Farewell::Unsaid | Farewell::Said => until_ms,
+        *self.deadline_ms = match multiplexer.goaway {
+            Goaway::Announced { until_ms } => until_ms,
+            // The next turn ends it.
+            Goaway::Final if multiplexer.is_idle() => 0,
+            Goaway::Unsent | Goaway::Final => until_ms,
         };
         *self.has_served |= multiplexer.has_streams();
     }
 }
 
-/// Reads, and sends what streams have left. What begins is found by [`Multiplexer::take_arrived`].
+/// Reads, and sends the output of streams. [`Multiplexer::take_arrived`] returns new requests.
 pub(super) fn attend_streams<A: App>(
     multiplexer: &mut Multiplexer,
     limits: &mut Limits<'_>,
@@ -128,7 +131,7 @@ pub(super) fn attend_streams<A: App>(
     multiplexer.session.note_time(now_ms);
     multiplexer.begin_turn();
     if context.worker.is_draining() {
-        say_farewell(multiplexer, now_ms);
+        send_goaway(multiplexer, now_ms);
     }
     let turn = &mut context.thread.turn;
     let pumped = multiplexer.pump(&mut context.thread.read, |count| {
@@ -149,8 +152,8 @@ pub(super) fn attend_streams<A: App>(
         }
     }
     limits.renew(multiplexer, now_ms, context.worker);
-    let has_ended = multiplexer.farewell == Farewell::Said && multiplexer.is_idle();
-    // What has come in this turn may have given it more time; a worker that drains has less of it.
+    let has_ended = multiplexer.goaway == Goaway::Final && multiplexer.is_idle();
+    // Input of this turn may have extended its time; a draining worker shortens it.
     let is_over = is_over && (*limits.deadline_ms <= now_ms || context.worker.is_draining() && multiplexer.is_idle());
     if has_ended || is_over {
         multiplexer.go_away(true);
@@ -166,17 +169,17 @@ pub(super) fn attend_streams<A: App>(
     TurnEnd::Goes(if has_more || multiplexer.transport.turn_is_over() { NextAction::Again } else { NextAction::Wait })
 }
 
-/// The worker drains: the client is told, and told again when what was on its way must have come.
-fn say_farewell(multiplexer: &mut Multiplexer, now_ms: u64) {
-    match multiplexer.farewell {
-        Farewell::Unsaid => {
+/// The worker drains: sends GOAWAY, and again when requests that were on their way must have arrived.
+fn send_goaway(multiplexer: &mut Multiplexer, now_ms: u64) {
+    match multiplexer.goaway {
+        Goaway::Unsent => {
             multiplexer.go_away(false);
-            multiplexer.farewell = Farewell::Announced { until_ms: now_ms + FAREWELL_MS };
+            multiplexer.goaway = Goaway::Announced { until_ms: now_ms + GOAWAY_DELAY_MS };
         }
-        Farewell::Announced { until_ms } if until_ms <= now_ms => {
+        Goaway::Announced { until_ms } if until_ms <= now_ms => {
             multiplexer.go_away(true);
-            multiplexer.farewell = Farewell::Said;
+            multiplexer.goaway = Goaway::Final;
         }
-        Farewell::Announced { .. } | Farewell::Said => {}
+        Goaway::Announced { .. } | Goaway::Final => {}
     }
 }

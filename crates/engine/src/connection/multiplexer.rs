@@ -1,11 +1,12 @@
-//! A connection of HTTP/2 as its requests share it: the transport, the session, and what waits for each stream.
+//! An HTTP/2 connection as its requests share it: the transport, the session, and the state of each stream.
 //!
-//! Each stream is a connection of its own in the table, whose transport is a [`StreamLink`] to this; so streams wait, are given up and are
-//! served by threads as other connections are. The connection that has the socket reads for all of them. It is locked for moments, in
-//! which no code of an application runs; whoever holds the table's lock may take this one, never the other way round.
+//! Each stream is a separate connection in the table, with a [`StreamLink`] to this as its transport. So streams wait, are given
+//! up and are served by threads like other connections. The connection that has the socket reads for all of them. The lock is
+//! held for moments, in which no application code runs. A thread that holds the table's lock may take this one, never the other
+//! way round. It knows no application and no table. Workers run it.
 
 mod deadline;
-mod room;
+mod room_wait;
 mod stream_link;
 mod urgency;
 
@@ -29,30 +30,30 @@ use deadline::{Deadline, Facts};
 pub use stream_link::StreamLink;
 pub use urgency::Ranks;
 
-/// Bytes of frames that wait for a client, all streams of its connection together. Beyond it their applications wait.
+/// Bytes of frames that wait for a client, over all streams of its connection. Beyond this their applications wait.
 const OUTPUT_BYTES: usize = 256 * 1024;
 
-/// Requests of a connection that begin before others have their turn: so many at the most, and after ones that were slow no more than there are
-/// threads, or two.
+/// The most requests of a connection that begin before others have their turn. After slow ones it shrinks to the number of
+/// threads, but not below two.
 const BATCH_MOST: usize = 32;
 const BATCH_LEAST: usize = 2;
 
-/// A batch that took longer than this many microseconds halves the next.
+/// A batch that took longer than this many microseconds halves the next one.
 const BATCH_US: u64 = 1_000;
 
-/// An answer that came within this many microseconds of the one before it was quick.
+/// An answer within this many microseconds of the one before it was quick.
 const HOLD_US: u64 = 200;
 
-/// Behind so many quick answers the next one waits for those of the other requests of its batch, so that they leave together. None waits while
-/// code of an application runs ([`HeldAnswers`]): these are answers of files and routes.
+/// After this many quick answers, the next one waits for those of the other requests of its batch, so that they are sent
+/// together. None waits while application code runs ([`HeldAnswers`]): these are answers of files and routes.
 const QUICK_ANSWERS: u32 = 16;
 
-/// Times that the streams of a connection may ask for its turn before it must stand in line behind all others, at the poll.
+/// How often the streams of a connection may ask for its turn before it must queue behind all others, at the poll.
 const CALLS_MOST: u32 = 4;
 
 /// A connection as its streams share it.
 pub struct SharedMultiplexer {
-    /// Never locked while code of an application runs.
+    /// Never locked while application code runs.
     state: Mutex<Multiplexer>,
 }
 
@@ -60,24 +61,24 @@ pub struct Multiplexer {
     pub transport: Transport,
     pub session: Http2,
     limits: HeadLimits,
-    /// The streams that are open, by number.
-    lines: Vec<Line>,
-    /// Requests that wait to be made connections of.
+    /// The open streams, by number.
+    streams: Vec<StreamEntry>,
+    /// Requests that wait to become connections.
     arrived: Vec<Arrival>,
-    /// Streams that wait until something of what waits for the client has left, in the order in which they began to.
+    /// Streams that wait until waiting bytes were sent, in the order in which they began to wait.
     blocked: Vec<u32>,
-    /// Those that wait until the client takes more, by its windows.
+    /// Streams that wait for the client's flow-control windows.
     starved: Vec<u32>,
-    /// Streams with news.
+    /// Streams with events.
     woken: Vec<u32>,
-    /// Other threads may read and send for the connection while one waits for room; and those that wait, to be told of it.
+    /// Other threads may read and send for the connection while one waits for room. `bells` notify the waiting threads.
     has_threads: bool,
     bells: Vec<Arc<EventFd>>,
     /// Name of the connection that has the socket.
     pub key: Key,
-    /// Bytes that were read and not understood yet.
+    /// Bytes that were read and not processed yet.
     input: Vec<u8>,
-    /// Frames wait to be sent together with those that follow, and the worker knows of it.
+    /// Frames wait to be sent together with later ones, and the worker knows of it.
     is_dirty: bool,
     is_held: bool,
     held_answers: Arc<HeldAnswers>,
@@ -91,67 +92,68 @@ pub struct Multiplexer {
     /// When the last answer was complete, or the batch began, in microseconds.
     marked_us: u64,
     quick_answers: u32,
-    /// What the client has said that is not HTTP/2.
+    /// The client's violation of HTTP/2.
     fault: Option<Http2Error>,
-    /// The poll has told that the client sends no more: what is left to read ends with the end itself.
+    /// The poll has reported that the client sends no more: reading must continue to the end of stream.
     pub peer_has_ended: bool,
-    /// How far the end has come that a draining worker gives it.
-    pub farewell: Farewell,
+    /// The state of the shutdown by a draining worker.
+    pub goaway: Goaway,
     deadline: Deadline,
-    /// Since the last look at the deadline something has left for the client, or was understood of what it has said.
+    /// Since the last look at the deadline, bytes were sent to the client, or received bytes were processed.
     has_sent: bool,
     has_understood: bool,
 }
 
-/// When a connection has its turn that a stream asks for.
+/// When a connection has the turn that a stream asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
-    /// Another has asked already.
+    /// Another stream has asked already.
     Made,
-    /// Behind those that have news now.
+    /// Behind the connections that have events now.
     Next,
     /// Behind all others, at the poll.
     Last,
 }
 
-/// The end of a connection by a worker that drains (RFC 9113 section 6.8).
+/// The shutdown of a connection by a draining worker (RFC 9113 section 6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Farewell {
-    Unsaid,
-    /// The client knows that there is an end; requests that were on their way are served until then, in monotonic milliseconds.
+pub enum Goaway {
+    Unsent,
+    /// The client knows that the connection ends; requests that were on their way are served until this time, in monotonic
+    /// milliseconds.
     Announced {
         until_ms: u64,
     },
-    /// It knows which request was the last.
-    Said,
+    /// It knows the number of the last request.
+    Final,
 }
 
 /// A stream, from its request's head to the end of its answer.
-struct Line {
+struct StreamEntry {
     number: u32,
-    /// Name of its own connection, once it has one.
+    /// Name of the stream's connection, once it has one.
     key: Option<Key>,
-    /// The body as it has come.
+    /// The body as received.
     inbound: Vec<u8>,
-    /// The body is handed on in chunks, as nobody knows its length.
+    /// The body is passed on in chunks, as its length is unknown.
     is_chunked: bool,
-    /// What comes is another protocol's, whose end is the client's.
+    /// The bytes are another protocol's, and the client's end of the stream is its end.
     is_tunnel: bool,
     has_ended: bool,
-    /// The client has taken its request back.
+    /// The client has cancelled its request.
     is_reset: bool,
-    /// Bytes of the answer that have found room.
+    /// Bytes of the answer that were accepted.
     sent_bytes: u64,
 }
 
-/// A connection of HTTP/2 that begins.
+/// The start of an HTTP/2 connection.
 pub struct Beginning {
     pub session: Http2,
-    /// The request that asked for it.
+    /// The request that asked for the upgrade.
     pub upgraded: Option<Arrival>,
 }
 
-/// A request whose head is here, or the fault in it.
+/// A request whose head is complete, or the fault in it.
 pub struct Arrival {
     pub number: u32,
     /// It asks for another protocol (RFC 8441).
@@ -163,14 +165,14 @@ pub struct Arrival {
 const UNKNOWN_PROTOCOL: Fault = Fault::new(501, "The only protocol for an extended CONNECT is websocket.");
 
 impl Arrival {
-    /// `protocol` is what an extended CONNECT asks for, a span of the head's bytes.
+    /// `protocol` is the protocol that an extended CONNECT asks for, a span of the head's bytes.
     pub fn new(number: u32, mut head: HeadEvent, mut parts: HeadParts, protocol: Option<Span>) -> Arrival {
         let is_known = protocol.is_none_or(|name| name.of(&parts.bytes) == b"websocket");
         if matches!(head.bytes, HeadBytes::Parts) {
             head.bytes = HeadBytes::Own(std::mem::take(&mut parts.bytes));
         }
         if protocol.is_some() {
-            // What follows is the other protocol's.
+            // The bytes that follow are the other protocol's.
             head.body = Framing::None;
         }
         Arrival {
@@ -181,19 +183,19 @@ impl Arrival {
     }
 }
 
-/// The result of reading what a client has sent.
+/// The result of reading from a client.
 #[derive(Debug)]
 pub enum Pumped {
-    /// All that has come is understood.
+    /// All received bytes are processed.
     All,
-    /// More is here, which waits for the requests before it, or for room for what would be answered.
+    /// More bytes are here, which wait for the requests before them, or for room for their answers.
     Rest,
-    /// More may be here, and its turn comes after those of others.
+    /// More may be here, but other connections have their turn first.
     Later,
-    /// The client says no more.
+    /// The client sends no more.
     End,
     Broken,
-    /// It is not HTTP/2 what it says: it was told, and nothing that follows can be understood.
+    /// The client does not speak HTTP/2: it was sent an error, and no further bytes can be processed.
     Fault(Http2Error),
 }
 
@@ -210,7 +212,7 @@ impl Holding for SharedMultiplexer {
 }
 
 impl Multiplexer {
-    /// `input` is what was read and is the session's to understand; by `deadline_ms` the client must have asked something.
+    /// `input` holds bytes that were read for the session; the client must have sent a request by `deadline_ms`.
     pub fn shared(
         transport: Transport,
         session: Http2,
@@ -223,7 +225,7 @@ impl Multiplexer {
             transport,
             session,
             limits: worker.head_limits,
-            lines: Vec::new(),
+            streams: Vec::new(),
             arrived: Vec::new(),
             blocked: Vec::new(),
             starved: Vec::new(),
@@ -244,7 +246,7 @@ impl Multiplexer {
             quick_answers: 0,
             fault: None,
             peer_has_ended: false,
-            farewell: Farewell::Unsaid,
+            goaway: Goaway::Unsent,
             deadline: Deadline::new(deadline_ms),
             has_sent: false,
             has_understood: false,
@@ -252,17 +254,18 @@ impl Multiplexer {
         Arc::new(SharedMultiplexer { state: Mutex::new(multiplexer) })
     }
 
-    /// No request is begun or under way.
+    /// No request has begun or is in progress.
     pub fn is_idle(&self) -> bool {
-        self.lines.is_empty() && !self.has_part() && !self.transport.has_unsent()
+        self.streams.is_empty() && !self.has_part() && !self.transport.has_unsent()
     }
 
-    /// Something of a frame or of a head is here.
+    /// A part of a frame or of a head is here.
     pub fn has_part(&self) -> bool {
         !self.input.is_empty() || self.session.has_part_of_head()
     }
 
-    /// Until when the client may keep us waiting now. `timeout_ms` is for what it is in the middle of, `keepalive_ms` for its next request.
+    /// Returns until when the client may keep the worker waiting. `timeout_ms` is for incomplete input or output, `keepalive_ms`
+    /// for its next request.
     pub fn look_at_deadline(&mut self, now_ms: u64, timeout_ms: u64, keepalive_ms: u64) -> u64 {
         let facts = Facts {
             has_streams: self.has_streams(),
@@ -276,15 +279,15 @@ impl Multiplexer {
     }
 
     pub fn has_streams(&self) -> bool {
-        !self.lines.is_empty()
+        !self.streams.is_empty()
     }
 
-    /// The connection that has the socket must have its turn: streams have left something for it.
+    /// The connection that has the socket needs a turn: streams have work for it.
     pub fn wants_turn(&mut self) -> bool {
         self.is_dirty || self.has_rest || !self.woken.is_empty() || !self.session.output().is_empty() || self.may_go_on_sending()
     }
 
-    /// Its turn is asked for by a stream, where it was not yet. `must_wait`: others come first in any case.
+    /// A stream asks for the connection's turn, unless it was asked for already. `must_wait`: others come first in any case.
     pub fn call(&mut self, must_wait: bool) -> Call {
         if std::mem::replace(&mut self.is_called, true) {
             return Call::Made;
@@ -297,12 +300,12 @@ impl Multiplexer {
         Call::Last
     }
 
-    /// There is more to send, which waits for nothing but its turn.
+    /// There is more to send, which waits only for the next turn.
     fn may_go_on_sending(&self) -> bool {
         self.transport.unsent() > 0 && !self.transport.is_full && !self.transport.is_broken
     }
 
-    /// The others have had theirs.
+    /// Begins a turn: the other connections have had theirs.
     pub fn begin_turn(&mut self) {
         self.is_called = false;
         self.transport.begin_turn();
@@ -316,7 +319,7 @@ impl Multiplexer {
         self.flush();
     }
 
-    /// Reads and understands what the client has sent, into `buffer`. `may_read` is asked before each read.
+    /// Reads into `buffer` and processes the client's bytes. `may_read` is asked before each read.
     pub fn pump(&mut self, buffer: &mut [u8], mut may_read: impl FnMut(usize) -> bool) -> Pumped {
         let mut parts = HeadParts::default();
         loop {
@@ -350,14 +353,14 @@ impl Multiplexer {
                         let used = self.feed(came, &mut parts);
                         self.input.extend_from_slice(&came[used..]);
                     } else {
-                        // What was kept stays where it is: a frame that drips is not copied as often as it has bytes.
+                        // Kept bytes are not copied: a frame that trickles in would be copied for each of its bytes.
                         let mut input = std::mem::take(&mut self.input);
                         input.extend_from_slice(came);
                         let used = self.feed(&input, &mut parts);
                         input.drain(..used);
                         self.input = input;
                     }
-                    // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
+                    // An edge-triggered poll reports bytes that arrive after a read that did not fill the buffer.
                     if !is_full
                         && self.fault.is_none()
                         && !self.has_rest
@@ -371,7 +374,7 @@ impl Multiplexer {
         }
     }
 
-    /// Understands bytes, as far as requests may begin; returns how many.
+    /// Processes bytes as far as requests may begin; returns how many.
     fn feed(&mut self, bytes: &[u8], parts: &mut HeadParts) -> usize {
         let mut used = 0;
         while self.fault.is_none() {
@@ -400,16 +403,16 @@ impl Multiplexer {
                 Http2Event::Data { stream, range } => self.take_in(stream, &rest[range]),
                 Http2Event::End { stream } => self.end_inbound(stream),
                 Http2Event::Reset { stream, .. } => {
-                    // One that nobody has seen yet never was.
+                    // A request that has no connection yet is dropped.
                     self.arrived.retain(|arrival| arrival.number != stream);
-                    if let Some(line) = self.line(stream) {
+                    if let Some(line) = self.entry(stream) {
                         line.is_reset = true;
-                        // Its bytes have been given back to the client's window: so they are not kept either.
+                        // Its bytes were returned to the client's window, so they are not kept either.
                         line.inbound = Vec::new();
                         self.woken.push(stream);
                         self.ring();
                     }
-                    self.lines.retain(|line| !line.is_reset || line.key.is_some());
+                    self.streams.retain(|line| !line.is_reset || line.key.is_some());
                 }
                 Http2Event::Room { stream } => self.wake_starved(stream),
                 Http2Event::Ended => {}
@@ -422,7 +425,7 @@ impl Multiplexer {
     /// A request begins.
     pub fn arrive(&mut self, arrival: Arrival) {
         let is_chunked = matches!(&arrival.request, Ok((head, _)) if head.body == Framing::Chunked);
-        let line = Line {
+        let line = StreamEntry {
             number: arrival.number,
             key: None,
             inbound: Vec::new(),
@@ -432,13 +435,13 @@ impl Multiplexer {
             is_reset: false,
             sent_bytes: 0,
         };
-        let place = self.lines.partition_point(|line| line.number < arrival.number);
-        self.lines.insert(place, line);
+        let place = self.streams.partition_point(|line| line.number < arrival.number);
+        self.streams.insert(place, line);
         self.arrived.push(arrival);
     }
 
     fn take_in(&mut self, number: u32, bytes: &[u8]) {
-        let Some(line) = self.line(number) else { return };
+        let Some(line) = self.entry(number) else { return };
         if bytes.is_empty() {
             return;
         }
@@ -453,7 +456,7 @@ impl Multiplexer {
     }
 
     fn end_inbound(&mut self, number: u32) {
-        let Some(line) = self.line(number) else { return };
+        let Some(line) = self.entry(number) else { return };
         line.has_ended = true;
         if line.is_chunked {
             line.inbound.extend_from_slice(b"0\r\n\r\n");
@@ -461,7 +464,7 @@ impl Multiplexer {
         self.woken.push(number);
     }
 
-    /// Sends what waits, and lets streams go on that have waited for room.
+    /// Sends waiting bytes, and wakes streams that have waited for room.
     pub fn flush(&mut self) {
         self.is_dirty = false;
         self.write_own();
@@ -471,30 +474,30 @@ impl Multiplexer {
         if self.transport.unsent() <= OUTPUT_BYTES / 2 && !self.transport.is_broken {
             self.wake_blocked();
         }
-        if self.transport.unsent() == 0 && self.lines.is_empty() {
+        if self.transport.unsent() == 0 && self.streams.is_empty() {
             drop(self.transport.take_buffer());
             self.session.rest();
         }
     }
 
-    /// Puts what the session itself has to say behind the frames that wait.
+    /// Appends the session's own frames to the waiting ones.
     fn write_own(&mut self) {
         let own = self.session.output();
         self.transport.outgoing.bytes.append(own);
     }
 
-    /// No more is made of requests, or read, before the client has taken something.
+    /// Nothing more is read or served before the client has read some of the waiting bytes.
     pub fn is_behind(&self) -> bool {
         self.transport.unsent() >= OUTPUT_BYTES
     }
 
-    /// Says that the client is to open no more streams. `is_last`: those that are open were the last.
+    /// Tells the client to open no more streams. `is_last`: the open ones were the last.
     pub fn go_away(&mut self, is_last: bool) {
         self.session.go_away(is_last);
         self.flush();
     }
 
-    /// Something has left: those that waited for it go on.
+    /// Bytes were sent: streams that have waited for it continue.
     fn wake_blocked(&mut self) {
         if !self.blocked.is_empty() {
             self.woken.append(&mut self.blocked);
@@ -519,47 +522,47 @@ impl Multiplexer {
         }
     }
 
-    /// The client has gone, or nothing of it can be understood any more: all streams learn of it.
+    /// The client has gone, or violates the protocol: wakes all streams with a reset.
     pub fn break_all(&mut self) {
         self.arrived.clear();
-        self.lines.retain(|line| line.key.is_some());
-        for line in &mut self.lines {
+        self.streams.retain(|line| line.key.is_some());
+        for line in &mut self.streams {
             line.is_reset = true;
             self.woken.push(line.number);
         }
         self.ring();
     }
 
-    /// Takes the names of the connections of streams that have news.
+    /// Takes the names of the connections of streams that have events.
     pub fn take_woken(&mut self) -> Vec<Key> {
         let mut woken = std::mem::take(&mut self.woken);
         woken.sort_unstable();
         woken.dedup();
-        woken.into_iter().filter_map(|number| self.line(number)?.key).collect()
+        woken.into_iter().filter_map(|number| self.entry(number)?.key).collect()
     }
 
     pub fn take_arrived(&mut self) -> Vec<Arrival> {
         std::mem::take(&mut self.arrived)
     }
 
-    /// The stream has a connection of its own now.
+    /// The stream has its connection now.
     pub fn name(&mut self, number: u32, key: Key) {
-        if let Some(line) = self.line(number) {
+        if let Some(line) = self.entry(number) {
             line.key = Some(key);
         }
     }
 
-    /// The stream has had its turn and wants another, behind those of all other connections.
+    /// The stream has had its turn and wants another one, behind all other connections.
     pub fn wake_later(&mut self, number: u32) {
         self.woken.push(number);
     }
 
-    fn line(&mut self, number: u32) -> Option<&mut Line> {
-        let place = self.lines.binary_search_by_key(&number, |line| line.number).ok()?;
-        self.lines.get_mut(place)
+    fn entry(&mut self, number: u32) -> Option<&mut StreamEntry> {
+        let place = self.streams.binary_search_by_key(&number, |line| line.number).ok()?;
+        self.streams.get_mut(place)
     }
 
-    /// An answer is complete: its frames wait a moment for others, or leave at once. `shared` is this one.
+    /// An answer is complete: its frames wait a moment for others, or are sent at once. `shared` is this multiplexer.
     fn hold(&mut self, shared: &Arc<SharedMultiplexer>) {
         let now_us = precise_us();
         let took_us = now_us.saturating_sub(std::mem::replace(&mut self.marked_us, now_us));
@@ -574,20 +577,20 @@ impl Multiplexer {
         }
     }
 
-    /// Sends what was held, where it has not left meanwhile.
+    /// Sends held answers, unless they were sent meanwhile.
     fn let_go(&mut self) {
         self.is_held = false;
         if self.is_dirty {
             self.flush();
-            // What streams have waited for is the next turn's, which they have asked for with their answers.
+            // Streams that have waited continue in the connection's next turn, which their answers have asked for.
             self.is_dirty = true;
         }
     }
 
-    /// The stream's exchange is over. An answer that has not ended is broken off, as nothing says that it is whole.
-    fn end_line(&mut self, number: u32) {
-        let Ok(place) = self.lines.binary_search_by_key(&number, |line| line.number) else { return };
-        self.lines.remove(place);
+    /// The stream's exchange is over. An incomplete answer is reset, as otherwise it would look complete.
+    fn end_stream(&mut self, number: u32) {
+        let Ok(place) = self.streams.binary_search_by_key(&number, |line| line.number) else { return };
+        self.streams.remove(place);
         self.blocked.retain(|blocked| *blocked != number);
         self.starved.retain(|starved| *starved != number);
         self.session.reset(number, ErrorCode::INTERNAL_ERROR);

@@ -1,11 +1,12 @@
-//! The PROXY header that a connection begins with where its listener has it so: before TLS, before any request. Workers run it, once a connection.
+//! The PROXY header at the start of a connection, if its listener requires one: before TLS and before any request. It knows no
+//! session. Workers run it, once for each connection.
 
 use std::sync::Arc;
 
 use bolide_protocol::proxy_header::{PROXY_HEADER_BYTES_MOST, ProxyHeader, ProxySource, ProxyTls, proxy_header};
 use bolide_protocol::{Fault, Progress};
 
-use super::refusal::{complain_of_peer, place};
+use super::refusal::{log_refusal, place};
 use super::steps::NextAction;
 use crate::app::App;
 use crate::exchange::context::Context;
@@ -14,7 +15,7 @@ use crate::sockets::listener::{FrontTls, Peer, PeerOrigin};
 use crate::sockets::socket::{self, Read};
 use crate::sockets::transport::Transport;
 
-/// Reads the header, and nothing of what follows it: it stays in the socket until all of it has come. `None`: it is done, go on.
+/// Reads the header, and no byte behind it: it stays in the socket until it is complete. `None`: it was read, continue.
 pub(super) fn take_proxy_header<A: App>(
     transport: &Transport,
     client: &mut Client,
@@ -29,14 +30,14 @@ pub(super) fn take_proxy_header<A: App>(
     let count = match socket::peek(transport.socket(), bytes) {
         Read::Bytes(count) => count,
         Read::Nothing => return Some(NextAction::Wait),
-        // Balancers look so whether somebody listens.
+        // A health check of a load balancer.
         Read::End | Read::Broken => return Some(NextAction::Close),
     };
     match proxy_header(&bytes[..count]) {
         Ok(Progress::Complete(header)) => {
             let found = peer_of(&header);
             let front_tls = header.tls.map(|tls| Arc::new(tls_of(&tls, bytes)));
-            // These bytes are there, and nobody else reads them.
+            // These bytes are present, and no other thread reads them.
             let taken = socket::read(transport.socket(), &mut bytes[..header.length]);
             if taken != Read::Bytes(header.length) {
                 return Some(NextAction::Close);
@@ -45,17 +46,17 @@ pub(super) fn take_proxy_header<A: App>(
             client.replace(peer, &context.worker.clients);
             None
         }
-        // The bytes are here still, so that the end behind them is not read.
+        // The bytes stay in the socket, so a read would not reach the end behind them.
         Ok(Progress::Partial) if peer_has_ended => Some(NextAction::Close),
         Ok(Progress::Partial) => Some(NextAction::Wait),
         Err(fault) => Some(turn_away(fault, client, listener, context)),
     }
 }
 
-/// No answer would be understood: what the peer speaks is not known.
+/// Refuses the connection without an answer, as the peer's protocol is not known.
 fn turn_away<A: App>(fault: Fault, client: &Client, listener: usize, context: &Context<'_, A>) -> NextAction {
     let what = format!("{}: {}", place(listener, context.worker), fault.reason);
-    complain_of_peer(client, (fault.reason, "a connection"), &what, context);
+    log_refusal(client, (fault.reason, "a connection"), &what, context);
     NextAction::Close
 }
 

@@ -1,5 +1,5 @@
-//! Bytes that were read go through the session, as far as they belong to the request in work: its body, and what its front server has to
-//! say beside it. Workers run it.
+//! Passes received bytes through the session, as far as they belong to the current request: its body, and other messages of its
+//! front server. It knows no sockets. Workers run it.
 
 use bolide_protocol::Fault;
 use bolide_protocol::fastcgi::Answer;
@@ -9,24 +9,24 @@ use bolide_protocol::session::{HeadParts, Session, SessionEvent};
 use crate::exchange::worker::Worker;
 use crate::response::ResponseWriter;
 
-/// What handing bytes to a body came to.
+/// The result of passing bytes to a body.
 pub(super) struct Pulled {
     pub used: usize,
     pub end: PullEnd,
 }
 
 pub(super) enum PullEnd {
-    /// There is more of the body to come.
+    /// More of the body will come.
     More,
     Complete,
-    /// Nobody wants an answer any more; where nothing was answered yet, this ends the request.
+    /// The client has cancelled the request; if nothing was answered yet, `end` ends it.
     Aborted {
         end: Answer,
         keep_alive: bool,
     },
 }
 
-/// Hands what is the body's of `bytes` to `sink`.
+/// Passes the body's part of `bytes` to `sink`.
 pub(super) fn pull(
     (session, writer): (&mut Session, &mut ResponseWriter<'_>),
     bytes: &[u8],
@@ -50,8 +50,8 @@ pub(super) fn pull(
     Ok(Pulled { used, end: PullEnd::Complete })
 }
 
-/// Looks for an abort in what came behind a request. Returns whether there is one; what follows it says nothing.
-pub(super) fn heed(
+/// Looks for an abort in the bytes behind a request. Returns whether there is one; bytes behind it are ignored.
+pub(super) fn find_abort(
     session: &mut Session,
     writer: &mut ResponseWriter<'_>,
     mut bytes: &[u8],

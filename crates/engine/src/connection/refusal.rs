@@ -1,4 +1,4 @@
-//! What a client is told whose request is none, and what the log says of it. Workers run it.
+//! Refusals: the answer to an invalid request, and its log line. It knows no session. Workers run it.
 
 use bolide_protocol::Fault;
 use bolide_protocol::response::Wire;
@@ -11,26 +11,22 @@ use crate::logging::access_log::complain;
 use crate::response::{Progress, ResponseWriter, Terms, reason_phrase};
 use crate::sockets::client::Client;
 
-/// One line a minute of each peer and kind of fault, at the most. `subject` is what is refused, `what` goes on behind the peer's name.
-pub(super) fn complain_of_peer<A: App>(
-    client: &Client,
-    (kind, subject): (&'static str, &str),
-    what: &str,
-    context: &Context<'_, A>,
-) {
+/// Logs at most one line a minute for each peer and kind of fault. `subject` is the refused thing, `what` follows the peer's
+/// name.
+pub(super) fn log_refusal<A: App>(client: &Client, (kind, subject): (&'static str, &str), what: &str, context: &Context<'_, A>) {
     let peer = client.own_peer();
     let Some(untold) = context.worker.complaints.note(kind, &peer.address, context.thread.clock.now_ms) else { return };
     let more = if untold > 0 { format!(" ({untold} failures of other peers were not logged)") } else { String::new() };
     complain(context.worker.number, &format!("refused {subject} of {}{what}{more}", peer.name()));
 }
 
-/// Where a connection came in, for a sentence: what is wrong may be the configuration of that socket.
+/// The listening socket of a connection, as a part of a sentence: its configuration may be wrong.
 pub(super) fn place(listener: usize, worker: &Worker) -> String {
     let listener = worker.listeners.get(listener);
     listener.map_or_else(String::new, |listener| format!(" at {} ({})", listener.bound, listener.origin))
 }
 
-/// Answers a fault of which the log knows.
+/// Answers a fault that was logged.
 pub(super) fn answer_fault(wire: Option<Wire>, writer: &mut ResponseWriter<'_>, fault: Fault, thread: &mut ThreadContext) {
     let Some(wire) = wire else { return };
     let date_line = thread.clock.date_line();
@@ -41,7 +37,7 @@ pub(super) fn answer_fault(wire: Option<Wire>, writer: &mut ResponseWriter<'_>, 
     } else {
         writer.answer(fault.status, reason_phrase(fault.status), fault.reason);
     }
-    // Few bytes, and the last ones: they leave whatever was sent before them.
+    // They are few bytes, and the last ones: they may exceed the turn.
     if writer.send_last() == Progress::Done {
         thread.buffers.keep(writer.end());
     }

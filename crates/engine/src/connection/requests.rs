@@ -1,5 +1,5 @@
-//! Requests of a connection: it reads, has its session say what the bytes mean, collects bodies for applications that want them whole, and
-//! serves one request after the other. Workers run it.
+//! Requests of a connection: it reads, has its session parse the bytes, collects bodies for applications that need them whole,
+//! and serves one request after the other. It knows no poll. Workers run it.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use bolide_protocol::{Fault, Span};
 
 use super::multiplexed::{look_for_preface, upgrade_to_http2};
 use super::pulling::{PullEnd, Pulled, pull};
-use super::refusal::{answer_fault, complain_of_peer, place};
+use super::refusal::{answer_fault, log_refusal, place};
 use super::steps::{NextAction, ServeStep};
 use super::{Connection, Link};
 use crate::app::App;
@@ -31,13 +31,13 @@ use crate::sockets::socket::Read;
 use crate::sockets::tls::{Alpn, TlsFault};
 
 impl<A: App> Connection<A> {
-    /// Reads once and serves what is there. `None`: there may be more to do at once.
+    /// Reads once and serves the requests that are here. `None`: there may be more to do at once.
     pub(super) fn read(&mut self, context: &mut Context<'_, A>) -> Option<NextAction> {
         let mut buffer = std::mem::take(&mut context.thread.read);
         let mut kept = std::mem::take(&mut self.input);
         let held = kept.len();
         let had_begun = held > 0 || self.has_part_of_request();
-        // What was kept may fill the buffer; reading into nothing would look like the client's end.
+        // Kept bytes may fill the buffer; a read into an empty slice would look like the client's end.
         let full = held == buffer.len();
         let read = match full {
             true => Read::Nothing,
@@ -53,7 +53,7 @@ impl<A: App> Connection<A> {
         }
         let filled = held + if let Read::Bytes(count) = read { count } else { 0 };
         context.thread.turn.note_read(self.transport.read_cost(filled - held));
-        // What was kept stays where it is, and what has come is put behind it: a head that drips is not copied as often as it has bytes.
+        // Kept bytes are not copied, but new bytes are appended: a head that trickles in would be copied for each of its bytes.
         let bytes = if held == 0 {
             &buffer[..filled]
         } else {
@@ -82,11 +82,11 @@ impl<A: App> Connection<A> {
             ServeStep::Blocked => Some(self.wait_for_client()),
             ServeStep::Yield => Some(NextAction::Again),
             ServeStep::More | ServeStep::Next | ServeStep::Parked | ServeStep::Http2(_) => match read {
-                // A read that filled the buffer may have left something behind, and an edge-triggered poll won't tell.
+                // A read that filled the buffer may have left bytes behind, which an edge-triggered poll does not report.
                 Read::Bytes(_) if was_full || self.peer_says_no_more() => Self::go_on_reading(context),
                 Read::Nothing if was_full && position > 0 => Self::go_on_reading(context),
                 _ if self.exchange.is_streaming() && self.may_go_on_sending() => Some(NextAction::Again),
-                // A WebSocket's first frames may have come with its handshake.
+                // A WebSocket's first frames may have arrived with its handshake.
                 _ if has_rest && self.exchange.is_streaming() => None,
                 Read::Bytes(_) | Read::Nothing => Some(NextAction::Wait),
                 Read::End | Read::Broken => Some(NextAction::Close),
@@ -94,27 +94,27 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// The peer has ended, as the poll or a word within TLS tells: what is left to read ends with the end itself.
+    /// The peer sends no more, as the poll or close_notify has shown: reading must continue to the end of stream.
     pub(super) fn peer_says_no_more(&self) -> bool {
         self.peer_has_ended || self.transport.peer_has_closed()
     }
 
-    /// `None`: at once; but a turn has an end.
+    /// `None` means at once, but a turn is bounded.
     fn go_on_reading(context: &Context<'_, A>) -> Option<NextAction> {
         if context.thread.turn.may_read() { None } else { Some(NextAction::Again) }
     }
 
-    /// Sets the time until which the connection may now keep us waiting.
+    /// Sets the time until which the connection may now keep the worker waiting.
     fn set_deadline(&mut self, step: &ServeStep, had_begun: bool, context: &Context<'_, A>) {
         let now = context.thread.clock.now_ms;
         let timeout_ms = self.timeout_ms(context.worker);
         match (step, &self.exchange.state) {
             (_, ExchangeState::Streaming(_)) => {}
-            (_, ExchangeState::Collecting(collecting)) => self.deadline_ms = collecting.patience.until_ms(),
+            (_, ExchangeState::Collecting(collecting)) => self.deadline_ms = collecting.body_timeout.until_ms(),
             (ServeStep::Blocked | ServeStep::Yield, _) | (_, ExchangeState::Draining { .. }) => {
                 self.deadline_ms = now + timeout_ms
             }
-            // A head has its time as a whole: a byte a second must not keep a connection for ever.
+            // A head has one time limit as a whole: a byte a second must not keep a connection forever.
             (ServeStep::More, _) if self.has_part_of_request() && !had_begun => self.deadline_ms = now + timeout_ms,
             (ServeStep::More, _) if self.has_part_of_request() => {}
             _ if self.has_served => self.deadline_ms = now + context.worker.settings.limits.keepalive_ms,
@@ -122,14 +122,14 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// Serves what the bytes have, one request after the other. Returns the bytes used.
+    /// Serves the requests in the bytes, one after the other. Returns the bytes used.
     fn serve_all(&mut self, bytes: &[u8], context: &mut Context<'_, A>) -> (usize, ServeStep) {
         let mut position = 0;
         loop {
             if position == bytes.len() && !self.session.has_head() {
                 return (position, ServeStep::More);
             }
-            // One that was read with the request before it.
+            // A request that was read together with the one before it.
             let must_rest = position > 0 && self.exchange.is_idle() && context.worker.is_paused();
             if must_rest || !context.thread.turn.may_serve() {
                 return (position, ServeStep::Yield);
@@ -166,7 +166,7 @@ impl<A: App> Connection<A> {
                 let is_over = close || self.transport.is_broken;
                 return Ok((used, if is_over { ServeStep::Close } else { ServeStep::Next }));
             }
-            // Without a request there is nothing of it.
+            // There is no request that these events could belong to.
             SessionEvent::More | SessionEvent::Data(_) | SessionEvent::End | SessionEvent::Aborted { .. } => {
                 return Ok((used, ServeStep::More));
             }
@@ -183,13 +183,13 @@ impl<A: App> Connection<A> {
             self.stream(&head, head.bytes.of(bytes), rest, context)?
         } else {
             let collector = Collector::new(head.body, context.worker.body_limits)?;
-            // What the client sent behind a request for another protocol would be lost to an application that takes the socket.
+            // An application that takes the socket would lose bytes that the client sent behind a request for another protocol.
             if !rest.is_empty() || collector.is_some() {
                 head.head.forget_upgrade();
             }
             match collector {
                 None => (0, self.answer(&head, head.bytes.of(bytes), Body::Empty, context)?),
-                Some(collector) => self.begin_to_collect(head, bytes, collector, rest, context)?,
+                Some(collector) => self.begin_collecting(head, bytes, collector, rest, context)?,
             }
         };
         Ok((used + more, step))
@@ -232,7 +232,7 @@ impl<A: App> Connection<A> {
                 ServeStep::Blocked
             }
             Served::Ongoing(suspended) => {
-                let body = BodyStream::collected(self.patience(context.worker));
+                let body = BodyStream::collected(self.body_timeout(context.worker));
                 self.leave_to_application(suspended, RequestStream::Body(body), context)
             }
             Served::Done { keep } => {
@@ -243,19 +243,20 @@ impl<A: App> Connection<A> {
                 self.exchange.share = None;
                 self.session.note_answered();
                 match self.exchange.unread.take().filter(|_| self.session.is_body_open()) {
-                    // RFC 9110 section 10.1.1: a client that was not told to continue may send the body or not; nobody can tell.
+                    // RFC 9110 section 10.1.1: a client that was not told to continue may send the body or not, and the server
+                    // can't know.
                     Some(body) if keep && !body.owes_continue => {
                         self.exchange.state = ExchangeState::Draining { body, swallowed: 0 };
                         ServeStep::Parked
                     }
                     Some(_) => ServeStep::Linger,
                     None if keep => ServeStep::Next,
-                    // What the client sends is not for us to read.
+                    // Its bytes belong to the application.
                     None if self.is_given_away() => ServeStep::Close,
-                    // RFC 9112 section 9.6: it has asked again before it could know of the end. Closing over that would be a reset, and the
-                    // answer may be on its way still.
+                    // RFC 9112 section 9.6: the client has sent another request before it could know of the end. Closing now
+                    // would send a reset, and the answer may still be on its way.
                     None if self.exchange.response.client_keeps() && self.transport.has_input() => ServeStep::Linger,
-                    // RFC 6455 section 7.1.1: the client is to read our last frame, whatever it still sends.
+                    // RFC 6455 section 7.1.1: the client must be able to read our last frame, whatever it still sends.
                     None if self.writer().status_code() == 101 => ServeStep::Linger,
                     None => ServeStep::Close,
                 }
@@ -263,9 +264,9 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// Collects what has come of the body, and serves the request if that is all of it. `input` is what the head was found in, `rest` what
-    /// followed it.
-    fn begin_to_collect(
+    /// Collects the bytes of the body, and serves the request if it is complete. `input` holds the head, `rest` the bytes behind
+    /// it.
+    fn begin_collecting(
         &mut self,
         head: HeadEvent,
         input: &[u8],
@@ -285,16 +286,16 @@ impl<A: App> Connection<A> {
             let interim = ResponseEncoder::new(head.wire).interim("100 Continue", &[]);
             self.transport.send_aside(&interim.unwrap_or_default());
         }
-        let mut patience = self.patience(context.worker);
-        patience.wait(true, context.thread.clock.now_ms);
+        let mut body_timeout = self.body_timeout(context.worker);
+        body_timeout.wait(true, context.thread.clock.now_ms);
         collector.wait().map_err(|refusal| fault_of(refusal, context.worker))?;
         let parts = context.thread.parts.clone();
         let bytes = head.bytes.of(input).to_vec();
-        self.exchange.state = ExchangeState::Collecting(Box::new(Collecting { head, bytes, parts, collector, patience }));
+        self.exchange.state = ExchangeState::Collecting(Box::new(Collecting { head, bytes, parts, collector, body_timeout }));
         Ok((pulled.used, ServeStep::More))
     }
 
-    /// Hands bytes to the body that is coming, and serves the request when it is complete.
+    /// Passes bytes to a body that is arriving, and serves the request when it is complete.
     fn collect(
         &mut self,
         mut collecting: Box<Collecting>,
@@ -310,7 +311,7 @@ impl<A: App> Connection<A> {
             }
             PullEnd::Aborted { end, keep_alive } => Ok((pulled.used, self.abort(end, keep_alive))),
             PullEnd::More => {
-                collecting.patience.note(pulled.used, context.thread.clock.now_ms);
+                collecting.body_timeout.note(pulled.used, context.thread.clock.now_ms);
                 collecting.collector.wait().map_err(|refusal| fault_of(refusal, context.worker))?;
                 self.exchange.state = ExchangeState::Collecting(collecting);
                 Ok((pulled.used, ServeStep::More))
@@ -318,14 +319,14 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// Ends a request that the application has not seen, and that nobody wants to be answered.
+    /// Ends a request that the application has not seen, and that the client has cancelled.
     pub(super) fn abort(&mut self, end: Answer, keep_alive: bool) -> ServeStep {
         self.session.note_answered();
         self.writer().say_aside(end.as_bytes());
         if keep_alive && !self.transport.is_broken { ServeStep::Next } else { ServeStep::Close }
     }
 
-    /// Puts what is the body's of `bytes` into the collector.
+    /// Puts the body's part of `bytes` into the collector.
     fn keep(&mut self, collector: &mut Collector, bytes: &[u8], context: &mut Context<'_, A>) -> Result<Pulled, Fault> {
         let Context { worker, thread, app } = context;
         let mut refused = None;
@@ -368,22 +369,22 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// Leads the handshake on, and reads what came behind it. Signatures are native work of a millisecond, for which nobody waits who
-    /// needs the language.
+    /// Advances the handshake, and reads the bytes behind it. A signature takes a millisecond of native work, so the language is
+    /// released meanwhile.
     fn read_handshake(&mut self, buffer: &mut [u8], context: &mut Context<'_, A>) -> Read {
         let transport = &mut self.transport;
         let read = context.app.aside(|| transport.read(buffer));
         if let Some(facts) = transport.tls_facts() {
             self.client.note_tls(facts.clone());
-            // RFC 9113 section 3.2: within TLS it is chosen in the handshake, and not by how a client begins.
+            // RFC 9113 section 3.2: within TLS, ALPN chooses HTTP/2, not the first bytes of the client.
             self.link = Link::Socket { may_be_http2: transport.alpn() == Some(Alpn::Http2) };
         }
         read
     }
 
-    /// A handshake has come to nothing. Who speaks HTTP is told so in the same language; the others have an alert.
+    /// A handshake has failed. A client that speaks HTTP gets an HTTP answer, others got an alert.
     fn refuse_handshake(&mut self, fault: &TlsFault, context: &mut Context<'_, A>) -> NextAction {
-        self.tell_of_handshake(fault, context);
+        self.log_handshake_fault(fault, context);
         match fault {
             TlsFault::PlainHttp => {
                 self.transport.leave_tls();
@@ -400,12 +401,12 @@ impl<A: App> Connection<A> {
         }
     }
 
-    pub(super) fn tell_of_handshake(&self, fault: &TlsFault, context: &Context<'_, A>) {
+    pub(super) fn log_handshake_fault(&self, fault: &TlsFault, context: &Context<'_, A>) {
         let place = if fault.is_mixup() { place(self.listener, context.worker) } else { String::new() };
-        complain_of_peer(&self.client, (fault.kind(), "a TLS handshake"), &format!("{place}: {}", fault.reason()), context);
+        log_refusal(&self.client, (fault.kind(), "a TLS handshake"), &format!("{place}: {}", fault.reason()), context);
     }
 
-    /// From here on the connection speaks HTTP/2. `input` is what was read.
+    /// From here on the connection speaks HTTP/2. `input` holds the bytes that were read.
     fn begin_http2(&mut self, beginning: Beginning, input: Vec<u8>, worker: &Worker) -> Arc<SharedMultiplexer> {
         let shared = Multiplexer::shared(self.transport.take(), beginning.session, worker, (self.key, self.deadline_ms), input);
         if let Some(arrival) = beginning.upgraded {
@@ -416,7 +417,7 @@ impl<A: App> Connection<A> {
     }
 }
 
-/// Notes what a trusted front server says of a request.
+/// Notes the fields of a trusted front server about a request.
 fn note_client<A: App>(client: &mut Client, head: &HeadEvent, bytes: &[u8], context: &Context<'_, A>) {
     if let RequestHead::Http { line, .. } = &head.head {
         let header_bytes = bytes.get(line.length as usize..).unwrap_or_default();
@@ -447,7 +448,7 @@ fn fault_of(refusal: Refusal, worker: &Worker) -> Fault {
     }
 }
 
-/// Says how long a body is whose front server has not said it (RFC 3875 section 4.1.2): it has ended with its stream.
+/// Adds the length of a body if the front server has not sent it (RFC 3875 section 4.1.2): it has ended with its stream.
 fn with_length(bytes: &[u8], length: u64, variables: &mut Vec<Variable>) -> Vec<u8> {
     const NAME: &[u8] = b"CONTENT_LENGTH";
     let mut bytes = bytes.to_vec();

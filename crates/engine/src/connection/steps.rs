@@ -1,15 +1,15 @@
-//! What comes next for a connection, after a turn and after a request. It knows neither. Workers run it.
+//! The next steps of a connection, after a turn and after a request. It knows neither turns nor requests. Workers run it.
 
 use crate::connection::multiplexer::Beginning;
 
-/// The next action for a connection, as it asks for it.
+/// The action that a connection asks for after a turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NextAction {
-    /// It waits for news of its socket.
+    /// It waits for events of its socket.
     Wait,
-    /// The same, but there is more to do, be it to send or to serve: its next turn comes after those of others.
+    /// As `Wait`, but there is more to send or to serve: its next turn comes after those of others.
     Again,
-    /// It waits for the end of the worker's pause: the next request is not begun, and its bytes are left where they are.
+    /// It waits for the end of the worker's pause: the next request is not begun, and its bytes stay where they are.
     Rest,
     Close,
 }
@@ -23,9 +23,9 @@ pub(super) enum ServeStep {
     /// A request was answered; the next may follow.
     Next,
     Blocked,
-    /// The exchange's state says what comes next: the application's turn, or the rest of an unwanted body.
+    /// The exchange's state decides what comes next: the application's turn, or the rest of an unwanted body.
     Parked,
-    /// It speaks HTTP/2 from here on, with a first request where it has upgraded.
+    /// It speaks HTTP/2 from here on, with a first request if it was upgraded.
     Http2(Box<Beginning>),
     Close,
     Linger,

@@ -1,7 +1,7 @@
-//! A connection whose request the application has in its hands: it goes on by itself, takes what the client sends as it
-//! comes, and answers when it likes, through [`Connection::visit`].
+//! A connection whose request an asynchronous application holds: the application continues by itself, gets the client's bytes as
+//! they arrive, and answers at any time, through [`Connection::visit`].
 //!
-//! Only asynchronous applications have such connections; the thread that runs the worker's loop attends to them.
+//! It knows no poll and no other connection. The thread that runs the worker's loop attends to it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,7 +11,7 @@ use bolide_protocol::Fault;
 use bolide_protocol::session::HeadEvent;
 
 use super::Connection;
-use super::pulling::{PullEnd, Pulled, heed, pull};
+use super::pulling::{PullEnd, Pulled, find_abort, pull};
 use super::steps::{NextAction, ServeStep};
 use crate::app::App;
 use crate::exchange::context::Context;
@@ -20,13 +20,14 @@ use crate::exchange::{BodySource, ExchangeState, Served, Streaming, Suspended, g
 use crate::logging::counting;
 use crate::request::request_stream::{BodyStream, RequestStream};
 use crate::response::{Progress, ResponseWriter, reason_phrase};
+use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::connections::ExchangeId;
 use crate::scheduling::deadlines::NEVER_MS;
-use crate::scheduling::patience::Patience;
 use crate::sockets::socket::Read;
 
 impl<A: App> Connection<A> {
-    /// Calls the application with a body that is still to come. `rest` is what followed the head; returns the bytes of it that were used.
+    /// Calls the application while the body is still arriving. `rest` are the bytes behind the head; returns how many of them
+    /// were used.
     pub(super) fn stream(
         &mut self,
         head: &HeadEvent,
@@ -36,7 +37,7 @@ impl<A: App> Connection<A> {
     ) -> Result<(usize, ServeStep), Fault> {
         let worker = context.worker;
         let most_bytes = worker.body_limits.bytes;
-        let mut body = BodyStream::new(head.body, most_bytes, head.head.expects_continue(), self.patience(worker))?;
+        let mut body = BodyStream::new(head.body, most_bytes, head.head.expects_continue(), self.body_timeout(worker))?;
         let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
         let session = (&mut self.session, &mut writer);
         let Pulled { used, end } = pull(session, rest, worker, &mut context.thread.parts, |part| body.push(part))?;
@@ -53,7 +54,7 @@ impl<A: App> Connection<A> {
         Ok((used, self.leave_to_application(suspended, request_stream, context)))
     }
 
-    /// The application has kept the exchange and goes on by itself.
+    /// The application has kept the exchange and continues by itself.
     pub(super) fn leave_to_application(
         &mut self,
         suspended: Box<Suspended<A::Pending>>,
@@ -80,7 +81,7 @@ impl<A: App> Connection<A> {
         ServeStep::Parked
     }
 
-    /// Does all for an ongoing exchange that can be done without waiting. `None`: its answer is complete, go on.
+    /// Does everything for an ongoing exchange that can be done without waiting. `None`: its answer is complete, continue.
     pub(super) fn go_on_streaming(
         &mut self,
         mut streaming: Box<Streaming<A>>,
@@ -91,13 +92,13 @@ impl<A: App> Connection<A> {
             if context.worker.settings.asynchronous.harakiri_streams || !self.exchange.response.head_has_left() {
                 return self.end_overdue(streaming, context);
             }
-            // Its answer has begun in time, and may take its own.
+            // Its answer has begun in time, and may take any time.
             streaming.overdue_ms = NEVER_MS;
         }
         let mut writer = self.writer();
         let progress = if writer.has_file() { context.app.aside(|| writer.advance()) } else { writer.advance() };
         if progress == Progress::Broken || streaming.given_up_ms(&self.exchange.response) <= now {
-            // What the client said before it went is the application's; a fault in it changes nothing any more.
+            // The application gets the bytes that came before the client's end; a fault in them does not matter any more.
             let _ = self.take_in(&mut streaming.request_stream, context);
             self.give_up_streaming(*streaming, context);
             return Some(NextAction::Close);
@@ -113,9 +114,9 @@ impl<A: App> Connection<A> {
         if let Some(pending) = &mut streaming.suspended.pending {
             context.app.enter().news(pending, &mut self.writer(), &mut streaming.request_stream);
         }
-        // What was left unread for want of room is told of by nobody else.
+        // No poll reports the bytes that were left unread for want of room.
         let resumes = !had_room && streaming.request_stream.room() > 0;
-        // Nothing happens unless there is one that has not left: the application takes its time, see `holds_its_head`.
+        // Sends the head if it was held back: the application takes its time, see `holds_its_head`.
         self.writer().send_head();
         if self.transport.is_broken {
             self.give_up_streaming(*streaming, context);
@@ -126,8 +127,8 @@ impl<A: App> Connection<A> {
         if is_cut_short { Some(NextAction::Again) } else { next }
     }
 
-    /// Lets the application act on an exchange that it has in its hands. `None`: it has none of this name here any more. The second part
-    /// says whether the connection is to be attended to soon.
+    /// Lets the application act on an exchange that it holds. `None`: it does not hold one of this name here any more. The second
+    /// value says whether the connection must be attended to soon.
     pub fn visit<R>(
         &mut self,
         id: ExchangeId,
@@ -143,7 +144,7 @@ impl<A: App> Connection<A> {
         let mut writer = self.writer();
         let may_move = worker.hands_over() && writer.transport.is_movable_kind();
         if worker.is_draining() && !may_move && !writer.head_has_left() {
-            // RFC 9112 section 9.6: the request was taken before the drain began, and the answer is the last one all the same.
+            // RFC 9112 section 9.6: the request was read before the drain began, but the answer is the last one all the same.
             writer.close_after();
         }
         let result = act(&mut writer, &mut streaming.request_stream);
@@ -151,7 +152,7 @@ impl<A: App> Connection<A> {
         let resumes = !had_room && streaming.request_stream.room() > 0;
         let wants_turn = self.exchange.response.is_finished() || self.transport.is_broken || self.may_go_on_sending();
         let until_ms = self.streaming_until_ms(&streaming, self.timeout_ms(worker));
-        // What the application does is no sign of life of a client that it waits for.
+        // The application's actions are no sign of life of a client that it waits for.
         let goes_on_waiting = waited_for_client && self.waits_for_client(&streaming);
         self.deadline_ms = if goes_on_waiting { self.deadline_ms.min(until_ms) } else { until_ms };
         self.exchange.state = ExchangeState::Streaming(streaming);
@@ -159,36 +160,36 @@ impl<A: App> Connection<A> {
         Some((result, resumes || wants_turn))
     }
 
-    /// The application will not be told of the client any more: it has gone, or was slow for too long.
+    /// The client has gone, or was too slow: the exchange is given up, and the application learns it as a disconnect.
     pub(super) fn give_up_streaming(&mut self, mut streaming: Streaming<A>, context: &mut Context<'_, A>) {
         let tally = &context.thread.slot.tally;
         match &streaming.request_stream {
             RequestStream::Body(body) if !body.is_complete() => add(&tally.read_errors, 1),
             RequestStream::Body(_) => add(&tally.write_errors, 1),
-            // The end of a WebSocket is nobody's error.
+            // The end of a WebSocket is not an error.
             RequestStream::Messages(_) => {}
         }
         streaming.request_stream.hang_up();
         if let Some(pending) = &mut streaming.suspended.pending {
-            // What came before the end is the application's.
+            // The application gets the bytes that came before the end.
             context.app.enter().news(pending, &mut self.writer(), &mut streaming.request_stream);
         }
         give_up(&mut self.context(context), *streaming.suspended);
     }
 
-    /// An ongoing exchange that looks after time by itself: a WebSocket, or one that is over its time.
+    /// An ongoing exchange with its own time limits: a WebSocket, or one that is over its time.
     pub(super) fn keeps_its_own_time(&self) -> bool {
         self.exchange.is_websocket() || self.exchange.is_over_its_time(now_ms())
     }
 
-    /// A stream is cut off then, and what becomes one: the worker stops.
+    /// The worker stops: a stream is cut off at this time, also one that becomes a stream later.
     pub fn end_stream_at(&mut self, when_ms: u64) {
         if let Some(streaming) = self.exchange.streaming() {
             streaming.stream_ends_ms = when_ms;
         }
     }
 
-    /// A WebSocket, which will not end by itself when the worker drains: it is closed at this time, in monotonic milliseconds.
+    /// A WebSocket does not end by itself when the worker drains: it is closed at this time, in monotonic milliseconds.
     pub fn leave_at(&mut self, when_ms: u64, for_good: bool) {
         if let Some(Streaming { request_stream: RequestStream::Messages(websocket), .. }) = self.exchange.streaming() {
             websocket.leave_at(when_ms, for_good);
@@ -196,20 +197,20 @@ impl<A: App> Connection<A> {
         }
     }
 
-    /// A request that the application still has in its hands then is cut off: the worker drains. A WebSocket has a close of its
-    /// own, see [`Connection::leave_at`].
+    /// The worker drains: a request that the application still holds at this time is cut off. A WebSocket is closed separately,
+    /// see [`Connection::leave_at`].
     pub fn give_up_at(&mut self, when_ms: u64) {
         if let Some(streaming) = self.exchange.streaming() {
             streaming.mercy_ends_ms = when_ms;
         }
     }
 
-    /// One whose answer's end nobody can tell.
+    /// An exchange with an answer of unknown length.
     pub fn is_endless(&self) -> bool {
         self.is_streaming() && self.exchange.response.is_endless()
     }
 
-    /// A request that the application has in its hands.
+    /// A request that the application holds.
     pub fn is_streaming(&self) -> bool {
         self.exchange.is_streaming_body()
     }
@@ -218,7 +219,7 @@ impl<A: App> Connection<A> {
         self.exchange.is_websocket()
     }
 
-    /// Leaves the exchange to the application, unless its answer is complete: `None`.
+    /// Leaves the exchange to the application. `None` if its answer is complete.
     fn park(&mut self, mut streaming: Box<Streaming<A>>, timeout_ms: u64) -> Option<NextAction> {
         if self.exchange.response.is_finished() {
             let Streaming { request_stream, mut suspended, .. } = *streaming;
@@ -230,30 +231,30 @@ impl<A: App> Connection<A> {
         streaming.request_stream.keep_time();
         self.deadline_ms = self.streaming_until_ms(&streaming, timeout_ms);
         self.exchange.state = ExchangeState::Streaming(streaming);
-        // What is sent in turns has nothing but our own queue to tell, between two of them, that there is more to do.
+        // Between two turns of sending, only our own queue knows that there is more to do.
         Some(if self.may_go_on_sending() { NextAction::Again } else { NextAction::Wait })
     }
 
-    /// There is more to send, which waits for nothing but its turn.
+    /// There is more to send, which waits only for the next turn.
     pub(super) fn may_go_on_sending(&self) -> bool {
         (self.exchange.response.has_file() || self.transport.turn_is_over()) && !self.transport.is_full
     }
 
-    /// Until when the peer may let an ongoing exchange wait. The application itself may take its time.
+    /// Until when the peer may delay an ongoing exchange. The application may take any time.
     fn streaming_until_ms(&self, streaming: &Streaming<A>, timeout_ms: u64) -> u64 {
         match &streaming.request_stream {
             RequestStream::Messages(websocket) => websocket.next_ms(self.has_unsent(), timeout_ms),
-            RequestStream::Body(body) if self.has_unsent() => (now_ms() + timeout_ms).min(body.patience.until_ms()),
-            RequestStream::Body(body) => body.patience.until_ms(),
+            RequestStream::Body(body) if self.has_unsent() => (now_ms() + timeout_ms).min(body.body_timeout.until_ms()),
+            RequestStream::Body(body) => body.body_timeout.until_ms(),
         }
     }
 
-    /// Whether something waits for the client, as [`ResponseWriter::has_unsent`] says.
+    /// Whether bytes wait for the client, as in [`ResponseWriter::has_unsent`].
     fn has_unsent(&self) -> bool {
         self.exchange.response.has_file() || self.transport.has_unsent()
     }
 
-    /// Whether it is the client's turn: to take what was sent, or to send of the body what the application waits for.
+    /// Whether the client has to act: to read the sent bytes, or to send the part of the body that the application waits for.
     fn waits_for_client(&self, streaming: &Streaming<A>) -> bool {
         let owes_body = match &streaming.request_stream {
             RequestStream::Messages(_) => false,
@@ -268,10 +269,10 @@ impl<A: App> Connection<A> {
             RequestStream::Body(body) => {
                 let mut read = Read::Nothing;
                 while body.room() > 0 && context.thread.turn.may_read() {
-                    let mut patience = body.patience;
+                    let mut body_timeout = body.body_timeout;
                     let is_aborted;
-                    (read, is_aborted) = self.read_body(&mut patience, context, |part| body.push(part))?;
-                    body.patience = patience;
+                    (read, is_aborted) = self.read_body(&mut body_timeout, context, |part| body.push(part))?;
+                    body.body_timeout = body_timeout;
                     body.is_gone |= is_aborted;
                     let is_complete = !is_aborted && !self.session.is_body_open();
                     note_progress(body, usize::from(matches!(read, Read::Bytes(_))), is_complete);
@@ -279,7 +280,7 @@ impl<A: App> Connection<A> {
                         break;
                     }
                 }
-                // Behind an answer that is complete comes the next request.
+                // Behind a complete answer comes the next request.
                 if self.session.may_be_aborted() && !self.exchange.response.is_finished() {
                     body.is_gone |= self.listen_for_abort(context)?;
                 }
@@ -296,7 +297,7 @@ impl<A: App> Connection<A> {
                             websocket.hear(context.thread.clock.now_ms);
                             let used = websocket.feed(&mut buffer[..count], &mut writer, &mut context.thread.turn);
                             self.input.extend_from_slice(&buffer[used..count]);
-                            // An edge-triggered poll tells of what comes after a read that did not fill the buffer.
+                            // An edge-triggered poll reports bytes that arrive after a read that did not fill the buffer.
                             let has_more = count == buffer.len() || writer.transport.has_more();
                             if !has_more && !self.peer_has_ended && !writer.transport.peer_has_closed() {
                                 break;
@@ -314,18 +315,18 @@ impl<A: App> Connection<A> {
         Ok(())
     }
 
-    /// Reads on behind a request that is complete: its client may say, or show by going, that it does not want the answer any more.
+    /// Reads behind a complete request: the client may cancel it, or leave.
     fn listen_for_abort(&mut self, context: &mut Context<'_, A>) -> Result<bool, Fault> {
         let thread = &mut *context.thread;
         let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
         let came_along = std::mem::take(&mut self.input);
         let limits = &context.worker.head_limits;
-        let mut is_aborted = heed(&mut self.session, &mut writer, &came_along, limits, &mut thread.parts)?;
+        let mut is_aborted = find_abort(&mut self.session, &mut writer, &came_along, limits, &mut thread.parts)?;
         while !is_aborted && thread.turn.may_read() {
             match writer.transport.read(&mut thread.read) {
                 Read::Bytes(count) => {
                     thread.turn.note_read(count);
-                    is_aborted = heed(&mut self.session, &mut writer, &thread.read[..count], limits, &mut thread.parts)?;
+                    is_aborted = find_abort(&mut self.session, &mut writer, &thread.read[..count], limits, &mut thread.parts)?;
                 }
                 Read::Nothing => break,
                 Read::End | Read::Broken => return Ok(true),
@@ -334,10 +335,10 @@ impl<A: App> Connection<A> {
         Ok(is_aborted)
     }
 
-    /// Reads once, and says whether the client has taken its request back. What follows the body stays for later.
+    /// Reads once, and returns whether the client has cancelled its request. Bytes behind the body stay for later.
     pub(super) fn read_body(
         &mut self,
-        patience: &mut Patience,
+        body_timeout: &mut BodyTimeout,
         context: &mut Context<'_, A>,
         sink: impl FnMut(&[u8]) -> Result<(), Fault>,
     ) -> Result<(Read, bool), Fault> {
@@ -346,7 +347,7 @@ impl<A: App> Connection<A> {
         let mut is_aborted = false;
         if let Read::Bytes(count) = read {
             thread.turn.note_read(self.transport.read_cost(count));
-            patience.note(count, thread.clock.now_ms);
+            body_timeout.note(count, thread.clock.now_ms);
             let mut writer = ResponseWriter { response: &mut self.exchange.response, transport: &mut self.transport };
             let session = (&mut self.session, &mut writer);
             let pulled = pull(session, &thread.read[..count], context.worker, &mut thread.parts, sink)?;
@@ -356,7 +357,7 @@ impl<A: App> Connection<A> {
         Ok((read, is_aborted))
     }
 
-    /// The client's body is not what HTTP allows, or too large: the application is told that the client has gone.
+    /// The client's body violates HTTP, or is too large: the application gets a disconnect.
     fn end_faulty(&mut self, streaming: Streaming<A>, fault: Fault, context: &mut Context<'_, A>) -> NextAction {
         let head_has_left = self.exchange.response.head_has_left();
         self.give_up_streaming(streaming, context);
@@ -366,7 +367,7 @@ impl<A: App> Connection<A> {
         self.begin_linger(context)
     }
 
-    /// `harakiri`: the application is told, and the client gets 504 if it got nothing yet.
+    /// `harakiri`: the application is notified, and the client gets 504 if it got nothing yet.
     fn end_overdue(&mut self, mut streaming: Box<Streaming<A>>, context: &mut Context<'_, A>) -> Option<NextAction> {
         if let Some(pending) = streaming.suspended.pending.take() {
             context.app.enter().overdue(pending, context.thread.clock.now_ms.saturating_sub(streaming.began_ms));
@@ -382,7 +383,7 @@ impl<A: App> Connection<A> {
     }
 }
 
-/// So many bytes of a request's body were used, and perhaps its last.
+/// Notes that this many bytes of a request's body were used, and whether it is complete.
 fn note_progress(body: &mut BodyStream, used: usize, is_complete: bool) {
     if used > 0 {
         body.note_begun();

@@ -1,11 +1,14 @@
-//! Letting connections in: how many at once, when to leave them to other workers, and what to do when no descriptor is left.
+//! Accepting connections: how many at once, when to leave them to other workers, and what to do when no file descriptor is left.
 //!
-//! Workers share the listening sockets. The kernel wakes one of those that wait for a connection (EPOLLEXCLUSIVE), not the one that
-//! has the least to do; so a worker that is ahead of the others takes its hands off the socket until it no longer is.
+//! Workers share the listening sockets. The kernel wakes one of the workers that wait for a connection (EPOLLEXCLUSIVE), not the
+//! least busy one. So a worker that is ahead of the others stops polling the socket until it no longer is.
 //!
-//! Where connections come one by one, that is the worker that began to wait first, each time anew. While the master has something to find
-//! out by what each of them answers (`reload-canary`), one that has accepted goes to the end of the queue. Workers within somebody else's
-//! loop are all woken, since the kernel does not see who waits for their poll: those that have had their turn stand back there.
+//! If connections arrive one by one, the kernel wakes the worker that began to wait first, again and again. While the master
+//! compares the answers of the workers (`reload-canary`), a worker that has accepted a connection goes to the end of the kernel's
+//! wait queue. Workers inside another event loop are all woken, as the kernel does not see which processes wait for a nested
+//! poll; there, workers that have had their turn stand back.
+//!
+//! It knows no protocol and no application. The threads that lead run it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,38 +29,38 @@ use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::scheduling::fairness::{has_had_its_turn, is_ahead};
 use crate::sockets::listener::Accepted;
 
-/// Connections that a worker alone accepts from one socket in a turn, so that those that are open have their turn too. Where there are
-/// others, or may be, one accepts only what its free threads can begin to serve at once: what waits in the listen queue is served by
-/// whichever worker is free first, and is not lost with one that is killed for a call that is stuck.
+/// The most connections that a worker without others accepts from one socket in a turn, so that open connections have their turn
+/// too. If there are others, or may be, a worker accepts only as many as its free threads can begin to serve at once: the first
+/// free worker serves connections in the listen queue, and they are not lost with a worker that is killed for a stuck call.
 const ACCEPTED_TURN_MOST: usize = 64;
 
-/// A worker that is ahead looks after this time, in milliseconds, whether a connection was left waiting: the kernel may
-/// have told nobody but us of it.
+/// Milliseconds after which a worker that is ahead looks whether a connection is still waiting: the kernel may have woken no
+/// other worker for it.
 const STAND_BACK_MS: u64 = 2;
 
-/// The time doubles while nothing waits, up to this many milliseconds.
+/// The time doubles while no connection waits, up to this many milliseconds.
 const STAND_BACK_MOST_MS: u64 = 64;
 
-/// Milliseconds for which a socket is not accepted from when no descriptor was left.
+/// Milliseconds for which no connection is accepted from a socket after descriptors have run out.
 const EXHAUSTED_MS: u64 = 100;
 
-/// A complaint about missing descriptors comes at most this often, in milliseconds.
+/// The shortest time between two log lines about missing descriptors, in milliseconds.
 const EXHAUSTED_REPORT_MS: u64 = 1_000;
 
-/// What stands for the queue of connections where listening sockets have numbers.
+/// Stands for the queue of connections in `Pause::listener`.
 const QUEUE: usize = usize::MAX;
 
-/// Connections that are taken from one listening socket before it is shut for want of a master.
+/// The most connections accepted from one listening socket before it is shut down because the master is gone.
 const LAST_ACCEPTS_MOST: usize = 4096;
 
-/// Tells the poll of a listening socket.
+/// Registers a listening socket with the poll.
 pub(crate) fn listen<L: Language>(shared: &Shared<L>, number: usize) -> io::Result<()> {
     let Some(listener) = shared.worker.listeners.get(number) else { return Ok(()) };
     let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::listener(number).0);
     Ok(shared.poll.add(&listener.descriptor, event)?)
 }
 
-/// The same where one that can't be waited for is the end of the worker: another may do better.
+/// As [`listen`], but a failure ends the worker: its replacement may succeed.
 pub(crate) fn listen_or_leave<L: Language>(shared: &Shared<L>, number: usize) {
     if let Err(error) = listen(shared, number) {
         complain(shared.worker.number, &format!("a listening socket can't be watched, the worker ends: {error}"));
@@ -65,7 +68,7 @@ pub(crate) fn listen_or_leave<L: Language>(shared: &Shared<L>, number: usize) {
     }
 }
 
-/// A listening socket has news. What it leaves waiting, the level-triggered poll tells again.
+/// A listening socket has an event. The poll is level-triggered for these and reports connections that are left waiting again.
 pub(crate) fn accept<L: Language>(shared: &Shared<L>, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) {
     // The order to drain may not be read yet: connections that could get the new code are not accepted any more.
     if shared.worker.is_told_to_drain()
@@ -76,14 +79,15 @@ pub(crate) fn accept<L: Language>(shared: &Shared<L>, number: usize, state: &mut
     }
     let has_accepted = accept_some(shared, number, state, thread);
     if has_accepted && shared.takes_turns() {
-        let_others_go_first(shared, number, &state.housekeeping);
+        requeue_listener(shared, number, &state.housekeeping);
     }
 }
 
-/// Others who wait for this socket are woken before us from here on. One who comes in between is told of at once.
-fn let_others_go_first<L: Language>(shared: &Shared<L>, number: usize, housekeeping: &Housekeeping) {
+/// From here on the kernel wakes other workers that wait for this socket before this one. The poll reports a connection that
+/// arrives in between at once.
+fn requeue_listener<L: Language>(shared: &Shared<L>, number: usize, housekeeping: &Housekeeping) {
     if housekeeping.pauses.iter().any(|pause| pause.listener == number) {
-        // It is not waited for at present, and will be behind the others.
+        // The socket is not polled at present. When it is again, this worker is behind the others.
         return;
     }
     if let Some(listener) = shared.worker.listeners.get(number) {
@@ -92,10 +96,10 @@ fn let_others_go_first<L: Language>(shared: &Shared<L>, number: usize, housekeep
     }
 }
 
-/// `true`: a connection has entered.
+/// Returns `true` if a connection was accepted.
 fn accept_some<L: Language>(shared: &Shared<L>, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) -> bool {
-    let most = match shared.has_company() {
-        // The first is taken in any case: the kernel may have told nobody else of it.
+    let most = match shared.has_other_workers() {
+        // The first one is accepted in any case: the kernel may have woken no other worker for it.
         true => shared.free_threads().saturating_sub(state.connections.ready_count()).max(1),
         false => ACCEPTED_TURN_MOST,
     };
@@ -106,22 +110,23 @@ fn accept_some<L: Language>(shared: &Shared<L>, number: usize, state: &mut Leade
             break;
         }
         let LeaderState { connections, housekeeping, .. } = &mut *state;
-        match let_in(shared, number, connections, housekeeping, thread) {
+        match accept_one(shared, number, connections, housekeeping, thread) {
             Entered::One => accepted += 1,
-            Entered::Nobody => break,
+            Entered::Nothing => break,
             Entered::Exhausted => {
                 pause(shared, number, EXHAUSTED_MS, housekeeping, thread);
                 break;
             }
         }
     }
-    // Their turn is the listening socket's: in the listen queue they have waited as long as others in ours.
+    // They have waited in the listen queue as long as others have in the table, so it is their turn now.
     state.connections.bring_forward(accepted);
     accepted > 0
 }
 
-/// The next connection is for another worker, which may not have been told of it: the kernel wakes one of those that wait. So it is
-/// accepted and handed on, where its kind can be; else others have a moment for it.
+/// The next connection is for another worker, which may not know of it, as the kernel wakes one of those that wait. So it is
+/// accepted and handed over if its kind can move. Otherwise the socket is not polled for a moment, so that another worker can
+/// accept it.
 fn leave_to_others<L: Language>(shared: &Shared<L>, number: usize, state: &mut LeaderState<L::App>, thread: &ThreadContext) {
     let LeaderState { connections, housekeeping, .. } = &mut *state;
     let Some(listener) = shared.worker.listeners.get(number).filter(|_| shared.may_move()) else {
@@ -133,7 +138,7 @@ fn leave_to_others<L: Language>(shared: &Shared<L>, number: usize, state: &mut L
             // This worker is awake, and would be the first to take it back.
             pause_queue(shared, now_ms + STAND_BACK_MS, housekeeping);
         }
-        // What can't be passed on is served here.
+        // A connection that can't be handed over is served here.
         accepted => {
             if matches!(enter(shared, accepted, number, connections, housekeeping, now_ms), Entered::Exhausted) {
                 pause(shared, number, EXHAUSTED_MS, housekeeping, thread);
@@ -142,7 +147,8 @@ fn leave_to_others<L: Language>(shared: &Shared<L>, number: usize, state: &mut L
     }
 }
 
-/// Looks after the pauses that are over. One that is still ahead takes what was left waiting: better uneven than late.
+/// Ends pauses whose time has passed. A worker that is still ahead accepts a connection that is still waiting: an uneven load is
+/// better than a delay.
 pub(crate) fn end_pauses<L: Language>(
     shared: &Shared<L>,
     connections: &mut ConnectionTable<Connection<L::App>>,
@@ -161,9 +167,9 @@ pub(crate) fn end_pauses<L: Language>(
         if pause.listener == QUEUE {
             shared.watch_queue();
         } else if should_stand_back(shared, thread) {
-            pause.length_ms = match let_in(shared, pause.listener, connections, housekeeping, thread) {
+            pause.length_ms = match accept_one(shared, pause.listener, connections, housekeeping, thread) {
                 Entered::One => STAND_BACK_MS,
-                Entered::Nobody => (pause.length_ms * 2).min(STAND_BACK_MOST_MS),
+                Entered::Nothing => (pause.length_ms * 2).min(STAND_BACK_MOST_MS),
                 Entered::Exhausted => EXHAUSTED_MS,
             };
             pause.until_ms = now + pause.length_ms;
@@ -192,7 +198,7 @@ fn pause<L: Language>(
     }
 }
 
-/// Leaves a listening socket to others until then.
+/// Does not poll a listening socket until this time, so that other workers accept from it.
 pub(crate) fn pause_until<L: Language>(shared: &Shared<L>, number: usize, until_ms: u64, housekeeping: &mut Housekeeping) {
     if let Some(listener) = shared.worker.listeners.get(number) {
         let _may_be_paused = shared.poll.delete(&listener.descriptor);
@@ -201,7 +207,7 @@ pub(crate) fn pause_until<L: Language>(shared: &Shared<L>, number: usize, until_
     }
 }
 
-/// The same of the queue of connections.
+/// As [`pause_until`], for the queue of connections.
 pub(crate) fn pause_queue<L: Language>(shared: &Shared<L>, until_ms: u64, housekeeping: &mut Housekeeping) {
     shared.leave_queue();
     housekeeping.pauses.retain(|pause| pause.listener != QUEUE);
@@ -209,7 +215,7 @@ pub(crate) fn pause_queue<L: Language>(shared: &Shared<L>, until_ms: u64, housek
 }
 
 /// The master has accepted a connection before it closed its sockets, and hands it over.
-pub(crate) fn let_in_handed<L: Language>(
+pub(crate) fn accept_handed_over<L: Language>(
     shared: &Shared<L>,
     number: u32,
     socket: OwnedFd,
@@ -221,8 +227,9 @@ pub(crate) fn let_in_handed<L: Language>(
     }
 }
 
-/// Listens no more. Who waits for us is let in first: the kernel wakes one worker for a connection, and if that was this one, no
-/// other knows of it. One that is late leaves them to others. Gives whether somebody was left waiting.
+/// Stops listening. Connections in the listen queue are accepted first: the kernel wakes one worker for a connection, and no
+/// other worker knows of it if this was the one. A worker that is late leaves them to others. Returns whether a connection was
+/// left waiting.
 pub(crate) fn leave_listeners<L: Language>(
     shared: &Shared<L>,
     connections: &mut ConnectionTable<Connection<L::App>>,
@@ -231,26 +238,26 @@ pub(crate) fn leave_listeners<L: Language>(
     housekeeping.pauses.clear();
     shared.leave_queue();
     if shared.is_held.load(Relaxed) {
-        // Nobody waits for one that has never listened.
+        // No connection waits for a worker that has never listened.
         return false;
     }
     let told_ms = shared.worker.row.drained_ms.load(Relaxed);
     let is_late = told_ms != 0 && now_ms() >= told_ms + LATE_DRAIN_MS;
     let mut somebody_waits = false;
     for (number, listener) in shared.worker.listeners.iter().enumerate() {
-        // From here on the kernel wakes others.
+        // From here on the kernel wakes other workers.
         let _may_be_paused = shared.poll.delete(&listener.descriptor);
         if is_late {
-            somebody_waits |= listener.is_waited_at();
+            somebody_waits |= listener.has_pending_connection();
         } else {
-            let_in_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
+            accept_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
         }
     }
     somebody_waits
 }
 
-/// Accepts connections that the kernel announced only to a worker that has left the listeners.
-pub(crate) fn look_at_listeners<L: Language>(
+/// Accepts connections that the kernel has announced only to a worker that no longer listens.
+pub(crate) fn recheck_listeners<L: Language>(
     shared: &Shared<L>,
     connections: &mut ConnectionTable<Connection<L::App>>,
     housekeeping: &mut Housekeeping,
@@ -261,15 +268,15 @@ pub(crate) fn look_at_listeners<L: Language>(
     for number in 0..shared.worker.listeners.len() {
         if shared.worker.is_draining() {
             // The master may know of no other worker that could serve them.
-            let_in_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
+            accept_waiting(shared, ACCEPTED_TURN_MOST, number, connections, housekeeping);
         } else {
-            // A socket that is added to the poll is looked at (epoll_ctl(2)).
-            let_others_go_first(shared, number, housekeeping);
+            // A socket that is added to the poll is checked for pending events at once (epoll_ctl(2)).
+            requeue_listener(shared, number, housekeeping);
         }
     }
 }
 
-fn let_in_waiting<L: Language>(
+fn accept_waiting<L: Language>(
     shared: &Shared<L>,
     most: usize,
     number: usize,
@@ -284,7 +291,8 @@ fn let_in_waiting<L: Language>(
     }
 }
 
-/// The master is gone, and nobody takes over: who waits is let in, whoever comes later is refused at once, and the address is free.
+/// The master is gone, and no other one takes over: waiting clients are accepted, later ones are refused at once, and the address
+/// is free.
 pub(crate) fn shut_listeners<L: Language>(
     shared: &Shared<L>,
     connections: &mut ConnectionTable<Connection<L::App>>,
@@ -294,19 +302,19 @@ pub(crate) fn shut_listeners<L: Language>(
         return;
     }
     for (number, listener) in shared.worker.listeners.iter().enumerate().filter(|(_, listener)| listener.is_ours) {
-        let_in_waiting(shared, LAST_ACCEPTS_MOST, number, connections, housekeeping);
+        accept_waiting(shared, LAST_ACCEPTS_MOST, number, connections, housekeeping);
         listener.shut();
     }
 }
 
-fn let_in<L: Language>(
+fn accept_one<L: Language>(
     shared: &Shared<L>,
     number: usize,
     connections: &mut ConnectionTable<Connection<L::App>>,
     housekeeping: &mut Housekeeping,
     thread: &ThreadContext,
 ) -> Entered {
-    let Some(listener) = shared.worker.listeners.get(number) else { return Entered::Nobody };
+    let Some(listener) = shared.worker.listeners.get(number) else { return Entered::Nothing };
     enter(shared, listener.accept(), number, connections, housekeeping, thread.clock.now_ms)
 }
 
@@ -329,7 +337,7 @@ fn enter<L: Language>(
             }
             Entered::One
         }
-        Accepted::Nobody => Entered::Nobody,
+        Accepted::Nothing => Entered::Nothing,
         Accepted::Exhausted(error) => {
             if now_ms.saturating_sub(housekeeping.exhausted_reported_ms) > EXHAUSTED_REPORT_MS {
                 housekeeping.exhausted_reported_ms = now_ms;
@@ -344,6 +352,6 @@ fn enter<L: Language>(
 
 enum Entered {
     One,
-    Nobody,
+    Nothing,
     Exhausted,
 }

@@ -1,11 +1,11 @@
-//! A worker's companion: a thread without the language that looks after connections while every thread of the worker is inside a call of the
-//! application. What has come on them meanwhile, other workers may serve at once: it is handed over ([`crate::event_loop::moving`]). Answers that the
-//! kernel holds ([`crate::scheduling::corking`]) leave in time.
+//! A worker's companion: a thread without the language that looks after connections while every thread of the worker is inside a
+//! call of the application. It hands connections with new requests over to other workers ([`crate::event_loop::moving`]), and
+//! pushes answers that the kernel holds ([`crate::scheduling::corking`]) in time.
 //!
-//! It begins in a worker that has company when a second connection is there: its next call may be the one that lasts. A worker alone has one
-//! only where answers are held. It looks once a millisecond while calls take their time. Where they are quick, the leader puts the look off, a
-//! system call in some milliseconds, since a wake-up costs more than some requests. It sleeps at rest, and is woken by the first connection
-//! that is attended to afterwards. It knows no protocol. Workers run it.
+//! A worker that has other workers beside it starts the companion when it has a second connection, as its next call may be a long
+//! one. A worker alone starts it only if answers are held. The companion looks once a millisecond while calls are slow. While
+//! they are quick, the leader puts the look off with one system call in some milliseconds, since a wake-up costs more than some
+//! requests. An idle companion sleeps until the next connection is attended to. It knows no protocol. Workers run it.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -26,28 +26,28 @@ use crate::forks::Beside;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{EventSource, Key};
 use crate::scheduling::corking::{HOLD_US, LOOK_US};
-use crate::scheduling::elsewhere::Sleep;
+use crate::scheduling::handover::Sleep;
 
 /// The pause between two looks.
 const TICK: Duration = Duration::from_millis(1);
 
-/// The same while answers of HTTP/2 are held that are to be pushed in time.
+/// The same while answers of HTTP/2 are held that must be pushed in time.
 const HELD_TICK: Duration = Duration::from_micros(LOOK_US);
 
-/// For how long the look is put off where calls are quick: longer than a tick of the coarse clock, by which that is seen (4 ms on most
-/// kernels).
+/// How long the look is put off while calls are quick. It is longer than a tick of the coarse clock (4 ms on most kernels), which
+/// shows whether they are.
 const PUT_OFF: Duration = Duration::from_millis(5);
 
-/// While a call lasts, news wake it; at the latest after this many milliseconds it looks whether the call has ended.
+/// During a long call, events wake the companion. It looks whether the call has ended after this many milliseconds at the latest.
 const LOOK_MS: u16 = 20;
 
-/// Looks in which nothing was served before it sleeps.
+/// Looks without a request in service before it sleeps.
 const IDLE_LOOKS: u32 = 3;
 
-/// Milliseconds in which nobody needed it after which it sleeps until somebody does.
+/// After this many milliseconds in which the companion was not needed, it sleeps until it is needed.
 const CALM_MS: u64 = 10_000;
 
-/// Bytes of its stack: its calls are few and not deep.
+/// Size of its stack in bytes: its calls are few and not deep.
 const STACK_BYTES: usize = 256 * 1024;
 
 /// Events that it fetches at once, and connections that it hands over in one look.
@@ -61,11 +61,11 @@ impl<L: Language> Beside for Shared<L> {
         self.companion_thread.call_off();
         self.companion.bell.ring();
         self.companion_thread.join();
-        self.companion.bell.hear();
+        self.companion.bell.clear();
     }
 
     fn begin_again(self: Arc<Self>) {
-        // The call that has forked may be the one that lasts.
+        // The call that has forked may be the long one.
         if self.companion_thread.allow() {
             self.begin_companion();
         }
@@ -79,29 +79,29 @@ impl<L: Language> Shared<L> {
         if state.housekeeping.quick_calls.note(now_ms) {
             self.put_off_look(state);
         }
-        if state.housekeeping.guards_others && state.connections.population().all() > 1 && self.may_move() {
+        if state.housekeeping.needs_companion && state.connections.population().all() > 1 && self.may_move() {
             // This very call may be the one that does not end.
-            state.housekeeping.guards_others = false;
+            state.housekeeping.needs_companion = false;
             self.begin_companion();
         }
         self.companion.wake_for_work(&mut state.housekeeping.companion);
     }
 
-    /// The calls of the last milliseconds were quick: a companion that is awake need not look whether one lasts.
+    /// The calls of the last milliseconds were quick: a companion that is awake need not look for a long one yet.
     fn put_off_look(&self, state: &mut LeaderState<L::App>) {
         let is_awake = self.companion.has_begun.load(Relaxed) && state.housekeeping.companion == Sleep::Awake;
-        // Where answers are held, each first one puts it off.
+        // If answers are held, the first one of each batch puts the look off.
         if is_awake && !state.housekeeping.corking.has_held() && !state.housekeeping.corking.holds() {
             self.companion_thread.look_after(PUT_OFF);
         }
     }
 
-    /// The kernel holds a first answer. The leader pushes it in time, unless its next call lasts.
+    /// The kernel holds a first answer. The leader pushes it in time, unless its next call is long.
     pub(crate) fn guard_corked(&self) {
         self.companion_thread.look_after(Duration::from_micros(HOLD_US));
     }
 
-    /// A connection was attended to: its answer could have been held, if somebody had watched.
+    /// A connection was attended to: its answer could have been held if a companion had watched.
     #[inline]
     pub(crate) fn note_wanted_watch(self: &Arc<Self>, state: &mut LeaderState<L::App>) {
         if self.worker.held_answers.want_watch() {
@@ -109,7 +109,7 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// There is work for the companion: it begins, or wakes, and stays awake for a while.
+    /// There is work for the companion: it starts or wakes, and stays awake for a while.
     #[cold]
     fn need_companion(self: &Arc<Self>, state: &mut LeaderState<L::App>) {
         state.housekeeping.needed_ms = now_ms();
@@ -117,14 +117,15 @@ impl<L: Language> Shared<L> {
         self.begin_companion();
     }
 
-    /// Starts the companion, where there is none. Gives whether there is one now.
+    /// Starts the companion if there is none. Returns whether there is one now.
     pub(crate) fn begin_companion(self: &Arc<Self>) -> bool {
         if self.companion.has_begun.load(Relaxed) {
             return !self.companion.has_failed.load(Relaxed);
         }
         self.companion.has_begun.store(true, Relaxed);
         let shared = self.clone();
-        let begun = thread::Builder::new().name("companion".to_owned()).stack_size(STACK_BYTES).spawn(move || shared.accompany());
+        let begun =
+            thread::Builder::new().name("companion".to_owned()).stack_size(STACK_BYTES).spawn(move || shared.run_companion());
         match begun {
             Ok(thread) => self.companion_thread.put(thread),
             Err(error) => {
@@ -135,8 +136,8 @@ impl<L: Language> Shared<L> {
         !self.companion.has_failed.load(Relaxed)
     }
 
-    /// The companion's life. It ends with the process, or for a fork.
-    fn accompany(&self) {
+    /// The companion's thread. It ends with the process, or for a fork.
+    fn run_companion(&self) {
         // Signals are the application's.
         let _ = SigSet::all().thread_block();
         let mut before = None;
@@ -149,8 +150,8 @@ impl<L: Language> Shared<L> {
             before = calls;
             if is_lasting && self.look_after_waiting(&mut events) {
                 self.worker.held_answers.watch(false);
-                // Whoever comes next is seen at once.
-                self.wait_for_news();
+                // New events wake it at once.
+                self.wait_for_events();
             } else if idle_looks > IDLE_LOOKS {
                 self.sleep();
                 idle_looks = 0;
@@ -164,25 +165,24 @@ impl<L: Language> Shared<L> {
                 }
             }
         }
-        self.end_accompanying();
+        self.end_companion();
     }
 
-    /// Leaves nothing behind that it alone would see to.
-    fn end_accompanying(&self) {
+    /// Hands over everything that depends on the companion.
+    fn end_companion(&self) {
         self.worker.held_answers.watch(false);
         let mut guard = self.lock_state();
         Self::push_corked(&mut guard);
         guard.housekeeping.companion = Sleep::Awake;
-        // Whatever becomes of the fork, it begins again with the next call.
-        guard.housekeeping.guards_others = self.queue.is_some() && self.has_company();
+        // Whatever the outcome of the fork, the next call starts it again.
+        guard.housekeeping.needs_companion = self.queue.is_some() && self.has_other_workers();
         self.companion.has_begun.store(false, SeqCst);
     }
 
-    /// Pushes the answers that are held, where the call that the leader is inside of may last longer than they may wait. Gives whether answers
-    /// of HTTP/2 were.
+    /// Pushes held answers if the leader's call may outlast their time. Returns whether answers of HTTP/2 were to be held.
     fn push_held(&self) -> bool {
         let were_wanted = self.worker.held_answers.were_wanted();
-        // What is there was held since the last look at the most.
+        // Every answer on the list was held since the last look at the earliest.
         self.worker.held_answers.push();
         let mut guard = self.lock_state();
         if were_wanted {
@@ -202,25 +202,25 @@ impl<L: Language> Shared<L> {
         drop(guard);
         let alarm = PollFd::new(self.companion_thread.alarm(), PollFlags::POLLIN);
         let mut waits = [alarm, PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN)];
-        // Whatever came of it, the look finds out.
+        // The next look finds out why the wait ended.
         let _ = poll(&mut waits, PollTimeout::NONE);
-        self.companion.bell.hear();
+        self.companion.bell.clear();
         self.companion_thread.note_alarm();
     }
 
-    /// The calls that all threads of the worker are inside of, as the sum of their numbers: these only grow, so two sums that are equal are of the
-    /// same calls. `None`: a thread is free for another.
+    /// Identifies the calls that all threads of the worker are inside of, by the sum of their numbers. Numbers only grow, so
+    /// equal sums mean the same calls. `None`: a thread is free.
     fn calls(&self) -> Option<u64> {
         let mut slots = self.worker.slots.iter().filter(|slot| slot.thread.load(Relaxed) != 0);
         slots.try_fold(0, |sum: u64, slot| (slot.began_ms.load(Relaxed) != 0).then(|| sum.wrapping_add(slot.count.load(Relaxed))))
     }
 
-    /// Fetches the news that nobody else does now, and hands over the connections that have some. False: the worker's own threads may look
-    /// after them, or there is no room: nothing will come of looking again at once.
+    /// Fetches events that no other thread fetches now, and hands over connections that have some. Returns `false` if another
+    /// look at once would achieve nothing: the worker's own threads look after the connections, or the queue is full.
     fn look_after_waiting(&self, events: &mut [EpollEvent]) -> bool {
         let mut guard = self.lock_state();
-        // A leader that sleeps in its poll takes its news itself.
-        if self.worker.row.waiting.load(Relaxed) == 1 || guard.connections.is_nobody_away() {
+        // A leader that sleeps in its poll fetches its events itself.
+        if self.worker.row.waiting.load(Relaxed) == 1 || guard.connections.is_none_away() {
             return false;
         }
         Self::push_corked(&mut guard);
@@ -241,7 +241,7 @@ impl<L: Language> Shared<L> {
         self.move_waiting(&mut guard) && !waits_elsewhere
     }
 
-    /// Hands over the connections with a request that waits. False: the queue is full.
+    /// Hands over the connections that have a waiting request. Returns `false` if the queue is full.
     fn move_waiting(&self, state: &mut LeaderState<L::App>) -> bool {
         let ready: Vec<Key> = state.connections.ready().collect();
         let mut looks = EVENTS;
@@ -263,38 +263,40 @@ impl<L: Language> Shared<L> {
         true
     }
 
-    /// Sleeps until somebody has work, or says that all is to be handed over.
+    /// Sleeps until there is work, or until the master announces that the worker is to be killed, so that everything must be
+    /// handed over.
     fn sleep(&self) {
         let mut guard = self.lock_state();
-        if !guard.connections.is_nobody_away() || guard.housekeeping.corking.holds() {
+        if !guard.connections.is_none_away() || guard.housekeeping.corking.holds() {
             return;
         }
-        // Where others could serve what waits here, the next call may be one that lasts.
+        // If other workers could serve the waiting connections, the next call may be a long one.
         let is_calm = !self.may_move() && now_ms().saturating_sub(guard.housekeeping.needed_ms) > CALM_MS;
         self.worker.held_answers.watch(false);
         guard.housekeeping.companion = if is_calm { Sleep::UntilNeeded } else { Sleep::UntilWork };
-        // What it was put off to does not wake it.
+        // A postponed look does not wake it.
         self.companion_thread.forget_look();
         drop(guard);
-        // The master says when a call is one that the worker is to be killed for.
+        // The master announces that the worker is to be killed for a stuck call.
         let bell = PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN);
         let alarm = PollFd::new(self.companion_thread.alarm(), PollFlags::POLLIN);
         let mut waits = [bell, alarm, PollFd::new(self.control.as_fd(), PollFlags::POLLIN)];
-        // A worker that drains is killed for no call by such a word; and its master may be gone, of which the poll would tell without end.
+        // A draining worker gets no such announcement, and its master may be gone, which the poll would report without end.
         let count = if self.worker.is_draining() { 2 } else { 3 };
-        // An error is a signal's, and there are none here; whatever it was, the next look finds out.
+        // Only a signal could interrupt the poll, and they are blocked here. In any case the next look finds out why the wait
+        // ended.
         let _ = poll(&mut waits[..count], PollTimeout::NONE);
-        self.companion.bell.hear();
+        self.companion.bell.clear();
         self.companion_thread.note_alarm();
-        // Nobody has said so where it was the alarm, or the master.
+        // Nothing else has set this if the alarm or the master ended the sleep.
         self.lock_state().housekeeping.companion = Sleep::Awake;
     }
 
-    /// Waits until the poll has news, or the call that lasts may have ended.
-    fn wait_for_news(&self) {
+    /// Waits until the poll has events, or the long call may have ended.
+    fn wait_for_events(&self) {
         let bell = PollFd::new(self.companion.bell.descriptor(), PollFlags::POLLIN);
         let mut waits = [PollFd::new(self.poll.0.as_fd(), PollFlags::POLLIN), bell];
-        // Whatever came of it, the next look finds out.
+        // The next look finds out why the wait ended.
         let _ = poll(&mut waits, PollTimeout::from(LOOK_MS));
     }
 }

@@ -1,6 +1,7 @@
-//! The end of a worker: what becomes of its connections when it is told to drain, or to stop.
+//! The end of a worker: what happens to its connections after an order to drain or to stop.
 //!
-//! A drain (a reload) finishes what is under way; a stop does too, but holds nothing open that would never end. The loop calls it.
+//! A drain (a reload) finishes the requests under way. A stop does too, but keeps no endless answer open. It knows no protocol.
+//! The event loop of a worker calls it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -11,43 +12,45 @@ use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::event_loop::accepting::{leave_listeners, pause_queue, pause_until};
 use crate::event_loop::moving::{move_all, take_all_moved};
-use crate::event_loop::multiplexing::tell_multiplexed;
-use crate::event_loop::pausing::let_go_on;
+use crate::event_loop::multiplexing::wake_multiplexed;
+use crate::event_loop::pausing::resume_connections;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::logging::access_log::complain;
 use crate::response::ResponseWriter;
+use crate::scheduling::body_timeout::DRAIN_ARRIVAL_MS;
 use crate::scheduling::connections::ConnectionTable;
-use crate::scheduling::patience::DRAIN_ARRIVAL_MS;
 
-/// The last part of `reload-mercy`, in milliseconds, belongs to applications alone, but at most a quarter of it: streams that
-/// would never end learn that their clients have gone, so that they can end by themselves, and after them the lifespan. What has
-/// not ended when all of the mercy is over is killed.
+/// The last part of `reload-mercy`, in milliseconds, but a quarter of it at most, is reserved for the application: endless
+/// streams get a disconnect, so that they can end by themselves, and the lifespan ends after them. The master kills the worker
+/// when all of the mercy has passed.
 const LAST_PART_MS: u64 = 5_000;
 
-/// Milliseconds after the master's word that a worker is to be killed after which it takes connections again: the call has ended, then.
+/// A worker that was about to be killed, but is alive this many milliseconds after the master's warning, accepts connections
+/// again: the call has ended.
 const DOOMED_MS: u64 = 500;
 
-/// Milliseconds for which a stream may go on after the order to stop: an answer whose length nobody has told, as events are. Its
-/// client is then taken for one that has left. At a reload it has all of the mercy.
+/// Milliseconds for which a stream (an answer of unknown length, such as server-sent events) may continue after the order to
+/// stop. Then its client is treated as disconnected. At a reload it has all of the mercy.
 const STREAM_STOP_MS: u64 = 3_000;
 
-/// A draining worker closes its WebSockets within this many milliseconds, and few ones faster: each takes at most as long as
-/// the second figure says.
+/// A draining worker closes its WebSockets within this many milliseconds, and earlier if there are few: the second number is the
+/// most that each of them adds.
 const WEBSOCKET_LEAVE_MS: u64 = 5_000;
 const WEBSOCKET_LEAVE_EACH_MS: u64 = 10;
 
 /// The end of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum End {
-    /// Other workers go on, and take over what can move.
+    /// Other workers continue, and take over the connections that can move.
     Replaced,
-    /// No other worker of the instance goes on.
+    /// No other worker of the instance continues.
     Alone,
-    /// The same, and nothing is held open that would never end.
+    /// As `Alone`, and no endless answer is kept open.
     AtOnce,
 }
 
-/// When each WebSocket of a draining worker is closed: one after the other, so that not all clients come back at the same moment.
+/// Schedules the close of each WebSocket of a draining worker. They close one after the other, so that the clients do not all
+/// reconnect at the same moment.
 struct StaggeredClose {
     next_ms: u64,
     step_us: u64,
@@ -68,34 +71,34 @@ impl StaggeredClose {
     }
 }
 
-/// For a thread that is in the iterator of an answer, and takes no orders meanwhile: cuts off a stream that goes on too long after the
-/// master's order to stop. True: it was one.
+/// Cuts off a stream that has continued too long after the master's order to stop. It is for a thread that is in the iterator of
+/// an answer, and reads no orders meanwhile. Returns `true` if it has cut the stream off.
 pub fn cut_off_late_stream(row: &Row, response: &mut ResponseWriter<'_>) -> bool {
     let stopped_ms = row.stopped_ms.load(Relaxed);
     if stopped_ms == 0 || !response.is_endless() || now_ms() < stopped_ms + STREAM_STOP_MS {
         return false;
     }
     response.cut_off();
-    tell_of_cut_streams(row.worker.load(Relaxed), 1);
+    log_cut_streams(row.worker.load(Relaxed), 1);
     true
 }
 
-fn tell_of_cut_streams(worker: u32, count: u32) {
+fn log_cut_streams(worker: u32, count: u32) {
     let seconds = STREAM_STOP_MS / 1000;
     complain(worker, &format!("streams still open {seconds} s after the order to stop, closing them: {count}"));
 }
 
-pub(crate) fn begin_to_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, end: End) {
+pub(crate) fn begin_drain<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, end: End) {
     let at_once = end == End::AtOnce;
     shared.worker.hands_over.store(end == End::Replaced && shared.queue.is_some(), Relaxed);
     let LeaderState { connections, housekeeping, .. } = &mut *state;
     if !shared.worker.is_draining() && end != End::Replaced {
-        // Nobody may be left who would take them from the queue.
+        // No other worker may be left that would take them from the queue.
         take_all_moved(shared, connections);
     }
     if !shared.worker.draining.swap(true, Relaxed) {
         shared.worker.row.accepting.store(0, Relaxed);
-        let was_paused = let_go_on(shared, connections, housekeeping);
+        let was_paused = resume_connections(shared, connections, housekeeping);
         let mercy_ms = shared.worker.settings.lifecycle.reload_mercy_ms;
         let ends_ms = now_ms() + mercy_ms - LAST_PART_MS.min(mercy_ms / 4);
         shared.worker.mercy_ends_ms.store(ends_ms, Relaxed);
@@ -121,21 +124,21 @@ pub(crate) fn begin_to_drain<L: Language>(shared: &Shared<L>, state: &mut Leader
         }
         connection.due_ms()
     });
-    tell_multiplexed(connections);
+    wake_multiplexed(connections);
     if shared.worker.hands_over() {
         move_all(shared, state);
     }
 }
 
-pub(crate) fn tell_of_streams<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
+pub(crate) fn log_stream_end<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
     let mut count = 0;
     connections.for_each(|connection| count += u32::from(connection.is_endless()));
     if count > 0 {
-        tell_of_cut_streams(shared.worker.number, count);
+        log_cut_streams(shared.worker.number, count);
     }
 }
 
-pub(crate) fn tell_of_mercy<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
+pub(crate) fn log_mercy_end<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
     let mut count = 0;
     connections.for_each(|connection| count += u32::from(connection.is_streaming()));
     if count > 0 {
@@ -145,8 +148,9 @@ pub(crate) fn tell_of_mercy<L: Language>(shared: &Shared<L>, connections: &mut C
     }
 }
 
-/// The master is about to kill the worker for a call that does not end. Others take over what is not inside of a call, and who comes now.
-pub(crate) fn begin_to_hand_all_over<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>) {
+/// The master is about to kill the worker for a call that does not end. Other workers take over new connections and those that
+/// are not inside of a call.
+pub(crate) fn begin_handover<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>) {
     if !shared.may_move() || shared.worker.is_draining() || shared.worker.is_paused() {
         return;
     }

@@ -1,8 +1,9 @@
-//! The worker inside somebody else's event loop: that loop watches one descriptor, our poll, and calls [`EmbeddedWorker::turn`] when
-//! it has news. So an asynchronous application and its server share a thread, without a queue or a hop between them.
+//! A worker inside another event loop: that loop watches one descriptor, the worker's poll, and calls [`EmbeddedWorker::turn`]
+//! when it is readable. So an asynchronous application and its server share a thread, without a queue or a thread switch between
+//! them.
 //!
-//! It knows no language and no such loop. One thread does all of it; the application's code runs inside `turn` (when it is
-//! given a request) and outside (when it goes on by itself), and both may come back through [`EmbeddedWorker::visit`].
+//! It knows neither the language nor that loop. One thread runs all of it. The application's code runs inside `turn` (when it is
+//! given a request) and outside (when it continues by itself). Both may come back through [`EmbeddedWorker::visit`].
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -30,23 +31,23 @@ use crate::response::ResponseWriter;
 use crate::scheduling::connections::{ExchangeId, Key};
 use crate::scheduling::deadlines::NEVER_MS;
 
-/// Fetches of one turn at most: the tasks of the application have their turn in between.
+/// The most fetches in one turn: the application's tasks run in between.
 const FETCHES: u32 = 4;
 
-/// A fetch that brought so many events is followed by another: those whose requests were answered have probably asked again, and
-/// to find that out here costs a tenth of what a turn of the whole loop costs.
+/// A fetch of at least this many events is followed by another one: clients that were answered have probably sent their next
+/// request, and a fetch costs a tenth of a turn of the whole loop.
 const MANY_EVENTS: usize = 8;
 
-/// Milliseconds after which a turn begins nothing more: first steps of requests may take long, and the tasks of the application, the
-/// heartbeat and those who come meanwhile are to have their turns between them.
+/// Milliseconds after which a turn begins nothing more. First steps of requests may be slow, and the application's tasks, the
+/// heartbeat and new clients must have their turns between them.
 const TURN_MS: u64 = 5;
 
-/// A worker that serves from within another loop.
+/// A worker that serves inside another event loop.
 pub struct EmbeddedWorker<L: Language> {
     shared: Arc<Shared<L>>,
     loop_thread: RefCell<LoopThread<L::App>>,
     is_turning: Cell<bool>,
-    /// Until when the host was told that no turn is needed, in monotonic milliseconds: a limit that comes earlier needs one.
+    /// Until when the host was told to wait, in monotonic milliseconds: an earlier time limit needs a turn.
     told_until_ms: Cell<u64>,
     heartbeat: Arc<Heartbeat>,
 }
@@ -61,9 +62,9 @@ struct LoopThread<A: App> {
 /// The host's next step after a turn.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turned {
-    /// Call again when the descriptor has news, or after this many milliseconds at the latest.
+    /// Call again when the descriptor is readable, or after this many milliseconds at the latest.
     Wait(Option<u64>),
-    /// There is more to do, and the tasks of the host come first: call again as soon as they have had their turn.
+    /// There is more to do, but the host's tasks come first: call again as soon as they have had their turn.
     Again,
     /// The worker has drained: there is nothing more to serve.
     Drained,
@@ -79,7 +80,7 @@ pub enum Visited<R> {
     Gone,
 }
 
-/// Tells from another thread whether the loop still turns.
+/// Tells another thread whether the loop still turns.
 pub struct Heartbeat {
     descriptor: EventFd,
     /// Monotonic milliseconds of the last answer.
@@ -92,7 +93,7 @@ impl<L: Language> EmbeddedWorker<L> {
     /// The calling thread runs the language, and makes all further calls.
     ///
     /// # Errors
-    /// The poll can't be made, or the language refuses the thread.
+    /// The poll can't be created, or the language refuses the thread.
     pub fn new(language: &'static L, assignment: Assignment) -> io::Result<EmbeddedWorker<L>> {
         let shared = prepare(language, assignment)?;
         let app = AppThread::new(shared.language.enter(0).map_err(io::Error::other)?, None);
@@ -115,12 +116,12 @@ impl<L: Language> EmbeddedWorker<L> {
         self.shared.poll.0.as_fd()
     }
 
-    /// Tells the master and the other workers that this one serves.
+    /// Reports to the master and the other workers that this worker serves.
     pub fn announce(&self) {
         self.shared.announce();
     }
 
-    /// Fetches what is there and attends to it. Called from within itself it does nothing: the outer call goes on.
+    /// Fetches events and attends to them. A nested call does nothing: the outer call continues.
     pub fn turn(&self) -> Turned {
         let Ok(mut loop_thread) = self.loop_thread.try_borrow_mut() else { return Turned::Wait(None) };
         let LoopThread { thread, app, events } = &mut *loop_thread;
@@ -132,7 +133,7 @@ impl<L: Language> EmbeddedWorker<L> {
         let mut fetches = 1;
         let turned = loop {
             let guard = self.shared.lock_state();
-            // One thread has the lead for ever.
+            // The only thread never loses the lead.
             let (mut guard, _) =
                 self.shared.attend_ready(guard, thread, app, true, began_ms + TURN_MS, || self.heartbeat.answer());
             let is_over = thread.clock.now_ms > began_ms + TURN_MS;
@@ -143,14 +144,14 @@ impl<L: Language> EmbeddedWorker<L> {
                 continue;
             }
             thread.log.flush();
-            self.shared.look_after_time(&mut guard, thread);
+            self.shared.run_timers(&mut guard, thread);
             let connections = &guard.connections;
             if connections.has_ready() {
                 if is_over {
                     break Turned::Again;
                 }
                 drop(guard);
-                // Who has come meanwhile is before those that have had their turn.
+                // New clients are queued before those that have had their turn.
                 found = self.fetch(thread, app, events);
                 continue;
             }
@@ -162,15 +163,15 @@ impl<L: Language> EmbeddedWorker<L> {
             self.told_until_ms.set(wait_ms.map_or(NEVER_MS, |wait_ms| now_ms + wait_ms));
             break Turned::Wait(wait_ms);
         };
-        // What the loop does next is the application's.
+        // The host's loop runs application code next.
         self.shared.worker.held_answers.push();
-        // One that has more to do is nobody who waits for connections.
+        // A worker with more to do does not wait for connections.
         row.waiting.store(u32::from(turned != Turned::Again), Relaxed);
         self.is_turning.set(false);
         turned
     }
 
-    /// Lets the application act on an exchange that it has in its hands.
+    /// Lets the application act on an exchange that it holds.
     pub fn visit<R>(&self, id: ExchangeId, act: impl FnOnce(&mut ResponseWriter<'_>, &mut RequestStream) -> R) -> Visited<R> {
         let key = id.connection;
         let mut guard = self.shared.lock_state();
@@ -191,12 +192,12 @@ impl<L: Language> EmbeddedWorker<L> {
         }
         let Some((result, has_news)) = visited else { return Visited::Gone };
         if has_news {
-            guard.connections.news(key);
+            guard.connections.note_event(key);
         }
         Visited::Done(result)
     }
 
-    /// Whether a turn is wanted that the descriptor will not ask for: a visit left something to do.
+    /// Whether a turn is needed that the descriptor will not report: a visit left work to do.
     pub fn wants_turn(&self) -> bool {
         if self.is_turning.get() {
             return false;
@@ -209,10 +210,11 @@ impl<L: Language> EmbeddedWorker<L> {
         &self.shared.worker
     }
 
-    /// The timer of [`Turned::Wait`] is over, and no turn was asked for. A visit that leaves something to do must not wait for this.
+    /// The timer of [`Turned::Wait`] has expired without a request for a turn. A visit that leaves work to do must not have to
+    /// wait for it.
     pub fn note_timer(&self) {
         if !self.is_turning.get() && self.shared.lock_state().connections.has_ready() {
-            self.shared.complain_of_lost_news();
+            self.shared.log_lost_event();
         }
     }
 
@@ -226,38 +228,38 @@ impl<L: Language> EmbeddedWorker<L> {
         self.heartbeat.clone()
     }
 
-    /// Tells the master that every connection is closed: what follows is the application's own end.
+    /// Reports to the master that every connection is closed: the application's own end follows.
     pub fn tell_drained(&self) {
         self.shared.report(|row, pid| Report::Drained { row, pid });
     }
 
-    /// Tells the master that the application has ended as well, and that the interpreter follows.
+    /// Reports to the master that the application has ended as well, and that the interpreter ends next.
     pub fn tell_leaving(&self) {
         self.shared.report(|row, pid| Report::Leaving { row, pid });
     }
 
-    /// The application asks for the process' end: what is in flight is finished, and a replacement starts meanwhile.
+    /// The application asks for the end of the process. Requests in flight are finished, and a replacement starts meanwhile.
     pub fn leave(&self) {
         self.shared.worker.leaving.store(true, Relaxed);
         self.heartbeat.ask();
     }
 
-    /// The application of this number failed after its first step: the scoreboard counts it.
+    /// The application of this number failed after its first step: the scoreboard counts an exception.
     pub fn count_exception(&self, application: u32) {
         counting::count_exception(&self.heartbeat.slot.tally, application);
     }
 
-    /// An answer of this status is broken off, or a WebSocket's end told, because the application has failed.
+    /// An answer of this status is broken off, or a WebSocket is closed, because the application has failed.
     pub fn count_broken_off(&self, response: &ResponseWriter<'_>) {
         if response.status_code() < counting::FAILED_STATUS {
             counting::count_error(&self.heartbeat.slot.tally);
         }
     }
 
-    /// Queues what is there already. Returns how many events that were.
+    /// Queues the events that are present. Returns their number.
     fn fetch(&self, thread: &mut ThreadContext, app: &mut AppThread<L::App>, events: &mut [EpollEvent]) -> usize {
         let found = self.shared.poll.wait(events, EpollTimeout::ZERO);
-        if self.shared.take_news(found, events, &mut self.shared.lock_state().connections, thread) {
+        if self.shared.queue_events(found, events, &mut self.shared.lock_state().connections, thread) {
             self.shared.run_signal_handlers(app);
         }
         found.unwrap_or(0)
@@ -270,9 +272,9 @@ impl Heartbeat {
         Ok(Heartbeat { descriptor, beaten_ms: AtomicU64::new(now_ms()), has_ended: AtomicBool::new(false), slot })
     }
 
-    /// Asks the loop for a turn; [`Heartbeat::beaten_ms`] tells when it had one.
+    /// Asks the loop for a turn; [`Heartbeat::beaten_ms`] says when it had one.
     pub fn ask(&self) {
-        // A counter that is full was asked already.
+        // If the counter is full, the loop was asked already.
         let _ = self.descriptor.write(1);
     }
 
@@ -281,10 +283,10 @@ impl Heartbeat {
         self.beaten_ms.load(Relaxed)
     }
 
-    /// The loop has been stuck since then, in monotonic milliseconds: the scoreboard says so, and the master's `harakiri` counts
-    /// from there.
+    /// Marks the loop as stuck since this monotonic time, in milliseconds: the scoreboard shows it, and the master's `harakiri`
+    /// counts from there.
     pub fn tell_stuck(&self, since_ms: u64) {
-        // What the loop shows of its own accord is not what it is stuck in.
+        // A text that the loop shows itself is not the call that it is stuck in.
         let is_awaited = self.slot.limit_ms.load(Relaxed) == Slot::UNLIMITED_MS;
         if (is_awaited || self.slot.began_ms.load(Relaxed) == 0) && !self.has_ended() {
             self.hide_awaited();
@@ -292,8 +294,8 @@ impl Heartbeat {
         }
     }
 
-    /// The worker ends and waits for this, which is no request whose time `harakiri` counts. Until [`Heartbeat::hide_awaited`], or the loop's next
-    /// answer.
+    /// Shows what the worker's end waits for. It is no request, so `harakiri` does not count its time. It lasts until
+    /// [`Heartbeat::hide_awaited`] or the loop's next answer.
     pub fn show_awaited(&self, began_ms: u64, pieces: &[&[u8]]) {
         self.slot.limit_ms.store(Slot::UNLIMITED_MS, Relaxed);
         self.slot.begin(began_ms, pieces);
@@ -304,7 +306,7 @@ impl Heartbeat {
         self.slot.limit_ms.store(0, Relaxed);
     }
 
-    /// The loop serves no more: whether it turns is nobody's business from now on.
+    /// The loop serves no more: from now on it does not matter whether it turns.
     pub fn end(&self) {
         self.has_ended.store(true, Relaxed);
         self.slot.end();

@@ -1,8 +1,9 @@
-//! Connections move between workers: one that can't be served here now, or not any more, is put into the queue that the workers of an
-//! instance share; whoever has a free thread takes it from there. What is handed on is between two requests, and nothing of the next one
-//! was read, so nobody else has a part of it.
+//! Connections move between workers. A connection that this worker can't serve now, or not any more, is put into the queue that
+//! the workers of an instance share, and a worker with a free thread takes it from there. A connection moves only between two
+//! requests, before any byte of the next one is read, so no state but the socket has to move.
 //!
-//! It knows no protocol. The threads that lead run it, and the companion while they are all inside of calls; each with the table in its hands.
+//! It knows no protocol. The threads that lead run it with the table locked, and so does the companion while all of them are
+//! inside of calls.
 
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
@@ -13,34 +14,34 @@ use bolide_contract::connection_queue::{self, MovedConnection, Put, Taken};
 
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
-use crate::connection::moving::{Arrived, let_in, to_move};
+use crate::connection::moving::{Arrived, arrive, to_move};
 use crate::connection::{Connection, beginning};
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::sockets::listener::{ListeningSocket, Peer, PeerOrigin, above_standard};
 
-/// Connections that are taken from the queue in a turn, at the most: those that rest need no thread.
+/// The most connections taken from the queue in a turn: idle ones need no thread.
 const TAKEN_TURN_MOST: usize = 64;
 
-/// The same where nobody would take them later: more than the queue has room for.
+/// The same if no worker would take them later: more than the queue has room for.
 const TAKEN_LAST_MOST: usize = 4096;
 
-/// Milliseconds after which a worker that drains tries again to hand over what the queue had no room for.
+/// Milliseconds after which a draining worker tries again to hand over connections that found the queue full.
 const AGAIN_MS: u64 = 10;
 
-/// What became of a connection that was to move.
+/// The outcome of moving a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Move {
     /// It is in the queue, and no longer here.
     Gone,
-    /// It is in the middle of something, or of a kind that can't move.
+    /// It is in the middle of a request, or of a kind that can't move.
     Stays,
-    /// There is no room in the queue at present.
+    /// The queue is full at present.
     NoRoom,
 }
 
-/// Takes connections from the queue: of those with a request as many as free threads can begin to serve.
+/// Takes connections from the queue: of those with a request, as many as there are free threads.
 pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
     let Some(queue) = &shared.queue else { return };
     if shared.worker.is_told_to_drain() || shared.worker.is_paused() {
@@ -51,7 +52,7 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, connections: &mut Conn
     for _ in 0..TAKEN_TURN_MOST {
         match connection_queue::take(queue.take.as_fd()) {
             Ok(Taken::Connection(moved, socket)) => {
-                let_moved_in(shared, &moved, socket, connections);
+                insert_moved(shared, &moved, socket, connections);
                 taken += 1;
                 free_threads -= usize::from(moved.has_input);
                 if free_threads == 0 {
@@ -73,33 +74,33 @@ pub(crate) fn take_moved<L: Language>(shared: &Shared<L>, connections: &mut Conn
             }
         }
     }
-    // In the queue they have waited as long as others in the table.
+    // They have waited in the queue as long as others have in the table.
     connections.bring_forward(taken);
 }
 
-/// For a worker that ends, and after which nobody may be there: whoever looks for a worker is served by this one.
+/// For a worker that ends, possibly as the last one: it serves all connections that are in the queue.
 pub(crate) fn take_all_moved<L: Language>(shared: &Shared<L>, connections: &mut ConnectionTable<Connection<L::App>>) {
     let Some(queue) = &shared.queue else { return };
     for _ in 0..TAKEN_LAST_MOST {
         let Ok(Taken::Connection(moved, socket)) = connection_queue::take(queue.take.as_fd()) else { return };
-        let_moved_in(shared, &moved, socket, connections);
+        insert_moved(shared, &moved, socket, connections);
     }
 }
 
-fn let_moved_in<L: Language>(
+fn insert_moved<L: Language>(
     shared: &Shared<L>,
     moved: &MovedConnection,
     socket: OwnedFd,
     connections: &mut ConnectionTable<Connection<L::App>>,
 ) {
-    // One that can't be copied above the standard streams is closed: no descriptor is left for it.
+    // A socket that can't be copied above the standard streams is closed: no descriptor is left for it.
     let Ok(socket) = above_standard(socket) else { return };
     let connection = match arrived(shared, moved) {
         // It begins here.
         Arrived::Through(number) if moved.is_untouched() => {
             beginning::accepted(socket, Peer::moved(moved.client), number, &shared.worker, now_ms())
         }
-        arrived => let_in(socket, moved, arrived, &shared.worker, now_ms()),
+        arrived => arrive(socket, moved, arrived, &shared.worker, now_ms()),
     };
     let connection = Box::new(connection);
     let due_ms = connection.due_ms();
@@ -107,7 +108,8 @@ fn let_moved_in<L: Language>(
     shared.worker.row.connections.store(connections.population().all() as u32, Relaxed);
 }
 
-/// Through which of the listening sockets a connection came: they are known by their sockets, as another generation may have others.
+/// Finds the listening socket that a connection came through. Listeners are compared by their sockets, as another generation may
+/// have different ones.
 fn arrived<L: Language>(shared: &Shared<L>, moved: &MovedConnection) -> Arrived {
     let listeners = &shared.worker.listeners;
     let speaks = |number: &usize| {
@@ -121,7 +123,8 @@ fn arrived<L: Language>(shared: &Shared<L>, moved: &MovedConnection) -> Arrived 
     }
 }
 
-/// Puts a connection into the queue that was just accepted, of whatever kind: nothing of it was read. False: it is to be served here.
+/// Puts a connection that was just accepted, of any kind, into the queue: nothing of it was read. Returns `false` if it must be
+/// served here.
 pub(crate) fn pass_on<L: Language>(
     shared: &Shared<L>,
     socket: &OwnedFd,
@@ -159,21 +162,22 @@ pub(crate) fn move_away<L: Language>(shared: &Shared<L>, key: Key, has_input: bo
         return Move::Stays;
     };
     if connection.is_polled {
-        // Whoever takes it tells another poll of it; ours would go on to tell of it as long as it is on its way.
+        // The worker that takes it registers it with its own poll; this poll would continue to report it while it is in the
+        // queue.
         let _known_to_be_there = shared.poll.delete(connection.socket());
     }
     match connection_queue::put(queue.put.as_fd(), &moved, connection.socket()) {
         Ok(Put::Done) => {
             state.connections.remove(key);
             shared.worker.row.connections.store(state.connections.population().all() as u32, Relaxed);
-            state.put_down.push(connection.leftover());
+            state.moved_leftovers.push(connection.leftover());
             return Move::Gone;
         }
         Ok(Put::Full) => {}
         Err(error) => complain(shared.worker.number, &format!("can't hand a connection over: {error}")),
     }
-    // What has come is told again, as to a poll that has never heard of it.
-    if connection.is_polled && !shared.tell_poll(key, &mut connection) {
+    // The new registration reports pending input again.
+    if connection.is_polled && !shared.register(key, &mut connection) {
         state.connections.remove(key);
         return Move::Gone;
     }
@@ -186,8 +190,8 @@ fn put_back<A: App>(key: Key, connection: Box<Connection<A>>, state: &mut Leader
     state.connections.check_in(key, connection, due_ms);
 }
 
-/// For a worker that is to end, or to be killed: puts all connections that may move into the queue. What there is no room for is tried
-/// again soon.
+/// For a worker that is about to end or to be killed: puts all connections that may move into the queue. The rest is tried again
+/// soon if the queue is full.
 pub(crate) fn move_all<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>) {
     state.housekeeping.moves_at_ms = None;
     for key in state.connections.keys(|connection| connection.is_idle()) {
@@ -199,17 +203,17 @@ pub(crate) fn move_all<L: Language>(shared: &Shared<L>, state: &mut LeaderState<
     }
 }
 
-/// For a worker that drains: hands over what there was no room for before.
+/// For a draining worker: hands over connections that found the queue full before.
 pub(crate) fn move_rest<L: Language>(shared: &Shared<L>, state: &mut LeaderState<L::App>, now_ms: u64) {
     if state.housekeeping.moves_at_ms.is_some_and(|when_ms| when_ms <= now_ms) {
         move_all(shared, state);
     }
 }
 
-/// Drops what threads without the language had to put down when they moved connections.
-pub(crate) fn drop_put_down<A: App>(state: &mut LeaderState<A>, app: &mut AppThread<A>) {
-    if !state.put_down.is_empty() {
-        for leftover in std::mem::take(&mut state.put_down) {
+/// Drops the objects that threads without the language had to leave when they moved connections.
+pub(crate) fn drop_moved_leftovers<A: App>(state: &mut LeaderState<A>, app: &mut AppThread<A>) {
+    if !state.moved_leftovers.is_empty() {
+        for leftover in std::mem::take(&mut state.moved_leftovers) {
             app.discard(leftover);
         }
     }

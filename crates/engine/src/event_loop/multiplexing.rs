@@ -1,6 +1,7 @@
-//! Streams of HTTP/2 in the connection table: they enter when their requests begin, and wake their connection when they leave it something.
+//! Streams of HTTP/2 in the connection table. They are added when their requests begin, and wake their connection when they have
+//! output for it.
 //!
-//! It knows no frames and no application. The threads that attend to connections run it, with the table in their hands.
+//! It knows no frames and no application. The threads that attend to connections run it with the table locked.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -16,8 +17,8 @@ use crate::event_loop::pausing::check_in;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::scheduling::connections::{ConnectionTable, Key};
 
-/// After a turn of a connection of HTTP/2: its new streams enter the table, and those that may go on are queued.
-pub(crate) fn let_streams_in<L: Language>(
+/// After a turn of an HTTP/2 connection: its new streams are added to the table, and streams that may continue are queued.
+pub(crate) fn insert_streams<L: Language>(
     shared: &Shared<L>,
     connection: &Connection<L::App>,
     streams: &SharedMultiplexer,
@@ -37,9 +38,9 @@ pub(crate) fn let_streams_in<L: Language>(
     let woken = multiplexer.take_woken();
     if !woken.is_empty() {
         for key in woken {
-            connections.news(key);
+            connections.note_event(key);
         }
-        // Those that had news before, and whose turn has not come, are no more urgent for that.
+        // Streams that had events before, and have not had their turn yet, keep their rank.
         let mut ranks = None;
         connections.order_streams(connection.key, |key| ranks.get_or_insert_with(|| Ranks::among(&multiplexer)).of(key));
     }
@@ -76,7 +77,7 @@ pub(crate) fn place_stream_back<L: Language>(
     call_connection(shared, &streams, again, connections);
 }
 
-/// A stream has ended, without a turn of its connection: the last one's end begins the time that the client has for its next request.
+/// A stream has ended without a turn of its connection. The end of the last one starts the client's time for its next request.
 fn limit_after_last_stream<L: Language>(
     shared: &Shared<L>,
     streams: &SharedMultiplexer,
@@ -93,13 +94,13 @@ fn limit_after_last_stream<L: Language>(
         connection.due_ms()
     });
     if !is_here {
-        // Its turn may have looked at its streams before this one ended.
-        connections.news(key);
+        // It may have checked its streams in its present turn before this one ended.
+        connections.note_event(key);
     }
 }
 
-/// After a turn of a stream, or a visit of its application: its connection has its turn where the stream has left it something.
-/// `again` is the number of a stream that wants to go on, behind the connections of others.
+/// After a turn of a stream, or a visit of its application: queues its connection if the stream has output for it. `again` is the
+/// number of a stream that wants another turn, behind other connections.
 pub(crate) fn call_connection<L: Language>(
     shared: &Shared<L>,
     streams: &SharedMultiplexer,
@@ -117,18 +118,18 @@ pub(crate) fn call_connection<L: Language>(
     let is_told = match multiplexer.call(again.is_some()) {
         Call::Made => true,
         Call::Next => false,
-        Call::Last => shared.tell_again(key, multiplexer.transport.socket()),
+        Call::Last => shared.rearm(key, multiplexer.transport.socket()),
     };
     drop(multiplexer);
     if !is_told {
-        connections.news(key);
+        connections.note_event(key);
     }
 }
 
-/// The worker drains: clients of HTTP/2 are to be told.
-pub(crate) fn tell_multiplexed<A: App>(connections: &mut ConnectionTable<Connection<A>>) {
+/// The worker drains: HTTP/2 connections get a turn to tell their clients.
+pub(crate) fn wake_multiplexed<A: App>(connections: &mut ConnectionTable<Connection<A>>) {
     let keys: Vec<Key> = connections.keys(|connection| matches!(connection.link(), Link::Multiplexed(_)));
     for key in keys {
-        connections.news(key);
+        connections.note_event(key);
     }
 }

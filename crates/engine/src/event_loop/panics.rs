@@ -1,11 +1,11 @@
-//! What a panic in a worker comes to: one line in the log, and the worker's end. A worker of which a thread has gone, or a turn was
-//! left half done, would keep its connections and serve none of them; one that has ended is replaced.
+//! Panics in a worker: a panic writes one line to the log and ends the process. A worker that has lost a thread, or left a turn
+//! half done, would keep its connections without serving them. The master replaces a worker that has ended.
 
 use std::any::Any;
 use std::panic::PanicHookInfo;
 use std::sync::Once;
 
-/// From here on a panic ends this process. The worker's call, when it begins; a second one changes nothing.
+/// From here on a panic ends this process. The worker calls it at its start; a second call changes nothing.
 pub fn end_worker_at_a_panic(worker: u32) {
     static SET: Once = Once::new();
     SET.call_once(|| {
@@ -38,7 +38,7 @@ mod tests {
     use std::process::{Command, Stdio};
     use std::time::{Duration, Instant};
 
-    /// Not a test by itself: what the process does that the test below starts.
+    /// Not a test by itself: the test below starts it as a process.
     #[test]
     #[ignore = "it ends its process"]
     fn a_worker_that_panics() {
@@ -54,8 +54,8 @@ mod tests {
     }
 
     #[test]
-    fn a_log_that_nobody_reads_does_not_keep_a_worker_that_panics() {
-        // As systemd's journal is: a socket that blocks, and that others have too.
+    fn a_log_without_a_reader_does_not_keep_a_worker_that_panics() {
+        // Like systemd's journal: a blocking socket that other processes share.
         let (mut log, _nobody_reads) = UnixStream::pair().expect("a pair");
         log.set_nonblocking(true).expect("set");
         while log.write(&[b'x'; 1000]).is_ok() {}

@@ -1,7 +1,8 @@
-//! A pause: what is in flight comes to its end, and nothing begins. Who connects waits in the listen queue; a request on an open connection
-//! waits in its socket, unread, and a new stream of HTTP/2 in the table.
+//! The pause of a worker: requests in flight are finished, and none begins. New connections wait in the listen queue, requests on
+//! open connections wait in their sockets, unread, and new streams of HTTP/2 wait in the table.
 //!
-//! It knows no sockets and no requests: connections say by themselves whether they are between two of them. The loop calls it.
+//! It knows no sockets and no requests: connections say themselves whether they are between two requests. The event loop of a
+//! worker calls it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -12,7 +13,7 @@ use crate::connection::Connection;
 use crate::event_loop::worker_state::{Housekeeping, Shared};
 use crate::scheduling::connections::{ConnectionTable, Key};
 
-/// Begins no request from here on. One that drains has nobody who could take its connections over: it goes on.
+/// Begins no request from here on. A draining worker continues, as no other worker could take its connections over.
 pub(crate) fn begin_pause<L: Language>(shared: &Shared<L>, housekeeping: &mut Housekeeping) {
     if shared.worker.is_draining() || shared.worker.paused.swap(true, Relaxed) {
         return;
@@ -22,7 +23,7 @@ pub(crate) fn begin_pause<L: Language>(shared: &Shared<L>, housekeeping: &mut Ho
     housekeeping.pauses.clear();
     shared.leave_queue();
     for listener in &shared.worker.listeners {
-        // The poll may not know it: the worker is held, or ahead of the others.
+        // The listener may not be registered: the worker is held, or ahead of the others.
         let _may_be_unknown = shared.poll.delete(&listener.descriptor);
     }
 }
@@ -33,13 +34,13 @@ pub(crate) fn end_pause<L: Language>(
     connections: &mut ConnectionTable<Connection<L::App>>,
     housekeeping: &mut Housekeeping,
 ) {
-    if let_go_on(shared, connections, housekeeping) && !shared.is_held.load(Relaxed) {
+    if resume_connections(shared, connections, housekeeping) && !shared.is_held.load(Relaxed) {
         shared.listen_to_all();
     }
 }
 
-/// Lets open connections go on. Gives whether they were kept from it.
-pub(crate) fn let_go_on<L: Language>(
+/// Lets open connections continue. Returns whether they were paused.
+pub(crate) fn resume_connections<L: Language>(
     shared: &Shared<L>,
     connections: &mut ConnectionTable<Connection<L::App>>,
     housekeeping: &Housekeeping,
@@ -56,13 +57,13 @@ pub(crate) fn let_go_on<L: Language>(
         connection.due_ms()
     });
     for key in connections.keys(|connection| std::mem::take(&mut connection.is_resting)) {
-        connections.news(key);
+        connections.note_event(key);
     }
     true
 }
 
-/// Puts a connection back into the table. One that `rests` has news that the poll has told already, so it is noted for the pause's end;
-/// where that has come meanwhile, its turn is now.
+/// Puts a connection back into the table. A connection that `rests` has an event that the poll has reported already, so it is
+/// marked for the end of the pause. If the pause has ended meanwhile, the connection is queued now.
 pub(crate) fn check_in<L: Language>(
     shared: &Shared<L>,
     key: Key,
@@ -75,6 +76,6 @@ pub(crate) fn check_in<L: Language>(
     let due_ms = connection.due_ms();
     connections.check_in(key, connection, due_ms);
     if rests && !is_paused {
-        connections.news(key);
+        connections.note_event(key);
     }
 }

@@ -1,5 +1,5 @@
-//! The threads of a worker: each leads, follows, or is busy in the application after its lead was taken.
-//! With one thread this is a call of [`Shared::lead`] and nothing more.
+//! The threads of a worker: each one leads, follows, or is busy in the application after another thread took the lead. With one
+//! thread this is a call of [`Shared::lead`] and nothing more. It knows no connections and no protocol. Workers run it.
 
 use std::io;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use bolide_contract::settings::Threads;
 
 use crate::app::Language;
 use crate::app_thread::AppThread;
-use crate::event_loop::lookout::wait_for_need;
+use crate::event_loop::standby::wait_for_need;
 use crate::event_loop::worker_state::{LeadEnd, Shared};
 use crate::exchange::thread_context::ThreadContext;
 use crate::logging::access_log::complain;
 use crate::scheduling::leadership::Turn;
 
-/// Time that the first thread waits for the others at the end before it says so.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// Time that the first thread waits for the others at the end before it logs that.
+const LOG_AFTER: Duration = Duration::from_secs(1);
 
 /// Runs the worker on the calling thread, and on as many more as the settings say.
 pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
@@ -38,31 +38,31 @@ pub fn run<L: Language>(shared: &Arc<Shared<L>>) -> io::Result<()> {
     }
     shared.announce();
     work(shared, &mut thread, &mut app, true);
-    wait_for_the_others(shared, &mut app);
+    wait_for_others(shared, &mut app);
     Ok(())
 }
 
-/// The interpreter does not end under threads that wait for it: CPython before 3.14 would tear them out of our frames, which aborts
-/// the process. They wait for nothing else, and this thread has let go of it; what keeps it from them for ever keeps it from
-/// this thread too. So the bound is the master's: `reload-mercy`.
-fn wait_for_the_others<L: Language>(shared: &Shared<L>, app: &mut AppThread<L::App>) {
-    let mut was_told = false;
+/// The interpreter must not end while threads wait for it: CPython before 3.14 would end them inside our frames, which aborts the
+/// process. They wait for nothing else, and this thread has released the interpreter; application code that keeps it from them
+/// forever keeps it from this thread too. So the bound is the master's: `reload-mercy`.
+fn wait_for_others<L: Language>(shared: &Shared<L>, app: &mut AppThread<L::App>) {
+    let mut was_logged = false;
     loop {
         app.let_go();
-        let are_back = shared.leadership.wait_for_the_others(1, FAREWELL);
+        let are_back = shared.leadership.wait_for_others(1, LOG_AFTER);
         app.enter();
-        // One more look, with the interpreter in hand: those that come now are gone before it ends.
-        if are_back || shared.leadership.wait_for_the_others(1, Duration::ZERO) {
+        // Check once more with the interpreter held: threads that come back now are gone before it ends.
+        if are_back || shared.leadership.wait_for_others(1, Duration::ZERO) {
             return;
         }
-        if !was_told {
+        if !was_logged {
             complain(shared.worker.number, "drained; its threads wait for the interpreter, which the application is holding");
-            was_told = true;
+            was_logged = true;
         }
     }
 }
 
-/// A thread's life with others. It has the language at its end as at its beginning.
+/// The life of a thread in a worker with several. It holds the language at its end as at its beginning.
 fn work<L: Language>(shared: &Arc<Shared<L>>, thread: &mut ThreadContext, app: &mut AppThread<L::App>, leads: bool) {
     take_turns(shared, thread, app, leads);
     app.enter();
@@ -99,8 +99,9 @@ fn take_turns<L: Language>(shared: &Arc<Shared<L>>, thread: &mut ThreadContext, 
     }
 }
 
-/// Whether whoever leads now is blocked too if it is inside a call: this thread holds the language, and the leader is in the application,
-/// or waits to be let in. Where threads take the language late, one that is inside a call may be sending a file.
+/// Whether the present leader is blocked too if it is inside a call: this thread holds the language, and the leader is in the
+/// application or waits for the language. If threads take the language late, a leader inside a call may instead be sending a
+/// file.
 fn is_leader_blocked<L: Language>(shared: &Shared<L>, app: &mut AppThread<L::App>) -> bool {
     app.drop_leftovers();
     let leader = shared.leadership.leader();
@@ -114,13 +115,14 @@ fn is_leader_blocked<L: Language>(shared: &Shared<L>, app: &mut AppThread<L::App
 fn first_threads(threads: Threads) -> u32 {
     match threads {
         Threads::Fixed(count) => count,
-        // One that runs, and the one that watches it.
+        // One that runs, and the standby that watches it.
         Threads::Auto => 2,
     }
 }
 
-/// `threads = auto`: the leader has nobody left to take over from it. It holds the language, as making a thread of the language's kind needs
-/// it; where it takes that late, it may have been given company meanwhile.
+/// With `threads = auto`, starts another thread if no follower is left that could take over from the leader. The leader calls it
+/// with the language held, as creating a thread for the language requires. If it takes the language late, another thread may have
+/// been started meanwhile.
 fn grow<L: Language>(shared: &Arc<Shared<L>>) {
     if !shared.leadership.is_alone() {
         return;
@@ -134,7 +136,7 @@ fn grow<L: Language>(shared: &Arc<Shared<L>>) {
 }
 
 fn spawn<L: Language>(shared: &Arc<Shared<L>>, core: u32) -> io::Result<()> {
-    /// Marks a slot as taken until its thread has written its own id there.
+    /// Marks a slot as taken until its thread has stored its own id there.
     const TAKEN: u32 = u32::MAX;
     let slot = shared.worker.slots.get(core as usize).ok_or_else(|| io::Error::other("the scoreboard has no slot for it"))?;
     slot.thread.store(TAKEN, Relaxed);

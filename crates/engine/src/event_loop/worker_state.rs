@@ -1,6 +1,6 @@
-//! What the threads of a worker share: its settings and sockets, and what the one that leads has in its hands.
+//! The state that the threads of a worker share: its settings and sockets, and the state of the thread that leads.
 //!
-//! The loop itself is in `event_loop`; letting connections in, draining and the threads work on the same state. Workers run it.
+//! The loop itself is in `event_loop`; accepting, draining and the threads work on the same state. Workers run it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -29,32 +29,32 @@ use crate::scheduling::companion_thread::{CompanionThread, QuickCalls};
 use crate::scheduling::concurrency::Doorbell;
 use crate::scheduling::connections::{ConnectionTable, Key};
 use crate::scheduling::corking::Corking;
-use crate::scheduling::elsewhere::{Companion, ConnectionQueue, Sleep};
 use crate::scheduling::fairness::WorkMeter;
-use crate::scheduling::giving_back::GivingBack;
+use crate::scheduling::handover::{Companion, ConnectionQueue, Sleep};
 use crate::scheduling::leadership::Leadership;
+use crate::scheduling::memory_trim::MemoryTrim;
 use crate::sockets::client::ClientRules;
 use crate::sockets::listener::ListeningSocket;
 
-/// Milliseconds that a draining worker waits, after the last answer, for a next request on a connection that could not be told
-/// `Connection: close`. Closing at once would lose the request that is on its way.
+/// Milliseconds that a draining worker waits, after the last answer, for another request on a connection that was not told
+/// `Connection: close`. Closing at once would lose a request that is on its way.
 const DRAIN_IDLE_MS: u64 = 2_000;
 
-/// A worker's beginning: all that it is given.
+/// Everything that a worker is given at its start.
 pub struct Assignment {
     pub settings: Settings,
     pub row: u32,
     pub worker: u32,
     pub scoreboard: Scoreboard,
-    /// The keys of TLS session tickets, where a session of any listener can be resumed.
+    /// The keys of TLS session tickets, if sessions of any listener can be resumed.
     pub ticket_keys: Option<TicketKeys>,
     pub control: OwnedFd,
     pub listeners: Vec<ListeningSocket>,
-    /// The queue of connections that look for a worker.
+    /// The queue of connections that need a worker.
     pub queue: Option<ConnectionQueue>,
-    /// It accepts nothing before the master says so.
+    /// It accepts nothing until the master admits it.
     pub is_held: bool,
-    /// Asks for a replacement after this many requests: `max-requests`, less a jitter of the worker's own.
+    /// The worker asks for a replacement after this many requests: `max-requests`, less a jitter that differs between workers.
     pub worn_after: Option<u64>,
 }
 
@@ -64,80 +64,82 @@ pub(crate) struct Shared<L: Language> {
     pub leadership: Leadership,
     state: Mutex<LeaderState<L::App>>,
     pub language: &'static L,
-    /// Where threads take the language late: what those without it had to put down.
+    /// Only if threads take the language late: objects that threads without the language had to leave.
     pub(crate) leftovers: Option<Arc<Leftovers<L::App>>>,
     pub(crate) poll: Epoll,
-    /// Where several threads take turns to lead: wakes the one that does.
+    /// Wakes the leader. Present if several threads take turns to lead.
     pub(crate) bell: Option<EventFd>,
     pub(crate) control: OwnedFd,
-    /// Connections on their way from one worker to another; `None` where there is one worker.
+    /// Connections that move between workers; `None` if there is only one worker.
     pub(crate) queue: Option<ConnectionQueue>,
     pub(crate) companion: Companion,
     pub(crate) companion_thread: CompanionThread,
     pub(crate) scoreboard: Scoreboard,
     pub(crate) row_number: u32,
     pub(crate) worn_after: Option<u64>,
-    /// The poll knows no listening socket yet: the generation is not let in.
+    /// No listening socket is registered with the poll yet: the generation is not admitted.
     pub(crate) is_held: AtomicBool,
 }
 
-/// The leader's state, which is passed on with the lead. It is free while a thread attends to a connection.
+/// The leader's state, which is passed on with the lead. It is unlocked while a thread attends to a connection.
 pub(crate) struct LeaderState<A: App> {
     pub connections: ConnectionTable<Connection<A>>,
     pub housekeeping: Housekeeping,
-    /// The language's objects of connections that have moved away: whoever has the language drops them.
-    pub put_down: Vec<Leftover<A>>,
+    /// The language's objects of connections that have moved away: the next thread that holds the language drops them.
+    pub moved_leftovers: Vec<Leftover<A>>,
 }
 
 #[derive(Default)]
 pub(crate) struct Housekeeping {
     pub(crate) tidied_ms: u64,
-    /// Until when the leader sleeps in the poll, or last did, unless there are news: a limit that comes earlier must wake it.
+    /// The end of the leader's present or last sleep in the poll, unless an event comes first: an earlier limit must wake it.
     pub(crate) sleeps_until_ms: u64,
     pub(crate) corking: Corking,
     pub(crate) work: WorkMeter,
-    pub(crate) giving_back: GivingBack,
+    pub(crate) memory_trim: MemoryTrim,
     pub(crate) quick_calls: QuickCalls,
     /// What wakes the companion.
     pub(crate) companion: Sleep,
     /// When the companion was last needed, in monotonic milliseconds.
     pub(crate) needed_ms: u64,
-    /// There are other workers, and nobody yet who would look after this one's connections while a call lasts.
-    pub(crate) guards_others: bool,
-    /// Until when the worker may be killed for a call that it is inside of, in monotonic milliseconds: others serve what waits here.
+    /// There are other workers, but no companion yet that would look after this worker's connections during a long call.
+    pub(crate) needs_companion: bool,
+    /// Until this time, in monotonic milliseconds, the worker may be killed for a call that it is inside of: other workers serve
+    /// its waiting connections.
     pub(crate) doomed_until_ms: u64,
-    /// When a worker that drains tries again to hand connections over, in monotonic milliseconds.
+    /// When a draining worker tries again to hand connections over, in monotonic milliseconds.
     pub(crate) moves_at_ms: Option<u64>,
     pub(crate) stopping_at_once: bool,
-    /// Until when a draining worker waits for requests that have begun to come, in monotonic milliseconds.
+    /// Until this time, in monotonic milliseconds, a draining worker waits for requests that have begun to arrive.
     pub(crate) arrivals_end_ms: u64,
     pub(crate) mercy_is_over: bool,
     pub(crate) streams_have_ended: bool,
     pub(crate) worn_reported: bool,
-    /// Since when the worker is paused, in monotonic milliseconds.
+    /// When the pause began, in monotonic milliseconds.
     pub(crate) paused_ms: u64,
-    /// Listeners that are left alone at present.
+    /// Listeners that are not polled at present.
     pub(crate) pauses: Vec<Pause>,
     pub(crate) exhausted_reported_ms: u64,
 }
 
 impl Housekeeping {
-    /// The worker is likely to be killed, for a call of one of its threads.
+    /// The worker is likely to be killed for a call of one of its threads.
     pub(crate) fn is_doomed(&self) -> bool {
         self.doomed_until_ms != 0 && now_ms() < self.doomed_until_ms
     }
 
-    /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. At an ordered stop one
-    /// that was answered is closed at once; one that never asked anything has a request on its way.
+    /// Until when a draining worker keeps a connection that has become idle, in monotonic milliseconds. After an order to stop, a
+    /// connection that was answered is closed at once. A connection that has had no request yet gets the full time, as one may be
+    /// on its way.
     pub(crate) fn idle_until_ms(&self, has_served: bool) -> u64 {
         if self.stopping_at_once && has_served { 0 } else { now_ms() + DRAIN_IDLE_MS }
     }
 }
 
-/// The end of a thread's time as the leader.
+/// Why a thread no longer leads.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LeadEnd {
-    /// The thread was found blocked, and another leads.
+    /// The thread was found blocked, and another one leads.
     Lost,
     /// The worker has drained.
     Drained,
@@ -145,11 +147,12 @@ pub(crate) enum LeadEnd {
 
 pub(crate) type Guard<'a, L> = MutexGuard<'a, LeaderState<<L as Language>::App>>;
 
-/// A listening socket that the poll does not know at present: otherwise it would tell of waiting connections without end.
+/// A listening socket that is not registered with the poll at present: otherwise the poll would report its waiting connections
+/// without end.
 pub(crate) struct Pause {
     pub listener: usize,
     pub until_ms: u64,
-    /// Milliseconds of the next pause.
+    /// Length of the next pause, in milliseconds.
     pub length_ms: u64,
 }
 
@@ -183,12 +186,12 @@ impl<L: Language> Shared<L> {
         };
         let slots = scoreboard.slots(row_number);
         let has_threads = settings.workers.threads != Threads::Fixed(1);
-        let has_company = settings.workers.processes > 1 || settings.elastic.cheaper.is_some();
-        let guards_others = queue.is_some() && has_company;
+        let has_other_workers = settings.workers.processes > 1 || settings.elastic.cheaper.is_some();
+        let needs_companion = queue.is_some() && has_other_workers;
         let rules = Rules::of(&settings)?;
         let mut problems = Vec::new();
         let folders = rules.map_or(&[][..], Rules::folders);
-        // They live as long as the process: responses refer to them.
+        // They live as long as the process, as responses refer to them.
         let files = settings.files.as_ref().map(|files| Files::new(files, &mut problems).with_folders(folders));
         let files = files.map(|files| &*Box::leak(Box::new(files)));
         for problem in problems {
@@ -232,8 +235,8 @@ impl<L: Language> Shared<L> {
             leadership: Leadership::new(has_threads.then(Doorbell::new).transpose()?),
             state: Mutex::new(LeaderState {
                 connections: ConnectionTable::new(),
-                housekeeping: Housekeeping { guards_others, ..Housekeeping::default() },
-                put_down: Vec::new(),
+                housekeeping: Housekeeping { needs_companion, ..Housekeeping::default() },
+                moved_leftovers: Vec::new(),
             }),
             language,
             poll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
@@ -251,7 +254,7 @@ impl<L: Language> Shared<L> {
 
     pub(crate) fn report(&self, make: impl FnOnce(u32, u32) -> Report) {
         let report = make(self.row_number, std::process::id());
-        // A master that is gone can't be told; its end of file says what to do.
+        // A master that is gone gets no report; the end of file of the socket ends the worker.
         let _ = message::send(self.control.as_fd(), &report, None);
     }
 
@@ -259,14 +262,14 @@ impl<L: Language> Shared<L> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another worker accepts connections too, or may be added (`cheaper`).
-    pub(crate) fn has_company(&self) -> bool {
+    /// Another worker accepts connections too, or may be added later (`cheaper`).
+    pub(crate) fn has_other_workers(&self) -> bool {
         let own = self.worker.row;
         self.worker.settings.elastic.cheaper.is_some()
             || self.scoreboard.rows().iter().any(|row| row.accepting.load(Relaxed) == 1 && !std::ptr::eq(row, own))
     }
 
-    /// Threads that could begin a request, the calling one included.
+    /// Returns the number of threads that could begin a request, including the calling one.
     pub(crate) fn free_threads(&self) -> usize {
         let is_free = |slot: &&Slot| slot.thread.load(Relaxed) != 0 && slot.began_ms.load(Relaxed) == 0;
         self.worker.slots.iter().filter(is_free).count().max(1)
@@ -276,7 +279,7 @@ impl<L: Language> Shared<L> {
         self.worker.row.takes_turns.load(Relaxed) == 1
     }
 
-    /// Tells the poll of the queue: one of the workers that wait is woken for each connection.
+    /// Registers the queue with the poll: the kernel wakes one of the waiting workers for each connection.
     pub(crate) fn watch_queue(&self) {
         if let Some(queue) = &self.queue {
             let event = EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLEXCLUSIVE, Key::QUEUE.0);
@@ -292,12 +295,13 @@ impl<L: Language> Shared<L> {
         }
     }
 
-    /// Connections may be handed to another worker of this instance.
+    /// Connections may be handed over to another worker of this instance.
     pub(crate) fn may_move(&self) -> bool {
-        self.queue.is_some() && self.has_company() && !self.takes_turns() && !self.is_held.load(Relaxed)
+        self.queue.is_some() && self.has_other_workers() && !self.takes_turns() && !self.is_held.load(Relaxed)
     }
 
-    /// The leader is back from the call of this number: the state, and whether it leads still. `None`: there is no other thread.
+    /// The leader is back from the call of this number. Returns the state and whether the thread still leads. With `None` there
+    /// is no other thread.
     pub(crate) fn come_back(&self, inside: Option<u64>) -> (Guard<'_, L>, bool) {
         let Some(inside) = inside else { return (self.lock_state(), true) };
         let still_leads = self.leadership.leave_call(inside);
@@ -308,19 +312,19 @@ impl<L: Language> Shared<L> {
         (guard, still_leads)
     }
 
-    /// Somebody leads who does not wait. The caller has locked the state: a standby may have said that the worker waits.
+    /// The leader is awake. The caller has locked the state: a standby may have marked the worker as waiting.
     pub(crate) fn note_leader(&self) {
         self.worker.row.waiting.store(0, Relaxed);
     }
 
-    /// Whether there is something to do for a leader, whatever the sockets say.
+    /// Whether a leader has work to do, whatever the sockets say.
     pub(crate) fn needs_leader(&self, state: &LeaderState<L::App>) -> bool {
         let leaves = self.worker.leaving.load(Relaxed) && !self.worker.is_draining();
-        self.has_news(state) || leaves || self.is_worn() && !state.housekeeping.worn_reported
+        self.has_work(state) || leaves || self.is_worn() && !state.housekeeping.worn_reported
     }
 }
 
-/// TLS of each listener, as far as it speaks it.
+/// Returns the TLS settings of each listener that speaks it.
 fn tls_of(
     listeners: &[ListeningSocket],
     ticket_keys: Option<TicketKeys>,
@@ -328,7 +332,7 @@ fn tls_of(
 ) -> io::Result<Vec<Option<Arc<ListenerTls>>>> {
     let of_listener = |listener: &ListeningSocket| {
         let Some(tls) = &listener.tls else { return Ok(None) };
-        // One of the other protocols has no name there, and takes whatever its front server says.
+        // The other protocols have no ALPN name, so a front server may offer anything.
         let protocols = match listener.protocol {
             Protocol::Http if listener.speaks_http2() => &[ALPN_HTTP2, ALPN_HTTP1, ALPN_HTTP1_0][..],
             Protocol::Http => &[ALPN_HTTP1, ALPN_HTTP1_0],

@@ -7,7 +7,7 @@ use bolide_protocol::Fault;
 use bolide_protocol::http1::Framing;
 
 use crate::request::websocket::WebSocket;
-use crate::scheduling::patience::Patience;
+use crate::scheduling::body_timeout::BodyTimeout;
 
 /// Bytes of a body that wait for the application. With as many, the client is not read from.
 pub const WAITING_BYTES: usize = 64 * 1024;
@@ -33,7 +33,7 @@ pub struct BodyStream {
     /// The client has ended its side, or is gone.
     pub is_gone: bool,
     /// How long the client may still be waited for.
-    pub(crate) patience: Patience,
+    pub(crate) body_timeout: BodyTimeout,
 }
 
 /// A part of a body; the last one has no more after it and may be empty.
@@ -48,7 +48,12 @@ const TOO_LARGE: Fault = Fault::new(413, "the body is larger than limit-post all
 impl BodyStream {
     /// # Errors
     /// 413 when the announced length is already too much.
-    pub(crate) fn new(framing: Framing, most_bytes: u64, owes_continue: bool, patience: Patience) -> Result<BodyStream, Fault> {
+    pub(crate) fn new(
+        framing: Framing,
+        most_bytes: u64,
+        owes_continue: bool,
+        body_timeout: BodyTimeout,
+    ) -> Result<BodyStream, Fault> {
         let is_complete = match framing {
             Framing::None | Framing::Length(0) => true,
             Framing::Length(length) if length > most_bytes => return Err(TOO_LARGE),
@@ -63,12 +68,12 @@ impl BodyStream {
             owes_continue: owes_continue && !is_complete,
             is_wanted: false,
             is_gone: false,
-            patience,
+            body_timeout,
         })
     }
 
     /// A body that the application has got as a whole.
-    pub(crate) fn collected(patience: Patience) -> BodyStream {
+    pub(crate) fn collected(body_timeout: BodyTimeout) -> BodyStream {
         BodyStream {
             most_bytes: 0,
             received: 0,
@@ -78,7 +83,7 @@ impl BodyStream {
             owes_continue: false,
             is_wanted: false,
             is_gone: false,
-            patience,
+            body_timeout,
         }
     }
 
@@ -157,9 +162,9 @@ impl RequestStream {
     /// Counts the client's time from where it is its turn, and no further than where it is not any more.
     pub(crate) fn keep_time(&mut self) {
         if let RequestStream::Body(body_stream) = self
-            && body_stream.is_owed() != body_stream.patience.is_waiting()
+            && body_stream.is_owed() != body_stream.body_timeout.is_waiting()
         {
-            body_stream.patience.wait(body_stream.is_owed(), now_ms());
+            body_stream.body_timeout.wait(body_stream.is_owed(), now_ms());
         }
     }
 
@@ -185,7 +190,7 @@ mod tests {
     use super::*;
 
     fn body_stream(framing: Framing, most_bytes: u64, owes_continue: bool) -> Result<BodyStream, Fault> {
-        BodyStream::new(framing, most_bytes, owes_continue, Patience::new(1000, 500))
+        BodyStream::new(framing, most_bytes, owes_continue, BodyTimeout::new(1000, 500))
     }
 
     #[test]

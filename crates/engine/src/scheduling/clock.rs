@@ -1,7 +1,7 @@
-//! The times that every request needs: looked up when a connection is attended to and when a call of the application has ended, so that
-//! none of them is older than what a request itself took. Texts of dates are made once a second.
+//! The clock of a request: it is read when a connection is attended to and when a call of the application has ended, so a time is
+//! never older than the request itself took. Date texts are formatted once a second.
 //!
-//! A thread has its own.
+//! It knows no requests. Each thread of a worker has its own.
 
 pub use bolide_contract::clock::precise_us;
 use bolide_contract::clock::{now_ms, wall_second};
@@ -27,11 +27,11 @@ impl Clock {
         clock
     }
 
-    /// Looks at the clocks; the texts are made anew only when the second has changed.
+    /// Reads the clocks; the texts are formatted again only when the second has changed.
     pub fn tick(&mut self) {
         let now_ms = now_ms();
         if now_ms == self.now_ms {
-            // Both clocks advance with the same tick of the kernel's.
+            // Both clocks advance with the same tick of the kernel.
             return;
         }
         self.now_ms = now_ms;

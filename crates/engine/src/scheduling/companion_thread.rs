@@ -1,5 +1,6 @@
-//! The companion's thread as the worker's own threads know it: its handle, its alarm, and whether calls are quick enough to put its next look
-//! off. It knows neither the worker's state nor what the companion does ([`crate::event_loop::companion`]). Workers run it.
+//! The companion's thread as seen by the worker's own threads: its handle, its alarm, and whether calls are quick enough to
+//! postpone its next look. It knows neither the worker's state nor the companion's work ([`crate::event_loop::companion`]).
+//! Workers run it.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,16 +12,16 @@ use std::time::{Duration, Instant};
 use nix::sys::time::TimeSpec;
 use nix::sys::timerfd::{ClockId, Expiration, TimerFd, TimerFlags, TimerSetTimeFlags};
 
-/// Connections that are attended to in a tick of the coarse clock where calls are quick.
+/// Calls are quick if more connections than this are attended to in a tick of the coarse clock.
 const QUICK_CALLS: u32 = 8;
 
-/// A fork waits for its end for this long at the most. It ends between two looks.
+/// The longest time that a fork waits for its end. It ends between two looks.
 const END_MOST: Duration = Duration::from_millis(50);
 
-/// The pause between two looks whether it has ended.
+/// The pause between two checks whether it has ended.
 const END_TICK: Duration = Duration::from_micros(100);
 
-/// The companion's thread, as the worker's own know it.
+/// The companion's thread as seen by the worker's own.
 pub(crate) struct CompanionThread {
     handle: Mutex<Option<JoinHandle<()>>>,
     is_called_off: AtomicBool,
@@ -28,7 +29,7 @@ pub(crate) struct CompanionThread {
     alarm: TimerFd,
 }
 
-/// Whether calls are quick at present, as connections are counted that are attended to in a tick of the coarse clock.
+/// Whether calls are quick at present, by the number of connections that are attended to in a tick of the coarse clock.
 #[derive(Debug, Default)]
 pub(crate) struct QuickCalls {
     tick_ms: u64,
@@ -36,7 +37,7 @@ pub(crate) struct QuickCalls {
 }
 
 impl QuickCalls {
-    /// A connection is about to be attended to. True: a tick has ended in which calls were quick.
+    /// A connection is about to be attended to. Returns `true` if a tick has ended in which calls were quick.
     #[inline]
     pub fn note(&mut self, now_ms: u64) -> bool {
         self.count += 1;
@@ -51,36 +52,36 @@ impl QuickCalls {
 
 impl CompanionThread {
     /// # Errors
-    /// No further descriptor is to be had.
+    /// No file descriptor is left.
     pub fn new() -> io::Result<CompanionThread> {
         let alarm = TimerFd::new(ClockId::CLOCK_MONOTONIC, TimerFlags::TFD_CLOEXEC | TimerFlags::TFD_NONBLOCK)?;
         Ok(CompanionThread { handle: Mutex::default(), is_called_off: AtomicBool::new(false), alarm })
     }
 
-    /// Its next look is after this time, whatever was set before.
+    /// Sets its next look to this time from now, whatever was set before.
     pub fn look_after(&self, time: Duration) {
         // timerfd_settime(2) refuses other descriptors and negative times: neither occurs.
         let _ = self.alarm.set(Expiration::OneShot(TimeSpec::from_duration(time)), TimerSetTimeFlags::empty());
     }
 
-    /// It looks when it is asked, and at no time of its own.
+    /// It looks only when it is woken.
     pub fn forget_look(&self) {
         // As above.
         let _ = self.alarm.unset();
     }
 
-    /// What a poll waits for until the time of the next look.
+    /// The descriptor that is readable when the time of the next look has come.
     pub fn alarm(&self) -> BorrowedFd<'_> {
         self.alarm.as_fd()
     }
 
     /// The time of the look has come, or the wait has ended for another reason.
     pub fn note_alarm(&self) {
-        // It does not block, and an alarm that did not go off is no fault.
+        // The read does not block, and an alarm that has not gone off is no error.
         let _ = self.alarm.wait();
     }
 
-    /// It is to end, for a fork.
+    /// Asks it to end, for a fork.
     pub fn call_off(&self) {
         self.is_called_off.store(true, SeqCst);
     }
@@ -89,7 +90,7 @@ impl CompanionThread {
         self.is_called_off.load(SeqCst)
     }
 
-    /// The fork is over. Gives whether it was called off.
+    /// The fork is over. Returns whether the companion was called off.
     pub fn allow(&self) -> bool {
         self.is_called_off.swap(false, SeqCst)
     }

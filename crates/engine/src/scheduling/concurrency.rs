@@ -1,5 +1,5 @@
-//! What the lead of threads is made of: atomics, locks, and the time that a standby looks at. `models`, which runs `leadership` under each
-//! order in which threads can meet, has its own in their place.
+//! The primitives of the lead of threads: atomics, locks, the doorbell, and the times that a standby compares. `models`, which
+//! runs `leadership` under each possible interleaving of threads, replaces this file. It knows no worker. Workers run it.
 
 pub use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 pub use std::sync::{Condvar, Mutex, MutexGuard};
@@ -21,18 +21,18 @@ pub fn pause(microseconds: u64) {
     std::thread::sleep(Duration::from_micros(microseconds));
 }
 
-/// Wakes a thread that waits in poll(2). A ring stays until it is heard.
+/// Wakes a thread that waits in poll(2). A ring is kept until it is heard.
 pub struct Doorbell(EventFd);
 
 impl Doorbell {
     /// # Errors
-    /// No further descriptor is to be had.
+    /// No file descriptor is left.
     pub fn new() -> io::Result<Doorbell> {
         Ok(Doorbell(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?))
     }
 
     pub fn ring(&self) {
-        // A counter that is full has rung.
+        // A full counter has rung already.
         let _ = self.0.write(1);
     }
 
@@ -40,8 +40,8 @@ impl Doorbell {
         self.0.as_fd()
     }
 
-    /// Takes note of the ring.
-    pub fn hear(&self) {
+    /// Clears the ring.
+    pub fn clear(&self) {
         // An empty counter: it did not ring.
         let _ = self.0.read();
     }
@@ -54,7 +54,7 @@ pub fn own_thread() -> u32 {
 
 /// CPU time of a thread of this process in microseconds; 0 if it is gone.
 pub fn thread_cpu_us(thread: u32) -> u64 {
-    /// Linux' encoding of a thread's scheduler clock (`CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`), as glibc makes it.
+    /// Linux' encoding of a thread's scheduler clock (`CPUCLOCK_PERTHREAD_MASK | CPUCLOCK_SCHED`), as in glibc.
     const THREAD_SCHEDULER_CLOCK: i32 = 6;
     let clock = ClockId::from_raw(!(thread as i32) << 3 | THREAD_SCHEDULER_CLOCK);
     clock_gettime(clock).map_or(0, |time| time.tv_sec() as u64 * 1_000_000 + time.tv_nsec() as u64 / 1000)

@@ -1,45 +1,45 @@
-//! Where a worker's connections wait for their turn: a table of them, the queue of those with news, and their time limits.
+//! A worker's connections: the table of them, the queue of those with events, and their time limits.
 //!
-//! Connections and listening sockets have their turns in the order in which their news came: neither those that are open nor those that
-//! come can starve the others. The streams of a connection of HTTP/2 have one place in that order together, so a client with many requests
-//! waits as long as one with few. What the worker itself is told (orders, the heartbeat) comes first.
+//! Connections and listening sockets have their turns in the order of their events, so neither open connections nor new ones can
+//! starve the others. The streams of an HTTP/2 connection share one place in that order, so a client with many requests waits as
+//! long as one with few. The worker's own events (orders, the heartbeat) come first.
 //!
-//! In a worker with several threads the connection table is locked for moments only; a connection that is attended to is
-//! *away*, and belongs to its thread alone. It knows no sockets and no application.
+//! In a worker with several threads the table is locked for moments only. A connection that is attended to is *away*, and belongs
+//! to its thread alone. The table knows no sockets and no application. Workers run it.
 
 use std::collections::VecDeque;
 
 use crate::scheduling::deadlines::{Deadlines, NEVER_MS};
 use crate::scheduling::turn::StreamsTurn;
 
-/// Names a connection's place, and which connection it was: news of one that is gone finds nobody.
+/// Names a slot of the table and the connection in it: an event of a connection that is gone does not reach its successor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key(pub u64);
 
-/// Names one request and its answer: the connection, and the number of the stream on it. Where requests follow one another (all protocols
-/// but HTTP/2), they are counted from 0.
+/// Names one request and its answer: the connection, and the number of the stream on it. On protocols other than HTTP/2, where
+/// requests follow one another, they are counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ExchangeId {
     pub connection: Key,
     pub stream: u32,
 }
 
-/// The subject of a poll's news.
+/// The source of a poll's event.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EventSource {
     Control,
     Listener(usize),
-    /// Somebody asks whether the loop still turns.
+    /// A thread asks whether the loop still turns.
     Heartbeat,
-    /// A thread that does not lead has left something for the one that does.
+    /// A thread that does not lead has left work for the leader.
     Bell,
-    /// Connections look for a worker.
+    /// Connections in the queue need a worker.
     Queue,
     Connection(Key),
 }
 
-/// Keys from here on are not connections: the heartbeat, the bell, the queue of connections, and from the other end the control socket, then listeners counted
-/// downwards.
+/// Keys from here on are not connections: the heartbeat, the bell, the queue of connections, and from the other end the control
+/// socket, then listeners counted downwards.
 const FIRST_SPECIAL: u64 = 0xffff_ffff_0000_0000;
 const BELL: u64 = FIRST_SPECIAL + 1;
 const QUEUE: u64 = FIRST_SPECIAL + 2;
@@ -82,63 +82,64 @@ impl Key {
 enum Occupancy<C> {
     Free,
     Present(Box<C>),
-    /// A thread attends to it; `news` came meanwhile.
+    /// A thread attends to it; `has_event` says whether an event came meanwhile.
     CheckedOut {
-        news: bool,
+        has_event: bool,
     },
 }
 
 /// A place in the queue.
 #[derive(Debug, Clone, Copy)]
 enum Place {
-    /// A connection's, a stream's whose connection is gone, or what else the poll tells of.
+    /// The place of a connection, of a stream whose connection is gone, or of another event source.
     One(Key),
-    /// The streams' of this connection.
+    /// The place of the streams of this connection.
     Streams(Key),
 }
 
-/// Whose turn an entry has.
+/// How an entry shares its place in the queue.
 enum Sharing {
-    /// Its own.
-    Nobody,
-    /// Its own, and its streams have another.
+    /// It has a place for itself.
+    Alone,
+    /// It has a place for itself, and its streams share another one.
     Streams(Box<Streams>),
-    /// A stream, which has its turns among those of this connection.
+    /// It is a stream, and shares the place of this connection's streams.
     Of(Key),
 }
 
 /// Streams of a connection.
 #[derive(Default)]
 struct Streams {
-    /// Those that wait for their turn.
+    /// Streams that wait for their turn.
     waiting: VecDeque<Key>,
     /// They have a place in the queue.
     are_queued: bool,
     turn: StreamsTurn,
-    /// Others have their turn first, and those as well of whom the poll has not told yet.
+    /// Other keys have their turn first, including those whose events the poll has not reported yet.
     is_over: bool,
 }
 
 struct Entry<C> {
     generation: u32,
-    /// The poll has told that the peer says no more, which it does once.
+    /// The poll has reported that the peer sends no more, which it does once.
     has_ended: bool,
-    /// The time of its entry among the deadlines, in monotonic milliseconds; [`NEVER_MS`] where it has none.
+    /// The time of its entry among the deadlines, in monotonic milliseconds; [`NEVER_MS`] if it has none.
     looked_at_ms: u64,
     sharing: Sharing,
     occupancy: Occupancy<C>,
 }
 
-/// The outcome of a look at a connection whose time has come.
+/// The result of checking a connection whose time has come.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Due {
     /// It has its turn now.
     Now,
-    /// Its limit was put off until then, in monotonic milliseconds.
+    /// Its limit was moved to this time, in monotonic milliseconds.
     At(u64),
 }
 
-/// The number of those that are in the table, away included. A connection of HTTP/2 and its streams are counted each.
+/// The number of connections in the table, including those that are away. An HTTP/2 connection and its streams are counted
+/// separately.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Population {
     pub sockets: usize,
@@ -155,13 +156,13 @@ pub struct ConnectionTable<C> {
     entries: Vec<Entry<C>>,
     free: Vec<u32>,
     ready: VecDeque<Place>,
-    /// Streams that wait for their turn.
+    /// Number of streams that wait for their turn.
     ready_streams: usize,
-    /// Listening sockets in `ready`, and what else stays ready as long as somebody waits there: the poll tells of them each time that it is asked, and each is queued once.
+    /// Listening sockets in `ready`, and other level-triggered sources: each poll reports them again, and each is queued once.
     queued_listeners: Vec<Key>,
     deadlines: Deadlines,
     population: Population,
-    /// Those that are attended to.
+    /// Number of connections that are attended to.
     away: usize,
 }
 
@@ -183,15 +184,15 @@ impl<C> ConnectionTable<C> {
         self.population
     }
 
-    /// Lets a connection in and queues it: a new one often has its request with it. At `due_ms` it is looked at in any case.
+    /// Inserts a connection and queues it, as a new one often has its request with it. Its time limit is `due_ms`.
     pub fn insert(&mut self, connection: Box<C>, due_ms: u64) -> Key {
         self.population.sockets += 1;
-        self.enter(connection, Sharing::Nobody, due_ms)
+        self.enter(connection, Sharing::Alone, due_ms)
     }
 
     /// The same with a stream of `connection`, which is here or away.
     pub fn insert_stream(&mut self, connection: Key, stream: Box<C>, due_ms: u64) -> Key {
-        if let Some(entry @ Entry { sharing: Sharing::Nobody, .. }) = self.find(connection) {
+        if let Some(entry @ Entry { sharing: Sharing::Alone, .. }) = self.find(connection) {
             entry.sharing = Sharing::Streams(Box::default());
         }
         self.population.streams += 1;
@@ -202,7 +203,7 @@ impl<C> ConnectionTable<C> {
         let key = match self.free.pop() {
             Some(index) => Key::new(index as usize, self.entries[index as usize].generation),
             None => {
-                let (sharing, occupancy) = (Sharing::Nobody, Occupancy::Free);
+                let (sharing, occupancy) = (Sharing::Alone, Occupancy::Free);
                 self.entries.push(Entry { generation: 0, has_ended: false, looked_at_ms: NEVER_MS, sharing, occupancy });
                 Key::new(self.entries.len() - 1, 0)
             }
@@ -214,7 +215,7 @@ impl<C> ConnectionTable<C> {
         key
     }
 
-    /// A connection or stream is to have its turn.
+    /// Queues a connection or stream.
     fn queue(&mut self, key: Key) {
         match self.find(key) {
             Some(Entry { sharing: Sharing::Of(connection), .. }) => {
@@ -246,12 +247,12 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// The turn of those that were let in last, so many, is now: they have waited elsewhere, in the listen queue, say.
+    /// Moves the last `count` keys of the queue to its front: they have waited elsewhere, for example in the listen queue.
     pub fn bring_forward(&mut self, count: usize) {
         self.ready.rotate_right(count.min(self.ready.len()));
     }
 
-    /// Has the connection looked at by this time.
+    /// Sets a deadline for the connection, unless it has an earlier one.
     fn look_at(&mut self, key: Key, due_ms: u64) {
         let entry = &mut self.entries[key.index()];
         if due_ms < entry.looked_at_ms {
@@ -263,7 +264,7 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// Throws out entries that mean nothing any more.
+    /// Removes stale entries.
     fn tidy_deadlines(&mut self) {
         self.deadlines.clear();
         for (index, entry) in self.entries.iter().enumerate() {
@@ -273,18 +274,18 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// Until when nothing is to be looked at, in monotonic milliseconds.
+    /// Returns the time of the next deadline, in monotonic milliseconds.
     pub fn next_look_ms(&self) -> u64 {
         self.deadlines.earliest_ms()
     }
 
-    /// Queues the connections whose time has come, as `look` says of each.
+    /// Checks the connections whose time has come, and queues those that `look` finds due.
     pub fn look(&mut self, now_ms: u64, mut look: impl FnMut(&mut C) -> Due) {
         while let Some((when_ms, key)) = self.deadlines.take(now_ms) {
             let key = Key(key);
             let Some(entry) = self.find(key).filter(|entry| entry.looked_at_ms == when_ms) else { continue };
             entry.looked_at_ms = NEVER_MS;
-            // One that is attended to brings its limit with it when it comes back.
+            // A connection that is away brings its limit with it when it comes back.
             let Occupancy::Present(connection) = &mut entry.occupancy else { continue };
             match look(connection) {
                 Due::Now => self.queue(key),
@@ -293,7 +294,7 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// Changes the limits of all connections that are here: `change` gives the new ones.
+    /// Changes the limits of all connections that are here: `change` returns the new ones.
     pub fn change_all(&mut self, mut change: impl FnMut(&mut C) -> u64) {
         for index in 0..self.entries.len() {
             let entry = &mut self.entries[index];
@@ -304,7 +305,7 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// Changes the limit of a connection. False: it is not here, and brings its limit with it when it comes back.
+    /// Changes the limit of a connection. Returns `false` if it is away: it brings its limit with it when it comes back.
     pub fn change(&mut self, key: Key, change: impl FnOnce(&mut C) -> u64) -> bool {
         let Some(Entry { occupancy: Occupancy::Present(connection), .. }) = self.find(key) else { return false };
         let due_ms = change(connection);
@@ -312,11 +313,11 @@ impl<C> ConnectionTable<C> {
         true
     }
 
-    /// Queues what has news.
-    pub fn news(&mut self, key: Key) {
+    /// Queues the source of an event.
+    pub fn note_event(&mut self, key: Key) {
         match key.source() {
             EventSource::Connection(_) => match self.find(key) {
-                Some(Entry { occupancy: Occupancy::CheckedOut { news }, .. }) => *news = true,
+                Some(Entry { occupancy: Occupancy::CheckedOut { has_event }, .. }) => *has_event = true,
                 Some(Entry { sharing: Sharing::Of(connection), .. }) => {
                     let connection = *connection;
                     self.queue_stream(connection, key);
@@ -333,7 +334,7 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// The peer says no more. That is told only once, perhaps together with the last bytes.
+    /// The peer sends no more. The poll reports that only once, possibly together with the last bytes.
     pub fn note_end(&mut self, key: Key) {
         if key.0 < FIRST_SPECIAL
             && let Some(entry) = self.find(key)
@@ -347,8 +348,8 @@ impl<C> ConnectionTable<C> {
         self.find(key).is_some_and(|entry| entry.has_ended)
     }
 
-    /// Whose turn it is. `None`: nobody is left, or the streams of a connection have had their turn, and the poll is to be asked who has come
-    /// meanwhile; what has news now is before their next turn.
+    /// Returns the key whose turn it is. `None`: the queue is empty, or the streams of a connection have had their turn, and the
+    /// poll must be asked for further events, which come before their next turn.
     pub fn next_ready(&mut self) -> Option<Key> {
         loop {
             match self.ready.pop_front()? {
@@ -367,7 +368,8 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// What [`ConnectionTable::next_ready`] gives where these streams were the first in the queue, or nothing if they are not any more.
+    /// Returns what [`ConnectionTable::next_ready`] returns if the place of these streams is first in the queue, or nothing if
+    /// that place is to be skipped.
     #[inline(never)]
     fn next_stream(&mut self, connection: Key) -> Option<Option<Key>> {
         let streams = Self::streams_of(&mut self.entries, connection)?;
@@ -392,7 +394,7 @@ impl<C> ConnectionTable<C> {
         Some(key)
     }
 
-    /// Those that wait for their turn, the first one first, but for streams. Some may be gone, or away.
+    /// Returns the queued keys in order, without streams. Some of them may be gone or away.
     pub fn ready(&self) -> impl Iterator<Item = Key> {
         self.ready.iter().filter_map(|turn| match turn {
             Place::One(key) => Some(*key),
@@ -400,20 +402,20 @@ impl<C> ConnectionTable<C> {
         })
     }
 
-    /// Whether none is attended to.
-    pub fn is_nobody_away(&self) -> bool {
+    /// Whether no connection is attended to.
+    pub fn is_none_away(&self) -> bool {
         self.away == 0
     }
 
-    /// Connections that wait for a thread.
+    /// Number of connections and streams that wait for a thread.
     pub fn ready_count(&self) -> usize {
         self.ready.len() + self.ready_streams
     }
 
-    /// Takes a connection out to attend to it. `None` if it is away or gone.
+    /// Checks a connection out to attend to it. `None` if it is away or gone.
     pub fn check_out(&mut self, key: Key) -> Option<Box<C>> {
         let entry = self.find(key)?;
-        match std::mem::replace(&mut entry.occupancy, Occupancy::CheckedOut { news: false }) {
+        match std::mem::replace(&mut entry.occupancy, Occupancy::CheckedOut { has_event: false }) {
             Occupancy::Present(connection) => {
                 self.away += 1;
                 Some(connection)
@@ -425,12 +427,12 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// It is attended to at present.
+    /// Whether it is attended to at present.
     pub fn is_checked_out(&mut self, key: Key) -> bool {
         matches!(self.find(key), Some(Entry { occupancy: Occupancy::CheckedOut { .. }, .. }))
     }
 
-    /// A peek at a connection that is here.
+    /// Returns a connection that is here.
     pub fn peek(&mut self, key: Key) -> Option<&C> {
         match &self.find(key)?.occupancy {
             Occupancy::Present(connection) => Some(connection),
@@ -438,36 +440,36 @@ impl<C> ConnectionTable<C> {
         }
     }
 
-    /// Brings it back; what had news meanwhile is queued again. At `due_ms` it is looked at in any case.
+    /// Brings a connection back. It is queued again if it had an event meanwhile. Its time limit is `due_ms`.
     pub fn check_in(&mut self, key: Key, connection: Box<C>, due_ms: u64) {
         let Some(entry) = self.find(key) else { return };
-        let had_news = matches!(entry.occupancy, Occupancy::CheckedOut { news: true });
+        let had_event = matches!(entry.occupancy, Occupancy::CheckedOut { has_event: true });
         entry.occupancy = Occupancy::Present(connection);
         self.away -= 1;
         self.look_at(key, due_ms);
-        if had_news {
+        if had_event {
             self.queue(key);
         }
     }
 
-    /// Its place is free again.
+    /// Removes a connection and frees its slot.
     pub fn remove(&mut self, key: Key) {
         let Some(entry) = self.find(key) else { return };
         let was_away = matches!(entry.occupancy, Occupancy::CheckedOut { .. });
-        let sharing = std::mem::replace(&mut entry.sharing, Sharing::Nobody);
+        let sharing = std::mem::replace(&mut entry.sharing, Sharing::Alone);
         entry.occupancy = Occupancy::Free;
         entry.has_ended = false;
         entry.looked_at_ms = NEVER_MS;
-        // The highest generation is left out: with it, a key would be taken for a special one.
+        // The highest generation is left out: a key with it would look like a special one.
         entry.generation = (entry.generation + 1) % (u32::MAX - 1);
         self.free.push(key.index() as u32);
         self.away -= usize::from(was_away);
         match sharing {
-            Sharing::Nobody => self.population.sockets -= 1,
+            Sharing::Alone => self.population.sockets -= 1,
             Sharing::Of(_) => self.population.streams -= 1,
             Sharing::Streams(streams) => {
                 self.population.sockets -= 1;
-                // What is left of them learns of the end.
+                // The remaining streams get single places, so that they learn of the end.
                 self.ready_streams -= streams.waiting.len();
                 self.ready.extend(streams.waiting.into_iter().map(Place::One));
             }
@@ -478,7 +480,7 @@ impl<C> ConnectionTable<C> {
         !self.ready.is_empty()
     }
 
-    /// Keys of those that are here and for which `wanted` holds.
+    /// Returns the keys of those connections that are here and satisfy `wanted`.
     pub fn keys(&mut self, mut wanted: impl FnMut(&mut C) -> bool) -> Vec<Key> {
         let mut found = Vec::new();
         for (index, entry) in self.entries.iter_mut().enumerate() {
@@ -510,7 +512,7 @@ impl<C> ConnectionTable<C> {
     fn streams_of(entries: &mut [Entry<C>], connection: Key) -> Option<&mut Streams> {
         match &mut Self::find_in(entries, connection)?.sharing {
             Sharing::Streams(streams) => Some(streams),
-            Sharing::Nobody | Sharing::Of(_) => None,
+            Sharing::Alone | Sharing::Of(_) => None,
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Tests of the connection table: whose turn is when, and which limits are looked at.
+//! Tests of the connection table: the order of turns, and the time limits.
 
 use super::*;
 
 #[test]
-fn news_of_a_connection_that_is_gone_finds_nobody() {
+fn an_event_of_a_connection_that_is_gone_is_dropped() {
     let mut connections: ConnectionTable<&str> = ConnectionTable::new();
     let first = connections.insert(Box::new("first"), NEVER_MS);
     assert_eq!(connections.next_ready(), Some(first));
@@ -11,18 +11,18 @@ fn news_of_a_connection_that_is_gone_finds_nobody() {
     connections.remove(first);
     let second = connections.insert(Box::new("second"), NEVER_MS);
     assert_eq!(connections.next_ready(), Some(second));
-    connections.news(first);
+    connections.note_event(first);
     assert_eq!(connections.next_ready(), None);
     assert!(connections.check_out(first).is_none() && connections.check_out(second).is_some());
 }
 
 #[test]
-fn news_that_comes_while_a_connection_is_away_is_not_lost() {
+fn an_event_while_a_connection_is_away_is_not_lost() {
     let mut connections: ConnectionTable<&str> = ConnectionTable::new();
     let key = connections.insert(Box::new("one"), NEVER_MS);
     assert_eq!(connections.next_ready(), Some(key));
     let connection = connections.check_out(key).expect("here");
-    connections.news(key);
+    connections.note_event(key);
     assert_eq!(connections.next_ready(), None);
     assert!(connections.check_out(key).is_none());
     connections.check_in(key, connection, NEVER_MS);
@@ -30,17 +30,17 @@ fn news_that_comes_while_a_connection_is_away_is_not_lost() {
 }
 
 #[test]
-fn connections_and_listening_sockets_have_their_turns_in_the_order_of_their_news() {
+fn connections_and_listening_sockets_have_their_turns_in_the_order_of_their_events() {
     let mut connections: ConnectionTable<&str> = ConnectionTable::new();
     let key = connections.insert(Box::new("one"), NEVER_MS);
     assert_eq!(connections.next_ready(), Some(key));
-    connections.news(Key::listener(0));
-    connections.news(key);
-    connections.news(Key::listener(0));
-    connections.news(Key::CONTROL);
+    connections.note_event(Key::listener(0));
+    connections.note_event(key);
+    connections.note_event(Key::listener(0));
+    connections.note_event(Key::CONTROL);
     let turns: Vec<Key> = std::iter::from_fn(|| connections.next_ready()).collect();
     assert_eq!(turns, [Key::CONTROL, Key::listener(0), key]);
-    connections.news(Key::listener(0));
+    connections.note_event(Key::listener(0));
     assert_eq!(connections.next_ready(), Some(Key::listener(0)));
 }
 
@@ -68,7 +68,7 @@ fn a_limit_that_is_put_off_is_looked_at_again_and_one_that_comes_nearer_counts()
         *limit
     });
     assert_eq!(look(200, &mut connections), Some(key));
-    // Nothing is left of the limit at 300.
+    // The limit at 300 is no longer in effect.
     assert_eq!(look(1_000, &mut connections), None);
     assert_eq!(seen, [100, 200]);
 }
@@ -88,7 +88,7 @@ fn a_connection_that_is_away_when_its_time_comes_brings_its_limit_back() {
 }
 
 #[test]
-fn limits_that_come_nearer_time_and_again_leave_no_heap_of_entries() {
+fn limits_that_come_nearer_again_and_again_leave_no_heap_of_entries() {
     let mut connections: ConnectionTable<u64> = ConnectionTable::new();
     let key = connections.insert(Box::new(0), NEVER_MS);
     assert_eq!(connections.next_ready(), Some(key));
@@ -123,24 +123,24 @@ fn special_keys_are_told_apart() {
     assert_eq!(Key::new(7, u32::MAX - 2).source(), EventSource::Connection(Key::new(7, u32::MAX - 2)));
 }
 
-/// A connection that was let in and has had its turn.
+/// Inserts a connection, which has its first turn.
 fn enter<'a>(connections: &mut ConnectionTable<&'a str>, name: &'a str) -> Key {
     let key = connections.insert(Box::new(name), NEVER_MS);
     assert_eq!(connections.next_ready(), Some(key));
     key
 }
 
-/// Streams of a connection that wait for their turn.
+/// Inserts streams of a connection, which wait for their turn.
 fn enter_streams(connections: &mut ConnectionTable<&str>, connection: Key, count: usize) -> Vec<Key> {
     (0..count).map(|_| connections.insert_stream(connection, Box::new("stream"), NEVER_MS)).collect()
 }
 
-/// Those whose turn it is before the poll is asked.
+/// Returns the keys that have their turn before the poll is asked.
 fn turns(connections: &mut ConnectionTable<&str>) -> Vec<Key> {
     std::iter::from_fn(|| connections.next_ready()).collect()
 }
 
-/// Those whose turn it is until nobody is left.
+/// Returns the keys that have their turn until none is left.
 fn serve_all(connections: &mut ConnectionTable<&str>) -> Vec<Key> {
     let mut served = Vec::new();
     while connections.has_ready() {
@@ -155,29 +155,29 @@ fn the_streams_of_a_connection_have_one_place_among_connections() {
     let (first, second, third) =
         (enter(&mut connections, "first"), enter(&mut connections, "second"), enter(&mut connections, "third"));
     let of_first = enter_streams(&mut connections, first, 1);
-    connections.news(third);
+    connections.note_event(third);
     let of_second = enter_streams(&mut connections, second, 1);
     let later_of_first = enter_streams(&mut connections, first, 1);
     assert_eq!(connections.ready.len(), 3);
     assert_eq!(connections.ready_count(), 6, "each stream wants a thread, and each place counts");
     assert_eq!(connections.ready().collect::<Vec<_>>(), [third]);
     let mut served = serve_all(&mut connections);
-    // It has its turn with the first one, where that was quick.
+    // It has its turn with the first one if that was quick.
     served.retain(|key| *key != later_of_first[0]);
     assert_eq!(served, [of_first[0], third, of_second[0]]);
     assert!(!connections.has_ready() && connections.ready_count() == 0);
 }
 
 #[test]
-fn streams_that_have_had_their_turn_are_behind_those_of_whom_the_poll_tells_then() {
+fn streams_that_have_had_their_turn_are_behind_keys_with_later_events() {
     let mut connections: ConnectionTable<&str> = ConnectionTable::new();
     let (flooding, kept) = (enter(&mut connections, "flooding"), enter(&mut connections, "kept"));
     let streams = enter_streams(&mut connections, flooding, 100);
     let first_turn = turns(&mut connections);
     assert!(!first_turn.is_empty() && first_turn.len() < streams.len(), "{}", first_turn.len());
     assert!(connections.has_ready());
-    connections.news(Key::listener(0));
-    connections.news(kept);
+    connections.note_event(Key::listener(0));
+    connections.note_event(kept);
     assert_eq!(connections.next_ready(), Some(Key::listener(0)));
     assert_eq!(connections.next_ready(), Some(kept));
     assert_eq!([first_turn, serve_all(&mut connections)].concat(), streams);
@@ -189,7 +189,7 @@ fn a_stream_that_becomes_more_urgent_is_before_those_that_have_waited() {
     let connection = enter(&mut connections, "connection");
     let streams = enter_streams(&mut connections, connection, 3);
     assert_eq!(connections.next_ready(), Some(streams[0]));
-    connections.news(streams[0]);
+    connections.note_event(streams[0]);
     connections.order_streams(connection, |key| streams.iter().position(|stream| *stream == key));
     assert_eq!(connections.ready_count(), 4);
     assert_eq!(serve_all(&mut connections), streams);
@@ -218,12 +218,12 @@ fn streams_whose_connection_is_gone_have_their_turns_still() {
     let new = enter_first_streams(&mut connections, &streams);
     let of_new = enter_streams(&mut connections, new, 1);
     assert_eq!(connections.ready_count(), 4);
-    connections.news(streams[2]);
+    connections.note_event(streams[2]);
     assert_eq!(serve_all(&mut connections), [&streams[1..], &of_new[..], &streams[2..]].concat());
     assert_eq!(connections.ready_count(), 0);
 }
 
-/// The first stream has its turn; a connection comes, and has the place of the one that is gone.
+/// The first stream has its turn; a new connection takes the slot of the one that is gone.
 fn enter_first_streams(connections: &mut ConnectionTable<&str>, streams: &[Key]) -> Key {
     let new = connections.insert(Box::new("new"), NEVER_MS);
     connections.bring_forward(1);

@@ -1,46 +1,51 @@
-//! Answers that leave together, where calls are slow and others wait.
+//! Batches answers in the kernel while calls are slow and other requests wait.
 //!
-//! A client on another CPU sleeps while a slow application works. Each answer then wakes it, and on a virtual machine a wake-up costs
-//! the sender about 8 µs: a tenth of a small Flask view. So while more requests are ready, a finished answer is handed to the kernel
-//! with MSG_MORE, and pushed with the others after [`HOLD_US`] at the latest: the first push wakes the client, the rest find it awake. Where
-//! a call lasts longer than that, the worker's companion pushes them meanwhile; so nothing is held before there is one.
-//! The bytes are the kernel's from the start: a worker that dies, or a connection that is closed, sends them (tcp(7), TCP_CORK).
-//! Quick applications gain nothing, as their clients are awake; for them it stays off, and costs a look at the clock in one turn of 16.
+//! A client on another CPU sleeps while a slow application works. Each answer then wakes it, and on a virtual machine a wake-up
+//! costs the sender about 8 µs: a tenth of a small Flask view. So while more requests are ready, a finished answer is sent with
+//! MSG_MORE, and pushed with the others after [`HOLD_US`] at the latest: the first push wakes the client, and the rest find it
+//! awake. The worker's companion pushes answers during a call that lasts longer than that, so no answer is held before there is a
+//! companion. The kernel has the bytes from the start: it sends them if the worker dies or the connection is closed (tcp(7),
+//! TCP_CORK).
+//!
+//! Quick applications gain nothing, as their clients are awake. For them it stays off, and costs a read of the clock in one turn
+//! of 16. It knows no sockets. Workers run it.
 
 use std::time::Duration;
 
 use crate::scheduling::clock::precise_us;
 use crate::scheduling::connections::Key;
 
-/// For how many microseconds an answer is held at the most, while others wait to be served: then the companion pushes it.
+/// The longest time that an answer is held while other requests wait, in microseconds. Then the companion pushes it.
 pub const HOLD_US: u64 = 1_000;
 
-/// The leader pushes held answers this many calls before the companion's alarm is due. The next held answer then sets the alarm anew before it
-/// goes off. A Django page costs 1.11 times as much as without a bound where three in four alarms go off, and 1.04 times where few do.
+/// The leader pushes held answers this many calls before the companion's alarm is due. The next held answer then sets the alarm
+/// again before it goes off. A Django page costs 1.11 times as much as without a bound if three in four alarms go off, and 1.04
+/// times as much if few do.
 const CALLS_BEFORE_ALARM: u64 = 3;
 
-/// The leader holds answers for at least this many microseconds: in slow calls, waking the client each time costs more than waking the companion.
+/// The leader holds answers for at least this many microseconds: in slow calls, waking the client for each answer costs more than
+/// waking the companion.
 const PUSH_LEAST_US: u64 = HOLD_US / 2;
 
-/// How often the companion looks where answers of HTTP/2 are held, in microseconds.
+/// The companion's interval while answers of HTTP/2 are held, in microseconds.
 pub const LOOK_US: u64 = 800;
 
-/// Answers that are held at the same time.
+/// The most answers that are held at the same time.
 const HELD_MOST: usize = 64;
 
-/// A turn whose requests took this many microseconds on average is one of a slow application.
+/// An application is slow if the requests of a turn took this many microseconds on average.
 const SLOW_US: u64 = 30;
 
 /// One turn in this many is measured.
 const MEASURED_TURN: u32 = 16;
 
-/// Answers that the kernel holds, as the loop remembers them. One thread's: with several, the leader may block while it holds.
+/// The answers that the kernel holds. Only a worker with one thread holds them: with several, the leader may block meanwhile.
 #[derive(Default)]
 pub struct Corking {
     held: Vec<Key>,
     since_us: u64,
     is_on: bool,
-    /// Microseconds that a request took on average, in the last turn that was measured.
+    /// The average time of a request in the last measured turn, in microseconds.
     call_us: u64,
     has_held: bool,
     turns: u32,
@@ -54,14 +59,14 @@ impl Corking {
         self.is_on
     }
 
-    /// A turn begins: connections have news.
+    /// A turn begins: connections have events.
     pub fn begin_turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
         self.served = 0;
         self.began_us = if self.turns.is_multiple_of(MEASURED_TURN) { precise_us() } else { 0 };
     }
 
-    /// A connection was attended to; `held` says that its answer waits in the kernel. True: it is time to push.
+    /// A connection was attended to; `held` says whether the kernel holds its answer. Returns `true` if it is time to push.
     pub fn attended(&mut self, key: Key, held: bool) -> bool {
         self.served += 1;
         if held {
@@ -75,28 +80,28 @@ impl Corking {
             && (self.held.len() >= HELD_MOST || precise_us().saturating_sub(self.since_us) >= self.push_after_us())
     }
 
-    /// After how many microseconds the leader pushes.
+    /// Microseconds after which the leader pushes.
     fn push_after_us(&self) -> u64 {
         HOLD_US.saturating_sub(CALLS_BEFORE_ALARM * self.call_us).max(PUSH_LEAST_US)
     }
 
-    /// Whether an answer was held since this was last asked: then an alarm is set for it.
+    /// Whether an answer was held since the last call: then an alarm is set for it.
     pub fn has_held(&mut self) -> bool {
         std::mem::take(&mut self.has_held)
     }
 
-    /// What is held is one answer, the first.
+    /// Exactly one answer is held, the first.
     pub fn holds_first(&self) -> bool {
         self.held.len() == 1
     }
 
-    /// For how long what is held may be held still.
+    /// Returns how long the held answers may be held still.
     pub fn left(&self) -> Option<Duration> {
         let left_us = || HOLD_US.saturating_sub(precise_us().saturating_sub(self.since_us));
         self.holds().then(|| Duration::from_micros(left_us().max(1)))
     }
 
-    /// The queue is empty. Judges a measured turn.
+    /// The queue is empty. Evaluates a measured turn.
     pub fn end_turn(&mut self) {
         if self.began_us != 0 && self.served > 0 {
             self.judge(precise_us().saturating_sub(self.began_us));
@@ -104,7 +109,7 @@ impl Corking {
         }
     }
 
-    /// Whether a turn that took so long was one of a slow application.
+    /// Decides by the length of a turn whether the application is slow.
     fn judge(&mut self, turn_us: u64) {
         self.call_us = turn_us / self.served;
         self.is_on = self.call_us >= SLOW_US;
@@ -115,7 +120,7 @@ impl Corking {
         !self.held.is_empty()
     }
 
-    /// They are held for so long that the next look of somebody who looks every [`LOOK_US`] would be too late.
+    /// A look [`LOOK_US`] later would be too late for the held answers.
     pub fn is_nearly_over(&self) -> bool {
         self.holds() && precise_us().saturating_sub(self.since_us) + LOOK_US >= HOLD_US
     }
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_has_its_time_from_the_first_answer_on() {
+    fn held_answers_have_their_time_from_the_first_one_on() {
         let mut corking = Corking::default();
         assert_eq!((corking.left(), corking.holds_first()), (None, false));
         corking.attended(Key(1), true);
@@ -166,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_something_was_held_is_told_once() {
+    fn has_held_is_true_once() {
         let mut corking = Corking::default();
         corking.attended(Key(1), false);
         assert!(!corking.has_held());
@@ -189,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn one_turn_in_so_many_is_measured() {
+    fn one_turn_in_sixteen_is_measured() {
         let mut corking = Corking::default();
         let mut measured = 0;
         for _ in 0..MEASURED_TURN * 2 {

@@ -1,8 +1,8 @@
-//! When connections must be looked at, whatever their sockets do: a heap of times, the earliest first.
+//! Time limits of connections: a heap of times, the earliest first.
 //!
-//! Most limits are put off long before they are over (each answer on a kept connection puts off its keep-alive time). So an entry stays where
-//! it is when its connection's limit moves back, and is put in anew when it comes up; a limit that moves forward has a further entry, and the
-//! one before it means nothing any more. It knows no connections: keys are numbers. Workers run it.
+//! Most limits are extended long before they expire (each answer on a persistent connection renews its keep-alive time). So when
+//! a limit moves back, its entry stays where it is, and is inserted again when it comes up. A limit that moves forward gets
+//! another entry, and the earlier one becomes stale. It knows no connections: keys are numbers. Workers run it.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -10,10 +10,11 @@ use std::collections::BinaryHeap;
 /// No time limit, in monotonic milliseconds.
 pub const NEVER_MS: u64 = u64::MAX;
 
-/// The clock is this many milliseconds late at the most: a wait that ends so much later finds its time over, and needs no second one.
+/// The most milliseconds by which the clock is late: a wait that ends this much later finds its time over, and need not be
+/// repeated.
 pub const CLOCK_TICK_MS: u64 = 4;
 
-/// Entries that mean nothing any more are thrown out when there are more than so many for each connection, and this many beside.
+/// Stale entries are removed when there are more than this many for each connection, and `ENTRIES_SPARE` beside.
 const ENTRIES_EACH_MOST: usize = 4;
 const ENTRIES_SPARE: usize = 64;
 
@@ -23,17 +24,17 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// A look at `key` at this time.
+    /// Adds a look at `key` at this time.
     pub fn add(&mut self, when_ms: u64, key: u64) {
         self.heap.push(Reverse((when_ms, key)));
     }
 
-    /// The earliest time, or [`NEVER_MS`]. It may be that of an entry that means nothing.
+    /// Returns the earliest time, or [`NEVER_MS`]. It may belong to a stale entry.
     pub fn earliest_ms(&self) -> u64 {
         self.heap.peek().map_or(NEVER_MS, |Reverse((when_ms, _))| *when_ms)
     }
 
-    /// Takes the earliest entry whose time has come.
+    /// Removes and returns the earliest entry whose time has come.
     pub fn take(&mut self, now_ms: u64) -> Option<(u64, u64)> {
         if self.earliest_ms() > now_ms {
             return None;
@@ -41,12 +42,12 @@ impl Deadlines {
         self.heap.pop().map(|Reverse(entry)| entry)
     }
 
-    /// Whether there are more entries than so many connections need.
+    /// Whether there are more entries than this many connections need.
     pub fn is_crowded(&self, connections: usize) -> bool {
         self.heap.len() > connections * ENTRIES_EACH_MOST + ENTRIES_SPARE
     }
 
-    /// Forgets all of them.
+    /// Removes all entries.
     pub fn clear(&mut self) {
         self.heap.clear();
     }

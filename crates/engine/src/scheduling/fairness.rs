@@ -1,30 +1,32 @@
-//! How workers share new connections without talking: each tells in the scoreboard how much of its time it works and how many connections it
-//! holds. One that works more than another leaves the next one to that; where they work alike, one that holds more.
+//! How workers share new connections without messages: each one writes to the scoreboard how much of its time it works and how
+//! many connections it holds. A worker that works more than another one leaves the next connection to it. If they work alike, the
+//! number of connections decides. It knows no sockets. Workers run it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::Row;
 
-/// Connections by which a worker may be ahead of one that works as much, and of one that has nothing to do at the moment.
+/// The number of connections by which a worker may be ahead of one that works as much, and of one that is idle at the moment.
 const AHEAD: u32 = 2;
 const AHEAD_OF_IDLE: u32 = 1;
 
-/// Thousandths of its time by which a worker must work more than another to leave a connection to it, or less to take one although it holds
-/// more; and what it must work at the least, since one that has time to spare makes nobody wait.
+/// Differences in work, in thousandths of a worker's time. A worker leaves a connection to another one if it works more by
+/// `MORE_WORK`, and takes one although it holds more if it works less by as much. The busier one must work at least `MUCH_WORK`,
+/// since a worker with time to spare makes no client wait.
 const MORE_WORK: u32 = 250;
 const MUCH_WORK: u32 = 500;
 
-/// The part of another's turns by which a worker may be ahead of it: of a few none, so that the first ones go round, and of many enough
-/// that a rush of connections is not held up for evenness.
+/// The part of another worker's turns by which a worker may be ahead of it. It is none if there are few turns, so that the first
+/// ones go round. If there are many, it is enough not to delay a rush of connections for the sake of evenness.
 const TURNS_PART: u32 = 4;
 
-/// A worker whose loop has not turned for this many milliseconds is busy, and nobody waits for it.
+/// A worker whose loop has not turned for this many milliseconds is busy, and the others do not wait for it.
 const RESPONSIVE_MS: u64 = 20;
 
 /// The time over which work is measured, in milliseconds.
 const MEASURED_MS: u64 = 1_000;
 
-/// How much of its time a worker works: what is not spent asleep in the poll.
+/// Measures how much of its time a worker works, which is the time that it does not sleep in the poll.
 #[derive(Debug, Default)]
 pub struct WorkMeter {
     since_ms: u64,
@@ -32,10 +34,10 @@ pub struct WorkMeter {
 }
 
 impl WorkMeter {
-    /// The worker has slept for so long, until now. At times it tells the others.
+    /// The worker has slept for this long, until now. Publishes the measurement when its time is over.
     pub fn note_sleep(&mut self, slept_ms: u64, now_ms: u64, row: &Row) {
         if self.since_ms == 0 {
-            // The worker's first look: what was before is nobody's work.
+            // The first look of a worker begins the measurement.
             self.since_ms = now_ms;
             return;
         }
@@ -49,7 +51,7 @@ impl WorkMeter {
     }
 }
 
-/// Whether this worker should leave the next connection to another.
+/// Whether this worker should leave the next connection to another one.
 pub fn is_ahead(own: &Row, rows: &[Row], now_ms: u64) -> bool {
     let (mine, work) = (own.connections.load(Relaxed), own.work.load(Relaxed));
     let leaves_it_to = |row: &Row| {
@@ -63,7 +65,7 @@ pub fn is_ahead(own: &Row, rows: &[Row], now_ms: u64) -> bool {
     (mine > 0 || work >= MUCH_WORK) && rows.iter().any(|row| !std::ptr::eq(row, own) && leaves_it_to(row))
 }
 
-/// Whether it is another's turn, where workers that are all woken for a connection take them in turn.
+/// Whether it is another worker's turn, if workers that are all woken for a connection take turns.
 pub fn has_had_its_turn(own: &Row, rows: &[Row], now_ms: u64) -> bool {
     let mine = own.turns.load(Relaxed);
     let has_had_fewer = |turns: u32| turns.saturating_add(turns / TURNS_PART) < mine;
@@ -110,10 +112,10 @@ mod tests {
     fn work_counts_before_connections_that_are_held() {
         let now_ms = 10_000;
         for (mine, work, other, other_work, ahead) in [
-            // One that holds many idle connections takes what a busy one would have to serve beside others.
+            // A worker with many idle connections accepts one that a busy worker would have to serve beside others.
             (1_000, 0, 2, 900, false),
             (2, 900, 1_000, 0, true),
-            // Below half of its time nobody waits for it.
+            // Below half of its time no client waits for it.
             (0, 400, 0, 0, false),
             (3, 400, 3, 0, false),
             (3, 900, 2, 800, true),
@@ -157,11 +159,11 @@ mod tests {
             (row(9, 1, 0, now_ms - 5), 1, 3, 4, true),
             (row(0, 1, 1, 0), 1, 4, 4, false),
             (row(0, 1, 1, 0), 1, 5, 4, false),
-            // Of many turns one may have had some more.
+            // If there are many turns, a worker may have had some more.
             (row(0, 1, 1, 0), 1, 400, 500, false),
             (row(0, 1, 1, 0), 1, 400, 501, true),
             (row(0, 1, 1, 0), 1, u32::MAX, u32::MAX, false),
-            // One that takes none in turn, accepts nothing, or is busy.
+            // A worker that does not take turns, accepts nothing, or is busy.
             (row(0, 1, 1, 0), 0, 0, 4, false),
             (row(0, 0, 1, 0), 1, 3, 4, false),
             (row(0, 1, 0, now_ms - 500), 1, 3, 4, false),

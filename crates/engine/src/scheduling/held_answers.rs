@@ -1,35 +1,37 @@
-//! Connections with complete answers that wait in memory, to leave together with the other answers of their batch.
+//! Connections with complete answers that wait in memory, to be sent together with the other answers of their batch.
 //!
-//! Nobody knows how long a call of the application lasts that begins meanwhile. So an answer is held only while somebody without the
-//! interpreter watches: the worker's companion, which sends what is held for longer than its look. What is held leaves as well before a sleep
-//! in the poll, and before a return to the loop of somebody else. [`HeldAnswers::push`] is for all of that. Any thread may call it, with the
-//! interpreter or without, that has no connection's lock; it may have the table's. It knows no application and asks no clock.
+//! The length of the application's next call is not known. So an answer is held only while a thread without the interpreter
+//! watches: the worker's companion, which sends answers that are held for longer than its interval. They are also sent before a
+//! sleep in the poll, and before a return to an embedding event loop. [`HeldAnswers::push`] does all of that. Any thread may call
+//! it, with or without the interpreter, unless it holds a connection's lock; it may hold the table's. This module knows no
+//! application and reads no clock.
 
 use std::sync::{Arc, PoisonError};
 
 use crate::scheduling::concurrency::{AtomicBool, Mutex, MutexGuard, Ordering::Relaxed, Ordering::SeqCst};
 
-/// A connection as it is known here.
+/// A connection as seen from here.
 pub trait Holding: Send + Sync {
-    /// Sends what is held, where it has not left meanwhile.
+    /// Sends the held answers, unless they were sent meanwhile.
     fn let_go(&self);
 }
 
 /// The answers of a worker that wait for others.
 #[derive(Default)]
 pub struct HeldAnswers {
-    /// Somebody looks every now and then whether something is held.
+    /// A thread checks at intervals whether answers are held.
     is_watched: AtomicBool,
-    /// There was something to hold since this was last asked.
+    /// An answer could have been held since this was last asked.
     is_wanted: AtomicBool,
-    /// Nothing is held most of the time, and to find that out costs a look.
+    /// Whether the list has entries. It is empty most of the time, and this flag costs less than the lock.
     are_there: AtomicBool,
-    /// One entry a connection at the most. Locked under connections' locks, and none of them is taken under this one.
+    /// One entry for each connection at the most. It is locked under connections' locks, and none of those is taken under this
+    /// one.
     connections: Mutex<Vec<Arc<dyn Holding>>>,
 }
 
 impl HeldAnswers {
-    /// Sends all that is held. Gives whether something was.
+    /// Sends all held answers. Returns whether there were any.
     #[inline]
     pub fn push(&self) -> bool {
         self.are_there.load(SeqCst) && self.push_all()
@@ -48,13 +50,14 @@ impl HeldAnswers {
         }
         let mut connections = self.list();
         if connections.capacity() == 0 {
-            // What is held next finds the room.
+            // Keeps the capacity for the next answers.
             *connections = held;
         }
         are_some
     }
 
-    /// Holds an answer of this connection, where none was held before. False: nobody watches, and it must leave now.
+    /// Holds an answer of this connection, of which none was held before. Returns `false` if no thread watches, so it must be
+    /// sent now.
     pub fn hold(&self, make: impl FnOnce() -> Option<Arc<dyn Holding>>) -> bool {
         if !self.is_wanted.load(Relaxed) {
             self.is_wanted.store(true, Relaxed);
@@ -66,26 +69,27 @@ impl HeldAnswers {
             self.list().push(connection);
             self.are_there.store(true, SeqCst);
         }
-        // Whoever stops to watch says so first, and pushes then: it sees what is held here, or this sees that it has stopped.
+        // A thread that stops watching clears the flag first and then pushes: either it sees this entry, or this load sees that
+        // it has stopped.
         self.is_watched.load(SeqCst)
     }
 
-    /// Something is held.
+    /// Answers are held.
     pub fn are_there(&self) -> bool {
         self.are_there.load(Relaxed)
     }
 
-    /// There was something to hold since this was last asked.
+    /// Whether an answer could have been held since the last call.
     pub fn were_wanted(&self) -> bool {
         self.is_wanted.load(Relaxed) && self.is_wanted.swap(false, Relaxed)
     }
 
-    /// There is something to hold, and nobody watches.
+    /// An answer could be held, and no thread watches.
     pub fn want_watch(&self) -> bool {
         self.is_wanted.load(Relaxed) && !self.is_watched.load(Relaxed)
     }
 
-    /// The calling thread watches from now on, or does not any more.
+    /// The calling thread watches from now on, or stops watching.
     pub fn watch(&self, is_watched: bool) {
         if self.is_watched.load(Relaxed) != is_watched {
             self.is_watched.store(is_watched, SeqCst);

@@ -1,14 +1,14 @@
-//! Who of a worker's threads leads. The leader polls *and* runs the application, for as long as its calls return
-//! quickly, or nobody needs another; one standby watches it; the others sleep. DESIGN.md section 3, "Threads".
+//! Decides which of a worker's threads leads. The leader polls *and* runs the application, for as long as its calls return
+//! quickly or no other leader is needed. One standby watches it; the other threads sleep.
 //!
-//! A client that asks again is best served by the thread that served it last: its caches are warm, and an application's connection to a
-//! database is often the thread's. So a standby that finds the leader blocked waits until somebody needs a leader, and the
-//! thread that slept last is woken first.
+//! A client's next request is best served by the thread that served its last one: its caches are warm, and an application's
+//! database connection often belongs to the thread. So a standby that finds the leader blocked waits until a leader is needed,
+//! and the thread that fell asleep last is woken first.
 //!
-//! All that a request pays is two writes to one word: odd while the leader is inside a call, even otherwise.
-//! The lead passes by a compare-and-swap from odd to the next even number, either by the leader that comes back
-//! (it still leads) or by a thread that found it blocked (then that one leads). It knows no language: who must
-//! hold an interpreter takes it after the lead, or in a call.
+//! A request costs two writes to one word: it is odd while the leader is inside a call, even otherwise. The lead passes by a
+//! compare-and-swap from odd to the next even number. The leader does it when it comes back (it still leads), or a thread that
+//! found it blocked (then that one leads). It knows no language: a thread that needs the interpreter takes it after the lead, or
+//! in a call. Workers run it.
 
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -18,20 +18,20 @@ use crate::scheduling::concurrency::{
     own_thread, pause, thread_cpu_us,
 };
 
-/// How often a standby looks at the leader, in microseconds, while calls return quickly.
+/// The standby's interval between two looks at the leader, in microseconds, while calls return quickly.
 const TICK_US: u64 = 1_000;
 
-/// And while calls were lately found to block.
+/// The same while calls were recently found to block.
 const EAGER_TICK_US: u64 = 100;
 
-/// For how many milliseconds after a blocked call the standby looks more often.
+/// For this many milliseconds after a blocked call the standby looks more often.
 const EAGER_MS: u64 = 1_000;
 
-/// A call that is on the CPU all the time keeps the lead for this many microseconds: CPython's switch interval,
-/// before which nobody else could run the application anyway.
+/// A call that is on the CPU all the time keeps the lead for this many microseconds. This is CPython's switch interval, before
+/// which no other thread could run the application anyway.
 const ON_CPU_US: u64 = 5_000;
 
-/// With `threads = auto`, a thread that nobody needed for this long ends.
+/// With `threads = auto`, a thread that was not needed for this long ends.
 const RETIRE: Duration = Duration::from_secs(30);
 
 pub struct Leadership {
@@ -53,36 +53,36 @@ pub struct Leadership {
 #[derive(Default)]
 struct Roles {
     has_standby: bool,
-    /// Each waits for its own call. The one that came last is called first.
+    /// Each waits for its own call. The last one in is called first.
     sleepers: Vec<Arc<Condvar>>,
-    /// Threads that neither lead nor attend to a connection: the standby, sleepers, and those on their way from one to the other.
+    /// Threads that neither lead nor attend to a connection: the standby, the sleepers, and those that change between the two.
     followers: u32,
     threads: u32,
 }
 
-/// What the standby does: the leader that goes into a call has to know.
+/// The standby's activity: the leader reads it when it goes into a call.
 #[repr(u32)]
 enum Standby {
     /// It looks at the leader at each tick; or there is none.
     Looks = 0,
     /// It sleeps until a call begins.
     Rests = 1,
-    /// It waits at the poll for whoever needs a leader, for as long as the call lasts that it saw.
+    /// It waits at the poll until a leader is needed, at most until the call ends that it has seen.
     AtPoll = 2,
 }
 
-/// What a standby has found at the poll while the leader was inside a call.
+/// The result of a standby's wait at the poll while the leader was inside a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// Nobody needs a leader: the doorbell rang, or the call is over.
-    Nobody,
-    /// Somebody waited already.
+    /// No leader is needed: the doorbell rang, or the call is over.
+    None,
+    /// Work was waiting already.
     Waits,
-    /// Somebody has come while the standby waited, or it is time for something.
+    /// Work has arrived while the standby waited, or a timer is due.
     Came,
 }
 
-/// What a thread that does not lead is to do next.
+/// The next step of a thread that does not lead.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Turn {
     /// It leads now.
@@ -131,12 +131,12 @@ impl Leadership {
         self.leader.load(SeqCst)
     }
 
-    /// True when no thread is left to watch over the leader: with `threads = auto`, time for another.
+    /// Whether no thread is left that watches the leader: with `threads = auto`, it is time for another one.
     pub fn is_alone(&self) -> bool {
         self.roles().followers == 0
     }
 
-    /// The leader goes into a call.
+    /// The leader goes into a call. Returns the number of the call.
     pub fn enter_call(&self) -> u64 {
         let inside = self.word.load(SeqCst) + 1;
         self.word.store(inside, SeqCst);
@@ -151,25 +151,26 @@ impl Leadership {
         self.word.load(SeqCst) == inside
     }
 
-    /// What calls a standby that waits at the poll away from it.
+    /// The bell that calls a standby away from the poll.
     pub fn doorbell(&self) -> Option<&Doorbell> {
         self.doorbell.as_ref()
     }
 
-    /// The leader comes back from the call that [`Leadership::enter_call`] numbered. False: somebody else leads.
+    /// The leader comes back from the call that [`Leadership::enter_call`] numbered. Returns `false` if another thread leads.
     pub fn leave_call(&self, inside: u64) -> bool {
         self.word.compare_exchange(inside, inside + 1, SeqCst, SeqCst).is_ok()
     }
 
-    /// For a thread that knows that a leader inside a call is blocked, because it holds the interpreter itself: that leader loses the lead.
+    /// Takes the lead from a leader that is inside a call. For a thread that knows that this leader is blocked, because it holds
+    /// the interpreter itself.
     pub fn seize(&self) -> bool {
         let seen = self.word.load(SeqCst);
         seen % 2 == 1 && self.take_from(seen)
     }
 
-    /// What a thread that does not lead, and holds no interpreter, does until it leads or ends.
-    /// `may_retire`: it may end when nobody needs it. `wait_for_need`: waits at the poll until somebody needs a leader, while the present one
-    /// is inside the call of this number; not longer than the doorbell is silent.
+    /// Runs a thread that does not lead, and holds no interpreter, until it leads or ends. `may_retire`: it may end when it is
+    /// not needed. `wait_for_need` waits at the poll until a leader is needed while the present one is inside the call of this
+    /// number, or until the doorbell rings.
     pub fn follow(&self, may_retire: bool, wait_for_need: &mut dyn FnMut(u64) -> Need) -> Turn {
         let mut roles = self.roles();
         roles.followers += 1;
@@ -194,7 +195,7 @@ impl Leadership {
         turn
     }
 
-    /// Sleeps until the place of the standby is free. False: the thread ends.
+    /// Sleeps until the standby's place is free. Returns `false` if the thread must end.
     fn sleep<'a>(&self, mut roles: MutexGuard<'a, Roles>, may_retire: bool) -> (MutexGuard<'a, Roles>, bool) {
         let own = Arc::new(Condvar::new());
         roles.sleepers.push(own.clone());
@@ -205,7 +206,7 @@ impl Leadership {
                 roles = after;
                 may_end = self.is_stopping() || may_retire && waited.timed_out();
             }
-            // Who is not there any more was called, whatever else has happened.
+            // A thread that is not on the list any more was called, whatever else has happened.
             let Some(place) = roles.sleepers.iter().position(|sleeper| Arc::ptr_eq(sleeper, &own)) else { return (roles, true) };
             if may_end {
                 roles.sleepers.remove(place);
@@ -214,7 +215,7 @@ impl Leadership {
         }
     }
 
-    /// All threads are to end.
+    /// All threads must end.
     pub fn stop(&self) {
         let roles = self.roles();
         self.stopping.store(true, SeqCst);
@@ -229,8 +230,8 @@ impl Leadership {
         self.stopping.load(SeqCst)
     }
 
-    /// Waits until only `left` threads are there, for `most` at the longest. False: there are more.
-    pub fn wait_for_the_others(&self, left: u32, most: Duration) -> bool {
+    /// Waits until only `left` threads remain, for `most` at the longest. Returns `false` if there are more.
+    pub fn wait_for_others(&self, left: u32, most: Duration) -> bool {
         let end = Instant::now() + most;
         let mut roles = self.roles();
         while roles.threads > left {
@@ -256,11 +257,12 @@ impl Leadership {
                 stuck_since = look;
             } else if look.word % 2 == 1 {
                 let is_blocked = match self.stand_at_poll(look.word, wait_for_need) {
-                    Need::Nobody => false,
+                    Need::None => false,
                     Need::Waits => look.is_blocked_since(&stuck_since),
                     Need::Came => {
                         let now = Glance::take(self);
-                        // Whom it has answered may be the one who came, and it comes back in a moment: then nobody needs another.
+                        // The leader may have just answered the client that arrived, and may be back in a moment: then no other
+                        // leader is needed.
                         is_urgent = now.has_run_since(&look);
                         !is_urgent && now.is_blocked_since(&stuck_since)
                     }
@@ -282,16 +284,18 @@ impl Leadership {
         Turn::End
     }
 
-    /// Waits for somebody who needs a leader. The next call ends that: it may leave something behind that the poll does not tell.
+    /// Waits until a leader is needed. The leader's next call ends the wait, as the leader may have left work behind that the
+    /// poll does not report.
     fn stand_at_poll(&self, inside: u64, wait_for_need: &mut dyn FnMut(u64) -> Need) -> Need {
         self.standby.store(Standby::AtPoll as u32, SeqCst);
-        // The order matters: the leader writes the word and then looks where we are; we do it the other way round.
-        let need = if self.is_inside(inside) && !self.is_stopping() { wait_for_need(inside) } else { Need::Nobody };
+        // The order matters: the leader writes the word and then reads the standby's state; the standby does it the other way
+        // round.
+        let need = if self.is_inside(inside) && !self.is_stopping() { wait_for_need(inside) } else { Need::None };
         self.standby.store(Standby::Looks as u32, SeqCst);
         need
     }
 
-    /// A call begins, and the standby does not look.
+    /// A call begins, and the standby does not look at the leader: wakes it.
     #[cold]
     fn call_standby(&self) {
         let _roles = self.roles();
@@ -318,11 +322,12 @@ impl Leadership {
         taken
     }
 
-    /// Sleeps until a call begins. False when none began for long.
+    /// Sleeps until a call begins. Returns `false` if none began for long.
     fn rest(&self, word: u64) -> bool {
         let roles = self.roles();
         self.standby.store(Standby::Rests as u32, SeqCst);
-        // The order matters: the leader writes the word and then looks whether we rest; we do it the other way round.
+        // The order matters: the leader writes the word and then reads whether the standby rests; the standby does it the other
+        // way round.
         if self.word.load(SeqCst) != word || self.is_stopping() {
             self.standby.store(Standby::Looks as u32, SeqCst);
             return true;
@@ -333,12 +338,12 @@ impl Leadership {
     }
 
     fn roles(&self) -> MutexGuard<'_, Roles> {
-        // A thread that panicked ends the worker anyway; what it left of these counters is still good to stop with.
+        // A thread that panicked ends the worker anyway; these counters are still good enough to stop with.
         self.roles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What a standby sees of the leader.
+/// A standby's observation of the leader.
 #[derive(Clone, Copy)]
 struct Glance {
     word: u64,
@@ -358,7 +363,8 @@ impl Glance {
         self.word != earlier.word || self.cpu_us != earlier.cpu_us
     }
 
-    /// Blocked: it used less than half of the time on a CPU; or it is on the CPU for longer than others should wait.
+    /// Whether the leader is blocked: it was on a CPU for less than half of the time, or is on the CPU for longer than others
+    /// should wait.
     fn is_blocked_since(&self, earlier: &Glance) -> bool {
         let wall_us = self.at.duration_since(earlier.at).as_micros() as u64;
         let cpu_us = self.cpu_us.saturating_sub(earlier.cpu_us);
@@ -369,7 +375,7 @@ impl Glance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    /// Somebody always waits.
+    /// Follows while work always waits for a leader.
     fn follow(leadership: &Leadership) -> Turn {
         leadership.follow(false, &mut |_| Need::Waits)
     }
@@ -403,7 +409,7 @@ mod tests {
             let leadership = leadership.clone();
             move || follow(&leadership)
         });
-        // This thread waits, so its CPU clock stands still: that is what "blocked" means.
+        // This thread waits, so its CPU clock stands still: the leader counts as blocked.
         assert_eq!(standby.join().ok(), Some(Turn::Lead));
         assert!(!leadership.leave_call(inside));
     }
@@ -413,9 +419,9 @@ mod tests {
         let leadership = new();
         leadership.join();
         leadership.join();
-        assert!(!leadership.wait_for_the_others(1, Duration::ZERO), "one is still away");
+        assert!(!leadership.wait_for_others(1, Duration::ZERO), "one is still away");
         leadership.part();
-        assert!(leadership.wait_for_the_others(1, Duration::ZERO));
+        assert!(leadership.wait_for_others(1, Duration::ZERO));
     }
 
     #[test]
@@ -434,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_leader_keeps_the_lead_until_somebody_needs_one() {
+    fn a_blocked_leader_keeps_the_lead_until_a_leader_is_needed() {
         let leadership = Arc::new(new());
         leadership.take_over();
         let inside = leadership.enter_call();
@@ -450,10 +456,10 @@ mod tests {
             }
         });
         for _ in 0..3 {
-            assert!(say.send(Need::Nobody).is_ok());
+            assert!(say.send(Need::None).is_ok());
         }
         assert!(leadership.is_inside(inside));
-        // From now on there is always somebody: this thread may have been on the CPU when the standby looked first.
+        // From now on a leader is always needed: this thread may have been on the CPU when the standby looked first.
         drop(say);
         assert_eq!(standby.join().ok(), Some(Turn::Lead));
         assert!(!leadership.leave_call(inside));
@@ -483,7 +489,7 @@ mod tests {
                     move || {
                         assert_eq!(follow(&leadership), Turn::Lead);
                         came.lock().unwrap_or_else(PoisonError::into_inner).push(number);
-                        // It blocks as well, for good.
+                        // It blocks as well, forever.
                         leadership.take_over();
                         leadership.enter_call();
                     }
@@ -492,7 +498,7 @@ mod tests {
                 follower
             })
             .collect();
-        // From now on somebody always waits: this thread may have been on the CPU when the standby looked first.
+        // From now on a leader is always needed: this thread may have been on the CPU when the standby looked first.
         drop(say);
         assert_eq!(first.join().ok(), Some(Turn::Lead));
         assert!(!leadership.leave_call(inside));

@@ -1,23 +1,23 @@
-//! What one connection may take in, or its streams together, before it is the others' turn: a client that sends without an end would have
-//! the thread for itself. What it may be sent in a turn is the send buffer's to count.
+//! The bound on one turn of a connection, or of all its streams together: without it, a client that sends without end would have
+//! the thread for itself. The send buffer bounds the bytes that are sent in a turn.
 //!
-//! It knows no sockets: the connection counts here what it does, and asks whether it may go on.
+//! It knows no sockets: the connection counts its work here, and asks whether it may continue. Workers run it.
 
 use crate::scheduling::clock::precise_us;
 
-/// Requests of one connection that are served in a turn.
+/// The most requests of one connection that are served in a turn.
 const REQUESTS_TURN_MOST: u32 = 32;
 
-/// When requests that follow one another have taken this many microseconds in sum, the turn is over.
+/// The turn is over when consecutive requests have taken this many microseconds in sum.
 const REQUESTS_TURN_US: u64 = 1_000;
 
-/// The clock is looked at once in this many requests, after the first two.
+/// The clock is read once in this many requests, after the first two.
 const REQUESTS_A_LOOK: u32 = 4;
 
-/// Bytes that are read of one connection in a turn, over all rounds: heads, bodies and frames.
+/// Bytes that are read from one connection in a turn, over all reads: heads, bodies and frames.
 const READ_TURN_BYTES: usize = 256 * 1024;
 
-/// Pings of a WebSocket that are answered in a turn.
+/// The most pings of a WebSocket that are answered in a turn.
 const PINGS_TURN_MOST: u32 = 64;
 
 /// A connection's use of its turn.
@@ -26,12 +26,12 @@ pub struct TurnBudget {
     requests: u32,
     read_bytes: usize,
     pings: u32,
-    /// When the first request had been served, in microseconds; only where a second one was there already.
+    /// When the first request was served, in microseconds; set only if a second one was there already.
     began_us: u64,
 }
 
 impl TurnBudget {
-    /// Whether a request that is here already may be served now. Costs a look at the clock where requests follow one another.
+    /// Whether a request that is here already may be served now. Reads the clock if requests follow one another.
     pub fn may_serve(&mut self) -> bool {
         match self.requests {
             0 => true,
@@ -57,14 +57,14 @@ impl TurnBudget {
         self.pings += 1;
     }
 
-    /// Whether more may be read, or made of what was read.
+    /// Whether more may be read, or parsed of the bytes that were read.
     pub fn may_read(&self) -> bool {
         self.read_bytes < READ_TURN_BYTES && self.pings < PINGS_TURN_MOST
     }
 }
 
-/// The use that the streams of a connection make of their turn. Each is a request, and any of them may be slow: so the clock is looked at before
-/// each further one.
+/// The use that the streams of a connection make of their turn. Each is a request, and any of them may be slow, so the clock is
+/// read before each further one.
 #[derive(Debug, Default)]
 pub struct StreamsTurn {
     begun: u32,
@@ -72,12 +72,12 @@ pub struct StreamsTurn {
 }
 
 impl StreamsTurn {
-    /// Whether one more may have its turn now.
+    /// Whether another stream may have its turn now.
     pub fn may_begin(&self) -> bool {
         self.begun == 0 || self.begun < REQUESTS_TURN_MOST && precise_us().saturating_sub(self.began_us) < REQUESTS_TURN_US
     }
 
-    /// One has its turn, and others wait.
+    /// A stream has its turn, and others wait.
     pub fn note_begun(&mut self) {
         if self.begun == 0 {
             self.began_us = precise_us();
@@ -85,7 +85,7 @@ impl StreamsTurn {
         self.begun += 1;
     }
 
-    /// What has begun in this turn has taken its time.
+    /// Makes the streams of this turn appear slow.
     #[cfg(test)]
     pub fn pretend_slow(&mut self) {
         self.began_us -= REQUESTS_TURN_US;
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_has_so_many_requests_and_bytes_and_pings() {
+    fn a_turn_is_bounded_in_requests_bytes_and_pings() {
         let mut turn = TurnBudget::default();
         turn.note_read(READ_TURN_BYTES - 1);
         assert!(turn.may_read());

@@ -1,4 +1,4 @@
-//! A part of a file as a body, or as a part of one: what is left of it, and the state in which it was promised.
+//! A part of a file as a body, or as a part of one: how much of it is left, and which version of the file the head describes.
 //!
 //! It knows no sockets and no protocol. Worker threads run it.
 
@@ -13,9 +13,9 @@ pub struct BodyFile {
     pub file: Arc<File>,
     pub offset: i64,
     pub left: u64,
-    /// The state of the file that the answer's head is about: when it has changed before the end, the answer is broken off.
+    /// The version of the file that the answer's head describes: if the file changes before the end, the answer is broken off.
     pub promised: Option<FileVersion>,
-    /// Something of the answer was sent earlier than now.
+    /// A part of the answer was sent in an earlier call.
     pub has_begun: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct QueuedPart {
     pub file: Option<Box<BodyFile>>,
 }
 
-/// The files that follow one, in their order, each behind its bytes.
+/// The files that follow one, in order, each behind its bytes.
 pub struct Queue(pub VecDeque<QueuedPart>);
 
 impl BodyFile {
@@ -34,7 +34,7 @@ impl BodyFile {
         BodyFile { file, offset: bytes.start.cast_signed(), left, promised: Some(version), has_begun: false }
     }
 
-    /// Whether the last byte must not leave, because those before it were of another content.
+    /// Whether the last byte must not be sent, because the bytes before it had different content.
     pub fn has_changed(&self) -> bool {
         self.has_begun
             && self.promised.is_some_and(|version| !FileVersion::now(&self.file).is_ok_and(|now| now.is_same_content(&version)))

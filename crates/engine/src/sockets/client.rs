@@ -1,7 +1,8 @@
-//! The client of a connection: the peer of its socket, or whom a front server speaks for that is trusted. And the hosts that clients may ask for.
+//! The client of a connection: the peer of its socket, or the client that a trusted front server speaks for. And the hosts that
+//! clients may ask for.
 //!
-//! It knows no connection and no application. Workers run it: once for a connection, and for each header block of a trusted peer that is not
-//! the one that came before it.
+//! It knows no connection and no application. Workers run it once for a connection, and for each header block of a trusted peer
+//! that differs from the block before.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -15,10 +16,10 @@ use bolide_tls::TlsFacts;
 use crate::sockets::listener::{Peer, PeerOrigin};
 use crate::sockets::server_names::ServerNames;
 
-/// The port of a client whose front server says its address alone: no client has it.
+/// The port of a client whose front server sends only its address: no client has this port.
 const UNKNOWN_PORT: &str = "0";
 
-/// Rules of a worker about its clients, resolved at its start.
+/// A worker's rules about its clients, resolved at its start.
 pub struct ClientRules {
     trusted: TrustedProxies,
     has_chosen_proxies: bool,
@@ -28,27 +29,27 @@ pub struct ClientRules {
     pub server_names: Option<ServerNames>,
 }
 
-/// A connection's peer, and what it says of the request in work.
+/// A connection's peer, and its statements about the current request.
 pub struct Client {
     peer: Arc<Peer>,
-    /// The peer is a front server whose word counts.
+    /// The peer is a trusted front server.
     is_trusted: bool,
-    /// The last header block's; `None` where it says nothing of the kind.
+    /// From the last header block; `None` if it has no such fields.
     forwarded: Option<Box<Forwarded>>,
 }
 
-/// A request as a trusted front server describes it. Texts that it does not say are empty.
+/// A request as a trusted front server describes it. Missing texts are empty.
 #[derive(Debug, Default)]
 pub struct Forwarded {
-    /// Whom it speaks for.
+    /// The client that it speaks for.
     pub peer: Option<Peer>,
     pub is_https: Option<bool>,
-    /// Host and port that the client has asked.
+    /// Host and port of the client's request.
     pub host: Vec<u8>,
     pub server_port: String,
-    /// The start of the path, which it has taken away. An empty one that is said takes the place of `root-path` as well.
+    /// The start of the path, which the front server has removed. An explicit empty prefix overrides `root-path` as well.
     pub prefix: Option<Vec<u8>>,
-    /// `log-x-forwarded-for`: the address in the line of the log.
+    /// `log-x-forwarded-for`: the address in the log line.
     log_address: Vec<u8>,
 }
 
@@ -85,7 +86,7 @@ impl ClientRules {
         self.trusted.everyone || self.trusted.networks.iter().any(|network| contains(network, address))
     }
 
-    /// Trusted peers have fields that count, or that the log shows.
+    /// Trusted peers have fields that are used or logged.
     fn has_fields(&self) -> bool {
         self.fields != ForwardedFields::default() || self.logs_x_forwarded_for
     }
@@ -106,29 +107,30 @@ fn contains(network: &Network, address: IpAddr) -> bool {
 }
 
 impl Client {
-    /// The client of a connection that has just been accepted. With `has_fields` its requests have header fields of HTTP, and count at once.
+    /// The client of a connection that has just been accepted. With `has_fields` its requests have HTTP header fields, which are
+    /// used at once.
     pub fn new(peer: Peer, has_fields: bool, rules: &ClientRules) -> Client {
         let is_trusted = has_fields && rules.has_fields() && rules.trusts(&peer);
         Client { peer: Arc::new(peer), is_trusted, forwarded: None }
     }
 
-    /// The client of one stream of the connection, whose requests have header fields of their own.
+    /// The client of one stream of the connection, whose requests have their own header fields.
     pub fn of_stream(&self) -> Client {
         Client { peer: self.peer.clone(), is_trusted: self.is_trusted, forwarded: None }
     }
 
-    /// A PROXY header is taken from the peer.
+    /// Whether a PROXY header of the peer is accepted.
     pub fn may_speak_for_others(&self, rules: &ClientRules) -> bool {
         !rules.has_chosen_proxies || rules.trusts(&self.peer)
     }
 
-    /// The client is another one, as a PROXY header has it: if it is trusted itself, its fields count.
+    /// Replaces the client by the one that a PROXY header names: if that is trusted itself, its fields are used.
     pub fn replace(&mut self, peer: Peer, rules: &ClientRules) {
         *self = Client::new(peer, true, rules);
     }
 
-    /// The fields of a request's header block mean something, and are to be noted with [`Client::note_fields`] unless they are those of the
-    /// block before.
+    /// Whether the fields of a request's header block are used. They must be passed to [`Client::note_fields`] unless they are
+    /// those of the block before.
     pub fn is_trusted(&self) -> bool {
         self.is_trusted
     }
@@ -164,17 +166,17 @@ impl Client {
         }
     }
 
-    /// Whoever the connection comes from.
+    /// The client that the connection comes from.
     pub fn own_peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// The peer of the connection, whomever it speaks for.
+    /// The peer of the connection, without regard to forwarded fields.
     pub fn connection_peer(&self) -> &Peer {
         &self.peer
     }
 
-    /// Whoever has made the request.
+    /// The client that has made the request.
     pub fn peer(&self) -> &Peer {
         self.forwarded().and_then(|forwarded| forwarded.peer.as_ref()).unwrap_or(&self.peer)
     }
@@ -184,7 +186,7 @@ impl Client {
         self.forwarded.as_deref()
     }
 
-    /// The client speaks TLS: with us, or with a front server that says so.
+    /// Whether the client speaks TLS, with this server or with a front server that says so.
     pub fn is_https(&self) -> bool {
         let said = self.forwarded().and_then(|forwarded| forwarded.is_https);
         said.unwrap_or(self.peer.tls.is_some() || self.peer.front_tls.is_some())
@@ -204,7 +206,7 @@ fn peer_of_node(node: ForwardedNode) -> Peer {
     Peer { port, ..Peer::of(SocketAddr::new(node.address, 0)) }
 }
 
-/// The host with the port that the client has asked, where the host has none and the port is not the one that the scheme means anyhow.
+/// Returns the host with the port of the client's request, unless the host has one or it is the default port of the scheme.
 fn with_port(host: &[u8], port: Option<u16>, is_https: Option<bool>) -> Vec<u8> {
     let usual = if is_https == Some(true) { 443 } else { 80 };
     let has_port = !host.ends_with(b"]") && host.contains(&b':');
@@ -214,7 +216,7 @@ fn with_port(host: &[u8], port: Option<u16>, is_https: Option<bool>) -> Vec<u8> 
     }
 }
 
-/// The field's value as it came; several of its lines are one list (RFC 9110 section 5.3).
+/// Returns the field's value as it came; several field lines form one list (RFC 9110 section 5.3).
 fn x_forwarded_for(fields: &[Field], header_bytes: &[u8]) -> Vec<u8> {
     let is_ours = |field: &&Field| field.name.of(header_bytes).eq_ignore_ascii_case(b"x-forwarded-for");
     let values: Vec<&[u8]> = fields.iter().filter(is_ours).map(|field| field.value.of(header_bytes)).collect();

@@ -1,4 +1,5 @@
-//! A listening socket as a worker sees it: inherited, shared with the other workers, accepted from.
+//! A listening socket as a worker sees it: inherited, shared with the other workers, and accepted from. It knows no requests.
+//! Workers run it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -12,11 +13,11 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{Shutdown, SockFlag, SockaddrLike, SockaddrStorage, accept4, getpeername, shutdown};
 
-/// One of the sockets that the master handed down.
+/// One of the sockets that the master has passed on.
 #[derive(Debug)]
 pub struct ListeningSocket {
     pub descriptor: OwnedFd,
-    /// That of its socket, the same in all processes that share it.
+    /// The inode of its socket, the same in all processes that share it.
     pub inode: u64,
     pub protocol: Protocol,
     /// SERVER_NAME and SERVER_PORT of requests that come through it.
@@ -24,56 +25,57 @@ pub struct ListeningSocket {
     pub server_port: String,
     /// The address as bound: `127.0.0.1:8080`, `/run/app.sock`.
     pub bound: String,
-    /// Where it was asked for: `uwsgi.ini:3`, `command line`.
+    /// The place of its configuration: `uwsgi.ini:3`, `command line`.
     pub origin: String,
-    /// Milliseconds for which a peer may keep us waiting.
+    /// The longest time that a peer may keep the worker waiting, in milliseconds.
     pub timeout_ms: u64,
-    /// `None`: what comes is not encrypted.
+    /// `None`: connections are not encrypted.
     pub tls: Option<Tls>,
-    /// Of a listener of HTTP.
+    /// For listeners of HTTP.
     pub http2: Http2,
-    /// Its requests are sent to this port of HTTPS.
+    /// Its requests are redirected to this port of HTTPS.
     pub redirects_to_https: Option<u16>,
-    /// Each connection begins with a header that says who its client is.
+    /// Each connection begins with a PROXY header that names its client.
     pub has_proxy_header: bool,
-    /// True for TCP: its connections have an address worth asking for.
+    /// True for TCP, whose connections have a peer address.
     pub is_tcp: bool,
-    /// The master has bound it: it may be shut down for all processes. One that was handed to the master is others' too.
+    /// The master has bound it, so it may be shut down for all processes. A socket that was handed to the master belongs to other
+    /// programs too.
     pub is_ours: bool,
 }
 
-/// The peer: its address and port, which are empty strings for UNIX sockets, and what it has said within TLS.
+/// The peer: its address and port, which are empty strings for UNIX sockets, and its TLS.
 #[derive(Debug, Default, Clone)]
 pub struct Peer {
     pub address: String,
     pub port: String,
-    /// There from the end of its handshake on.
+    /// Present from the end of its handshake on.
     pub tls: Option<Arc<TlsFacts>>,
-    /// The TLS of a client whose front server ends it, and says so in its PROXY header.
+    /// The TLS of a client whose front server terminates it, as the PROXY header says.
     pub front_tls: Option<Arc<FrontTls>>,
     pub origin: PeerOrigin,
 }
 
-/// The TLS of a client as a PROXY header describes it. Texts that it does not have are empty.
+/// The TLS of a client as a PROXY header describes it. Texts that the header does not have are empty.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FrontTls {
-    /// As `TLSv1.3`.
+    /// For example `TLSv1.3`.
     pub version: Vec<u8>,
     pub cipher: Vec<u8>,
     /// CN of the client's certificate.
     pub common_name: Vec<u8>,
-    /// `NONE`, `SUCCESS` or `FAILED`, as mod_ssl has it: whether the client has shown a certificate, and a good one.
+    /// `NONE`, `SUCCESS` or `FAILED`, as in mod_ssl: whether the client has sent a certificate, and a valid one.
     pub client_verify: &'static str,
 }
 
-/// The way in which a peer has come.
+/// The kind of socket that a peer came through.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub enum PeerOrigin {
-    /// It was gone before it could be asked.
+    /// It was gone before its address could be read.
     #[default]
     Unknown,
     Unix,
-    /// One of IPv4 that came through IPv6 is IPv4's.
+    /// An IPv4-mapped IPv6 address is stored as the IPv4 address.
     Address(IpAddr),
 }
 
@@ -96,9 +98,9 @@ impl Peer {
 
 pub enum Accepted {
     Connection(OwnedFd, Peer),
-    /// Nobody waits (any more).
-    Nobody,
-    /// No descriptor or no memory is left; the caller pauses.
+    /// No connection is waiting (any more).
+    Nothing,
+    /// No file descriptor or no memory is left; the caller pauses.
     Exhausted(io::Error),
 }
 
@@ -118,33 +120,33 @@ impl ListeningSocket {
             }
     }
 
-    /// Somebody waits to be accepted.
-    pub fn is_waited_at(&self) -> bool {
+    /// Whether a connection is waiting to be accepted.
+    pub fn has_pending_connection(&self) -> bool {
         let mut poll_fds = [PollFd::new(self.descriptor.as_fd(), PollFlags::POLLIN)];
         poll(&mut poll_fds, PollTimeout::ZERO).is_ok_and(|count| count > 0)
     }
 
-    /// Takes one connection. It is non-blocking; TCP_NODELAY comes from the listening socket, as Linux hands it on.
+    /// Accepts one connection. It is non-blocking. On Linux it inherits TCP_NODELAY from the listening socket.
     pub fn accept(&self) -> Accepted {
         loop {
             match accept4(self.descriptor.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC) {
                 Ok(descriptor) => {
                     return self.take(crate::sockets::socket::own(descriptor));
                 }
-                Err(Errno::EAGAIN) => return Accepted::Nobody,
+                Err(Errno::EAGAIN) => return Accepted::Nothing,
                 Err(errno @ (Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM | Errno::ENOBUFS)) => {
                     return Accepted::Exhausted(errno.into());
                 }
                 // accept(2): errors of the new connection itself are reported here, and mean "try the next".
                 Err(Errno::EINTR | Errno::ECONNABORTED | Errno::EPROTO | Errno::EPERM) => {}
-                Err(_) => return Accepted::Nobody,
+                Err(_) => return Accepted::Nothing,
             }
         }
     }
 }
 
 impl ListeningSocket {
-    /// Takes a connection that came through this socket, whoever accepted it.
+    /// Takes a connection that any process has accepted from this socket.
     pub fn take(&self, socket: OwnedFd) -> Accepted {
         match above_standard(socket) {
             Ok(socket) => {
@@ -155,27 +157,27 @@ impl ListeningSocket {
         }
     }
 
-    /// Has new clients refused at once, in all processes that share the socket, and frees its address. Those that wait are reset.
+    /// Refuses new clients at once, in all processes that share the socket, and frees its address. Waiting clients are reset.
     pub fn shut(&self) {
         if self.is_ours {
-            // One that another process has shut before is shut.
+            // It fails if another process has shut the socket down before, which has the same result.
             let _ = shutdown(self.descriptor.as_raw_fd(), Shutdown::Both);
         }
     }
 }
 
-/// The inode of a socket.
+/// Returns the inode of a socket.
 ///
 /// # Errors
-/// What `fstat` says.
+/// The error of `fstat`.
 pub fn inode_of(socket: &OwnedFd) -> io::Result<u64> {
     Ok(nix::sys::stat::fstat(socket)?.st_ino)
 }
 
-/// A socket never has the number of a standard stream, even where the application has closed that: what a library prints would go
-/// to a client.
+/// Moves a socket above the numbers of the standard streams, even if the application has closed those: otherwise a client would
+/// get the output that a library prints.
 pub fn above_standard(socket: OwnedFd) -> io::Result<OwnedFd> {
-    // The copy's number is above 2 by the library's word (F_DUPFD_CLOEXEC from 3 on).
+    // `try_clone` guarantees that the copy's number is above 2 (F_DUPFD_CLOEXEC from 3 on).
     if socket.as_raw_fd() > 2 { Ok(socket) } else { socket.try_clone() }
 }
 

@@ -1,12 +1,13 @@
-//! The hosts that are served, where not all are (`server-names`). It knows no request. Workers run it, once a request, where the setting is there.
+//! The hosts that are served, if `server-names` restricts them. It knows no request. Workers with that setting run it once for
+//! each request.
 
 use bolide_protocol::Fault;
 
 /// `server-names`, resolved at a worker's start.
 pub struct ServerNames {
-    /// In lower case, without a dot at the end.
+    /// In lower case, without a trailing dot.
     names: Vec<Vec<u8>>,
-    /// Ends of names, each with its dot at the start: `.example.com`.
+    /// Suffixes of names, each with its leading dot: `.example.com`.
     domains: Vec<Vec<u8>>,
 }
 
@@ -22,10 +23,10 @@ impl ServerNames {
         made
     }
 
-    /// Looks whether a host, which may have a port, is served here.
+    /// Checks whether a host, which may have a port, is served here.
     ///
     /// # Errors
-    /// 421 (RFC 9110 section 15.5.20): it is not. A request of HTTP/1.0 may have none, and is for none of these.
+    /// 421 (RFC 9110 section 15.5.20): it is not. A request of HTTP/1.0 may have no host, and matches no name.
     pub fn check(&self, authority: &[u8]) -> Result<(), Fault> {
         let host = host_of(authority);
         let is_name = |name: &Vec<u8>| host.eq_ignore_ascii_case(name);
@@ -40,7 +41,7 @@ impl ServerNames {
     }
 }
 
-/// The host without its port and without the dot of the root, which says the same without it.
+/// Returns the host without its port and without the root's dot, which does not change its meaning.
 fn host_of(authority: &[u8]) -> &[u8] {
     let host = match authority {
         [b'[', ..] => authority.split_inclusive(|&byte| byte == b']').next().unwrap_or_default(),

@@ -1,4 +1,5 @@
-//! The few system calls of a connection, each with the answers that the engine distinguishes.
+//! The few system calls of a connection, each with the results that the engine distinguishes. It knows no protocol. Workers run
+//! it.
 
 use std::fs::File;
 use std::io::IoSlice;
@@ -49,22 +50,22 @@ fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8], flags: MsgFlags) -> Read {
     }
 }
 
-/// Reads without taking: the same bytes come again.
+/// Reads without consuming: the next read returns the same bytes.
 pub fn peek(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Read {
     receive(socket, buffer, MsgFlags::MSG_PEEK)
 }
 
-/// Whether the peer has sent something that was not read yet; its end counts too.
+/// Whether the peer has sent bytes that were not read yet; its end of stream counts too.
 pub fn has_input(socket: BorrowedFd<'_>) -> bool {
     !matches!(recv(socket.as_raw_fd(), &mut [0u8; 1], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT), Err(Errno::EAGAIN))
 }
 
-/// Whether a poll has something to tell, which stays there for who asks it.
-pub fn has_news(descriptor: BorrowedFd<'_>) -> bool {
+/// Whether a poll has pending events, which stay pending.
+pub fn has_events(descriptor: BorrowedFd<'_>) -> bool {
     poll(&mut [PollFd::new(descriptor, PollFlags::POLLIN)], PollTimeout::ZERO) != Ok(0)
 }
 
-/// Whether the peer has ended its side, and all that it sent before was read.
+/// Whether the peer has ended its side, and everything that it sent before was read.
 pub fn has_ended(socket: BorrowedFd<'_>) -> bool {
     match recv(socket.as_raw_fd(), &mut [0u8; 1], MsgFlags::MSG_PEEK | MsgFlags::MSG_DONTWAIT) {
         Ok(count) => count == 0,
@@ -90,7 +91,7 @@ pub fn write(socket: BorrowedFd<'_>, first: &[u8], second: &[u8]) -> Written {
     }
 }
 
-/// Hands bytes to the kernel that it keeps until [`push`], the next write or the end of the connection.
+/// Writes bytes that the kernel holds until [`push`], the next write or the end of the connection.
 pub fn write_corked(socket: BorrowedFd<'_>, bytes: &[u8]) -> Written {
     match send(socket.as_raw_fd(), bytes, MsgFlags::MSG_NOSIGNAL | MsgFlags::from_bits_retain(libc::MSG_MORE)) {
         Ok(count) => Written::Bytes(count),
@@ -99,13 +100,13 @@ pub fn write_corked(socket: BorrowedFd<'_>, bytes: &[u8]) -> Written {
     }
 }
 
-/// Lets go what the kernel keeps: setting TCP_NODELAY, which is set already, pushes it (tcp(7)).
+/// Sends the bytes that the kernel holds: setting TCP_NODELAY, which is set already, pushes them (tcp(7)).
 pub fn push(socket: BorrowedFd<'_>) {
-    // A connection that broke meanwhile says so at its next read.
+    // The next read reports a connection that broke meanwhile.
     let _ = setsockopt(&socket, TcpNoDelay, &true);
 }
 
-/// Sends up to `count` bytes of a file from `offset`, which moves on. `Bytes(0)` is the end of the file.
+/// Sends up to `count` bytes of a file from `offset`, which is advanced. `Bytes(0)` is the end of the file.
 pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: &mut i64, count: usize) -> Written {
     loop {
         return match nix::sys::sendfile::sendfile(socket, file.as_fd(), Some(offset), count) {
@@ -117,7 +118,7 @@ pub fn send_file(socket: BorrowedFd<'_>, file: &File, offset: &mut i64, count: u
     }
 }
 
-/// Waits until the socket takes something again. False: it did not within the time.
+/// Waits until the socket is writable again. Returns `false` if it was not within the time.
 pub fn wait_for_room(socket: BorrowedFd<'_>, most: Duration) -> bool {
     let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
     loop {
@@ -129,38 +130,38 @@ pub fn wait_for_room(socket: BorrowedFd<'_>, most: Duration) -> bool {
     }
 }
 
-/// Waits until the socket has input or room, whichever is asked for, or the bell rings; for `most` at the longest. The bell is still then.
+/// Waits until the socket has input or is writable, as asked for, or the bell rings; for `most` at the longest. Clears the bell.
 pub fn watch(socket: BorrowedFd<'_>, (for_input, for_room): (bool, bool), bell: Option<&EventFd>, most: Duration) {
     let mut wanted = PollFlags::empty();
     wanted.set(PollFlags::POLLIN, for_input);
     wanted.set(PollFlags::POLLOUT, for_room);
-    // A whole millisecond at the least, as the poll counts in them.
+    // At least a whole millisecond, as the poll counts in them.
     let timeout = PollTimeout::try_from(most + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
     let watched = PollFd::new(socket, wanted);
-    // Whatever came of it, the caller looks at the connection next.
+    // The caller checks the connection next, whatever ended the wait.
     let _ = match bell {
         None => poll(&mut [watched], timeout),
         Some(bell) => poll(&mut [watched, PollFd::new(bell.as_fd(), PollFlags::POLLIN)], timeout),
     };
-    // One that has not rung has nothing to read.
+    // A bell that has not rung has nothing to read.
     let _ = bell.map(EventFd::read);
 }
 
-/// Waits until the client has said something, or with `for_room` until it takes more; for `most` at the longest.
+/// Waits until the client has sent something, or with `for_room` until the socket is writable; for `most` at the longest.
 pub fn wait_for_client(socket: BorrowedFd<'_>, for_room: bool, most: Duration) {
     let wanted = if for_room { PollFlags::POLLOUT } else { PollFlags::POLLIN };
     let timeout = PollTimeout::try_from(most).unwrap_or(PollTimeout::MAX);
-    // Whatever came of it, the caller looks at the connection next.
+    // The caller checks the connection next, whatever ended the wait.
     let _ = poll(&mut [PollFd::new(socket, wanted)], timeout);
 }
 
-/// Says that we send no more; the peer still may.
+/// Ends our side of the connection; the peer may still send.
 pub fn end_sending(socket: BorrowedFd<'_>) {
-    // A peer that is already gone makes this fail, and then there is nothing to say to it.
+    // This fails if the peer is already gone, and then it does not matter.
     let _ = shutdown(socket.as_raw_fd(), Shutdown::Write);
 }
 
-/// Whoever reads finds what has come already, and then an end.
+/// Ends the input: readers get the bytes that have arrived already, and then an end of stream.
 pub fn end_reading(socket: BorrowedFd<'_>) {
     // As above.
     let _ = shutdown(socket.as_raw_fd(), Shutdown::Read);
@@ -172,8 +173,8 @@ pub fn end(socket: BorrowedFd<'_>) {
     let _ = shutdown(socket.as_raw_fd(), Shutdown::Both);
 }
 
-/// Takes a descriptor that a system call has just made.
+/// Takes ownership of a descriptor that a system call has just returned.
 pub fn own(descriptor: RawFd) -> OwnedFd {
-    // SAFETY: the caller got this number from the kernel in the line before and gave it to nobody else.
+    // SAFETY: the caller got this number from the kernel in the line before and has passed it to no other owner.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }

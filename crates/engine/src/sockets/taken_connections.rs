@@ -1,13 +1,13 @@
-//! The connections that applications have taken over, to speak another protocol on them in the middle of a call: who holds them, and their end
-//! when the worker is to end.
+//! Connections that applications have taken over in the middle of a call, to speak another protocol on them: which calls hold
+//! them, and how they end when the worker ends.
 //!
-//! A thread that is in such a call takes no orders, and the library of the application's that it waits in hears nothing of ours. So a thread
-//! without the interpreter looks after these connections, and is there only while there are some. It stops reading what their clients say, some
-//! seconds after the order to end, which libraries take for a client that has left; and where a connection speaks TLS, it carries bytes
-//! ([`TlsBridge`]). Python 3.12 and later warn an application that forks (`os.fork()`) of any further thread, so of this one too; it holds no lock
-//! that a child could need, as a child never comes here.
+//! A thread in such a call reads no orders, and neither does the application's library that it waits in. So a thread without the
+//! interpreter, the attendant, looks after these connections, and exists only while there are some. Some seconds after the order
+//! to end, it ends the input of their clients, which libraries take for a client that has left. If a connection speaks TLS, it
+//! carries the bytes ([`TlsBridge`]). Python 3.12 and later warn an application that forks (`os.fork()`) about any further
+//! thread, so about this one too. It holds no lock that a child could need, as a child never runs this code.
 //!
-//! It knows no protocol and no language.
+//! It knows no protocol and no language. Workers run it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,20 +23,20 @@ use crate::sockets::socket;
 use crate::sockets::tls::TlsStream;
 use crate::sockets::tls_bridge::TlsBridge;
 
-/// How often the orders to the worker are looked at while a connection is taken over, in milliseconds: nobody rings for them.
+/// How often the attendant reads the orders to the worker, in milliseconds: no bell rings for them.
 const LOOK_MS: u16 = 100;
 
-/// How long a call may still hear its client after the order to stop or to drain, in milliseconds: as long as a stream has at a stop. Such a
-/// connection would never end by itself, so a reload can't wait for it either.
-const HEARD_MS: u64 = 3_000;
+/// Milliseconds for which a call may still read from its client after the order to stop or to drain: the same as for a stream at
+/// a stop. Such a connection might never end by itself, so a reload can't wait for it either.
+const INPUT_MS: u64 = 3_000;
 
-/// Bytes of the thread's stack: it calls the TLS library, and no application.
+/// Size of the thread's stack in bytes: it calls the TLS library, and no application.
 const STACK_BYTES: usize = 512 * 1024;
 
 /// How long a worker that ends waits for the last bytes of bridges whose application has closed, in milliseconds.
-const FAREWELL_MS: u64 = 1_000;
+const LAST_BYTES_MS: u64 = 1_000;
 
-/// What a worker knows of them. It lives as long as the process.
+/// A worker's record of them. It lives as long as the process.
 pub struct TakenConnections {
     row: &'static Row,
     worker: u32,
@@ -45,9 +45,9 @@ pub struct TakenConnections {
     state: Mutex<State>,
     /// Rings when a bridge is new, or the worker ends.
     bell: EventFd,
-    /// The log has been told that no thread is left.
+    /// It was logged that no thread is left.
     has_warned: AtomicBool,
-    /// For who waits for the end of bridges.
+    /// Notified when bridges have ended.
     settled: Condvar,
 }
 
@@ -61,32 +61,32 @@ struct State {
     attendance: Attendance,
 }
 
-/// Whether the thread is there.
+/// Whether the thread exists.
 #[derive(Default, Clone, Copy, PartialEq, Eq)]
 enum Attendance {
     #[default]
     Absent,
     Present,
-    /// As present, and the worker waits for the last bytes of what applications have closed.
-    Farewell,
+    /// As present, and the worker waits for the last bytes of bridges that applications have closed.
+    Finishing,
 }
 
 struct HeldCall {
     id: u64,
     began_ms: u64,
-    /// What its client says is to be read no more when the worker ends. The reference keeps no connection open.
+    /// The client's input ends when the worker ends. The reference keeps no connection open.
     socket: Weak<OwnedFd>,
     end: InputEnd,
 }
 
-/// How the library in the call learns that nothing more comes.
+/// How the library in the call learns that there is no more input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum InputEnd {
-    /// It is told in its own protocol, by who speaks that.
+    /// Its own protocol tells it, in the code that speaks that protocol.
     Told,
     Socket,
     Bridge,
-    /// It has been.
+    /// It was told.
     Done,
 }
 
@@ -103,10 +103,10 @@ impl Drop for Held {
 }
 
 impl TakenConnections {
-    /// For a worker of this number, with so many threads.
+    /// For a worker of this number, with this many threads.
     ///
     /// # Errors
-    /// There is no further descriptor.
+    /// No file descriptor is left.
     pub fn new(row: &'static Row, worker: u32, threads: u32) -> std::io::Result<TakenConnections> {
         let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(TakenConnections {
@@ -124,7 +124,7 @@ impl TakenConnections {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A call waits for its client in a protocol that is ours, which has an end of its own.
+    /// A call waits for its client in a protocol of this server, which ends in its own way.
     pub fn hold_call(&'static self, slot: Option<&Slot>) -> Held {
         let (held, _) = self.enter(Weak::new(), InputEnd::Told);
         self.warn_of_threads(slot);
@@ -134,18 +134,18 @@ impl TakenConnections {
     /// A call has the connection's own socket.
     ///
     /// # Errors
-    /// There is no further thread.
+    /// No further thread can be started.
     pub(crate) fn hold_socket(&'static self, socket: &Arc<OwnedFd>, slot: Option<&Slot>) -> std::io::Result<Held> {
         let (held, attendance) = self.enter(Arc::downgrade(socket), InputEnd::Socket);
-        self.see_to_attendance(attendance)?;
+        self.start_attendant(attendance)?;
         self.warn_of_threads(slot);
         Ok(held)
     }
 
-    /// A call has the other end of a pair, whose `inner` end is ours; what comes by either way goes to the other.
+    /// A call has the other end of a pair, whose `inner` end is the bridge's; bytes from either end go to the other.
     ///
     /// # Errors
-    /// There is no further thread.
+    /// No further thread can be started.
     pub(crate) fn hold_bridge(
         &'static self,
         (socket, tls): (Arc<OwnedFd>, Box<TlsStream>),
@@ -154,7 +154,7 @@ impl TakenConnections {
     ) -> std::io::Result<Held> {
         let (held, attendance) = self.enter(Weak::new(), InputEnd::Bridge);
         self.lock().arrivals.push(TlsBridge::new(held.id, socket, tls, inner));
-        self.see_to_attendance(attendance)?;
+        self.start_attendant(attendance)?;
         self.ring();
         self.warn_of_threads(slot);
         Ok(held)
@@ -172,8 +172,8 @@ impl TakenConnections {
         (Held { of: self, id }, before)
     }
 
-    /// Starts the thread where there was none.
-    fn see_to_attendance(&'static self, before: Attendance) -> std::io::Result<()> {
+    /// Starts the thread if there was none.
+    fn start_attendant(&'static self, before: Attendance) -> std::io::Result<()> {
         if before != Attendance::Absent {
             return Ok(());
         }
@@ -189,11 +189,11 @@ impl TakenConnections {
     }
 
     fn ring(&self) {
-        // A counter that is full has rung.
+        // A full counter has rung already.
         let _ = self.bell.write(1);
     }
 
-    /// Says once that calls which last as long as their clients hold all threads.
+    /// Logs once that calls which last as long as their clients hold all threads.
     fn warn_of_threads(&self, slot: Option<&Slot>) {
         if self.lock().calls.len() < self.threads || self.has_warned.swap(true, Relaxed) {
             return;
@@ -224,15 +224,15 @@ impl TakenConnections {
                 bridge.carry(now_ms(), &mut buffer);
             }
             bridges.retain(|bridge| !bridge.is_over());
-            // What was closed before the farewell was asked for has been seen in this round.
-            if attendance == Attendance::Farewell && !bridges.iter().any(TlsBridge::is_behind) {
+            // This round has seen every bridge that was closed before the worker began to wait for the last bytes.
+            if attendance == Attendance::Finishing && !bridges.iter().any(TlsBridge::is_behind) {
                 self.lock().attendance = Attendance::Present;
                 self.settled.notify_all();
             }
         }
     }
 
-    /// `Absent`: there is nothing to look after any more.
+    /// Returns `Absent` if there is nothing to look after any more.
     fn take_arrivals(&self, bridges: &mut Vec<TlsBridge>) -> Attendance {
         let mut state = self.lock();
         bridges.append(&mut state.arrivals);
@@ -243,19 +243,19 @@ impl TakenConnections {
         state.attendance
     }
 
-    /// The clients of calls that go on too long after the order to end are not heard any more. What they have said already is read.
+    /// Ends the input of calls that continue too long after the order to end. Bytes that have arrived already are still read.
     fn end_late_input(&self, bridges: &mut [TlsBridge]) {
         let orders = [&self.row.stopped_ms, &self.row.drained_ms];
         let told_ms = orders.into_iter().map(|told| told.load(Relaxed)).filter(|told| *told != 0).min();
         let Some(told_ms) = told_ms else { return };
         let (now, mut count) = (now_ms(), 0);
         for call in &mut self.lock().calls {
-            if now < told_ms.max(call.began_ms) + HEARD_MS {
+            if now < told_ms.max(call.began_ms) + INPUT_MS {
                 continue;
             }
             match call.end {
                 InputEnd::Told | InputEnd::Done => continue,
-                // One that is gone has been closed meanwhile.
+                // A connection that is gone was closed meanwhile.
                 InputEnd::Socket => call.socket.upgrade().into_iter().for_each(|socket| socket::end_reading(socket.as_fd())),
                 InputEnd::Bridge => {
                     bridges.iter_mut().filter(|bridge| bridge.id() == call.id).for_each(TlsBridge::end_input);
@@ -265,7 +265,7 @@ impl TakenConnections {
             count += 1;
         }
         if count > 0 {
-            let seconds = HEARD_MS / 1000;
+            let seconds = INPUT_MS / 1000;
             let text = format!(
                 "connections that applications have taken over, still open {seconds} s after the order to end, are no longer \
                     read: {count}"
@@ -274,21 +274,21 @@ impl TakenConnections {
         }
     }
 
-    /// The worker ends: what applications have written and closed leaves first, within a bound.
+    /// The worker ends: bytes that applications have written before they closed are sent first, within a bound.
     pub fn finish(&self) {
         let mut state = self.lock();
         if state.attendance == Attendance::Absent {
             return;
         }
-        state.attendance = Attendance::Farewell;
+        state.attendance = Attendance::Finishing;
         self.ring();
-        let most = Duration::from_millis(FAREWELL_MS);
-        let waits = |state: &mut State| state.attendance == Attendance::Farewell;
+        let most = Duration::from_millis(LAST_BYTES_MS);
+        let waits = |state: &mut State| state.attendance == Attendance::Finishing;
         drop(self.settled.wait_timeout_while(state, most, waits));
     }
 }
 
-/// Waits until one of them has news, or it is time to look at the orders.
+/// Waits until one of them has events, or it is time to read the orders.
 fn wait(bell: &EventFd, bridges: &mut [TlsBridge]) {
     let mut watched = vec![PollFd::new(bell.as_fd(), PollFlags::POLLIN)];
     for bridge in bridges.iter() {
@@ -297,8 +297,8 @@ fn wait(bell: &EventFd, bridges: &mut [TlsBridge]) {
         }
     }
     let timeout = if bridges.iter().any(TlsBridge::has_more) { PollTimeout::ZERO } else { PollTimeout::from(LOOK_MS) };
-    // Whatever comes of it, all of them are looked at next.
+    // All of them are checked next, whatever ended the wait.
     let _ = poll(&mut watched, timeout);
-    // One that has not rung has nothing to read.
+    // A bell that has not rung has nothing to read.
     let _ = bell.read();
 }

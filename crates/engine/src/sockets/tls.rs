@@ -1,4 +1,4 @@
-//! TLS of a connection: records within the bytes that its socket moves. Certificates, keys and tickets are the room `tls`'s.
+//! TLS of a connection: the records in the bytes of its socket. The room `tls` has certificates, keys and tickets.
 //!
 //! It knows no protocol and no application. Worker threads run it.
 

@@ -1,8 +1,8 @@
-//! One connection's way to its peer: the socket or the stream, what it said last, and the bytes that wait for it.
+//! The transport of one connection: the socket or the stream, its state, and the bytes that wait to be sent.
 //!
-//! It knows no protocol: sessions make bytes, it moves them, as they are or within TLS. A stream of HTTP/2 hands them to the
-//! connection that it has in common with others, which makes frames of them. What it may send in a turn has a bound, so that
-//! others have theirs. Worker threads run it, each for the connection that it attends to.
+//! It knows no protocol: sessions make bytes, and it moves them, in plain or within TLS. A stream of HTTP/2 passes them to the
+//! connection that it shares, which makes frames of them. The bytes that a connection may send in a turn are bounded, so that
+//! others have their turn. Worker threads run it, each for the connection that it attends to.
 
 mod encrypted;
 mod room_wait;
@@ -22,14 +22,14 @@ use crate::sockets::taken_connections::{Held, TakenConnections};
 use crate::sockets::tls::{Alpn, TlsFault, TlsStream};
 pub use room_wait::{RoomWait, StreamWait};
 
-/// Bytes that are sent to one client before others have their turn; those of files have a measure of their own.
+/// Bytes that are sent to one client before others have their turn; bytes of files are counted separately.
 pub const SEND_TURN_BYTES: usize = 256 * 1024;
 
-/// Outputs up to this many bytes may be held by the kernel, to leave together with others.
+/// The kernel may hold outputs up to this many bytes, to send them together with others.
 const CORKED_BYTES: usize = 16 * 1024;
 
-/// Bytes that may wait for slow clients, all connections of a worker together. Beyond it nothing more is kept for a client whose socket
-/// is full: its application is suspended at once.
+/// Bytes that may wait for slow clients, over all connections of a worker. Beyond this, no more bytes are kept for a client whose
+/// socket is full: its application is suspended at once.
 const WAITING_MOST_BYTES: usize = 16 * 1024 * 1024;
 
 /// Bytes of a file that a stream reads at once.
@@ -38,25 +38,26 @@ const FILE_PIECE_BYTES: usize = 16 * 1024;
 /// Bytes that wait for slow clients in this process, which is one worker.
 static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// The way of one stream to its peer, within a connection that it has in common with others.
+/// The transport of one stream within a connection that it shares.
 pub trait StreamTransport: Send {
-    /// Moves what waits, from `sent` on, and then `part`, to the connection, as far as there is room; `sent` is moved along. It leaves at once, or,
-    /// where the answer `may_wait`, perhaps with others. Returns also how many bytes of `part` were taken.
+    /// Moves waiting bytes, from `sent` on, and then `part`, to the connection, as far as there is room; advances `sent`. They
+    /// are sent at once, or, if the answer `may_wait`, possibly together with others. Also returns how many bytes of `part` were
+    /// taken.
     fn send(&self, outgoing: &mut Outgoing, sent: &mut usize, part: StreamPart<'_>, may_wait: bool) -> (Moved, usize);
 
-    /// Takes bytes of the request's body.
+    /// Reads bytes of the request's body.
     fn read(&self, buffer: &mut [u8]) -> Read;
 
     fn has_input(&self) -> bool;
 
-    /// The client has taken its request back, or has gone.
+    /// The client has cancelled its request, or has gone.
     fn is_gone(&self) -> bool;
 
-    /// For a thread that is to wait until there is room.
+    /// For a thread that must wait until there is room.
     fn room_wait(&self) -> Box<dyn StreamWait>;
 }
 
-/// A part of a body that is sent from where it is.
+/// A part of a body that is sent without a copy.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct StreamPart<'a> {
     pub bytes: &'a [u8],
@@ -64,19 +65,19 @@ pub struct StreamPart<'a> {
     pub is_last: bool,
 }
 
-/// What of a stream's bytes has left.
+/// How much of a stream's bytes was moved.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Moved {
     All,
     /// The rest waits for room.
     Part,
-    /// The client has taken its request back, or has gone.
+    /// The client has cancelled its request, or has gone.
     Gone,
 }
 
-/// How bytes come and go.
+/// How bytes are sent and received.
 enum Carrier {
-    /// As they are.
+    /// In plain.
     Socket,
     Tls(Box<TlsStream>),
     /// As a stream of HTTP/2.
@@ -84,26 +85,26 @@ enum Carrier {
 }
 
 pub struct Transport {
-    /// The streams of a connection have it in common.
+    /// The streams of a connection share it.
     socket: Arc<OwnedFd>,
     carrier: Carrier,
-    /// What waits to be sent, or with TLS to be encrypted.
+    /// Bytes that wait to be sent, or with TLS to be encrypted.
     pub outgoing: Outgoing,
-    /// How many of its bytes have left.
+    /// How many of these bytes were sent.
     sent: usize,
-    /// The socket takes nothing at present.
+    /// The socket accepts nothing at present.
     pub is_full: bool,
     /// The client is gone.
     pub is_broken: bool,
-    /// The application has taken the connection over, and nothing more is sent or read here: the call that holds it.
+    /// Set if the application has taken the connection over: the call that holds it. Nothing more is sent or read here.
     held: Option<Box<Held>>,
-    /// The kernel keeps the last bytes until they are pushed.
+    /// The kernel holds the last bytes until they are pushed.
     is_corked: bool,
-    /// What [`WAITING_BYTES`] has of ours.
+    /// The part of [`WAITING_BYTES`] that this transport has added.
     counted: usize,
-    /// Bytes that may leave in this turn.
+    /// Bytes that may be sent in this turn.
     turn_left: usize,
-    /// An answer that has no other end than the connection's was given up: a client must not take it for whole.
+    /// An answer that only the end of the connection delimits was given up: a client must not take it for complete.
     pub ends_short: bool,
 }
 
@@ -118,12 +119,12 @@ impl Transport {
         Transport::with(Arc::new(socket), Carrier::Socket)
     }
 
-    /// The transport of one stream. `connection` is that of the connection that has the socket.
+    /// The transport of one stream. `connection` is the transport of the connection that has the socket.
     pub fn of_stream(connection: &Transport, stream: Box<dyn StreamTransport>) -> Transport {
         Transport::with(connection.socket.clone(), Carrier::Stream(stream))
     }
 
-    /// Takes the transport out of a connection whose streams have it in common from now on; what stays behind only names the socket.
+    /// Takes the transport out of a connection whose streams share it from now on; the rest only names the socket.
     pub fn take(&mut self) -> Transport {
         let mut left = Transport::with(self.socket.clone(), Carrier::Socket);
         left.is_broken = true;
@@ -146,12 +147,12 @@ impl Transport {
         }
     }
 
-    /// What comes next is TLS. `heard` is what was read of it already.
-    pub fn begin_tls(&mut self, listener: &Arc<ListenerTls>, heard: &[u8]) {
-        self.carrier = Carrier::Tls(Box::new(TlsStream::new(listener, heard)));
+    /// TLS begins here. `received` holds bytes of it that were read already.
+    pub fn begin_tls(&mut self, listener: &Arc<ListenerTls>, received: &[u8]) {
+        self.carrier = Carrier::Tls(Box::new(TlsStream::new(listener, received)));
     }
 
-    /// What is sent from here on leaves as it is: the peer does not speak TLS.
+    /// Everything is sent in plain from here on: the peer does not speak TLS.
     pub fn leave_tls(&mut self) {
         self.carrier = Carrier::Socket;
     }
@@ -168,53 +169,53 @@ impl Transport {
         self.tls().is_some()
     }
 
-    /// A handshake is not done: nothing of a request can have come.
+    /// A handshake is not done: no byte of a request can have arrived.
     pub fn is_handshaking(&self) -> bool {
         self.tls().is_some_and(TlsStream::is_handshaking)
     }
 
-    /// A handshake has begun to come, and not come to its end.
+    /// A handshake has begun, and is not complete.
     pub fn is_within_handshake(&self) -> bool {
         self.tls().is_some_and(TlsStream::is_within_handshake)
     }
 
-    /// What there is to know of TLS on this connection, from the handshake's end on.
+    /// The facts of TLS on this connection, from the handshake's end on.
     pub fn tls_facts(&self) -> Option<&Arc<TlsFacts>> {
         self.tls()?.facts()
     }
 
-    /// The protocol that was chosen within the handshake. It is there before the first byte that [`Transport::read`] hands on.
+    /// The protocol that ALPN has chosen. It is known before [`Transport::read`] returns the first byte.
     pub fn alpn(&self) -> Option<Alpn> {
         self.tls()?.alpn()
     }
 
-    /// Why the handshake came to nothing. Asking forgets it.
+    /// Returns the reason why the handshake failed, and clears it.
     pub fn take_tls_fault(&mut self) -> Option<TlsFault> {
         self.tls_mut()?.take_fault()
     }
 
-    /// Whoever has the socket has all of it: it is neither encrypted nor one of several on a connection.
+    /// The socket is the whole connection: it is neither encrypted nor shared by streams.
     pub fn is_movable_kind(&self) -> bool {
         matches!(self.carrier, Carrier::Socket)
     }
 
-    /// The same, and nothing of it waits here.
+    /// The same, and none of its bytes wait here.
     pub fn is_movable(&self) -> bool {
         self.is_movable_kind() && !self.is_given_away() && !self.is_broken && !self.is_corked && !self.has_unsent()
     }
 
-    /// It is one of several on a connection.
+    /// It is one of several streams on a connection.
     pub fn is_stream(&self) -> bool {
         matches!(self.carrier, Carrier::Stream(_))
     }
 
-    /// Whether so many bytes more may be kept here, beside those that wait, for `most_bytes` at the most.
+    /// Whether this many bytes more may be kept here, if waiting bytes are limited to `most_bytes`.
     pub fn has_room(&self, bytes: usize, most_bytes: usize) -> bool {
         let worker_has_room = || WAITING_BYTES.load(Relaxed) <= WAITING_MOST_BYTES;
         self.unsent() + bytes <= most_bytes && (!self.is_full || worker_has_room())
     }
 
-    /// Counts what waits among what waits in the worker.
+    /// Updates the worker's count of waiting bytes.
     pub fn count_waiting(&mut self) {
         let waiting = self.unsent();
         if waiting != self.counted {
@@ -228,12 +229,12 @@ impl Transport {
         self.waiting() + self.tls().map_or(0, TlsStream::unsent)
     }
 
-    /// Bytes of ours that wait; those that are encrypted already are not among them.
+    /// Waiting bytes that are not encrypted yet.
     fn waiting(&self) -> usize {
         self.outgoing.bytes.len() - self.sent
     }
 
-    /// The others have had theirs.
+    /// Begins a turn: the other connections have had theirs.
     pub fn begin_turn(&mut self) {
         self.turn_left = SEND_TURN_BYTES;
     }
@@ -243,7 +244,7 @@ impl Transport {
         self.turn_left == 0
     }
 
-    /// Bytes that may still leave in this turn.
+    /// Bytes that may still be sent in this turn.
     pub fn turn_left(&self) -> usize {
         self.turn_left
     }
@@ -252,13 +253,13 @@ impl Transport {
         !self.is_full && !self.is_broken && !self.turn_is_over()
     }
 
-    /// So many bytes of the turn are used up.
+    /// Uses up this many bytes of the turn.
     pub fn note_sent(&mut self, count: usize) {
         self.turn_left = self.turn_left.saturating_sub(count);
     }
 
-    /// Sends what the socket takes, as far as the turn goes. With `more_follows`, what is sent leaves in one packet with the start of
-    /// what is sent next.
+    /// Sends waiting bytes as far as the socket accepts them and the turn goes. With `more_follows`, they leave in one packet
+    /// with the start of the next bytes.
     pub fn send(&mut self, more_follows: bool) {
         match self.carrier {
             Carrier::Socket => {}
@@ -286,7 +287,7 @@ impl Transport {
         self.recycle();
     }
 
-    /// Hands what waits on a stream to its connection. With `may_wait`, it may leave together with that of others.
+    /// Moves waiting bytes of a stream to its connection. With `may_wait`, they may be sent together with those of others.
     fn send_on_stream(&mut self, may_wait: bool) {
         // The end of a stream needs no room.
         let is_due = self.unsent() == 0 && self.outgoing.end == StreamEnd::Due && !self.is_broken;
@@ -318,7 +319,7 @@ impl Transport {
         taken
     }
 
-    /// As [`Transport::send`], but what is small is kept by the kernel until it is pushed.
+    /// Like [`Transport::send`], but the kernel holds small outputs until they are pushed.
     pub fn cork(&mut self) {
         match self.carrier {
             Carrier::Socket => {}
@@ -339,8 +340,8 @@ impl Transport {
         self.send(false);
     }
 
-    /// Sends what waits and then `part`, from where they are, as far as the turn goes. Returns the bytes of `part` that were taken. `is_last`: the
-    /// body ends behind it.
+    /// Sends waiting bytes and then `part`, without a copy, as far as the turn goes. Returns the bytes of `part` that were taken.
+    /// `is_last`: the body ends behind it.
     pub fn send_through(&mut self, part: &[u8], is_last: bool) -> usize {
         match self.carrier {
             Carrier::Socket => {}
@@ -365,7 +366,7 @@ impl Transport {
         taken
     }
 
-    /// Nothing stands before the next piece of a file, but what leaves with it.
+    /// Nothing is waiting before the next piece of a file, except bytes that are sent with it.
     pub fn is_clear_for_file(&self) -> bool {
         match self.tls() {
             None => self.waiting() == 0,
@@ -387,7 +388,7 @@ impl Transport {
             Carrier::Stream(_) => return self.send_file_copied(part, count.min(FILE_PIECE_BYTES)),
         }
         match socket::send_file(self.socket.as_fd(), &part.file, &mut part.offset, count) {
-            // The file is shorter than it was when its length was announced: nothing can mend this answer.
+            // The file is shorter than when its length was announced: this answer can't be completed.
             Written::Bytes(0) | Written::Broken => self.is_broken = true,
             Written::Bytes(sent) => {
                 part.left -= sent as u64;
@@ -398,7 +399,7 @@ impl Transport {
         0
     }
 
-    /// Reads it behind what waits, where the kernel can't send it by itself.
+    /// Reads the file behind the waiting bytes, if the kernel can't send it by itself.
     fn send_file_copied(&mut self, part: &mut BodyFile, count: usize) -> u64 {
         let start = self.outgoing.bytes.len();
         self.outgoing.bytes.resize(start + count, 0);
@@ -411,8 +412,8 @@ impl Transport {
         count as u64
     }
 
-    /// Sends a few bytes that stand for themselves, before anything of an answer; on a stream they are a header block. A socket
-    /// without room for them does without, which must be allowed; a part of them would spoil what follows.
+    /// Sends a few independent bytes before anything of an answer; on a stream they are a header block. They are dropped if the
+    /// socket has no room for them, which must be allowed. A part of them would corrupt the following bytes.
     pub fn send_aside(&mut self, bytes: &[u8]) {
         debug_assert!(self.waiting() == 0);
         match self.carrier {
@@ -446,7 +447,7 @@ impl Transport {
         self.socket.as_fd()
     }
 
-    /// Reads what the peer has sent. Within TLS a handshake comes first, which this leads on: it has no bytes to show for that.
+    /// Reads bytes of the peer. Within TLS a handshake comes first, which this advances without returning bytes.
     pub fn read(&mut self, buffer: &mut [u8]) -> Read {
         match &self.carrier {
             Carrier::Socket => socket::read(self.socket.as_fd(), buffer),
@@ -455,26 +456,27 @@ impl Transport {
         }
     }
 
-    /// The last read has left something of which the poll will not tell, though the buffer was not filled.
+    /// The last read has left bytes that the poll will not report, though the buffer was not filled.
     pub fn has_more(&self) -> bool {
         self.tls().is_some_and(TlsStream::has_more)
     }
 
-    /// What the last read took of the turn, where it has brought so many bytes: with TLS each record has its price, however short it is.
+    /// How much the last read, which has returned this many bytes, uses up of the turn. With TLS each record counts, however
+    /// short its plaintext is.
     pub fn read_cost(&self, bytes: usize) -> usize {
         self.tls().map_or(bytes, TlsStream::came_bytes)
     }
 
-    /// Whether the peer has sent something that was not read yet; its end counts too.
+    /// Whether the peer has sent bytes that were not read yet; its end of stream counts too.
     pub fn has_input(&self) -> bool {
         match &self.carrier {
-            Carrier::Tls(tls) if tls.has_unheard() => true,
+            Carrier::Tls(tls) if tls.has_unprocessed() => true,
             Carrier::Socket | Carrier::Tls(_) => socket::has_input(self.socket.as_fd()),
             Carrier::Stream(stream) => stream.has_input(),
         }
     }
 
-    /// Whether the peer has ended its side, and all that it sent before was read.
+    /// Whether the peer has ended its side, and everything that it sent before was read.
     pub fn peer_has_ended(&self) -> bool {
         match &self.carrier {
             Carrier::Tls(tls) if tls.peer_has_closed() => true,
@@ -483,74 +485,74 @@ impl Transport {
         }
     }
 
-    /// The peer has said within TLS that it sends no more. The poll tells of a connection's end, and nothing of this.
+    /// The peer has sent close_notify. The poll reports the end of a connection, but not this.
     pub fn peer_has_closed(&self) -> bool {
         self.tls().is_some_and(TlsStream::peer_has_closed)
     }
 
-    /// Says that we send no more; the peer still may.
+    /// Ends our side of the connection; the peer may still send.
     pub fn end_sending(&mut self) {
         if self.is_stream() {
             return;
         }
-        self.say_goodbye();
-        // What is encrypted and has no room yet would be lost behind the end; the connection's own end comes soon enough.
+        self.end_tls();
+        // Encrypted bytes that have no room yet would be lost behind the end; the connection's own end comes soon enough.
         if self.tls().is_none_or(|tls| tls.unsent() == 0) {
             socket::end_sending(self.socket.as_fd());
         }
     }
 
-    /// Within TLS, says that what came was all (RFC 8446 section 6.1), as far as that is true.
-    pub fn say_goodbye(&mut self) {
+    /// Within TLS, sends close_notify (RFC 8446 section 6.1), unless the answer is incomplete.
+    pub fn end_tls(&mut self) {
         if self.is_encrypted() && !self.is_broken && !self.ends_short {
-            self.send_encrypted_goodbye();
+            self.send_close_notify();
         }
     }
 
-    /// Lets go what the kernel keeps.
+    /// Sends the bytes that the kernel holds.
     pub fn push(&self) {
         socket::push(self.socket.as_fd());
     }
 
-    /// Whether the kernel keeps the last bytes until they are pushed. Asking forgets it.
+    /// Returns whether the kernel holds the last bytes until they are pushed, and clears the mark.
     pub fn take_corked(&mut self) -> bool {
         std::mem::take(&mut self.is_corked)
     }
 
-    /// Lends a buffer for what is sent, while nothing waits.
+    /// Lends a send buffer while no bytes are waiting.
     pub fn lend(&mut self, buffer: Vec<u8>) {
         debug_assert!(self.waiting() == 0);
         self.outgoing.bytes = buffer;
         self.clear();
     }
 
-    /// Takes the buffer back when everything has left, so that idle connections own none.
+    /// Takes the buffer back when everything was sent, so that idle connections own none.
     pub fn take_buffer(&mut self) -> Vec<u8> {
         self.sent = 0;
         std::mem::take(&mut self.outgoing.bytes)
     }
 
-    /// What waits is not sent.
+    /// Discards waiting bytes.
     pub fn clear(&mut self) {
         self.outgoing.clear();
         self.sent = 0;
     }
 
-    /// Ends the connection in both directions, or the stream: the socket stays ours until it is closed.
+    /// Ends the connection in both directions, or the stream. This process keeps the socket until it is closed.
     pub fn disconnect(&mut self) {
         if !self.is_stream() {
             self.push();
-            self.say_goodbye();
+            self.end_tls();
             socket::end(self.socket.as_fd());
         }
         self.is_broken = true;
     }
 
-    /// A descriptor for whoever takes the connection over: nothing more is read or sent here from now on. It is the connection's own, or where
-    /// that speaks TLS one end of a pair with plain bytes. `slot` shows the request.
+    /// Returns a descriptor for an application that takes the connection over: nothing more is read or sent here from now on. It
+    /// is a copy of the connection's own, or with TLS one end of a pair with plain bytes. `slot` shows the request.
     ///
     /// # Errors
-    /// There is no further descriptor or thread; or the connection is not this request's alone.
+    /// No file descriptor or thread is left, or the connection carries other requests too.
     pub fn give_away(&mut self, taken: &'static TakenConnections, slot: Option<&Slot>) -> std::io::Result<OwnedFd> {
         let (own, held) = match &self.carrier {
             Carrier::Socket => (self.socket.try_clone()?, taken.hold_socket(&self.socket, slot)?),
@@ -569,17 +571,17 @@ impl Transport {
         self.held.is_some()
     }
 
-    /// Bytes or a stream's end wait for the client, or bytes did when the socket took a part of them only.
+    /// Bytes or a stream's end wait for the client, or the socket took only a part of the bytes.
     pub fn has_unsent(&self) -> bool {
         (self.unsent() > 0) | self.is_full | (self.outgoing.end == StreamEnd::Due)
     }
 
-    /// Something waits for the client. A large part is sent from where it is: then the socket may be full while the buffer is empty.
+    /// Bytes wait for the client. A large part is sent without a copy: then the socket may be full while the buffer is empty.
     pub fn wants_room(&self) -> bool {
         (self.unsent() > 0 || self.is_full) && !self.is_broken
     }
 
-    /// Goes on after a wait for the socket. `has_room` is false where the client took nothing within the time.
+    /// Continues after a wait for the socket. `has_room` is false if the client read nothing within the time.
     pub fn room_came(&mut self, has_room: bool) {
         self.is_full = false;
         self.is_broken |= !has_room;
@@ -587,7 +589,7 @@ impl Transport {
         self.send(false);
     }
 
-    /// What has left is forgotten.
+    /// Drops bytes that were sent.
     pub fn recycle(&mut self) {
         if self.sent == self.outgoing.bytes.len() {
             self.outgoing.bytes.clear();

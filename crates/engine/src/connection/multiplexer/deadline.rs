@@ -1,31 +1,31 @@
-//! How long a connection of HTTP/2 may keep us waiting: for its next request, for the rest of a frame, or to take what waits for it.
+//! The time limits of an HTTP/2 connection: for its next request, for the rest of a frame, or for reading waiting bytes.
 //!
-//! It knows no sockets and asks no clock: times are handed in, in monotonic milliseconds. The threads that attend to connections run it, at
-//! the end of each turn, and at a look at the clock where the last stream has ended without a turn of its connection.
+//! It knows no sockets and reads no clock: the caller passes times in monotonic milliseconds. The threads that attend to
+//! connections run it, at the end of each turn, and when the last stream has ended without a turn of its connection.
 
 use crate::scheduling::deadlines::NEVER_MS;
 
-/// A connection at the end of a turn.
+/// The state of a connection at the end of a turn.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Facts {
     pub has_streams: bool,
-    /// Something waits for the client, and whether the client has taken some since the last look.
+    /// Bytes wait for the client, and whether the client has read some since the last look.
     pub has_unsent: bool,
     pub has_sent: bool,
     /// A header block has begun and not ended.
     pub has_part_of_head: bool,
-    /// A part of a frame is here, and whether something before it was understood since the last look.
+    /// A part of a frame is here, and whether bytes before it were processed since the last look.
     pub has_part: bool,
     pub has_understood: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Awaited {
-    /// The client takes what waits for it.
+    /// The client reads the waiting bytes.
     Room,
     Head,
     Frame,
-    /// Nothing: streams have their own time.
+    /// Nothing: streams have their own limits.
     Streams,
     Request,
 }
@@ -35,18 +35,18 @@ enum Awaited {
 pub struct Deadline {
     awaited: Awaited,
     until_ms: u64,
-    /// Until when a connection without streams is kept. It is set once, when the last answer has left: frames that are of no request don't
-    /// put it off. `None` while there are streams, or while what they have left waits for the client.
+    /// Until when a connection without streams is kept. It is set once, when the last answer was sent: frames that belong to no
+    /// request don't extend it. `None` while there are streams, or while their output waits for the client.
     idle_until_ms: Option<u64>,
 }
 
 impl Deadline {
-    /// A connection that has asked nothing yet and must have done so by then.
+    /// For a connection without a request yet, which must come by `until_ms`.
     pub fn new(until_ms: u64) -> Deadline {
         Deadline { awaited: Awaited::Request, until_ms, idle_until_ms: Some(until_ms) }
     }
 
-    /// The limit, as things are now. `timeout_ms` is for what a client is in the middle of, `keepalive_ms` for its next request.
+    /// Returns the present limit. `timeout_ms` is for incomplete input or output, `keepalive_ms` for the next request.
     pub fn look(&mut self, facts: Facts, now_ms: u64, timeout_ms: u64, keepalive_ms: u64) -> u64 {
         if facts.has_streams {
             self.idle_until_ms = None;
@@ -58,15 +58,15 @@ impl Deadline {
             || match awaited {
                 Awaited::Room => facts.has_sent,
                 Awaited::Frame => facts.has_understood,
-                // A head has its time as a whole, as in HTTP/1.
+                // A head has one time limit as a whole, as in HTTP/1.
                 Awaited::Head | Awaited::Streams | Awaited::Request => false,
             };
         self.awaited = awaited;
         self.until_ms = match awaited {
-            // Each stream has a limit of its own.
+            // Each stream has its own limit.
             Awaited::Streams => NEVER_MS,
             Awaited::Request => self.idle_until_ms.unwrap_or(now_ms),
-            // What begins when the time of an idle connection is over anyway ends with the limit of one frame.
+            // Input that begins when the time of an idle connection is over anyway ends with the limit of one frame.
             _ if is_new => self.idle_until_ms.unwrap_or(now_ms).min(now_ms).saturating_add(timeout_ms),
             _ => self.until_ms,
         };
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_takes_what_waits_for_it_has_time_for_the_rest() {
+    fn a_client_that_reads_waiting_bytes_has_time_for_the_rest() {
         let full = Facts { has_unsent: true, ..BUSY };
         let moves = Facts { has_sent: true, ..full };
         let left = Facts { has_streams: false, ..full };
@@ -163,7 +163,7 @@ mod tests {
         ) {
             let mut deadline = Deadline::new(TIMEOUT_MS);
             let mut now_ms = 0;
-            // When the last answer had left; at first, as if the time of an idle connection had begun so long ago.
+            // When the last answer was sent; at first, as if the time of an idle connection had begun that long ago.
             let mut idle_since_ms: Option<i64> = Some(TIMEOUT_MS as i64 - KEEPALIVE_MS as i64);
             for (passes_ms, facts) in steps {
                 now_ms += passes_ms;

@@ -1,7 +1,7 @@
-//! The transport of one stream: its bytes come out of the connection's, and its header blocks and payload become frames there.
+//! The transport of one stream: it reads from the connection's input, and its header blocks and payload become frames there.
 //!
-//! What of them may leave is decided here, by the client's windows and by what waits already. It knows no application. The thread
-//! that attends to the stream runs it.
+//! It decides how much may be sent, by the client's windows and by the bytes that are waiting already. It knows no application.
+//! The worker thread that attends to the stream runs it.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use bolide_protocol::http2::FRAME_BYTES_MOST;
 use bolide_protocol::http2::frame::{write_block, write_data};
 use bolide_protocol::response::{Outgoing, StreamEnd};
 
-use super::room::WaitingStream;
-use super::{Line, Multiplexer, SharedMultiplexer};
+use super::room_wait::WaitingStream;
+use super::{Multiplexer, SharedMultiplexer, StreamEntry};
 use crate::sockets::socket::Read;
 use crate::sockets::transport::{Moved, StreamPart, StreamTransport, StreamWait};
 
-/// One stream's way to its client.
+/// The link of one stream to its connection.
 pub struct StreamLink {
     shared: Arc<SharedMultiplexer>,
     number: u32,
@@ -22,7 +22,7 @@ pub struct StreamLink {
 
 impl Drop for StreamLink {
     fn drop(&mut self) {
-        self.shared.lock().end_line(self.number);
+        self.shared.lock().end_stream(self.number);
     }
 }
 
@@ -35,28 +35,28 @@ impl StreamLink {
 impl StreamTransport for StreamLink {
     fn read(&self, buffer: &mut [u8]) -> Read {
         let mut multiplexer = self.shared.lock();
-        let Some(line) = multiplexer.line(self.number) else { return Read::Broken };
+        let Some(line) = multiplexer.entry(self.number) else { return Read::Broken };
         let count = line.inbound.len().min(buffer.len());
         if count == 0 {
             return match line {
-                Line { is_reset: true, .. } => Read::Broken,
-                Line { is_tunnel: true, has_ended: true, .. } => Read::End,
+                StreamEntry { is_reset: true, .. } => Read::Broken,
+                StreamEntry { is_tunnel: true, has_ended: true, .. } => Read::End,
                 _ => Read::Nothing,
             };
         }
         buffer[..count].copy_from_slice(&line.inbound[..count]);
         line.inbound.drain(..count);
         if line.inbound.is_empty() {
-            // A stream on which nothing comes, as a WebSocket is most of the time, owns no buffer.
+            // A stream without input, such as a WebSocket most of the time, owns no buffer.
             line.inbound = Vec::new();
         }
-        // With what stands around chunks it is more than the body's bytes, of which the session knows how many there are.
+        // With chunk framing, this is more than the body's bytes, which the session knows the number of.
         multiplexer.session.note_taken(self.number, count as u64);
         Read::Bytes(count)
     }
 
     fn has_input(&self) -> bool {
-        self.shared.lock().line(self.number).is_none_or(|line| line.is_reset || !line.inbound.is_empty())
+        self.shared.lock().entry(self.number).is_none_or(|line| line.is_reset || !line.inbound.is_empty())
     }
 
     fn is_gone(&self) -> bool {
@@ -77,7 +77,7 @@ impl StreamTransport for StreamLink {
             Moved::All => multiplexer.move_part(self.number, outgoing, part),
             moved => (moved, 0),
         };
-        if let Some(line) = multiplexer.line(self.number) {
+        if let Some(line) = multiplexer.entry(self.number) {
             line.sent_bytes += (*sent - before + taken) as u64;
         }
         if moved == Moved::Part {
@@ -93,10 +93,11 @@ impl StreamTransport for StreamLink {
 
 impl Multiplexer {
     pub(super) fn is_gone(&mut self, number: u32) -> bool {
-        self.transport.is_broken || self.line(number).is_none_or(|line| line.is_reset)
+        self.transport.is_broken || self.entry(number).is_none_or(|line| line.is_reset)
     }
 
-    /// Makes frames of what waits: the head, as much of the payload as there is room for, and behind it the end or the trailer fields.
+    /// Makes frames of waiting bytes: the head, as much of the payload as there is room for, and behind it the end or the trailer
+    /// fields.
     fn move_waiting(&mut self, number: u32, outgoing: &mut Outgoing, sent: &mut usize) -> Moved {
         let is_due = outgoing.end == StreamEnd::Due;
         let all = outgoing.bytes.len();
@@ -132,7 +133,7 @@ impl Multiplexer {
         Moved::All
     }
 
-    /// The same with a part that the stream does not keep. Returns also how many bytes were taken.
+    /// The same with a part that the stream does not keep. Also returns how many bytes were taken.
     fn move_part(&mut self, number: u32, outgoing: &mut Outgoing, part: StreamPart<'_>) -> (Moved, usize) {
         let is_last = part.is_last && outgoing.end == StreamEnd::Open && !part.bytes.is_empty();
         let taken = self.move_payload(number, part.bytes, is_last);
@@ -152,7 +153,8 @@ impl Multiplexer {
         }
     }
 
-    /// Makes frames of as much of a payload as the windows have room for. `is_last`: the stream ends behind it. Returns the bytes.
+    /// Makes frames of as much of a payload as the windows have room for. `is_last`: the stream ends behind it. Returns the
+    /// bytes.
     fn move_payload(&mut self, number: u32, payload: &[u8], is_last: bool) -> usize {
         let mut taken = 0;
         while taken < payload.len() && !self.is_behind() {

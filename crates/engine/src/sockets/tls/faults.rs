@@ -1,10 +1,10 @@
-//! What can be wrong with a handshake. Workers run it.
+//! The faults of a TLS handshake. It knows no connection. Workers run it.
 
 use std::borrow::Cow;
 
 use bolide_tls::rustls::{AlertDescription, CertificateError, Error, PeerIncompatible, PeerMisbehaved};
 
-/// A handshake that came to nothing.
+/// A failed handshake.
 #[derive(Debug)]
 pub enum TlsFault {
     /// HTTP without TLS.
@@ -20,7 +20,7 @@ pub enum TlsFault {
 }
 
 impl TlsFault {
-    /// What it has in common with others that the log tells of once a minute.
+    /// The kind of fault; the log has one line a minute for each kind.
     pub fn kind(&self) -> &'static str {
         match self {
             TlsFault::PlainHttp => "HTTP instead of a handshake",
@@ -29,12 +29,12 @@ impl TlsFault {
         }
     }
 
-    /// The client did not come for TLS.
+    /// The client does not speak TLS.
     pub fn is_mixup(&self) -> bool {
         matches!(self, TlsFault::PlainHttp | TlsFault::NotTls)
     }
 
-    /// The rest of a sentence about the client. It has nothing of what the client sent.
+    /// The rest of a sentence about the client. It contains nothing that the client has sent.
     pub fn reason(&self) -> Cow<'static, str> {
         match self {
             TlsFault::PlainHttp => "it speaks plain HTTP, but this port speaks HTTPS".into(),
@@ -53,7 +53,7 @@ fn reason_of(error: &Error) -> Cow<'static, str> {
             PeerIncompatible::Tls12NotOffered
             | PeerIncompatible::Tls12NotOfferedOrEnabled
             | PeerIncompatible::SupportedVersionsExtensionRequired
-            // What a client of TLS 1.1 and older leaves out.
+            // Clients of TLS 1.1 and older do not send it.
             | PeerIncompatible::SignatureAlgorithmsExtensionRequired
             | PeerIncompatible::ServerTlsVersionIsDisabledByOurConfig,
         ) => "it offers no supported version of TLS (tls-min-version)".into(),

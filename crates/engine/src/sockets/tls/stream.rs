@@ -1,7 +1,7 @@
-//! TLS between a socket and a session: records in, plaintext out, and the other way.
+//! TLS between a socket and a session: records in, plaintext out, and the other way round.
 //!
-//! rustls holds no buffers here: records are decrypted in buffers of the thread, and a connection owns only the piece of a record that has
-//! not come whole, and what its client was slow to take. A connection that waits owns neither.
+//! rustls holds no buffers here. Records are decrypted in buffers of the thread. A connection owns only an incomplete record, and
+//! records that its client was slow to read; an idle connection owns neither. It knows no protocol. Workers run it.
 
 use std::cell::RefCell;
 use std::os::fd::BorrowedFd;
@@ -15,28 +15,28 @@ use bolide_tls::{ALPN_HTTP2, ListenerTls, TlsFacts, take_named_host};
 use super::faults::TlsFault;
 use crate::sockets::socket::{self, Read, Written};
 
-/// Bytes of a record's plaintext at the most (RFC 8446 section 5.1).
+/// The most plaintext bytes in a record (RFC 8446 section 5.1).
 pub const RECORD_BYTES: usize = 16 * 1024;
 
 /// Plaintext bytes that are encrypted before they are written: four records, one write.
 pub const SEALED_BYTES: usize = 4 * RECORD_BYTES;
 
-/// What encryption adds to as many bytes, and a message or two of the library's own.
+/// The overhead of encrypting [`SEALED_BYTES`], and a message or two of the library itself.
 const SEALED_EXTRA_BYTES: usize = 2 * 1024;
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 64 * 1024;
 
-/// Bytes of records that are read before their plaintext is handed on, be it as little as it may.
+/// Bytes of records that are read before their plaintext is passed on, however little it is.
 const READ_TURN_BYTES: usize = 2 * READ_BYTES;
 
-/// Bytes that a handshake's messages may have before the last of them is whole: chains of certificates can be long.
+/// The most bytes of handshake messages before the last of them is complete: certificate chains can be long.
 const HANDSHAKE_BYTES: usize = 64 * 1024;
 
-/// Messages that the library wants to say before it goes on, at the most: it says a few at each step of a handshake.
+/// The most messages that the library produces before it continues: it produces a few at each step of a handshake.
 const STEPS_MOST: usize = 64;
 
-/// A protocol that was chosen within TLS.
+/// A protocol that ALPN has chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alpn {
     Http1,
@@ -46,7 +46,7 @@ pub enum Alpn {
 /// Buffers of a thread, for the connection that it attends to.
 pub struct TlsWorkbench {
     incoming: Vec<u8>,
-    /// Records, and how many bytes they are.
+    /// Records, and their number of bytes.
     sealed: Vec<u8>,
     sealed_bytes: usize,
     /// A piece of a file.
@@ -61,44 +61,44 @@ thread_local! {
 pub struct TlsStream {
     listener: Arc<ListenerTls>,
     stage: TlsStage,
-    /// What was read and is no whole record, or not yet heard at all.
+    /// An incomplete record, or bytes that were not processed at all.
     incoming: Vec<u8>,
-    has_unheard: bool,
-    /// Records that wait for the client, and how much of them has left.
+    has_unprocessed: bool,
+    /// Records that wait for the client, and how many bytes of them were sent.
     outgoing: Vec<u8>,
     sent: usize,
     server_name: Option<Box<str>>,
     facts: Option<Arc<TlsFacts>>,
     alpn: Option<Alpn>,
     fault: Option<TlsFault>,
-    /// The peer has said that it sends no more (RFC 8446 section 6.1).
+    /// The peer has sent close_notify (RFC 8446 section 6.1).
     peer_has_closed: bool,
-    has_said_goodbye: bool,
+    has_sent_close_notify: bool,
     has_more: bool,
     came_bytes: usize,
 }
 
-/// The library's state of a connection is large: one that has sent nothing has none.
+/// The library's state of a connection is large: a connection that has received nothing has none.
 enum TlsStage {
-    /// Nothing has come.
+    /// Nothing was received.
     Waiting,
     Handshake(Box<UnbufferedServerConnection>),
     Open(Box<UnbufferedServerConnection>),
-    /// It has failed. What still comes is thrown away.
+    /// It has failed. Further input is discarded.
     Over,
 }
 
-/// What encrypting came to nothing for: the keys have sealed as much as they may, or the connection is over.
+/// Encrypting failed: the keys have sealed as much as they may, or the connection is over.
 #[derive(Debug)]
 pub struct SealingFault;
 
-/// Lends the thread's buffers. Nothing that is called meanwhile may ask for them again.
+/// Lends the thread's buffers. The closure must not borrow them again.
 pub fn with_workbench<R>(act: impl FnOnce(&mut TlsWorkbench) -> R) -> R {
     WORKBENCH.with_borrow_mut(act)
 }
 
 impl TlsWorkbench {
-    /// Begins with no records.
+    /// Starts with no records.
     pub fn begin(&mut self) {
         if self.sealed.is_empty() {
             self.sealed.resize(SEALED_BYTES + SEALED_EXTRA_BYTES, 0);
@@ -120,13 +120,13 @@ impl TlsWorkbench {
 }
 
 impl TlsStream {
-    /// `heard` is what was read of the connection already.
-    pub fn new(listener: &Arc<ListenerTls>, heard: &[u8]) -> TlsStream {
+    /// `received` holds bytes of the connection that were read already.
+    pub fn new(listener: &Arc<ListenerTls>, received: &[u8]) -> TlsStream {
         TlsStream {
             listener: Arc::clone(listener),
             stage: TlsStage::Waiting,
-            incoming: heard.to_vec(),
-            has_unheard: !heard.is_empty(),
+            incoming: received.to_vec(),
+            has_unprocessed: !received.is_empty(),
             outgoing: Vec::new(),
             sent: 0,
             server_name: None,
@@ -134,7 +134,7 @@ impl TlsStream {
             alpn: None,
             fault: None,
             peer_has_closed: false,
-            has_said_goodbye: false,
+            has_sent_close_notify: false,
             has_more: false,
             came_bytes: 0,
         }
@@ -145,22 +145,22 @@ impl TlsStream {
         matches!(self.stage, TlsStage::Waiting | TlsStage::Handshake(_))
     }
 
-    /// A handshake has begun to come, and not come to its end.
+    /// A handshake has begun, and is not complete.
     pub fn is_within_handshake(&self) -> bool {
         matches!(self.stage, TlsStage::Handshake(_))
     }
 
-    /// What there is to know of it, once its handshake is done.
+    /// The facts of the TLS connection, once its handshake is done.
     pub fn facts(&self) -> Option<&Arc<TlsFacts>> {
         self.facts.as_ref()
     }
 
-    /// The protocol that was chosen within the handshake.
+    /// The protocol that ALPN has chosen in the handshake.
     pub fn alpn(&self) -> Option<Alpn> {
         self.alpn
     }
 
-    /// Why the handshake has failed. Asking forgets it.
+    /// Returns the reason why the handshake has failed, and clears it.
     pub fn take_fault(&mut self) -> Option<TlsFault> {
         self.fault.take()
     }
@@ -169,17 +169,17 @@ impl TlsStream {
         self.peer_has_closed
     }
 
-    /// The last read has left something that no poll will tell of.
+    /// The last read has left bytes that no poll will report.
     pub fn has_more(&self) -> bool {
         self.has_more
     }
 
-    /// Something was read that is not understood yet.
-    pub fn has_unheard(&self) -> bool {
-        self.has_unheard
+    /// Bytes were read that are not processed yet.
+    pub fn has_unprocessed(&self) -> bool {
+        self.has_unprocessed
     }
 
-    /// Bytes of records that the last read took.
+    /// Bytes of records that the last read has received.
     pub fn came_bytes(&self) -> usize {
         self.came_bytes
     }
@@ -189,7 +189,7 @@ impl TlsStream {
         self.outgoing.len() - self.sent
     }
 
-    /// Reads records, and puts what they hold into `buffer`.
+    /// Reads records, and writes their plaintext to `buffer`.
     pub fn read(&mut self, socket: BorrowedFd<'_>, buffer: &mut [u8]) -> Read {
         self.has_more = false;
         self.came_bytes = 0;
@@ -207,7 +207,8 @@ impl TlsStream {
         let mut last = Read::Nothing;
         while !self.peer_has_closed {
             let held = self.incoming.len();
-            // What comes is never longer as plaintext, so all of it fits: no whole record is left that no poll would tell of.
+            // Plaintext is never longer than its records, so all of it fits: no complete record is left that no poll would
+            // report.
             let wanted = (buffer.len() - filled).saturating_sub(held).min(READ_BYTES);
             if wanted == 0 || self.came_bytes >= READ_TURN_BYTES {
                 self.has_more = true;
@@ -220,11 +221,11 @@ impl TlsStream {
             last = socket::read(socket, &mut bench.incoming[held..held + wanted]);
             let count = match last {
                 Read::Bytes(count) => count,
-                Read::Nothing if self.has_unheard => 0,
+                Read::Nothing if self.has_unprocessed => 0,
                 Read::Nothing | Read::End | Read::Broken => break,
             };
             self.came_bytes += count;
-            self.has_unheard = false;
+            self.has_unprocessed = false;
             match self.take(&mut bench.incoming[..held + count], &mut buffer[filled..]) {
                 Ok(more) => filled += more,
                 Err(fault) => {
@@ -232,7 +233,8 @@ impl TlsStream {
                     return Read::Broken;
                 }
             }
-            // The socket was emptied: the poll tells what comes next. But an end that it has told already is to be found now.
+            // The socket is empty, and the poll reports further bytes. But an end of stream that it has reported already must be
+            // found now.
             if count < wanted && filled > 0 {
                 break;
             }
@@ -241,7 +243,7 @@ impl TlsStream {
             _ if self.flush(socket, false) == Written::Broken => Read::Broken,
             _ if filled > 0 => Read::Bytes(filled),
             _ if self.peer_has_closed => Read::End,
-            // RFC 8446 section 6.1: without a word, anybody may have cut it off.
+            // RFC 8446 section 6.1: without close_notify, an attacker may have cut the connection off.
             Read::End | Read::Broken => {
                 self.fault = self.is_within_handshake().then_some(TlsFault::Left);
                 Read::Broken
@@ -250,12 +252,12 @@ impl TlsStream {
         }
     }
 
-    /// Takes records, and puts their plaintext into `plain`, which has room for it. What is no whole record stays for later.
+    /// Processes records, and writes their plaintext to `plain`, which has room for it. An incomplete record stays for later.
     fn take(&mut self, records: &mut [u8], plain: &mut [u8]) -> Result<usize, TlsFault> {
         self.begin_handshake(records)?;
         let (TlsStage::Handshake(connection) | TlsStage::Open(connection)) = &mut self.stage else { return Ok(0) };
         let (mut start, mut filled, mut failure) = (0, 0, None);
-        // After a failure the library is only asked for its alert: it must not look at what follows.
+        // After a failure the library is only asked for its alert: it must not process further records.
         while failure.is_none() || connection.wants_write() {
             let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut records[start..]);
             match state {
@@ -270,7 +272,7 @@ impl TlsStream {
                 Ok(ConnectionState::EncodeTlsData(mut message)) => {
                     encode(&mut self.outgoing, |room| message.encode(room)).map_err(TlsFault::Failed)?;
                 }
-                // It leaves with what else is to be said, when all that came is understood.
+                // It is sent together with the other messages, when all received bytes are processed.
                 Ok(ConnectionState::TransmitTlsData(sending)) => sending.done(),
                 Ok(ConnectionState::PeerClosed) => self.peer_has_closed = true,
                 Ok(ConnectionState::BlockedHandshake | ConnectionState::WriteTraffic(_) | ConnectionState::Closed) => {
@@ -292,7 +294,7 @@ impl TlsStream {
         Ok(filled)
     }
 
-    /// The first bytes say whether it is a handshake at all.
+    /// The first bytes show whether it is a handshake at all.
     fn begin_handshake(&mut self, records: &[u8]) -> Result<(), TlsFault> {
         if !matches!(self.stage, TlsStage::Waiting) {
             return Ok(());
@@ -300,7 +302,7 @@ impl TlsStream {
         match records.first() {
             None => return Ok(()),
             Some(first) if *first == u8::from(ContentType::Handshake) => {}
-            // RFC 9112 section 2.2: who speaks HTTP begins with a method, or an empty line before it.
+            // RFC 9112 section 2.2: HTTP begins with a method, or an empty line before it.
             Some(first) if first.is_ascii_alphabetic() || matches!(first, b'\r' | b'\n') => return Err(TlsFault::PlainHttp),
             Some(_) => return Err(TlsFault::NotTls),
         }
@@ -325,7 +327,7 @@ impl TlsStream {
         Ok(())
     }
 
-    /// The peer is told by an alert, if it has begun with TLS; and a fault after the handshake is a broken connection, no more.
+    /// Sends the peer an alert, if it has begun with TLS. A fault after the handshake is only a broken connection.
     fn give_up(&mut self, fault: TlsFault, socket: BorrowedFd<'_>) {
         let was_open = matches!(self.stage, TlsStage::Open(_));
         let _ = self.flush(socket, false);
@@ -344,15 +346,15 @@ impl TlsStream {
         self.with_traffic(bench, |traffic, room| traffic.encrypt(plain, room))
     }
 
-    /// Adds the record that says that no more comes; nothing may follow it.
+    /// Adds the record of close_notify; nothing may follow it.
     ///
     /// # Errors
     /// As [`TlsStream::seal`].
-    pub fn seal_goodbye(&mut self, bench: &mut TlsWorkbench) -> Result<(), SealingFault> {
-        if self.has_said_goodbye {
+    pub fn seal_close_notify(&mut self, bench: &mut TlsWorkbench) -> Result<(), SealingFault> {
+        if self.has_sent_close_notify {
             return Err(SealingFault);
         }
-        self.has_said_goodbye = true;
+        self.has_sent_close_notify = true;
         self.with_traffic(bench, |traffic, room| traffic.queue_close_notify(room))
     }
 
@@ -363,7 +365,7 @@ impl TlsStream {
     ) -> Result<(), SealingFault> {
         let TlsStage::Open(connection) = &mut self.stage else { return Err(SealingFault) };
         for _ in 0..STEPS_MOST {
-            // No whole record waits in there: reading has seen to that.
+            // It holds no complete record, as reading has processed all of them.
             let UnbufferedStatus { discard, state } = connection.process_tls_records(&mut self.incoming);
             let done = match state {
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => match act(&mut traffic, bench.room()) {
@@ -403,7 +405,7 @@ impl TlsStream {
         Err(SealingFault)
     }
 
-    /// Writes records that wait. `Full`: some still do.
+    /// Writes waiting records. `Full`: some still wait.
     pub fn flush(&mut self, socket: BorrowedFd<'_>, more_follows: bool) -> Written {
         let mut count = 0;
         while self.unsent() > 0 {
@@ -416,13 +418,13 @@ impl TlsStream {
                 failed => return failed,
             }
         }
-        // One that has nothing to send owns no buffer for it.
+        // A connection that has nothing to send owns no buffer for it.
         self.outgoing = Vec::new();
         self.sent = 0;
         Written::Bytes(count)
     }
 
-    /// Writes the workbench's records; what the client does not take waits here. Nothing may wait before.
+    /// Writes the workbench's records; bytes that the client does not accept wait here. None may be waiting before.
     pub fn write_sealed(&mut self, bench: &TlsWorkbench, socket: BorrowedFd<'_>, more_follows: bool) -> Written {
         let sealed = bench.sealed();
         let written = if more_follows { socket::write_corked(socket, sealed) } else { socket::write(socket, sealed, &[]) };
@@ -435,7 +437,7 @@ impl TlsStream {
             return Written::Bytes(count);
         }
         self.outgoing.extend_from_slice(&sealed[count..]);
-        // A part that was taken says nothing about the next one, which the poll tells only after a write that failed.
+        // A partial write does not make the poll report room; only a write that failed does.
         self.flush(socket, false)
     }
 }
@@ -446,7 +448,7 @@ type WriteTraffic<'a> = bolide_tls::rustls::unbuffered::WriteTraffic<'a, bolide_
 fn encode(outgoing: &mut Vec<u8>, mut message: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) -> Result<(), Error> {
     let start = outgoing.len();
     let mut room = 0;
-    // Once to hear how long it is, once to write it.
+    // The first call returns its length, the second one writes it.
     for _ in 0..2 {
         outgoing.resize(start + room, 0);
         match message(&mut outgoing[start..]) {

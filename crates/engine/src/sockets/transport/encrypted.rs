@@ -1,8 +1,8 @@
-//! The transport of a connection that speaks TLS: what waits is encrypted as far as the client takes it, a head and the first part of its
+//! The transport of a TLS connection: it encrypts waiting bytes as far as the client reads them, a head and the first part of its
 //! body in one record and one write.
 //!
-//! Workers run it. Bytes that are encrypted must leave, in their order; so no more are encrypted than [`SEALED_BYTES`] at once, and none
-//! before those have left.
+//! It knows no protocol. Encrypted bytes must be sent, in their order. So no more than [`SEALED_BYTES`] are encrypted at once,
+//! and none before those have been sent. Workers run it.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -17,11 +17,11 @@ use crate::sockets::taken_connections::{Held, TakenConnections};
 use crate::sockets::tls::{RECORD_BYTES, SEALED_BYTES, TlsWorkbench, with_workbench};
 
 impl Transport {
-    /// [`Transport::read`] within TLS. It sends what waits in records as well: a handshake has two sides.
+    /// [`Transport::read`] within TLS. It also sends waiting records, as a handshake has two sides.
     pub(super) fn read_encrypted(&mut self, buffer: &mut [u8]) -> Read {
         let Carrier::Tls(tls) = &mut self.carrier else { return Read::Broken };
         let read = tls.read(self.socket.as_fd(), buffer);
-        // Records are all that a socket is ever found full with.
+        // With TLS, `is_full` is only ever set for records.
         if self.is_full && tls.unsent() == 0 {
             self.is_full = false;
             self.count_waiting();
@@ -29,7 +29,7 @@ impl Transport {
         read
     }
 
-    /// [`Transport::send`] within TLS. What precedes a file is kept, to share its first record.
+    /// [`Transport::send`] within TLS. Bytes before a file are kept, to share its first record.
     pub(super) fn send_encrypted(&mut self, more_follows: bool) {
         if more_follows && self.may_leave_with_file() {
             self.flush_encrypted();
@@ -38,12 +38,12 @@ impl Transport {
         }
     }
 
-    /// Few enough bytes wait to be copied before a piece of a file.
+    /// Whether few enough bytes are waiting to be copied before a piece of a file.
     pub(super) fn may_leave_with_file(&self) -> bool {
         self.waiting() <= RECORD_BYTES
     }
 
-    /// [`Transport::send_through`] within TLS. What is encrypted counts as taken.
+    /// [`Transport::send_through`] within TLS. Encrypted bytes count as taken.
     pub(super) fn send_encrypted_through(&mut self, part: &[u8]) -> usize {
         let mut taken = 0;
         while self.flush_encrypted() && self.may_send() && (self.waiting() > 0 || taken < part.len()) {
@@ -82,7 +82,7 @@ impl Transport {
             piece.resize(start + wanted, 0);
             let read = part.file.read_at(&mut piece[start..], part.offset.cast_unsigned());
             let count = read.unwrap_or(0);
-            // The file is shorter than it was when its length was announced: nothing can mend this answer.
+            // The file is shorter than when its length was announced: this answer can't be completed.
             self.is_broken |= count == 0;
             if count > 0 {
                 bench.begin();
@@ -99,7 +99,7 @@ impl Transport {
         })
     }
 
-    /// [`Transport::send_aside`] within TLS. A record that was made must be sent, so it waits for room where there is none.
+    /// [`Transport::send_aside`] within TLS. A finished record must be sent, so it waits if there is no room.
     pub(super) fn send_encrypted_aside(&mut self, bytes: &[u8]) {
         with_workbench(|bench| {
             bench.begin();
@@ -110,36 +110,36 @@ impl Transport {
         });
     }
 
-    /// [`Transport::give_away`] within TLS: the records are made and read by a bridge.
+    /// [`Transport::give_away`] within TLS: a bridge encrypts and decrypts.
     pub(super) fn bridge(&mut self, taken: &'static TakenConnections, slot: Option<&Slot>) -> std::io::Result<(OwnedFd, Held)> {
         let (own, inner) = UnixStream::pair()?;
         inner.set_nonblocking(true)?;
         let Carrier::Tls(tls) = std::mem::replace(&mut self.carrier, Carrier::Socket) else {
             return Err(std::io::ErrorKind::InvalidInput.into());
         };
-        // Nothing can be said on it without its keys.
+        // Without the keys, nothing can be sent on it.
         self.is_broken = true;
         let held = taken.hold_bridge((self.socket.clone(), tls), inner.into(), slot)?;
         Ok((own.into(), held))
     }
 
-    /// Says that no more comes, once.
-    pub(super) fn send_encrypted_goodbye(&mut self) {
+    /// Sends close_notify, once.
+    pub(super) fn send_close_notify(&mut self) {
         let Carrier::Tls(tls) = &mut self.carrier else { return };
         with_workbench(|bench| {
             bench.begin();
-            if tls.seal_goodbye(bench).is_ok() {
-                // Whoever is gone already needs none.
+            if tls.seal_close_notify(bench).is_ok() {
+                // A client that is gone already needs none.
                 let _ = tls.write_sealed(bench, self.socket.as_fd(), false);
             }
         });
     }
 
-    /// Encrypts of what waits and then of `part`, `most` bytes in all. Returns the bytes of `part` that were used, and whether it was
-    /// done.
+    /// Encrypts waiting bytes and then `part`, `most` bytes in all. Returns how many bytes of `part` were used, and whether it
+    /// succeeded.
     fn seal_through(&mut self, part: &[u8], most: usize, bench: &mut TlsWorkbench) -> (usize, bool) {
         let waiting = self.waiting().min(most);
-        // What waits is mostly a head: the start of the part fills up its record.
+        // Mostly a head is waiting: the start of the part fills up its record.
         let gap = if waiting > 0 { (RECORD_BYTES - waiting % RECORD_BYTES) % RECORD_BYTES } else { 0 };
         let joined = if waiting == self.waiting() { gap.min(part.len()).min(most - waiting) } else { 0 };
         self.outgoing.bytes.extend_from_slice(&part[..joined]);
@@ -163,7 +163,7 @@ impl Transport {
         self.note_written(written);
     }
 
-    /// Sends what is encrypted. True: all of it has left.
+    /// Sends encrypted bytes. Returns `true` if all of them were sent.
     fn flush_encrypted(&mut self) -> bool {
         let Carrier::Tls(tls) = &mut self.carrier else { return false };
         if tls.unsent() > 0 && !self.is_full && !self.is_broken {

@@ -1,6 +1,7 @@
-//! The wait of a thread that has more to send than there is room for: it can't be suspended, as it is in the middle of a call.
+//! The wait of a thread that has more to send than the send buffer accepts: it can't be suspended, as it is in the middle of a
+//! call.
 //!
-//! It owns what it needs, so that the answer may be elsewhere meanwhile. Worker threads run it, without the interpreter.
+//! It owns its descriptors, so that the answer may be elsewhere meanwhile. Worker threads run it, without the interpreter.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -9,9 +10,9 @@ use std::time::Duration;
 use super::{Carrier, Transport};
 use crate::sockets::socket;
 
-/// The same on a stream of a connection that others use too.
+/// The same on a stream of a connection that other streams use too.
 pub trait StreamWait: Send + Sync {
-    /// False: there was no room within the time.
+    /// Returns `false` if there was no room within the time.
     fn wait(&self, most: Duration) -> bool;
 }
 
@@ -21,7 +22,7 @@ pub struct RoomWait {
 }
 
 impl RoomWait {
-    /// Returns when there may be room, or when the client has gone. False: neither happened within the time.
+    /// Returns when there may be room, or when the client has gone. Returns `false` if neither happened within the time.
     pub fn wait(&self, most: Duration) -> bool {
         match &self.stream {
             None => socket::wait_for_room(self.socket.as_fd(), most),
@@ -37,7 +38,7 @@ impl Transport {
         RoomWait { socket: self.socket.clone(), stream }
     }
 
-    /// The socket for somebody who may have it longer than the connection.
+    /// The socket for an owner that may outlive the connection.
     pub fn own_socket(&self) -> Arc<OwnedFd> {
         self.socket.clone()
     }

@@ -1,18 +1,19 @@
-//! What a worker has for connections that are to be served elsewhere: the queue that it shares with the other workers, and what wakes its
-//! companion, the thread that puts connections into it while all others are inside of calls. Workers run it.
+//! The parts of a worker that hand connections over to other workers: the queue that they share, and the wake-up of the
+//! companion, the thread that puts connections into the queue while all others are inside of calls. It knows neither the
+//! connections nor the thread. Workers run it.
 
 use std::io;
 use std::os::fd::OwnedFd;
 
 use crate::scheduling::concurrency::{AtomicBool, Doorbell};
 
-/// The queue of connections that look for a worker, as a worker has it.
+/// A worker's ends of the queue of connections that need a worker.
 pub struct ConnectionQueue {
     pub put: OwnedFd,
     pub take: OwnedFd,
 }
 
-/// The companion as the threads of the worker see it.
+/// The companion as seen by the threads of the worker.
 pub struct Companion {
     pub bell: Doorbell,
     pub(crate) has_begun: AtomicBool,
@@ -27,7 +28,7 @@ pub enum Sleep {
     Awake,
     /// The next connection that is attended to.
     UntilWork,
-    /// The next call that lasts, or the next answer that may be held.
+    /// The next long call, or the next answer that may be held.
     UntilNeeded,
 }
 
@@ -44,7 +45,7 @@ impl Companion {
         }
     }
 
-    /// There is work that nobody else does.
+    /// There is work that only the companion does.
     pub fn wake_for_need(&self, sleep: &mut Sleep) {
         if *sleep != Sleep::Awake {
             self.wake(sleep);

@@ -1,9 +1,10 @@
 //! The wait of a thread that has more to send on a stream than there is room for, in the middle of a call.
 //!
-//! Whoever has the connection's lock may read for it: the thread that leads, or one that waits here, since there may be nobody else (a worker
-//! of one thread, or one whose threads are all in calls). So a waiting thread watches the socket, and beside it a bell, which others ring when
-//! they have read or sent what may be waited for. They do so under the connection's lock, and under it the bell is hung up, and everything
-//! looked at again before each sleep: no news is lost between. It knows no application and no lead. Worker threads run it, without the interpreter.
+//! Any thread with the connection's lock may read for it: the thread that leads, or one that waits here, since there may be no
+//! other one (a worker of one thread, or one whose threads are all in calls). So a waiting thread watches the socket and a bell,
+//! which other threads ring when they have read or sent. They ring it under the connection's lock. The bell is registered and all
+//! conditions are checked under the same lock before each sleep, so no event is lost in between. It knows no application and no
+//! lead. Worker threads run it, without the interpreter.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use super::{Multiplexer, Pumped, SharedMultiplexer};
 use crate::sockets::socket::watch;
 use crate::sockets::transport::StreamWait;
 
-/// Bytes that are read at once where a thread waits for room.
+/// Bytes that are read at once while a thread waits for room.
 const CATCH_UP_BYTES: usize = 32 * 1024;
 
-/// How often a thread looks by itself that has no bell, as there was no descriptor for one.
+/// The interval of a thread without a bell, as no descriptor was left for one.
 const BLIND: Duration = Duration::from_millis(20);
 
 /// A stream that waits for room.
@@ -37,7 +38,7 @@ impl StreamWait for WaitingStream {
             return true;
         }
         let socket = multiplexer.transport.own_socket();
-        let bell = multiplexer.hang_up_bell();
+        let bell = multiplexer.register_bell();
         let mut buffer = vec![0; CATCH_UP_BYTES];
         let has_room = loop {
             multiplexer.catch_up(&mut buffer);
@@ -45,7 +46,7 @@ impl StreamWait for WaitingStream {
                 break true;
             }
             let Some(left) = until.checked_duration_since(Instant::now()) else { break false };
-            // Behind so much that the client has not taken, nothing is read.
+            // Nothing is read while the client leaves too many bytes unread.
             let (for_word, for_room) = (!multiplexer.is_behind(), multiplexer.transport.unsent() > 0);
             let left = if bell.is_none() && multiplexer.has_threads { left.min(BLIND) } else { left };
             drop(multiplexer);
@@ -60,47 +61,48 @@ impl StreamWait for WaitingStream {
 }
 
 impl Multiplexer {
-    /// A bell that is rung from now on, where there are threads to ring it.
-    fn hang_up_bell(&mut self) -> Option<Arc<EventFd>> {
+    /// Registers a bell, if there are threads to ring it.
+    fn register_bell(&mut self) -> Option<Arc<EventFd>> {
         let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
         let bell = self.has_threads.then(|| EventFd::from_flags(flags).ok()).flatten().map(Arc::new)?;
         self.bells.push(bell.clone());
         Some(bell)
     }
 
-    /// Threads that wait for room look again.
+    /// Makes threads that wait for room check again.
     pub(super) fn ring(&self) {
         for bell in &self.bells {
-            // A counter that is full has rung.
+            // A full counter has rung already.
             let _ = bell.write(1);
         }
     }
 
-    /// Sends and reads what there is for the connection, as its own turn does.
+    /// Sends and reads for the connection, like its own turn.
     fn catch_up(&mut self, buffer: &mut [u8]) {
         self.session.note_time(now_ms());
         self.transport.begin_turn();
         self.transport.is_full = false;
         self.flush();
-        // What is waited for may stand behind the heads of requests.
+        // A window update may stand behind the heads of requests.
         let batch = std::mem::replace(&mut self.batch, usize::MAX);
         self.has_rest = false;
         let pumped = self.pump(buffer, |_| true);
         self.batch = batch;
         match pumped {
-            // The client may wait for what the session has to say to it (an answer to its PING, say), and no other turn may come meanwhile.
+            // The client may wait for the session's own frames (such as an answer to its PING), and no other turn may come
+            // meanwhile.
             Pumped::All | Pumped::Rest | Pumped::Later => self.flush(),
             Pumped::End | Pumped::Broken => {
                 self.transport.is_broken = true;
                 self.break_all();
             }
-            // The connection's own turn finds it again, and says what is to be said.
+            // The connection's own turn finds the fault again, and answers it.
             Pumped::Fault(_) => self.break_all(),
         }
         self.is_dirty = true;
     }
 
-    /// Whether a stream that waits, for its window or for what is before it, may go on, if only to find that its client has gone.
+    /// Whether a stream that waits for its window or for earlier bytes may continue, including when its client has gone.
     fn may_go_on(&mut self, number: u32, waits_for_window: bool) -> bool {
         if self.is_gone(number) {
             return true;
@@ -110,7 +112,7 @@ impl Multiplexer {
         }
         let may_go_on = self.session.room(number) > 0;
         if !may_go_on {
-            // The connection's window may have opened, and the stream's not.
+            // The connection's window may have opened, but not the stream's.
             self.note_waiting(number);
         }
         may_go_on

@@ -1,7 +1,9 @@
-//! The standby at the poll: while the leader is inside a call it waits here until somebody needs a leader, and fetches nothing. So a call
-//! that blocks costs its thread the lead only where another client, an order or a time limit would wait for it.
+//! The standby's wait at the poll. While the leader is inside a call, the standby waits here until a leader is needed, and
+//! fetches no events. So a blocking call costs its thread the lead only if another client, an order or a time limit would wait
+//! for it.
 //!
-//! It knows no language: the standby holds none. [`crate::scheduling::leadership`] says who stands by, and until when. Threads of workers with several run it.
+//! It knows no language: the standby holds none. [`crate::scheduling::leadership`] decides which thread stands by, and until
+//! when. Workers with several threads run it.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::Ordering::Relaxed;
@@ -13,51 +15,52 @@ use crate::app::Language;
 use crate::event_loop::worker_state::Shared;
 use crate::scheduling::leadership::Need;
 
-/// A standby looks around at least this often, in milliseconds, whatever the poll says.
-const STAND_MOST_MS: u32 = 30_000;
+/// The longest wait of a standby, in milliseconds, whatever the poll reports.
+const WAIT_MOST_MS: u32 = 30_000;
 
-/// Waits until somebody needs a leader, or the doorbell rings. Nobody does when the leader has come back from the call of this number.
+/// Waits until a leader is needed, or the doorbell rings. None is needed if the leader has come back from the call of this
+/// number.
 pub(crate) fn wait_for_need<L: Language>(shared: &Shared<L>, inside: u64) -> Need {
-    let Some(doorbell) = shared.leadership.doorbell() else { return Need::Nobody };
+    let Some(doorbell) = shared.leadership.doorbell() else { return Need::None };
     if is_poll_ready(shared) {
         return Need::Waits;
     }
     let mut guard = shared.lock_state();
     if !shared.leadership.is_inside(inside) {
-        return Need::Nobody;
+        return Need::None;
     }
     if shared.needs_leader(&guard) {
         return Need::Waits;
     }
     let due_ms = shared.longest_wait(&mut guard, now_ms()).as_millis();
-    // Under the lock, so that whoever leaves something for a leader sees it: see `tell_leader`.
+    // Set under the lock, so that a thread that puts a connection back sees it: see `wake_leader`.
     shared.worker.row.waiting.store(1, Relaxed);
     drop(guard);
-    let wait_ms = due_ms.unwrap_or(STAND_MOST_MS).min(STAND_MOST_MS);
+    let wait_ms = due_ms.unwrap_or(WAIT_MOST_MS).min(WAIT_MOST_MS);
     let mut waits =
         [PollFd::new(shared.poll.0.as_fd(), PollFlags::POLLIN), PollFd::new(doorbell.descriptor(), PollFlags::POLLIN)];
     let found = poll(&mut waits, PollTimeout::try_from(wait_ms).unwrap_or(PollTimeout::MAX));
     let [at_poll, at_door] = waits.map(|wait| wait.any().unwrap_or(false));
     if at_door {
-        doorbell.hear();
+        doorbell.clear();
     }
     let guard = shared.lock_state();
-    // A leader that has come back says itself whether it waits.
+    // A leader that has come back sets the mark itself.
     if shared.leadership.is_inside(inside) {
         shared.worker.row.waiting.store(0, Relaxed);
     }
     drop(guard);
     match found {
         Ok(0) if due_ms.is_some_and(|due_ms| due_ms <= wait_ms) => Need::Came,
-        Ok(0) => Need::Nobody,
+        Ok(0) => Need::None,
         Ok(_) if at_poll => Need::Came,
-        Ok(_) => Need::Nobody,
-        // A signal, whose handler in the language runs where the first thread leads.
+        Ok(_) => Need::None,
+        // A signal: its handlers run on the first thread when that leads.
         Err(_) => Need::Came,
     }
 }
 
-/// The poll has news that nobody has fetched.
+/// The poll has events that no thread has fetched.
 fn is_poll_ready<L: Language>(shared: &Shared<L>) -> bool {
     let mut waits = [PollFd::new(shared.poll.0.as_fd(), PollFlags::POLLIN)];
     poll(&mut waits, PollTimeout::ZERO).is_ok_and(|count| count > 0)
