@@ -1,5 +1,6 @@
-//! Files of certificates and keys: read whole, and looked at, so that what is wrong with them is one clear sentence. What a message
-//! says is a path and never a byte of a file. Runs in the process that reads the configuration, and in the master at each reload.
+//! Reads files of certificates and keys completely, and validates them, so that each fault is one clear sentence. A message
+//! contains paths, and never a byte of a file. Runs in the process that reads the configuration, and in the master at each
+//! reload.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,12 +14,13 @@ use crate::pem::{Part, parts};
 use crate::reader::open_file;
 use crate::trust::Writer;
 
-/// Largest file of certificates, in bytes: all authorities that browsers know take a fifth of it.
+/// Largest file of certificates, in bytes. The bundle of all authorities that browsers trust takes a fifth of it.
 const FILE_BYTES_MOST: u64 = 1024 * 1024;
-/// Days before its end in which a certificate is told of: authorities that renew by themselves do so thirty days before.
+/// Days before the expiry of a certificate from which it is reported. Automatic renewal (ACME) happens thirty days before the
+/// expiry.
 const EXPIRES_SOON_DAYS: i64 = 30;
 const DAY_S: i64 = 24 * 3600;
-/// Most certificates of a folder.
+/// Most certificates in a folder.
 const FOLDER_MOST: usize = 10_000;
 
 /// A file that can't be used: what happened, and what to do about it.
@@ -26,7 +28,7 @@ const FOLDER_MOST: usize = 10_000;
 pub struct Trouble {
     pub message: String,
     pub advice: String,
-    /// It is about a file that is not there, or may not be read here: the machine that will serve may have it.
+    /// The file is missing or not readable here; the machine that will serve may have it.
     pub is_local: bool,
 }
 
@@ -36,10 +38,10 @@ impl Trouble {
     }
 }
 
-/// Reads a certificate, its key, and what lies beside them, for this user where root reads for another one.
+/// Reads a certificate, its key, and the files beside them. If root reads for another user, `user` is that user.
 ///
 /// # Errors
-/// One of the files is not what it should be.
+/// One of the files is invalid.
 pub fn read(files: &CertificateFiles, names: &[String], origin: &str, user: Option<&Writer>) -> Result<Certificate, Trouble> {
     let chain = chain(&files.chain, user)?;
     let key = key(&files.key, &files.chain, user)?;
@@ -47,17 +49,17 @@ pub fn read(files: &CertificateFiles, names: &[String], origin: &str, user: Opti
     Ok(Certificate { names: names.to_vec(), chain, key, ocsp, files: Some(files.clone()), origin: origin.to_owned() })
 }
 
-/// What is doubtful about a certificate that can be shown.
+/// A doubtful property of a usable certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
     pub message: String,
     pub advice: &'static str,
 }
 
-/// Looks whether a certificate and its key belong together, and says what of it clients may not like.
+/// Checks that a certificate and its key match, and returns the properties that clients may reject.
 ///
 /// # Errors
-/// They don't, or can't be used.
+/// The certificate and the key do not match, or can't be used.
 pub fn check(certificate: &Certificate) -> Result<Vec<Remark>, Trouble> {
     let shown = shown(certificate);
     let found = inspect(certificate).map_err(|error| {
@@ -98,7 +100,7 @@ pub fn check(certificate: &Certificate) -> Result<Vec<Remark>, Trouble> {
     Ok(remarks)
 }
 
-/// A certificate in a line: its names, its key and its end.
+/// Describes a certificate in one line: its names, its key and its expiry.
 pub fn describe(certificate: &Certificate) -> String {
     match inspect(certificate) {
         Ok(Inspection { names, key, not_after_s, .. }) => {
@@ -112,7 +114,7 @@ fn shown(certificate: &Certificate) -> String {
     certificate.files.as_ref().map_or_else(|| "for development".to_owned(), |files| files.chain.display().to_string())
 }
 
-/// RFC 9525 section 6.3: an asterisk stands for one whole label, the first.
+/// RFC 9525 section 6.3: an asterisk stands for exactly one whole label, the first.
 fn covers(pattern: &str, name: &str) -> bool {
     let behind_first = |text: &str| text.split_once('.').map(|(_, rest)| rest.to_owned());
     pattern == name || pattern.starts_with("*.") && behind_first(pattern) == behind_first(name)
@@ -138,15 +140,15 @@ fn in_days(days: i64) -> String {
 }
 
 fn date(seconds: i64) -> String {
-    // A date beyond the calendar is far away, whichever it is.
+    // The exact day of a date beyond the calendar does not matter.
     let Ok(time) = OffsetDateTime::from_unix_timestamp(seconds) else { return "a day beyond the calendar".to_owned() };
     format!("{:04}-{:02}-{:02}", time.year(), u8::from(time.month()), time.day())
 }
 
-/// The client authorities of a file, in PEM.
+/// Reads the client authorities of a file, in PEM.
 ///
 /// # Errors
-/// It has none, or one that can't be read.
+/// The file has no certificate, or one that can't be read.
 pub fn authorities(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
     let chain = chain(path, user)?;
     match bolide_tls::names_of(&chain) {
@@ -158,10 +160,11 @@ pub fn authorities(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Troubl
     }
 }
 
-/// The certificates of a file, in PEM and without anything else that is there: a key may be, and is shown to nobody.
+/// Reads the certificates of a file, in PEM, without anything else in it: the file may also hold a key, which must not be
+/// exposed.
 ///
 /// # Errors
-/// It has none, or can't be read.
+/// The file has no certificate, or can't be read.
 fn chain(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
     let bytes = contents(path, "the certificate", user)?;
     let parts = parts(&bytes);
@@ -212,7 +215,7 @@ fn key(path: &Path, chain: &Path, user: Option<&Writer>) -> Result<PrivateKey, T
     }
 }
 
-/// The response of an OCSP responder, as it came: DER.
+/// Reads the response of an OCSP responder, unchanged: DER.
 fn ocsp_response(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
     let bytes = contents(path, "the OCSP response", user)?;
     match bytes.first() {
@@ -224,7 +227,7 @@ fn ocsp_response(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble>
     }
 }
 
-/// What lies beside a certificate: `CERTIFICATE.ocsp`, as HAProxy has it.
+/// Returns the paths of a certificate with its key and the file beside it: `CERTIFICATE.ocsp`, as in HAProxy.
 pub fn files(chain: PathBuf, key: PathBuf) -> CertificateFiles {
     let mut beside = chain.clone().into_os_string();
     beside.push(".ocsp");
@@ -232,10 +235,10 @@ pub fn files(chain: PathBuf, key: PathBuf) -> CertificateFiles {
     CertificateFiles { chain, key, ocsp }
 }
 
-/// The certificates of a folder: NAME.crt with NAME.key, in the order of their names.
+/// Lists the certificates of a folder: NAME.crt with NAME.key, sorted by name.
 ///
 /// # Errors
-/// The folder can't be read, or has too many.
+/// The folder can't be read, or has too many certificates.
 pub fn folder(path: &Path) -> Result<Vec<(String, CertificateFiles)>, Trouble> {
     let shown = path.display();
     let trouble = |error: std::io::Error| Trouble {
@@ -249,7 +252,7 @@ pub fn folder(path: &Path) -> Result<Vec<(String, CertificateFiles)>, Trouble> {
         let name = chain.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".crt"));
         let Some(name) = name.filter(|name| !name.is_empty()) else { continue };
         let key = path.join(format!("{name}.key"));
-        // As uWSGI, which shows a certificate only where its key is there too.
+        // As in uWSGI, a certificate without its key is skipped.
         if !key.is_file() {
             continue;
         }

@@ -1,25 +1,27 @@
-//! Files of environment variables as python-dotenv reads them, and so uvicorn, granian and flask: `KEY=value`, `export`, quotes that may
-//! go over several lines, comments, `${NAME}` and `${NAME:-else}`. Pure functions over text; what is wrong is told with its line.
+//! Parses files of environment variables as python-dotenv does, and therefore uvicorn, granian and flask: `KEY=value`, `export`,
+//! quotes that may span several lines, comments, `${NAME}` and `${NAME:-default}`. Pure functions over text; an error has its
+//! line.
 
-/// Variables of one file.
+/// Most variables in one file.
 const VARIABLES_MOST: usize = 4096;
-/// Bytes of a variable's value: Linux takes no longer one (MAX_ARG_STRLEN).
+/// Longest value of a variable, in bytes: the limit of Linux (MAX_ARG_STRLEN).
 const VALUE_BYTES_MOST: usize = 128 * 1024;
 
 /// A variable, its value, and the line on which it begins.
 pub type Variable = (String, String, u32);
 
-/// What is wrong, and on which line.
+/// An error, and its line.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Mistake {
     pub line: u32,
     pub message: String,
 }
 
-/// The variables of a text in their order. `known` are those that are set already: their values count in `${NAME}` before the text's own.
+/// Returns the variables of a text in their order. `known` are the variables that are already set: in `${NAME}` their values take
+/// precedence over those of the text.
 ///
 /// # Errors
-/// The first line that is none, or more than there may be.
+/// The first malformed line, or more variables than the limit.
 pub fn read(text: &str, known: impl Fn(&str) -> Option<String>) -> Result<Vec<Variable>, Mistake> {
     let mut made: Vec<Variable> = Vec::new();
     let mut rest = Cursor { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 };
@@ -123,7 +125,7 @@ impl<'a> Cursor<'a> {
         Ok(Some((key.to_owned(), value)))
     }
 
-    /// A value in quotes, with its escapes made into what they stand for.
+    /// Reads a quoted value, with its escapes resolved.
     fn quoted(&mut self, quote: char) -> Result<String, Mistake> {
         let mut value = String::new();
         let mut letters = self.rest.char_indices().skip(1);
@@ -146,7 +148,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What a letter after a backslash stands for.
+/// The character that a letter after a backslash stands for.
 fn escape(letter: char, quote: char) -> Option<char> {
     match (quote, letter) {
         (_, '\\' | '\'') => Some(letter),
@@ -162,13 +164,13 @@ fn escape(letter: char, quote: char) -> Option<char> {
     }
 }
 
-/// A value without quotes ends where a comment begins: a `#` after a blank.
+/// An unquoted value ends where a comment begins: at a `#` after a blank.
 fn without_comment(text: &str) -> &str {
     let begin = text.char_indices().find(|&(at, letter)| letter == '#' && (at == 0 || text[..at].ends_with([' ', '\t'])));
     text[..begin.map_or(text.len(), |(at, _)| at)].trim_end()
 }
 
-/// The value with `${NAME}` and `${NAME:-else}` filled in; `None` when that makes it too long.
+/// The value with `${NAME}` and `${NAME:-default}` filled in; `None` if that makes it too long.
 fn filled(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Option<String> {
     let mut made = String::new();
     let mut rest = text;

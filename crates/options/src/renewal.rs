@@ -1,5 +1,5 @@
-//! Certificates at a reload: read again from where they were, and kept as they are where that fails. The master runs it, when a
-//! generation is to be started; nobody is asked anything, and what is to be said are lines for the log.
+//! Renews certificates at a reload: reads them again from their files, and keeps the known ones if that fails. The master runs it
+//! before it starts a generation. It never prompts; its messages are lines for the log.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -10,14 +10,14 @@ use bolide_contract::tls::{Certificate, CertificateFiles, Tls};
 use crate::certificates::{self, Trouble};
 use crate::trust::Writer;
 
-/// Lines that one reload writes about certificates; of a folder of thousands not each has to be named.
+/// Most lines about certificates in one reload, so that a folder of thousands does not flood the log.
 const LINES_MOST: usize = 20;
 
-/// The files of one certificate, and the names that it is shown for.
+/// The names that a certificate is served for, its files, and its origin.
 type Wanted = (Vec<String>, CertificateFiles, String);
 
-/// Reads the certificates of all listeners again, for this user where root reads for another one. Gives the lines for the log: what has
-/// changed, and what could not be taken.
+/// Reads the certificates of all listeners again. If root reads for another user, `user` is that user. Returns lines for the log:
+/// the changes, and the certificates that could not be renewed.
 pub fn renew(listeners: &mut [Listener], user: Option<&Writer>) -> Vec<String> {
     let mut renewal = Renewal { user, read: HashMap::new(), lines: Vec::new() };
     for tls in listeners.iter_mut().filter_map(|listener| listener.tls.as_mut()) {
@@ -32,7 +32,7 @@ pub fn renew(listeners: &mut [Listener], user: Option<&Writer>) -> Vec<String> {
     lines
 }
 
-/// What was read in this reload: several listeners may show one certificate.
+/// The certificates that this reload has read: several listeners may use the same one.
 struct Renewal<'a> {
     user: Option<&'a Writer>,
     read: HashMap<Wanted, Option<Certificate>>,
@@ -47,7 +47,7 @@ impl Renewal<'_> {
         let mut renewed = Vec::with_capacity(tls.certificates.len());
         let listed = tls.folder.as_deref().and_then(|folder| self.list(folder, &origin_of_folder(tls)));
         for (index, old) in tls.certificates.iter().enumerate() {
-            // The first one is the address's own, wherever it lies.
+            // The first certificate is the address's own, even if it lies in the folder.
             match (index > 0 && of_folder(old), &listed) {
                 (true, Some(_)) => {}
                 (true, None) => renewed.push(old.clone()),
@@ -67,7 +67,7 @@ impl Renewal<'_> {
         tls.certificates = renewed;
     }
 
-    /// The certificates of a folder by now; `None` where it can't be read, and all stay as they are.
+    /// Returns the present certificates of a folder; `None` if it can't be read, in which case all known ones stay.
     fn list(&mut self, folder: &Path, origin: &str) -> Option<Vec<Wanted>> {
         match certificates::folder(folder) {
             Ok(listed) => Some(listed.into_iter().map(|(name, files)| (vec![name], files, origin.to_owned())).collect()),
@@ -81,12 +81,12 @@ impl Renewal<'_> {
     fn again(&mut self, old: &Certificate) -> Certificate {
         let Some(files) = &old.files else { return old.clone() };
         let mut wanted = certificates::files(files.chain.clone(), files.key.clone());
-        // `tls-ocsp-file` lies elsewhere.
+        // `tls-ocsp-file` is at another place.
         wanted.ocsp = wanted.ocsp.or_else(|| files.ocsp.clone());
         self.read(&(old.names.clone(), wanted, old.origin.clone()), Some(old)).unwrap_or_else(|| old.clone())
     }
 
-    /// The certificate of these files. `None`: it can't be taken, and that is said.
+    /// Returns the certificate of these files, or `None`, with a line for the log, if it can't be used.
     fn read(&mut self, wanted: &Wanted, old: Option<&Certificate>) -> Option<Certificate> {
         if let Some(read) = self.read.get(wanted) {
             return read.clone();
@@ -143,7 +143,7 @@ impl Renewal<'_> {
         self.say(format!("WARNING: {origin}: {}; {instead} ({})", trouble.message, trouble.advice));
     }
 
-    /// What several addresses show is said once.
+    /// Adds a line for the log, once for all addresses that share the certificate.
     fn say(&mut self, line: String) {
         if !self.lines.contains(&line) {
             self.lines.push(line);
@@ -151,7 +151,7 @@ impl Renewal<'_> {
     }
 }
 
-/// Where the folder was asked for: its certificates say that too, if there is one.
+/// The origin of the folder: that of its certificates, if there are any.
 fn origin_of_folder(tls: &Tls) -> String {
     let found = tls
         .certificates

@@ -1,4 +1,5 @@
-//! What a configuration was read from, and the options in it that reach further than the application. Runs in the process that reads it.
+//! The sources of a configuration: its files, and those of its options that act with more than the application's privileges. Runs
+//! in the process that reads the configuration.
 
 use crate::catalogue::catalogue;
 use crate::catalogue::reach::{Reach, reach};
@@ -8,7 +9,7 @@ use crate::pair::Pair;
 use crate::reader::Configuration;
 use crate::reading::{Said, Sources};
 
-/// Of a configuration that was read by now.
+/// Returns the sources of a configuration that has been read.
 pub fn sources(read: &Configuration, host: &HostInfo) -> Sources {
     Sources { files: host.trust.take_used(), said: read.effects.iter().filter_map(said).collect() }
 }

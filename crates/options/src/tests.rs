@@ -1,4 +1,4 @@
-//! The whole way from a command line and files to settings.
+//! Tests of the whole way from a command line and files to settings.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use bolide_contract::settings::{Address, ApplicationSource, Protocol, Settings, 
 
 use super::*;
 
-/// A folder of its own for one test; removed when it ends.
+/// A folder for one test, which is removed when the test ends.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -455,7 +455,7 @@ fn test_the_language_placeholders_conditions_loops_and_files() {
     assert_eq!(settings.applications[0].source, ApplicationSource::Module("uwsgi".to_owned()));
     let environment: Vec<String> = settings.application.environment.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let base = format!("BASE={}/", folder.path().display());
-    // What `declare-option` made acts at once, so it comes first.
+    // Pairs of `declare-option` act immediately, so they come first.
     assert_eq!(environment, ["SERVE=yes", "HOME=/home/ann", &base, "LOOP_a=a", "LOOP_b=b", "MORE=1", "EXTRA=extra", "PH=x"]);
     let ports: Vec<_> = settings.listeners.iter().map(|listener| listener.address.clone()).collect();
     assert_eq!(ports, [9000, 8001, 8002].map(|port| Address::Tcp { host: String::new(), port }));

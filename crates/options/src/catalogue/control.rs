@@ -1,4 +1,4 @@
-//! Rows of how an instance is put into the background, found and told what to do.
+//! Rows of how an instance goes into the background, and how commands find and control it. Pure data.
 
 use crate::catalogue::row::{OptionEntry, Value, set};
 use crate::resolve::{control, values};

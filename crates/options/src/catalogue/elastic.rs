@@ -1,4 +1,4 @@
-//! Rows of a number of workers that varies.
+//! Rows of scaling: a number of workers that follows the load. Pure data.
 
 use bolide_contract::elastic::Algorithm;
 

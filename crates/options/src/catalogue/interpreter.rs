@@ -1,4 +1,5 @@
-//! Rows of the interpreter, of the Python module `uwsgi`, and of the functions that workers call when they begin and end.
+//! Rows of the interpreter, of the Python module `uwsgi`, and of the functions that workers call when they start and stop. Pure
+//! data.
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::{interpreter, platform, python_module, values};

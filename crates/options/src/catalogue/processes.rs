@@ -1,4 +1,4 @@
-//! Rows of processes and threads: how many there are, and when they come and go.
+//! Rows of processes and threads: their number, and when they start and stop. Pure data.
 
 use bolide_contract::settings::ReloadOrder;
 

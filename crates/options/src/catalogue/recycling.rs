@@ -1,4 +1,4 @@
-//! Rows of how workers are replaced: recycling, harakiri, and what a reload does.
+//! Rows of worker replacement: recycling, harakiri, and reloads. Pure data.
 
 use crate::catalogue::row::{Milestone, OptionEntry, Setting, Value, set};
 use crate::resolve::context::normalized;
@@ -11,7 +11,7 @@ const REQUESTS: Value = Value::Number { least: 0, most: i64::MAX, unit: "request
 /// A tebibyte in one worker is a mistake in the unit.
 const MEGABYTES: Value = Value::Number { least: 0, most: 1_048_576, unit: "MiB" };
 
-/// What the rows of memory have in common.
+/// The difference that all memory limits share.
 const LOOKED_AT: &str = "uWSGI checks after each request, in the worker; here the master checks once a second, so that requests pay nothing, and idle workers are checked too. The replacement serves first, and one worker is replaced at a time.";
 
 pub const ENTRIES: &[OptionEntry] = &[

@@ -1,4 +1,4 @@
-//! Rows of what a request may be at the most.
+//! Rows of the limits on a request. Pure data.
 
 use bolide_contract::settings::Limits;
 

@@ -1,4 +1,4 @@
-//! Rows of the sockets: what is listened on, how long a peer may take, and what the kernel is told.
+//! Rows of the sockets: the addresses to listen on, the timeouts of a peer, and the socket options. Pure data.
 
 use bolide_contract::settings::Protocol;
 
@@ -11,10 +11,10 @@ const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "second
 
 const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
 
-/// The applications are Python's.
+/// The reason that modifiers have no effect: all applications are Python's.
 const ONE_PLUGIN: &str = "leave it out: every request goes to the application";
 
-/// Their applications speak by `uwsgi.send` and `uwsgi.recv`.
+/// The alternative to uWSGI's raw applications, which use `uwsgi.send` and `uwsgi.recv`.
 const INSTEAD_OF_RAW: &str = "a WSGI application can take over a connection (`gunicorn.socket` in its environ); `uwsgi.send` and `uwsgi.recv`, which raw applications use, are not supported yet";
 
 pub const ENTRIES: &[OptionEntry] = &[

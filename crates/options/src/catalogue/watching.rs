@@ -1,4 +1,4 @@
-//! Rows of what the master watches: files whose change reloads.
+//! Rows of the files that the master watches, and whose changes reload. Pure data.
 
 use bolide_contract::settings::ForkSafety;
 use bolide_contract::watching::{FileAction, WatchSubject};
@@ -6,7 +6,7 @@ use bolide_contract::watching::{FileAction, WatchSubject};
 use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
 use crate::resolve::{values, watching};
 
-/// What `touch-*` and `fs-*` have in common with uWSGI's, and what not.
+/// What `touch-*` and `fs-*` share with uWSGI's options, and where they differ.
 const TOUCHED: &str = "uWSGI checks once a second, and does not notice a file whose time goes back, for example when it is replaced by one from an archive.";
 
 /// Values of `fork-safety`.
@@ -14,7 +14,7 @@ const FORK_SAFETY: [(&str, ForkSafety); 3] =
     [("warn", ForkSafety::Warn), ("refuse", ForkSafety::Refuse), ("lazy", ForkSafety::Lazy)];
 const FORK_SAFETY_WORDS: [&str; 3] = words(&FORK_SAFETY);
 
-/// uWSGI 2.0.31 was asked.
+/// Tested with uWSGI 2.0.31.
 const UNHEARD: &str = "In uWSGI 2.0.31 it has no effect, in any notation of the type.";
 
 pub const ENTRIES: &[OptionEntry] = &[

@@ -1,4 +1,4 @@
-//! `bolide explain OPTION…`.
+//! `bolide explain OPTION…`: prints everything that the catalogue knows about an option.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::reading::Reading;
 use crate::subcommand::Subcommand;
 
 const WIDTH: usize = 90;
-/// Nobody knows the option.
+/// The exit status if an option is unknown.
 const UNKNOWN: i32 = 1;
 
 pub fn run(arguments: &[String]) -> Reading {
@@ -38,7 +38,7 @@ pub fn run(arguments: &[String]) -> Reading {
     Reading::Print { text, status }
 }
 
-/// An option by name, with or without its dashes, or by letter.
+/// Finds an option by name, with or without its dashes, or by letter.
 pub fn option(argument: &str) -> Option<&'static OptionRow> {
     let bare = argument.trim_start_matches('-');
     let mut letters = bare.chars();
@@ -48,7 +48,7 @@ pub fn option(argument: &str) -> Option<&'static OptionRow> {
     })
 }
 
-/// Everything that the row says.
+/// Writes everything that the row contains.
 fn explain(text: &mut String, row: &OptionRow) {
     let letters: Vec<String> = row.letters.iter().map(|(letter, _)| format!("-{letter}")).collect();
     let others: Vec<String> = row.names[1..].iter().map(|name| (*name).to_owned()).chain(letters).collect();

@@ -1,5 +1,5 @@
-//! `bolide init`: looks at the folder it is started in, and writes a short `bolide.ini` that runs
-//! what it found there. Asks nothing, and never overwrites.
+//! `bolide init`: inspects the current folder, and writes a short `bolide.ini` that runs the application in it. It never prompts
+//! and never overwrites a file.
 
 use crate::diagnostic::Diagnostic;
 use crate::host_info::HostInfo;

@@ -1,5 +1,6 @@
-//! `bolide init --from FILE`: the configuration that starts an application as another server's file or command line does. It writes a new
-//! file and never overwrites one; what it could not carry over stands in it as comments, and on standard error.
+//! `bolide init --from FILE`: writes a configuration that starts an application as another server's file or command line does. It
+//! writes a new file and never overwrites one. Settings that it could not translate are listed in the file as comments, and on
+//! standard error.
 
 use std::fmt::Write;
 use std::io::Write as _;
@@ -18,7 +19,7 @@ use crate::reading::Reading;
 use crate::sources::argv::Arguments;
 use crate::subcommand::Subcommand;
 
-/// Largest file that is looked at, in bytes.
+/// Largest source file that is read, in bytes.
 const SOURCE_BYTES: u64 = 1024 * 1024;
 /// Longest original line that is shown, in characters.
 const SHOWN_MOST: usize = 160;
@@ -46,7 +47,7 @@ impl Written {
     }
 }
 
-/// Whether these are arguments of this way of `init`.
+/// Returns whether these arguments ask for this form of `init`.
 pub fn is_asked(arguments: &[String]) -> bool {
     arguments.iter().any(|argument| argument == "--from" || argument.starts_with("--from="))
 }
@@ -71,7 +72,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     }
 }
 
-/// Writes the configuration, and gives what is to be said of it.
+/// Writes the configuration, and returns the text for standard output.
 fn written(source: &str, form: Written, host: &HostInfo) -> Result<String, Diagnostic> {
     let target = host.folder.join(form.file());
     if target.exists() {
@@ -87,14 +88,14 @@ fn written(source: &str, form: Written, host: &HostInfo) -> Result<String, Diagn
     })?;
     let mut errors = std::io::stderr().lock();
     for (what, why) in missing(&plan) {
-        // A reader that has gone misses nothing that is not in the file.
+        // The file contains the same lines, so a failed write loses nothing.
         let _ = writeln!(errors, "bolide: not carried over from {source}: {what}: {why}");
     }
     let next = format!("Review it, check it with: bolide check {0}\nStart it with:           bolide {0}", form.file());
     Ok(format!("{} is written, equivalent to {source}.\n{next}\n\n{text}", form.file()))
 }
 
-/// What the file starts, in its own words, and the options for that.
+/// Returns the start line of the file, unchanged, and the options that are equivalent to it.
 fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
     let path = host.folder.join(source);
     let mut plan = Plan::default();
@@ -141,7 +142,7 @@ fn around(start: &Start, host: &HostInfo, plan: &mut Plan) {
     if let Some(folder) = &start.folder {
         match host.folder.join(folder).is_dir() {
             true => plan.option("chdir", folder.clone()),
-            // That of an image, say; this file lies where the application does.
+            // The folder of a container image, for example. The new file lies where the application does.
             false => {
                 plan.missing(folder.clone(), "there is no such folder here: this file belongs in the folder of the application")
             }
@@ -154,7 +155,7 @@ fn around(start: &Start, host: &HostInfo, plan: &mut Plan) {
     }
 }
 
-/// A command line of gunicorn: its configuration file first, and what the line says counts for more.
+/// Translates a command line of gunicorn. Its configuration file comes first; the command line takes precedence.
 fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Result<(), Diagnostic> {
     let mut asked: Vec<AskedSetting> = Vec::new();
     let mut file = None;
@@ -177,7 +178,7 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
         };
         match (name, asked.iter_mut().find(|known| known.name == name)) {
             ("config", _) => file = Some(value),
-            // These may be said several times.
+            // These may occur several times.
             ("bind" | "raw_env" | "reload_extra_files", Some(known)) => known.add(&value),
             _ => asked.push(AskedSetting::text(name, &value)),
         }
@@ -186,7 +187,7 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
     gunicorn_settings(file.or(default).as_deref(), asked, host, plan)
 }
 
-/// The settings of a file and of a line as options.
+/// Translates the settings of a file and of a command line to options.
 fn gunicorn_settings(file: Option<&str>, line: Vec<AskedSetting>, host: &HostInfo, plan: &mut Plan) -> Result<(), Diagnostic> {
     let mut asked = Vec::new();
     let mut name = "the command line";
@@ -199,7 +200,7 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<AskedSetting>, host: &HostInf
         asked.retain(|known| !line.iter().any(|other| other.name == known.name));
     }
     asked.extend(line);
-    // What the environment says is for whoever starts it.
+    // Settings from the environment are left to the start.
     let translated = gunicorn::translated(&asked, |_| None);
     for made in translated.options {
         plan.option(&made.key, made.value);
@@ -223,7 +224,7 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<AskedSetting>, host: &HostInf
     Ok(())
 }
 
-/// uWSGI's own words stay.
+/// Options of uWSGI stay unchanged.
 fn uwsgi_line(arguments: &[String], plan: &mut Plan) {
     let mut words = Arguments::new(arguments);
     loop {
@@ -242,7 +243,7 @@ fn uwsgi_line(arguments: &[String], plan: &mut Plan) {
     }
 }
 
-/// What is not carried over; an option whose value only a shell can tell is not, either.
+/// Settings that are not translated, including options whose value only a shell can compute.
 fn missing(plan: &Plan) -> Vec<(String, String)> {
     plan.entries
         .iter()
@@ -304,7 +305,7 @@ fn configuration(source: &str, original: &str, plan: &Plan, form: Written) -> St
     text
 }
 
-/// The lines of one option. `$(NAME:-VALUE)` is a variable with a default, which the ini language says by conditions.
+/// The lines of one option. `$(NAME:-VALUE)` is a variable with a default, which the ini language expresses with conditions.
 fn options(text: &mut String, key: &str, values: &[String], form: Written) {
     if form == Written::Toml {
         let quoted: Vec<String> = values.iter().map(|value| toml_text(&with_default(value))).collect();
@@ -333,7 +334,7 @@ fn default_of(value: &str) -> Option<(&str, &str, &str, &str)> {
     Some((before, name, default, after))
 }
 
-/// TOML has no conditions: the default is written.
+/// TOML has no conditions, so the default is written.
 fn with_default(value: &str) -> String {
     default_of(value).map_or_else(|| value.to_owned(), |(before, _, default, after)| format!("{before}{default}{after}"))
 }
@@ -342,6 +343,6 @@ fn toml_text(value: &str) -> String {
     if matches!(value, "true" | "false") || value.parse::<u32>().is_ok() && !value.starts_with('0') {
         return value.to_owned();
     }
-    // A text of JSON's is one of TOML's basic strings.
+    // A JSON string is also a TOML basic string.
     serde_json::Value::from(value).to_string()
 }

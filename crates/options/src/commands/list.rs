@@ -1,4 +1,4 @@
-//! `bolide options [WORD]`.
+//! `bolide options [WORD]`: lists the options of the catalogue.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::{OptionRow, Status};
 use crate::reading::Reading;
 
-/// Column of the verdicts, and of what follows them.
+/// Column of the verdicts, and of the text behind them.
 const NAME: usize = 32;
 const VERDICT: usize = 11;
 

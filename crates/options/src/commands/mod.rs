@@ -1,5 +1,5 @@
-//! `bolide check`, `bolide explain` and the like: words in the place of the first argument. Each is a
-//! function from its arguments to a text and an exit status.
+//! `bolide check`, `bolide explain` and the other commands: words as the first argument. Each is a function from its arguments to
+//! a text and an exit status.
 
 mod bare;
 mod check;
@@ -21,7 +21,7 @@ use crate::manual::paint::Paint;
 use crate::reading::Reading;
 use crate::subcommand::Subcommand;
 
-/// Runs the command that the first argument names; `None` if it names none. No arguments at all are a command too.
+/// Runs the command that the first argument names; returns `None` if it names none. An empty command line is a command too.
 pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
     let Some((first, rest)) = arguments.split_first() else { return bare::run(host) };
     if asks_for_short_help(arguments) {
@@ -54,7 +54,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
     })
 }
 
-/// `-h` stands first, or last behind what is no option that might want it for its value.
+/// `-h` stands first, or last after a word that is not an option that could take it as its value.
 fn asks_for_short_help(arguments: &[String]) -> bool {
     match arguments {
         [only] => only == "-h",
@@ -64,7 +64,7 @@ fn asks_for_short_help(arguments: &[String]) -> bool {
     }
 }
 
-/// `bolide help`: of a command, or else of an option.
+/// `bolide help`: the help of a command, or else of an option.
 fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
     let paint = Paint::of(host);
     let [topic] = arguments else {

@@ -1,4 +1,4 @@
-//! The commands as people use them.
+//! Tests of the commands as users type them.
 
 use bolide_contract::settings::ApplicationSource;
 
@@ -168,7 +168,7 @@ fn test_check_keeps_quiet_about_what_is_right() {
     assert_eq!(printed(&folder, "check bolide.ini").0, "nothing to report\n");
     folder.write("uwsgi.xml", "<uwsgi><http>:1</http><app mountpoint=\"/x\"> <script>shop:app</script> </app></uwsgi>");
     assert_eq!(printed(&folder, "check uwsgi.xml").0, "nothing to report\n");
-    // A variable that is read as `$(UWSGI_BIND)` is no misspelt option.
+    // A variable that the file reads as `$(UWSGI_BIND)` is not a misspelt option.
     folder.write("uwsgi.ini", "[uwsgi]\nhttp = $(UWSGI_BIND)\nmodule = app\n");
     let Ok(Reading::Print { text, .. }) = outcome(&folder, "check uwsgi.ini", &[("UWSGI_BIND", ":1")]) else {
         panic!("it prints")
@@ -341,7 +341,7 @@ fn test_init_knows_asgi_applications_by_their_framework() {
         (&[("main.py", "from fastapi import FastAPI\napi: FastAPI = FastAPI(\n    title='x')\n")], "main", "api"),
         (&[("asgi.py", "application = Starlette(routes=[])\n")], "asgi", "application"),
         (&[("app.py", "api = FastAPI()\napp = socketio.ASGIApp(sockets, api)\n")], "app", "app"),
-        // A new project of Django has both files; Channels has its author name the application.
+        // A new Django project has both files; with Channels, the author names the application.
         (&[manage, ("shop/wsgi.py", ""), ("shop/asgi.py", "")], "shop.wsgi", "application"),
         (&[manage, ("shop/asgi.py", "")], "shop.asgi", "application"),
         (

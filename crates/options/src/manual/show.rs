@@ -1,10 +1,10 @@
-//! `--show-config`: the pairs as uWSGI prints them, in the order in which they were read.
+//! `--show-config`: prints the pairs as uWSGI does, in the order in which they were read.
 
 use std::fmt::Write;
 
 use crate::pair::Pair;
 
-/// uWSGI's own form, its frame included, so that the two can be compared.
+/// Formats the pairs in uWSGI's own form, frame included, so that the two can be compared.
 pub fn as_uwsgi(pairs: &[Pair]) -> String {
     let mut text = "\n;uWSGI instance configuration\n[uwsgi]\n".to_owned();
     for pair in pairs {

@@ -1,12 +1,12 @@
-//! The table agrees with the catalogue, with itself and with the guides.
+//! Tests that the table agrees with the catalogue, with itself and with the guides.
 
 use super::guide::with_tables;
 use super::*;
 
-/// The pages with tables that are made from the rows.
+/// The pages with generated tables.
 const GUIDES: [&str; 2] = ["migrate-from-gunicorn.md", "migrate-from-uvicorn.md"];
 
-/// Set to write the tables again.
+/// If set, the test writes the tables instead of comparing them.
 const WRITE: &str = "BOLIDE_WRITE_REFERENCE";
 
 fn taken(name: &str, value: &str) -> Result<Vec<String>, Refusal> {
@@ -26,13 +26,13 @@ fn test_what_is_the_same_is_an_option_and_what_others_alone_have_is_none() {
             Meaning::Same | Meaning::Listed(_) | Meaning::Worded(..) | Meaning::Taken(..) => {
                 assert!(is_ours, "--{} is no option of ours", flag.flag);
             }
-            // uWSGI's command where a pidfile follows, which is told apart where the command line is read.
+            // uWSGI's command if a pidfile follows, which `command_line` distinguishes.
             Meaning::Made(..) if flag.flag == "reload" => assert!(is_ours),
             // uWSGI's, for the addresses of `socket`; gunicorn's beside `--bind`.
             Meaning::Kept(..) if flag.flag == "protocol" => assert!(is_ours),
-            // uWSGI's, for all that is made; gunicorn's for sockets alone.
+            // uWSGI's, for all files that are created; gunicorn's for sockets only.
             Meaning::Kept(..) if flag.flag == "umask" => assert!(is_ours),
-            // Rows that are refused in the catalogue as well.
+            // The catalogue refuses these rows as well.
             Meaning::Refused(_) if flag.flag.ends_with("keyfile-password") => assert!(is_ours),
             _ => assert!(
                 !is_ours || flag.servers != long(None, flag.flag).map_or(flag.servers, |first| first.servers),

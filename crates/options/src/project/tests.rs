@@ -1,9 +1,9 @@
-//! What is told of projects as people lay them out. Tests only.
+//! Tests with the usual layouts of projects.
 
 use super::{Kind, look, look_at_file, look_at_package};
 use crate::tests::Folder;
 
-/// A file of a project, and what it holds.
+/// A file of a project: its path and its text.
 type File = (&'static str, &'static str);
 
 /// A folder with these files.

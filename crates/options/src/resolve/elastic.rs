@@ -1,4 +1,5 @@
-//! Options of a number of workers that varies, and their settings. It starts nothing; runs in the process that reads the configuration.
+//! Resolves the options of scaling (`cheaper` and related options) to settings. It starts nothing. Runs in the process that reads
+//! the configuration.
 
 use bolide_contract::elastic::{self, Cheaper};
 
@@ -8,7 +9,7 @@ use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
-/// A number of which 0 is the default, as in uWSGI.
+/// Sets a number; 0 stands for the default, as in uWSGI.
 pub fn set_number(
     draft: &mut Draft,
     row: &OptionRow,
@@ -33,7 +34,7 @@ pub fn set_hard_limit(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result
     Ok(())
 }
 
-/// An option that does nothing without `cheaper`.
+/// Notes an option that has no effect without `cheaper`.
 pub fn note_detail(draft: &mut Draft, pair: &Pair) {
     draft.elastic.detail = Some((pair.key.clone(), pair.location.clone()));
 }
@@ -43,7 +44,7 @@ fn small(number: Option<u64>) -> Option<u32> {
 }
 
 impl ElasticDraft {
-    /// The settings, once `processes` is known.
+    /// Completes the settings, once `processes` is known.
     pub fn complete(self, most: u32, context: &mut Context) -> elastic::Elastic {
         let ElasticDraft { mut settings, cheaper, least, first, detail, hard, dies } = self;
         settings.dies_idle = dies.is_some();

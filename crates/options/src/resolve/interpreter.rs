@@ -1,5 +1,5 @@
-//! How Python's interpreter starts, and what it imports beside the application. Reads folders of variables (`envdir`) and nothing else; runs
-//! in the process that reads the configuration.
+//! Resolves the options of the Python interpreter, and of the modules that it imports besides the application. Reads folders of
+//! variables (`envdir`) and nothing else. Runs in the process that reads the configuration.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -14,13 +14,13 @@ use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
-/// Files of an `envdir` that are read.
+/// Most files of an `envdir`.
 const VARIABLES_MOST: usize = 1024;
-/// Bytes of a variable's value: Linux takes no longer one (MAX_ARG_STRLEN).
+/// Longest value of a variable, in bytes: the limit of Linux (MAX_ARG_STRLEN).
 const VALUE_BYTES_MOST: u64 = 128 * 1024;
-/// Bytes of a kilobyte of `thread-stack-size`.
+/// Bytes in a kilobyte of `thread-stack-size`.
 const KILOBYTE_BYTES: u64 = 1024;
-/// The least stack that Python takes, in bytes.
+/// The smallest stack that Python accepts, in bytes.
 const STACK_BYTES_LEAST: u64 = 32 * KILOBYTE_BYTES;
 
 pub fn set_stack_size(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
@@ -29,7 +29,7 @@ pub fn set_stack_size(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result
     Ok(())
 }
 
-/// uWSGI puts each at the start of `sys.path`, so the last comes first.
+/// uWSGI inserts each at the start of `sys.path`, so the last one comes first.
 pub fn add_python_path(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let found = crate::conditionals::matches(&values::text(pair)?, &draft.host.folder);
     for path in found.map_err(|message| Diagnostic::error(Some(&pair.location), message))? {
@@ -38,12 +38,12 @@ pub fn add_python_path(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<
     Ok(())
 }
 
-/// Words with blanks between them.
+/// Words separated by blanks.
 pub fn arguments(pair: &Pair) -> Result<Vec<String>, Diagnostic> {
     Ok(values::text(pair)?.split([' ', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
-/// There is nothing to load; one that is not built in is missed.
+/// There is nothing to load; a plugin that is not built in gets a warning.
 pub fn check_plugins(draft: &mut Draft, pair: &Pair) {
     for name in pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
         if !crate::conditionals::is_built_in(name) {
@@ -89,7 +89,7 @@ pub fn remove_variable(draft: &mut Draft, name: String) {
 }
 
 impl PythonDraft {
-    /// The folder of the application can be entered unless others may not look into one above it.
+    /// The folder of the application can be entered by its path unless others may not search a folder above it.
     pub fn complete_application(
         &mut self,
         application: ApplicationSettings,
@@ -104,7 +104,7 @@ impl PythonDraft {
         }
     }
 
-    /// Relative files are against the folder of the application.
+    /// Relative files start at the folder of the application.
     pub fn complete(self, context: &mut Context) -> Python {
         if context.is_bare {
             self.note_usual_file(context);
@@ -126,7 +126,8 @@ impl PythonDraft {
     }
 }
 
-/// The first line of a file without blanks at its end, and with line ends for the NULs in it, as envdir has it; `None` for an empty file.
+/// The first line of a file without trailing blanks, and with its NULs replaced by line ends, as in envdir; `None` for an empty
+/// file.
 fn first_line(path: &Path) -> std::io::Result<Option<String>> {
     let mut line = Vec::new();
     let read = BufReader::new(File::open(path)?.take(VALUE_BYTES_MOST)).read_until(b'\n', &mut line)?;
@@ -134,7 +135,7 @@ fn first_line(path: &Path) -> std::io::Result<Option<String>> {
     Ok((read > 0).then(|| text.trim_end_matches([' ', '\t', '\r', '\n']).to_owned()))
 }
 
-/// uWSGI tells files from modules so.
+/// uWSGI distinguishes files from modules by this rule.
 fn is_file(text: &str) -> bool {
     text.contains('/') || text.ends_with(".py")
 }

@@ -1,9 +1,9 @@
-//! From pairs to [`Settings`]: each effect in order, by the fields and functions that their rows name.
-//! Everything that is wrong is collected and reported together, each with its file and line.
+//! Converts pairs to [`Settings`]: applies each effect in order, by the field or function in its row. All faults are collected
+//! and reported together, each with its file and line.
 //!
-//! Relative paths become absolute here, against the folder that uWSGI would use: it writes `pidfile`
-//! and opens `logto` before it changes to `chdir`, and everything else (sockets, the application, its
-//! virtualenv and `pythonpath`, `chdir2`) after it. `pythonpath` patterns are matched before it.
+//! Relative paths become absolute here, starting at the folder that uWSGI would use: it writes `pidfile` and opens `logto` before
+//! it changes to `chdir`, and handles everything else (sockets, the application, its virtualenv and `pythonpath`, `chdir2`) after
+//! it. `pythonpath` patterns are matched before it.
 
 mod address;
 pub mod answering;
@@ -49,11 +49,11 @@ use crate::host_info::HostInfo;
 use crate::pair::Pair;
 use crate::reader::Configuration;
 
-/// An error of which `check` makes a note where the command line is to name the application.
+/// An error that `check` downgrades to a note if the command line will name the application.
 pub const NO_APPLICATION: &str = "there is no application to serve";
 const MEBIBYTE: u64 = 1024 * 1024;
 
-/// Makes settings of what was read. All diagnostics are in the second part, errors among them when the first is `None`.
+/// Resolves a configuration to settings. The second part contains all diagnostics, with errors among them if the first is `None`.
 pub fn resolve(
     read: &Configuration,
     positional: Option<&PositionalApplication>,
@@ -73,17 +73,17 @@ pub fn resolve(
     ((!failed).then_some(settings), diagnostics)
 }
 
-/// An option that is not there asks for what is always done here.
+/// Whether an unsupported option requests something that Bolide always does.
 fn is_done_already(name: &str, pair: &Pair) -> bool {
     match name {
-        // There is one plugin to choose, and this is its number.
+        // There is a single plugin, and this is its number.
         name if name.ends_with("-modifier1") || name.ends_with("-modifier2") => pair.value.as_deref().map(str::trim) == Some("0"),
         _ => false,
     }
 }
 
 impl<'a> Draft<'a> {
-    /// One effect: the row's verdict decides.
+    /// Applies one effect, by the verdict of its row.
     fn take(&mut self, row: &OptionRow, pair: &Pair, read: &Configuration) {
         let location = &pair.location;
         match row.status {
@@ -91,7 +91,7 @@ impl<'a> Draft<'a> {
                 let message = format!("`{}` is a placeholder here: its value does not suit the option of this name", pair.key);
                 self.diagnostics.push(Diagnostic::note(Some(location), message).advise("give the placeholder another name"));
             }
-            // uWSGI goes on without it; where all depends on it, that is said in the end.
+            // uWSGI continues without it. If everything depends on it, a later error says so.
             Status::Supported(_)
                 if matches!(row.name(), "module" | "pythonpath" | "virtualenv") && pair.value.as_deref() == Some("") =>
             {
@@ -103,7 +103,7 @@ impl<'a> Draft<'a> {
                     self.diagnostics.push(diagnostic);
                 }
             }
-            // Saying "no" to what is always done is worth a word, saying "yes" is not.
+            // "No" to something that Bolide always does is worth a note, "yes" is not.
             Status::Accepted(why) => {
                 if row.value == crate::catalogue::row::Value::Switch && !crate::values::switch(pair.value.as_deref()).on {
                     self.diagnostics
@@ -120,7 +120,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A file of uWSGI uses one of our own names, which uWSGI does not have, for a placeholder of its own:
+    /// Whether a file for uWSGI uses the name of one of Bolide's own options, which uWSGI does not have, as a placeholder:
     /// `interface = eth0`, and `%(interface)` elsewhere.
     fn is_placeholder(&self, row: &OptionRow, pair: &Pair, read: &Configuration) -> bool {
         !self.strict && row.home == "bolide" && read.used.contains(&pair.key) && !values::fits(row, pair)
@@ -146,7 +146,7 @@ impl<'a> Draft<'a> {
             Setting::Listen(kind) => sockets::listen(self, kind, pair)?,
             Setting::Watch(subject, action) => watching::add_file(self, subject, action, row, pair)?,
             Setting::By(set) => set(self, row, pair)?,
-            // It was looked for before all others.
+            // It was applied before all others.
             Setting::AllowMissing => {}
             // These acted while the configuration was read.
             Setting::Language(_) => {}
@@ -154,7 +154,7 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Puts together what the options said, and checks that there is something to serve and somewhere to serve it.
+    /// Completes the settings, and checks that there is an application and an address to serve it at.
     fn complete(mut self, read: &Configuration, positional: Option<&PositionalApplication>) -> (Settings, Vec<Diagnostic>) {
         let mut context = self.context(read, positional);
         let (is_jailed, is_needed) = (self.confinement.root.is_some(), self.applications.is_needed);
@@ -164,14 +164,15 @@ impl<'a> Draft<'a> {
         let (rules, answering, routes) = self.answering.complete(&mut context);
         let files = self.files.complete(&applications, &self.application, !routes.folders.is_empty(), &mut context);
         let serves_itself = files.is_some() || rules.len() > usize::from(self.developing.tells_browsers());
-        // One that the command line names wrongly was told of.
+        // An invalid application on the command line has its own error.
         let is_named = !applications.is_empty() || positional.is_some();
         check_something_to_serve(is_named || serves_itself && !is_needed, &self.sockets, &mut context);
         let socket_mode = self.sockets.mode;
         let listeners = self.sockets.complete(&self.tls, &self.clients, &self.identity, &mut context);
         let workers = self.processes.complete(&self.python, &mut context);
         let elastic = self.elastic.complete(workers.processes, &mut context);
-        // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
+        // Without a master uWSGI loads the application where it serves, and threads that the application starts while loading
+        // continue to run there.
         self.application.lazy |= workers.processes == 1 && !self.processes.has_master && !processes::implies_master(read);
         let lifecycle = self.lifecycle.complete(routes.shortest_harakiri_ms(), &context);
         let has_mercy = read.effects.iter().any(|pair| pair.key == "reload-mercy");
@@ -179,7 +180,7 @@ impl<'a> Draft<'a> {
         let control = control::complete(self.control, &mut self.logging, &mut context);
         processes::check_reloading(&self.reloading, &lifecycle, &mut context);
         let logging = self.logging.complete(&mut context);
-        // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
+        // If the folder can't be entered by its path (others may not search a folder above it), processes only stay in it.
         let is_enterable = self.chdir.is_some() || is_jailed || context.folder.join(".").exists();
         let application = self.python.complete_application(self.application, is_enterable, &context);
         let python = self.python.complete(&mut context);
@@ -216,7 +217,7 @@ impl<'a> Draft<'a> {
         (settings, context.diagnostics)
     }
 
-    /// What all parts are completed with.
+    /// Creates the shared state for the completion of all parts.
     fn context<'c>(&mut self, read: &'c Configuration, positional: Option<&PositionalApplication>) -> Context<'c>
     where
         'a: 'c,

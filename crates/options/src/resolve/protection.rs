@@ -1,5 +1,5 @@
-//! Options that protect and are not there yet, and how a start goes on without them. It changes nothing itself;
-//! runs in the process that reads the configuration.
+//! Protective options that are not implemented yet, and `allow-missing`, with which an instance starts without them. Runs in the
+//! process that reads the configuration.
 
 use super::draft::Draft;
 use crate::catalogue::row::{OptionRow, Setting, Status};
@@ -8,7 +8,7 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 use crate::reader::Configuration;
 
-/// `allow-missing` counts wherever it is written: it is looked for before the options that it is about.
+/// `allow-missing` applies wherever it is written: it is evaluated before the options that it names.
 pub fn note_allowed(draft: &mut Draft, read: &Configuration) {
     let is_that = |pair: &&Pair| {
         catalogue().get(&pair.key).is_some_and(|row| matches!(row.status, Status::Supported(Setting::AllowMissing)))
@@ -35,7 +35,7 @@ pub fn note_allowed(draft: &mut Draft, read: &Configuration) {
     }
 }
 
-/// An option that protects and is not there.
+/// Reports a protective option that is not implemented.
 pub fn protective(draft: &mut Draft, location: &Location, row: &OptionRow, key: &str, instead: &str) {
     let diagnostic = match draft.allowed_missing.contains(&row.name()) {
         true => Diagnostic::warning(

@@ -1,5 +1,5 @@
-//! Options of the Python module `uwsgi` and of workers' functions, and their settings. It imports nothing; runs in the process that reads
-//! the configuration.
+//! Resolves the options of the Python module `uwsgi`, and of the functions that workers call. It imports nothing. Runs in the
+//! process that reads the configuration.
 
 use bolide_contract::python_module::{GunicornHooks, NamedFunction, PythonModule};
 
@@ -18,14 +18,14 @@ pub fn set_gunicorn_hooks(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Resu
         let message = format!("`{} = {}`: there is no such file", pair.key, file.display());
         return Err(Diagnostic::error(Some(&pair.location), message).local());
     }
-    // Where the file's settings were read as well, what of it is not called has been said.
+    // If the settings of the file were read as well, its uncalled hooks have been reported already.
     let is_told = pair.value.as_deref() == Some(&*pair.location.file);
     let uncalled = if is_told { Vec::new() } else { uncalled() };
     draft.python_module.gunicorn = Some(GunicornHooks { file, uncalled });
     Ok(())
 }
 
-/// What `uwsgi.opt` and `uwsgi.magic_table` show.
+/// Adds the values that `uwsgi.opt` and `uwsgi.magic_table` expose.
 pub fn complete(mut settings: PythonModule, read: &Configuration) -> PythonModule {
     settings.shown_options = read.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect();
     settings.shown_magic.clone_from(&read.magic);

@@ -1,4 +1,5 @@
-//! Keys that are no options: placeholders, slips of the pen, and what only looks like an option. Says what was probably meant.
+//! Keys that are not options: placeholders, typing errors, and lines that only look like an option. It suggests what was probably
+//! meant. Runs in the process that reads the configuration.
 
 use super::draft::Draft;
 use crate::catalogue::row::OptionRow;
@@ -7,8 +8,8 @@ use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::reader::Configuration;
 
-/// Keys that others set for their own use: Debian's init script for its default configuration, OpenStack's devstack to be read
-/// by the application.
+/// Keys that others use for their own purposes: Debian's init script in its default configuration, and OpenStack's devstack for
+/// the application.
 const NOT_OURS: &[&str] = &["deb-confname", "deb-confnamespace", "start-time"];
 
 pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration) {
@@ -17,7 +18,7 @@ pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration) {
         return;
     }
     let is_placeholder = pair.placeholder || read.uses(pair);
-    // An XML element `<app>` stands for a pair of its own, before this one.
+    // An XML element `<app>` stands for a separate pair before this one.
     let is_app_element = pair.key == "app" && pair.value.as_deref() == Some("");
     let diagnostic = match (&read.strict, is_placeholder || is_app_element || NOT_OURS.contains(&pair.key.as_str())) {
         (None, true) => return,
@@ -34,7 +35,7 @@ pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration) {
     });
 }
 
-/// `option value` or `option: value` in a line without `=`. uWSGI takes no notice of it.
+/// `option value` or `option: value` in a line without `=`, which uWSGI ignores.
 fn report_typo(draft: &mut Draft, typo: &Typo, pair: &Pair) {
     let message = format!("`{}` has no `=`: it has no effect", pair.key);
     let diagnostic = match draft.strict {
@@ -47,7 +48,7 @@ fn report_typo(draft: &mut Draft, typo: &Typo, pair: &Pair) {
     }
 }
 
-/// The name of an option, and what was probably meant as its value.
+/// The name of an option, and its probable value.
 struct Typo {
     row: &'static OptionRow,
     value: String,

@@ -1,15 +1,15 @@
-//! YAML: the scalars and the lists of scalars of one top-level mapping, as text. What a plain scalar
-//! means is the option's business, so `no`, `010` and `1.0` stay as they are written.
+//! YAML: the scalars and the lists of scalars of one top-level mapping, as text. Options interpret plain scalars, so `no`, `010`
+//! and `1.0` stay as they are written.
 //!
-//! uWSGI reads YAML with libyaml where it was built with it, and else line by line, which knows neither
-//! lists nor quotes but takes `log-format: a: b`, which is not YAML. Public projects rely on both, so
-//! what is YAML is read as YAML, and what is not is read line by line, with a remark.
+//! uWSGI parses YAML with libyaml if it was built with it, and otherwise line by line. The latter supports neither lists nor
+//! quotes but accepts `log-format: a: b`, which is not YAML. Public projects rely on both. So a valid YAML text is parsed as
+//! YAML, and any other one line by line, with a remark.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
 use super::section::{Malformed, RawPair, Section, whole_text};
 
-/// Where the walk through the document is.
+/// The position in the document.
 enum At {
     /// Before the top-level mapping, or between two of its keys.
     Top,
@@ -24,16 +24,16 @@ enum At {
     /// In another mapping, before a key, and after one.
     OtherKey,
     OtherValue,
-    /// Inside a value of another mapping, so many levels deep.
+    /// Inside a value of another mapping, with the depth of nesting.
     SkipOther(usize),
-    /// Inside something that is not wanted, so many levels deep; afterwards it goes on at the top.
+    /// Inside an ignored value, with the depth of nesting; the top level follows.
     Skip(usize),
 }
 
-/// The pairs of one section.
+/// Returns the pairs of one section.
 ///
 /// # Errors
-/// When the text is not text, or a value is more than a scalar or a list of them.
+/// The bytes are not text, or a value is nested deeper than a list of scalars.
 pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let text = whole_text(text)?;
     match document(text, section) {
@@ -53,15 +53,15 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     }
 }
 
-/// Why a text is not read as YAML.
+/// Why a text was not read as YAML.
 enum Fault {
     NotYaml(Malformed),
-    /// It is YAML, but not of the kind that a configuration is.
+    /// It is YAML, but has values that a configuration can't have.
     Refused(Malformed),
 }
 
-/// uWSGI's own reading: `key: value` in the lines below the section's name that are further in than it, a `#` anywhere begins a
-/// comment, and the first line that is something else ends it.
+/// uWSGI's own parser: reads `key: value` from the lines below the section's name that are indented further. A `#` anywhere
+/// begins a comment, and the first line of any other form ends the section.
 fn by_lines(text: &str, section: &str) -> Section {
     let mut made = Section::default();
     for (line, whole) in (1..).zip(text.split('\n')) {
@@ -112,7 +112,7 @@ fn document(text: &str, section: &str) -> Result<Section, Fault> {
                 At::OtherValue
             }
             (At::OtherKey, Event::MappingEnd) => At::Top,
-            // A key that is no text, in the mapping around it.
+            // A key that is not text, in the mapping around it.
             (At::OtherKey, Event::MappingStart(..) | Event::SequenceStart(..)) => At::Skip(2),
             (At::OtherKey, _) => At::OtherValue,
             (At::OtherValue, Event::MappingStart(..) | Event::SequenceStart(..)) => At::SkipOther(1),
@@ -150,7 +150,7 @@ fn document(text: &str, section: &str) -> Result<Section, Fault> {
             (At::Key, Event::Scalar(key, ..)) => At::Value(key.into_owned()),
             (At::Key, Event::MappingEnd) => At::Top,
             (At::Value(key), Event::Scalar(value, style, ..)) => {
-                // A key without a value reaches libyaml's users as no value at all.
+                // libyaml returns no value for a key without one.
                 if value == "~" && style == ScalarStyle::Plain {
                     made.remarks
                         .push((line, format!("`{key}:` has no value, so it has no effect; write `{key}: true` to switch it on")));

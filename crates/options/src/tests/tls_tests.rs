@@ -1,4 +1,4 @@
-//! Options of TLS, from their words to what listeners show and ask for.
+//! Tests of the options of TLS, from their values to the certificates and authorities of listeners.
 
 use std::sync::LazyLock;
 
@@ -17,13 +17,13 @@ pub(crate) struct Pair {
     pub key: String,
 }
 
-/// A certificate of these names that counts for so many days yet.
+/// A certificate of these names that is valid for this number of days from now.
 pub(crate) fn pair(names: &[&str], days: i64) -> Pair {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut parameters = CertificateParams::new(names.clone()).expect("names");
     parameters.distinguished_name.push(DnType::CommonName, names[0].clone());
     parameters.not_before = OffsetDateTime::now_utc() - Duration::days(100);
-    // An hour more, so that a day does not end meanwhile.
+    // One more hour, so that a day does not end during the test.
     parameters.not_after = OffsetDateTime::now_utc() + Duration::days(days) + Duration::HOUR;
     let key = KeyPair::generate().expect("a key");
     let certificate = parameters.self_signed(&key).expect("a certificate");
@@ -33,7 +33,7 @@ pub(crate) fn pair(names: &[&str], days: i64) -> Pair {
 static APP: LazyLock<Pair> = LazyLock::new(|| pair(&["app.example", "localhost"], 300));
 static OTHER: LazyLock<Pair> = LazyLock::new(|| pair(&["x.example", "*.y.example", "b.example", "a.example"], 300));
 
-/// A folder with a certificate, a key, and authorities of clients.
+/// A folder with a certificate, a key, and client authorities.
 fn folder(name: &str) -> Folder {
     let folder = Folder::new(&format!("tls-{name}"));
     let both = format!("{}{}", APP.key, APP.certificate);
@@ -52,7 +52,7 @@ fn read(folder: &Folder, text: &str) -> Result<(Settings, Vec<String>), Vec<Stri
     }
 }
 
-/// Settings of a file about which there is nothing to say.
+/// The settings of a file without diagnostics.
 fn settings(folder: &Folder, text: &str) -> Settings {
     let (settings, diagnostics) = read(folder, text).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
     assert!(diagnostics.is_empty(), "{text}: {diagnostics:?}");
@@ -69,7 +69,7 @@ fn tls(folder: &Folder, text: &str) -> Tls {
 
 /// The one error of a file.
 fn error(folder: &Folder, text: &str) -> String {
-    // An address that is wrong would be missed too.
+    // The additional address prevents a second error about a missing one.
     let errors = read(folder, &format!("{text}\nsocket = app.sock")).expect_err(text);
     assert_eq!(errors.len(), 1, "{text}: {errors:?}");
     errors[0].clone()

@@ -1,17 +1,18 @@
-//! Access control lists of files (acl(5)): what one grants to a user beside the mode. It knows no user of the configuration; the process
-//! that reads the configuration runs it.
+//! Access control lists of files (acl(5)): the permissions of a user in addition to the mode. It must not know the users of the
+//! configuration. Runs in the process that reads the configuration.
 
 use std::path::Path;
 
 use rustix::fs::getxattr;
 use rustix::io::Errno;
 
-/// The attribute that has a list, and its layout (linux/posix_acl_xattr.h): a version, then entries of a tag, rights and a number.
+/// The attribute that contains a list, and its layout (linux/posix_acl_xattr.h): a version, then entries of a tag, permissions
+/// and a number.
 const ATTRIBUTE: &str = "system.posix_acl_access";
 const VERSION: u32 = 2;
 const VERSION_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// Entries that are read; file systems keep far fewer.
+/// Most entries that are read; file systems limit lists to far fewer.
 const ENTRIES_MOST: usize = 1024;
 
 const USER: u16 = 0x02;
@@ -19,7 +20,7 @@ const GROUP_OF_FILE: u16 = 0x04;
 const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHERS: u16 = 0x20;
-/// Rights that a list that can't be read may grant.
+/// Permissions that a list that can't be read may grant.
 const ALL_RIGHTS: u32 = 0o7;
 
 /// The entries of a file's list.
@@ -34,7 +35,7 @@ struct Grant {
 }
 
 impl AccessList {
-    /// That of a file, links followed. `None` where the mode says everything.
+    /// Returns the list of a file, following links; `None` if the mode is complete.
     pub fn of(path: &Path) -> Option<AccessList> {
         let mut bytes = vec![0; VERSION_BYTES + ENTRIES_MOST * ENTRY_BYTES];
         match getxattr(path, ATTRIBUTE, &mut bytes) {
@@ -62,8 +63,8 @@ impl AccessList {
         AccessList(entries.as_chunks().0.iter().map(grant).collect())
     }
 
-    /// The rights of a user that does not own the file, as the bits of one class of a mode. Of several groups' rights the user has all
-    /// here: the kernel grants no more than that.
+    /// The permissions of a user that does not own the file, as the bits of one class of a mode. The result combines the
+    /// permissions of several groups; the kernel grants no more than that.
     pub fn rights_of(&self, user: u32, groups: &[u32], group_of_file: u32) -> u32 {
         if self.0.is_empty() {
             return ALL_RIGHTS;

@@ -1,4 +1,4 @@
-//! From gunicorn's settings to options: each by its row, with gunicorn's defaults where ours differ in what they do.
+//! Translates gunicorn's settings to options: each by its row, and gunicorn's defaults where Bolide's have a different effect.
 
 use serde_json::Value;
 
@@ -13,15 +13,15 @@ use crate::other_servers::translation::{SettingPlace, SettingRemark, Subject, Tr
 use crate::other_servers::{access_format, flags, setting};
 use crate::suggest;
 
-/// gunicorn's address where none is named.
+/// gunicorn's default address.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8000";
-/// Fields of a trusted front server that gunicorn and uvicorn's workers look at.
+/// Header fields of a trusted front server that gunicorn and uvicorn's workers use.
 const TRUSTED_HEADERS: &str = "x-forwarded-for, x-forwarded-proto";
 const FORWARDED: &str = "forwarded_allow_ips";
-/// Settings by which the file sets up Python's `logging`, which the prototype does.
+/// Settings with which the file configures Python's `logging`; the prototype applies them.
 const PYTHON_LOGGING: &str = "logconfig";
 
-/// What gunicorn's settings are here. `variable` tells variables of the environment, from which gunicorn has some defaults.
+/// Translates gunicorn's settings. `variable` returns variables of the environment, from which gunicorn takes some defaults.
 pub fn translated(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>) -> TranslatedSettings {
     let mut translated = TranslatedSettings::default();
     let mut translation = Translation::new(Some(Server::Gunicorn));
@@ -30,9 +30,9 @@ pub fn translated(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<Stri
     let is_forwarded = forwarded.is_some() || asked.iter().any(|one| one.name == FORWARDED);
     for one in asked.iter().chain(&forwarded) {
         match setting(&one.name) {
-            // The file that is named is read, whatever it says of another.
+            // The file that the command line names is read, even if it names another one.
             Some(_) if one.name == "config" => {}
-            // gunicorn's is about the PROXY header. Here one list is for both, and the other setting counts.
+            // gunicorn's setting is about the PROXY header. Here one list serves both, and the other setting takes precedence.
             Some(_) if one.name == "proxy_allow_ips" && is_forwarded => {}
             Some(row) => take(row, one, &mut translation, &mut translated),
             None => take_other(one, &mut translation, &mut translated),
@@ -51,7 +51,7 @@ pub fn translated(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<Stri
     translated
 }
 
-/// Takes what one setting says.
+/// Translates one setting.
 fn take(row: &ServerSetting, asked: &AskedSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
     let place = SettingPlace { name: asked.name.clone(), line: asked.line };
     if asked.kind == SettingKind::Other {
@@ -68,10 +68,10 @@ fn take(row: &ServerSetting, asked: &AskedSetting, to: &mut Translation, transla
     }
 }
 
-/// The values of a setting as flags have them: none where it is off.
+/// The values of a setting in the form of flags: none if it is off.
 fn values_of(row: &ServerSetting, asked: &AskedSetting) -> Vec<String> {
     let is_switch = row.argument == Argument::None;
-    // Settings without an effect, and those that are refused, are told where they are on.
+    // Settings without an effect, and refused ones, are reported if they are on.
     let is_told = matches!(row.meaning, Meaning::Nothing(_) | Meaning::Refused(_)) || asked.name.starts_with(PYTHON_LOGGING);
     let is_plain = asked.kind == SettingKind::Value;
     let word = asked.word().unwrap_or_default();
@@ -95,7 +95,7 @@ fn values_of(row: &ServerSetting, asked: &AskedSetting) -> Vec<String> {
     values.into_iter().filter(|value| !value.is_empty()).collect()
 }
 
-/// A hook, something of the file's own, or a slip.
+/// Translates a name that is not a setting: a hook, a variable of the file's own, or a typing error.
 fn take_other(asked: &AskedSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
     to.place = SettingPlace { name: asked.name.clone(), line: asked.line };
     if let Some((_, instead)) = NOT_CALLED.iter().find(|(name, _)| *name == asked.name) {
@@ -110,7 +110,7 @@ fn take_other(asked: &AskedSetting, to: &mut Translation, translated: &mut Trans
     }
 }
 
-/// gunicorn's defaults.
+/// Adds gunicorn's defaults.
 fn fill_in(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>, to: &mut Translation) {
     let line_of = |name: &str| asked.iter().rev().find(|one| one.name == name).map_or(0, |one| one.line);
     let has = |to: &Translation, key: &str| to.made.iter().any(|made| made.key == key);
@@ -124,7 +124,7 @@ fn fill_in(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>, to
         to.keep(Subject::Bind, &address);
     }
     if !to.has(Subject::Umask) && to.kept.iter().any(|kept| kept.subject == Subject::Bind && kept.value.contains("unix:")) {
-        // All may use a UNIX socket of gunicorn's.
+        // All users may connect to a UNIX socket of gunicorn.
         to.place = SettingPlace { name: "bind".to_owned(), line: line_of("bind") };
         to.keep(Subject::Umask, "777");
     }
@@ -144,11 +144,11 @@ fn fill_in(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>, to
     if !to.has(Subject::AccessLog) {
         add(to, "accesslog", "disable-logging", "true");
     } else if !has(to, "log-format") {
-        // It has known variables alone.
+        // It contains only known variables.
         let _ = access_format::take(to, access_format::DEFAULT_FORMAT);
     }
     for made in to.made.iter_mut().filter(|made| made.key == "trusted-proxies" && !matches!(made.value.as_str(), "*" | "none")) {
-        // Peers at UNIX sockets are always trusted by gunicorn.
+        // gunicorn always trusts peers at UNIX sockets.
         let words: Vec<&str> = made.value.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         made.value = if words.contains(&"*") { "*".to_owned() } else { format!("{}, unix", words.join(", ")) };
     }

@@ -1,4 +1,4 @@
-//! What gunicorn's settings are here.
+//! Tests of the translation of gunicorn's settings.
 
 use std::collections::HashSet;
 
@@ -74,7 +74,7 @@ fn test_a_slip_is_told_and_a_name_of_the_files_own_is_not() {
     assert_eq!(remarks("shop_database_pool"), []);
 }
 
-/// Values of many kinds: each row takes some of them and refuses others.
+/// Values of many kinds: each row accepts some of them and rejects others.
 const VALUES: [&str; 16] = [
     "1",
     "9",
@@ -94,16 +94,16 @@ const VALUES: [&str; 16] = [
     "debug",
 ];
 
-/// Settings whose meaning in a file can't be that of the flag, or which are none of a file.
+/// Settings whose meaning in a file can't be that of the flag, or that a file can't have.
 const APART: [&str; 4] = ["config", "reload", "logconfig", "logconfig_json"];
 
-/// Options, remarks and refusals in an order of their own.
+/// Options, remarks and refusals, sorted.
 fn sorted(mut said: Vec<String>) -> Vec<String> {
     said.sort();
     said
 }
 
-/// What becomes of settings of gunicorn's command line.
+/// The translation of settings on gunicorn's command line.
 fn of_line(settings: &[(&ServerSetting, &str)]) -> Vec<String> {
     let mut translation = Translation::new(Some(Server::Gunicorn));
     let mut said = Vec::new();
@@ -122,7 +122,7 @@ fn of_line(settings: &[(&ServerSetting, &str)]) -> Vec<String> {
     sorted(said)
 }
 
-/// What becomes of settings of a file, without gunicorn's defaults.
+/// The translation of settings in a file, without gunicorn's defaults.
 fn of_file(settings: &[AskedSetting]) -> Vec<String> {
     const DEFAULTS: [&str; 4] =
         ["http=127.0.0.1:8000", "lazy-apps=true", "disable-logging=true", "trusted-headers=x-forwarded-for,x-forwarded-proto"];
@@ -149,7 +149,7 @@ fn test_a_setting_means_the_same_as_a_flag_and_in_a_file() {
             let mut line = vec![(row, if is_switch { "" } else { value })];
             let mut file = vec![asked(row.setting, if is_switch { (!row.is_negated).into() } else { (*value).into() })];
             if row.setting == "umask" || row.setting == "protocol" {
-                // They are about addresses.
+                // These settings apply to addresses.
                 line.push((long(Some(Server::Gunicorn), "bind").expect("its row"), "unix:y.sock"));
                 file.push(asked("bind", "unix:y.sock".into()));
             }

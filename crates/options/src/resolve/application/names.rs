@@ -1,10 +1,11 @@
-//! What a text names that stands for an application: a module with its callable, or a file. It looks at no file.
+//! Parses a text that names an application: a module with its callable, or a file. It does not access the file system.
 
 use std::path::PathBuf;
 
 use bolide_contract::settings::ApplicationSource;
 
-/// The file, or the module with a callable, that the right side of a mount names, or a positional argument whose file is not there.
+/// Returns the file, or the module with a callable, that the right side of a mount names, or a positional argument whose file is
+/// missing.
 pub fn source(text: &str) -> Option<(ApplicationSource, Option<String>)> {
     if text.ends_with(".py") || text.ends_with(".wsgi") {
         return Some((ApplicationSource::File(PathBuf::from(text)), None));
@@ -17,7 +18,7 @@ pub fn source(text: &str) -> Option<(ApplicationSource, Option<String>)> {
     }
 }
 
-/// A module and its callable, if the text has one.
+/// Splits a text into a module and its callable, if it has one.
 pub fn module(text: &str) -> (String, Option<String>) {
     match text.split_once(':') {
         Some((module, callable)) => (module.to_owned(), Some(callable.to_owned()).filter(|callable| !callable.is_empty())),

@@ -1,5 +1,6 @@
-//! Addresses that speak TLS: from their options to what their listeners show and ask for. It reads the files that they name, which
-//! paths against the folder of the start lead to, since uWSGI reads them before `chdir`.
+//! Resolves the options of TLS to the certificates, ciphers and client authorities of each listener. It reads the files that they
+//! name. Relative paths start at the folder of the start, since uWSGI reads these files before `chdir`. Runs in the process that
+//! reads the configuration.
 
 pub mod ciphers;
 
@@ -16,10 +17,10 @@ use crate::resolve::context::{Context, normalized};
 use crate::resolve::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind, SocketsDraft, TlsDraft};
 use crate::resolve::{address, values};
 use crate::trust::Writer;
-/// PEM of authorities, and its file.
+/// The PEM of authorities, and its file.
 type Authorities = (Vec<u8>, PathBuf);
 
-/// The port that an `https` address of the web has unless it is written.
+/// The default port of an `https` URL.
 const HTTPS_PORT: u16 = 443;
 
 /// `ADDR,CERT,KEY[,CIPHERS[,CLIENTCA]]`, `ADDR,auto`, `ADDR`.
@@ -72,7 +73,7 @@ pub fn http_to_https(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
     Ok(())
 }
 
-/// `NAME CERT,KEY[,CIPHERS[,CLIENTCA]]`; the name of `sni-regexp` is an expression, in whose place the certificate's own names count.
+/// `NAME CERT,KEY[,CIPHERS[,CLIENTCA]]`. The name in `sni-regexp` is an expression; the certificate's own names replace it.
 pub fn add_server_name(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     let wrong = || {
@@ -97,7 +98,8 @@ pub fn add_server_name(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Resul
 }
 
 impl TlsDraft {
-    /// Gives TLS to the addresses that are to speak it. Where none is an `https` one, `tls-certificate` makes all that speak HTTP so.
+    /// Assigns `tls-certificate` to the addresses that use it. If there is no `https` address, it enables TLS on all HTTP
+    /// addresses.
     pub fn assign_common_certificate(&self, sockets: &mut SocketsDraft, context: &mut Context) {
         let Some((_, location)) = self.certificate.clone().or_else(|| self.key.clone()) else { return };
         if sockets.list.iter().any(|socket| socket.credentials.is_some()) {
@@ -116,7 +118,7 @@ impl TlsDraft {
         }
     }
 
-    /// What each socket shows and asks for; `None` for those without TLS. What is wrong is among the diagnostics.
+    /// Returns the TLS settings of each socket; `None` for sockets without TLS. Errors are among the diagnostics.
     pub fn complete(&self, sockets: &[SocketDraft], identity: &Identity, context: &mut Context) -> Vec<Option<Tls>> {
         let mut reader = CertificateReader { draft: self, sockets, identity, context };
         if sockets.iter().all(|socket| socket.credentials.is_none()) {
@@ -135,13 +137,13 @@ impl TlsDraft {
         sockets.iter().map(make).collect()
     }
 
-    /// Where a listener speaks HTTP/2.
+    /// Whether a listener with this protocol offers HTTP/2.
     pub fn http2_of(&self, protocol: Protocol) -> Http2 {
         if protocol == Protocol::Http { self.http2 } else { Http2::Off }
     }
 }
 
-/// Reads the files of certificates for the addresses that show them.
+/// Reads the certificate files of the addresses that use them.
 struct CertificateReader<'d, 'c> {
     draft: &'d TlsDraft,
     sockets: &'d [SocketDraft],
@@ -150,7 +152,7 @@ struct CertificateReader<'d, 'c> {
 }
 
 impl CertificateReader<'_, '_> {
-    /// Settings of TLS where nothing speaks it: an address has probably been forgotten.
+    /// Warns of TLS settings without a TLS address: an address has probably been forgotten.
     fn warn_of_tls_without_an_address(&mut self) {
         let draft = &self.draft;
         let named = [&draft.client_authorities, &draft.key_log, &draft.ocsp, &draft.folder];
@@ -211,12 +213,12 @@ impl CertificateReader<'_, '_> {
         self.certificate(&CredentialFiles { certificate, key, ..CredentialFiles::default() }, &[], &named)
     }
 
-    /// The user that root reads keys for.
+    /// The user for whom root reads keys.
     fn served(&self) -> Option<&Writer> {
         self.context.host.trust.served(self.identity)
     }
 
-    /// Reads the certificate of an address itself.
+    /// Reads the certificate of an address.
     fn certificate(&mut self, files: &CredentialFiles, names: &[String], location: &Location) -> Result<Certificate, Diagnostic> {
         let path = |text: &str| normalized(&self.context.host.folder.join(text));
         let mut found = certificates::files(path(&files.certificate), path(&files.key));
@@ -261,7 +263,8 @@ impl CertificateReader<'_, '_> {
         found
     }
 
-    /// Clients are asked for a certificate before all that they ask for is known, so that addresses have authorities, and names have none.
+    /// The server requests a client certificate before it knows the requested host, so authorities belong to addresses, and names
+    /// have none of their own.
     fn check_authorities_of_name(&mut self, wanted: &str, location: &Location) {
         let path = |text: &str| normalized(&self.context.host.folder.join(text.strip_prefix('!').unwrap_or(text)));
         let common = self.draft.client_authorities.as_ref().map(|(text, _)| text.as_str());
@@ -290,7 +293,7 @@ impl CertificateReader<'_, '_> {
         }
     }
 
-    /// A certificate that can be shown; what clients may not like about it is told once.
+    /// Checks a certificate. Remarks about it are reported once.
     fn checked(&mut self, read: Result<Certificate, Trouble>, location: &Location) -> Result<Certificate, Diagnostic> {
         let checked = read.and_then(|read| certificates::check(&read).map(|remarks| (read, remarks)));
         let (certificate, remarks) = checked.map_err(|trouble| trouble.at(location))?;
@@ -303,7 +306,7 @@ impl CertificateReader<'_, '_> {
         Ok(certificate)
     }
 
-    /// Whether clients show a certificate, and the authorities of those that are taken.
+    /// Returns whether clients present a certificate, and the accepted authorities.
     fn client_auth(
         &mut self,
         files: &CredentialFiles,
@@ -352,7 +355,7 @@ impl CertificateReader<'_, '_> {
 }
 
 impl SocketDraft {
-    /// What is spoken here, where `protocol` says this.
+    /// The protocol of this socket, with `default` as the value of `protocol`.
     pub(super) fn protocol(&self, default: Protocol) -> Protocol {
         match self.kind {
             SocketKind::HttpRouter => Protocol::Http,
@@ -369,7 +372,7 @@ impl Trouble {
     }
 }
 
-/// The words of `https2`, as `https` has them.
+/// Converts the `KEY=VALUE` form of `https2` to the form of `https`.
 pub fn of_key_values(pair: &Pair) -> Result<String, Diagnostic> {
     let text = values::text(pair)?;
     let wrong = |message: String| Diagnostic::error(Some(&pair.location), message);
@@ -403,7 +406,7 @@ pub fn of_key_values(pair: &Pair) -> Result<String, Diagnostic> {
     Ok([address, certificate, key, ciphers, authorities].join(","))
 }
 
-/// The place of a certificate that is made when the instance starts.
+/// The slot for a certificate that is generated when the instance starts.
 fn development(location: &Location) -> Certificate {
     Certificate {
         names: Vec::new(),
