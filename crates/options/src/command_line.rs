@@ -72,14 +72,16 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     let mut translation = Translation::new(None);
     let mut files = Vec::new();
     let (mut protocol, mut umask, mut has_socket) = (None, None, false);
-    while let Some(given) = words.next_option(|name| reader.declared(name)).map_err(|mistake| told(mistake, &location))? {
+    while let Some(given) =
+        words.next_option(|name| reader.declared(name)).map_err(|error| argument_diagnostic(error, &location))?
+    {
         let value = given.value.as_deref();
         let row = catalogue().get(&given.name);
         has_socket |= row.is_some_and(|row| row.name() == "socket");
         let is_ours = row.is_some() || reader.declared(&given.name).is_some();
         match other_servers::long(None, &given.name).filter(|_| !is_ours) {
             Some(flag) => {
-                translation.take(flag, value.unwrap_or_default()).map_err(refused)?;
+                translation.translate(flag, value.unwrap_or_default()).map_err(refused)?;
                 for made in translation.drain() {
                     reader.add(&made.key, Some(&made.value), &location)?;
                     files.extend(Some(made.value).filter(|_| made.key == ENV_FILE));
@@ -112,7 +114,7 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     protocol.iter().filter(|_| !has_socket).for_each(|protocol| translation.keep(Subject::Protocol, protocol));
     if let Some(mask) = umask {
         match other_servers::long(None, UMASK).filter(|_| translation.has(Subject::Bind) && !has_socket) {
-            Some(flag) => translation.take(flag, &mask).map_err(refused)?,
+            Some(flag) => translation.translate(flag, &mask).map_err(refused)?,
             None => reader.add(UMASK, Some(&mask), &location)?,
         }
     }
@@ -125,12 +127,12 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
 }
 
 /// Converts a mistake on the command line, with its advice.
-fn told(mistake: ArgumentError, location: &Location) -> Diagnostic {
-    let diagnostic = Diagnostic::error(Some(location), mistake.message);
-    if let Some(advice) = mistake.advice {
+fn argument_diagnostic(error: ArgumentError, location: &Location) -> Diagnostic {
+    let diagnostic = Diagnostic::error(Some(location), error.message);
+    if let Some(advice) = error.advice {
         return diagnostic.advise(advice);
     }
-    match mistake.unknown.as_deref().and_then(nearest) {
+    match error.unknown.as_deref().and_then(nearest) {
         Some(nearest) => diagnostic.advise(format!("did you mean `--{nearest}`?")),
         None => diagnostic.advise("`bolide --help` lists the options"),
     }

@@ -8,7 +8,7 @@ use bolide_contract::tls::{Certificate, PrivateKey};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
 use crate::diagnostic::{Diagnostic, Location};
-use crate::known::KnownFiles;
+use crate::known_files::KnownFiles;
 
 /// Creates the certificate that addresses with `auto` need, if there are any. All of them, every worker and every reload use the
 /// same one.

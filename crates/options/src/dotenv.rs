@@ -12,7 +12,7 @@ pub type Variable = (String, String, u32);
 
 /// An error, and its line.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct DotenvError {
     pub line: u32,
     pub message: String,
 }
@@ -22,7 +22,7 @@ pub struct Mistake {
 ///
 /// # Errors
 /// The first malformed line, or more variables than the limit.
-pub fn read(text: &str, known: impl Fn(&str) -> Option<String>) -> Result<Vec<Variable>, Mistake> {
+pub fn read(text: &str, known: impl Fn(&str) -> Option<String>) -> Result<Vec<Variable>, DotenvError> {
     let mut made: Vec<Variable> = Vec::new();
     let mut rest = Cursor { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 };
     loop {
@@ -37,15 +37,17 @@ pub fn read(text: &str, known: impl Fn(&str) -> Option<String>) -> Result<Vec<Va
         }
         let Some((key, value)) = rest.binding()? else { continue };
         if made.len() >= VARIABLES_MOST {
-            return Err(Mistake { line, message: format!("there are more than {VARIABLES_MOST} variables") });
+            return Err(DotenvError { line, message: format!("there are more than {VARIABLES_MOST} variables") });
         }
         let value = filled(&value, |name| {
             known(name).or_else(|| made.iter().rev().find(|(key, _, _)| key == name).map(|(_, value, _)| value.clone()))
         });
         match value {
             Some(value) if !value.contains('\0') && !key.contains('\0') => made.push((key, value, line)),
-            Some(_) => return Err(Mistake { line, message: "a variable can't hold a NUL byte".to_owned() }),
-            None => return Err(Mistake { line, message: format!("the value of {key} is longer than {VALUE_BYTES_MOST} bytes") }),
+            Some(_) => return Err(DotenvError { line, message: "a variable can't hold a NUL byte".to_owned() }),
+            None => {
+                return Err(DotenvError { line, message: format!("the value of {key} is longer than {VALUE_BYTES_MOST} bytes") });
+            }
         }
     }
 }
@@ -73,12 +75,12 @@ impl<'a> Cursor<'a> {
         self.advance(end).trim_end_matches('\r')
     }
 
-    fn wrong<T>(&self, message: impl Into<String>) -> Result<T, Mistake> {
-        Err(Mistake { line: self.line, message: message.into() })
+    fn wrong<T>(&self, message: impl Into<String>) -> Result<T, DotenvError> {
+        Err(DotenvError { line: self.line, message: message.into() })
     }
 
     /// `KEY=VALUE`; `None` for a name without `=`, which sets nothing.
-    fn binding(&mut self) -> Result<Option<(String, String)>, Mistake> {
+    fn binding(&mut self) -> Result<Option<(String, String)>, DotenvError> {
         let is_blank = |letter: char| letter == ' ' || letter == '\t';
         if let Some(rest) = self.rest.strip_prefix("export").filter(|rest| rest.starts_with(is_blank)) {
             self.rest = rest;
@@ -105,7 +107,7 @@ impl<'a> Cursor<'a> {
             let line = self.line;
             let after = self.take_line();
             let is_nothing = after.is_empty() || after.starts_with('#');
-            return if is_nothing { Ok(None) } else { Err(Mistake { line, message: format!("`{key} {after}` has no `=`") }) };
+            return if is_nothing { Ok(None) } else { Err(DotenvError { line, message: format!("`{key} {after}` has no `=`") }) };
         }
         self.advance(1);
         self.skip(is_blank);
@@ -116,7 +118,7 @@ impl<'a> Cursor<'a> {
                 let line = self.line;
                 let after = self.take_line();
                 if !after.is_empty() && !after.starts_with('#') {
-                    return Err(Mistake { line, message: format!("`{after}` follows the closing quote of {key}") });
+                    return Err(DotenvError { line, message: format!("`{after}` follows the closing quote of {key}") });
                 }
                 value
             }
@@ -126,7 +128,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Reads a quoted value, with its escapes resolved.
-    fn quoted(&mut self, quote: char) -> Result<String, Mistake> {
+    fn quoted(&mut self, quote: char) -> Result<String, DotenvError> {
         let mut value = String::new();
         let mut letters = self.rest.char_indices().skip(1);
         while let Some((at, letter)) = letters.next() {
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn test_lines_that_set_nothing_are_told() {
+    fn test_lines_that_set_nothing_are_reported() {
         let long = format!("A={}\n", "x".repeat(VALUE_BYTES_MOST + 1));
         let grows: String = std::iter::once("A0=xxxxxxxx\n".to_owned())
             .chain((1..40).map(|number| format!("A{number}=${{A{}}}${{A{}}}\n", number - 1, number - 1)))

@@ -91,7 +91,7 @@ impl Magic {
     }
 
     /// Notes that the first file has been read: from here on `%O` includes its section, as in uWSGI.
-    pub fn leave_first(&mut self, asked: &str) {
+    pub fn end_first_file(&mut self, asked: &str) {
         self.set(b'O', asked);
     }
 
@@ -173,7 +173,7 @@ pub fn fill_in<E: From<Endless>>(
     lookup: &mut impl FnMut(&str) -> Result<Option<String>, E>,
 ) -> Result<String, E> {
     /// The state of the search.
-    enum Seen {
+    enum Progress {
         Nothing,
         Symbol,
         /// The name starts here; `depth` counts the brackets that are open inside it.
@@ -184,16 +184,16 @@ pub fn fill_in<E: From<Endless>>(
     }
     let mut value = value.to_owned();
     let mut fillings = 0;
-    let mut seen = Seen::Nothing;
+    let mut seen = Progress::Nothing;
     let mut at = 0;
     while at < value.len() {
         let byte = value.as_bytes()[at];
         seen = match (seen, byte) {
-            (_, byte) if byte == symbol => Seen::Symbol,
-            (Seen::Symbol, b'(') => Seen::Name { start: at + 1, depth: 0 },
-            (Seen::Name { start, depth }, b'(') => Seen::Name { start, depth: depth + 1 },
-            (Seen::Name { start, depth }, b')') if depth > 0 => Seen::Name { start, depth: depth - 1 },
-            (Seen::Name { start, .. }, b')') => {
+            (_, byte) if byte == symbol => Progress::Symbol,
+            (Progress::Symbol, b'(') => Progress::Name { start: at + 1, depth: 0 },
+            (Progress::Name { start, depth }, b'(') => Progress::Name { start, depth: depth + 1 },
+            (Progress::Name { start, depth }, b')') if depth > 0 => Progress::Name { start, depth: depth - 1 },
+            (Progress::Name { start, .. }, b')') => {
                 let known = if start == at { None } else { lookup(&value[start..at])? };
                 if let Some(known) = known {
                     fillings += 1;
@@ -203,10 +203,10 @@ pub fn fill_in<E: From<Endless>>(
                     }
                     at = 0;
                 }
-                Seen::Nothing
+                Progress::Nothing
             }
-            (Seen::Name { start, depth }, _) => Seen::Name { start, depth },
-            _ => Seen::Nothing,
+            (Progress::Name { start, depth }, _) => Progress::Name { start, depth },
+            _ => Progress::Nothing,
         };
         at += 1;
     }

@@ -8,7 +8,7 @@ use std::path::{Component, PathBuf};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
-use crate::known::KnownFiles;
+use crate::known_files::KnownFiles;
 use crate::launcher::Launcher;
 use crate::trust::Trust;
 
@@ -124,8 +124,8 @@ pub fn start_folder() -> PathBuf {
         let found = std::fs::metadata(path).ok().zip(std::fs::metadata(".").ok());
         found.is_some_and(|(named, own)| (named.dev(), named.ino()) == (own.dev(), own.ino()))
     };
-    let told = std::env::var_os("PWD").map(PathBuf::from).filter(is_plain).filter(is_same);
-    told.or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"))
+    let logical = std::env::var_os("PWD").map(PathBuf::from).filter(is_plain).filter(is_same);
+    logical.or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"))
 }
 
 /// Number of sockets that `LISTEN_FDS` passes on, if `LISTEN_PID` is this process (sd_listen_fds(3)).

@@ -157,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_read_and_what_means_nothing_is_refused() {
+    fn arguments_are_read_and_invalid_ones_are_refused() {
         let read = |command: InstanceCommand, text: &str| {
             command.read(&text.split_whitespace().map(str::to_owned).collect::<Vec<String>>())
         };

@@ -77,7 +77,7 @@ fn words_of_row(name: &str, row: &ServerSetting, switch: Option<bool>, texts: &[
 
 fn try_value(name: &str, row: &ServerSetting, text: &str) -> Result<(), KeywordError> {
     let mut translation = Translation::new(None);
-    translation.take(row, text).map_err(|refusal| KeywordError {
+    translation.translate(row, text).map_err(|refusal| KeywordError {
         is_value: !matches!(row.meaning, Meaning::Refused(_)),
         message: format!("{name}: {}", refusal.advice),
     })?;
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn test_what_is_no_keyword_or_no_value_says_what_to_write() {
+    fn test_an_invalid_keyword_or_value_says_what_to_write() {
         for (name, text, is_value, part) in [
             ("harakri", "3", false, "did you mean harakiri?"),
             ("http_keepalve", "3", false, "did you mean http_keepalive?"),

@@ -20,18 +20,18 @@ mod host_info;
 mod import_config;
 mod instance_commands;
 mod keywords;
-mod known;
+mod known_files;
 mod launcher;
 mod manual;
 pub mod other_servers;
 mod pair;
 mod pem;
 pub mod project;
+mod provenance;
 mod reader;
 mod reading;
 pub mod renewal;
 mod resolve;
-mod said;
 pub mod sources;
 mod subcommand;
 mod suggest;
@@ -50,7 +50,7 @@ pub use instance_commands::{
 };
 pub use launcher::Launcher;
 pub use manual::man::SIGNALS_PLACE;
-pub use reading::{Failure, Reading, Said, Sources};
+pub use reading::{Failure, PrivilegedOption, Reading, Sources};
 pub use trust::{WeakPoint, Writer};
 
 pub use keywords::{KeywordError, keyword_words};
@@ -81,19 +81,21 @@ pub fn read_again(
     launcher: &Launcher,
     in_force: &Settings,
     distrusted: Option<&Writer>,
-) -> Result<ReadAgain, Unread> {
+) -> Result<ReadAgain, ReadAgainError> {
     let mut host = HostInfo::gather(environment).launched_by(launcher);
-    host.known = known::KnownFiles::of(in_force);
+    host.known = known_files::KnownFiles::of(in_force);
     host.trust.distrusted = distrusted.cloned();
     let reading = read_in(arguments, &host);
     if let Some(found) = host.trust.refused() {
-        return Err(Unread::Distrusted(found));
+        return Err(ReadAgainError::Distrusted(found));
     }
-    match reading.map_err(Unread::Failed)? {
-        Reading::Run { settings, diagnostics, sources } => Ok(ReadAgain { settings: *settings, diagnostics, said: sources.said }),
+    match reading.map_err(ReadAgainError::Failed)? {
+        Reading::Run { settings, diagnostics, sources } => {
+            Ok(ReadAgain { settings: *settings, diagnostics, privileged: sources.privileged })
+        }
         _ => {
             let message = "the configuration no longer asks for a server".to_owned();
-            Err(Unread::Failed(Failure { diagnostics: vec![Diagnostic::error(None, message)] }))
+            Err(ReadAgainError::Failed(Failure { diagnostics: vec![Diagnostic::error(None, message)] }))
         }
     }
 }
@@ -104,12 +106,12 @@ pub struct ReadAgain {
     pub settings: Settings,
     pub diagnostics: Vec<Diagnostic>,
     /// As in [`Sources`].
-    pub said: Vec<Said>,
+    pub privileged: Vec<PrivilegedOption>,
 }
 
 /// Why nothing was read for a running instance.
 #[derive(Debug)]
-pub enum Unread {
+pub enum ReadAgainError {
     Failed(Failure),
     /// The distrusted user may change this.
     Distrusted(WeakPoint),
@@ -133,7 +135,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
         return Ok(Reading::Print { text: manual::show::as_uwsgi(&configuration.pairs), status: 0 });
     }
     let (settings, mut diagnostics) = resolve::resolve(&configuration, application.as_ref(), host);
-    let sources = said::sources(&configuration, host);
+    let sources = provenance::sources(&configuration, host);
     diagnostics.extend(configuration.printed.iter().map(|text| Diagnostic::note(None, text.clone())));
     if configuration.show_config.is_some() {
         diagnostics.push(Diagnostic::note(None, manual::show::as_uwsgi(&configuration.pairs)));

@@ -17,12 +17,12 @@ pub struct Sources {
     /// Files that were read, and the Python that has executed one of them.
     pub files: Vec<PathBuf>,
     /// Options that act with more than the application's privileges, in the order in which they took effect.
-    pub said: Vec<Said>,
+    pub privileged: Vec<PrivilegedOption>,
 }
 
 /// An option as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct PrivilegedOption {
     pub option: String,
     pub value: Option<String>,
     /// `uwsgi.ini:3`, `command line`.
@@ -51,7 +51,7 @@ pub enum Reading {
 
 impl Reading {
     /// The error for wrong arguments of a command, with its usage.
-    pub fn misused(command: Subcommand, message: &str) -> Reading {
+    pub fn usage_error(command: Subcommand, message: &str) -> Reading {
         let usage = format!("bolide {} {}", command.name(), command.usage());
         let diagnostic = Diagnostic::error(Some(&Location::command_line()), message).advise(usage.trim_end());
         Reading::Print { text: format!("{diagnostic}\n"), status: FAILED }

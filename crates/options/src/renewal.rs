@@ -7,7 +7,7 @@ use std::path::Path;
 use bolide_contract::settings::Listener;
 use bolide_contract::tls::{Certificate, CertificateFiles, Tls};
 
-use crate::certificates::{self, Trouble};
+use crate::certificates::{self, CertificateError};
 use crate::trust::Writer;
 
 /// Most lines about certificates in one reload, so that a folder of thousands does not flood the log.
@@ -71,8 +71,8 @@ impl Renewal<'_> {
     fn list(&mut self, folder: &Path, origin: &str) -> Option<Vec<Wanted>> {
         match certificates::folder(folder) {
             Ok(listed) => Some(listed.into_iter().map(|(name, files)| (vec![name], files, origin.to_owned())).collect()),
-            Err(trouble) => {
-                self.keep(origin, &trouble, "its previous certificates stay in use");
+            Err(fault) => {
+                self.keep(origin, &fault, "its previous certificates stay in use");
                 None
             }
         }
@@ -93,18 +93,18 @@ impl Renewal<'_> {
         }
         let (names, files, origin) = wanted;
         let read = certificates::read(files, names, origin, self.user)
-            .and_then(|read| certificates::check(&read).map(|told| (read, told)));
+            .and_then(|read| certificates::check(&read).map(|remarks| (read, remarks)));
         let read = match read {
-            Ok((certificate, told)) => {
+            Ok((certificate, remarks)) => {
                 self.note_change(&certificate, old, &files.chain);
-                for remark in told {
-                    self.say(format!("WARNING: {origin}: {}", remark.message));
+                for remark in remarks {
+                    self.add_line(format!("WARNING: {origin}: {}", remark.message));
                 }
                 Some(certificate)
             }
-            Err(trouble) => {
+            Err(fault) => {
                 let instead = if old.is_some() { "the previous one stays in use" } else { "it is not sent to clients" };
-                self.keep(origin, &trouble, instead);
+                self.keep(origin, &fault, instead);
                 None
             }
         };
@@ -117,10 +117,10 @@ impl Renewal<'_> {
         match old {
             Some(old) if old.chain == new.chain && old.key == new.key && old.ocsp == new.ocsp => {}
             Some(old) if old.chain == new.chain && old.key == new.key => {
-                self.say(format!("the OCSP response of the certificate {shown} has changed"));
+                self.add_line(format!("the OCSP response of the certificate {shown} has changed"));
             }
-            Some(_) => self.say(format!("the certificate {shown} has changed: {}", certificates::describe(new))),
-            None => self.say(format!("the certificate {shown} is new: {}", certificates::describe(new))),
+            Some(_) => self.add_line(format!("the certificate {shown} has changed: {}", certificates::describe(new))),
+            None => self.add_line(format!("the certificate {shown} is new: {}", certificates::describe(new))),
         }
     }
 
@@ -128,23 +128,23 @@ impl Renewal<'_> {
         match certificates::authorities(path, self.user) {
             Ok(new) => {
                 if new != old {
-                    self.say(format!("the client authorities {} have changed", path.display()));
+                    self.add_line(format!("the client authorities {} have changed", path.display()));
                 }
                 new
             }
-            Err(trouble) => {
-                self.keep("client authorities", &trouble, "the previous ones stay in use");
+            Err(fault) => {
+                self.keep("client authorities", &fault, "the previous ones stay in use");
                 old.to_vec()
             }
         }
     }
 
-    fn keep(&mut self, origin: &str, trouble: &Trouble, instead: &str) {
-        self.say(format!("WARNING: {origin}: {}; {instead} ({})", trouble.message, trouble.advice));
+    fn keep(&mut self, origin: &str, fault: &CertificateError, instead: &str) {
+        self.add_line(format!("WARNING: {origin}: {}; {instead} ({})", fault.message, fault.advice));
     }
 
     /// Adds a line for the log, once for all addresses that share the certificate.
-    fn say(&mut self, line: String) {
+    fn add_line(&mut self, line: String) {
         if !self.lines.contains(&line) {
             self.lines.push(line);
         }

@@ -40,7 +40,7 @@ pub struct Writer {
     groups: Vec<u32>,
 }
 
-type Look = fn(&Writer, &Path) -> Option<WeakPoint>;
+type WeakPointSearch = fn(&Writer, &Path) -> Option<WeakPoint>;
 
 /// The files that were opened while reading, and, at a reload, the user that must not be able to change them.
 #[derive(Debug, Clone, Default)]
@@ -69,29 +69,29 @@ impl Trust {
         self.judge(python, location, Writer::weak_point_of_python)
     }
 
-    /// The same for a folder from which a Python imports, or for a file that it executes. With `told`, another message reports
+    /// The same for a folder from which a Python imports, or for a file that it executes. With `is_reported`, another message reports
     /// it, so that it is not recorded.
     ///
     /// # Errors
     /// Those of [`Trust::note`].
-    pub fn note_import(&self, path: &Path, told: bool, location: &Location) -> Result<(), Diagnostic> {
-        let look: Look = |writer, path| writer.weak_point_of_imports(&[path.to_owned()]);
-        if told { self.refuse(path, location, look) } else { self.judge(path, location, look) }
+    pub fn note_import(&self, path: &Path, is_reported: bool, location: &Location) -> Result<(), Diagnostic> {
+        let search: WeakPointSearch = |writer, path| writer.weak_point_of_imports(&[path.to_owned()]);
+        if is_reported { self.refuse(path, location, search) } else { self.judge(path, location, search) }
     }
 
-    fn judge(&self, path: &Path, location: &Location, look: Look) -> Result<(), Diagnostic> {
+    fn judge(&self, path: &Path, location: &Location, search: WeakPointSearch) -> Result<(), Diagnostic> {
         self.used.borrow_mut().push(path.to_owned());
-        self.refuse(path, location, look)
+        self.refuse(path, location, search)
     }
 
-    fn refuse(&self, path: &Path, location: &Location, look: Look) -> Result<(), Diagnostic> {
-        let Some(found) = self.distrusted.as_ref().and_then(|writer| look(writer, path)) else { return Ok(()) };
+    fn refuse(&self, path: &Path, location: &Location, search: WeakPointSearch) -> Result<(), Diagnostic> {
+        let Some(found) = self.distrusted.as_ref().and_then(|writer| search(writer, path)) else { return Ok(()) };
         let message = format!("the user of uid may {}", found.words());
         *self.refused.borrow_mut() = Some(found);
         Err(Diagnostic::error(Some(location), message))
     }
 
-    /// The user for whom root reads keys, if this process is root: its workers get them.
+    /// The user that needs the keys which root reads, if this process is root: its workers get them.
     pub fn served(&self, identity: &Identity) -> Option<&Writer> {
         self.served.get_or_init(|| Writer::of(identity).filter(|_| geteuid().is_root())).as_ref()
     }
@@ -192,7 +192,7 @@ impl Writer {
 
     /// Returns whether root may pass a file that it has opened at a path on to this user: the user could not have placed it
     /// there, or it is not a link and has a single name, or the user may read it as well.
-    pub fn may_have(&self, path: &Path, file: &File) -> bool {
+    pub fn may_receive(&self, path: &Path, file: &File) -> bool {
         let Ok(found) = file.metadata() else { return false };
         // This path has no links, even if one was replaced meanwhile.
         let Ok(real) = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())) else { return false };
@@ -233,7 +233,7 @@ impl Writer {
     /// Returns the warnings for an instance that root starts: the first file that root reads and the first one that it runs which
     /// this user may change, each with advice. Among those that it runs, `imports` are those of [`Launcher`](crate::Launcher),
     /// and `program` is that of an upgrade.
-    pub fn told(
+    pub fn warnings(
         &self,
         read: &[PathBuf],
         python: Option<&Path>,
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn test_what_only_its_owner_may_write_has_no_weak_point() {
+    fn test_a_file_that_only_its_owner_may_write_has_no_weak_point() {
         let place = Place::new();
         assert_eq!((place.weak("etc/shop.ini"), place.weak("etc"), place.weak("etc/missing.ini")), (None, None, None));
     }
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn test_root_is_nobody_to_tell_of_and_a_number_is_a_user() {
+    fn test_root_needs_no_warning_and_a_number_is_a_user() {
         let of = |user: Option<&str>| Writer::of(&Identity { user: user.map(str::to_owned), ..Identity::default() });
         assert_eq!((of(None), of(Some("root")), of(Some("0")), of(Some("no-such-user-here"))), (None, None, None, None));
         assert_eq!(of(Some("54321")), Some(Writer { name: "54321".to_owned(), user: USER, groups: Vec::new() }));

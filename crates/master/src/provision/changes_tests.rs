@@ -3,7 +3,7 @@
 use bolide_contract::settings::{Helper, Settings, Threads};
 use bolide_options::catalogue::catalogue;
 use bolide_options::catalogue::row::{OptionRow, Setting, Status, Theme};
-use bolide_options::{Reach, Reading, Said, reach, read};
+use bolide_options::{PrivilegedOption, Reach, Reading, reach, read};
 use bolide_supervision::testing::Folder;
 
 use super::*;
@@ -52,7 +52,7 @@ fn every_section_that_is_named_is_one() {
 }
 
 /// A configuration of these lines, with a socket: its settings, and what it says beyond the application.
-fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<Said>) {
+fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<PrivilegedOption>) {
     let file = folder.path().join("uwsgi.ini");
     let text =
         format!("[uwsgi]\nhttp-socket = :1\nhttp = :2\nsocket = /base.sock\nchdir = {}\n{lines}\n", folder.path().display());
@@ -63,7 +63,7 @@ fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<Said>) {
             // What the application is shown of the configuration is as written, whatever it means.
             settings.python_module.shown_options.clear();
             settings.python_module.shown_magic.clear();
-            (*settings, sources.said)
+            (*settings, sources.privileged)
         }
         other => panic!("{text}: {other:?}"),
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use bolide_contract::settings::Settings;
-use bolide_options::Said;
+use bolide_options::PrivilegedOption;
 use bolide_supervision::processes::child_setup::{self, RawIdentity};
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::signals::EndSignals;
@@ -33,11 +33,11 @@ pub struct Answer {
     pub settings: Settings,
     /// Lines to be said of it.
     pub warnings: Vec<String>,
-    pub said: Vec<Said>,
+    pub said: Vec<PrivilegedOption>,
 }
 
 /// The same between the child and us.
-type Wire = Result<(Settings, Vec<String>, Vec<Said>), Vec<String>>;
+type Wire = Result<(Settings, Vec<String>, Vec<PrivilegedOption>), Vec<String>>;
 
 /// Has a child read the configuration as this user, with `read`.
 ///

@@ -499,7 +499,7 @@ mod tests {
     use crate::catalogue::catalogue;
 
     #[test]
-    fn every_family_has_members_and_says_something() {
+    fn every_family_has_members_and_a_text() {
         for family in FAMILIES {
             assert!(family.help.ends_with('.'), "{}", family.help);
             let members = catalogue().rows().iter().filter(|row| row.names.iter().any(|name| family.has(name, row.home))).count();

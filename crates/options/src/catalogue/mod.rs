@@ -6,7 +6,6 @@ mod application;
 mod asynchronous;
 mod clients;
 mod control;
-mod elastic;
 mod families;
 mod files;
 mod hooks;
@@ -21,6 +20,7 @@ pub mod reach;
 mod recycling;
 mod requests;
 pub mod row;
+mod scaling;
 mod sockets;
 mod statistics;
 mod tls;
@@ -37,7 +37,7 @@ use crate::suggest;
 const KNOWN: &str = include_str!("known.tsv");
 
 /// Typing errors that are too far from the intended name, or nearer to another one.
-const KNOWN_SLIPS: &[(&str, &str)] = &[("guid", "gid"), ("pythonhome", "home"), ("master-log", "log-master")];
+const KNOWN_TYPOS: &[(&str, &str)] = &[("guid", "gid"), ("pythonhome", "home"), ("master-log", "log-master")];
 
 /// The chapters and their tables.
 const TABLES: &[(Theme, &[OptionEntry])] = &[
@@ -55,7 +55,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Processes, recycling::ENTRIES),
     (Theme::Attendant, hooks::DAEMONS),
     (Theme::Processes, recycling::RELOADS),
-    (Theme::Processes, elastic::ENTRIES),
+    (Theme::Processes, scaling::ENTRIES),
     (Theme::Attendant, hooks::ENTRIES),
     (Theme::Requests, requests::ENTRIES),
     (Theme::Answering, answering::ENTRIES),
@@ -87,7 +87,7 @@ pub fn nearest(unknown: &str) -> Option<&'static str> {
     let wanted = unknown.to_ascii_lowercase().replace('_', "-");
     // Among equally near names, the one that more projects use wins.
     let mut best: Option<(usize, std::cmp::Reverse<u32>, &'static str)> = None;
-    if let Some(&(_, meant)) = KNOWN_SLIPS.iter().find(|(typo, _)| *typo == wanted) {
+    if let Some(&(_, meant)) = KNOWN_TYPOS.iter().find(|(typo, _)| *typo == wanted) {
         return Some(meant);
     }
     for row in catalogue().rows() {

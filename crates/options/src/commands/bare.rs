@@ -23,9 +23,9 @@ type Way = (String, String);
 
 /// Returns `None` if environment variables configure an instance.
 pub fn run(host: &HostInfo) -> Option<Reading> {
-    let mut told = host.environment.iter().filter_map(|(variable, value)| sources::environment::pair(variable, value));
-    let is_told = told.any(|(option, _)| catalogue().get(&option).is_some());
-    if is_told {
+    let mut options = host.environment.iter().filter_map(|(variable, value)| sources::environment::pair(variable, value));
+    let is_configured = options.any(|(option, _)| catalogue().get(&option).is_some());
+    if is_configured {
         return None;
     }
     let ways = ways(&host.folder);
@@ -37,7 +37,7 @@ pub fn run(host: &HostInfo) -> Option<Reading> {
 fn ways(folder: &Path) -> Vec<Way> {
     let mut ways = configurations(folder);
     ways.extend(started_elsewhere(folder));
-    for found in project::look(folder).iter().take(WAYS_MOST) {
+    for found in project::find_in_folder(folder).iter().take(WAYS_MOST) {
         let Some(command) = command(found) else { continue };
         if !ways.iter().any(|(known, _)| *known == command) {
             ways.push((command, found.description()));

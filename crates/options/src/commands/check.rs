@@ -51,11 +51,11 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         };
         report.form = match format.and_then(Form::named) {
             Some(form) => form,
-            None => return Reading::misused(Subcommand::Check, &format!("the formats are {}", listed(&FORMATS, "and"))),
+            None => return Reading::usage_error(Subcommand::Check, &format!("the formats are {}", listed(&FORMATS, "and"))),
         };
     }
     if rest.is_empty() && !environment {
-        return Reading::misused(Subcommand::Check, "no file is named; --env checks variables such as UWSGI_MODULE");
+        return Reading::usage_error(Subcommand::Check, "no file is named; --env checks variables such as UWSGI_MODULE");
     }
     let mut loads = Vec::new();
     for reading in readings(&rest) {

@@ -25,13 +25,16 @@ const COLUMN: usize = 59;
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let (flags, rest): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--json");
     if rest.is_empty() {
-        return Reading::misused(Subcommand::Config, "neither a file nor an application is named");
+        return Reading::usage_error(Subcommand::Config, "neither a file nor an application is named");
     }
     let (mut configuration, application) = match collect(&rest, host) {
         Ok(read) => read,
         Err(EarlyExit::Failed(diagnostic)) => return Reading::Print { text: format!("{diagnostic}\n"), status: FAILED },
         Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
-            return Reading::misused(Subcommand::Config, "this controls a running instance and ends: no options are in effect");
+            return Reading::usage_error(
+                Subcommand::Config,
+                "this controls a running instance and ends: no options are in effect",
+            );
         }
         Err(EarlyExit::Version) => return Reading::version(),
         Err(EarlyExit::Print { text, status }) => return Reading::Print { text, status },
@@ -99,8 +102,8 @@ fn object(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diag
             })
         })
         .collect();
-    let told: Vec<Json> = diagnostics.iter().map(crate::check_report::object).collect();
-    json!({ "start": steps, "options": options, "diagnostics": told })
+    let diagnostics: Vec<Json> = diagnostics.iter().map(crate::check_report::object).collect();
+    json!({ "start": steps, "options": options, "diagnostics": diagnostics })
 }
 
 /// Lines for what the command line sets without an option: the application, and the default address if no other is set.

@@ -15,7 +15,7 @@ const UNKNOWN: i32 = 1;
 
 pub fn run(arguments: &[String]) -> Reading {
     if arguments.is_empty() {
-        return Reading::misused(Subcommand::Explain, "no option is named");
+        return Reading::usage_error(Subcommand::Explain, "no option is named");
     }
     let mut text = String::new();
     let mut status = 0;

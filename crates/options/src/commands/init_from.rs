@@ -12,7 +12,7 @@ use crate::host_info::HostInfo;
 use crate::import_config::files::{kind_of, starts};
 use crate::import_config::programs::{Program, found};
 use crate::import_config::{Plan, PlanEntry, Start, servers};
-use crate::other_servers::gunicorn::{self, AskedSetting};
+use crate::other_servers::gunicorn::{self, RawSetting};
 use crate::other_servers::{self, Server};
 use crate::reader::is_gunicorn_configuration;
 use crate::reading::Reading;
@@ -26,23 +26,23 @@ const SHOWN_MOST: usize = 160;
 const PYTHON: &str = "python3";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
+enum OutputFormat {
     Ini,
     Toml,
 }
 
-impl Written {
+impl OutputFormat {
     fn file(self) -> &'static str {
         match self {
-            Written::Ini => "bolide.ini",
-            Written::Toml => "bolide.toml",
+            OutputFormat::Ini => "bolide.ini",
+            OutputFormat::Toml => "bolide.toml",
         }
     }
 
     fn comment(self) -> &'static str {
         match self {
-            Written::Ini => ";",
-            Written::Toml => "#",
+            OutputFormat::Ini => ";",
+            OutputFormat::Toml => "#",
         }
     }
 }
@@ -53,27 +53,27 @@ pub fn is_asked(arguments: &[String]) -> bool {
 }
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
-    let (mut source, mut form) = (None, Written::Ini);
+    let (mut source, mut form) = (None, OutputFormat::Ini);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let (name, given) = word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
         match (name, given.or_else(|| words.next().cloned())) {
             ("--from", Some(value)) => source = Some(value),
-            ("--to", Some(value)) if value == "ini" => form = Written::Ini,
-            ("--to", Some(value)) if value == "toml" => form = Written::Toml,
-            ("--to", _) => return Reading::misused(Subcommand::Init, "the formats are `--to ini` and `--to toml`"),
-            _ => return Reading::misused(Subcommand::Init, &format!("`{word}`: it takes `--from FILE` and `--to toml`")),
+            ("--to", Some(value)) if value == "ini" => form = OutputFormat::Ini,
+            ("--to", Some(value)) if value == "toml" => form = OutputFormat::Toml,
+            ("--to", _) => return Reading::usage_error(Subcommand::Init, "the formats are `--to ini` and `--to toml`"),
+            _ => return Reading::usage_error(Subcommand::Init, &format!("`{word}`: it takes `--from FILE` and `--to toml`")),
         }
     }
-    let Some(source) = source else { return Reading::misused(Subcommand::Init, "no file is named") };
-    match written(&source, form, host) {
+    let Some(source) = source else { return Reading::usage_error(Subcommand::Init, "no file is named") };
+    match create(&source, form, host) {
         Ok(text) => Reading::Print { text, status: 0 },
         Err(diagnostic) => Reading::Print { text: format!("{diagnostic}\n"), status: 1 },
     }
 }
 
 /// Writes the configuration, and returns the text for standard output.
-fn written(source: &str, form: Written, host: &HostInfo) -> Result<String, Diagnostic> {
+fn create(source: &str, form: OutputFormat, host: &HostInfo) -> Result<String, Diagnostic> {
     let target = host.folder.join(form.file());
     if target.exists() {
         return Err(
@@ -157,12 +157,12 @@ fn around(start: &Start, host: &HostInfo, plan: &mut Plan) {
 
 /// Translates a command line of gunicorn. Its configuration file comes first; the command line takes precedence.
 fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Result<(), Diagnostic> {
-    let mut asked: Vec<AskedSetting> = Vec::new();
+    let mut asked: Vec<RawSetting> = Vec::new();
     let mut file = None;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         if !word.starts_with('-') {
-            asked.push(AskedSetting::text("wsgi_app", word));
+            asked.push(RawSetting::text("wsgi_app", word));
             continue;
         }
         let known = other_servers::of_word(Server::Gunicorn, word).filter(|(row, _)| !row.setting.is_empty());
@@ -180,7 +180,7 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
             ("config", _) => file = Some(value),
             // These may occur several times.
             ("bind" | "raw_env" | "reload_extra_files", Some(known)) => known.add(&value),
-            _ => asked.push(AskedSetting::text(name, &value)),
+            _ => asked.push(RawSetting::text(name, &value)),
         }
     }
     let default = host.folder.join("gunicorn.conf.py").is_file().then(|| "gunicorn.conf.py".to_owned());
@@ -188,7 +188,7 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
 }
 
 /// Translates the settings of a file and of a command line to options.
-fn gunicorn_settings(file: Option<&str>, line: Vec<AskedSetting>, host: &HostInfo, plan: &mut Plan) -> Result<(), Diagnostic> {
+fn gunicorn_settings(file: Option<&str>, line: Vec<RawSetting>, host: &HostInfo, plan: &mut Plan) -> Result<(), Diagnostic> {
     let mut asked = Vec::new();
     let mut name = "the command line";
     if let Some(file) = file {
@@ -263,7 +263,7 @@ fn is_cpus(key: &str, value: &str) -> bool {
 }
 
 /// The text of the file.
-fn configuration(source: &str, original: &str, plan: &Plan, form: Written) -> String {
+fn configuration(source: &str, original: &str, plan: &Plan, form: OutputFormat) -> String {
     let mark = form.comment();
     let shown: String = original.chars().take(SHOWN_MOST).collect();
     let mut text = format!(
@@ -306,8 +306,8 @@ fn configuration(source: &str, original: &str, plan: &Plan, form: Written) -> St
 }
 
 /// The lines of one option. `$(NAME:-VALUE)` is a variable with a default, which the ini language expresses with conditions.
-fn options(text: &mut String, key: &str, values: &[String], form: Written) {
-    if form == Written::Toml {
+fn options(text: &mut String, key: &str, values: &[String], form: OutputFormat) {
+    if form == OutputFormat::Toml {
         let quoted: Vec<String> = values.iter().map(|value| toml_text(&with_default(value))).collect();
         let _ = match quoted.as_slice() {
             [one] => writeln!(text, "{key} = {one}"),

@@ -321,7 +321,7 @@ impl LintContext<'_> {
         }
         let python = self.host.python.as_deref();
         let found = writer
-            .told(&used, python, &self.host.imports, settings.reloading.program.as_deref())
+            .warnings(&used, python, &self.host.imports, settings.reloading.program.as_deref())
             .into_iter()
             .map(|(message, advice)| Diagnostic::warning(Some(&pair.location), message).advise(advice).local());
         let found: Vec<Diagnostic> = found.collect();

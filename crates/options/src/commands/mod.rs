@@ -44,12 +44,12 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Subcommand::Manual => manual(rest),
         Subcommand::Schema if rest.is_empty() => Reading::Print { text: crate::manual::schema::text(), status: 0 },
         Subcommand::Version if rest.is_empty() => Reading::version(),
-        Subcommand::Schema | Subcommand::Version => Reading::misused(command, "no argument means anything here"),
+        Subcommand::Schema | Subcommand::Version => Reading::usage_error(command, "no argument means anything here"),
         Subcommand::Help => help_about(rest, host),
         Subcommand::Completions => completions(rest),
         Subcommand::Instance(asked) => match asked.read(rest) {
             Ok(request) => Reading::AskInstance(request),
-            Err(message) => Reading::misused(command, &message),
+            Err(message) => Reading::usage_error(command, &message),
         },
     })
 }
@@ -70,7 +70,7 @@ fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
     let [topic] = arguments else {
         return match arguments {
             [] => Reading::Print { text: help::short(paint), status: 0 },
-            _ => Reading::misused(Subcommand::Help, "one command or option is named"),
+            _ => Reading::usage_error(Subcommand::Help, "one command or option is named"),
         };
     };
     if let Some(command) = Subcommand::named(topic) {
@@ -78,7 +78,7 @@ fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
     }
     let commands: Vec<&'static str> = Subcommand::ALL.iter().map(|command| command.name()).collect();
     match (explain::option(topic), crate::suggest::nearest_of(topic, &commands)) {
-        (None, Some(command)) => Reading::misused(
+        (None, Some(command)) => Reading::usage_error(
             Subcommand::Help,
             &format!("`{topic}` is neither a command nor an option; did you mean `bolide help {command}`?"),
         ),
@@ -90,15 +90,15 @@ fn manual(arguments: &[String]) -> Reading {
     let text = match arguments.first().map_or("man", String::as_str) {
         "man" => return Reading::Manual { page: crate::manual::man::page() },
         "markdown" => crate::manual::reference::page(),
-        other => return Reading::misused(Subcommand::Manual, &format!("there is no manual in the form `{other}`")),
+        other => return Reading::usage_error(Subcommand::Manual, &format!("there is no manual in the form `{other}`")),
     };
     Reading::Print { text, status: 0 }
 }
 
 fn completions(arguments: &[String]) -> Reading {
-    let Some(shell) = arguments.first() else { return Reading::misused(Subcommand::Completions, "no shell is named") };
+    let Some(shell) = arguments.first() else { return Reading::usage_error(Subcommand::Completions, "no shell is named") };
     match crate::manual::completions::script(shell) {
         Some(text) => Reading::Print { text, status: 0 },
-        None => Reading::misused(Subcommand::Completions, &format!("there are no completions for `{shell}`")),
+        None => Reading::usage_error(Subcommand::Completions, &format!("there are no completions for `{shell}`")),
     }
 }

@@ -63,7 +63,7 @@ fn test_check_reads_each_file_by_itself() {
 }
 
 #[test]
-fn test_check_speaks_json_and_lines() {
+fn test_check_prints_json_and_lines() {
     let folder = Folder::new("check-forms");
     folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\nenv = 'A=B'\n");
     let (text, _) = printed(&folder, "check --format json uwsgi.ini");
@@ -147,7 +147,7 @@ fn test_check_knows_a_misspelt_section_of_each_format() {
 }
 
 #[test]
-fn test_check_keeps_quiet_about_what_is_right() {
+fn test_check_reports_nothing_about_valid_files() {
     for (index, lines) in [
         "plugins = router_static",
         "[formatters]\nkeys = generic",
@@ -389,7 +389,7 @@ fn test_a_command_is_one_only_in_the_first_place() {
 }
 
 #[test]
-fn test_alone_it_says_which_command_would_serve_the_folder() {
+fn test_without_arguments_it_prints_the_command_that_would_serve_the_folder() {
     let folder = Folder::new("bare-command");
     let (text, status) = printed(&folder, "");
     assert!(text.starts_with("usage: bolide APPLICATION") && text.contains("bolide init ") && status == 2, "{text}");

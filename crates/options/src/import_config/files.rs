@@ -152,7 +152,7 @@ fn sections(lines: &[(u32, String)], commands: &[&str], clean: impl Fn(&str) -> 
             }
             continue;
         }
-        let told = |names: &[&str]| {
+        let value_of = |names: &[&str]| {
             section.iter().rev().find(|(_, key, _)| names.contains(key)).map(|(_, _, value)| (*value).to_owned())
         };
         for (line, _, value) in section.iter().filter(|(_, key, _)| commands.contains(key)) {
@@ -160,9 +160,9 @@ fn sections(lines: &[(u32, String)], commands: &[&str], clean: impl Fn(&str) -> 
             let command = clean(value).replace("%(ENV_", "${").replace(")s", "}");
             for mut start in of_shell(*line, &command) {
                 start.text = (*value).to_owned();
-                start.folder = told(&["directory", "WorkingDirectory"]);
-                start.user = told(&["user", "User"]);
-                start.group = told(&["Group"]);
+                start.folder = value_of(&["directory", "WorkingDirectory"]);
+                start.user = value_of(&["user", "User"]);
+                start.group = value_of(&["Group"]);
                 for (_, key, value) in &section {
                     match *key {
                         "environment" => start.environment.extend(comma_variables(value)),

@@ -110,7 +110,7 @@ fn read(arguments: &[String], defaults: &ServerDefaults, translation: &mut Trans
                 if name == "interface" {
                     line.interface = Some(value.clone());
                 }
-                if let Err(refusal) = translation.take(flag, &value) {
+                if let Err(refusal) = translation.translate(flag, &value) {
                     plan.missing(format!("--{name} {value}").trim_end().to_owned(), refusal.advice);
                 }
             }

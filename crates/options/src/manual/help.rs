@@ -19,7 +19,7 @@ const USAGE: [(&str, &str); 4] = [
 ];
 
 /// The common options, in the order in which `-h` lists them.
-const OF_A_DAY: [&str; 14] = [
+const COMMON_OPTIONS: [&str; 14] = [
     "http",
     "socket",
     "https",
@@ -52,7 +52,7 @@ pub fn short(paint: Paint) -> String {
         entry(&mut text, &title, &title, &names.join(", "));
     }
     let _ = writeln!(text, "\n{}", paint.title("Common options:"));
-    for row in OF_A_DAY.iter().filter_map(|name| catalogue().get(name)) {
+    for row in COMMON_OPTIONS.iter().filter_map(|name| catalogue().get(name)) {
         option(&mut text, row, beginning(row.help), paint);
     }
     let _ = writeln!(
@@ -208,7 +208,7 @@ mod tests {
         assert!(text.lines().count() <= SHORT_LINES_MOST, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(Subcommand::ALL.iter().all(|command| text.contains(command.name())), "{text}");
-        for name in OF_A_DAY {
+        for name in COMMON_OPTIONS {
             assert!(catalogue().get(name).is_some_and(|row| matches!(row.status, Status::Supported(_))), "{name}");
             assert!(text.contains(&format!("--{name} ")), "{name}");
         }

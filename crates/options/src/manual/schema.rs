@@ -128,8 +128,8 @@ mod tests {
         let options = &schema["definitions"]["options"]["properties"];
         for row in catalogue().rows() {
             assert!(row.names.iter().all(|name| options[*name].is_object()), "{}", row.name());
-            let is_told = options[row.name()]["deprecationMessage"].is_string();
-            assert_eq!(is_told, !matches!(row.status, Status::Supported(_) | Status::Accepted(_)), "{}", row.name());
+            let is_reported = options[row.name()]["deprecationMessage"].is_string();
+            assert_eq!(is_reported, !matches!(row.status, Status::Supported(_) | Status::Accepted(_)), "{}", row.name());
         }
         assert_eq!(options["home"]["$ref"], "#/definitions/options/properties/virtualenv");
         assert_eq!(schema["definitions"]["options"]["additionalProperties"], false);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn test_what_it_becomes_are_variables_of_ours() {
+    fn test_atoms_become_variables_of_log_format() {
         let known = crate::catalogue::catalogue().get("log-format").expect("its row").help;
         for (name, ours) in LOG_ATOMS {
             for variable in ours.split("%(").skip(1).filter_map(|rest| rest.split(')').next()) {

@@ -3,7 +3,7 @@
 use super::flags;
 use super::row::ServerSetting;
 use super::server::Server;
-use super::taking::whose;
+use super::translate::server_list;
 use super::translation::Translation;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
@@ -57,11 +57,11 @@ pub fn unknown_letter(letter: char, value: Option<&str>) -> (String, Option<Stri
         }
     }
     let Some(first) = theirs.first() else { return (format!("unknown option `-{letter}`"), None) };
-    let said: Vec<String> = theirs.iter().map(|flag| format!("`--{}` of {}", flag.flag, owners(flag))).collect();
-    let message = format!("`-{letter}` is not an option here: it is {}", said.join(", "));
+    let meanings: Vec<String> = theirs.iter().map(|flag| format!("`--{}` of {}", flag.flag, owners(flag))).collect();
+    let message = format!("`-{letter}` is not an option here: it is {}", meanings.join(", "));
     // The word after a flag without a value is not its value.
     let value = value.filter(|_| first.argument != Argument::None).unwrap_or_default();
-    let advice = match (names.as_slice(), Translation::new(None).take(first, value)) {
+    let advice = match (names.as_slice(), Translation::new(None).translate(first, value)) {
         ([_], Err(refusal)) => refusal.advice,
         ([name], Ok(())) => format!("write `{}`", format!("--{name} {value}").trim_end()),
         _ => "write the long name".to_owned(),
@@ -72,7 +72,7 @@ pub fn unknown_letter(letter: char, value: Option<&str>) -> (String, Option<Stri
 /// The servers that have the letter of a flag.
 fn owners(flag: &ServerSetting) -> String {
     let servers: &'static [Server] = flag.letter.map_or(flag.servers, |(_, servers)| servers);
-    whose(&ServerSetting { servers, ..*flag })
+    server_list(&ServerSetting { servers, ..*flag })
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_a_letter_that_means_two_things_is_told_with_both() {
+    fn test_a_letter_that_means_two_things_is_reported_with_both() {
         for (letter, value, ours, theirs, advice) in [
             ('w', "4", "`--module`", "`--workers` of gunicorn and hypercorn", "`--workers 4`"),
             ('b', "0.0.0.0:8000", "`--buffer-size`", "`--bind` of gunicorn, hypercorn and daphne", "`--bind 0.0.0.0:8000`"),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn test_a_letter_that_only_others_have_is_told_with_the_long_name() {
+    fn test_a_letter_of_other_servers_only_is_reported_with_the_long_name() {
         for (letter, value, wanted, advice) in [
             ('k', Some("gevent"), "`--worker-class` of gunicorn and hypercorn", "`--threads 16`"),
             ('u', Some("www-data"), "`--user` of gunicorn", "the long name"),

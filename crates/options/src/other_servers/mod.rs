@@ -17,15 +17,15 @@ mod processes;
 mod requests;
 mod row;
 mod server;
-mod taking;
 mod tls;
+mod translate;
 mod translation;
 mod values;
 
 pub use letters::{misunderstood_letter, unknown_letter};
 pub use row::{Meaning, ServerSetting};
 pub use server::Server;
-pub use taking::Refusal;
+pub use translate::Refusal;
 pub use translation::{MadeOption, SettingRemark, Subject, Translation};
 
 use crate::catalogue::catalogue;

@@ -6,7 +6,7 @@ use super::translation::{Subject, Translation};
 use crate::catalogue::row::Argument;
 
 /// Translates a value; the error is the advice alone.
-pub type Take = fn(&mut Translation, &str) -> Result<(), String>;
+pub type Translate = fn(&mut Translation, &str) -> Result<(), String>;
 
 /// Normalizes a value that is kept until all settings are known; the error is the advice alone.
 pub type Normalize = fn(&str) -> Result<String, String>;
@@ -32,7 +32,7 @@ pub enum Meaning {
     /// These options with these values; the flag has no value.
     Fixed(&'static [(&'static str, &'static str)]),
     /// A function translates the value to options; and a description of the result, for the guide.
-    Made(Take, &'static str),
+    Made(Translate, &'static str),
     /// The value is kept until all settings are known, since several determine an option together; and a description of the
     /// result, for the guide.
     Kept(Subject, Normalize, &'static str),

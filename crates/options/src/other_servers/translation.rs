@@ -1,5 +1,5 @@
 //! The state of a translation from another server's settings. Most become options immediately; those that determine an option
-//! together (`--host` and `--port`) are kept until all are known. Plain data: `taking` translates each setting.
+//! together (`--host` and `--port`) are kept until all are known. Plain data: `translate` translates each setting.
 
 use super::server::Server;
 use crate::diagnostic::{Diagnostic, Location, Severity};

@@ -28,7 +28,7 @@ impl Finding {
         match &self.callable {
             Callable::Named(name) => Some(format!("{}:{name}", self.module)),
             Callable::MadeBy(name) => Some(format!("{}:{name}()", self.module)),
-            Callable::NeedsArguments(_) | Callable::Untold => None,
+            Callable::NeedsArguments(_) | Callable::Unnamed => None,
         }
     }
 

@@ -31,7 +31,7 @@ const OTHERS_MOST: usize = 64;
 const DEPTH_MOST: usize = 32;
 
 /// Returns the applications of a folder, likeliest first. Those whose callable is unknown come last.
-pub fn look(folder: &Path) -> Vec<Finding> {
+pub fn find_in_folder(folder: &Path) -> Vec<Finding> {
     let mut found = hints::named(folder);
     for root in ROOTS {
         found.extend(django(folder, Path::new(root)));
@@ -44,14 +44,14 @@ pub fn look(folder: &Path) -> Vec<Finding> {
 }
 
 /// Returns the application of one file, named by its module.
-pub fn look_at_file(file: &Path) -> Option<Finding> {
+pub fn find_in_file(file: &Path) -> Option<Finding> {
     let place = place_of(file)?;
     let source = Source::read(file)?;
     Some(finding(&place.root, &place.module, file, &source)?.relative_to(file.parent()?))
 }
 
 /// Returns the applications of a package, likeliest first: that of its own file, and those of its modules with usual names.
-pub fn look_at_package(folder: &Path) -> Vec<Finding> {
+pub fn find_in_package(folder: &Path) -> Vec<Finding> {
     let Some(place) = place_of(&folder.join("__init__.py")) else { return Vec::new() };
     without_repetition(in_package(folder, &place.root, &place.module))
 }
@@ -84,7 +84,7 @@ pub fn virtualenv(folder: &Path) -> Option<&'static str> {
 }
 
 /// Whether a folder, or a subfolder of it that usually holds packages, contains a module or a package of this name.
-pub fn lies_in_root(folder: &Path, module: &str) -> bool {
+pub fn has_module(folder: &Path, module: &str) -> bool {
     ROOTS
         .iter()
         .map(|root| folder.join(root).join(module.replace('.', "/")))

@@ -59,12 +59,12 @@ pub enum Callable {
     /// By a call with arguments, which only its author knows.
     NeedsArguments(String),
     /// The text makes one, and its name is unknown.
-    Untold,
+    Unnamed,
 }
 
 /// An application that a text contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct SourceApplication {
     pub framework: Option<Framework>,
     pub kind: Kind,
     pub callable: Callable,
@@ -100,7 +100,7 @@ impl Source {
 
     /// Returns the application of this text: an object with a usual name, one that a framework makes, or one that a function
     /// makes.
-    pub fn application(&self) -> Option<Seen> {
+    pub fn application(&self) -> Option<SourceApplication> {
         let made = self.made();
         let usual = CALLABLES.iter().find_map(|name| made.iter().find(|(made, _)| made == name));
         if let Some((name, framework)) = usual.or(made.first()) {
@@ -110,7 +110,7 @@ impl Source {
         if let Some((name, is_async)) = function {
             let kind = if is_async { Kind::Asgi } else { Kind::Wsgi };
             let seen = self.seen(None, kind, Callable::Named((*name).to_owned()));
-            return Some(Seen { is_plain: true, ..seen });
+            return Some(SourceApplication { is_plain: true, ..seen });
         }
         if let Some(name) = CALLABLES.iter().find(|name| self.assigns(name)) {
             let framework = self.framework();
@@ -124,7 +124,7 @@ impl Source {
             return Some(self.seen(framework, kind, callable));
         }
         let called = FRAMEWORKS.iter().find(|framework| self.calls(framework))?;
-        Some(self.seen(Some(*called), called.kind, Callable::Untold))
+        Some(self.seen(Some(*called), called.kind, Callable::Unnamed))
     }
 
     /// Returns the text of the first module of the same project that this one imports and that uses a framework.
@@ -140,8 +140,8 @@ impl Source {
         })
     }
 
-    fn seen(&self, framework: Option<Framework>, kind: Kind, callable: Callable) -> Seen {
-        Seen { framework, kind, callable, is_plain: false }
+    fn seen(&self, framework: Option<Framework>, kind: Kind, callable: Callable) -> SourceApplication {
+        SourceApplication { framework, kind, callable, is_plain: false }
     }
 
     /// Names at the start of a line that a framework's call is assigned to, in the order of the frameworks.

@@ -97,7 +97,7 @@ impl Reader<'_> {
         }
         self.depth -= 1;
         if is_first {
-            self.magic.leave_first(asked);
+            self.magic.end_first_file(asked);
         }
         Ok(())
     }

@@ -58,7 +58,7 @@ impl Reader<'_> {
         for (key, value, line) in made.chain([hooks]) {
             let pair = Pair { key, value: Some(value), location: place(line), acted: true, placeholder: false };
             self.made.pairs.push(pair.clone());
-            self.of_gunicorn.push(pair);
+            self.gunicorn_pairs.push(pair);
         }
         Ok(())
     }
@@ -81,14 +81,14 @@ impl Reader<'_> {
     }
 
     /// Returns the pairs of the file whose subject (an option, all addresses, or the application) no other source sets.
-    pub(super) fn left_of_gunicorn(&mut self, said: &[Pair]) -> Vec<Pair> {
+    pub(super) fn remaining_gunicorn_pairs(&mut self, others: &[Pair]) -> Vec<Pair> {
         let subject = |pair: &Pair| catalogue().get(&pair.key).map(subject_of);
-        let mut said: HashSet<&str> = said.iter().filter_map(subject).collect();
+        let mut others: HashSet<&str> = others.iter().filter_map(subject).collect();
         if self.has_application {
-            said.insert(APPLICATION);
+            others.insert(APPLICATION);
         }
-        let mut left = std::mem::take(&mut self.of_gunicorn);
-        left.retain(|pair| subject(pair).is_none_or(|subject| !said.contains(subject)));
+        let mut left = std::mem::take(&mut self.gunicorn_pairs);
+        left.retain(|pair| subject(pair).is_none_or(|subject| !others.contains(subject)));
         left
     }
 

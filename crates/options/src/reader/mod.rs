@@ -70,13 +70,13 @@ pub struct Reader<'a> {
     /// Pairs that acted immediately.
     early: Vec<Pair>,
     /// The settings of a `gunicorn.conf.py`: as in gunicorn, all other sources take precedence.
-    of_gunicorn: Vec<Pair>,
+    gunicorn_pairs: Vec<Pair>,
     /// The command line names an application.
     has_application: bool,
     declared: Vec<Declared>,
     open: Option<OpenBlock>,
     /// True while a condition adds the pairs that it keeps.
-    letting_through: bool,
+    in_condition: bool,
     blacklist: Option<Vec<String>>,
     whitelist: Option<Vec<String>>,
     inject_before: Vec<PathBuf>,
@@ -93,11 +93,11 @@ impl<'a> Reader<'a> {
             magic: Magic::new(host),
             made: Configuration::default(),
             early: Vec::new(),
-            of_gunicorn: Vec::new(),
+            gunicorn_pairs: Vec::new(),
             has_application: false,
             declared: Vec::new(),
             open: None,
-            letting_through: false,
+            in_condition: false,
             blacklist: None,
             whitelist: None,
             inject_before: Vec::new(),
@@ -123,12 +123,12 @@ impl<'a> Reader<'a> {
 
     fn add_as(&mut self, key: &str, value: Option<&str>, location: &Location, placeholder: bool) -> Result<(), EarlyExit> {
         self.check_lists(key, location)?;
-        if !self.letting_through {
+        if !self.in_condition {
             if matches!(key, "end" | "endfor" | "endif" | "end-if" | "end-for") {
                 self.open = None;
             }
             if let Some(open) = self.open.clone() {
-                return self.let_through(&open, key, value, location);
+                return self.apply_condition(&open, key, value, location);
             }
         }
         if self.made.pairs.len() >= MOST_PAIRS {
@@ -178,7 +178,13 @@ impl<'a> Reader<'a> {
     }
 
     /// Evaluates the open condition, and adds the pairs that result.
-    fn let_through(&mut self, open: &OpenBlock, key: &str, value: Option<&str>, location: &Location) -> Result<(), EarlyExit> {
+    fn apply_condition(
+        &mut self,
+        open: &OpenBlock,
+        key: &str,
+        value: Option<&str>,
+        location: &Location,
+    ) -> Result<(), EarlyExit> {
         let pairs = &self.made.pairs;
         let option = |name: &str| value_of(pairs, name);
         if let crate::catalogue::language_words::Condition::Option(_) = open.condition {
@@ -190,9 +196,9 @@ impl<'a> Reader<'a> {
         let values = open
             .repeat(value.unwrap_or_default(), self.host, option)
             .map_err(|message| Diagnostic::error(Some(location), message))?;
-        self.letting_through = true;
+        self.in_condition = true;
         let added = values.iter().try_for_each(|text| self.add(key, value.map(|_| text.as_str()), location));
-        self.letting_through = false;
+        self.in_condition = false;
         added
     }
 
@@ -421,10 +427,10 @@ impl<'a> Reader<'a> {
                 _ => late.push(pair),
             }
         }
-        let mut said = std::mem::take(&mut self.early);
-        said.extend(late);
-        self.made.effects = self.left_of_gunicorn(&said);
-        self.made.effects.extend(said);
+        let mut effects = std::mem::take(&mut self.early);
+        effects.extend(late);
+        self.made.effects = self.remaining_gunicorn_pairs(&effects);
+        self.made.effects.extend(effects);
         Ok(())
     }
 }

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn test_addresses_that_are_none_say_what_to_write() {
+    fn test_invalid_addresses_say_what_to_write() {
         for text in [
             "",
             "127.0.0.1:http",

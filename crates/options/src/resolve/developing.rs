@@ -15,7 +15,7 @@ use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
 /// Interval between two checks of imported files if there are no notifications (inotify), in milliseconds.
-const LOOK_MS: u64 = 1_000;
+const CHECK_INTERVAL_MS: u64 = 1_000;
 
 /// The pattern that `reload-dir` watches by default.
 const PYTHON_FILES: &str = "*.py";
@@ -42,7 +42,7 @@ pub fn prepare(draft: &mut Draft, context: &mut Context) {
     }
     let imports = draft.watching.imports.get_or_insert_with(WatchedImports::default);
     if imports.every_ms == 0 {
-        imports.every_ms = LOOK_MS;
+        imports.every_ms = CHECK_INTERVAL_MS;
     }
     draft.logging.style = draft.logging.style.or(Some(Some(LogStyle::ShortAtTerminal)));
     if let Some(location) = draft.developing.browser.clone() {
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_this_machine_are_told_from_those_that_others_reach() {
+    fn addresses_of_this_machine_are_distinguished_from_public_ones() {
         let tcp = |host: &str| Address::Tcp { host: host.to_owned(), port: 8000 };
         for host in ["127.0.0.1", "127.8.8.8", "localhost", "::1", "[::1]"] {
             assert!(is_of_this_machine(&tcp(host)), "{host}");

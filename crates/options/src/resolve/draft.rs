@@ -45,7 +45,7 @@ pub struct Draft<'a> {
     pub python: PythonDraft,
     pub chdir: Option<(String, Location)>,
     pub processes: ProcessesDraft,
-    pub elastic: ElasticDraft,
+    pub scaling: ScalingDraft,
     pub control: Control,
     pub reloading: Reloading,
     pub lifecycle: LifecycleDraft,
@@ -82,7 +82,7 @@ impl<'a> Draft<'a> {
             python: PythonDraft::default(),
             chdir: None,
             processes: ProcessesDraft::default(),
-            elastic: ElasticDraft::default(),
+            scaling: ScalingDraft::default(),
             control: Control::default(),
             reloading: Reloading { probe_timeout_ms: PROBE_TIMEOUT_S * 1000, ..Reloading::default() },
             lifecycle: LifecycleDraft::default(),
@@ -421,7 +421,7 @@ pub enum JobLimit {
 
 /// The options of scaling so far.
 #[derive(Default)]
-pub struct ElasticDraft {
+pub struct ScalingDraft {
     pub settings: bolide_contract::elastic::Elastic,
     pub cheaper: bolide_contract::elastic::Cheaper,
     pub least: Option<(u32, Location)>,

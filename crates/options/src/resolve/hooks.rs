@@ -12,7 +12,7 @@ use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
 /// Signals with the functions of uWSGI whose effect these signals have here anyway.
-const SIGNALS_AS_THEY_ARE: [(&str, &str); 6] = [
+const UNCHANGED_SIGNALS: [(&str, &str); 6] = [
     ("15", "gracefully_kill_them_all"),
     ("2", "gracefully_kill_them_all"),
     ("3", "kill_them_all"),
@@ -216,7 +216,7 @@ fn complete_paths<'a>(hooks: impl Iterator<Item = &'a mut Hook>, folder: &Path) 
 /// `unix_signal:NUMBER FUNCTION`, where the function is one of uWSGI's.
 fn signal(arguments: &str, pair: &Pair) -> Result<(), Diagnostic> {
     let (number, function) = two(arguments, pair, "unix_signal")?;
-    match SIGNALS_AS_THEY_ARE.contains(&(number.trim(), function.trim())) {
+    match UNCHANGED_SIGNALS.contains(&(number.trim(), function.trim())) {
         true => Ok(()),
         false => Err(wrong(
             pair,

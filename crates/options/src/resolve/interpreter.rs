@@ -107,7 +107,7 @@ impl PythonDraft {
     /// Relative files start at the folder of the application.
     pub fn complete(self, context: &mut Context) -> Python {
         if context.is_bare {
-            self.note_usual_file(context);
+            self.note_env_file(context);
         }
         let absolute = |text: &String| match is_file(text) {
             true => context.absolute(text).to_string_lossy().into_owned(),

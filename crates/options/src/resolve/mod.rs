@@ -16,7 +16,6 @@ pub mod context;
 pub mod control;
 pub mod developing;
 pub mod draft;
-pub mod elastic;
 pub mod files;
 pub mod hooks;
 pub mod interpreter;
@@ -25,6 +24,7 @@ pub mod platform;
 pub mod processes;
 mod protection;
 pub mod python_module;
+pub mod scaling;
 pub mod sockets;
 pub mod statistics;
 pub mod tls;
@@ -159,7 +159,7 @@ impl<'a> Draft<'a> {
         let mut context = self.context(read, positional);
         let (is_jailed, is_needed) = (self.confinement.root.is_some(), self.applications.is_needed);
         let applications = std::mem::take(&mut self.applications).complete(positional, &self.python, is_jailed, &mut context);
-        self.sockets.add_usual(&self.python, &mut context);
+        self.sockets.add_default(&self.python, &mut context);
         developing::prepare(&mut self, &mut context);
         let (rules, answering, routes) = self.answering.complete(&mut context);
         let files = self.files.complete(&applications, &self.application, !routes.folders.is_empty(), &mut context);
@@ -170,7 +170,7 @@ impl<'a> Draft<'a> {
         let socket_mode = self.sockets.mode;
         let listeners = self.sockets.complete(&self.tls, &self.clients, &self.identity, &mut context);
         let workers = self.processes.complete(&self.python, &mut context);
-        let elastic = self.elastic.complete(workers.processes, &mut context);
+        let elastic = self.scaling.complete(workers.processes, &mut context);
         // Without a master uWSGI loads the application where it serves, and threads that the application starts while loading
         // continue to run there.
         self.application.lazy |= workers.processes == 1 && !self.processes.has_master && !processes::implies_master(read);

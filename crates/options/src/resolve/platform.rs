@@ -96,7 +96,7 @@ impl PythonDraft {
     }
 
     /// Returns the default address of an application on the command line, and what set it.
-    pub fn usual_address(&self, context: &mut Context) -> (Address, Location) {
+    pub fn default_address(&self, context: &mut Context) -> (Address, Location) {
         match self.variable(PORT, context).map(|text| port_of(&text)) {
             Some(Ok(port)) => {
                 let location = Location::environment(PORT);
@@ -125,7 +125,7 @@ impl PythonDraft {
     }
 
     /// Some programs read `.env` by default, so a note says that it is not read here.
-    pub fn note_usual_file(&self, context: &mut Context) {
+    pub fn note_env_file(&self, context: &mut Context) {
         if !self.has_environment_file && context.host.folder.join(USUAL_FILE).is_file() {
             let message = format!("there is a `{USUAL_FILE}` here, which is not read");
             let advice = format!("write `--env-file {USUAL_FILE}` to set its variables");

@@ -92,10 +92,10 @@ pub(super) fn implies_master(read: &Configuration) -> bool {
 impl ProcessesDraft {
     /// Completes the settings of the workers.
     pub fn complete(&self, python: &PythonDraft, context: &mut Context) -> Workers {
-        let wished = self.count.or_else(|| if context.is_bare { python.web_concurrency(context) } else { None });
+        let requested = self.count.or_else(|| if context.is_bare { python.web_concurrency(context) } else { None });
         Workers {
-            processes: wished.unwrap_or(1),
-            processes_chosen: wished.is_some(),
+            processes: requested.unwrap_or(1),
+            processes_chosen: requested.is_some(),
             processes_auto: self.count.is_some() && self.is_auto,
             threads: self.threads.unwrap_or(Threads::Fixed(1)),
             cpus: context.host.cpus,

@@ -8,7 +8,7 @@ use super::draft::Draft;
 use super::values;
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
-use crate::other_servers::gunicorn::uncalled;
+use crate::other_servers::gunicorn::names_not_called;
 use crate::pair::Pair;
 use crate::reader::Configuration;
 
@@ -19,8 +19,8 @@ pub fn set_gunicorn_hooks(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Resu
         return Err(Diagnostic::error(Some(&pair.location), message).local());
     }
     // If the settings of the file were read as well, its uncalled hooks have been reported already.
-    let is_told = pair.value.as_deref() == Some(&*pair.location.file);
-    let uncalled = if is_told { Vec::new() } else { uncalled() };
+    let is_reported = pair.value.as_deref() == Some(&*pair.location.file);
+    let uncalled = if is_reported { Vec::new() } else { names_not_called() };
     draft.python_module.gunicorn = Some(GunicornHooks { file, uncalled });
     Ok(())
 }

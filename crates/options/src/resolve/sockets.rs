@@ -46,10 +46,10 @@ impl SocketsDraft {
     /// Adds the default address of an application on the command line if none is set. The sockets of `LISTEN_FDS` are served in
     /// addition to those of the configuration, with the protocol of `socket`, as in uWSGI. For an application on the command line
     /// they replace the default address, which would speak HTTP.
-    pub fn add_usual(&mut self, python: &PythonDraft, context: &mut Context) {
+    pub fn add_default(&mut self, python: &PythonDraft, context: &mut Context) {
         let passed = context.host.passed_sockets;
         if context.is_bare && self.list.is_empty() && passed == 0 {
-            let (address, location) = python.usual_address(context);
+            let (address, location) = python.default_address(context);
             self.list.push(SocketDraft::new(SocketKind::HttpRouter, address, location));
         }
         let kind = if context.is_bare { SocketKind::HttpRouter } else { SocketKind::Default };

@@ -10,7 +10,7 @@ use crate::reader::Configuration;
 
 /// Keys that others use for their own purposes: Debian's init script in its default configuration, and OpenStack's devstack for
 /// the application.
-const NOT_OURS: &[&str] = &["deb-confname", "deb-confnamespace", "start-time"];
+const FOREIGN_KEYS: &[&str] = &["deb-confname", "deb-confnamespace", "start-time"];
 
 pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration) {
     if let Some(typo) = Typo::of(pair) {
@@ -20,7 +20,7 @@ pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration) {
     let is_placeholder = pair.placeholder || read.uses(pair);
     // An XML element `<app>` stands for a separate pair before this one.
     let is_app_element = pair.key == "app" && pair.value.as_deref() == Some("");
-    let diagnostic = match (&read.strict, is_placeholder || is_app_element || NOT_OURS.contains(&pair.key.as_str())) {
+    let diagnostic = match (&read.strict, is_placeholder || is_app_element || FOREIGN_KEYS.contains(&pair.key.as_str())) {
         (None, true) => return,
         (Some(_), true) => {
             Diagnostic::error(Some(&pair.location), format!("`{}` is not an option, and `strict` is set", pair.key))

@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn test_json_other_sections_are_told_with_their_keys() {
+    fn test_json_other_sections_are_reported_with_their_keys() {
         let text = "{\"last\": [1], \"n\": 1,\n \"uwsgy\": {\"a\": {\"b\": 1},\n  \"c\": 2},\n \"uwsgi\": {\"http\": \":8080\"}}";
         let parsed = parse(text.as_bytes(), "uwsgi").expect("it is JSON");
         let others: Vec<_> =
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn test_json_that_is_none_says_where() {
+    fn test_invalid_json_has_a_line() {
         for (text, line) in [
             ("{\n\"uwsgi\": {\n\"a\": }\n}", 3),
             ("{\"uwsgi\": {\n\"a\": {\"b\": 1}}}", 2),

@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn test_toml_that_is_none_says_where() {
+    fn test_invalid_toml_has_a_line() {
         for (text, line) in [
             ("[uwsgi]\na = \n", 2),
             ("[uwsgi]\na = [[1]]\n", 2),

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn test_xml_that_is_none_says_where_and_entities_do_not_explode() {
+    fn test_invalid_xml_has_a_line_and_entities_do_not_explode() {
         for (text, line) in [
             ("<uwsgi>\n<http>\n</uwsgi>", 3),
             ("", 1),

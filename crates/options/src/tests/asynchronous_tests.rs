@@ -174,7 +174,7 @@ fn test_the_defaults_in_the_catalogue_are_those_of_the_settings() {
 }
 
 #[test]
-fn test_what_has_no_effect_or_is_read_otherwise_is_said() {
+fn test_settings_without_an_effect_or_read_differently_are_reported() {
     let folder = Folder::new("asgi-findings");
     let cases: &[(&str, &[&str])] = &[
         ("module = a\nasgi = b", &["uwsgi.ini:3: warning: `module` has no effect: `asgi` at uwsgi.ini:4 comes first"]),

@@ -113,7 +113,7 @@ fn test_no_word_of_the_language_is_without_a_case() {
 }
 
 #[test]
-fn test_what_a_running_instance_is_told_starts_nothing() {
+fn test_commands_for_a_running_instance_start_nothing() {
     let folder = folder("tell");
     folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\n");
     for (name, wanted) in [("stop", InstanceCommand::Stop), ("reload", InstanceCommand::Reload)] {

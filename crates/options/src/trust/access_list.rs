@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_grants_what_its_first_fitting_class_has_within_the_mask() {
+    fn a_list_grants_the_rights_of_the_first_matching_class_within_the_mask() {
         let found = list(&[
             (1, 7, 0),
             (USER, 7, 33),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_grants_everything() {
+    fn a_malformed_list_grants_everything() {
         for bytes in [&b""[..], b"\x02", b"\x03\0\0\0", b"\x03\0\0\0\x02\0\x07\0\x21\0\0\0"] {
             assert_eq!(AccessList::read(bytes).rights_of(33, &[], 0), ALL_RIGHTS, "{bytes:?}");
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Deserialize;
 
-use super::AskedSetting;
+use super::RawSetting;
 use crate::diagnostic::{Diagnostic, Location, plain_error};
 
 /// The program of the child: the text of a module of the package `bolide`, which that Python may lack.
@@ -25,7 +25,7 @@ const READ_BYTES: usize = 16 * 1024;
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
-    Settings(Vec<AskedSetting>),
+    Settings(Vec<RawSetting>),
     Error { line: u32, message: String },
 }
 
@@ -33,7 +33,7 @@ enum Answer {
 ///
 /// # Errors
 /// The file can't be executed, takes too long, or raises an exception; the error has the line of the file.
-pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<AskedSetting>, Diagnostic> {
+pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<RawSetting>, Diagnostic> {
     let place = |line: u32| Location::file(name, line);
     // This process holds the other end. The child exits when that end closes, which happens whenever this process ends.
     let (far, held) = pipe().map_err(|error| {

@@ -32,6 +32,6 @@ pub const NOT_CALLED: &[(&str, &str)] = &[
 ];
 
 /// The names of the hooks that are not called.
-pub fn uncalled() -> Vec<String> {
+pub fn names_not_called() -> Vec<String> {
     NOT_CALLED.iter().map(|(name, _)| (*name).to_owned()).collect()
 }

@@ -14,12 +14,12 @@ use serde_json::Value;
 use super::translation::{MadeOption, SettingRemark};
 
 pub use child::run;
-pub use hooks::uncalled;
+pub use hooks::names_not_called;
 pub use settings::translated;
 
 /// A setting of a file or of a command line, as it was written.
 #[derive(Debug, Clone, Deserialize)]
-pub struct AskedSetting {
+pub struct RawSetting {
     pub name: String,
     pub kind: SettingKind,
     /// A text from a command line, or any JSON value from a file.
@@ -48,10 +48,10 @@ pub struct TranslatedSettings {
     pub has_hooks: bool,
 }
 
-impl AskedSetting {
+impl RawSetting {
     /// A setting of a command line.
-    pub fn text(name: &str, value: &str) -> AskedSetting {
-        AskedSetting { name: name.to_owned(), kind: SettingKind::Value, value: Value::String(value.to_owned()), line: 0 }
+    pub fn text(name: &str, value: &str) -> RawSetting {
+        RawSetting { name: name.to_owned(), kind: SettingKind::Value, value: Value::String(value.to_owned()), line: 0 }
     }
 
     /// The value as an option takes it; `None` for no value (`None`, an empty text).

@@ -3,12 +3,12 @@
 use serde_json::Value;
 
 use super::hooks::{CALLED, NOT_CALLED};
-use super::{AskedSetting, SettingKind, TranslatedSettings};
+use super::{RawSetting, SettingKind, TranslatedSettings};
 use crate::catalogue::row::Argument;
 use crate::diagnostic::Severity;
 use crate::other_servers::row::{Meaning, ServerSetting};
 use crate::other_servers::server::Server;
-use crate::other_servers::taking::Refusal;
+use crate::other_servers::translate::Refusal;
 use crate::other_servers::translation::{SettingPlace, SettingRemark, Subject, Translation};
 use crate::other_servers::{access_format, flags, setting};
 use crate::suggest;
@@ -22,10 +22,10 @@ const FORWARDED: &str = "forwarded_allow_ips";
 const PYTHON_LOGGING: &str = "logconfig";
 
 /// Translates gunicorn's settings. `variable` returns variables of the environment, from which gunicorn takes some defaults.
-pub fn translated(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>) -> TranslatedSettings {
+pub fn translated(asked: &[RawSetting], variable: impl Fn(&str) -> Option<String>) -> TranslatedSettings {
     let mut translated = TranslatedSettings::default();
     let mut translation = Translation::new(Some(Server::Gunicorn));
-    let forwarded = variable("FORWARDED_ALLOW_IPS").map(|list| AskedSetting::text(FORWARDED, &list));
+    let forwarded = variable("FORWARDED_ALLOW_IPS").map(|list| RawSetting::text(FORWARDED, &list));
     let forwarded = forwarded.filter(|_| !asked.iter().any(|one| one.name == FORWARDED));
     let is_forwarded = forwarded.is_some() || asked.iter().any(|one| one.name == FORWARDED);
     for one in asked.iter().chain(&forwarded) {
@@ -52,7 +52,7 @@ pub fn translated(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<Stri
 }
 
 /// Translates one setting.
-fn take(row: &ServerSetting, asked: &AskedSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
+fn take(row: &ServerSetting, asked: &RawSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
     let place = SettingPlace { name: asked.name.clone(), line: asked.line };
     if asked.kind == SettingKind::Other {
         let shown = asked.word().unwrap_or_default();
@@ -62,25 +62,25 @@ fn take(row: &ServerSetting, asked: &AskedSetting, to: &mut Translation, transla
     let row = ServerSetting { meaning: row.in_file.unwrap_or(row.meaning), ..*row };
     for value in values_of(&row, asked) {
         translated.has_hooks |= asked.name.starts_with(PYTHON_LOGGING);
-        if let Err(refusal) = to.take_at(&row, &value, place.clone()) {
+        if let Err(refusal) = to.translate_at(&row, &value, place.clone()) {
             translated.refuse(&asked.name, asked.line, &refusal);
         }
     }
 }
 
 /// The values of a setting in the form of flags: none if it is off.
-fn values_of(row: &ServerSetting, asked: &AskedSetting) -> Vec<String> {
+fn values_of(row: &ServerSetting, asked: &RawSetting) -> Vec<String> {
     let is_switch = row.argument == Argument::None;
     // Settings without an effect, and refused ones, are reported if they are on.
-    let is_told = matches!(row.meaning, Meaning::Nothing(_) | Meaning::Refused(_)) || asked.name.starts_with(PYTHON_LOGGING);
+    let is_reported = matches!(row.meaning, Meaning::Nothing(_) | Meaning::Refused(_)) || asked.name.starts_with(PYTHON_LOGGING);
     let is_plain = asked.kind == SettingKind::Value;
     let word = asked.word().unwrap_or_default();
     let values = match &asked.value {
         Value::Null if is_plain => Vec::new(),
         _ if is_switch && asked.is_on() == row.is_negated => Vec::new(),
         _ if is_switch => return vec![String::new()],
-        _ if is_told && is_plain && !asked.is_set() => Vec::new(),
-        _ if is_told => return vec![word],
+        _ if is_reported && is_plain && !asked.is_set() => Vec::new(),
+        _ if is_reported => return vec![word],
         Value::Array(list) => {
             let words = list.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned));
             match row.meaning {
@@ -96,7 +96,7 @@ fn values_of(row: &ServerSetting, asked: &AskedSetting) -> Vec<String> {
 }
 
 /// Translates a name that is not a setting: a hook, a variable of the file's own, or a typing error.
-fn take_other(asked: &AskedSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
+fn take_other(asked: &RawSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
     to.place = SettingPlace { name: asked.name.clone(), line: asked.line };
     if let Some((_, instead)) = NOT_CALLED.iter().find(|(name, _)| *name == asked.name) {
         to.warn(format!("this hook is not called: {instead}"));
@@ -111,7 +111,7 @@ fn take_other(asked: &AskedSetting, to: &mut Translation, translated: &mut Trans
 }
 
 /// Adds gunicorn's defaults.
-fn fill_in(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>, to: &mut Translation) {
+fn fill_in(asked: &[RawSetting], variable: impl Fn(&str) -> Option<String>, to: &mut Translation) {
     let line_of = |name: &str| asked.iter().rev().find(|one| one.name == name).map_or(0, |one| one.line);
     let has = |to: &Translation, key: &str| to.made.iter().any(|made| made.key == key);
     let add = |to: &mut Translation, of: &str, key: &str, value: &str| {

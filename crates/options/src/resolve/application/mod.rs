@@ -15,7 +15,7 @@ use names::{module, source};
 use positional::{Named, PositionalApplication};
 
 /// A folder that does not exist.
-const NOWHERE: &str = "/nonexistent";
+const MISSING_FOLDER: &str = "/nonexistent";
 
 /// The options that name the application for all paths without a mount, in order of precedence.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -205,7 +205,7 @@ impl ApplicationDraft {
         context: &mut Context,
     ) -> Option<Application> {
         let folder = &context.folder.clone();
-        let looked_at = if is_jailed { Path::new(NOWHERE) } else { folder };
+        let looked_at = if is_jailed { Path::new(MISSING_FOLDER) } else { folder };
         let named = match positional.read(looked_at, &python.path) {
             Ok(named) => named,
             Err(diagnostic) => {

@@ -72,7 +72,7 @@ impl PositionalApplication {
         }
         let is_plain = callable.is_none() && !text.contains(':') && !left.contains('.');
         let places = || std::iter::once(folder.to_owned()).chain(search.iter().map(|place| folder.join(place)));
-        let is_there = || places().any(|place| project::lies_in_root(&place, left));
+        let is_there = || places().any(|place| project::has_module(&place, left));
         if is_plain && command_meant(left).is_some() && !is_there() {
             return Err(unknown(text));
         }
@@ -114,7 +114,7 @@ fn directory(left: &str, path: &Path, start: &Path, callable: Option<&str>) -> R
     if callable.is_some() {
         return Ok(Named::module(left.trim_end_matches('/'), callable));
     }
-    let found = project::look(path);
+    let found = project::find_in_folder(path);
     let Some(first) = found.first() else {
         let advice = "name one: `bolide package.module:callable`, or `bolide file.py`";
         return Err(wrong(format!("no known application was found in the folder `{left}`")).advise(advice));
@@ -132,7 +132,7 @@ fn of_finding(found: &Finding, folder: &Path) -> Named {
 /// Modules of a package that seem to contain an application.
 fn others(package: &Path, name: &str) -> Vec<String> {
     let prefix = project::place_of(&package.join("__init__.py")).map(|place| place.module).unwrap_or_default();
-    let found = project::look_at_package(package).into_iter();
+    let found = project::find_in_package(package).into_iter();
     // The full name of the package may be longer than the name in the argument.
     found
         .filter(|found| found.module != prefix)

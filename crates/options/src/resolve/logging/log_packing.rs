@@ -72,9 +72,10 @@ pub fn pack(targets: &mut [LogTarget], flows: &[Packings], encoders: &[Encoder])
     let Some(encoder) = encoders.iter().find(|encoder| matches!(encoder.step, Step::Pack(_))) else { return Ok(()) };
     let refused = |message: &str, advice: &str| Err(Diagnostic::error(Some(&encoder.location), message).advise(advice));
     for (number, target) in (1..).zip(targets) {
-        let mut said = flows.iter().flat_map(|flow| flow.iter()).filter(|(log, _)| *log == number).map(|(_, packing)| packing);
-        let Some(packing) = said.next() else { continue };
-        if said.any(|other| other != packing) {
+        let mut packings =
+            flows.iter().flat_map(|flow| flow.iter()).filter(|(log, _)| *log == number).map(|(_, packing)| packing);
+        let Some(packing) = packings.next() else { continue };
+        if packings.any(|other| other != packing) {
             let message = "a logger takes messages and lines of requests, and only one kind of them is compressed";
             return refused(
                 message,

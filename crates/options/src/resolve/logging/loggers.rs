@@ -67,9 +67,9 @@ pub struct Loggers {
 /// The loggers of one kind of lines.
 #[derive(Debug, Default)]
 pub struct LoggerDraft {
-    loggers: Vec<Asked>,
+    loggers: Vec<LoggerRequest>,
     /// `logto` with an address.
-    log: Option<Asked>,
+    log: Option<LoggerRequest>,
     routes: Vec<(String, LinePattern, Location)>,
     encoders: Vec<(Option<String>, Step, Location)>,
     pub drains: Vec<LinePattern>,
@@ -78,7 +78,7 @@ pub struct LoggerDraft {
 
 /// A logger: its target, or `None` for the log itself.
 #[derive(Debug)]
-struct Asked {
+struct LoggerRequest {
     name: Option<String>,
     target: Option<LogTarget>,
     most_bytes: Option<u64>,
@@ -104,7 +104,7 @@ impl LoggerDraft {
             _ => (None, text),
         };
         let (kind, argument) = rest.split_once(':').unwrap_or((rest, ""));
-        let mut asked = Asked { name, target: None, most_bytes: None, backup: None, location: pair.location.clone() };
+        let mut asked = LoggerRequest { name, target: None, most_bytes: None, backup: None, location: pair.location.clone() };
         asked.target = match kind.trim() {
             "stdio" => None,
             "file" => Some(plain(LogPlace::File(asked.file(argument, pair)?))),
@@ -123,7 +123,7 @@ impl LoggerDraft {
 
     /// Sets or clears the address of `logto`.
     pub fn send_to(&mut self, address: Option<&String>, pair: &Pair) {
-        self.log = address.map(|address| Asked {
+        self.log = address.map(|address| LoggerRequest {
             name: None,
             target: Some(plain(LogPlace::Udp(address.clone()))),
             most_bytes: None,
@@ -168,7 +168,7 @@ impl LoggerDraft {
     }
 
     /// The only file, if it takes all lines: it is equivalent to the file of `logto`.
-    fn only_file(&self) -> Option<&Asked> {
+    fn only_file(&self) -> Option<&LoggerRequest> {
         let is_only = self.routes.is_empty() && self.encoders.is_empty() && self.drains.is_empty() && self.filters.is_empty();
         let [asked] = self.loggers.as_slice() else { return None };
         let is_file = matches!(asked.target, Some(LogTarget { place: LogPlace::File(_), .. })) && asked.name.is_none();
@@ -268,7 +268,7 @@ impl Loggers {
     }
 }
 
-impl Asked {
+impl LoggerRequest {
     /// A path, or `logfile=PATH,maxsize=BYTES,backupname=PATH`.
     fn file(&mut self, argument: &str, pair: &Pair) -> Result<PathBuf, Diagnostic> {
         let advice = "write file:PATH, or file:logfile=PATH,maxsize=BYTES,backupname=PATH";

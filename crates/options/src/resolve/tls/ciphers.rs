@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn test_suites_that_are_not_spoken_are_told_and_words_that_mean_none_are_not() {
+    fn test_unsupported_suites_are_reported_and_words_for_no_suite_are_not() {
         let read = read("ECDHE-RSA-AES256-GCM-SHA384:DHE-RSA-AES256-SHA:kEDH+AESGCM:AES256-SHA:!RC4").expect("one is left");
         assert_eq!(read.left_out, ["DHE-RSA-AES256-SHA", "AES256-SHA"]);
         assert_eq!(read.suites.len(), TLS13.len() + 1);

@@ -10,7 +10,7 @@ use bolide_contract::settings::{Identity, Protocol};
 use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls};
 
 use crate::catalogue::row::OptionRow;
-use crate::certificates::{self, Trouble};
+use crate::certificates::{self, CertificateError};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 use crate::resolve::context::{Context, normalized};
@@ -159,11 +159,11 @@ impl CertificateReader<'_, '_> {
         let locations = named.into_iter().flatten().map(|(_, location)| location);
         let locations = locations.chain(draft.server_names.iter().map(|(_, _, location)| location));
         let locations = locations.chain(draft.client_auth.iter().map(|(_, location)| location));
-        let told = |location: &Location| {
+        let warning = |location: &Location| {
             Diagnostic::warning(Some(location), "no address speaks TLS: this has no effect")
                 .advise("write `https = ADDRESS,CERTIFICATE,KEY`")
         };
-        let diagnostics: Vec<Diagnostic> = locations.map(told).collect();
+        let diagnostics: Vec<Diagnostic> = locations.map(warning).collect();
         self.context.diagnostics.extend(diagnostics);
     }
 
@@ -213,7 +213,7 @@ impl CertificateReader<'_, '_> {
         self.certificate(&CredentialFiles { certificate, key, ..CredentialFiles::default() }, &[], &named)
     }
 
-    /// The user for whom root reads keys.
+    /// The user that needs the keys which root reads.
     fn served(&self) -> Option<&Writer> {
         self.context.host.trust.served(self.identity)
     }
@@ -250,14 +250,14 @@ impl CertificateReader<'_, '_> {
                         if authorities.is_file() {
                             self.check_authorities_of_name(&authorities.to_string_lossy(), &location);
                         }
-                        if self.context.host.known.is_news(&files) {
+                        if self.context.host.known.is_new(&files) {
                             continue;
                         }
                         let read = self.context.host.known.certificate(&files, &[name], &location.to_string(), self.served());
                         self.keep(read, &location, &mut found);
                     }
                 }
-                Err(trouble) => self.context.diagnostics.push(trouble.at(&location)),
+                Err(fault) => self.context.diagnostics.push(fault.at(&location)),
             }
         }
         found
@@ -286,7 +286,7 @@ impl CertificateReader<'_, '_> {
         }
     }
 
-    fn keep(&mut self, read: Result<Certificate, Trouble>, location: &Location, found: &mut Vec<Certificate>) {
+    fn keep(&mut self, read: Result<Certificate, CertificateError>, location: &Location, found: &mut Vec<Certificate>) {
         match self.checked(read, location) {
             Ok(certificate) => found.push(certificate),
             Err(diagnostic) => self.context.diagnostics.push(diagnostic),
@@ -294,9 +294,9 @@ impl CertificateReader<'_, '_> {
     }
 
     /// Checks a certificate. Remarks about it are reported once.
-    fn checked(&mut self, read: Result<Certificate, Trouble>, location: &Location) -> Result<Certificate, Diagnostic> {
+    fn checked(&mut self, read: Result<Certificate, CertificateError>, location: &Location) -> Result<Certificate, Diagnostic> {
         let checked = read.and_then(|read| certificates::check(&read).map(|remarks| (read, remarks)));
-        let (certificate, remarks) = checked.map_err(|trouble| trouble.at(location))?;
+        let (certificate, remarks) = checked.map_err(|fault| fault.at(location))?;
         for remark in remarks {
             let diagnostic = Diagnostic::warning(Some(location), remark.message).advise(remark.advice).local();
             if !self.context.diagnostics.contains(&diagnostic) {
@@ -333,7 +333,7 @@ impl CertificateReader<'_, '_> {
             return Ok((client_auth, None));
         }
         let path = self.context.absolute_at_start(path);
-        let read = self.context.host.known.authorities(&path, self.served()).map_err(|trouble| trouble.at(&at))?;
+        let read = self.context.host.known.authorities(&path, self.served()).map_err(|fault| fault.at(&at))?;
         Ok((client_auth, Some((read, path))))
     }
 
@@ -365,7 +365,7 @@ impl SocketDraft {
     }
 }
 
-impl Trouble {
+impl CertificateError {
     fn at(self, location: &Location) -> Diagnostic {
         let diagnostic = Diagnostic::error(Some(location), self.message).advise(self.advice);
         if self.is_local { diagnostic.local() } else { diagnostic }

@@ -7,16 +7,16 @@ use crate::catalogue::row::Status;
 use crate::host_info::HostInfo;
 use crate::pair::Pair;
 use crate::reader::Configuration;
-use crate::reading::{Said, Sources};
+use crate::reading::{PrivilegedOption, Sources};
 
 /// Returns the sources of a configuration that has been read.
 pub fn sources(read: &Configuration, host: &HostInfo) -> Sources {
-    Sources { files: host.trust.take_used(), said: read.effects.iter().filter_map(said).collect() }
+    Sources { files: host.trust.take_used(), privileged: read.effects.iter().filter_map(privileged_option).collect() }
 }
 
-fn said(pair: &Pair) -> Option<Said> {
+fn privileged_option(pair: &Pair) -> Option<PrivilegedOption> {
     let row = catalogue().get(&pair.key).filter(|row| matches!(row.status, Status::Supported(_)))?;
     let reach = reach(row);
     let (value, origin) = (pair.value.clone(), pair.location.to_string());
-    (reach != Reach::Application).then(|| Said { option: pair.key.clone(), value, origin, reach })
+    (reach != Reach::Application).then(|| PrivilegedOption { option: pair.key.clone(), value, origin, reach })
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use bolide_contract::settings::Settings;
 use bolide_contract::tls::{Certificate, CertificateFiles, Tls};
 
-use crate::certificates::{self, Trouble};
+use crate::certificates::{self, CertificateError};
 use crate::trust::Writer;
 
 /// The certificates of a running instance; none at a start.
@@ -32,7 +32,7 @@ impl KnownFiles {
         names: &[String],
         origin: &str,
         user: Option<&Writer>,
-    ) -> Result<Certificate, Trouble> {
+    ) -> Result<Certificate, CertificateError> {
         match self.find(files) {
             Some(known) => {
                 Ok(Certificate { names: names.to_vec(), origin: origin.to_owned(), files: Some(files.clone()), ..known.clone() })
@@ -45,7 +45,7 @@ impl KnownFiles {
     ///
     /// # Errors
     /// They are not known, and the file is invalid.
-    pub fn authorities(&self, path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
+    pub fn authorities(&self, path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, CertificateError> {
         let known = self.tls.iter().find(|tls| tls.client_authorities_file.as_deref() == Some(path));
         known.map_or_else(|| certificates::authorities(path, user), |known| Ok(known.client_authorities.clone()))
     }
@@ -57,7 +57,7 @@ impl KnownFiles {
 
     /// Returns whether a certificate of a folder is new to a running instance: `renewal` checks it, and skips it if it is
     /// invalid.
-    pub fn is_news(&self, files: &CertificateFiles) -> bool {
+    pub fn is_new(&self, files: &CertificateFiles) -> bool {
         self.is_reload && self.find(files).is_none()
     }
 

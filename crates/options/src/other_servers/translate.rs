@@ -24,19 +24,19 @@ impl Translation {
     ///
     /// # Errors
     /// The flag has no meaning here; the error says what to write instead.
-    pub fn take(&mut self, row: &ServerSetting, value: &str) -> Result<(), Refusal> {
-        self.take_at(row, value, SettingPlace { name: format!("--{}", row.flag), line: 0 })
+    pub fn translate(&mut self, row: &ServerSetting, value: &str) -> Result<(), Refusal> {
+        self.translate_at(row, value, SettingPlace { name: format!("--{}", row.flag), line: 0 })
     }
 
     /// Translates one setting under the name that it has at its place.
-    pub(super) fn take_at(&mut self, row: &ServerSetting, value: &str, place: SettingPlace) -> Result<(), Refusal> {
+    pub(super) fn translate_at(&mut self, row: &ServerSetting, value: &str, place: SettingPlace) -> Result<(), Refusal> {
         let written = format!("{} {value}", place.name);
         let written = written.trim_end();
         self.place = place;
         let value = if value.is_empty() && row.argument == Argument::None { "true" } else { value };
         // A configuration that is written uses one name for an option.
         let same = || catalogue().get(row.flag).map_or(row.flag, |row| row.name());
-        let whose = whose(row);
+        let whose = server_list(row);
         let has_no_meaning = |advice| Refusal { message: format!("`{written}` of {whose} has no meaning here"), advice };
         match row.meaning {
             Meaning::Same => self.add(same(), value),
@@ -208,7 +208,7 @@ impl Translation {
 }
 
 /// The servers of a setting: "gunicorn and hypercorn".
-pub(super) fn whose(row: &ServerSetting) -> String {
+pub(super) fn server_list(row: &ServerSetting) -> String {
     let names: Vec<&str> = row.servers.iter().map(|server| server.command()).collect();
     match names.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
