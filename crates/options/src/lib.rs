@@ -132,13 +132,13 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
     };
     // In a file, `show-config` prints and the start continues, as in uWSGI. On the command line, only the listing is wanted.
     if configuration.show_config.as_ref().is_some_and(|location| location.line == 0) {
-        return Ok(Reading::Print { text: manual::show::as_uwsgi(&configuration.pairs), status: 0 });
+        return Ok(Reading::Print { text: pair::as_uwsgi(&configuration.pairs), status: 0 });
     }
     let (settings, mut diagnostics) = resolve::resolve(&configuration, application.as_ref(), host);
     let sources = provenance::sources(&configuration, host);
     diagnostics.extend(configuration.printed.iter().map(|text| Diagnostic::note(None, text.clone())));
     if configuration.show_config.is_some() {
-        diagnostics.push(Diagnostic::note(None, manual::show::as_uwsgi(&configuration.pairs)));
+        diagnostics.push(Diagnostic::note(None, pair::as_uwsgi(&configuration.pairs)));
     }
     match settings.map(|settings| with_development_certificate(settings, host, &mut diagnostics)).transpose()? {
         Some(settings) => Ok(Reading::Run { settings: Box::new(settings), diagnostics, sources }),

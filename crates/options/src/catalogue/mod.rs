@@ -5,7 +5,6 @@ mod answering;
 mod application;
 mod asynchronous;
 mod clients;
-mod control;
 mod families;
 mod files;
 mod hooks;
@@ -18,7 +17,6 @@ mod processes;
 mod program;
 pub mod reach;
 mod recycling;
-mod requests;
 pub mod row;
 mod scaling;
 mod sockets;
@@ -50,14 +48,14 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Application, interpreter::ENTRIES),
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
-    (Theme::Processes, control::ENTRIES),
+    (Theme::Processes, processes::CONTROL),
     (Theme::Processes, watching::ENTRIES),
     (Theme::Processes, recycling::ENTRIES),
     (Theme::Attendant, hooks::DAEMONS),
     (Theme::Processes, recycling::RELOADS),
     (Theme::Processes, scaling::ENTRIES),
     (Theme::Attendant, hooks::ENTRIES),
-    (Theme::Requests, requests::ENTRIES),
+    (Theme::Requests, sockets::REQUESTS),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),

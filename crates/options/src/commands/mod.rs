@@ -8,7 +8,6 @@ mod explain;
 mod init;
 mod init_from;
 mod lints;
-mod list;
 mod places;
 mod plan;
 
@@ -38,7 +37,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Subcommand::Check => check::run(rest, host),
         Subcommand::Config => config::run(rest, host),
         Subcommand::Explain => explain::run(rest),
-        Subcommand::Options => list::run(rest),
+        Subcommand::Options => explain::list(rest),
         Subcommand::Init if init_from::is_asked(rest) => init_from::run(rest, host),
         Subcommand::Init => init::run(rest, host),
         Subcommand::Manual => manual(rest),

@@ -6,5 +6,4 @@ pub mod man;
 pub mod paint;
 pub mod reference;
 pub mod schema;
-pub mod show;
 pub mod words;

@@ -22,13 +22,11 @@ pub mod interpreter;
 pub mod logging;
 pub mod platform;
 pub mod processes;
-mod protection;
-pub mod python_module;
 pub mod scaling;
 pub mod sockets;
 pub mod statistics;
 pub mod tls;
-mod unknown;
+mod unsupported;
 pub mod values;
 pub mod watching;
 
@@ -61,11 +59,11 @@ pub fn resolve(
 ) -> (Option<Settings>, Vec<Diagnostic>) {
     let mut draft = Draft::new(host, read.strict.is_some());
     draft.diagnostics.extend(read.diagnostics.iter().cloned());
-    protection::note_allowed(&mut draft, read);
+    unsupported::note_allowed(&mut draft, read);
     for pair in &read.effects {
         match catalogue().get(&pair.key) {
             Some(row) => draft.take(row, pair, read),
-            None => unknown::report_unknown(&mut draft, pair, read),
+            None => unsupported::report_unknown(&mut draft, pair, read),
         }
     }
     let (settings, diagnostics) = draft.complete(read, positional);
@@ -112,7 +110,7 @@ impl<'a> Draft<'a> {
             }
             Status::Planned(..) | Status::Refused(_) if is_done_already(row.name(), pair) => {}
             Status::Planned(_, meanwhile) => self.planned(location, &pair.key, meanwhile),
-            Status::Protective(instead) => protection::protective(self, location, row, &pair.key, instead),
+            Status::Protective(instead) => unsupported::protective(self, location, row, &pair.key, instead),
             Status::Refused(instead) => {
                 self.diagnostics
                     .push(Diagnostic::error(Some(location), format!("`{}` is not supported", pair.key)).advise(instead));
@@ -208,7 +206,7 @@ impl<'a> Draft<'a> {
             naming: self.naming,
             clients: self.clients.complete(),
             asynchronous: self.asynchronous,
-            python_module: python_module::complete(self.python_module, read),
+            python_module: interpreter::complete_module(self.python_module, read),
             routes: rules,
             answering,
             files,

@@ -103,7 +103,7 @@ fn test_every_expected_file_has_the_same_pairs_in_the_same_order() {
 /// at the ends of lines.
 fn shown(folder: &Path, file: &str) -> String {
     let made = match read(&folder.join(file).to_string_lossy(), option_for(file), &machine()) {
-        Ok(made) => crate::manual::show::as_uwsgi(&made.pairs),
+        Ok(made) => crate::pair::as_uwsgi(&made.pairs),
         Err(EarlyExit::Failed(diagnostic)) => diagnostic.to_string(),
         Err(EarlyExit::Print { text, .. }) => text,
         Err(EarlyExit::Version) => String::new(),

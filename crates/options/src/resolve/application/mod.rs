@@ -1,7 +1,6 @@
 //! Resolves the applications to serve, and the interface of each: `asgi`, `module`, `wsgi-file`, `mount`, and positional
 //! arguments. It loads nothing. Runs in the process that reads the configuration.
 
-mod names;
 pub mod positional;
 
 use std::path::{Path, PathBuf};
@@ -11,8 +10,7 @@ use bolide_contract::settings::{Application, ApplicationSource, Interface, Subst
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::resolve::context::{Context, normalized};
 use crate::resolve::draft::{ApplicationDraft, NamedBy, PythonDraft};
-use names::{module, source};
-use positional::{Named, PositionalApplication};
+use positional::{Named, PositionalApplication, module, source};
 
 /// A folder that does not exist.
 const MISSING_FOLDER: &str = "/nonexistent";
