@@ -94,7 +94,7 @@ pub enum Setting {
     Texts(Field<Vec<String>>),
     Located(Field<Option<LocatedText>>),
     LocatedTexts(Field<Vec<LocatedText>>),
-    /// Listens at the address.
+    /// Listens on the address.
     Listen(SocketKind),
     /// Performs this action when the file changes.
     Watch(WatchSubject, FileAction),

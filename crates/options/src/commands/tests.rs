@@ -5,7 +5,7 @@ use bolide_contract::settings::ApplicationSource;
 use crate::Reading;
 use crate::tests::{Folder, outcome};
 
-/// What a command prints, and its exit status.
+/// The text that a command prints, and its exit status.
 fn printed(folder: &Folder, line: &str) -> (String, i32) {
     match outcome(folder, line, &[]) {
         Ok(Reading::Print { text, status }) => (text, status),
@@ -285,7 +285,7 @@ fn test_options_lists_and_searches() {
     assert_eq!(printed(&folder, "options no-such-word").1, 1);
 }
 
-/// Runs `init` in a folder with these files, and reads what it wrote.
+/// Runs `init` in a folder with these files, and reads the file that it wrote.
 fn initialised(name: &str, files: &[(&str, &str)]) -> (ApplicationSource, Option<String>, String) {
     let folder = Folder::new(name);
     for (path, text) in files {
@@ -331,7 +331,7 @@ fn test_init_writes_a_configuration_that_runs() {
     assert_eq!(package, (module("shop"), Some("create_app()".to_owned()), String::new()));
 }
 
-/// A file of a project, and what it holds.
+/// A file of a project: its path and its text.
 type File = (&'static str, &'static str);
 
 #[test]

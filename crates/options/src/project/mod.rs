@@ -23,7 +23,7 @@ const SOURCES: &[&str] =
     &["wsgi.py", "asgi.py", "app.py", "application.py", "main.py", "api.py", "server.py", "run.py", "manage.py"];
 /// Folders that are searched like packages: many have no `__init__.py`.
 const USUAL_PACKAGES: &[&str] = &["app", "api"];
-/// Packages that hold no application.
+/// Packages that contain no application.
 const NO_APPLICATIONS: &[&str] = &["tests", "test", "docs", "migrations", "scripts", "examples"];
 /// Most files and packages of a folder that are read if none has a usual name.
 const OTHERS_MOST: usize = 64;

@@ -315,7 +315,7 @@ fn test_invalid_words_are_an_error_that_says_what_to_write() {
     }
 }
 
-/// What `check` prints of a file with an application and these lines.
+/// The report of `check` about a file with an application and these lines.
 fn checked(folder: &Folder, text: &str) -> String {
     folder.write("app.ini", format!("[uwsgi]\nmodule = shop\n{text}\n"));
     match outcome(folder, "check app.ini", &[]) {
