@@ -312,7 +312,7 @@ impl LintContext<'_> {
     /// Reports files that root reads and that the user of `uid` may write.
     fn writers(&mut self, settings: &Settings) {
         let used = self.host.trust.take_used();
-        // A check that runs as that user itself can't tell its rights from root's: only a start by root is concerned.
+        // A check by the user of `uid` itself reports nothing, since only a start by root is affected.
         let own = nix::unistd::geteuid();
         let writer = Writer::of(&settings.identity).filter(|writer| own.is_root() || own.as_raw() != writer.user());
         let (Some(writer), Some(pair)) = (writer, self.last("uid")) else { return };

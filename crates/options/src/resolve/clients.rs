@@ -145,7 +145,7 @@ fn add_header(headers: &mut Vec<TrustedHeader>, word: &str, pair: &Pair) -> Resu
     Ok(())
 }
 
-/// Parses an absolute path without a trailing slash, which may be empty.
+/// Parses an absolute path without a trailing slash. An empty one stands for no path.
 pub fn root_path(pair: &Pair) -> Result<String, Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default();
     let path = text.trim_end_matches('/');
