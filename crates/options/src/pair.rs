@@ -17,8 +17,8 @@ pub struct Pair {
     pub placeholder: bool,
 }
 
-/// Formats the pairs for `--show-config`, in the order in which they were read. The form is uWSGI's, frame included, so that the two
-/// listings can be compared.
+/// Formats the pairs for `--show-config`, in the order in which they were read. The form is uWSGI's, frame included, so that the
+/// two listings can be compared.
 pub fn as_uwsgi(pairs: &[Pair]) -> String {
     let mut text = "\n;uWSGI instance configuration\n[uwsgi]\n".to_owned();
     for pair in pairs {

@@ -69,11 +69,8 @@ impl Trust {
         self.judge(python, location, Writer::weak_point_of_python)
     }
 
-    /// The same for a folder from which a Python imports, or for a file that it executes. With `is_reported`, another message reports
-    /// it, so that it is not recorded.
-    ///
-    /// # Errors
-    /// Those of [`Trust::note`].
+    /// The same for a folder from which a Python imports, or for a file that it executes. With `is_reported`, another message
+    /// reports it, so that it is not recorded.  # Errors Those of [`Trust::note`].
     pub fn note_import(&self, path: &Path, is_reported: bool, location: &Location) -> Result<(), Diagnostic> {
         let search: WeakPointSearch = |writer, path| writer.weak_point_of_imports(&[path.to_owned()]);
         if is_reported { self.refuse(path, location, search) } else { self.judge(path, location, search) }

@@ -1,5 +1,5 @@
-//! Rows of processes and threads: their number, and when they start and stop; and of how an instance goes into the background, and how
-//! commands find and control it. Pure data.
+//! Rows of processes and threads: their number, and when they start and stop; and of how an instance goes into the background,
+//! and how commands find and control it. Pure data.
 
 use bolide_contract::settings::ReloadOrder;
 

@@ -1,5 +1,5 @@
-//! Rows of the sockets: the addresses to listen on, the timeouts of a peer, and the socket options; and of the limits on a request.
-//! Pure data.
+//! Rows of the sockets: the addresses to listen on, the timeouts of a peer, and the socket options; and of the limits on a
+//! request. Pure data.
 
 use bolide_contract::settings::{Limits, Protocol};
 

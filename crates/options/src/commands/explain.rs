@@ -1,4 +1,5 @@
-//! `bolide explain OPTION…` prints everything that the catalogue knows about an option, and `bolide options [WORD]` lists its options.
+//! `bolide explain OPTION…` prints everything that the catalogue knows about an option, and `bolide options [WORD]` lists its
+//! options.
 
 use std::fmt::Write;
 

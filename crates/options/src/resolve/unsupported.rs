@@ -1,6 +1,6 @@
-//! Options without an effect: protective options that are not implemented yet, with `allow-missing`, which starts an instance without
-//! them; and unknown keys: placeholders, typing errors, and lines that only look like an option. It suggests what was probably meant.
-//! Runs in the process that reads the configuration.
+//! Options without an effect: protective options that are not implemented yet, with `allow-missing`, which starts an instance
+//! without them; and unknown keys: placeholders, typing errors, and lines that only look like an option. It suggests what was
+//! probably meant. Runs in the process that reads the configuration.
 
 use super::draft::Draft;
 use crate::catalogue::row::{OptionRow, Setting, Status};
