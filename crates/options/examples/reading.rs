@@ -1,5 +1,5 @@
-//! Reads a command line as `bolide` does, without the server behind it: prints what would be printed,
-//! or the settings. The differential test against uWSGI runs this where no `bolide` is installed.
+//! Reads a command line as `bolide` does, without the server behind it, and prints the text that `bolide` would print, or the
+//! settings. The differential test against uWSGI runs this program where no `bolide` is installed.
 
 use std::ffi::OsString;
 use std::process::ExitCode;

@@ -1,5 +1,6 @@
-//! Files of certificates and keys: read whole, and looked at, so that what is wrong with them is one clear sentence. What a message
-//! says is a path and never a byte of a file. Runs in the process that reads the configuration, and in the master at each reload.
+//! Reads files of certificates and keys completely, and validates them, so that each fault is one clear sentence. A message
+//! contains paths, and never a byte of a file. Runs in the process that reads the configuration, and in the master at each
+//! reload.
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -13,52 +14,58 @@ use crate::pem::{Part, parts};
 use crate::reader::open_file;
 use crate::trust::Writer;
 
-/// Largest file of certificates, in bytes: all authorities that browsers know take a fifth of it.
+/// Largest file of certificates, in bytes. The bundle of all authorities that browsers trust takes a fifth of it.
 const FILE_BYTES_MOST: u64 = 1024 * 1024;
-/// Days before its end in which a certificate is told of: authorities that renew by themselves do so thirty days before.
+/// Days before the expiry of a certificate from which it is reported. Automatic renewal (ACME) happens thirty days before the
+/// expiry.
 const EXPIRES_SOON_DAYS: i64 = 30;
 const DAY_S: i64 = 24 * 3600;
-/// Most certificates of a folder.
+/// Most certificates in a folder.
 const FOLDER_MOST: usize = 10_000;
 
 /// A file that can't be used: what happened, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct CertificateError {
     pub message: String,
     pub advice: String,
-    /// It is about a file that is not there, or may not be read here: the machine that will serve may have it.
+    /// The file is missing or not readable here; the machine that will serve may have it.
     pub is_local: bool,
 }
 
-impl Trouble {
-    fn new(message: String, advice: impl Into<String>) -> Trouble {
-        Trouble { message, advice: advice.into(), is_local: false }
+impl CertificateError {
+    fn new(message: String, advice: impl Into<String>) -> CertificateError {
+        CertificateError { message, advice: advice.into(), is_local: false }
     }
 }
 
-/// Reads a certificate, its key, and what lies beside them, for this user where root reads for another one.
+/// Reads a certificate, its key, and the files beside them. If root reads for another user, `user` is that user.
 ///
 /// # Errors
-/// One of the files is not what it should be.
-pub fn read(files: &CertificateFiles, names: &[String], origin: &str, user: Option<&Writer>) -> Result<Certificate, Trouble> {
+/// One of the files is invalid.
+pub fn read(
+    files: &CertificateFiles,
+    names: &[String],
+    origin: &str,
+    user: Option<&Writer>,
+) -> Result<Certificate, CertificateError> {
     let chain = chain(&files.chain, user)?;
     let key = key(&files.key, &files.chain, user)?;
     let ocsp = files.ocsp.as_deref().map(|path| ocsp_response(path, user)).transpose()?;
     Ok(Certificate { names: names.to_vec(), chain, key, ocsp, files: Some(files.clone()), origin: origin.to_owned() })
 }
 
-/// What is doubtful about a certificate that can be shown.
+/// A doubtful property of a usable certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Remark {
     pub message: String,
     pub advice: &'static str,
 }
 
-/// Looks whether a certificate and its key belong together, and says what of it clients may not like.
+/// Checks that a certificate and its key match, and returns the properties that clients may reject.
 ///
 /// # Errors
-/// They don't, or can't be used.
-pub fn check(certificate: &Certificate) -> Result<Vec<Remark>, Trouble> {
+/// The certificate and the key do not match, or can't be used.
+pub fn check(certificate: &Certificate) -> Result<Vec<Remark>, CertificateError> {
     let shown = shown(certificate);
     let found = inspect(certificate).map_err(|error| {
         let key = certificate.files.as_ref().filter(|files| files.key != files.chain);
@@ -67,7 +74,7 @@ pub fn check(certificate: &Certificate) -> Result<Vec<Remark>, Trouble> {
             true => "create another key: ECDSA (openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256), Ed25519 or RSA",
             false => "name a certificate and a key that belong together",
         };
-        Trouble::new(format!("the certificate {shown}{key} can't be used: {error}"), advice)
+        CertificateError::new(format!("the certificate {shown}{key} can't be used: {error}"), advice)
     })?;
     let mut remarks = Vec::new();
     let mut remark = |message: String, advice| remarks.push(Remark { message, advice });
@@ -98,7 +105,7 @@ pub fn check(certificate: &Certificate) -> Result<Vec<Remark>, Trouble> {
     Ok(remarks)
 }
 
-/// A certificate in a line: its names, its key and its end.
+/// Describes a certificate in one line: its names, its key and its expiry.
 pub fn describe(certificate: &Certificate) -> String {
     match inspect(certificate) {
         Ok(Inspection { names, key, not_after_s, .. }) => {
@@ -112,7 +119,7 @@ fn shown(certificate: &Certificate) -> String {
     certificate.files.as_ref().map_or_else(|| "for development".to_owned(), |files| files.chain.display().to_string())
 }
 
-/// RFC 9525 section 6.3: an asterisk stands for one whole label, the first.
+/// RFC 9525 section 6.3: an asterisk stands for exactly one whole label, the first.
 fn covers(pattern: &str, name: &str) -> bool {
     let behind_first = |text: &str| text.split_once('.').map(|(_, rest)| rest.to_owned());
     pattern == name || pattern.starts_with("*.") && behind_first(pattern) == behind_first(name)
@@ -138,31 +145,32 @@ fn in_days(days: i64) -> String {
 }
 
 fn date(seconds: i64) -> String {
-    // A date beyond the calendar is far away, whichever it is.
+    // The exact day of a date beyond the calendar does not matter.
     let Ok(time) = OffsetDateTime::from_unix_timestamp(seconds) else { return "a day beyond the calendar".to_owned() };
     format!("{:04}-{:02}-{:02}", time.year(), u8::from(time.month()), time.day())
 }
 
-/// The client authorities of a file, in PEM.
+/// Reads the client authorities of a file, in PEM.
 ///
 /// # Errors
-/// It has none, or one that can't be read.
-pub fn authorities(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
+/// The file has no certificate, or one that can't be read.
+pub fn authorities(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, CertificateError> {
     let chain = chain(path, user)?;
     match bolide_tls::names_of(&chain) {
         Ok(_) => Ok(chain),
-        Err(error) => Err(Trouble::new(
+        Err(error) => Err(CertificateError::new(
             format!("the client authorities {} can't be used: {error}", path.display()),
             "name a file with their certificates, in PEM",
         )),
     }
 }
 
-/// The certificates of a file, in PEM and without anything else that is there: a key may be, and is shown to nobody.
+/// Reads the certificates of a file, in PEM, without anything else in it: the file may also hold a key, which must not be
+/// exposed.
 ///
 /// # Errors
-/// It has none, or can't be read.
-fn chain(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
+/// The file has no certificate, or can't be read.
+fn chain(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, CertificateError> {
     let bytes = contents(path, "the certificate", user)?;
     let parts = parts(&bytes);
     let mut chain = Vec::new();
@@ -176,14 +184,17 @@ fn chain(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
     }
 }
 
-fn no_certificate(path: &Path, bytes: &[u8], parts: &[Part<'_>]) -> Trouble {
+fn no_certificate(path: &Path, bytes: &[u8], parts: &[Part<'_>]) -> CertificateError {
     let shown = path.display();
     if parts.iter().any(Part::is_key) {
         let message = format!("the certificate {shown} is a key, and contains no certificate");
-        return Trouble::new(message, "the certificate's file comes first, and the key's after it; are the two swapped?");
+        return CertificateError::new(
+            message,
+            "the certificate's file comes first, and the key's after it; are the two swapped?",
+        );
     }
     if parts.iter().any(|part| part.label == b"CERTIFICATE REQUEST") {
-        return Trouble::new(
+        return CertificateError::new(
             format!("the certificate {shown} is a certificate request"),
             "send it to an authority, and name the certificate that it returns",
         );
@@ -191,20 +202,21 @@ fn no_certificate(path: &Path, bytes: &[u8], parts: &[Part<'_>]) -> Trouble {
     not_pem(path, bytes, "the certificate", "openssl x509 -inform der", "-----BEGIN CERTIFICATE-----")
 }
 
-fn key(path: &Path, chain: &Path, user: Option<&Writer>) -> Result<PrivateKey, Trouble> {
+fn key(path: &Path, chain: &Path, user: Option<&Writer>) -> Result<PrivateKey, CertificateError> {
     let shown = path.display();
     let bytes = contents(path, "the key", user)?;
     let parts = parts(&bytes);
     match parts.iter().find(|part| part.is_key()) {
-        Some(part) if part.is_encrypted() => Err(Trouble::new(
+        Some(part) if part.is_encrypted() => Err(CertificateError::new(
             format!("the key {shown} is encrypted, and there is no prompt for its password"),
             format!("write it without one, in a file that other users can't read: `openssl pkey -in {shown} -out NEW`"),
         )),
         Some(part) => Ok(PrivateKey([part.bytes, b"\n"].concat())),
-        None if parts.iter().any(Part::is_certificate) && path == chain => {
-            Err(Trouble::new(format!("{shown} has no key beside the certificate"), "name the key's file after the certificate's"))
-        }
-        None if parts.iter().any(Part::is_certificate) => Err(Trouble::new(
+        None if parts.iter().any(Part::is_certificate) && path == chain => Err(CertificateError::new(
+            format!("{shown} has no key beside the certificate"),
+            "name the key's file after the certificate's",
+        )),
+        None if parts.iter().any(Part::is_certificate) => Err(CertificateError::new(
             format!("the key {shown} is a certificate, and contains no key"),
             "the certificate's file comes first, and the key's after it; are the two swapped?",
         )),
@@ -212,19 +224,19 @@ fn key(path: &Path, chain: &Path, user: Option<&Writer>) -> Result<PrivateKey, T
     }
 }
 
-/// The response of an OCSP responder, as it came: DER.
-fn ocsp_response(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
+/// Reads the response of an OCSP responder, unchanged: DER.
+fn ocsp_response(path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, CertificateError> {
     let bytes = contents(path, "the OCSP response", user)?;
     match bytes.first() {
         Some(&DER_SEQUENCE) => Ok(bytes),
-        _ => Err(Trouble::new(
+        _ => Err(CertificateError::new(
             format!("the OCSP response {} is not DER", path.display()),
             "save it with `openssl ocsp … -respout FILE`",
         )),
     }
 }
 
-/// What lies beside a certificate: `CERTIFICATE.ocsp`, as HAProxy has it.
+/// Returns the paths of a certificate with its key and the file beside it: `CERTIFICATE.ocsp`, as in HAProxy.
 pub fn files(chain: PathBuf, key: PathBuf) -> CertificateFiles {
     let mut beside = chain.clone().into_os_string();
     beside.push(".ocsp");
@@ -232,30 +244,30 @@ pub fn files(chain: PathBuf, key: PathBuf) -> CertificateFiles {
     CertificateFiles { chain, key, ocsp }
 }
 
-/// The certificates of a folder: NAME.crt with NAME.key, in the order of their names.
+/// Lists the certificates of a folder: NAME.crt with NAME.key, sorted by name.
 ///
 /// # Errors
-/// The folder can't be read, or has too many.
-pub fn folder(path: &Path) -> Result<Vec<(String, CertificateFiles)>, Trouble> {
+/// The folder can't be read, or has too many certificates.
+pub fn folder(path: &Path) -> Result<Vec<(String, CertificateFiles)>, CertificateError> {
     let shown = path.display();
-    let trouble = |error: std::io::Error| Trouble {
+    let fault = |error: std::io::Error| CertificateError {
         message: format!("the folder {shown} can't be read: {}", plain_error(&error)),
         advice: "create it, or correct its path".to_owned(),
         is_local: true,
     };
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(path).map_err(trouble)? {
-        let chain = entry.map_err(trouble)?.path();
+    for entry in std::fs::read_dir(path).map_err(fault)? {
+        let chain = entry.map_err(fault)?.path();
         let name = chain.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".crt"));
         let Some(name) = name.filter(|name| !name.is_empty()) else { continue };
         let key = path.join(format!("{name}.key"));
-        // As uWSGI, which shows a certificate only where its key is there too.
+        // As in uWSGI, a certificate without its key is skipped.
         if !key.is_file() {
             continue;
         }
         if found.len() == FOLDER_MOST {
             let message = format!("the folder {shown} has more than {FOLDER_MOST} certificates");
-            return Err(Trouble::new(message, "serve them with several instances"));
+            return Err(CertificateError::new(message, "serve them with several instances"));
         }
         found.push((name.to_ascii_lowercase(), files(chain.clone(), key)));
     }
@@ -266,23 +278,26 @@ pub fn folder(path: &Path) -> Result<Vec<(String, CertificateFiles)>, Trouble> {
 /// The first byte of DER: certificates, keys and responses are sequences (X.690 section 8.9).
 const DER_SEQUENCE: u8 = 0x30;
 
-fn not_pem(path: &Path, bytes: &[u8], what: &str, command: &str, label: &str) -> Trouble {
+fn not_pem(path: &Path, bytes: &[u8], what: &str, command: &str, label: &str) -> CertificateError {
     let shown = path.display();
     match bytes.first() {
-        Some(&DER_SEQUENCE) => Trouble::new(
+        Some(&DER_SEQUENCE) => CertificateError::new(
             format!("{what} {shown} is DER instead of PEM"),
             format!(
                 "convert it: `{command} -in {shown} -out NEW`; or `openssl pkcs12 -nodes -in {shown} -out NEW` if it is PKCS #12"
             ),
         ),
-        None => Trouble::new(format!("{what} {shown} is empty"), "name a file in PEM"),
-        _ => Trouble::new(format!("{what} {shown} is not PEM"), format!("it has no complete part that begins with {label}")),
+        None => CertificateError::new(format!("{what} {shown} is empty"), "name a file in PEM"),
+        _ => CertificateError::new(
+            format!("{what} {shown} is not PEM"),
+            format!("it has no complete part that begins with {label}"),
+        ),
     }
 }
 
-fn contents(path: &Path, what: &str, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
+fn contents(path: &Path, what: &str, user: Option<&Writer>) -> Result<Vec<u8>, CertificateError> {
     let shown = path.display();
-    let trouble = |error: std::io::Error| Trouble {
+    let fault = |error: std::io::Error| CertificateError {
         message: format!("{what} {shown} can't be read: {}", plain_error(&error)),
         advice: match error.kind() {
             std::io::ErrorKind::PermissionDenied => {
@@ -294,21 +309,27 @@ fn contents(path: &Path, what: &str, user: Option<&Writer>) -> Result<Vec<u8>, T
     };
     let file = match open_file(path) {
         Err(error) if error.kind() == std::io::ErrorKind::InvalidInput => {
-            return Err(Trouble::new(format!("{what} {shown} is not a file"), "name a file: it is read again at each reload"));
+            return Err(CertificateError::new(
+                format!("{what} {shown} is not a file"),
+                "name a file: it is read again at each reload",
+            ));
         }
-        opened => opened.map_err(trouble)?,
+        opened => opened.map_err(fault)?,
     };
-    if let Some(user) = user.filter(|user| !user.may_have(path, &file)) {
-        return Err(Trouble::new(
+    if let Some(user) = user.filter(|user| !user.may_receive(path, &file)) {
+        return Err(CertificateError::new(
             format!("{what} {shown} is not read for the user of uid: `{}` may replace it, and may not read it", user.name),
             "name the file itself instead of a link to it; or make root the owner of it and of the folders above it (`chown \
                 root`)",
         ));
     }
     let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MOST + 1).read_to_end(&mut bytes).map_err(trouble)?;
+    file.take(FILE_BYTES_MOST + 1).read_to_end(&mut bytes).map_err(fault)?;
     match bytes.len() as u64 > FILE_BYTES_MOST {
-        true => Err(Trouble::new(format!("{what} {shown} is larger than a MiB"), "certificates and keys are never that large")),
+        true => Err(CertificateError::new(
+            format!("{what} {shown} is larger than a MiB"),
+            "certificates and keys are never that large",
+        )),
         false => Ok(bytes),
     }
 }

@@ -1,4 +1,4 @@
-//! The report of `bolide check` in each of its forms, and its exit status. It finds nothing itself.
+//! Formats the report of `bolide check` in each of its forms, and computes its exit status. It must not find anything itself.
 
 use std::fmt::Write;
 
@@ -14,27 +14,27 @@ pub enum Form {
     Text,
     /// For editors and CI: `file:line:column: severity: message`.
     Lines,
-    /// For programs: one list.
+    /// For programs: one list in JSON.
     Json,
     /// For code scanning: SARIF 2.1.0.
     Sarif,
-    /// For workflows of GitHub: a command for each diagnostic, which marks the line.
+    /// For GitHub workflows: a workflow command for each diagnostic, which annotates the line.
     Github,
 }
 
 impl Form {
-    /// The form of a word of [`FORMATS`].
+    /// Returns the form for a word of [`FORMATS`].
     pub fn named(word: &str) -> Option<Form> {
         let forms = [Form::Text, Form::Lines, Form::Json, Form::Sarif, Form::Github];
         FORMATS.iter().zip(forms).find(|(name, _)| **name == word).map(|(_, form)| form)
     }
 }
 
-/// What was found so far, and how it is to be told.
+/// The findings so far, and the form of the report.
 #[derive(Debug, Clone)]
 pub struct CheckReport {
     pub(crate) form: Form,
-    /// Warnings count.
+    /// Warnings count as failures.
     pub(crate) strict: bool,
     /// Diagnostics about paths and users of this machine count.
     pub(crate) paths: bool,
@@ -43,12 +43,12 @@ pub struct CheckReport {
 }
 
 impl CheckReport {
-    /// One more finding, of somebody else.
+    /// Adds a finding of the caller.
     pub fn add(&mut self, diagnostic: Diagnostic) {
         self.diagnostics.push(diagnostic);
     }
 
-    /// The text, and the exit status.
+    /// Returns the text and the exit status.
     pub fn finish(mut self) -> (String, i32) {
         if !self.paths {
             for diagnostic in self.diagnostics.iter_mut().filter(|diagnostic| diagnostic.is_local) {
@@ -115,7 +115,7 @@ fn line(diagnostic: &Diagnostic) -> String {
     format!("{file}:{}:{column}: {}: {}\n", line.max(1), diagnostic.severity.word(), with_advice(diagnostic))
 }
 
-/// A diagnostic for programs.
+/// A diagnostic as a JSON object.
 pub fn object(diagnostic: &Diagnostic) -> Json {
     let location = diagnostic.location.as_ref();
     json!({
@@ -128,7 +128,7 @@ pub fn object(diagnostic: &Diagnostic) -> Json {
     })
 }
 
-/// One log with one run. Its rules are the severities: diagnostics have no further classes.
+/// One log with one run. Its rules are the severities: diagnostics have no finer classes.
 fn sarif(diagnostics: &[Diagnostic]) -> Json {
     let severities = [Severity::Error, Severity::Warning, Severity::Note];
     let about = |severity: Severity| match severity {
@@ -173,7 +173,7 @@ fn rule(severity: Severity) -> String {
     format!("configuration-{}", severity.word())
 }
 
-/// A file, or else the name of what is none: the command line, a variable.
+/// A file, or else the name of a source that is not a file: the command line, a variable.
 fn sarif_location(location: &Location, column: Option<usize>) -> Json {
     if location.line == 0 && !std::path::Path::new(&*location.file).is_file() {
         return json!({ "logicalLocations": [{ "name": &*location.file }] });
@@ -226,7 +226,7 @@ fn with_advice(diagnostic: &Diagnostic) -> String {
     format!("{}{advice}", diagnostic.message)
 }
 
-/// Where in its line a diagnostic points to: at what it quotes first, if the line has that; counted in characters from one.
+/// The column of a diagnostic: where its first quotation occurs in the line, if it does; counted in characters from one.
 fn column(diagnostic: &Diagnostic) -> Option<usize> {
     let text = diagnostic.location.as_ref()?.text.as_ref()?;
     let quoted = diagnostic.message.split('`').nth(1).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The command line and the environment, read in uWSGI's order into one configuration.
+//! Reads the command line and the environment, in uWSGI's order, into one configuration.
 
 use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::{Diagnostic, Location};
@@ -10,17 +10,17 @@ use crate::resolve::PositionalApplication;
 use crate::sources::argv::{ArgumentError, Arguments};
 use crate::sources::environment;
 
-/// Its files may say the port of `--host`.
+/// The files of `env-file` may define the port of `--host`.
 const ENV_FILE: &str = "env-file";
 
-/// uWSGI's is for all that is made. gunicorn's, beside `--bind`, is for UNIX sockets alone.
+/// uWSGI's `umask` applies to all files that are created. gunicorn's, beside `--bind`, applies to UNIX sockets only.
 const UMASK: &str = "umask";
 
-/// gunicorn's flags in a variable, and the beginning of uvicorn's variables, one a flag.
+/// The variable with gunicorn's flags, and the prefix of uvicorn's variables, one for each flag.
 const GUNICORN_FLAGS: &str = "GUNICORN_CMD_ARGS";
 const UVICORN_FLAGS: &str = "UVICORN_";
 
-/// Environment, then options, then positional arguments: uWSGI's order, in which what is read later wins.
+/// Reads the environment, then options, then positional arguments: uWSGI's order, in which the last value wins.
 pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, Option<PositionalApplication>), EarlyExit> {
     let mut reader = Reader::new(host);
     for (variable, value) in &host.environment {
@@ -50,7 +50,7 @@ pub fn collect(arguments: &[String], host: &HostInfo) -> Result<(Configuration, 
     Ok((configuration, application))
 }
 
-/// Variables from which other servers read options, and this one does not.
+/// Warns of variables from which other servers read options and Bolide does not.
 fn unread_variables(host: &HostInfo) -> Option<Diagnostic> {
     let names = host.environment.iter().map(|(name, _)| name.as_str());
     let names: Vec<&str> = names.filter(|name| *name == GUNICORN_FLAGS || name.starts_with(UVICORN_FLAGS)).collect();
@@ -64,7 +64,7 @@ fn unread_variables(host: &HostInfo) -> Option<Diagnostic> {
     Some(Diagnostic::note(Some(&Location::environment(first)), message).advise(advice))
 }
 
-/// The options of the command line, ours and those of other servers; gives what their author should know.
+/// Reads the options of the command line, of Bolide and of other servers. Returns diagnostics for the user.
 fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostInfo) -> Result<Vec<Diagnostic>, EarlyExit> {
     let location = Location::command_line();
     let error = |message: String, advice: String| Diagnostic::error(Some(&location), message).advise(advice);
@@ -72,14 +72,16 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     let mut translation = Translation::new(None);
     let mut files = Vec::new();
     let (mut protocol, mut umask, mut has_socket) = (None, None, false);
-    while let Some(given) = words.next_option(|name| reader.declared(name)).map_err(|mistake| told(mistake, &location))? {
+    while let Some(given) =
+        words.next_option(|name| reader.declared(name)).map_err(|error| argument_diagnostic(error, &location))?
+    {
         let value = given.value.as_deref();
         let row = catalogue().get(&given.name);
         has_socket |= row.is_some_and(|row| row.name() == "socket");
         let is_ours = row.is_some() || reader.declared(&given.name).is_some();
         match other_servers::long(None, &given.name).filter(|_| !is_ours) {
             Some(flag) => {
-                translation.take(flag, value.unwrap_or_default()).map_err(refused)?;
+                translation.translate(flag, value.unwrap_or_default()).map_err(refused)?;
                 for made in translation.drain() {
                     reader.add(&made.key, Some(&made.value), &location)?;
                     files.extend(Some(made.value).filter(|_| made.key == ENV_FILE));
@@ -95,7 +97,7 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
                             reader.add(key, Some(value), &location)?;
                         }
                     }
-                    // Whose it is, is known at the end.
+                    // Which server's `umask` it is becomes clear only after all words are read.
                     None if given.name == UMASK && value.is_some() => umask.clone_from(&given.value),
                     None => reader.add(&given.name, value, &location)?,
                 }
@@ -108,11 +110,11 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
             }
         }
     }
-    // Our own `--protocol` is gunicorn's where there is a `--bind`, and no `--socket` that uWSGI's would be about.
+    // `--protocol` is gunicorn's if there is a `--bind`, and no `--socket` that uWSGI's would apply to.
     protocol.iter().filter(|_| !has_socket).for_each(|protocol| translation.keep(Subject::Protocol, protocol));
     if let Some(mask) = umask {
         match other_servers::long(None, UMASK).filter(|_| translation.has(Subject::Bind) && !has_socket) {
-            Some(flag) => translation.take(flag, &mask).map_err(refused)?,
+            Some(flag) => translation.translate(flag, &mask).map_err(refused)?,
             None => reader.add(UMASK, Some(&mask), &location)?,
         }
     }
@@ -124,26 +126,26 @@ fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostI
     Ok(remarks.into_iter().map(|remark| remark.diagnostic(&location)).collect())
 }
 
-/// A mistake on the command line, with what to do about it.
-fn told(mistake: ArgumentError, location: &Location) -> Diagnostic {
-    let diagnostic = Diagnostic::error(Some(location), mistake.message);
-    if let Some(advice) = mistake.advice {
+/// Converts a mistake on the command line, with its advice.
+fn argument_diagnostic(error: ArgumentError, location: &Location) -> Diagnostic {
+    let diagnostic = Diagnostic::error(Some(location), error.message);
+    if let Some(advice) = error.advice {
         return diagnostic.advise(advice);
     }
-    match mistake.unknown.as_deref().and_then(nearest) {
+    match error.unknown.as_deref().and_then(nearest) {
         Some(nearest) => diagnostic.advise(format!("did you mean `--{nearest}`?")),
         None => diagnostic.advise("`bolide --help` lists the options"),
     }
 }
 
-/// A configuration file, or an application.
+/// Reads a positional argument: a configuration file, or an application.
 fn take_positional(
     text: &str,
     reader: &mut Reader<'_>,
     application: &mut Option<PositionalApplication>,
 ) -> Result<(), EarlyExit> {
     let location = &Location::command_line();
-    // uWSGI passes over these: a process can so be given a label in `ps`.
+    // uWSGI skips these words, which label a process in `ps`.
     if text.starts_with('[') {
         return Ok(());
     }

@@ -1,5 +1,4 @@
-//! Compatibility with a folder of configurations: the measure that `make compat`
-//! prints, and the options that hold it back.
+//! Compatibility with a folder of configurations: the measure that `make compat` prints, and the options that lower it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,20 +15,20 @@ use crate::reader::{Reader, format_of};
 #[derive(Debug)]
 pub struct Report {
     pub projects: usize,
-    /// Projects in which no option is refused.
+    /// Projects without a refused option.
     pub none_refused: usize,
-    /// Projects in which none is refused and none planned.
+    /// Projects without a refused or planned option.
     pub complete: usize,
-    /// Files that can't be read as they stand: templates, and includes of files that are not there. They are not counted.
+    /// Files that can't be read by themselves: templates, and files that include missing ones. They are not counted.
     pub unreadable: Vec<String>,
-    /// Planned and refused options, with the number of projects that use each, most wanted first.
+    /// Planned and refused options, with the number of projects that use each, most used first.
     pub wanted: Vec<(&'static str, usize)>,
 }
 
 /// Reads all files of a folder.
 ///
 /// # Errors
-/// When the folder can't be read.
+/// The folder can't be read.
 pub fn report(folder: &Path) -> std::io::Result<Report> {
     let host = HostInfo::gather(&[]);
     let mut names = Vec::new();
@@ -74,7 +73,7 @@ fn lacks(status: Status) -> bool {
     matches!(status, Status::Planned(..) | Status::Protective(_) | Status::Refused(_))
 }
 
-/// The option that reads a file of this name; whatever has no other known ending is taken for ini.
+/// Returns the option that reads a file of this name. A name without a known extension is read as ini.
 pub(crate) fn option_for(name: &str) -> &'static str {
     match format_of(name) {
         Some(Format::Yaml) => "yaml",

@@ -1,7 +1,7 @@
-//! Conditions and loops: which pairs an `if-…` lets through, and how often a `for…` repeats one.
+//! Conditions and loops: which pairs an `if-…` keeps, and how often a `for…` repeats one.
 //!
-//! As in uWSGI the question is asked anew for every pair up to the end, the argument is taken as it
-//! stands (placeholders are not filled in yet), and there is no nesting.
+//! As in uWSGI, a condition is evaluated again for every pair up to its end, its argument is used literally (placeholders are not
+//! filled in yet), and there is no nesting.
 
 use std::path::Path;
 
@@ -10,10 +10,10 @@ use crate::diagnostic::Location;
 use crate::host_info::HostInfo;
 use crate::reader::read_bounded;
 
-/// `for-times` and `for-glob` may not make more of a pair than this.
+/// `for-times` and `for-glob` may not repeat a pair more often than this.
 const MOST_REPEATS: usize = 10_000;
 
-/// A condition or a loop that is open.
+/// A condition or a loop that is still open.
 #[derive(Debug, Clone)]
 pub struct OpenBlock {
     pub condition: Condition,
@@ -21,11 +21,11 @@ pub struct OpenBlock {
 }
 
 impl OpenBlock {
-    /// The values that a pair's value becomes: none if the condition is false, one or several otherwise. `option` tells an
-    /// option's value so far.
+    /// Returns the values that a pair's value becomes: none if the condition is false, one or several otherwise. `option` returns
+    /// an option's value so far.
     ///
     /// # Errors
-    /// A sentence that says why the question can't be answered.
+    /// A sentence that says why the condition can't be evaluated.
     pub fn repeat(&self, value: &str, host: &HostInfo, option: impl Fn(&str) -> Option<String>) -> Result<Vec<String>, String> {
         let argument = self.argument.as_str();
         let path = || host.folder.join(argument);
@@ -62,7 +62,7 @@ impl OpenBlock {
     }
 }
 
-/// `NAME` or `NAME=VALUE` against what `lookup` knows; the value that was found takes the place of `%(_)`.
+/// Compares `NAME` or `NAME=VALUE` with the result of `lookup`. The value that was found replaces `%(_)`.
 fn compared(wanted: bool, argument: &str, lookup: impl Fn(&str) -> Option<String>, value: &str) -> Vec<String> {
     let (name, expected) = match argument.split_once('=') {
         Some((name, expected)) => (name, Some(expected)),
@@ -82,14 +82,14 @@ fn compared(wanted: bool, argument: &str, lookup: impl Fn(&str) -> Option<String
     }
 }
 
-/// The lines of a file, without their ends.
+/// The lines of a file, without line ends.
 fn lines(path: &Path) -> Result<Vec<String>, String> {
     let bytes = read_bounded(path, &Location::file(&path.display().to_string(), 0)).map_err(|diagnostic| diagnostic.message)?;
     let text = String::from_utf8(bytes).map_err(|_| format!("`{}` is not UTF-8 text", path.display()))?;
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// The files that a pattern matches, sorted, folders with a slash at their end; the pattern itself if there are none.
+/// Returns the files that a pattern matches, sorted, folders with a trailing slash; or the pattern itself if there are none.
 pub fn matches(pattern: &str, folder: &Path) -> Result<Vec<String>, String> {
     let relative = !pattern.starts_with('/');
     let absolute = match relative {
@@ -118,8 +118,8 @@ fn host_name_matches(pattern: &str, name: &str) -> Result<bool, String> {
     Ok(pattern.is_match(name))
 }
 
-/// Plugins of uWSGI that Bolide has built in. `python3` and the like name one version of the interpreter; the
-/// virtualenv decides about that here.
+/// Plugins of uWSGI that are built into Bolide. `python3` and similar name one version of the interpreter; here the virtualenv
+/// determines that.
 pub fn is_built_in(plugin: &str) -> bool {
     const BUILT_IN: &[&str] = &[
         "http",

@@ -1,5 +1,5 @@
-//! A certificate for development: made in memory when an instance starts, shown by every address that asked for `auto`, and gone with
-//! the instance. Runs in the process that reads the configuration, and only where it goes on to serve.
+//! A certificate for development: created in memory when an instance starts, served by every address with `auto`, and discarded
+//! with the instance. Runs in the process that reads the configuration, and only if that process goes on to serve.
 
 use std::fmt::Write;
 
@@ -8,12 +8,13 @@ use bolide_contract::tls::{Certificate, PrivateKey};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
 use crate::diagnostic::{Diagnostic, Location};
-use crate::known::KnownFiles;
+use crate::known_files::KnownFiles;
 
-/// Makes the certificate that addresses ask for, if any does. All of them, every worker and every reload show the same one.
+/// Creates the certificate that addresses with `auto` need, if there are any. All of them, every worker and every reload use the
+/// same one.
 ///
 /// # Errors
-/// No certificate can be made: there are no random numbers.
+/// No certificate can be created: there are no random numbers.
 pub fn complete(settings: &mut Settings, host_name: &str, known: &KnownFiles) -> Result<Option<Diagnostic>, Diagnostic> {
     if let Some(known) = known.development() {
         for certificate in settings.listeners.iter_mut().filter_map(wanted_mut) {
@@ -41,7 +42,7 @@ pub fn complete(settings: &mut Settings, host_name: &str, known: &KnownFiles) ->
     Ok(Some(Diagnostic::note(Some(&location), message).advise("browsers ask before they accept it, and curl needs `--insecure`")))
 }
 
-/// The place that `resolve` has left for the certificate: one without files and without bytes.
+/// The slot that `resolve` has left for the certificate: one without files and without bytes.
 fn wanted(listener: &Listener) -> Option<&Certificate> {
     listener.tls.as_ref()?.certificates.first().filter(|first| first.files.is_none() && first.chain.is_empty())
 }
@@ -66,7 +67,7 @@ struct Made {
 }
 
 fn make(names: &[String]) -> Result<Made, rcgen::Error> {
-    /// Clients refuse certificates that count for longer than 398 days.
+    /// Clients reject certificates that are valid for longer than 398 days.
     const DAYS: i64 = 397;
     let key = KeyPair::generate()?;
     let mut parameters = CertificateParams::new(names)?;

@@ -1,15 +1,15 @@
-//! Diagnostics: what the reading of a configuration has to tell its author, each with the file and
-//! line it is about. Knows nothing of options. Runs in the process that reads the configuration.
+//! Diagnostics: messages about a configuration for its author, each with its file and line. It must not know options. Runs in the
+//! process that reads the configuration.
 
 use std::fmt;
 use std::sync::Arc;
 
-/// The weight of a diagnostic.
+/// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Nothing is wrong; it is good to know.
+    /// Nothing is wrong; the message is information.
     Note,
-    /// It works, but probably not as its author thinks.
+    /// It works, but probably not as intended.
     Warning,
     /// Bolide can't start with this.
     Error,
@@ -25,19 +25,19 @@ impl Severity {
     }
 }
 
-/// Where something was written.
+/// Where an option or a value was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Location {
-    /// A file as its user named it, or `command line`, or `environment`.
+    /// A file as the user named it, or `command line`, or `environment`.
     pub file: Arc<str>,
-    /// Counted from one; 0 where there are no lines.
+    /// Counted from one; 0 if the source has no lines.
     pub line: u32,
     /// The line itself, for the caret that `check` draws under it.
     pub text: Option<Arc<str>>,
 }
 
 impl Location {
-    /// Name of an environment variable's location, before the variable's own name.
+    /// The prefix of an environment variable's location; the name of the variable follows it.
     pub const VARIABLE: &'static str = "environment variable ";
 
     pub fn command_line() -> Location {
@@ -62,14 +62,14 @@ impl fmt::Display for Location {
     }
 }
 
-/// One thing to tell: what happened, where, and what to do about it.
+/// One message: what happened, where, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
     pub severity: Severity,
     pub location: Option<Location>,
     pub message: String,
     pub advice: Option<String>,
-    /// It is about a path or a user of this machine, which the machine that will serve may have.
+    /// It is about a path or a user of this machine; the machine that will serve may have it.
     pub is_local: bool,
 }
 
@@ -92,13 +92,13 @@ impl Diagnostic {
         Diagnostic { severity: Severity::Note, ..Diagnostic::error(location, message) }
     }
 
-    /// Says that another machine may see it otherwise.
+    /// Marks it as a fact about this machine, which may differ on another one.
     pub fn local(mut self) -> Diagnostic {
         self.is_local = true;
         self
     }
 
-    /// Adds what to do about it.
+    /// Adds advice: what to do about it.
     pub fn advise(mut self, advice: impl Into<String>) -> Diagnostic {
         self.advice = Some(advice.into());
         self
@@ -118,7 +118,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-/// The system's words, without the number that Rust adds.
+/// Returns the system's message, without the number that Rust appends.
 pub(crate) fn plain_error(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or(&text).to_owned()

@@ -1,26 +1,28 @@
-//! Files of environment variables as python-dotenv reads them, and so uvicorn, granian and flask: `KEY=value`, `export`, quotes that may
-//! go over several lines, comments, `${NAME}` and `${NAME:-else}`. Pure functions over text; what is wrong is told with its line.
+//! Parses files of environment variables as python-dotenv does, and therefore uvicorn, granian and flask: `KEY=value`, `export`,
+//! quotes that may span several lines, comments, `${NAME}` and `${NAME:-default}`. Pure functions over text; an error has its
+//! line.
 
-/// Variables of one file.
+/// Most variables in one file.
 const VARIABLES_MOST: usize = 4096;
-/// Bytes of a variable's value: Linux takes no longer one (MAX_ARG_STRLEN).
+/// Longest value of a variable, in bytes: the limit of Linux (MAX_ARG_STRLEN).
 const VALUE_BYTES_MOST: usize = 128 * 1024;
 
 /// A variable, its value, and the line on which it begins.
 pub type Variable = (String, String, u32);
 
-/// What is wrong, and on which line.
+/// An error, and its line.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct DotenvError {
     pub line: u32,
     pub message: String,
 }
 
-/// The variables of a text in their order. `known` are those that are set already: their values count in `${NAME}` before the text's own.
+/// Returns the variables of a text in their order. `known` are the variables that are already set: in `${NAME}` their values take
+/// precedence over those of the text.
 ///
 /// # Errors
-/// The first line that is none, or more than there may be.
-pub fn read(text: &str, known: impl Fn(&str) -> Option<String>) -> Result<Vec<Variable>, Mistake> {
+/// The first malformed line, or more variables than the limit.
+pub fn read(text: &str, known: impl Fn(&str) -> Option<String>) -> Result<Vec<Variable>, DotenvError> {
     let mut made: Vec<Variable> = Vec::new();
     let mut rest = Cursor { rest: text.strip_prefix('\u{feff}').unwrap_or(text), line: 1 };
     loop {
@@ -35,15 +37,17 @@ pub fn read(text: &str, known: impl Fn(&str) -> Option<String>) -> Result<Vec<Va
         }
         let Some((key, value)) = rest.binding()? else { continue };
         if made.len() >= VARIABLES_MOST {
-            return Err(Mistake { line, message: format!("there are more than {VARIABLES_MOST} variables") });
+            return Err(DotenvError { line, message: format!("there are more than {VARIABLES_MOST} variables") });
         }
         let value = filled(&value, |name| {
             known(name).or_else(|| made.iter().rev().find(|(key, _, _)| key == name).map(|(_, value, _)| value.clone()))
         });
         match value {
             Some(value) if !value.contains('\0') && !key.contains('\0') => made.push((key, value, line)),
-            Some(_) => return Err(Mistake { line, message: "a variable can't hold a NUL byte".to_owned() }),
-            None => return Err(Mistake { line, message: format!("the value of {key} is longer than {VALUE_BYTES_MOST} bytes") }),
+            Some(_) => return Err(DotenvError { line, message: "a variable can't hold a NUL byte".to_owned() }),
+            None => {
+                return Err(DotenvError { line, message: format!("the value of {key} is longer than {VALUE_BYTES_MOST} bytes") });
+            }
         }
     }
 }
@@ -71,12 +75,12 @@ impl<'a> Cursor<'a> {
         self.advance(end).trim_end_matches('\r')
     }
 
-    fn wrong<T>(&self, message: impl Into<String>) -> Result<T, Mistake> {
-        Err(Mistake { line: self.line, message: message.into() })
+    fn wrong<T>(&self, message: impl Into<String>) -> Result<T, DotenvError> {
+        Err(DotenvError { line: self.line, message: message.into() })
     }
 
     /// `KEY=VALUE`; `None` for a name without `=`, which sets nothing.
-    fn binding(&mut self) -> Result<Option<(String, String)>, Mistake> {
+    fn binding(&mut self) -> Result<Option<(String, String)>, DotenvError> {
         let is_blank = |letter: char| letter == ' ' || letter == '\t';
         if let Some(rest) = self.rest.strip_prefix("export").filter(|rest| rest.starts_with(is_blank)) {
             self.rest = rest;
@@ -103,7 +107,7 @@ impl<'a> Cursor<'a> {
             let line = self.line;
             let after = self.take_line();
             let is_nothing = after.is_empty() || after.starts_with('#');
-            return if is_nothing { Ok(None) } else { Err(Mistake { line, message: format!("`{key} {after}` has no `=`") }) };
+            return if is_nothing { Ok(None) } else { Err(DotenvError { line, message: format!("`{key} {after}` has no `=`") }) };
         }
         self.advance(1);
         self.skip(is_blank);
@@ -114,7 +118,7 @@ impl<'a> Cursor<'a> {
                 let line = self.line;
                 let after = self.take_line();
                 if !after.is_empty() && !after.starts_with('#') {
-                    return Err(Mistake { line, message: format!("`{after}` follows the closing quote of {key}") });
+                    return Err(DotenvError { line, message: format!("`{after}` follows the closing quote of {key}") });
                 }
                 value
             }
@@ -123,8 +127,8 @@ impl<'a> Cursor<'a> {
         Ok(Some((key.to_owned(), value)))
     }
 
-    /// A value in quotes, with its escapes made into what they stand for.
-    fn quoted(&mut self, quote: char) -> Result<String, Mistake> {
+    /// Reads a quoted value, with its escapes resolved.
+    fn quoted(&mut self, quote: char) -> Result<String, DotenvError> {
         let mut value = String::new();
         let mut letters = self.rest.char_indices().skip(1);
         while let Some((at, letter)) = letters.next() {
@@ -146,7 +150,7 @@ impl<'a> Cursor<'a> {
     }
 }
 
-/// What a letter after a backslash stands for.
+/// The character that a letter after a backslash stands for.
 fn escape(letter: char, quote: char) -> Option<char> {
     match (quote, letter) {
         (_, '\\' | '\'') => Some(letter),
@@ -162,13 +166,13 @@ fn escape(letter: char, quote: char) -> Option<char> {
     }
 }
 
-/// A value without quotes ends where a comment begins: a `#` after a blank.
+/// An unquoted value ends where a comment begins: at a `#` after a blank.
 fn without_comment(text: &str) -> &str {
     let begin = text.char_indices().find(|&(at, letter)| letter == '#' && (at == 0 || text[..at].ends_with([' ', '\t'])));
     text[..begin.map_or(text.len(), |(at, _)| at)].trim_end()
 }
 
-/// The value with `${NAME}` and `${NAME:-else}` filled in; `None` when that makes it too long.
+/// The value with `${NAME}` and `${NAME:-default}` filled in; `None` if that makes it too long.
 fn filled(text: &str, lookup: impl Fn(&str) -> Option<String>) -> Option<String> {
     let mut made = String::new();
     let mut rest = text;
@@ -225,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn test_lines_that_set_nothing_are_told() {
+    fn test_lines_that_set_nothing_are_reported() {
         let long = format!("A={}\n", "x".repeat(VALUE_BYTES_MOST + 1));
         let grows: String = std::iter::once("A0=xxxxxxxx\n".to_owned())
             .chain((1..40).map(|number| format!("A{number}=${{A{}}}${{A{}}}\n", number - 1, number - 1)))

@@ -1,28 +1,28 @@
-//! Filling in: the magic variables of a file (`%d`, `%n`, …), and the passes over all values for
-//! `$(ENVIRONMENT)`, `@(file)` and `%(option)`. Text in, text out; what a name stands for is asked of a closure.
+//! Placeholders: the magic variables of a file (`%d`, `%n`, …), and the passes over all values for `$(ENVIRONMENT)`, `@(file)`
+//! and `%(option)`. Text in, text out: a closure looks up the names.
 //!
-//! uWSGI's order matters and is kept: magic variables while a file is read, then one pass over all
-//! values for each of the three, in that order, and only for options that have not acted yet.
+//! uWSGI's order matters and is kept: magic variables while a file is read, then one pass over all values for each of the three,
+//! in that order, and only for options that have not taken effect yet.
 
 use std::path::Path;
 
 use crate::host_info::HostInfo;
 
-/// A value may not grow beyond this while it is filled in.
+/// A value may not grow beyond this size while placeholders are filled in.
 const MOST_VALUE_BYTES: usize = 256 * 1024;
-/// Nor may it be filled in more often than this: beyond it, placeholders name each other in a circle.
+/// Most replacements in one value: beyond this, placeholders refer to each other in a circle.
 const MOST_FILLINGS: usize = 1000;
-/// The version that `%V` claims: the one whose language this is.
+/// The version that `%V` stands for: uWSGI's, whose language this is.
 const UWSGI_VERSION: &str = "2.0.31";
 
-/// Texts that letters after a `%` stand for while one file is read (uWSGI's magic variables).
+/// The texts of letters after a `%` while one file is read (uWSGI's magic variables).
 #[derive(Debug, Clone)]
 pub struct Magic {
     table: Vec<String>,
     upper_case_set: bool,
 }
 
-/// Text after the magic variables were filled in, with the line of the file that each of its lines began on.
+/// Text with the magic variables filled in, with the line of the file on which each of its lines began.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Substituted {
     pub text: Vec<u8>,
@@ -30,7 +30,7 @@ pub struct Substituted {
 }
 
 impl Substituted {
-    /// Line of the file for a line of the text, both counted from one.
+    /// Returns the line of the file for a line of the text, both counted from one.
     pub fn line_of_file(&self, line: u32) -> u32 {
         let index = (line.max(1) - 1) as usize;
         self.lines.get(index).or(self.lines.last()).copied().unwrap_or(line)
@@ -60,7 +60,7 @@ impl Magic {
         value.clone_into(&mut self.table[usize::from(letter)]);
     }
 
-    /// Those that have a value, but for the upper-case letters of the first file: what uWSGI's Python module shows.
+    /// Returns the letters that have a value, except the upper-case ones of the first file. uWSGI's Python module exposes them.
     pub fn shown(&self) -> Vec<(char, String)> {
         let letters = (0u8..=255).filter(|letter| !b"ODSPCENXIJ".contains(letter));
         letters.map(|letter| (char::from(letter), self.get(letter).to_owned())).filter(|(_, value)| !value.is_empty()).collect()
@@ -70,9 +70,9 @@ impl Magic {
         &self.table[usize::from(letter)]
     }
 
-    /// A file is about to be read: `name` is how it was named, without its section, `full` its absolute path, `None` for one that
-    /// has no path (standard input). With `first`, the upper-case letters are set too, once, and true is the answer: they stand
-    /// for the first file.
+    /// Sets the letters for a file that is about to be read. `name` is the name it was given, without its section; `full` is its
+    /// absolute path, or `None` if it has no path (standard input). With `first`, the upper-case letters, which stand for the
+    /// first file, are set too. That happens once, and returns true.
     pub fn enter(&mut self, name: &str, full: Option<&Path>, section: Option<&str>, host: &HostInfo, first: bool) -> bool {
         self.set(b'o', name);
         if let Some(full) = full {
@@ -90,12 +90,12 @@ impl Magic {
         is_first
     }
 
-    /// The first file has been read: from here on `%O` has its section, too, as in uWSGI.
-    pub fn leave_first(&mut self, asked: &str) {
+    /// Notes that the first file has been read: from here on `%O` includes its section, as in uWSGI.
+    pub fn end_first_file(&mut self, asked: &str) {
         self.set(b'O', asked);
     }
 
-    /// The letters that follow from a file's path.
+    /// Sets the letters that derive from a file's path.
     fn set_file(&mut self, full: &Path, host: &HostInfo) {
         let path = full.to_string_lossy().into_owned();
         let name_start = path.rfind('/').map_or(0, |slash| slash + 1);
@@ -118,8 +118,8 @@ impl Magic {
         }
     }
 
-    /// Fills in a whole file, comments and all, as uWSGI does. Any other character after a `%` stands for nothing, and is
-    /// swallowed with it; so a `%` at the end of a line joins it to the next, and the lines of the result say where they began.
+    /// Fills in a whole file, comments included, as uWSGI does. Any other character after a `%` stands for nothing and is removed
+    /// with it. A `%` at the end of a line therefore joins it to the next one, so the result records where its lines began.
     pub fn substitute(&self, text: &[u8]) -> Substituted {
         let mut made = Substituted { text: Vec::with_capacity(text.len()), lines: vec![1] };
         let mut line = 1;
@@ -149,33 +149,34 @@ impl Magic {
     }
 }
 
-/// uWSGI's `%j`: a hash of the path as eight hexadecimal digits, the least significant byte first.
+/// uWSGI's `%j`: a hash of the path as eight hexadecimal digits, least significant byte first.
 fn path_hash(path: &str) -> String {
     let hash = path.bytes().fold(5381_u32, |hash, byte| (hash << 5).wrapping_add(hash) ^ u32::from(byte));
     hash.to_le_bytes().iter().map(|byte| format!("{byte:02X}")).collect()
 }
 
-/// Placeholders that never come to an end.
+/// Placeholders that never stop expanding.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Endless;
 
-/// One pass over one value: replaces `SYMBOL(name)` by what `lookup` says, and leaves what it does not know as it is.
+/// Performs one pass over one value: replaces `SYMBOL(name)` by the result of `lookup`, and leaves names that `lookup` does not
+/// know unchanged.
 ///
-/// As in uWSGI, the value is looked through again after each replacement, but from its *second* byte on, so a placeholder that a
-/// replacement put at the very start stays as it is; the innermost of nested ones is replaced first; `()` is none.
+/// As in uWSGI, each replacement restarts the search, but from the *second* byte of the value on. So a placeholder that a
+/// replacement put at the very start remains. The innermost of nested placeholders is replaced first; `()` is not a placeholder.
 ///
 /// # Errors
-/// [`Endless`] when the value grows or is replaced beyond all measure, where uWSGI would hang.
+/// [`Endless`] if the value exceeds the limits of size or replacements, where uWSGI would hang.
 pub fn fill_in<E: From<Endless>>(
     value: &str,
     symbol: u8,
     lookup: &mut impl FnMut(&str) -> Result<Option<String>, E>,
 ) -> Result<String, E> {
-    /// What has been seen so far.
-    enum Seen {
+    /// The state of the search.
+    enum Progress {
         Nothing,
         Symbol,
-        /// The name starts here; so many brackets are open inside it.
+        /// The name starts here; `depth` counts the brackets that are open inside it.
         Name {
             start: usize,
             depth: usize,
@@ -183,16 +184,16 @@ pub fn fill_in<E: From<Endless>>(
     }
     let mut value = value.to_owned();
     let mut fillings = 0;
-    let mut seen = Seen::Nothing;
+    let mut seen = Progress::Nothing;
     let mut at = 0;
     while at < value.len() {
         let byte = value.as_bytes()[at];
         seen = match (seen, byte) {
-            (_, byte) if byte == symbol => Seen::Symbol,
-            (Seen::Symbol, b'(') => Seen::Name { start: at + 1, depth: 0 },
-            (Seen::Name { start, depth }, b'(') => Seen::Name { start, depth: depth + 1 },
-            (Seen::Name { start, depth }, b')') if depth > 0 => Seen::Name { start, depth: depth - 1 },
-            (Seen::Name { start, .. }, b')') => {
+            (_, byte) if byte == symbol => Progress::Symbol,
+            (Progress::Symbol, b'(') => Progress::Name { start: at + 1, depth: 0 },
+            (Progress::Name { start, depth }, b'(') => Progress::Name { start, depth: depth + 1 },
+            (Progress::Name { start, depth }, b')') if depth > 0 => Progress::Name { start, depth: depth - 1 },
+            (Progress::Name { start, .. }, b')') => {
                 let known = if start == at { None } else { lookup(&value[start..at])? };
                 if let Some(known) = known {
                     fillings += 1;
@@ -202,18 +203,18 @@ pub fn fill_in<E: From<Endless>>(
                     }
                     at = 0;
                 }
-                Seen::Nothing
+                Progress::Nothing
             }
-            (Seen::Name { start, depth }, _) => Seen::Name { start, depth },
-            _ => Seen::Nothing,
+            (Progress::Name { start, depth }, _) => Progress::Name { start, depth },
+            _ => Progress::Nothing,
         };
         at += 1;
     }
     Ok(value)
 }
 
-/// The text of `%(expression)`: the value of one option, or with spaces in it a sum from left to right over numbers and
-/// options (`%(processes * 2)`); two operands without an operator are joined as text.
+/// Returns the text of `%(expression)`: the value of one option or, if it contains spaces, a computation from left to right over
+/// numbers and options (`%(processes * 2)`). Two operands without an operator are concatenated as text.
 pub fn placeholder(expression: &str, option: impl Fn(&str) -> Option<String>) -> Option<String> {
     if !expression.contains(' ') {
         return option(expression);
@@ -307,7 +308,7 @@ mod tests {
             ("%(k k)", "22"),
             ("%(base b)", "/srvx"),
             ("%(k - 5)", "-3"),
-            // A replacement at the very start is not looked at again.
+            // A replacement at the very start is not searched again.
             ("%(a)", "%(b)"),
             (" %(a)", " x"),
             ("%()", "%()"),

@@ -1,5 +1,5 @@
-//! The host, as far as a configuration may ask of it: environment, working directory, host name, CPUs.
-//! Gathered once, so that the reading itself is a function of its inputs and tests can lie to it.
+//! The facts about the host that a configuration may use: environment, working directory, host name, CPUs. They are gathered
+//! once, so that reading is a function of its inputs and tests can replace them.
 
 use std::ffi::OsString;
 use std::os::unix::fs::MetadataExt;
@@ -8,27 +8,27 @@ use std::path::{Component, PathBuf};
 use nix::sched::{CpuSet, sched_getaffinity};
 use nix::unistd::Pid;
 
-use crate::known::KnownFiles;
+use crate::known_files::KnownFiles;
 use crate::launcher::Launcher;
 use crate::trust::Trust;
 
-/// Where cgroup v2 and v1 say how much CPU this process may use.
+/// Files of cgroup v2 and v1 with the CPU quota of this process.
 const CGROUP_V2_QUOTA: &str = "/sys/fs/cgroup/cpu.max";
 const CGROUP_V1_QUOTA: &str = "/sys/fs/cgroup/cpu/cpu.cfs_quota_us";
 const CGROUP_V1_PERIOD: &str = "/sys/fs/cgroup/cpu/cpu.cfs_period_us";
 
-/// The first descriptor that is handed over (sd_listen_fds(3), SD_LISTEN_FDS_START).
+/// The first descriptor that is passed on (sd_listen_fds(3), SD_LISTEN_FDS_START).
 pub const FIRST_PASSED: i32 = 3;
-/// More sockets than this are handed over to nobody.
+/// No service manager passes on more sockets than this.
 const PASSED_SOCKETS_MOST: i32 = 1024;
 
 #[derive(Debug, Clone)]
 pub struct HostInfo {
-    /// In the order given; what is not UTF-8 is left out, since no option could use it.
+    /// In the given order. Variables that are not UTF-8 are left out, since no option could use them.
     pub environment: Vec<(String, String)>,
-    /// As `PWD` has it, where that names the same folder: it may lead there by a link, which may lead elsewhere at a reload.
+    /// From `PWD` if it names the same folder: it may lead there by a link, which may lead elsewhere at a reload.
     pub folder: PathBuf,
-    /// Listening sockets that were handed over to this very process (`LISTEN_FDS`), from descriptor 3 on.
+    /// Listening sockets that were passed on to this process (`LISTEN_FDS`), from descriptor 3 on.
     pub passed_sockets: i32,
     pub host_name: String,
     /// Path of this program, for `%b`.
@@ -41,17 +41,18 @@ pub struct HostInfo {
     pub microseconds: u64,
     pub user: (u32, String),
     pub group: (u32, String),
-    /// What an instance that runs has read already.
+    /// Certificates and authorities that a running instance has read already.
     pub known: KnownFiles,
-    /// The Python that runs the console script: it executes configurations that are programs, where no virtual environment is named.
+    /// The Python that runs the console script. It executes configurations that are programs, unless a virtual environment is
+    /// named.
     pub python: Option<PathBuf>,
-    /// What that Python imports from and executes.
+    /// Files and folders that this Python imports from and executes.
     pub imports: Vec<PathBuf>,
     pub trust: Trust,
 }
 
 impl HostInfo {
-    /// Asks the system.
+    /// Collects the facts from the system.
     pub fn gather(environment: &[(OsString, OsString)]) -> HostInfo {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let (user, group) = (nix::unistd::getuid(), nix::unistd::getgid());
@@ -84,12 +85,12 @@ impl HostInfo {
         }
     }
 
-    /// The same, started by this.
+    /// The same, with the launcher of this process.
     pub fn launched_by(self, launcher: &Launcher) -> HostInfo {
         HostInfo { python: launcher.python.clone(), imports: launcher.imports_in(&self.folder), ..self }
     }
 
-    /// The socket of a name (`FileDescriptorName=` of a socket unit).
+    /// Finds the socket of a name (`FileDescriptorName=` of a socket unit).
     pub fn passed_socket(&self, name: &str) -> NamedSocket {
         let names = self.variable("LISTEN_FDNAMES").filter(|_| self.passed_sockets > 0).unwrap_or_default();
         let mut found =
@@ -106,7 +107,7 @@ impl HostInfo {
     }
 }
 
-/// A socket that was handed over, by the name that `LISTEN_FDNAMES` gives it.
+/// A socket that was passed on, by its name in `LISTEN_FDNAMES`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedSocket {
     /// Its descriptor.
@@ -116,18 +117,18 @@ pub enum NamedSocket {
     Missing,
 }
 
-/// POSIX' `pwd -L`: the shell's idea of the folder, if it is true, else the kernel's.
+/// POSIX `pwd -L`: the shell's path of the folder if it is valid, else the kernel's.
 pub fn start_folder() -> PathBuf {
     let is_plain = |path: &PathBuf| path.is_absolute() && path.components().all(|part| !matches!(part, Component::ParentDir));
     let is_same = |path: &PathBuf| {
         let found = std::fs::metadata(path).ok().zip(std::fs::metadata(".").ok());
         found.is_some_and(|(named, own)| (named.dev(), named.ino()) == (own.dev(), own.ino()))
     };
-    let told = std::env::var_os("PWD").map(PathBuf::from).filter(is_plain).filter(is_same);
-    told.or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"))
+    let logical = std::env::var_os("PWD").map(PathBuf::from).filter(is_plain).filter(is_same);
+    logical.or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| PathBuf::from("/"))
 }
 
-/// Number of sockets that `LISTEN_FDS` hands over, if `LISTEN_PID` says that they are for us (sd_listen_fds(3)).
+/// Number of sockets that `LISTEN_FDS` passes on, if `LISTEN_PID` is this process (sd_listen_fds(3)).
 fn passed_sockets(pid: Option<&str>, count: Option<&str>) -> i32 {
     let is_ours = pid.and_then(|pid| pid.parse::<u32>().ok()) == Some(std::process::id());
     let count = count.and_then(|count| count.parse::<i32>().ok()).filter(|count| is_ours && *count > 0);
@@ -143,7 +144,7 @@ fn online_cpus() -> u32 {
         .max(1)
 }
 
-/// The affinity mask's CPUs, or fewer where a cgroup's quota is smaller (rounded up), at least one.
+/// The CPUs of the affinity mask, or fewer if a cgroup's quota is smaller (rounded up); at least one.
 fn usable_cpus(online: u32) -> u32 {
     let allowed = match sched_getaffinity(Pid::from_raw(0)) {
         Ok(set) => (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).count(),
@@ -164,7 +165,7 @@ fn quota_v2(text: &str) -> Option<u32> {
     quota_v1(quota, period)
 }
 
-/// CPUs that a quota of microseconds a period allows, rounded up; `None` is no limit.
+/// CPUs that a quota in microseconds for each period allows, rounded up; `None` is no limit.
 fn quota_v1(quota: &str, period: &str) -> Option<u32> {
     let quota: u64 = quota.trim().parse().ok()?;
     let period: u64 = period.trim().parse().ok()?;

@@ -1,12 +1,13 @@
-//! The commands for a running instance: their names, their arguments and their exit statuses, in one table. Help, man page, completions and the
-//! page about signals and processes are made from it. Pure data: the master's room finds the instance and asks it (`control`).
+//! The commands for a running instance: their names, arguments and exit statuses, in one table. Help, man page, completions and
+//! the page about signals and processes derive from it. Pure data: `control` of the crate `master` finds the instance and sends
+//! the command.
 
 use std::fmt::Write;
 
-/// Makes the enumeration and its table of the same lines, so that no command lacks its row: name, usage, help.
+/// Generates the enumeration and its table from the same lines, so that no command lacks its row: name, usage, help.
 macro_rules! commands {
     ($($command:ident => ($name:literal, $usage:literal, $help:literal),)*) => {
-        /// What a running instance is asked for.
+        /// A command for a running instance.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub enum InstanceCommand {
             $($command,)*
@@ -42,28 +43,28 @@ commands! {
     LogRotate => ("log-rotate", "[INSTANCE]", "let a running instance rotate its log files"),
 }
 
-/// A command for a running instance, as written.
+/// A command for a running instance with its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InstanceRequest {
     pub command: InstanceCommand,
-    /// The pidfile, configuration, fifo, control socket or pid; `None`: the instance of this folder.
+    /// The pidfile, configuration, fifo, control socket or pid; `None` is the instance of this folder.
     pub instance: Option<String>,
-    /// `--wait`: the command ends when what it asks for has happened, or failed.
+    /// `--wait`: the command ends when the action has succeeded or failed.
     pub waits: bool,
-    /// `--now` of `stop`, and of `reload` as in uWSGI's brutal one: requests in flight are not waited for.
+    /// `--now` of `stop`, and of `reload`, as in uWSGI's brutal reload: it does not wait for requests in flight.
     pub now: bool,
     /// `--chain` of `reload`: workers are replaced one by one.
     pub chain: bool,
     /// `--json` of `status`.
     pub json: bool,
-    /// `+2` of `workers`: how many more, or fewer.
+    /// `+2` of `workers`: how many workers to add, or to remove if negative.
     pub change: i32,
 }
 
-/// The most workers that one command may add or take.
+/// The most workers that one command may add or remove.
 pub const WORKERS_CHANGE_MOST: i32 = 1024;
 
-/// Exit statuses of these commands, and what each says.
+/// Exit statuses of these commands, with their meanings.
 pub const EXIT_STATUSES: [(i32, &str); 5] = [
     (0, "done; with `--wait`: the request has succeeded"),
     (EXIT_REFUSED, "the instance can't do it; with `--wait`: it has failed"),
@@ -77,7 +78,7 @@ pub const EXIT_NO_INSTANCE: i32 = 3;
 pub const EXIT_NO_ANSWER: i32 = 4;
 
 impl InstanceCommand {
-    /// The command of a name.
+    /// Returns the command of a name.
     pub fn named(name: &str) -> Option<InstanceCommand> {
         InstanceCommand::ALL.iter().copied().find(|command| command.name() == name)
     }
@@ -86,7 +87,7 @@ impl InstanceCommand {
         self.row().0
     }
 
-    /// Flags and arguments behind the name.
+    /// Flags and arguments after the name.
     pub fn usage(self) -> &'static str {
         self.row().1
     }
@@ -100,15 +101,15 @@ impl InstanceCommand {
         InstanceRequest { command: self, instance, waits: false, now: false, chain: false, json: false, change: 0 }
     }
 
-    /// Its usage names this flag.
+    /// Returns whether its usage contains this flag.
     pub fn takes(self, flag: &str) -> bool {
         self.usage().split([' ', '[', ']', '|']).any(|word| word == flag)
     }
 
-    /// Reads the arguments behind the name.
+    /// Parses the arguments after the name.
     ///
     /// # Errors
-    /// What is wrong with them, in words.
+    /// A sentence that says what is wrong with them.
     pub fn read(self, arguments: &[String]) -> Result<InstanceRequest, String> {
         let mut request = self.to_instance(None);
         for argument in arguments {
@@ -156,7 +157,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_are_read_and_what_means_nothing_is_refused() {
+    fn arguments_are_read_and_invalid_ones_are_refused() {
         let read = |command: InstanceCommand, text: &str| {
             command.read(&text.split_whitespace().map(str::to_owned).collect::<Vec<String>>())
         };

@@ -1,5 +1,5 @@
-//! Keywords of a call from Python (`bolide.run`) as words of the command line: options of ours, and what other servers call theirs. The
-//! process of the caller asks it.
+//! Translates the keywords of a call from Python (`bolide.run`) to words of the command line: Bolide's own options, and the names
+//! that other servers use for them. Runs in the process of the caller.
 
 use crate::catalogue::language_words::Word;
 use crate::catalogue::row::Argument;
@@ -7,21 +7,22 @@ use crate::catalogue::row::{Setting, Status};
 use crate::catalogue::{catalogue, nearest};
 use crate::other_servers::{self, Meaning, ServerSetting, Subject, Translation};
 
-/// Another way to say that a server is to be in the development mode; its pidfile, if any, would follow.
+/// Another name for the development mode; its pidfile, if any, would follow.
 const RELOAD: &str = "reload";
 
-/// Why a keyword can't be handed on.
+/// Why a keyword can't be translated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeywordError {
-    /// There is such a keyword, and the value is none of it.
+    /// The keyword exists, and its value is invalid.
     pub is_value: bool,
     pub message: String,
 }
 
-/// The words of the command line for a keyword. `switch` is its value where that is True or False, and `texts` are its values as texts.
+/// Returns the words of the command line for a keyword. `switch` is its value if that is True or False, and `texts` are its
+/// values as texts.
 ///
 /// # Errors
-/// There is no such keyword, or the value is none of it; with what to write instead.
+/// There is no such keyword, or its value is invalid; the message says what to write instead.
 pub fn keyword_words(name: &str, switch: Option<bool>, texts: &[String]) -> Result<Vec<String>, KeywordError> {
     let dashed = name.replace('_', "-");
     let row = other_servers::keyword(name);
@@ -31,7 +32,7 @@ pub fn keyword_words(name: &str, switch: Option<bool>, texts: &[String]) -> Resu
     match (switch, row) {
         (Some(is_on), Some(_)) if name == RELOAD => Ok(is_on.then(|| format!("--{RELOAD}")).into_iter().collect()),
         (_, Some(row)) if catalogue().get(row.flag).is_none() => words_of_row(name, row, switch, texts),
-        // A switch that is known by what switches it off, such as `sendfile`.
+        // A switch that is known by its negated flag, such as `sendfile`.
         (Some(is_on), None)
             if other_servers::long(None, &format!("no-{dashed}")).is_some() && catalogue().get(&dashed).is_none() =>
         {
@@ -55,7 +56,7 @@ fn words_of_option(name: &str, option: &str, texts: &[String]) -> Result<Vec<Str
     Ok(texts.iter().map(|text| format!("--{option}={text}")).collect())
 }
 
-/// A setting of another server's, which is handed on as its flag.
+/// Translates a setting of another server to its flag.
 fn words_of_row(name: &str, row: &ServerSetting, switch: Option<bool>, texts: &[String]) -> Result<Vec<String>, KeywordError> {
     let flag = row.flag;
     if row.argument != Argument::None {
@@ -68,7 +69,7 @@ fn words_of_row(name: &str, row: &ServerSetting, switch: Option<bool>, texts: &[
     match (switch, other_servers::long(None, &negated)) {
         (Some(true), _) => try_value(name, row, "").map(|()| vec![format!("--{flag}")]),
         (Some(false), Some(opposite)) => try_value(name, opposite, "").map(|()| vec![format!("--{negated}")]),
-        // It is off unless it is asked for.
+        // It is off by default.
         (Some(false), None) => Ok(Vec::new()),
         (None, _) => Err(KeywordError { is_value: true, message: format!("{name} must be True or False") }),
     }
@@ -76,7 +77,7 @@ fn words_of_row(name: &str, row: &ServerSetting, switch: Option<bool>, texts: &[
 
 fn try_value(name: &str, row: &ServerSetting, text: &str) -> Result<(), KeywordError> {
     let mut translation = Translation::new(None);
-    translation.take(row, text).map_err(|refusal| KeywordError {
+    translation.translate(row, text).map_err(|refusal| KeywordError {
         is_value: !matches!(row.meaning, Meaning::Refused(_)),
         message: format!("{name}: {}", refusal.advice),
     })?;
@@ -88,7 +89,7 @@ fn try_value(name: &str, row: &ServerSetting, text: &str) -> Result<(), KeywordE
     }
 }
 
-/// What is wrong with the name of an option, dashes and all, as that of a server which its caller waits for. `None`: nothing.
+/// Returns the problem with an option's name, dashes included, for a server that its caller waits for. `None` if there is none.
 fn option_problem(name: &str) -> Option<String> {
     let Some(row) = catalogue().get(name) else {
         let meant = nearest(name).map(|meant| format!("did you mean {}?", meant.replace('-', "_")));
@@ -138,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn test_what_is_no_keyword_or_no_value_says_what_to_write() {
+    fn test_an_invalid_keyword_or_value_says_what_to_write() {
         for (name, text, is_value, part) in [
             ("harakri", "3", false, "did you mean harakiri?"),
             ("http_keepalve", "3", false, "did you mean http_keepalive?"),

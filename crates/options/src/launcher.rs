@@ -1,26 +1,27 @@
-//! The Python that has started Bolide, and what it imports from: the next start executes what lies there. It reads no
-//! configuration; the process that reads one asks it.
+//! The Python that started Bolide, and the places that it imports from: the next start executes the code there. It reads no
+//! configuration. Runs in the process that reads one.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::trust::{WeakPoint, Writer, entries_of_package};
 
-/// What every Python imports at its start, if it is there (site).
+/// Modules that every Python imports at its start, if they exist (site).
 const IMPORTED_FIRST: [&str; 2] = ["sitecustomize.py", "usercustomize.py"];
 
-/// The start of Bolide by a Python; the plain program has been started by none.
+/// The start of Bolide by a Python; empty for the plain program.
 #[derive(Debug, Clone, Default)]
 pub struct Launcher {
     /// The Python that runs the console script.
     pub python: Option<PathBuf>,
-    /// Where it imports from and what it has executed: `sys.path`, the folder of the package, the script. An empty path is the folder of
-    /// the start.
+    /// The places that it imports from and the files that it has executed: `sys.path`, the folder of the package, the script. An
+    /// empty path is the folder of the start.
     pub imports: Vec<PathBuf>,
 }
 
 impl Launcher {
-    /// The folders and files in full. The folder of the start is named as the start has it, which may be by a link.
+    /// Returns the absolute folders and files. The folder of the start keeps the name that the start has for it, which may be a
+    /// link.
     pub fn imports_in(&self, folder: &Path) -> Vec<PathBuf> {
         let real = folder.canonicalize().ok();
         let full = |path: &PathBuf| match path.as_os_str().is_empty() || Some(path) == real.as_ref() {
@@ -37,8 +38,8 @@ pub fn of_variable(text: &OsStr, folder: &Path) -> Vec<PathBuf> {
 }
 
 impl Writer {
-    /// The first place where this user may change what a Python imports from there at its start. What is not there yet counts as well,
-    /// where the user may make it.
+    /// Returns the first place where this user may change code that a Python imports from there at its start. A file that does
+    /// not exist yet counts if the user may create it.
     pub fn weak_point_of_imports(&self, imports: &[PathBuf]) -> Option<WeakPoint> {
         let of_one = |path: &PathBuf| {
             let first = IMPORTED_FIRST.iter().map(|name| path.join(name));

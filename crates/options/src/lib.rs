@@ -1,9 +1,9 @@
 //! uWSGI's configuration language: from a command line and an environment to [`bolide_contract::settings::Settings`].
 //!
-//! A source (command line, environment, a file) yields pairs of key and value, each with the location
-//! where it was written; `reader` puts them in uWSGI's order, lets those act that act at once, and
-//! fills in placeholders; `resolve` makes typed settings of them, by the rows of the `catalogue`.
-//! Runs in the process that is started; it opens configuration files and nothing else.
+//! A source (command line, environment, a file) yields pairs of key and value, each with the location where it was written.
+//! `reader` puts them in uWSGI's order, applies those that take effect immediately, and fills in placeholders. `resolve` converts
+//! them to typed settings, by the rows of the `catalogue`. Runs in the process that is started; it opens configuration files and
+//! nothing else.
 
 pub mod catalogue;
 pub mod certificates;
@@ -20,18 +20,18 @@ mod host_info;
 mod import_config;
 mod instance_commands;
 mod keywords;
-mod known;
+mod known_files;
 mod launcher;
 mod manual;
 pub mod other_servers;
 mod pair;
 mod pem;
 pub mod project;
+mod provenance;
 mod reader;
 mod reading;
 pub mod renewal;
 mod resolve;
-mod said;
 pub mod sources;
 mod subcommand;
 mod suggest;
@@ -50,7 +50,7 @@ pub use instance_commands::{
 };
 pub use launcher::Launcher;
 pub use manual::man::SIGNALS_PLACE;
-pub use reading::{Failure, Reading, Said, Sources};
+pub use reading::{Failure, PrivilegedOption, Reading, Sources};
 pub use trust::{WeakPoint, Writer};
 
 pub use keywords::{KeywordError, keyword_words};
@@ -59,57 +59,61 @@ use command_line::collect;
 use host_info::HostInfo;
 use reader::EarlyExit;
 
-/// Reads the command line (without the program's name), the environment, and the files that they name. `launcher` is what has started us.
+/// Reads the command line (without the program's name), the environment, and the files that they name. `launcher` is the Python
+/// that started this process.
 ///
 /// # Errors
-/// Everything that is wrong, each with its location and what to do about it.
+/// Every fault, each with its location and what to do about it.
 pub fn read(arguments: &[OsString], environment: &[(OsString, OsString)], launcher: &Launcher) -> Result<Reading, Failure> {
     read_in(arguments, &HostInfo::gather(environment).launched_by(launcher))
 }
 
-/// Reads them again, for an instance that runs with these settings and has its working directory where it was started.
+/// Reads the configuration again, for an instance that runs with these settings and whose working directory is where it was
+/// started.
 ///
-/// What `distrusted` may change is not read: who asks has that done by that user.
+/// A file that the user `distrusted` may change is not read: the caller has that user read it.
 ///
 /// # Errors
-/// As of [`read`]; what is there by now is no configuration of a server; and somebody may change it.
+/// Those of [`read`]; the configuration is no longer that of a server; or the user `distrusted` may change it.
 pub fn read_again(
     arguments: &[OsString],
     environment: &[(OsString, OsString)],
     launcher: &Launcher,
     in_force: &Settings,
     distrusted: Option<&Writer>,
-) -> Result<ReadAgain, Unread> {
+) -> Result<ReadAgain, ReadAgainError> {
     let mut host = HostInfo::gather(environment).launched_by(launcher);
-    host.known = known::KnownFiles::of(in_force);
+    host.known = known_files::KnownFiles::of(in_force);
     host.trust.distrusted = distrusted.cloned();
     let reading = read_in(arguments, &host);
     if let Some(found) = host.trust.refused() {
-        return Err(Unread::Distrusted(found));
+        return Err(ReadAgainError::Distrusted(found));
     }
-    match reading.map_err(Unread::Failed)? {
-        Reading::Run { settings, diagnostics, sources } => Ok(ReadAgain { settings: *settings, diagnostics, said: sources.said }),
+    match reading.map_err(ReadAgainError::Failed)? {
+        Reading::Run { settings, diagnostics, sources } => {
+            Ok(ReadAgain { settings: *settings, diagnostics, privileged: sources.privileged })
+        }
         _ => {
             let message = "the configuration no longer asks for a server".to_owned();
-            Err(Unread::Failed(Failure { diagnostics: vec![Diagnostic::error(None, message)] }))
+            Err(ReadAgainError::Failed(Failure { diagnostics: vec![Diagnostic::error(None, message)] }))
         }
     }
 }
 
-/// What was read for an instance that runs.
+/// The result of reading for a running instance.
 #[derive(Debug)]
 pub struct ReadAgain {
     pub settings: Settings,
     pub diagnostics: Vec<Diagnostic>,
-    /// As [`Sources`] has it.
-    pub said: Vec<Said>,
+    /// As in [`Sources`].
+    pub privileged: Vec<PrivilegedOption>,
 }
 
-/// Why nothing was read for an instance that runs.
+/// Why nothing was read for a running instance.
 #[derive(Debug)]
-pub enum Unread {
+pub enum ReadAgainError {
     Failed(Failure),
-    /// The user that is not trusted may change this.
+    /// The distrusted user may change this.
     Distrusted(WeakPoint),
 }
 
@@ -126,15 +130,15 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
         Err(EarlyExit::SignalInstance { command, pidfile }) => return Ok(Reading::SignalInstance { command, pidfile }),
         Err(EarlyExit::Failed(diagnostic)) => return Err(Failure { diagnostics: vec![*diagnostic] }),
     };
-    // In a file, `show-config` prints and goes on, as in uWSGI; asked for on the command line, it is all that is wanted.
+    // In a file, `show-config` prints and the start continues, as in uWSGI. On the command line, only the listing is wanted.
     if configuration.show_config.as_ref().is_some_and(|location| location.line == 0) {
-        return Ok(Reading::Print { text: manual::show::as_uwsgi(&configuration.pairs), status: 0 });
+        return Ok(Reading::Print { text: pair::as_uwsgi(&configuration.pairs), status: 0 });
     }
     let (settings, mut diagnostics) = resolve::resolve(&configuration, application.as_ref(), host);
-    let sources = said::sources(&configuration, host);
+    let sources = provenance::sources(&configuration, host);
     diagnostics.extend(configuration.printed.iter().map(|text| Diagnostic::note(None, text.clone())));
     if configuration.show_config.is_some() {
-        diagnostics.push(Diagnostic::note(None, manual::show::as_uwsgi(&configuration.pairs)));
+        diagnostics.push(Diagnostic::note(None, pair::as_uwsgi(&configuration.pairs)));
     }
     match settings.map(|settings| with_development_certificate(settings, host, &mut diagnostics)).transpose()? {
         Some(settings) => Ok(Reading::Run { settings: Box::new(settings), diagnostics, sources }),
@@ -142,7 +146,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
     }
 }
 
-/// Only an instance that serves has one made, and `check` has none.
+/// Only an instance that serves creates one; `check` does not.
 fn with_development_certificate(
     mut settings: Settings,
     host: &HostInfo,

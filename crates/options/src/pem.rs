@@ -1,11 +1,11 @@
-//! PEM (RFC 7468): the parts of a file, by their labels. It decodes none of them. Pure functions over bytes.
+//! PEM (RFC 7468): finds the parts of a file by their labels. It decodes none of them. Pure functions over bytes.
 
 /// A part of a file, from its `-----BEGIN …-----` to its `-----END …-----`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part<'a> {
     /// `CERTIFICATE`, `PRIVATE KEY`.
     pub label: &'a [u8],
-    /// All of it, with both of its lines.
+    /// The whole part, including both of these lines.
     pub bytes: &'a [u8],
 }
 
@@ -18,13 +18,13 @@ impl Part<'_> {
         self.label.ends_with(b"PRIVATE KEY")
     }
 
-    /// A password is needed to read it: PKCS #8's own form (RFC 5958 section 3), or that of RFC 1421 section 4.6.1.1.
+    /// Whether it is protected with a password: the form of PKCS #8 (RFC 5958 section 3), or that of RFC 1421 section 4.6.1.1.
     pub fn is_encrypted(&self) -> bool {
         self.label == b"ENCRYPTED PRIVATE KEY" || find(self.bytes, b"Proc-Type: 4,ENCRYPTED").is_some()
     }
 }
 
-/// The parts of a file, in their order. What stands between them is comments; a part without an end is none.
+/// Returns the parts of a file, in their order. Text between them is a comment; a part without an end does not count.
 pub fn parts(mut bytes: &[u8]) -> Vec<Part<'_>> {
     const BEGIN: &[u8] = b"-----BEGIN ";
     const DASHES: &[u8] = b"-----";

@@ -1,4 +1,4 @@
-//! The outcome of a command line: a server to start, a text to print, something for a running instance, or errors. Plain data.
+//! The outcome of a command line: a server to start, a text to print, a request to a running instance, or errors. Plain data.
 
 use std::path::PathBuf;
 
@@ -11,18 +11,18 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::instance_commands::{InstanceCommand, InstanceRequest};
 use crate::subcommand::{FAILED, Subcommand};
 
-/// What settings were made of, for who asks whose hand is in them.
+/// The sources of the settings, from which the master determines the users that can change them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sources {
     /// Files that were read, and the Python that has executed one of them.
     pub files: Vec<PathBuf>,
-    /// Options that reach further than the application, in the order in which they took effect.
-    pub said: Vec<Said>,
+    /// Options that act with more than the application's privileges, in the order in which they took effect.
+    pub privileged: Vec<PrivilegedOption>,
 }
 
-/// An option as it was said.
+/// An option as it was written.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Said {
+pub struct PrivilegedOption {
     pub option: String,
     pub value: Option<String>,
     /// `uwsgi.ini:3`, `command line`.
@@ -37,33 +37,33 @@ pub enum Reading {
     Run { settings: Box<Settings>, diagnostics: Vec<Diagnostic>, sources: Sources },
     /// Print this on standard output and exit with this status.
     Print { text: String, status: i32 },
-    /// Load the applications of these settings in a child each, add what is wrong with them to the report, print it, and exit.
+    /// Load each application of these settings in a child process, add the errors to the report, print it, and exit.
     Load { settings: Vec<Settings>, report: Box<CheckReport> },
     /// Print this man page, with the signals in the line [`crate::SIGNALS_PLACE`], and exit.
     Manual { page: String },
-    /// Print what program this is, and exit: its version stands here, that of its language only its caller knows.
+    /// Print the version, and exit: the version of Bolide is here, the caller adds that of Python.
     Version { bolide: &'static str },
-    /// Ask a running instance for something, and exit.
+    /// Send a request to a running instance, and exit.
     AskInstance(InstanceRequest),
     /// Send the signal of a command to the instance whose pid is in a file, and exit.
     SignalInstance { command: InstanceCommand, pidfile: PathBuf },
 }
 
 impl Reading {
-    /// A command that was used wrongly says how to use it.
-    pub fn misused(command: Subcommand, message: &str) -> Reading {
+    /// The error for wrong arguments of a command, with its usage.
+    pub fn usage_error(command: Subcommand, message: &str) -> Reading {
         let usage = format!("bolide {} {}", command.name(), command.usage());
         let diagnostic = Diagnostic::error(Some(&Location::command_line()), message).advise(usage.trim_end());
         Reading::Print { text: format!("{diagnostic}\n"), status: FAILED }
     }
 
-    /// What `bolide --version` says.
+    /// The outcome of `bolide --version`.
     pub fn version() -> Reading {
         Reading::Version { bolide: env!("CARGO_PKG_VERSION") }
     }
 }
 
-/// Bolide can't start: the errors, with the warnings that came before them. Exit status 1.
+/// Bolide can't start: the errors, with the warnings before them. Exit status 1.
 #[derive(Debug)]
 pub struct Failure {
     pub diagnostics: Vec<Diagnostic>,

@@ -1,5 +1,5 @@
-//! Certificates at a reload: read again from where they were, and kept as they are where that fails. The master runs it, when a
-//! generation is to be started; nobody is asked anything, and what is to be said are lines for the log.
+//! Renews certificates at a reload: reads them again from their files, and keeps the known ones if that fails. The master runs it
+//! before it starts a generation. It never prompts; its messages are lines for the log.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -7,17 +7,17 @@ use std::path::Path;
 use bolide_contract::settings::Listener;
 use bolide_contract::tls::{Certificate, CertificateFiles, Tls};
 
-use crate::certificates::{self, Trouble};
+use crate::certificates::{self, CertificateError};
 use crate::trust::Writer;
 
-/// Lines that one reload writes about certificates; of a folder of thousands not each has to be named.
+/// Most lines about certificates in one reload, so that a folder of thousands does not flood the log.
 const LINES_MOST: usize = 20;
 
-/// The files of one certificate, and the names that it is shown for.
+/// The names that a certificate is served for, its files, and its origin.
 type Wanted = (Vec<String>, CertificateFiles, String);
 
-/// Reads the certificates of all listeners again, for this user where root reads for another one. Gives the lines for the log: what has
-/// changed, and what could not be taken.
+/// Reads the certificates of all listeners again. If root reads for another user, `user` is that user. Returns lines for the log:
+/// the changes, and the certificates that could not be renewed.
 pub fn renew(listeners: &mut [Listener], user: Option<&Writer>) -> Vec<String> {
     let mut renewal = Renewal { user, read: HashMap::new(), lines: Vec::new() };
     for tls in listeners.iter_mut().filter_map(|listener| listener.tls.as_mut()) {
@@ -32,7 +32,7 @@ pub fn renew(listeners: &mut [Listener], user: Option<&Writer>) -> Vec<String> {
     lines
 }
 
-/// What was read in this reload: several listeners may show one certificate.
+/// The certificates that this reload has read: several listeners may use the same one.
 struct Renewal<'a> {
     user: Option<&'a Writer>,
     read: HashMap<Wanted, Option<Certificate>>,
@@ -47,7 +47,7 @@ impl Renewal<'_> {
         let mut renewed = Vec::with_capacity(tls.certificates.len());
         let listed = tls.folder.as_deref().and_then(|folder| self.list(folder, &origin_of_folder(tls)));
         for (index, old) in tls.certificates.iter().enumerate() {
-            // The first one is the address's own, wherever it lies.
+            // The first certificate is the address's own, even if it lies in the folder.
             match (index > 0 && of_folder(old), &listed) {
                 (true, Some(_)) => {}
                 (true, None) => renewed.push(old.clone()),
@@ -67,12 +67,12 @@ impl Renewal<'_> {
         tls.certificates = renewed;
     }
 
-    /// The certificates of a folder by now; `None` where it can't be read, and all stay as they are.
+    /// Returns the present certificates of a folder; `None` if it can't be read, in which case all known ones stay.
     fn list(&mut self, folder: &Path, origin: &str) -> Option<Vec<Wanted>> {
         match certificates::folder(folder) {
             Ok(listed) => Some(listed.into_iter().map(|(name, files)| (vec![name], files, origin.to_owned())).collect()),
-            Err(trouble) => {
-                self.keep(origin, &trouble, "its previous certificates stay in use");
+            Err(fault) => {
+                self.keep(origin, &fault, "its previous certificates stay in use");
                 None
             }
         }
@@ -81,30 +81,30 @@ impl Renewal<'_> {
     fn again(&mut self, old: &Certificate) -> Certificate {
         let Some(files) = &old.files else { return old.clone() };
         let mut wanted = certificates::files(files.chain.clone(), files.key.clone());
-        // `tls-ocsp-file` lies elsewhere.
+        // `tls-ocsp-file` is at another place.
         wanted.ocsp = wanted.ocsp.or_else(|| files.ocsp.clone());
         self.read(&(old.names.clone(), wanted, old.origin.clone()), Some(old)).unwrap_or_else(|| old.clone())
     }
 
-    /// The certificate of these files. `None`: it can't be taken, and that is said.
+    /// Returns the certificate of these files, or `None`, with a line for the log, if it can't be used.
     fn read(&mut self, wanted: &Wanted, old: Option<&Certificate>) -> Option<Certificate> {
         if let Some(read) = self.read.get(wanted) {
             return read.clone();
         }
         let (names, files, origin) = wanted;
         let read = certificates::read(files, names, origin, self.user)
-            .and_then(|read| certificates::check(&read).map(|told| (read, told)));
+            .and_then(|read| certificates::check(&read).map(|remarks| (read, remarks)));
         let read = match read {
-            Ok((certificate, told)) => {
+            Ok((certificate, remarks)) => {
                 self.note_change(&certificate, old, &files.chain);
-                for remark in told {
-                    self.say(format!("WARNING: {origin}: {}", remark.message));
+                for remark in remarks {
+                    self.add_line(format!("WARNING: {origin}: {}", remark.message));
                 }
                 Some(certificate)
             }
-            Err(trouble) => {
+            Err(fault) => {
                 let instead = if old.is_some() { "the previous one stays in use" } else { "it is not sent to clients" };
-                self.keep(origin, &trouble, instead);
+                self.keep(origin, &fault, instead);
                 None
             }
         };
@@ -117,10 +117,10 @@ impl Renewal<'_> {
         match old {
             Some(old) if old.chain == new.chain && old.key == new.key && old.ocsp == new.ocsp => {}
             Some(old) if old.chain == new.chain && old.key == new.key => {
-                self.say(format!("the OCSP response of the certificate {shown} has changed"));
+                self.add_line(format!("the OCSP response of the certificate {shown} has changed"));
             }
-            Some(_) => self.say(format!("the certificate {shown} has changed: {}", certificates::describe(new))),
-            None => self.say(format!("the certificate {shown} is new: {}", certificates::describe(new))),
+            Some(_) => self.add_line(format!("the certificate {shown} has changed: {}", certificates::describe(new))),
+            None => self.add_line(format!("the certificate {shown} is new: {}", certificates::describe(new))),
         }
     }
 
@@ -128,30 +128,30 @@ impl Renewal<'_> {
         match certificates::authorities(path, self.user) {
             Ok(new) => {
                 if new != old {
-                    self.say(format!("the client authorities {} have changed", path.display()));
+                    self.add_line(format!("the client authorities {} have changed", path.display()));
                 }
                 new
             }
-            Err(trouble) => {
-                self.keep("client authorities", &trouble, "the previous ones stay in use");
+            Err(fault) => {
+                self.keep("client authorities", &fault, "the previous ones stay in use");
                 old.to_vec()
             }
         }
     }
 
-    fn keep(&mut self, origin: &str, trouble: &Trouble, instead: &str) {
-        self.say(format!("WARNING: {origin}: {}; {instead} ({})", trouble.message, trouble.advice));
+    fn keep(&mut self, origin: &str, fault: &CertificateError, instead: &str) {
+        self.add_line(format!("WARNING: {origin}: {}; {instead} ({})", fault.message, fault.advice));
     }
 
-    /// What several addresses show is said once.
-    fn say(&mut self, line: String) {
+    /// Adds a line for the log, once for all addresses that share the certificate.
+    fn add_line(&mut self, line: String) {
         if !self.lines.contains(&line) {
             self.lines.push(line);
         }
     }
 }
 
-/// Where the folder was asked for: its certificates say that too, if there is one.
+/// The origin of the folder: that of its certificates, if there are any.
 fn origin_of_folder(tls: &Tls) -> String {
     let found = tls
         .certificates

@@ -1,11 +1,11 @@
-//! The commands: words in the place of the first argument. `--help`, `bolide help`, the man page and the completions are made from this
-//! table, and `commands` runs what is in it. It runs nothing itself.
+//! The commands: words as the first argument. `--help`, `bolide help`, the man page and the completions derive from this table,
+//! and `commands` runs the commands. It must not run anything itself.
 
 use crate::instance_commands::{EXIT_STATUSES, InstanceCommand};
 
-/// The exit status of a command that was used wrongly, or found an error.
+/// The exit status of a command with wrong arguments, or with an error among its findings.
 pub const FAILED: i32 = 2;
-/// The exit status of `check --strict` where there is nothing worse than warnings.
+/// The exit status of `check --strict` if the worst finding is a warning.
 pub const WARNED: i32 = 1;
 /// The forms of `check --format`.
 pub const FORMATS: [&str; 5] = ["text", "lines", "json", "sarif", "github"];
@@ -22,11 +22,11 @@ pub enum Subcommand {
     Version,
     Manual,
     Completions,
-    /// Tells a running instance something.
+    /// Sends a command to a running instance.
     Instance(InstanceCommand),
 }
 
-/// A group of commands, as `--help` lists them.
+/// A group of commands in `--help`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Group {
     Configurations,
@@ -46,7 +46,7 @@ impl Group {
     }
 }
 
-/// What the words behind a command are, for completions.
+/// The words after a command, for completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Takes {
     Nothing,
@@ -62,19 +62,19 @@ pub enum Takes {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CommandFlag {
     pub name: &'static str,
-    /// The words that it takes; none where it is a switch.
+    /// The words that it accepts; none for a switch.
     pub words: &'static [&'static str],
     pub help: &'static str,
 }
 
-/// A line to type, and what it does.
+/// An example command line, and what it does.
 pub type Example = (&'static str, &'static str);
 
-/// All about one command.
+/// Everything about one command.
 #[derive(Debug, Clone, Copy)]
 struct CommandRow {
     name: &'static str,
-    /// Arguments behind the flags.
+    /// Arguments after the flags.
     arguments: &'static str,
     help: &'static str,
     group: Group,
@@ -87,7 +87,7 @@ const fn flag(name: &'static str, help: &'static str) -> CommandFlag {
     CommandFlag { name, words: &[], help }
 }
 
-/// The word of a flag that takes the name of a file.
+/// The value of a flag that takes a file name.
 pub const FILE: &[&str] = &["FILE"];
 /// The shells of `completions`.
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
@@ -111,7 +111,7 @@ const INIT_FLAGS: &[CommandFlag] = &[
     CommandFlag { name: "--to", words: &["ini", "toml"], help: "the format of the new file" },
 ];
 const CONFIG_FLAGS: &[CommandFlag] = &[flag("--json", "print one JSON object")];
-/// Flags of the commands for a running instance: each has those that its usage names.
+/// Flags of the commands for a running instance: each accepts those in its usage.
 const INSTANCE_FLAGS: &[CommandFlag] = &[
     flag("--wait", "wait until the request has succeeded or failed"),
     flag("--chain", "replace the workers one by one"),
@@ -137,7 +137,7 @@ const COMPLETIONS_EXAMPLES: &[Example] = &[
     ("bolide completions fish > ~/.config/fish/completions/bolide.fish", ""),
 ];
 
-/// Commands that ask nobody.
+/// Commands that do not need a running instance.
 const OFFLINE: [Subcommand; 10] = [
     Subcommand::Check,
     Subcommand::Config,
@@ -167,7 +167,7 @@ impl Subcommand {
         all
     };
 
-    /// The command of a name.
+    /// Returns the command of a name.
     pub fn named(name: &str) -> Option<Subcommand> {
         Subcommand::ALL.into_iter().find(|command| command.name() == name)
     }
@@ -176,7 +176,7 @@ impl Subcommand {
         self.row().name
     }
 
-    /// Flags and arguments behind the name.
+    /// Flags and arguments after the name.
     pub fn usage(self) -> String {
         if let Subcommand::Instance(command) = self {
             return command.usage().to_owned();
@@ -188,7 +188,7 @@ impl Subcommand {
         flags.chain(Some(self.row().arguments.to_owned()).filter(|text| !text.is_empty())).collect::<Vec<_>>().join(" ")
     }
 
-    /// Arguments behind the flags.
+    /// Arguments after the flags.
     pub fn arguments(self) -> &'static str {
         self.row().arguments
     }
@@ -217,7 +217,7 @@ impl Subcommand {
         self.row().examples
     }
 
-    /// What its exit statuses say, where that is more than success and failure.
+    /// The meanings of its exit statuses, if there are more than success and failure.
     pub fn statuses(self) -> Vec<(i32, &'static str)> {
         match self {
             Subcommand::Check => vec![

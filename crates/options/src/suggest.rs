@@ -1,19 +1,19 @@
-//! "Did you mean …?": how far a word is from another one. It knows no option; `catalogue` looks among their names.
+//! "Did you mean …?": the distance between two words. It must not know options; `catalogue` searches their names.
 
-/// A name this far away is another word, not a typing error.
+/// A more distant name is another word, not a typing error.
 const MOST_CHANGES: usize = 2;
-/// Shorter names are near to too many others.
+/// Shorter names are close to too many others.
 const LEAST_LENGTH: usize = 4;
-/// A known name that begins with the unknown one is likely if the unknown one is at least this long.
+/// A known name with the unknown one as its prefix is likely if the unknown one has at least this length.
 const LEAST_BEGINNING: usize = 5;
 
-/// The word of a list that was probably meant.
+/// Returns the word of a list that was probably meant.
 pub fn nearest_of(unknown: &str, words: &[&'static str]) -> Option<&'static str> {
     let wanted = unknown.to_ascii_lowercase();
     words.iter().filter_map(|&word| Some((distance(&wanted, word)?, word))).min().map(|(_, word)| word)
 }
 
-/// Changes of letters from one word to another; `None` where it is another word.
+/// The number of changed letters between two words; `None` above the limit for a typing error.
 pub fn distance(wanted: &str, name: &str) -> Option<usize> {
     let bound = match wanted.chars().count() {
         0..LEAST_LENGTH => 0,

@@ -1,4 +1,4 @@
-//! The whole way from a command line and files to settings.
+//! Tests of the whole way from a command line and files to settings.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use bolide_contract::settings::{Address, ApplicationSource, Protocol, Settings, 
 
 use super::*;
 
-/// A folder of its own for one test; removed when it ends.
+/// A folder for one test, which is removed when the test ends.
 pub(crate) struct Folder(PathBuf);
 
 impl Folder {
@@ -110,7 +110,7 @@ fn test_an_application_alone_serves_on_port_8000_with_one_worker() {
 }
 
 #[test]
-fn test_a_file_without_processes_gets_one_worker_that_nobody_chose() {
+fn test_a_file_without_processes_gets_one_worker_by_default() {
     let (settings, diagnostics) = ini("one-worker", SERVES);
     assert_eq!((settings.workers.processes, settings.workers.processes_chosen), (1, false));
     assert_eq!(settings.applications[0].callable, None);
@@ -274,7 +274,7 @@ fn test_values_that_uwsgi_misreads_are_read_as_it_does_and_reported() {
 }
 
 #[test]
-fn test_what_is_always_done_may_be_asked_for() {
+fn test_options_for_what_is_always_done_are_accepted() {
     let (_, diagnostics) = ini(
         "always-done",
         &format!("{SERVES}hook-master-start = unix_signal:15 gracefully_kill_them_all\nexit-on-reload = false\nmaster = true\n"),
@@ -337,7 +337,7 @@ fn test_nothing_to_serve_says_what_to_write() {
 }
 
 #[test]
-fn test_what_other_servers_would_understand_is_told_what_to_write() {
+fn test_options_of_other_servers_are_reported_with_advice() {
     let folder = Folder::new("foreign");
     for (line, wanted) in [
         ("-w 4 app:app", "(write `--workers 4`)"),
@@ -401,7 +401,7 @@ fn test_an_application_may_be_named_by_its_file_or_its_module_alone() {
 }
 
 #[test]
-fn test_what_can_be_no_application_is_told_before_anything_starts() {
+fn test_an_impossible_application_is_reported_before_anything_starts() {
     let folder = Folder::new("named-wrongly");
     std::fs::create_dir_all(folder.path().join("empty")).expect("a folder of the test can be made");
     folder.write("README.md", "").write("Procfile", "web: gunicorn app:app\n");
@@ -455,7 +455,7 @@ fn test_the_language_placeholders_conditions_loops_and_files() {
     assert_eq!(settings.applications[0].source, ApplicationSource::Module("uwsgi".to_owned()));
     let environment: Vec<String> = settings.application.environment.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let base = format!("BASE={}/", folder.path().display());
-    // What `declare-option` made acts at once, so it comes first.
+    // Pairs of `declare-option` act immediately, so they come first.
     assert_eq!(environment, ["SERVE=yes", "HOME=/home/ann", &base, "LOOP_a=a", "LOOP_b=b", "MORE=1", "EXTRA=extra", "PH=x"]);
     let ports: Vec<_> = settings.listeners.iter().map(|listener| listener.address.clone()).collect();
     assert_eq!(ports, [9000, 8001, 8002].map(|port| Address::Tcp { host: String::new(), port }));

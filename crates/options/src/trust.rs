@@ -1,5 +1,6 @@
-//! Who else may change what root reads or runs: the user of `uid`, who serves the application, gets root's rights by it at the next start.
-//! It looks at owners, modes and links, and changes nothing. It knows no option; the process that reads the configuration runs it.
+//! Finds the places where another user may change files that root reads or programs that it runs: the user of `uid`, who serves
+//! the application, would gain root's rights at the next start. It inspects owners, modes and links, and changes nothing. It must
+//! not know options. Runs in the process that reads the configuration.
 
 mod access_list;
 
@@ -17,34 +18,34 @@ use nix::unistd::{Group, User, geteuid, getgrouplist};
 use self::access_list::AccessList;
 use crate::diagnostic::{Diagnostic, Location};
 
-/// Links that are followed on one way: the kernel's own bound (path_resolution(7)).
+/// Most links that are followed in one path: the kernel's own limit (path_resolution(7)).
 const LINKS_MOST: usize = 40;
-/// Files of one folder that are looked at.
+/// Most files of one folder that are inspected.
 const FILES_MOST: usize = 1024;
-/// What everybody may do (inode(7)).
+/// The write permissions of others and of the group (inode(7)).
 const OTHERS_WRITE: u32 = 0o002;
 const GROUP_WRITES: u32 = 0o020;
-/// The same of others to read a file, and to go through a folder.
+/// The permissions of others to read a file, and to search a folder.
 const OTHERS_READ: u32 = 0o004;
 const OTHERS_ENTER: u32 = 0o001;
-/// In such a folder only its owner and that of a file may replace the file.
+/// In such a folder only the owner of the folder or of a file may replace the file.
 const STICKY: u32 = 0o1000;
 
-/// A user of this machine with all of its groups, who is not root.
+/// A user of this machine with all of its groups, other than root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Writer {
-    /// As the configuration has it.
+    /// As written in the configuration.
     pub name: String,
     user: u32,
     groups: Vec<u32>,
 }
 
-type Look = fn(&Writer, &Path) -> Option<WeakPoint>;
+type WeakPointSearch = fn(&Writer, &Path) -> Option<WeakPoint>;
 
-/// What a reading has opened, and, at a reload, whose hand is looked for first.
+/// The files that were opened while reading, and, at a reload, the user that must not be able to change them.
 #[derive(Debug, Clone, Default)]
 pub struct Trust {
-    /// What this user may change is not read with root's rights.
+    /// Files that this user may change are not read with root's rights.
     pub distrusted: Option<Writer>,
     used: RefCell<Vec<PathBuf>>,
     refused: RefCell<Option<WeakPoint>>,
@@ -52,49 +53,47 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// A file is to be read, or a program to be run, for the configuration.
+    /// Notes a file to be read, or a program to be run, for the configuration.
     ///
     /// # Errors
-    /// Somebody may change it who is not to be trusted.
+    /// The distrusted user may change it.
     pub fn note(&self, path: &Path, location: &Location) -> Result<(), Diagnostic> {
         self.judge(path, location, Writer::weak_point)
     }
 
-    /// The same of a Python.
+    /// The same for a Python.
     ///
     /// # Errors
-    /// As of [`Trust::note`].
+    /// Those of [`Trust::note`].
     pub fn note_python(&self, python: &Path, location: &Location) -> Result<(), Diagnostic> {
         self.judge(python, location, Writer::weak_point_of_python)
     }
 
-    /// The same of a folder from which a Python imports, or of what it executes; one that is `told` of otherwise is not told of again.
-    ///
-    /// # Errors
-    /// As of [`Trust::note`].
-    pub fn note_import(&self, path: &Path, told: bool, location: &Location) -> Result<(), Diagnostic> {
-        let look: Look = |writer, path| writer.weak_point_of_imports(&[path.to_owned()]);
-        if told { self.refuse(path, location, look) } else { self.judge(path, location, look) }
+    /// The same for a folder from which a Python imports, or for a file that it executes. With `is_reported`, another message
+    /// reports it, so that it is not recorded.  # Errors Those of [`Trust::note`].
+    pub fn note_import(&self, path: &Path, is_reported: bool, location: &Location) -> Result<(), Diagnostic> {
+        let search: WeakPointSearch = |writer, path| writer.weak_point_of_imports(&[path.to_owned()]);
+        if is_reported { self.refuse(path, location, search) } else { self.judge(path, location, search) }
     }
 
-    fn judge(&self, path: &Path, location: &Location, look: Look) -> Result<(), Diagnostic> {
+    fn judge(&self, path: &Path, location: &Location, search: WeakPointSearch) -> Result<(), Diagnostic> {
         self.used.borrow_mut().push(path.to_owned());
-        self.refuse(path, location, look)
+        self.refuse(path, location, search)
     }
 
-    fn refuse(&self, path: &Path, location: &Location, look: Look) -> Result<(), Diagnostic> {
-        let Some(found) = self.distrusted.as_ref().and_then(|writer| look(writer, path)) else { return Ok(()) };
+    fn refuse(&self, path: &Path, location: &Location, search: WeakPointSearch) -> Result<(), Diagnostic> {
+        let Some(found) = self.distrusted.as_ref().and_then(|writer| search(writer, path)) else { return Ok(()) };
         let message = format!("the user of uid may {}", found.words());
         *self.refused.borrow_mut() = Some(found);
         Err(Diagnostic::error(Some(location), message))
     }
 
-    /// The user that root reads keys for, where we are root: it gets them with its workers.
+    /// The user that needs the keys which root reads, if this process is root: its workers get them.
     pub fn served(&self, identity: &Identity) -> Option<&Writer> {
         self.served.get_or_init(|| Writer::of(identity).filter(|_| geteuid().is_root())).as_ref()
     }
 
-    /// What was noted so far; the next reading begins with nothing.
+    /// Returns the files that were noted so far, and clears the list for the next reading.
     pub fn take_used(&self) -> Vec<PathBuf> {
         let mut used = std::mem::take(&mut *self.used.borrow_mut());
         used.sort_unstable();
@@ -102,22 +101,22 @@ impl Trust {
         used
     }
 
-    /// Why the reading has ended.
+    /// Why reading has ended.
     pub fn refused(&self) -> Option<WeakPoint> {
         self.refused.borrow().clone()
     }
 }
 
-/// Something that root reads or runs, and where that user may change it.
+/// A file that root reads or runs, and the place where that user may change it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WeakPoint {
     pub used: PathBuf,
-    /// The file itself, or a folder on the way to it.
+    /// The file itself, or a folder in its path.
     pub open: PathBuf,
 }
 
 impl WeakPoint {
-    /// What the user may do, in words.
+    /// Describes what the user may do.
     pub fn words(&self) -> String {
         match self.open == self.used {
             true => format!("change {}", self.used.display()),
@@ -127,7 +126,7 @@ impl WeakPoint {
 }
 
 impl Writer {
-    /// The user that an instance of root's becomes. `None` where that is root, or nobody that this machine knows.
+    /// Returns the user that root's instance becomes; `None` if that is root, or a user that this machine does not know.
     pub fn of(identity: &Identity) -> Option<Writer> {
         let name = identity.user.as_deref()?;
         let record = User::from_name(name).ok().flatten();
@@ -146,13 +145,13 @@ impl Writer {
         (user != 0).then(|| Writer { name: name.to_owned(), user, groups })
     }
 
-    /// The number of the user.
+    /// The user's number (uid).
     pub fn user(&self) -> u32 {
         self.user
     }
 
-    /// Where this user may change what lies at this path, links followed as the kernel follows them. `None` also where nothing lies there,
-    /// or nothing that is read as a file: a pipe or a device.
+    /// Returns the place where this user may change the file at this path, following links as the kernel does. `None` also if
+    /// there is no file, or one that is not read like a file: a pipe or a device.
     pub fn weak_point(&self, path: &Path) -> Option<WeakPoint> {
         let open = |folder: PathBuf| Some(WeakPoint { used: path.to_owned(), open: folder });
         let mut left = parts(path);
@@ -188,11 +187,11 @@ impl Writer {
         if (found.is_file() || found.is_dir()) && self.may_write(&at, &found) { open(at) } else { None }
     }
 
-    /// Whether root may give this user what it has opened at a path: the user could not have laid it there, or it is no link and has one
-    /// name, or the user may read it as well.
-    pub fn may_have(&self, path: &Path, file: &File) -> bool {
+    /// Returns whether root may pass a file that it has opened at a path on to this user: the user could not have placed it
+    /// there, or it is not a link and has a single name, or the user may read it as well.
+    pub fn may_receive(&self, path: &Path, file: &File) -> bool {
         let Ok(found) = file.metadata() else { return false };
-        // Links are gone from it, whoever has replaced them meanwhile.
+        // This path has no links, even if one was replaced meanwhile.
         let Ok(real) = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())) else { return false };
         let is_there = std::path::absolute(path).is_ok_and(|path| path == real) && found.nlink() == 1;
         is_there || self.weak_point(path).is_none() || self.may_read(&found, &real)
@@ -203,7 +202,7 @@ impl Writer {
         self.has_right(path, found, OTHERS_READ) && path.ancestors().skip(1).all(enters)
     }
 
-    /// The first class that the user is of decides (inode(7)). `right` is the bit of others.
+    /// The first class that contains the user decides (inode(7)). `right` is the bit of others.
     fn has_right(&self, path: &Path, found: &Metadata, right: u32) -> bool {
         if found.uid() == self.user {
             return found.mode() & right << 6 != 0;
@@ -215,23 +214,23 @@ impl Writer {
         }
     }
 
-    /// The first place where this user may change the program of a Python: its file, its virtual environment, and the packages that are
-    /// imported before the application is, Bolide among them.
+    /// Returns the first place where this user may change the program of a Python: its file, its virtual environment, and the
+    /// packages that are imported before the application, Bolide among them.
     pub fn weak_point_of_python(&self, python: &Path) -> Option<WeakPoint> {
         let found = self.weak_point(python);
         let Some(home) = python.parent().and_then(Path::parent).filter(|_| found.is_none()) else { return found };
         let home_text = glob::Pattern::escape(&home.to_string_lossy());
-        // Debian's system Python has the second and the third.
+        // Debian's system Python uses the second and the third.
         let names = ["lib/python3*/site-packages", "lib/python3*/dist-packages", "local/lib/python3*/dist-packages"];
         let folders = names.iter().filter_map(|name| glob::glob(&format!("{home_text}/{name}")).ok()).flatten().flatten();
         let used: Vec<PathBuf> = folders.flat_map(|folder| entries_of_package(&folder)).collect();
         std::iter::once(home.join("pyvenv.cfg")).chain(used).find_map(|path| self.weak_point(&path))
     }
 
-    /// What an instance that root starts is to be told of: of all that root reads and all that it runs the first that this user may
-    /// change, and what to do about it. Of what it runs, `imports` are those of [`Launcher`](crate::Launcher), and `program` is that of an
-    /// upgrade.
-    pub fn told(
+    /// Returns the warnings for an instance that root starts: the first file that root reads and the first one that it runs which
+    /// this user may change, each with advice. Among those that it runs, `imports` are those of [`Launcher`](crate::Launcher),
+    /// and `program` is that of an upgrade.
+    pub fn warnings(
         &self,
         read: &[PathBuf],
         python: Option<&Path>,
@@ -266,14 +265,14 @@ impl Writer {
 
     fn may_write(&self, path: &Path, found: &Metadata) -> bool {
         let mode = found.mode();
-        // With a list the bits of the group are its mask.
+        // With an access control list, the bits of the group are its mask.
         let is_granted =
             || self.groups.contains(&found.gid()) || self.listed(path, found).is_some_and(|rights| rights & OTHERS_WRITE != 0);
-        // An owner may give itself the right.
+        // An owner may grant itself the permission.
         found.uid() == self.user || mode & OTHERS_WRITE != 0 || mode & GROUP_WRITES != 0 && is_granted()
     }
 
-    /// The rights that an access control list gives.
+    /// The permissions in an access control list.
     fn listed(&self, path: &Path, found: &Metadata) -> Option<u32> {
         AccessList::of(path).map(|list| list.rights_of(self.user, &self.groups, found.gid()))
     }
@@ -288,7 +287,7 @@ fn parts(path: &Path) -> VecDeque<OsString> {
     named.map(|part| part.as_os_str().to_owned()).collect()
 }
 
-/// A folder of packages, and in it what every start imports or executes: Bolide, and files that tell of further folders (site).
+/// A folder of packages, with the files that every start imports or executes: Bolide, and files that name further folders (site).
 pub fn entries_of_package(folder: &Path) -> Vec<PathBuf> {
     let loaded = entries(folder).into_iter().filter(|path| path.extension().is_some_and(|end| end == "pth"));
     [folder.to_owned(), folder.join("bolide")].into_iter().chain(entries(&folder.join("bolide"))).chain(loaded).collect()
@@ -311,7 +310,7 @@ mod tests {
 
     use super::*;
 
-    /// Nobody has these numbers.
+    /// No user or group has these numbers.
     const USER: u32 = 54_321;
     const GROUP: u32 = 54_322;
 
@@ -319,7 +318,7 @@ mod tests {
         Writer { name: "shop".to_owned(), user: USER, groups: vec![GROUP] }
     }
 
-    /// A folder of root's, or of whoever runs the tests, which goes with its test.
+    /// A folder of root, or of the user that runs the tests, which is removed with its test.
     struct Place(PathBuf);
 
     impl Place {
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn test_what_only_its_owner_may_write_has_no_weak_point() {
+    fn test_a_file_that_only_its_owner_may_write_has_no_weak_point() {
         let place = Place::new();
         assert_eq!((place.weak("etc/shop.ini"), place.weak("etc"), place.weak("etc/missing.ini")), (None, None, None));
     }
@@ -362,7 +361,7 @@ mod tests {
         place.mode("etc", 0o777);
         assert_eq!(place.weak("etc/shop.ini"), Some(place.0.join("etc")));
         assert_eq!(place.weak("etc/missing.ini"), Some(place.0.join("etc")));
-        // Another's file stays in a sticky folder.
+        // Another user's file can't be replaced in a sticky folder.
         place.mode("etc", 0o1777);
         assert_eq!(place.weak("etc/shop.ini"), None);
         assert_eq!(place.weak("etc/missing.ini"), Some(place.0.join("etc")));
@@ -388,7 +387,7 @@ mod tests {
     #[test]
     fn test_owners_and_groups_count() {
         if !nix::unistd::geteuid().is_root() {
-            // Only root may give files away; the suite of the project runs as root.
+            // Only root may change the owner of files; the project's test suite runs as root.
             return;
         }
         let place = Place::new();
@@ -410,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn test_root_is_nobody_to_tell_of_and_a_number_is_a_user() {
+    fn test_root_needs_no_warning_and_a_number_is_a_user() {
         let of = |user: Option<&str>| Writer::of(&Identity { user: user.map(str::to_owned), ..Identity::default() });
         assert_eq!((of(None), of(Some("root")), of(Some("0")), of(Some("no-such-user-here"))), (None, None, None, None));
         assert_eq!(of(Some("54321")), Some(Writer { name: "54321".to_owned(), user: USER, groups: Vec::new() }));

@@ -1,16 +1,14 @@
-//! Values as uWSGI reads them: numbers as C's `atoi`, switches by four words for "no".
-//! Pure functions over text.
+//! Values as uWSGI parses them: numbers like C's `atoi`, switches with four words for "no". Pure functions over text.
 
-/// A number as `atoi` reads it, and whether all of the text was the number.
+/// A number as `atoi` parses it, and whether the whole text was the number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Number {
     pub value: i64,
-    /// False when something that is not part of the number followed (or nothing was a number).
+    /// False if other text follows the number, or if there is no number.
     pub whole: bool,
 }
 
-/// Reads leading white space, a sign, and digits; whatever follows is ignored, as `atoi` does.
-/// Beyond 64 bits it saturates.
+/// Parses leading white space, a sign, and digits; trailing text is ignored, as by `atoi`. Values beyond 64 bits saturate.
 pub fn number(text: &str) -> Number {
     let (sign, text) = sign(text);
     let (digits, rest) = digits(text);
@@ -20,13 +18,13 @@ pub fn number(text: &str) -> Number {
 /// A number with decimals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Decimal {
-    /// Rounded away from zero, so that what is more than nothing never becomes nothing.
+    /// Rounded away from zero, so that a positive value never becomes 0.
     pub thousandths: i64,
     /// As in [`Number`].
     pub whole: bool,
 }
 
-/// As [`number`], with digits after a point: `0.5`, `2`, `.25`.
+/// Like [`number`], with digits after a point: `0.5`, `2`, `.25`.
 pub fn decimal(text: &str) -> Decimal {
     let (sign, text) = sign(text);
     let (before, rest) = digits(text);
@@ -39,7 +37,7 @@ pub fn decimal(text: &str) -> Decimal {
     Decimal { thousandths: sign * thousandths, whole: some && rest.trim_end().is_empty() }
 }
 
-/// White space and a sign off the start of a number.
+/// Strips white space and a sign from the start of a number.
 fn sign(text: &str) -> (i64, &str) {
     let trimmed = text.trim_start_matches([' ', '\t', '\n', '\r', '\x0b', '\x0c']);
     match trimmed.strip_prefix('-') {
@@ -48,7 +46,7 @@ fn sign(text: &str) -> (i64, &str) {
     }
 }
 
-/// The digits at the start, and what follows them.
+/// Splits a text into the digits at its start and the rest.
 fn digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|character: char| !character.is_ascii_digit()).unwrap_or(text.len()))
 }
@@ -57,11 +55,11 @@ fn digits_value(digits: &str) -> i64 {
     digits.bytes().fold(0, |value: i64, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')))
 }
 
-/// A switch as its value says it: everything but four words is "on".
+/// The value of a switch: every text except four words is "on".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Switch {
     pub on: bool,
-    /// True when the text is one of the words that people mean by it.
+    /// True if the text is one of the usual words for it.
     pub plain: bool,
 }
 

@@ -290,10 +290,7 @@ impl Attendants {
         for attendant in &mut self.attendants {
             if attendant.deadline_ms.is_some_and(|deadline_ms| now_ms >= deadline_ms) {
                 attendant.deadline_ms = None;
-                log_sink::line(&format!(
-                    "the process for daemons and cron (pid {}) has not ended: killing it",
-                    attendant.pid
-                ));
+                log_sink::line(&format!("the process for daemons and cron (pid {}) has not ended: killing it", attendant.pid));
                 // The attendant is our child and was not reaped, so its pid was not reused.
                 system::signal_group(attendant.pid, libc::SIGKILL);
             }

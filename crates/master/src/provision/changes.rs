@@ -4,7 +4,7 @@
 use bolide_contract::attendant::Daemon;
 use bolide_contract::hooks::{Hook, HookPhase};
 use bolide_contract::settings::{Listener, Settings, Threads};
-use bolide_options::{Reach, Said};
+use bolide_options::{PrivilegedOption, Reach};
 use serde_json::Value;
 
 use crate::provision::Room;
@@ -276,19 +276,22 @@ fn harmless_hooks(old: &[Hook], new: &[Hook]) -> (Vec<Hook>, Vec<String>) {
 
 impl Harmless {
     /// Returns the options that are not applied, each with its line. `before` is from the last reading with root's rights.
-    pub fn named(&self, before: &[Said], now: &[Said]) -> Vec<String> {
+    pub fn named(&self, before: &[PrivilegedOption], now: &[PrivilegedOption]) -> Vec<String> {
         // Daemons are named with their option.
-        let is_of = |origin: &str, said: &Said| *origin == said.origin || *origin == format!("{} ({})", said.option, said.origin);
-        let is_kept = |said: &Said| match said.reach {
+        let is_of = |origin: &str, said: &PrivilegedOption| {
+            *origin == said.origin || *origin == format!("{} ({})", said.option, said.origin)
+        };
+        let is_kept = |said: &PrivilegedOption| match said.reach {
             Reach::Application => false,
             Reach::Surroundings => self.keeps_surroundings,
             Reach::Each => self.kept_origins.iter().any(|origin| is_of(origin, said)),
             Reach::Master => self.keeps_masters,
         };
-        let is_new = |said: &&Said| !before.iter().any(|old| (&old.option, &old.value) == (&said.option, &said.value));
-        let is_gone = |said: &&Said| !now.iter().any(|new| (&new.option, &new.value) == (&said.option, &said.value));
+        let is_new =
+            |said: &&PrivilegedOption| !before.iter().any(|old| (&old.option, &old.value) == (&said.option, &said.value));
+        let is_gone = |said: &&PrivilegedOption| !now.iter().any(|new| (&new.option, &new.value) == (&said.option, &said.value));
         // An option that has another value now is named at its present line.
-        let is_replaced = |said: &Said| now.iter().any(|new| new.option == said.option && is_new(&new));
+        let is_replaced = |said: &PrivilegedOption| now.iter().any(|new| new.option == said.option && is_new(&new));
         let changed =
             now.iter().filter(is_new).filter(|said| is_kept(said)).map(|said| format!("{}: `{}`", said.origin, said.option));
         let gone = before.iter().filter(is_gone).filter(|said| is_kept(said) && !is_replaced(said));

@@ -4,7 +4,7 @@
 use bolide_contract::settings::{Helper, Settings, Threads};
 use bolide_options::catalogue::catalogue;
 use bolide_options::catalogue::row::{OptionRow, Setting, Status, Theme};
-use bolide_options::{Reach, Reading, Said, reach, read};
+use bolide_options::{PrivilegedOption, Reach, Reading, reach, read};
 use bolide_supervision::testing::Folder;
 
 use super::*;
@@ -53,7 +53,7 @@ fn every_section_that_is_named_is_one() {
 }
 
 /// Reads a configuration of these lines, with a socket. Returns its settings, and the options that reach beyond the application.
-fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<Said>) {
+fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<PrivilegedOption>) {
     let file = folder.path().join("uwsgi.ini");
     let text =
         format!("[uwsgi]\nhttp-socket = :1\nhttp = :2\nsocket = /base.sock\nchdir = {}\n{lines}\n", folder.path().display());
@@ -64,7 +64,7 @@ fn configured(folder: &Folder, lines: &str) -> (Settings, Vec<Said>) {
             // The application sees its configuration as written, whatever that means.
             settings.python_module.shown_options.clear();
             settings.python_module.shown_magic.clear();
-            (*settings, sources.said)
+            (*settings, sources.privileged)
         }
         other => panic!("{text}: {other:?}"),
     }

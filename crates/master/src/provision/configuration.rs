@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::Settings;
 use bolide_options::{
-    Diagnostic, Failure, Launcher, Reading, Severity, Sources, Unread, WeakPoint, Writer, read, read_again, renewal, start_folder,
+    Diagnostic, Failure, Launcher, ReadAgainError, Reading, Severity, Sources, WeakPoint, Writer, read, read_again, renewal,
+    start_folder,
 };
 use bolide_supervision::error::StartError;
 use bolide_supervision::processes::privileges::Privileges;
@@ -129,7 +130,7 @@ impl Configuration {
         let program = std::env::current_exe().ok();
         let (python, imports) = (self.launcher.python.as_deref(), self.launcher.imports_in(&self.folder));
         let successor = settings.reloading.program.as_deref();
-        let told = writer.told(&self.sources.files, python.or(program.as_deref()), &imports, successor);
+        let told = writer.warnings(&self.sources.files, python.or(program.as_deref()), &imports, successor);
         told.into_iter().map(|(message, advice)| format!("WARNING: {message} ({advice})")).collect()
     }
 
@@ -171,11 +172,11 @@ impl Configuration {
     fn read_settings(&self, in_force: &Settings, distrusted: Option<&Writer>) -> Result<Answer, NotRead> {
         let read = read_again(&self.arguments, &self.environment_now(), &self.launcher, in_force, distrusted);
         let mut read = read.map_err(|unread| match unread {
-            Unread::Failed(failure) => NotRead::Failed(in_order(failure.diagnostics)),
-            Unread::Distrusted(found) => NotRead::Distrusted(found),
+            ReadAgainError::Failed(failure) => NotRead::Failed(in_order(failure.diagnostics)),
+            ReadAgainError::Distrusted(found) => NotRead::Distrusted(found),
         })?;
         (self.amend)(&mut read.settings);
-        Ok(Answer { settings: read.settings, warnings: in_order(read.diagnostics), said: read.said })
+        Ok(Answer { settings: read.settings, warnings: in_order(read.diagnostics), said: read.privileged })
     }
 
     /// Reads the settings as the user that may write the configuration, who must not gain rights by that. Returns the settings
@@ -202,7 +203,7 @@ impl Configuration {
         let mut lines = vec![format!(
             "the user `{user}` (uid) may {words}: it is read as that user, and settings that need root's rights keep their values"
         )];
-        let named = harmless.named(&self.sources.said, &answer.said);
+        let named = harmless.named(&self.sources.privileged, &answer.said);
         lines.extend(named.iter().map(|option| format!("{option}: keeps its value until a restart: root acts on it")));
         Ok((Answer { settings: harmless.settings, ..answer }, lines))
     }
@@ -224,7 +225,7 @@ impl Configuration {
         let (Answer { mut settings, warnings, .. }, mut lines) = match self.read_settings(in_force, distrusted(in_force).as_ref())
         {
             Ok(answer) => {
-                self.sources.said.clone_from(&answer.said);
+                self.sources.privileged.clone_from(&answer.said);
                 (answer, Vec::new())
             }
             Err(NotRead::Failed(lines)) => return Err(lines),

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::time::{Duration, Instant};
 
 use bolide_contract::settings::Settings;
-use bolide_options::Said;
+use bolide_options::PrivilegedOption;
 use bolide_supervision::processes::child_setup::{self, RawIdentity};
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::signals::EndSignals;
@@ -34,11 +34,11 @@ pub struct Answer {
     pub settings: Settings,
     /// Log lines about it.
     pub warnings: Vec<String>,
-    pub said: Vec<Said>,
+    pub said: Vec<PrivilegedOption>,
 }
 
 /// The encoding of [`Answer`] between the child and the master.
-type Wire = Result<(Settings, Vec<String>, Vec<Said>), Vec<String>>;
+type Wire = Result<(Settings, Vec<String>, Vec<PrivilegedOption>), Vec<String>>;
 
 /// Reads the configuration with `read`, in a child that runs as this user.
 ///

@@ -1,5 +1,5 @@
-//! Rows of routes, header fields, error pages and compression: what is done to requests before the application sees them, and to
-//! answers before they leave.
+//! Rows of routes, header fields, error pages and compression: changes to requests before the application sees them, and to
+//! responses before they leave. Pure data.
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::{answering, values};

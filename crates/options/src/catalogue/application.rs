@@ -1,4 +1,4 @@
-//! Rows of the application: where it is, how it is loaded, what its interpreter sees.
+//! Rows of the application: where it is, how it is loaded, and what its interpreter sees. Pure data.
 
 use bolide_contract::settings::Interface;
 

@@ -1,5 +1,5 @@
-//! Rows of asynchronous applications: their loop, their life, their WebSockets, and uWSGI's own ways
-//! of serving several requests in one thread.
+//! Rows of asynchronous applications: their event loop, lifespan and WebSockets, and uWSGI's own ways to serve several requests
+//! in one thread. Pure data.
 
 use crate::catalogue::row::{Milestone, OptionEntry, Setting, Value, set, words};
 use crate::resolve::asynchronous::{self, CONCURRENCY, LIFESPANS, LOOPS};
@@ -8,14 +8,14 @@ const LOOP_WORDS: [&str; 4] = words(&LOOPS);
 
 const LIFESPAN_WORDS: [&str; 3] = words(&LIFESPANS);
 
-/// What there is in the place of greenlets.
+/// The replacement for greenlets.
 const PATCHING: &str = "threads wait for sockets without a change to the application; leave it out together with `gevent`";
 const SWITCHING: &str = "leave it out: coroutines need no such engine, `asgi = module:callable` serves them";
 
-/// Bytes of a kilobyte, as uWSGI counts them.
+/// Bytes in a kilobyte, as uWSGI counts them.
 const KILOBYTE: usize = 1024;
 
-/// A loop that stands still for an hour is not looked at by anybody.
+/// A longer stall of the loop is not worth a report.
 const STALL: Value = Value::Decimal { most: 3600, unit: "seconds" };
 const SECONDS: Value = Value::Decimal { most: 31_536_000, unit: "seconds" };
 

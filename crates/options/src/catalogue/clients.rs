@@ -1,4 +1,4 @@
-//! Rows of clients: who they are where a front server stands before us, and which hosts they may ask for.
+//! Rows of clients: their addresses behind a front server, and the hosts that they may request. Pure data.
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::clients;

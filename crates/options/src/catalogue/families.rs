@@ -1,12 +1,12 @@
-//! Verdicts on uWSGI's options in families: what a plugin brings, or what belongs together in its core, has one answer. A name with an
-//! entry in a themed table has that instead. Pure data.
+//! Verdicts on uWSGI's options by family: the options of a plugin, or related options of its core, share one verdict. An entry in
+//! a themed table takes precedence. Pure data.
 
 use crate::catalogue::row::{Milestone, Status};
 
-/// Options with one verdict.
+/// Options that share one verdict.
 #[derive(Debug)]
 pub struct Family {
-    /// A sentence about all of them.
+    /// A sentence about all options of the family.
     pub help: &'static str,
     pub status: Status,
     pub members: Members,
@@ -15,9 +15,9 @@ pub struct Family {
 /// The options of a family. Aliases of a name are in its family.
 #[derive(Debug)]
 pub enum Members {
-    /// All of these plugins of uWSGI.
+    /// All options of these uWSGI plugins.
     Plugins(&'static [&'static str]),
-    /// These; one that ends in `*` is every name that begins so.
+    /// These names. A name that ends in `*` stands for every name with that prefix.
     Names(&'static [&'static str]),
 }
 
@@ -33,7 +33,7 @@ impl Family {
     }
 }
 
-/// The family of an option of uWSGI: the first that has it.
+/// Returns the first family that contains an option of uWSGI.
 pub fn family_of(name: &str, home: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|family| family.has(name, home))
 }
@@ -66,9 +66,9 @@ const fn planned_plugins(
 const NO_ROUTER: &str = "the workers speak HTTP themselves, there is no router process";
 const BY_A_FRONT_SERVER: &str = "let a front server do it: nginx (`upstream`) or HAProxy (`backend`)";
 
-/// Names come before plugins: the first family that has an option counts.
+/// Order matters: names come before plugins, because the first family that contains an option counts.
 const FAMILIES: &[Family] = &[
-    // Services of uWSGI's own, shared by the workers of an instance.
+    // Services of uWSGI that the workers of an instance share.
     planned(
         Milestone::Services,
         "The cache that workers share (`uwsgi.cache_get` and related functions).",
@@ -111,7 +111,7 @@ const FAMILIES: &[Family] = &[
         "use the alerts of the system that reads the log or `stats`",
         &["alarm", "alarm-*", "not-alarm-log"],
     ),
-    // Instances that watch instances.
+    // Instances that supervise other instances.
     planned(
         Milestone::Emperor,
         "The emperor: an instance that starts and watches others, its vassals, by their configurations.",
@@ -153,7 +153,7 @@ const FAMILIES: &[Family] = &[
             "imperial-monitor-list",
         ],
     ),
-    // Instances that find each other.
+    // Instances that discover each other.
     refused(
         "Legion: instances on several machines that agree on one lord.",
         "use the cluster's own means (keepalived, Kubernetes, a lock in PostgreSQL, etcd or Redis); `cron2` accepts `unique`",
@@ -180,7 +180,7 @@ const FAMILIES: &[Family] = &[
             "http-resubscribe",
         ],
     ),
-    // The router `http`, which is not there because nobody needs it.
+    // The router `http`, which Bolide does not need.
     accepted(
         "A setting of the router `http`.",
         NO_ROUTER,
@@ -499,7 +499,7 @@ mod tests {
     use crate::catalogue::catalogue;
 
     #[test]
-    fn every_family_has_members_and_says_something() {
+    fn every_family_has_members_and_a_text() {
         for family in FAMILIES {
             assert!(family.help.ends_with('.'), "{}", family.help);
             let members = catalogue().rows().iter().filter(|row| row.names.iter().any(|name| family.has(name, row.home))).count();

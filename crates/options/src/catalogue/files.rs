@@ -1,4 +1,4 @@
-//! Rows of static files: what is answered without the application.
+//! Rows of static files, which are served without the application. Pure data.
 
 use bolide_contract::files::{ExpirySubject, MapKind, Missing};
 

@@ -1,4 +1,4 @@
-//! Rows of hooks, attached daemons and commands that the clock starts.
+//! Rows of hooks, attached daemons and scheduled commands. Pure data.
 
 use bolide_contract::hooks::{HookPhase, WaitSubject};
 

@@ -1,4 +1,4 @@
-//! Rows of users, groups and the names of processes, and of what an instance gives up.
+//! Rows of users, groups, process names, and the privileges that an instance gives up. Pure data.
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::context::normalized;
@@ -44,7 +44,8 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("procname-master = shop-master"),
 ];
 
-/// What makes an instance safer. What is not there yet is an error: without it an instance would have less protection than was asked for.
+/// Options that confine an instance. An option that is not implemented yet is an error: without it the instance would have less
+/// protection than its configuration requests.
 pub const CONFINEMENT: &[OptionEntry] = &[
     OptionEntry::supported(
         "allow-missing",

@@ -1,7 +1,8 @@
-//! Rows of the interpreter, of the Python module `uwsgi`, and of the functions that workers call when they begin and end.
+//! Rows of the interpreter, of the Python module `uwsgi`, and of the functions that workers call when they start and stop. Pure
+//! data.
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set};
-use crate::resolve::{interpreter, platform, python_module, values};
+use crate::resolve::{interpreter, platform, values};
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
@@ -107,7 +108,7 @@ pub const PYTHON_MODULE: &[OptionEntry] = &[
     .example("uwsgi-module = false"),
     OptionEntry::supported(
         "post-fork",
-        set!(|draft, _, pair| draft.python_module.post_fork.push(python_module::named_function(pair)?)),
+        set!(|draft, _, pair| draft.python_module.post_fork.push(interpreter::named_function(pair)?)),
         Value::List,
         "",
         "A Python function that each worker calls without arguments before it serves, when the application is loaded and the worker forked: for resources that processes must not share. An exception is logged, and the worker serves.",
@@ -115,7 +116,7 @@ pub const PYTHON_MODULE: &[OptionEntry] = &[
     .example("post-fork = shop.hooks:opened"),
     OptionEntry::supported(
         "worker-exit",
-        set!(|draft, _, pair| draft.python_module.worker_exit.push(python_module::named_function(pair)?)),
+        set!(|draft, _, pair| draft.python_module.worker_exit.push(interpreter::named_function(pair)?)),
         Value::List,
         "",
         "A Python function that each worker calls without arguments after its last request when it ends normally, at a stop, a reload or when it is replaced; a function that has not returned after four seconds is abandoned. A killed worker can't call it.",
@@ -123,7 +124,7 @@ pub const PYTHON_MODULE: &[OptionEntry] = &[
     .example("worker-exit = shop.metrics:forget_worker"),
     OptionEntry::supported(
         "gunicorn-hooks",
-        Setting::By(python_module::set_gunicorn_hooks),
+        Setting::By(interpreter::set_gunicorn_hooks),
         Value::Path,
         "",
         "A gunicorn.conf.py whose hooks are called, without its settings: `on_starting`, `on_reload`, `when_ready`, `pre_fork` and `child_exit` in the process that forks workers, `post_fork`, `post_worker_init`, `pre_request`, `post_request` (both for WSGI applications) and `worker_exit` in workers. It is executed before the application is loaded, and its changes to `os.environ`, `sys.path` and `logging` apply. `bolide -c gunicorn.conf.py` also reads its settings, and sets this. An exception in a hook is logged.",

@@ -1,4 +1,4 @@
-//! Rows of the configuration language itself: files, placeholders, conditions, loops.
+//! Rows of the configuration language: files, placeholders, conditions, loops. Pure data.
 
 use crate::catalogue::language_words::{Condition, Format, Word};
 use crate::catalogue::row::{OptionEntry, Setting, Value};

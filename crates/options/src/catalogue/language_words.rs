@@ -1,22 +1,22 @@
-//! The words of the configuration language itself: what acts while a configuration is read, before any setting is made.
+//! The keywords of the configuration language, which act while a configuration is read, before any setting is made. Pure data.
 
 use crate::instance_commands::InstanceCommand;
 
-/// The words of the configuration language itself.
+/// A keyword of the configuration language.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
-    /// `ini = FILE` and the like: read another file, in this format.
+    /// `ini = FILE` and similar: reads another file in this format.
     Load(Format),
-    /// `include`, `config`: read another file, in the format that its name tells.
+    /// `include`, `config`: reads another file in the format that its name indicates.
     Include,
-    /// As `include`, but after everything else has been read and expanded.
+    /// Like `include`, but after everything else has been read and expanded.
     Inherit,
     Strict,
     Set,
     SetPlaceholder,
     DeclareOption,
     Logic(Condition),
-    /// `endif`, `endfor` and their like.
+    /// `endif`, `endfor` and similar.
     End,
     Blacklist,
     Whitelist,
@@ -30,7 +30,7 @@ pub enum Word {
     ShowConfig,
     /// Sends the signal of a command to the instance of a pidfile.
     Signal(InstanceCommand),
-    /// Sends a command to its control socket, which answers.
+    /// Sends a command to the control socket of an instance, and prints the response.
     Ask(InstanceCommand),
     Help,
     Version,
@@ -45,14 +45,14 @@ pub enum Format {
     Toml,
 }
 
-/// The condition or loop that decides whether, or how often, the options up to `endif`/`endfor` are taken.
+/// The condition or loop that decides whether, or how often, the options up to `endif`/`endfor` apply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Condition {
     For,
     ForGlob,
     ForTimes,
     ForReadline,
-    /// `if-NAME` where the flag is true, `if-not-NAME` where it is false.
+    /// `if-NAME` if the flag is true, `if-not-NAME` if it is false.
     Option(bool),
     Environment(bool),
     Reload(bool),

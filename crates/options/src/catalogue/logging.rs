@@ -1,4 +1,4 @@
-//! Rows of the logs.
+//! Rows of the logs. Pure data.
 
 use bolide_contract::logging::LogStyle;
 
@@ -7,11 +7,11 @@ use crate::resolve::logging::loggers::expression;
 use crate::resolve::logging::{self, or_warn};
 use crate::resolve::values;
 
-/// The words of `log-style`; `None` decides by the terminal and the configuration.
+/// The values of `log-style`. With `None` the terminal and the configuration decide.
 const STYLES: [(&str, Option<LogStyle>); 4] =
     [("auto", None), ("uwsgi", Some(LogStyle::Uwsgi)), ("short", Some(LogStyle::Short)), ("json", Some(LogStyle::Json))];
 
-/// A number of uWSGI's that it keeps in 64 bits, here with a sign.
+/// uWSGI keeps this number in 64 bits; here it is signed.
 const MOST: i64 = i64::MAX;
 
 pub const ENTRIES: &[OptionEntry] = &[
@@ -110,7 +110,7 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::accepted("ignore-sigpipe", Value::Switch, "No line for SIGPIPE.", "SIGPIPE is always ignored"),
 ];
 
-/// What regular expressions have not.
+/// Syntax that the engine of regular expressions does not support.
 const EXPRESSIONS: &str = "Look-around and backreferences, which can take any time for a line, are an error.";
 
 const fn list(name: &'static str, setting: Setting, help: &'static str) -> OptionEntry {

@@ -1,13 +1,10 @@
-//! One row for each option that uWSGI knows, and for those that Bolide adds. Parsing, `--help`, the
-//! reference page and all other texts about options are made from these rows. Pure data; it knows
-//! nothing of files or processes.
+//! The catalogue: one row for each option of uWSGI, and for those that Bolide adds. Parsing, `--help`, the reference page and all
+//! other texts about options derive from these rows. Pure data: it must not know files or processes.
 
 mod answering;
 mod application;
 mod asynchronous;
 mod clients;
-mod control;
-mod elastic;
 mod families;
 mod files;
 mod hooks;
@@ -20,8 +17,8 @@ mod processes;
 mod program;
 pub mod reach;
 mod recycling;
-mod requests;
 pub mod row;
+mod scaling;
 mod sockets;
 mod statistics;
 mod tls;
@@ -34,11 +31,11 @@ use row::{Argument, OptionEntry, OptionRow, Setting, Status, Theme, Value};
 
 use crate::suggest;
 
-/// uWSGI's names, and what its source says of each. See the head of the file.
+/// uWSGI's option names, with the facts from its source. The head of the file describes the columns.
 const KNOWN: &str = include_str!("known.tsv");
 
-/// Slips that are too far from what was meant, or nearer to another name.
-const KNOWN_SLIPS: &[(&str, &str)] = &[("guid", "gid"), ("pythonhome", "home"), ("master-log", "log-master")];
+/// Typing errors that are too far from the intended name, or nearer to another one.
+const KNOWN_TYPOS: &[(&str, &str)] = &[("guid", "gid"), ("pythonhome", "home"), ("master-log", "log-master")];
 
 /// The chapters and their tables.
 const TABLES: &[(Theme, &[OptionEntry])] = &[
@@ -51,14 +48,14 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Application, interpreter::ENTRIES),
     (Theme::Asynchronous, asynchronous::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
-    (Theme::Processes, control::ENTRIES),
+    (Theme::Processes, processes::CONTROL),
     (Theme::Processes, watching::ENTRIES),
     (Theme::Processes, recycling::ENTRIES),
     (Theme::Attendant, hooks::DAEMONS),
     (Theme::Processes, recycling::RELOADS),
-    (Theme::Processes, elastic::ENTRIES),
+    (Theme::Processes, scaling::ENTRIES),
     (Theme::Attendant, hooks::ENTRIES),
-    (Theme::Requests, requests::ENTRIES),
+    (Theme::Requests, sockets::REQUESTS),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
@@ -69,7 +66,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Program, program::ENTRIES),
 ];
 
-/// All rows, and the ways to find one.
+/// All rows, with indexes by name and by letter.
 pub struct Catalogue {
     rows: Vec<OptionRow>,
     by_name: HashMap<&'static str, usize>,
@@ -78,17 +75,17 @@ pub struct Catalogue {
 
 static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::build);
 
-/// The catalogue; made once, when it is first asked for.
+/// Returns the catalogue, which the first call builds.
 pub fn catalogue() -> &'static Catalogue {
     &CATALOGUE
 }
 
-/// The likeliest known name, if any is likely.
+/// Returns the likeliest known name, if any is likely.
 pub fn nearest(unknown: &str) -> Option<&'static str> {
     let wanted = unknown.to_ascii_lowercase().replace('_', "-");
-    // Among equals, the one that more projects use.
+    // Among equally near names, the one that more projects use wins.
     let mut best: Option<(usize, std::cmp::Reverse<u32>, &'static str)> = None;
-    if let Some(&(_, meant)) = KNOWN_SLIPS.iter().find(|(typo, _)| *typo == wanted) {
+    if let Some(&(_, meant)) = KNOWN_TYPOS.iter().find(|(typo, _)| *typo == wanted) {
         return Some(meant);
     }
     for row in catalogue().rows() {
@@ -116,22 +113,22 @@ struct Known {
 }
 
 impl Catalogue {
-    /// The row of an option by any of its names.
+    /// Returns the row of an option by any of its names.
     pub fn get(&self, name: &str) -> Option<&OptionRow> {
         self.by_name.get(name).map(|&index| &self.rows[index])
     }
 
-    /// The row behind a letter of the command line, and the name that the option then goes by.
+    /// Returns the row behind a letter of the command line, and the name that the letter stands for.
     pub fn letter(&self, letter: char) -> Option<(&OptionRow, &'static str)> {
         self.by_letter.get(&letter).map(|&(index, name)| (&self.rows[index], name))
     }
 
-    /// Every row: the themed tables in their order, then all other names, most used first.
+    /// Returns every row: the themed tables in their order, then all other names, most used first.
     pub fn rows(&self) -> &[OptionRow] {
         &self.rows
     }
 
-    /// Every name and alias.
+    /// Returns every name and alias.
     pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
         self.rows.iter().flat_map(|row| row.names.iter().copied())
     }
@@ -141,8 +138,7 @@ impl Catalogue {
         let by_name: HashMap<&str, &Known> = known.iter().map(|one| (one.name, one)).collect();
         let mut made = Catalogue { rows: Vec::new(), by_name: HashMap::new(), by_letter: HashMap::new() };
         let entries: HashSet<&str> = TABLES.iter().flat_map(|(_, table)| table.iter()).map(|entry| entry.name).collect();
-        // A table may name an option by any of its aliases; whichever it names takes the others along, unless they have an entry of
-        // their own.
+        // A table may name an option by any of its aliases. The entry covers all other aliases without an entry of their own.
         let mut families: HashMap<&str, Vec<&Known>> = HashMap::new();
         for one in &known {
             families.entry(one.family()).or_default().push(one);
@@ -179,12 +175,12 @@ impl Catalogue {
 }
 
 impl Known {
-    /// The name that stands for it and its aliases.
+    /// The main name of the option, which its aliases share.
     fn family(&self) -> &'static str {
         self.alias_of.unwrap_or(self.name)
     }
 
-    /// Reads one line. `known.tsv` is compiled in, so a malformed line is our own mistake.
+    /// Reads one line. `known.tsv` is compiled in, so a malformed line is a bug of Bolide.
     fn read(line: &'static str) -> Known {
         let columns: Vec<&'static str> = line.split('\t').collect();
         let &[name, argument, home, projects, alias_of, letter, at_once, value] = columns.as_slice() else {
@@ -213,16 +209,16 @@ impl Known {
     }
 }
 
-/// The entry of a name that no themed table has.
+/// Returns the entry of a name that is in no themed table.
 fn entry_of(known: &Known) -> OptionEntry {
     let Some(family) = families::family_of(known.name, known.home) else {
-        // A name that uWSGI has and nobody has decided on is our own mistake, which the first start of any test shows.
+        // A name of uWSGI without a verdict is a bug of Bolide, which the first start in any test reveals.
         panic!("the option {} has no verdict: give it a row, or a family", known.name);
     };
     OptionEntry { status: family.status, ..OptionEntry::refused(known.name, known.value, family.help, "") }
 }
 
-/// Joins a table's entry with uWSGI's facts about it; `family` is empty for an option that uWSGI does not have.
+/// Combines a table's entry with the facts about uWSGI's option. `family` is empty for an option that uWSGI does not have.
 fn row_of(theme: Theme, entry: &OptionEntry, family: &[&Known]) -> OptionRow {
     let own = family.iter().find(|one| one.name == entry.name);
     let mut names = vec![entry.name];

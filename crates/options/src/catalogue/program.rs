@@ -1,10 +1,10 @@
-//! Rows of the program itself.
+//! Rows of the program itself. Pure data.
 
 use crate::catalogue::language_words::Word;
 use crate::catalogue::row::{OptionEntry, Setting, Value};
 use crate::instance_commands::InstanceCommand;
 
-/// What the three options of a pause are there.
+/// The effect of uWSGI's three options for pausing.
 const TOGGLES: &str = "There each of `pause`, `suspend` and `resume` sends SIGTSTP, which pauses a running instance and resumes a paused one: `--resume` pauses one that was not paused. Here each does what its name says.";
 
 pub const ENTRIES: &[OptionEntry] = &[

@@ -1,27 +1,27 @@
-//! Who acts on an option: the application and its workers, which have given root's rights up, or a master and an attendant that may have them.
-//! A reload with a configuration that the application's user may write names the options of the latter (`changes` of the room `master`
-//! decides what it takes). Pure data.
+//! The privileges with which an option acts: the application and its workers have dropped root's rights, while a master and an
+//! attendant may still have them. A reload with a configuration that the application's user may write reports the options of the
+//! latter kind (`changes` in the crate `master` decides which ones it accepts). Pure data.
 
 use serde::{Deserialize, Serialize};
 
 use crate::catalogue::language_words::Word;
 use crate::catalogue::row::{OptionRow, Setting, Status};
 
-/// How far an option reaches.
+/// The privileges with which an option acts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reach {
-    /// It is acted on by processes that have become the application's user, or is a number that gives no rights.
+    /// Processes that have become the application's user act on it, or it is a number that gives no rights.
     Application,
-    /// The same, unless a program with rights of its own has it too (`attach-daemon2` with `uid`).
+    /// The same, unless a program with rights of its own uses it too (`attach-daemon2` with `uid`).
     Surroundings,
-    /// A daemon or a hook: the one it asks for decides.
+    /// A daemon or a hook: the user that it requests decides.
     Each,
-    /// It is acted on with root's rights.
+    /// The master acts on it with root's rights.
     Master,
 }
 
-/// An allow-list: what it does not name is the master's. `allow-missing` and `plugins` have no effect of their own: what they lead to
-/// is looked at.
+/// An allow-list: every other option is the master's. `allow-missing` and `plugins` have no effect of their own; the options that
+/// they lead to are checked.
 const ALLOWED: [(Reach, &str); 3] = [
     (
         Reach::Surroundings,
@@ -76,7 +76,7 @@ const ALLOWED: [(Reach, &str); 3] = [
     ),
 ];
 
-/// How far a supported option reaches.
+/// Returns the privileges with which a supported option acts.
 pub fn reach(row: &OptionRow) -> Reach {
     if let Status::Supported(Setting::Language(word)) = row.status {
         return if matches!(word, Word::Signal(_) | Word::Ask(_)) { Reach::Master } else { Reach::Application };

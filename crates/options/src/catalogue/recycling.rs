@@ -1,4 +1,4 @@
-//! Rows of how workers are replaced: recycling, harakiri, and what a reload does.
+//! Rows of worker replacement: recycling, harakiri, and reloads. Pure data.
 
 use crate::catalogue::row::{Milestone, OptionEntry, Setting, Value, set};
 use crate::resolve::context::normalized;
@@ -11,8 +11,8 @@ const REQUESTS: Value = Value::Number { least: 0, most: i64::MAX, unit: "request
 /// A tebibyte in one worker is a mistake in the unit.
 const MEGABYTES: Value = Value::Number { least: 0, most: 1_048_576, unit: "MiB" };
 
-/// What the rows of memory have in common.
-const LOOKED_AT: &str = "uWSGI checks after each request, in the worker; here the master checks once a second, so that requests pay nothing, and idle workers are checked too. The replacement serves first, and one worker is replaced at a time.";
+/// The difference that all memory limits share.
+const MEMORY_CHECKS: &str = "uWSGI checks after each request, in the worker; here the master checks once a second, so that requests pay nothing, and idle workers are checked too. The replacement serves first, and one worker is replaced at a time.";
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("max-requests", Setting::Positive(|draft| &mut draft.recycling.settings.max_requests), REQUESTS, "off", "Replaces a worker after this many requests; the replacement serves first. The number is randomly reduced by up to 10 %, so that workers are not replaced together.")
@@ -27,10 +27,10 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("min-worker-lifetime", Setting::By(set_min_lifetime), SECONDS, "10", "How long a worker serves at least before `max-requests` or a memory limit replaces it: a limit that each worker exceeds from its first request causes no restart loop.")
         .example("min-worker-lifetime = 60"),
     OptionEntry::supported("reload-on-rss", Setting::Mebibytes(|draft| &mut draft.recycling.settings.memory.resident), MEGABYTES, "off", "Replaces a worker whose resident memory, including shared memory, is this many MiB or more.")
-        .uwsgi(LOOKED_AT)
+        .uwsgi(MEMORY_CHECKS)
         .example("reload-on-rss = 512"),
     OptionEntry::supported("reload-on-as", Setting::Mebibytes(|draft| &mut draft.recycling.settings.memory.address_space), MEGABYTES, "off", "Replaces a worker whose address space is this many MiB or more.")
-        .uwsgi(LOOKED_AT)
+        .uwsgi(MEMORY_CHECKS)
         .example("reload-on-as = 2048"),
     OptionEntry::supported("reload-on-uss", Setting::Mebibytes(|draft| &mut draft.recycling.settings.memory.unique), MEGABYTES, "off", "Replaces a worker whose unshared resident memory is this many MiB or more: its growth since the fork. Measuring it takes the kernel longer than for `reload-on-rss`, so the master checks one worker per second, in turn.")
         .uwsgi("An option of uWSGI 2.1.")

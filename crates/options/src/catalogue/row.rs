@@ -1,4 +1,5 @@
-//! A row of the catalogue: all about one option, the field or the function that takes its value included. It knows no option by name.
+//! A row of the catalogue: everything about one option, including the field or function that receives its value. It must not know
+//! any option by name.
 
 use bolide_contract::watching::{FileAction, WatchSubject};
 
@@ -11,12 +12,12 @@ use crate::resolve::draft::{Draft, SocketKind};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Argument {
     None,
-    /// Only in the form `--option=value`, as getopt has it.
+    /// Only in the form `--option=value`, as in getopt.
     Optional,
     Required,
 }
 
-/// The form of a value. The bounds are those that Bolide enforces.
+/// The form of a value. Bolide enforces the bounds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     /// On unless `false`, `off`, `no` or `0`.
@@ -33,7 +34,7 @@ pub enum Value {
         most: i64,
         unit: &'static str,
     },
-    /// A number that may have decimals, from 0; thousandths count. Only for options that uWSGI reads as whole numbers, or does not have.
+    /// A number from 0 with up to three decimals. Only for options that uWSGI reads as whole numbers, or does not have.
     Decimal {
         most: i64,
         unit: &'static str,
@@ -43,13 +44,13 @@ pub enum Value {
     Text,
     Path,
     Address,
-    /// Each further value is added to those before.
+    /// Each further value is appended to the earlier ones.
     List,
-    /// Only the option itself knows.
+    /// Any other form, which the option's setter parses.
     Special,
 }
 
-/// The words of a table that says what each of them means, for [`Value::OneOf`].
+/// Returns the words of a table from words to values, for [`Value::OneOf`].
 pub const fn words<T, const COUNT: usize>(table: &[(&'static str, T); COUNT]) -> [&'static str; COUNT] {
     let mut words = [""; COUNT];
     let mut index = 0;
@@ -60,27 +61,27 @@ pub const fn words<T, const COUNT: usize>(table: &[(&'static str, T); COUNT]) ->
     words
 }
 
-/// The field of a draft that takes an option's value.
+/// The field of a draft that stores an option's value.
 type Field<T> = for<'d, 'h> fn(&'d mut Draft<'h>) -> &'d mut T;
-/// A text, and where it was written.
+/// A text, with the location where it was written.
 type LocatedText = (String, Location);
 
-/// What takes the value of any other option.
+/// A function that stores the value of any other option.
 type Setter = for<'d, 'h> fn(&'d mut Draft<'h>, &OptionRow, &Pair) -> Result<(), Diagnostic>;
 
-/// What a supported option does with its value. An option that is called supported and means nothing does not compile.
+/// What a supported option does with its value. A supported option without an effect does not compile.
 #[derive(Debug, Clone, Copy)]
 pub enum Setting {
     Switch(Field<bool>),
-    /// A switch that is off where the option is on.
+    /// A switch that the option turns off.
     Off(Field<bool>),
-    /// Where a switch was put on.
+    /// The location where a switch was turned on.
     LocatedSwitch(Field<Option<Location>>),
     Number(Field<u32>),
     Size(Field<usize>),
-    /// A number where 0 sets none.
+    /// A number; 0 leaves it unset.
     Count(Field<Option<u32>>),
-    /// A number where 0 means "never" or "no limit".
+    /// A number; 0 means "never" or "no limit".
     Positive(Field<Option<u64>>),
     /// Whole seconds, kept as milliseconds; 0 means "never".
     Seconds(Field<Option<u64>>),
@@ -89,22 +90,22 @@ pub enum Setting {
     /// Mebibytes, kept as bytes; 0 means "no limit".
     Mebibytes(Field<Option<u64>>),
     Text(Field<Option<String>>),
-    /// Each further value is added to those before.
+    /// Each further value is appended to the earlier ones.
     Texts(Field<Vec<String>>),
     Located(Field<Option<LocatedText>>),
     LocatedTexts(Field<Vec<LocatedText>>),
-    /// Listens at the address.
+    /// Listens on the address.
     Listen(SocketKind),
-    /// Does this when the file changes.
+    /// Performs this action when the file changes.
     Watch(WatchSubject, FileAction),
     By(Setter),
-    /// `allow-missing`: it is looked for before all others.
+    /// `allow-missing`: it is applied before all other options.
     AllowMissing,
     /// Acts while the configuration is read; `resolve` never sees it.
     Language(Word),
 }
 
-/// The setter of a row in one expression: `set!(|draft, row, pair| draft.part.field = value_of(pair)?)`.
+/// The setter of a row as one expression: `set!(|draft, row, pair| draft.part.field = value_of(pair)?)`.
 macro_rules! set {
     (|$draft:ident, $row:pat_param, $pair:pat_param| $set:expr) => {
         $crate::catalogue::row::Setting::By(|$draft, $row, $pair| {
@@ -115,19 +116,20 @@ macro_rules! set {
 }
 pub(crate) use set;
 
-/// The verdict on an option. There is no other: nothing is ignored in silence.
+/// The verdict on an option. There is no other: no option is ignored silently.
 #[derive(Debug, Clone, Copy)]
 pub enum Status {
-    /// It does what uWSGI's manual says; the setting is what `resolve` makes of it.
+    /// It does what uWSGI's manual says; `resolve` applies the setting.
     Supported(Setting),
-    /// There is nothing to do here, and this is why.
+    /// There is nothing to do here, for this reason.
     Accepted(&'static str),
-    /// Known and not there yet: a warning. What it comes with, and what to use meanwhile; empty where there is nothing to say.
+    /// Known and not implemented yet: a warning. The milestone that brings it, and the alternative until then, which may be
+    /// empty.
     Planned(Milestone, &'static str),
-    /// Known and not there yet, and an instance without it would be less safe than was asked for: an error that names what to use
-    /// instead, unless `allow-missing` names the option.
+    /// Known and not implemented yet, and an instance without it would be less safe than its configuration requests: an error
+    /// that names the alternative, unless `allow-missing` names the option.
     Protective(&'static str),
-    /// An error that names what to use instead.
+    /// An error that names the alternative.
     Refused(&'static str),
 }
 
@@ -143,14 +145,14 @@ impl Status {
     }
 }
 
-/// A group of features that come together: what a planned option belongs to.
+/// A group of features that are implemented together; each planned option belongs to one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Milestone {
     /// Cache, spooler, mules, calls between processes, locks, queues, metrics, alarms.
     Services,
-    /// Instances that start and watch others.
+    /// Instances that start and supervise others.
     Emperor,
-    /// Other languages than Python.
+    /// Languages other than Python.
     Languages,
     /// gevent.
     Gevent,
@@ -185,7 +187,7 @@ pub enum Theme {
     Identity,
     Configuration,
     Program,
-    /// Known to uWSGI, not there yet.
+    /// Options of uWSGI that are not implemented yet.
     Other,
 }
 
@@ -231,7 +233,7 @@ impl Theme {
     }
 }
 
-/// An option in a themed table; names, letters and argument kinds of uWSGI's options come from `known.tsv`.
+/// An option in a themed table. Names, letters and argument kinds of uWSGI's options come from `known.tsv`.
 #[derive(Debug, Clone, Copy)]
 pub struct OptionEntry {
     pub name: &'static str,
@@ -240,10 +242,10 @@ pub struct OptionEntry {
     pub default: &'static str,
     /// Its effect here.
     pub help: &'static str,
-    /// Where uWSGI differs, and why; empty where it does not.
+    /// How uWSGI differs, and why; empty if it does not.
     pub uwsgi: &'static str,
     pub example: &'static str,
-    /// Further names that uWSGI does not have.
+    /// Further names, which uWSGI does not have.
     pub also: &'static [&'static str],
 }
 
@@ -305,19 +307,19 @@ impl OptionEntry {
     }
 }
 
-/// One option, complete: the themed table's words and uWSGI's facts together.
+/// One complete option: the texts of the themed table and the facts about uWSGI together.
 #[derive(Debug, Clone)]
 pub struct OptionRow {
     /// The name that the manual uses, then its aliases.
     pub names: Vec<&'static str>,
-    /// Letters on the command line, each with the name that uWSGI gives the pair.
+    /// Letters on the command line, each with the name that uWSGI gives the option in that form.
     pub letters: Vec<(char, &'static str)>,
     pub argument: Argument,
     /// It takes effect as soon as it is read, before placeholders are filled in.
     pub at_once: bool,
     /// `core`, a plugin of uWSGI, or `bolide` for an option that uWSGI does not have.
     pub home: &'static str,
-    /// Number of projects that set it, of 151 public ones.
+    /// Number of projects that set it, among 151 public ones.
     pub projects: u32,
     pub theme: Theme,
     pub status: Status,

@@ -1,4 +1,4 @@
-//! Rows of the statistics.
+//! Rows of the statistics. Pure data.
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::statistics;

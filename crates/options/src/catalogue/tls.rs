@@ -1,4 +1,4 @@
-//! Rows of TLS: addresses that speak it, their certificates, and HTTP/2, which browsers speak within it alone.
+//! Rows of TLS: its addresses, their certificates, and HTTP/2, which browsers speak only over TLS. Pure data.
 
 use bolide_contract::settings::Protocol;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
@@ -9,15 +9,15 @@ use crate::resolve::{tls, values};
 
 const MODIFIER: Value = Value::Number { least: 0, most: 255, unit: "" };
 
-/// RFC 8446 section 4.6.1: no ticket is used for longer than seven days.
+/// RFC 8446 section 4.6.1: a ticket must not be used for longer than seven days.
 const SESSION_SECONDS_MOST: i64 = 7 * 24 * 3600;
-/// More certificates between a client's and its authority's than anybody has.
+/// Longer chains between a client's certificate and its authority do not occur in practice.
 const DEPTH_MOST: i64 = 16;
 
 const VERSIONS: [(&str, TlsVersion); 2] = [("1.2", TlsVersion::Tls12), ("1.3", TlsVersion::Tls13)];
 const VERSION_WORDS: [&str; 2] = words(&VERSIONS);
 
-/// The numbers are those of Python's `ssl` module, as gunicorn and uvicorn take them.
+/// The numbers are those of Python's `ssl` module, which gunicorn and uvicorn accept.
 const CLIENT_AUTH: [(&str, ClientAuth); 6] = [
     ("off", ClientAuth::Off),
     ("optional", ClientAuth::Optional),

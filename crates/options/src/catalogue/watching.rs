@@ -1,4 +1,4 @@
-//! Rows of what the master watches: files whose change reloads.
+//! Rows of the files that the master watches, and whose changes reload. Pure data.
 
 use bolide_contract::settings::ForkSafety;
 use bolide_contract::watching::{FileAction, WatchSubject};
@@ -6,7 +6,7 @@ use bolide_contract::watching::{FileAction, WatchSubject};
 use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
 use crate::resolve::{values, watching};
 
-/// What `touch-*` and `fs-*` have in common with uWSGI's, and what not.
+/// What `touch-*` and `fs-*` share with uWSGI's options, and where they differ.
 const TOUCHED: &str = "uWSGI checks once a second, and does not notice a file whose time goes back, for example when it is replaced by one from an archive.";
 
 /// Values of `fork-safety`.
@@ -14,8 +14,8 @@ const FORK_SAFETY: [(&str, ForkSafety); 3] =
     [("warn", ForkSafety::Warn), ("refuse", ForkSafety::Refuse), ("lazy", ForkSafety::Lazy)];
 const FORK_SAFETY_WORDS: [&str; 3] = words(&FORK_SAFETY);
 
-/// uWSGI 2.0.31 was asked.
-const UNHEARD: &str = "In uWSGI 2.0.31 it has no effect, in any notation of the type.";
+/// Tested with uWSGI 2.0.31.
+const NO_EFFECT_IN_UWSGI: &str = "In uWSGI 2.0.31 it has no effect, in any notation of the type.";
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("touch-reload", Setting::Watch(WatchSubject::Touch, FileAction::Reload), Value::List, "", "Reloads when this file is touched, replaced, created or removed, or when a link on the way to it changes. The file need not exist. Changes within a tenth of a second cause one reload.")
@@ -62,12 +62,12 @@ pub const ENTRIES: &[OptionEntry] = &[
         .uwsgi("uWSGI ends the worker immediately, with the requests of its other threads.")
         .example("reload-on-exception = true"),
     OptionEntry::supported("reload-on-exception-type", Setting::Texts(|draft| &mut draft.python.settings.reload_on.types), Value::List, "", "The same for exceptions of this type: its name, with or without that of its module.")
-        .uwsgi(UNHEARD)
+        .uwsgi(NO_EFFECT_IN_UWSGI)
         .example("reload-on-exception-type = psycopg.OperationalError"),
     OptionEntry::supported("reload-on-exception-value", Setting::Texts(|draft| &mut draft.python.settings.reload_on.values), Value::List, "", "The same for exceptions of this text.")
         .example("reload-on-exception-value = connection lost"),
     OptionEntry::supported("reload-on-exception-repr", Setting::Texts(|draft| &mut draft.python.settings.reload_on.reprs), Value::List, "", "The same for exceptions of this type and text, with a colon and a space between them.")
-        .uwsgi(UNHEARD)
+        .uwsgi(NO_EFFECT_IN_UWSGI)
         .example("reload-on-exception-repr = OperationalError: connection lost"),
     OptionEntry::supported("fork-safety", set!(|draft, _, pair| draft.application.fork_safety = values::one_of(pair, &FORK_SAFETY)?), Value::OneOf(&FORK_SAFETY_WORDS), "warn", "The reaction if the application, while it is loaded before workers are forked, starts threads or opens connections, event loops or file watches, which workers can't share: `warn` names each with its module in one line of the log; with `refuse` such code counts as code that fails to load, at the start and at a reload; with `lazy` each worker of that generation loads it itself, as with `lazy-apps`, and the log says why. Code that opens nothing is still loaded once and shared.")
         .example("fork-safety = lazy"),

@@ -1,4 +1,5 @@
-//! `bolide` alone: which command would serve what lies in this folder, or how it is used. Starts nothing, and writes nothing.
+//! `bolide` without arguments: prints the command that would serve the contents of this folder, or the usage. It starts and
+//! writes nothing.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,21 +11,21 @@ use crate::reading::Reading;
 use crate::sources;
 use crate::subcommand::{FAILED, Subcommand};
 
-/// Configurations that one would look for first.
+/// Configuration files, in the order of precedence.
 const USUAL_FILES: &[&str] = &["bolide.ini", "bolide.toml", "bolide.yaml", "bolide.yml", "bolide.json", "uwsgi.ini"];
-/// Ways of one kind that are listed, at the most.
+/// Most entries of one kind that are listed.
 const WAYS_MOST: usize = 4;
-/// Column at which the texts begin.
+/// Column at which the descriptions begin.
 const COLUMN: usize = 34;
 
-/// A command that serves something, and what that is.
+/// A command that serves something, and a description of that.
 type Way = (String, String);
 
-/// `None` where variables of the environment say what to do.
+/// Returns `None` if environment variables configure an instance.
 pub fn run(host: &HostInfo) -> Option<Reading> {
-    let mut told = host.environment.iter().filter_map(|(variable, value)| sources::environment::pair(variable, value));
-    let is_told = told.any(|(option, _)| catalogue().get(&option).is_some());
-    if is_told {
+    let mut options = host.environment.iter().filter_map(|(variable, value)| sources::environment::pair(variable, value));
+    let is_configured = options.any(|(option, _)| catalogue().get(&option).is_some());
+    if is_configured {
         return None;
     }
     let ways = ways(&host.folder);
@@ -32,11 +33,11 @@ pub fn run(host: &HostInfo) -> Option<Reading> {
     Some(Reading::Print { text, status: FAILED })
 }
 
-/// The ways to serve what is in the folder: what is configured first.
+/// The ways to serve the contents of the folder; configurations come first.
 fn ways(folder: &Path) -> Vec<Way> {
     let mut ways = configurations(folder);
     ways.extend(started_elsewhere(folder));
-    for found in project::look(folder).iter().take(WAYS_MOST) {
+    for found in project::find_in_folder(folder).iter().take(WAYS_MOST) {
         let Some(command) = command(found) else { continue };
         if !ways.iter().any(|(known, _)| *known == command) {
             ways.push((command, found.description()));
@@ -45,10 +46,10 @@ fn ways(folder: &Path) -> Vec<Way> {
     ways
 }
 
-/// The command for an application, without what a shell would take for its own.
+/// The command for an application, without characters that a shell would interpret.
 fn command(found: &Finding) -> Option<String> {
     let name = match &found.callable {
-        // A function without arguments is called without being asked to.
+        // A function without arguments is called without an option.
         Callable::MadeBy(name) => format!("{}:{name}", found.module),
         _ => found.name()?,
     };
@@ -71,7 +72,7 @@ fn configurations(folder: &Path) -> Vec<Way> {
     names.into_iter().take(WAYS_MOST).map(|name| (format!("bolide {name}"), "a configuration".to_owned())).collect()
 }
 
-/// The application that the `web` of a Procfile starts with another server.
+/// The application that the `web` line of a Procfile starts with another server.
 fn started_elsewhere(folder: &Path) -> Option<Way> {
     let text = project::text(&folder.join("Procfile"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("web:"))?.trim();

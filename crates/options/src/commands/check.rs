@@ -1,5 +1,5 @@
-//! `bolide check FILE…`: each file read and resolved by itself, with every diagnostic, the line it is
-//! about and a caret. Starts nothing; with `--load` its caller has a child import the applications.
+//! `bolide check FILE…`: reads and resolves each file by itself, and reports every diagnostic with its line and a caret. It
+//! starts nothing; with `--load` the caller has a child process import the applications.
 
 use bolide_contract::settings::Settings;
 
@@ -51,11 +51,11 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
         };
         report.form = match format.and_then(Form::named) {
             Some(form) => form,
-            None => return Reading::misused(Subcommand::Check, &format!("the formats are {}", listed(&FORMATS, "and"))),
+            None => return Reading::usage_error(Subcommand::Check, &format!("the formats are {}", listed(&FORMATS, "and"))),
         };
     }
     if rest.is_empty() && !environment {
-        return Reading::misused(Subcommand::Check, "no file is named; --env checks variables such as UWSGI_MODULE");
+        return Reading::usage_error(Subcommand::Check, "no file is named; --env checks variables such as UWSGI_MODULE");
     }
     let mut loads = Vec::new();
     for reading in readings(&rest) {
@@ -70,14 +70,14 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     Reading::Load { settings: loads, report: Box::new(report) }
 }
 
-/// Several configurations are checked one by one; everything else on the command line goes with each of them.
+/// Several configurations are checked one by one, each together with all other arguments.
 fn readings(arguments: &[String]) -> Vec<Vec<String>> {
     let is_file = |word: &&String| {
         let name = word.rsplit_once(':').map_or(word.as_str(), |(name, _)| name);
         let is_data = crate::reader::format_of(word).is_some() || crate::reader::format_of(name).is_some();
         !word.starts_with('-') && (is_data || is_gunicorn_configuration(word))
     };
-    // The value of an option, such as `--ini base.ini`, stays with it.
+    // The value of an option, such as `--ini base.ini`, stays with the option.
     let follows_option =
         |index: usize| index > 0 && arguments[index - 1].starts_with("--") && !arguments[index - 1].contains('=');
     let files: Vec<usize> = (0..arguments.len()).filter(|&index| is_file(&&arguments[index]) && !follows_option(index)).collect();
@@ -93,10 +93,10 @@ fn readings(arguments: &[String]) -> Vec<Vec<String>> {
     files.iter().map(with).collect()
 }
 
-/// Everything there is to say about one reading, in the order of the lines, what is about no line behind that; and its settings, if it
-/// can be started.
+/// Returns all diagnostics of one reading, in the order of the lines, with those without a line at the end; and its settings, if
+/// they can be started.
 fn diagnostics(arguments: &[String], host: &HostInfo) -> (Vec<Diagnostic>, Option<Settings>) {
-    // What was read for another file is that one's.
+    // Files that were recorded for another configuration do not count here.
     host.trust.take_used();
     let only = |diagnostic: Diagnostic| (vec![diagnostic], None);
     let (configuration, application) = match collect(arguments, host) {
@@ -115,11 +115,11 @@ fn diagnostics(arguments: &[String], host: &HostInfo) -> (Vec<Diagnostic>, Optio
     let is_program_alone =
         configuration.files.iter().all(|file| is_gunicorn_configuration(file)) && !configuration.files.is_empty();
     if is_program_alone {
-        // gunicorn's file seldom names the application: the command line does.
+        // A gunicorn file seldom names the application: the command line does.
         diagnostics.iter_mut().filter(|one| one.message == NO_APPLICATION).for_each(|one| one.severity = Severity::Note);
     }
     diagnostics.extend(lints::all(&configuration, settings.as_ref(), host));
-    // What is about no line is mostly what follows from the others.
+    // Diagnostics without a line mostly follow from the others.
     diagnostics.sort_by_key(|diagnostic| {
         diagnostic.location.as_ref().map(|location| (location.file.clone(), location.line.wrapping_sub(1)))
     });

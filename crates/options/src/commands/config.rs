@@ -1,4 +1,4 @@
-//! `bolide config FILE…`: what a start would do, and what is in effect, by theme, each value with the location that set it.
+//! `bolide config FILE…`: prints what a start would do, and the values in effect by theme, each with the location that set it.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -25,13 +25,16 @@ const COLUMN: usize = 59;
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let (flags, rest): (Vec<String>, Vec<String>) = arguments.iter().cloned().partition(|argument| argument == "--json");
     if rest.is_empty() {
-        return Reading::misused(Subcommand::Config, "neither a file nor an application is named");
+        return Reading::usage_error(Subcommand::Config, "neither a file nor an application is named");
     }
     let (mut configuration, application) = match collect(&rest, host) {
         Ok(read) => read,
         Err(EarlyExit::Failed(diagnostic)) => return Reading::Print { text: format!("{diagnostic}\n"), status: FAILED },
         Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
-            return Reading::misused(Subcommand::Config, "this controls a running instance and ends: no options are in effect");
+            return Reading::usage_error(
+                Subcommand::Config,
+                "this controls a running instance and ends: no options are in effect",
+            );
         }
         Err(EarlyExit::Version) => return Reading::version(),
         Err(EarlyExit::Print { text, status }) => return Reading::Print { text, status },
@@ -40,7 +43,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let mut steps = settings.as_ref().map(|settings| plan::of(settings, &configuration)).unwrap_or_default();
     if let Some(settings) = &settings {
         let named = named(&configuration, settings, &host.folder);
-        // An address that nobody asked for is of the application's line otherwise.
+        // The default address would otherwise get the location of the application's line.
         for pair in named.iter().filter(|pair| pair.key == "http") {
             let addresses = steps.iter_mut().filter(|step| step.what == "address");
             addresses.for_each(|step| step.from = pair.location.to_string());
@@ -55,7 +58,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     Reading::Print { text, status }
 }
 
-/// The plan, what is in effect by theme, and what there is to say about it. It is a configuration again, but for the plan.
+/// Formats the plan, the values in effect by theme, and the diagnostics. Except for the plan, the text is a configuration again.
 fn text(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagnostic]) -> String {
     let mut text = String::new();
     // Writing to a String can't fail.
@@ -81,7 +84,7 @@ fn text(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagno
     text
 }
 
-/// The same for programs.
+/// The same as JSON.
 fn object(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diagnostic]) -> Json {
     let steps: Vec<Json> =
         steps.iter().map(|step| json!({ "what": step.what, "value": step.value, "from": step.from })).collect();
@@ -99,11 +102,11 @@ fn object(steps: &[PlanStep], configuration: &Configuration, diagnostics: &[Diag
             })
         })
         .collect();
-    let told: Vec<Json> = diagnostics.iter().map(crate::check_report::object).collect();
-    json!({ "start": steps, "options": options, "diagnostics": told })
+    let diagnostics: Vec<Json> = diagnostics.iter().map(crate::check_report::object).collect();
+    json!({ "start": steps, "options": options, "diagnostics": diagnostics })
 }
 
-/// Lines for what the command line says without an option: the application, and its address if no other was asked for.
+/// Lines for what the command line sets without an option: the application, and the default address if no other is set.
 fn named(read: &Configuration, settings: &Settings, folder: &Path) -> Vec<Pair> {
     let Some(application) = settings.applications.first().filter(|first| first.is_positional) else { return Vec::new() };
     let pair = |key: &str, value: String, location: Location| Pair {
@@ -124,7 +127,7 @@ fn named(read: &Configuration, settings: &Settings, folder: &Path) -> Vec<Pair> 
             let file = pair("wsgi-file", path.strip_prefix(folder).unwrap_or(path).display().to_string(), location.clone());
             std::iter::once(file).chain(callable.map(|callable| pair("callable", callable.to_owned(), location))).collect()
         }
-        // The command line names modules and files alone.
+        // The command line names only modules and files.
         ApplicationSource::Paste(_) | ApplicationSource::Pecan(_) | ApplicationSource::Text(_) => Vec::new(),
     };
     if let Some(other) = application.folder.as_ref().filter(|other| *other != folder) {
@@ -163,7 +166,7 @@ impl InEffect<'_> {
     }
 }
 
-/// Options with defaults that set the same: a value of the one replaces a value of the other.
+/// Options with defaults that set the same field: a value of one replaces a value of the other.
 const SAME_SETTING: [&[&str]; 6] = [
     &["disable-write-exception", "ignore-write-errors"],
     &["lazy", "lazy-apps"],
@@ -173,7 +176,7 @@ const SAME_SETTING: [&[&str]; 6] = [
     &["envdir", "early-envdir"],
 ];
 
-/// The values of one option that are in effect: all of a list, the last of a single one, else its default.
+/// The values of one option that are in effect: all values of a list, the last value of a single one, else the default.
 fn values_of<'a>(row: &'a OptionRow, effects: &'a [Pair]) -> Vec<InEffect<'a>> {
     let all: Vec<&Pair> = effects.iter().filter(|pair| row.names.contains(&pair.key.as_str())).collect();
     let is_list = matches!(row.value, Value::List | Value::Address) || !matches!(row.status, Status::Supported(_));
@@ -185,7 +188,7 @@ fn values_of<'a>(row: &'a OptionRow, effects: &'a [Pair]) -> Vec<InEffect<'a>> {
     shown.iter().map(value).collect()
 }
 
-/// The words of the language have none, and what another option has set is none either.
+/// Keywords of the language have no default in effect, and neither has an option that another one has replaced.
 fn has_default_in_effect(row: &OptionRow, effects: &[Pair]) -> bool {
     let replaces = |other: &OptionRow| {
         other.name() == row.name() || SAME_SETTING.iter().any(|names| [row, other].iter().all(|row| names.contains(&row.name())))

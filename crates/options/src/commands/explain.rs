@@ -1,4 +1,5 @@
-//! `bolide explain OPTION…`.
+//! `bolide explain OPTION…` prints everything that the catalogue knows about an option, and `bolide options [WORD]` lists its
+//! options.
 
 use std::fmt::Write;
 
@@ -10,12 +11,16 @@ use crate::reading::Reading;
 use crate::subcommand::Subcommand;
 
 const WIDTH: usize = 90;
-/// Nobody knows the option.
+/// The exit status if an option is unknown.
 const UNKNOWN: i32 = 1;
+/// Widths of the columns of names and of verdicts in the list.
+const NAME: usize = 32;
+const VERDICT: usize = 11;
 
+/// Runs `bolide explain`.
 pub fn run(arguments: &[String]) -> Reading {
     if arguments.is_empty() {
-        return Reading::misused(Subcommand::Explain, "no option is named");
+        return Reading::usage_error(Subcommand::Explain, "no option is named");
     }
     let mut text = String::new();
     let mut status = 0;
@@ -38,7 +43,28 @@ pub fn run(arguments: &[String]) -> Reading {
     Reading::Print { text, status }
 }
 
-/// An option by name, with or without its dashes, or by letter.
+/// Runs `bolide options`.
+pub fn list(arguments: &[String]) -> Reading {
+    let word = arguments.first().map(|word| word.trim_start_matches('-').to_ascii_lowercase()).unwrap_or_default();
+    let matches =
+        |row: &&OptionRow| row.names.iter().any(|name| name.contains(&word)) || row.help.to_ascii_lowercase().contains(&word);
+    let mut text = String::new();
+    let rows: Vec<&OptionRow> = catalogue().rows().iter().filter(matches).collect();
+    // Writing to a String can't fail.
+    for row in &rows {
+        let about = match (row.help, row.status) {
+            ("", Status::Planned(..)) if row.home == "core" => "of uWSGI's core".to_owned(),
+            ("", _) => format!("of uWSGI's plugin `{}`", row.home),
+            (help, _) => help.to_owned(),
+        };
+        let _ = writeln!(text, "{:NAME$} {:VERDICT$} {about}", row.names.join(", "), row.status.word());
+    }
+    let names: usize = rows.iter().map(|row| row.names.len()).sum();
+    let _ = writeln!(text, "\n{names} names of {} options", rows.len());
+    Reading::Print { text, status: i32::from(rows.is_empty()) }
+}
+
+/// Finds an option by name, with or without its dashes, or by letter.
 pub fn option(argument: &str) -> Option<&'static OptionRow> {
     let bare = argument.trim_start_matches('-');
     let mut letters = bare.chars();
@@ -48,7 +74,7 @@ pub fn option(argument: &str) -> Option<&'static OptionRow> {
     })
 }
 
-/// Everything that the row says.
+/// Writes everything that the row contains.
 fn explain(text: &mut String, row: &OptionRow) {
     let letters: Vec<String> = row.letters.iter().map(|(letter, _)| format!("-{letter}")).collect();
     let others: Vec<String> = row.names[1..].iter().map(|name| (*name).to_owned()).chain(letters).collect();

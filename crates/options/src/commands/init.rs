@@ -1,5 +1,5 @@
-//! `bolide init`: looks at the folder it is started in, and writes a short `bolide.ini` that runs
-//! what it found there. Asks nothing, and never overwrites.
+//! `bolide init`: inspects the current folder, and writes a short `bolide.ini` that runs the application in it. It never prompts
+//! and never overwrites a file.
 
 use crate::diagnostic::Diagnostic;
 use crate::host_info::HostInfo;
@@ -11,7 +11,7 @@ const FILE: &str = "bolide.ini";
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     if let Some(extra) = arguments.first() {
-        return Reading::misused(Subcommand::Init, &format!("`{extra}`: it takes no arguments"));
+        return Reading::usage_error(Subcommand::Init, &format!("`{extra}`: it takes no arguments"));
     }
     let folder = &host.folder;
     let target = folder.join(FILE);
@@ -22,7 +22,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     if target.exists() {
         return failed(format!("{FILE} already exists"), "remove it first, or look at it with `bolide check bolide.ini`");
     }
-    let all = project::look(folder);
+    let all = project::find_in_folder(folder);
     let Some(found) = all.first() else {
         return failed("no known application was found in this folder".to_owned(), "name one: `bolide package.module:callable`");
     };

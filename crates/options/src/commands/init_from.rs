@@ -1,5 +1,6 @@
-//! `bolide init --from FILE`: the configuration that starts an application as another server's file or command line does. It writes a new
-//! file and never overwrites one; what it could not carry over stands in it as comments, and on standard error.
+//! `bolide init --from FILE`: writes a configuration that starts an application as another server's file or command line does. It
+//! writes a new file and never overwrites one. Settings that it could not translate are listed in the file as comments, and on
+//! standard error.
 
 use std::fmt::Write;
 use std::io::Write as _;
@@ -11,68 +12,68 @@ use crate::host_info::HostInfo;
 use crate::import_config::files::{kind_of, starts};
 use crate::import_config::programs::{Program, found};
 use crate::import_config::{Plan, PlanEntry, Start, servers};
-use crate::other_servers::gunicorn::{self, AskedSetting};
+use crate::other_servers::gunicorn::{self, RawSetting};
 use crate::other_servers::{self, Server};
 use crate::reader::is_gunicorn_configuration;
 use crate::reading::Reading;
 use crate::sources::argv::Arguments;
 use crate::subcommand::Subcommand;
 
-/// Largest file that is looked at, in bytes.
+/// Largest source file that is read, in bytes.
 const SOURCE_BYTES: u64 = 1024 * 1024;
 /// Longest original line that is shown, in characters.
 const SHOWN_MOST: usize = 160;
 const PYTHON: &str = "python3";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
+enum OutputFormat {
     Ini,
     Toml,
 }
 
-impl Written {
+impl OutputFormat {
     fn file(self) -> &'static str {
         match self {
-            Written::Ini => "bolide.ini",
-            Written::Toml => "bolide.toml",
+            OutputFormat::Ini => "bolide.ini",
+            OutputFormat::Toml => "bolide.toml",
         }
     }
 
     fn comment(self) -> &'static str {
         match self {
-            Written::Ini => ";",
-            Written::Toml => "#",
+            OutputFormat::Ini => ";",
+            OutputFormat::Toml => "#",
         }
     }
 }
 
-/// Whether these are arguments of this way of `init`.
+/// Returns whether these arguments ask for this form of `init`.
 pub fn is_asked(arguments: &[String]) -> bool {
     arguments.iter().any(|argument| argument == "--from" || argument.starts_with("--from="))
 }
 
 pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
-    let (mut source, mut form) = (None, Written::Ini);
+    let (mut source, mut form) = (None, OutputFormat::Ini);
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         let (name, given) = word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
         match (name, given.or_else(|| words.next().cloned())) {
             ("--from", Some(value)) => source = Some(value),
-            ("--to", Some(value)) if value == "ini" => form = Written::Ini,
-            ("--to", Some(value)) if value == "toml" => form = Written::Toml,
-            ("--to", _) => return Reading::misused(Subcommand::Init, "the formats are `--to ini` and `--to toml`"),
-            _ => return Reading::misused(Subcommand::Init, &format!("`{word}`: it takes `--from FILE` and `--to toml`")),
+            ("--to", Some(value)) if value == "ini" => form = OutputFormat::Ini,
+            ("--to", Some(value)) if value == "toml" => form = OutputFormat::Toml,
+            ("--to", _) => return Reading::usage_error(Subcommand::Init, "the formats are `--to ini` and `--to toml`"),
+            _ => return Reading::usage_error(Subcommand::Init, &format!("`{word}`: it takes `--from FILE` and `--to toml`")),
         }
     }
-    let Some(source) = source else { return Reading::misused(Subcommand::Init, "no file is named") };
-    match written(&source, form, host) {
+    let Some(source) = source else { return Reading::usage_error(Subcommand::Init, "no file is named") };
+    match create(&source, form, host) {
         Ok(text) => Reading::Print { text, status: 0 },
         Err(diagnostic) => Reading::Print { text: format!("{diagnostic}\n"), status: 1 },
     }
 }
 
-/// Writes the configuration, and gives what is to be said of it.
-fn written(source: &str, form: Written, host: &HostInfo) -> Result<String, Diagnostic> {
+/// Writes the configuration, and returns the text for standard output.
+fn create(source: &str, form: OutputFormat, host: &HostInfo) -> Result<String, Diagnostic> {
     let target = host.folder.join(form.file());
     if target.exists() {
         return Err(
@@ -87,14 +88,14 @@ fn written(source: &str, form: Written, host: &HostInfo) -> Result<String, Diagn
     })?;
     let mut errors = std::io::stderr().lock();
     for (what, why) in missing(&plan) {
-        // A reader that has gone misses nothing that is not in the file.
+        // The file contains the same lines, so a failed write loses nothing.
         let _ = writeln!(errors, "bolide: not carried over from {source}: {what}: {why}");
     }
     let next = format!("Review it, check it with: bolide check {0}\nStart it with:           bolide {0}", form.file());
     Ok(format!("{} is written, equivalent to {source}.\n{next}\n\n{text}", form.file()))
 }
 
-/// What the file starts, in its own words, and the options for that.
+/// Returns the start line of the file, unchanged, and the options that are equivalent to it.
 fn plan(source: &str, host: &HostInfo) -> Result<(String, Plan), Diagnostic> {
     let path = host.folder.join(source);
     let mut plan = Plan::default();
@@ -141,7 +142,7 @@ fn around(start: &Start, host: &HostInfo, plan: &mut Plan) {
     if let Some(folder) = &start.folder {
         match host.folder.join(folder).is_dir() {
             true => plan.option("chdir", folder.clone()),
-            // That of an image, say; this file lies where the application does.
+            // The folder of a container image, for example. The new file lies where the application does.
             false => {
                 plan.missing(folder.clone(), "there is no such folder here: this file belongs in the folder of the application")
             }
@@ -154,14 +155,14 @@ fn around(start: &Start, host: &HostInfo, plan: &mut Plan) {
     }
 }
 
-/// A command line of gunicorn: its configuration file first, and what the line says counts for more.
+/// Translates a command line of gunicorn. Its configuration file comes first; the command line takes precedence.
 fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Result<(), Diagnostic> {
-    let mut asked: Vec<AskedSetting> = Vec::new();
+    let mut asked: Vec<RawSetting> = Vec::new();
     let mut file = None;
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
         if !word.starts_with('-') {
-            asked.push(AskedSetting::text("wsgi_app", word));
+            asked.push(RawSetting::text("wsgi_app", word));
             continue;
         }
         let known = other_servers::of_word(Server::Gunicorn, word).filter(|(row, _)| !row.setting.is_empty());
@@ -177,17 +178,17 @@ fn gunicorn_line(arguments: &[String], host: &HostInfo, plan: &mut Plan) -> Resu
         };
         match (name, asked.iter_mut().find(|known| known.name == name)) {
             ("config", _) => file = Some(value),
-            // These may be said several times.
+            // These may occur several times.
             ("bind" | "raw_env" | "reload_extra_files", Some(known)) => known.add(&value),
-            _ => asked.push(AskedSetting::text(name, &value)),
+            _ => asked.push(RawSetting::text(name, &value)),
         }
     }
     let default = host.folder.join("gunicorn.conf.py").is_file().then(|| "gunicorn.conf.py".to_owned());
     gunicorn_settings(file.or(default).as_deref(), asked, host, plan)
 }
 
-/// The settings of a file and of a line as options.
-fn gunicorn_settings(file: Option<&str>, line: Vec<AskedSetting>, host: &HostInfo, plan: &mut Plan) -> Result<(), Diagnostic> {
+/// Translates the settings of a file and of a command line to options.
+fn gunicorn_settings(file: Option<&str>, line: Vec<RawSetting>, host: &HostInfo, plan: &mut Plan) -> Result<(), Diagnostic> {
     let mut asked = Vec::new();
     let mut name = "the command line";
     if let Some(file) = file {
@@ -199,7 +200,7 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<AskedSetting>, host: &HostInf
         asked.retain(|known| !line.iter().any(|other| other.name == known.name));
     }
     asked.extend(line);
-    // What the environment says is for whoever starts it.
+    // Settings from the environment are left to the start.
     let translated = gunicorn::translated(&asked, |_| None);
     for made in translated.options {
         plan.option(&made.key, made.value);
@@ -223,7 +224,7 @@ fn gunicorn_settings(file: Option<&str>, line: Vec<AskedSetting>, host: &HostInf
     Ok(())
 }
 
-/// uWSGI's own words stay.
+/// Options of uWSGI stay unchanged.
 fn uwsgi_line(arguments: &[String], plan: &mut Plan) {
     let mut words = Arguments::new(arguments);
     loop {
@@ -242,7 +243,7 @@ fn uwsgi_line(arguments: &[String], plan: &mut Plan) {
     }
 }
 
-/// What is not carried over; an option whose value only a shell can tell is not, either.
+/// Settings that are not translated, including options whose value only a shell can compute.
 fn missing(plan: &Plan) -> Vec<(String, String)> {
     plan.entries
         .iter()
@@ -262,7 +263,7 @@ fn is_cpus(key: &str, value: &str) -> bool {
 }
 
 /// The text of the file.
-fn configuration(source: &str, original: &str, plan: &Plan, form: Written) -> String {
+fn configuration(source: &str, original: &str, plan: &Plan, form: OutputFormat) -> String {
     let mark = form.comment();
     let shown: String = original.chars().take(SHOWN_MOST).collect();
     let mut text = format!(
@@ -304,9 +305,9 @@ fn configuration(source: &str, original: &str, plan: &Plan, form: Written) -> St
     text
 }
 
-/// The lines of one option. `$(NAME:-VALUE)` is a variable with a default, which the ini language says by conditions.
-fn options(text: &mut String, key: &str, values: &[String], form: Written) {
-    if form == Written::Toml {
+/// The lines of one option. `$(NAME:-VALUE)` is a variable with a default, which the ini language expresses with conditions.
+fn options(text: &mut String, key: &str, values: &[String], form: OutputFormat) {
+    if form == OutputFormat::Toml {
         let quoted: Vec<String> = values.iter().map(|value| toml_text(&with_default(value))).collect();
         let _ = match quoted.as_slice() {
             [one] => writeln!(text, "{key} = {one}"),
@@ -333,7 +334,7 @@ fn default_of(value: &str) -> Option<(&str, &str, &str, &str)> {
     Some((before, name, default, after))
 }
 
-/// TOML has no conditions: the default is written.
+/// TOML has no conditions, so the default is written.
 fn with_default(value: &str) -> String {
     default_of(value).map_or_else(|| value.to_owned(), |(before, _, default, after)| format!("{before}{default}{after}"))
 }
@@ -342,6 +343,6 @@ fn toml_text(value: &str) -> String {
     if matches!(value, "true" | "false") || value.parse::<u32>().is_ok() && !value.starts_with('0') {
         return value.to_owned();
     }
-    // A text of JSON's is one of TOML's basic strings.
+    // A JSON string is also a TOML basic string.
     serde_json::Value::from(value).to_string()
 }

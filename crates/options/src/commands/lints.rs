@@ -1,5 +1,5 @@
-//! Lints: diagnostics of `check` beyond those of a start, about values that were probably meant otherwise, and
-//! combinations that do nothing or hurt.
+//! Lints: diagnostics of `check` beyond those of a start, about probable mistakes in values, and about combinations of options
+//! that are useless or harmful.
 
 use std::collections::HashMap;
 use std::os::unix::fs::MetadataExt;
@@ -16,19 +16,19 @@ use crate::reader::Configuration;
 use crate::resolve::ciphers;
 use crate::trust::Writer;
 
-/// Heads of requests with a few cookies reach this.
+/// Request headers with a few cookies reach this size.
 const COMMON_HEAD_BYTES: i64 = 8192;
-/// More workers than this for each CPU wait for each other.
+/// More workers for each CPU than this compete for it.
 const MOST_PROCESSES_PER_CPU: u32 = 8;
 
-/// The configuration that lints look at, and the diagnostics that they make.
+/// The configuration that the lints inspect, and the diagnostics that they report.
 struct LintContext<'a> {
     read: &'a Configuration,
     host: &'a HostInfo,
     diagnostics: Vec<Diagnostic>,
 }
 
-/// All diagnostics of all lints.
+/// Returns the diagnostics of all lints.
 pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -> Vec<Diagnostic> {
     let mut context = LintContext { read, host, diagnostics: Vec::new() };
     context.odd_values();
@@ -48,12 +48,12 @@ pub fn all(read: &Configuration, settings: Option<&Settings>, host: &HostInfo) -
 }
 
 impl LintContext<'_> {
-    /// The last effect of an option.
+    /// Returns the last effect of an option.
     fn last(&self, name: &str) -> Option<&Pair> {
         self.read.effects.iter().rev().find(|pair| catalogue().get(&pair.key).is_some_and(|row| row.name() == name))
     }
 
-    /// The number that an option was last given.
+    /// Returns the last number that an option was given.
     fn number(&self, name: &str) -> Option<(i64, &Pair)> {
         self.last(name).and_then(|pair| pair.value.as_deref().map(|text| (crate::values::number(text).value, pair)))
     }
@@ -62,7 +62,7 @@ impl LintContext<'_> {
         self.last(name).is_some_and(|pair| crate::values::switch(pair.value.as_deref()).on)
     }
 
-    /// The file says something that uWSGI does not understand, so it is not meant for it.
+    /// Returns whether the file contains something that uWSGI does not understand, so that it is meant for Bolide.
     fn is_ours(&self) -> bool {
         self.read.effects.iter().any(|pair| {
             catalogue().get(&pair.key).is_some_and(|row| {
@@ -72,7 +72,7 @@ impl LintContext<'_> {
         })
     }
 
-    /// The certificates that are shown, and for whom.
+    /// Checks the certificates that are served, and their names.
     fn certificates(&mut self, settings: &Settings) {
         let shown = settings.listeners.iter().filter_map(|listener| listener.tls.as_ref()).flat_map(|tls| &tls.certificates);
         for certificate in shown {
@@ -93,9 +93,9 @@ impl LintContext<'_> {
         self.ciphers();
     }
 
-    /// Keys that every user of the machine may read, though only who starts the instance has to.
+    /// Reports keys that every user of the machine may read, although only the user that starts the instance needs to.
     fn keys_of_others(&mut self, settings: &Settings) {
-        /// The right of others to read (inode(7)).
+        /// The read permission of others (inode(7)).
         const OTHERS_READ: u32 = 0o004;
         let shown = settings.listeners.iter().filter_map(|listener| listener.tls.as_ref()).flat_map(|tls| &tls.certificates);
         for (files, origin) in shown.filter_map(|one| Some((one.files.as_ref()?, &one.origin))) {
@@ -109,7 +109,7 @@ impl LintContext<'_> {
         }
     }
 
-    /// `http-to-https` without a port leads to 443, where perhaps nobody listens.
+    /// `http-to-https` without a port redirects to 443, where perhaps no socket listens.
     fn port_to_go_to(&mut self, settings: &Settings) {
         let is_there = |wanted: u16| {
             let mut listeners = settings.listeners.iter().filter(|listener| listener.tls.is_some());
@@ -126,7 +126,7 @@ impl LintContext<'_> {
         }
     }
 
-    /// What is left of each list of ciphers, which OpenSSL would understand in its own way.
+    /// Reports what remains of each list of ciphers, which OpenSSL would interpret differently.
     fn ciphers(&mut self) {
         let is_address = |pair: &&Pair| {
             catalogue().get(&pair.key).is_some_and(|row| matches!(row.name(), "https" | "https-socket" | "ssl-socket"))
@@ -140,13 +140,13 @@ impl LintContext<'_> {
         }
     }
 
-    /// The location that an origin was made of, with the line itself.
+    /// Returns the location from which an origin was formatted, with its line.
     fn located(&self, origin: &str) -> Location {
         let found = self.read.effects.iter().find(|pair| pair.location.to_string() == origin);
         found.map_or_else(|| Location::file(origin, 0), |pair| pair.location.clone())
     }
 
-    /// Quotes and comments that are part of the value.
+    /// Reports quotes and comments that are part of the value.
     fn odd_values(&mut self) {
         let mut found = Vec::new();
         for pair in &self.read.effects {
@@ -154,7 +154,7 @@ impl LintContext<'_> {
             if !matches!(row.status, Status::Supported(_)) || !matches!(row.value, Value::Text | Value::Path | Value::List) {
                 continue;
             }
-            // Of `KEY=VALUE` the value alone may have them.
+            // Only the value of `KEY=VALUE` may have them.
             let bare = text.split_once('=').filter(|_| row.name() == "env").map_or(text.as_str(), |(_, value)| value);
             let quoted = |quote: char| {
                 [text.as_str(), bare].iter().any(|text| text.len() > 1 && text.starts_with(quote) && text.ends_with(quote))
@@ -174,7 +174,7 @@ impl LintContext<'_> {
         self.diagnostics.extend(found);
     }
 
-    /// Options with one value that were given several.
+    /// Reports options with a single value that were set several times.
     fn overridden(&mut self) {
         let mut last: HashMap<&str, &Pair> = HashMap::new();
         for pair in &self.read.effects {
@@ -220,7 +220,7 @@ impl LintContext<'_> {
             );
             found.push(diagnostic.advise("leave it out: the default is 65536"));
         }
-        // With a mount, `callable` may be meant for that.
+        // With a mount, `callable` may be meant for the mount.
         if let (Some(callable), Some(named), None) =
             (self.last("callable"), self.last("asgi").or(self.last("module")), self.last("mount"))
             && named.value.as_deref().is_some_and(|text| text.contains(':'))
@@ -270,7 +270,7 @@ impl LintContext<'_> {
         self.diagnostics.extend(found);
     }
 
-    /// Users and groups that this machine does not have.
+    /// Reports users and groups that this machine does not have.
     fn identities(&mut self) {
         type Known = fn(&str) -> bool;
         let user: Known = |name| nix::unistd::User::from_name(name).is_ok_and(|found| found.is_some());
@@ -309,10 +309,10 @@ impl LintContext<'_> {
         self.diagnostics.extend(found);
     }
 
-    /// Files that root reads, and the user of `uid` may write.
+    /// Reports files that root reads and that the user of `uid` may write.
     fn writers(&mut self, settings: &Settings) {
         let used = self.host.trust.take_used();
-        // Whoever is that user already can't be told from root's user who looks: only a start by root is concerned.
+        // A check by the user of `uid` itself reports nothing, since only a start by root is affected.
         let own = nix::unistd::geteuid();
         let writer = Writer::of(&settings.identity).filter(|writer| own.is_root() || own.as_raw() != writer.user());
         let (Some(writer), Some(pair)) = (writer, self.last("uid")) else { return };
@@ -321,7 +321,7 @@ impl LintContext<'_> {
         }
         let python = self.host.python.as_deref();
         let found = writer
-            .told(&used, python, &self.host.imports, settings.reloading.program.as_deref())
+            .warnings(&used, python, &self.host.imports, settings.reloading.program.as_deref())
             .into_iter()
             .map(|(message, advice)| Diagnostic::warning(Some(&pair.location), message).advise(advice).local());
         let found: Vec<Diagnostic> = found.collect();
@@ -351,7 +351,7 @@ impl LintContext<'_> {
         self.diagnostics.extend(found);
     }
 
-    /// Options of asynchronous applications where there is none.
+    /// Reports options of asynchronous applications if there is no such application.
     fn asynchronous(&mut self, settings: &Settings) {
         if settings.applications.iter().any(|application| application.interface != Interface::Wsgi) {
             return;

@@ -1,5 +1,5 @@
-//! `bolide check`, `bolide explain` and the like: words in the place of the first argument. Each is a
-//! function from its arguments to a text and an exit status.
+//! `bolide check`, `bolide explain` and the other commands: words as the first argument. Each is a function from its arguments to
+//! a text and an exit status.
 
 mod bare;
 mod check;
@@ -8,7 +8,6 @@ mod explain;
 mod init;
 mod init_from;
 mod lints;
-mod list;
 mod places;
 mod plan;
 
@@ -21,7 +20,7 @@ use crate::manual::paint::Paint;
 use crate::reading::Reading;
 use crate::subcommand::Subcommand;
 
-/// Runs the command that the first argument names; `None` if it names none. No arguments at all are a command too.
+/// Runs the command that the first argument names; returns `None` if it names none. An empty command line is a command too.
 pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
     let Some((first, rest)) = arguments.split_first() else { return bare::run(host) };
     if asks_for_short_help(arguments) {
@@ -38,23 +37,23 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Subcommand::Check => check::run(rest, host),
         Subcommand::Config => config::run(rest, host),
         Subcommand::Explain => explain::run(rest),
-        Subcommand::Options => list::run(rest),
+        Subcommand::Options => explain::list(rest),
         Subcommand::Init if init_from::is_asked(rest) => init_from::run(rest, host),
         Subcommand::Init => init::run(rest, host),
         Subcommand::Manual => manual(rest),
         Subcommand::Schema if rest.is_empty() => Reading::Print { text: crate::manual::schema::text(), status: 0 },
         Subcommand::Version if rest.is_empty() => Reading::version(),
-        Subcommand::Schema | Subcommand::Version => Reading::misused(command, "no argument means anything here"),
+        Subcommand::Schema | Subcommand::Version => Reading::usage_error(command, "no argument means anything here"),
         Subcommand::Help => help_about(rest, host),
         Subcommand::Completions => completions(rest),
         Subcommand::Instance(asked) => match asked.read(rest) {
             Ok(request) => Reading::AskInstance(request),
-            Err(message) => Reading::misused(command, &message),
+            Err(message) => Reading::usage_error(command, &message),
         },
     })
 }
 
-/// `-h` stands first, or last behind what is no option that might want it for its value.
+/// `-h` stands first, or last after a word that is not an option that could take it as its value.
 fn asks_for_short_help(arguments: &[String]) -> bool {
     match arguments {
         [only] => only == "-h",
@@ -64,13 +63,13 @@ fn asks_for_short_help(arguments: &[String]) -> bool {
     }
 }
 
-/// `bolide help`: of a command, or else of an option.
+/// `bolide help`: the help of a command, or else of an option.
 fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
     let paint = Paint::of(host);
     let [topic] = arguments else {
         return match arguments {
             [] => Reading::Print { text: help::short(paint), status: 0 },
-            _ => Reading::misused(Subcommand::Help, "one command or option is named"),
+            _ => Reading::usage_error(Subcommand::Help, "one command or option is named"),
         };
     };
     if let Some(command) = Subcommand::named(topic) {
@@ -78,7 +77,7 @@ fn help_about(arguments: &[String], host: &HostInfo) -> Reading {
     }
     let commands: Vec<&'static str> = Subcommand::ALL.iter().map(|command| command.name()).collect();
     match (explain::option(topic), crate::suggest::nearest_of(topic, &commands)) {
-        (None, Some(command)) => Reading::misused(
+        (None, Some(command)) => Reading::usage_error(
             Subcommand::Help,
             &format!("`{topic}` is neither a command nor an option; did you mean `bolide help {command}`?"),
         ),
@@ -90,15 +89,15 @@ fn manual(arguments: &[String]) -> Reading {
     let text = match arguments.first().map_or("man", String::as_str) {
         "man" => return Reading::Manual { page: crate::manual::man::page() },
         "markdown" => crate::manual::reference::page(),
-        other => return Reading::misused(Subcommand::Manual, &format!("there is no manual in the form `{other}`")),
+        other => return Reading::usage_error(Subcommand::Manual, &format!("there is no manual in the form `{other}`")),
     };
     Reading::Print { text, status: 0 }
 }
 
 fn completions(arguments: &[String]) -> Reading {
-    let Some(shell) = arguments.first() else { return Reading::misused(Subcommand::Completions, "no shell is named") };
+    let Some(shell) = arguments.first() else { return Reading::usage_error(Subcommand::Completions, "no shell is named") };
     match crate::manual::completions::script(shell) {
         Some(text) => Reading::Print { text, status: 0 },
-        None => Reading::misused(Subcommand::Completions, &format!("there are no completions for `{shell}`")),
+        None => Reading::usage_error(Subcommand::Completions, &format!("there are no completions for `{shell}`")),
     }
 }

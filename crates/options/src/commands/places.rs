@@ -1,4 +1,4 @@
-//! Lints about places: sections that nobody reads, folders that files and sockets are to lie in and that are not there. They look at
+//! Lints about places: sections that are never read, and missing folders of files and sockets that a start creates. They inspect
 //! the file system and open nothing.
 
 use std::path::{Path, PathBuf};
@@ -13,11 +13,11 @@ use crate::pair::Pair;
 use crate::reader::Configuration;
 use crate::sources::DEFAULT_SECTION;
 
-/// Options that name a file which the start makes, before it changes to `chdir` as uWSGI does, or afterwards.
+/// Options that name a file which the start creates, before it changes to `chdir`, as uWSGI does, or afterwards.
 const MADE_BEFORE: &[&str] = &["logto", "pidfile", "safe-pidfile", "daemonize", "master-fifo", "control-socket"];
 const MADE_AFTER: &[&str] = &["logto2", "pidfile2", "safe-pidfile2", "daemonize2"];
 
-/// Sections with options in them that nothing reads, and sections whose names are nearly the one that is read.
+/// Reports sections with options that are never read, and sections whose names nearly match the one that is read.
 pub fn unread_sections(read: &Configuration) -> Vec<Diagnostic> {
     let is_read = |file: &str, name: &str| read.sections_read.iter().any(|(known, section)| known == file && section == name);
     let mut found = Vec::new();
@@ -38,7 +38,7 @@ pub fn unread_sections(read: &Configuration) -> Vec<Diagnostic> {
     found
 }
 
-/// Folders that are to be there at the start. `start` is the folder of the start, `chdir` the one that it changes to.
+/// Reports missing folders. `start` is the folder of the start, `chdir` the one that it changes to.
 pub fn missing_folders(read: &Configuration, settings: Option<&Settings>, start: &Path, chdir: &Path) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     for pair in &read.effects {
@@ -49,7 +49,7 @@ pub fn missing_folders(read: &Configuration, settings: Option<&Settings>, start:
             name if MADE_AFTER.contains(&name) => chdir,
             _ => continue,
         };
-        // A log may be an address, and a control socket a name of the abstract space or a word.
+        // A log may be an address, and a control socket an abstract name or a word.
         let is_file = !text.is_empty() && !text.starts_with('@') && matches!(row.status, Status::Supported(_));
         found.extend(Some(pair).filter(|_| is_file).and_then(|pair| missing(pair, text, &base.join(text))));
     }
@@ -67,7 +67,7 @@ fn is_socket(pair: &Pair) -> bool {
     row.is_some_and(|row| matches!(row.status, Status::Supported(Setting::Listen(_))))
 }
 
-/// The folder of a file that is to be made, if it is not there.
+/// Reports the missing folder of a file that will be created.
 fn missing(pair: &Pair, text: &str, path: &Path) -> Option<Diagnostic> {
     let folder: PathBuf = path.parent()?.to_owned();
     if folder.as_os_str().is_empty() || folder.exists() {

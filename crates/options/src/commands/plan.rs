@@ -1,5 +1,5 @@
-//! What a start would do with its settings, in a few lines: the applications, the addresses, the workers, and where each was asked for.
-//! `bolide config` begins with it. It starts nothing.
+//! The plan of a start in a few lines: the applications, the addresses, the workers, and where each was set. `bolide config`
+//! prints it first. It starts nothing.
 
 use bolide_contract::settings::{Address, Application, ApplicationSource, Listener, Protocol, Settings, Threads};
 
@@ -41,7 +41,7 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
     steps
 }
 
-/// Where one of these options was set last.
+/// Where one of these options was last set.
 fn origin(read: &Configuration, names: &[&str]) -> String {
     let is_one = |key: &str| catalogue().get(key).is_some_and(|row| names.contains(&row.name()));
     let found = read.effects.iter().rev().find(|pair| is_one(&pair.key));

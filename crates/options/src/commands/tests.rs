@@ -1,11 +1,11 @@
-//! The commands as people use them.
+//! Tests of the commands as users type them.
 
 use bolide_contract::settings::ApplicationSource;
 
 use crate::Reading;
 use crate::tests::{Folder, outcome};
 
-/// What a command prints, and its exit status.
+/// The text that a command prints, and its exit status.
 fn printed(folder: &Folder, line: &str) -> (String, i32) {
     match outcome(folder, line, &[]) {
         Ok(Reading::Print { text, status }) => (text, status),
@@ -63,7 +63,7 @@ fn test_check_reads_each_file_by_itself() {
 }
 
 #[test]
-fn test_check_speaks_json_and_lines() {
+fn test_check_prints_json_and_lines() {
     let folder = Folder::new("check-forms");
     folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\nenv = 'A=B'\n");
     let (text, _) = printed(&folder, "check --format json uwsgi.ini");
@@ -147,7 +147,7 @@ fn test_check_knows_a_misspelt_section_of_each_format() {
 }
 
 #[test]
-fn test_check_keeps_quiet_about_what_is_right() {
+fn test_check_reports_nothing_about_valid_files() {
     for (index, lines) in [
         "plugins = router_static",
         "[formatters]\nkeys = generic",
@@ -168,7 +168,7 @@ fn test_check_keeps_quiet_about_what_is_right() {
     assert_eq!(printed(&folder, "check bolide.ini").0, "nothing to report\n");
     folder.write("uwsgi.xml", "<uwsgi><http>:1</http><app mountpoint=\"/x\"> <script>shop:app</script> </app></uwsgi>");
     assert_eq!(printed(&folder, "check uwsgi.xml").0, "nothing to report\n");
-    // A variable that is read as `$(UWSGI_BIND)` is no misspelt option.
+    // A variable that the file reads as `$(UWSGI_BIND)` is not a misspelt option.
     folder.write("uwsgi.ini", "[uwsgi]\nhttp = $(UWSGI_BIND)\nmodule = app\n");
     let Ok(Reading::Print { text, .. }) = outcome(&folder, "check uwsgi.ini", &[("UWSGI_BIND", ":1")]) else {
         panic!("it prints")
@@ -285,7 +285,7 @@ fn test_options_lists_and_searches() {
     assert_eq!(printed(&folder, "options no-such-word").1, 1);
 }
 
-/// Runs `init` in a folder with these files, and reads what it wrote.
+/// Runs `init` in a folder with these files, and reads the file that it wrote.
 fn initialised(name: &str, files: &[(&str, &str)]) -> (ApplicationSource, Option<String>, String) {
     let folder = Folder::new(name);
     for (path, text) in files {
@@ -331,7 +331,7 @@ fn test_init_writes_a_configuration_that_runs() {
     assert_eq!(package, (module("shop"), Some("create_app()".to_owned()), String::new()));
 }
 
-/// A file of a project, and what it holds.
+/// A file of a project: its path and its text.
 type File = (&'static str, &'static str);
 
 #[test]
@@ -341,7 +341,7 @@ fn test_init_knows_asgi_applications_by_their_framework() {
         (&[("main.py", "from fastapi import FastAPI\napi: FastAPI = FastAPI(\n    title='x')\n")], "main", "api"),
         (&[("asgi.py", "application = Starlette(routes=[])\n")], "asgi", "application"),
         (&[("app.py", "api = FastAPI()\napp = socketio.ASGIApp(sockets, api)\n")], "app", "app"),
-        // A new project of Django has both files; Channels has its author name the application.
+        // A new Django project has both files; with Channels, the author names the application.
         (&[manage, ("shop/wsgi.py", ""), ("shop/asgi.py", "")], "shop.wsgi", "application"),
         (&[manage, ("shop/asgi.py", "")], "shop.asgi", "application"),
         (
@@ -371,7 +371,10 @@ fn test_init_says_what_it_can_not_do() {
     assert!(printed(&folder, "init").0.contains("no known application was found"));
     folder.write("main.py", "from fastapi import FastAPI\n\ndef made():\n    app = FastAPI()\n    return app\n");
     let (text, status) = printed(&folder, "init");
-    assert!(text.contains("main.py creates a FastAPI application") && text.contains("`bolide main:NAME`") && status == 1, "{text}");
+    assert!(
+        text.contains("main.py creates a FastAPI application") && text.contains("`bolide main:NAME`") && status == 1,
+        "{text}"
+    );
     folder.write("main.py", "from fastapi import FastAPI\n\ndef create_app(config):\n    return FastAPI()\n");
     let (text, status) = printed(&folder, "init");
     assert!(text.contains("`bolide \"main:create_app('…')\"`") && status == 1, "{text}");
@@ -389,7 +392,7 @@ fn test_a_command_is_one_only_in_the_first_place() {
 }
 
 #[test]
-fn test_alone_it_says_which_command_would_serve_the_folder() {
+fn test_without_arguments_it_prints_the_command_that_would_serve_the_folder() {
     let folder = Folder::new("bare-command");
     let (text, status) = printed(&folder, "");
     assert!(text.starts_with("usage: bolide APPLICATION") && text.contains("bolide init ") && status == 2, "{text}");

@@ -1,9 +1,10 @@
-//! Files in which a command line stands, each by its own rules. Functions from text to starts; a name tells which.
+//! Files that contain command lines, each kind with its own rules. Functions from text to starts; the file's name determines the
+//! kind.
 
 use super::Start;
 use super::shell;
 
-/// What a file is, by its name.
+/// The kind of a file, by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileKind {
     Procfile,
@@ -32,7 +33,7 @@ pub fn kind_of(name: &str) -> FileKind {
     }
 }
 
-/// All that the file starts, in its order.
+/// Returns all programs that the file starts, in its order.
 pub fn starts(kind: FileKind, text: &str) -> Vec<Start> {
     let lines = joined(text);
     match kind {
@@ -47,7 +48,7 @@ pub fn starts(kind: FileKind, text: &str) -> Vec<Start> {
     }
 }
 
-/// Lines with their numbers; a backslash at the end takes the next one in.
+/// Lines with their numbers; a backslash at the end joins a line with the next one.
 fn joined(text: &str) -> Vec<(u32, String)> {
     let mut lines: Vec<(u32, String)> = Vec::new();
     let mut goes_on = false;
@@ -57,7 +58,7 @@ fn joined(text: &str) -> Vec<(u32, String)> {
             None => (line, false),
         };
         match lines.last_mut().filter(|_| goes_on) {
-            // A comment between two parts is a part of neither.
+            // A comment between two parts belongs to neither.
             Some(_) if line.trim_start().starts_with('#') => continue,
             Some((_, before)) => before.push_str(&format!(" {}", part.trim())),
             None => lines.push((number, part.trim().to_owned())),
@@ -67,7 +68,7 @@ fn joined(text: &str) -> Vec<(u32, String)> {
     lines
 }
 
-/// A start for each command of a shell's line.
+/// A start for each command of a shell line.
 fn of_shell(line: u32, text: &str) -> Vec<Start> {
     shell::commands(text).into_iter().flat_map(|words| of_words(line, text, words)).collect()
 }
@@ -79,7 +80,7 @@ fn procfile(line: u32, text: &str) -> Option<Vec<Start>> {
     is_name.then(|| of_shell(line, command.trim()))
 }
 
-/// The last ENTRYPOINT and the last CMD: an image has one of each. Variables of ENV are those of the program.
+/// The last ENTRYPOINT and the last CMD: an image has one of each. Variables of ENV apply to the program.
 fn dockerfile(lines: &[(u32, String)]) -> Vec<Start> {
     let (mut entry, mut command) = (Vec::new(), Vec::new());
     let (mut environment, mut folder) = (Vec::new(), None);
@@ -95,7 +96,7 @@ fn dockerfile(lines: &[(u32, String)]) -> Vec<Start> {
             _ => {}
         }
     }
-    // A CMD is the arguments of an ENTRYPOINT.
+    // A CMD holds the arguments of an ENTRYPOINT.
     let mut starts = match (entry.as_slice(), command.as_slice()) {
         ([entry], [command]) => {
             let words = [entry.words.clone(), command.words.clone()].concat();
@@ -110,7 +111,7 @@ fn dockerfile(lines: &[(u32, String)]) -> Vec<Start> {
     starts
 }
 
-/// A list of JSON's texts, or a line of a shell's.
+/// A list of JSON strings, or a shell line.
 fn exec_or_shell(line: u32, text: &str) -> Vec<Start> {
     match serde_json::from_str::<Vec<String>>(text) {
         Ok(words) => of_words(line, text, words),
@@ -119,7 +120,7 @@ fn exec_or_shell(line: u32, text: &str) -> Vec<Start> {
 }
 
 fn of_words(line: u32, text: &str, words: Vec<String>) -> Vec<Start> {
-    // `sh -c LINE` is a line of a shell's.
+    // `sh -c LINE` is a shell line.
     match words.as_slice() {
         [program, option, inner, ..] if program.ends_with("sh") && option.starts_with('-') && option.ends_with('c') => {
             let commands = shell::commands(inner).into_iter();
@@ -138,7 +139,8 @@ fn variables(text: &str) -> Vec<(String, String)> {
     words.iter().filter_map(|word| word.split_once('=')).map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Keys of an ini file or of a unit: a start for each section with one of the commands. What the section says beside it counts as well.
+/// Keys of an ini file or of a unit: a start for each section with one of the commands. The section's other keys apply to the
+/// start.
 fn sections(lines: &[(u32, String)], commands: &[&str], clean: impl Fn(&str) -> String) -> Vec<Start> {
     let mut all: Vec<Start> = Vec::new();
     let mut section: Vec<(u32, &str, &str)> = Vec::new();
@@ -150,17 +152,17 @@ fn sections(lines: &[(u32, String)], commands: &[&str], clean: impl Fn(&str) -> 
             }
             continue;
         }
-        let told = |names: &[&str]| {
+        let value_of = |names: &[&str]| {
             section.iter().rev().find(|(_, key, _)| names.contains(key)).map(|(_, _, value)| (*value).to_owned())
         };
         for (line, _, value) in section.iter().filter(|(_, key, _)| commands.contains(key)) {
-            // supervisord has `%(ENV_NAME)s` for variables.
+            // supervisord writes variables as `%(ENV_NAME)s`.
             let command = clean(value).replace("%(ENV_", "${").replace(")s", "}");
             for mut start in of_shell(*line, &command) {
                 start.text = (*value).to_owned();
-                start.folder = told(&["directory", "WorkingDirectory"]);
-                start.user = told(&["user", "User"]);
-                start.group = told(&["Group"]);
+                start.folder = value_of(&["directory", "WorkingDirectory"]);
+                start.user = value_of(&["user", "User"]);
+                start.group = value_of(&["Group"]);
                 for (_, key, value) in &section {
                     match *key {
                         "environment" => start.environment.extend(comma_variables(value)),

@@ -1,5 +1,6 @@
-//! From the way an application is started elsewhere to options: command lines of other servers, and the files in which such command lines
-//! stand (Procfile, Dockerfile, Compose, supervisord, systemd, scripts). It starts nothing and writes nothing; `bolide init --from` runs it.
+//! Translates the start of an application elsewhere to options: command lines of other servers, and the files that contain such
+//! command lines (Procfile, Dockerfile, Compose, supervisord, systemd, scripts). It starts and writes nothing; `bolide init
+//! --from` runs it.
 
 pub mod files;
 pub mod programs;
@@ -9,7 +10,7 @@ pub mod shell;
 /// How a file starts a program.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Start {
-    /// As the file has it.
+    /// The line as it is in the file.
     pub text: String,
     pub line: u32,
     pub words: Vec<String>,
@@ -20,15 +21,15 @@ pub struct Start {
     pub group: Option<String>,
 }
 
-/// An option, or what is to be said in the place of one.
+/// An option, or a setting that has no equivalent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanEntry {
     Option(String, String),
-    /// It is not carried over: the original words, and why.
+    /// It is not translated: the original words, and the reason.
     Missing(String, String),
 }
 
-/// What is made of a start, in the order in which it is to be written.
+/// The translation of a start, in the order in which it is written.
 #[derive(Debug, Default)]
 pub struct Plan {
     pub entries: Vec<PlanEntry>,

@@ -1,5 +1,5 @@
-//! Which server a command line starts, behind all that stands before its name: variables, `exec`, runners of virtual environments,
-//! `python -m`. It knows no flag of a server.
+//! Finds the server that a command line starts, behind everything that may precede its name: variables, `exec`, runners of
+//! virtual environments, `python -m`. It must not know the flags of a server.
 
 use super::{Plan, Start};
 
@@ -29,7 +29,7 @@ const PROGRAMS: &[(&str, Program)] = &[
     ("uwsgi", Program::Uwsgi),
 ];
 
-/// Programs that run what follows them, and how many words of their own come first.
+/// Programs that run the words that follow them, and how many words of their own come first.
 const RUNNERS: &[(&str, usize)] = &[
     ("exec", 0),
     ("env", 0),
@@ -47,11 +47,11 @@ const RUNNERS: &[(&str, usize)] = &[
     ("conda", 1),
 ];
 
-/// Runners that do something to the program, which has to be done otherwise.
+/// Runners that change how the program runs, so that an equivalent has to be configured elsewhere.
 const WATCHERS: &[(&str, usize)] =
     &[("ddtrace-run", 0), ("opentelemetry-instrument", 0), ("newrelic-admin", 1), ("sudo", 0), ("gosu", 1), ("su-exec", 1)];
 
-/// The server that a start names, with its arguments; what stands before it goes into the plan. `None` if it names none.
+/// Returns the server that a start names, with its arguments; the words before it go into the plan. `None` if it names none.
 pub fn found(start: &Start, plan: &mut Plan) -> Option<(Program, Vec<String>)> {
     let mut words = start.words.iter().map(String::as_str).peekable();
     let mut environment = start.environment.clone();
@@ -92,7 +92,7 @@ pub fn found(start: &Start, plan: &mut Plan) -> Option<(Program, Vec<String>)> {
     Some((program, words.map(str::to_owned).collect()))
 }
 
-/// The virtual environment that a program lies in, if it is there on this machine.
+/// The virtual environment that contains a program, if it exists on this machine.
 fn environment_of(path: &str) -> Option<String> {
     let folder = path.rsplit_once("/bin/")?.0;
     std::path::Path::new(folder).join("pyvenv.cfg").exists().then(|| folder.to_owned())

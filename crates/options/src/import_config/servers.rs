@@ -1,5 +1,5 @@
-//! Command lines of other servers as options, by the rows of `other_servers`; and the defaults of theirs that differ from ours. What is
-//! gunicorn's goes by its settings (`gunicorn`).
+//! Translates command lines of other servers to options, by the rows of `other_servers`, and adds those defaults that differ from
+//! Bolide's. `gunicorn` translates the settings of gunicorn.
 
 use super::Plan;
 use super::programs::Program;
@@ -7,14 +7,14 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, Value};
 use crate::other_servers::{self, MadeOption, Server, Subject, Translation};
 
-/// What a server does unasked.
+/// The defaults of a server.
 struct ServerDefaults {
     server: Server,
     host: &'static str,
     port: &'static str,
-    /// An application of ASGI is meant.
+    /// Applications are ASGI by default.
     is_asgi: bool,
-    /// Its requests are served side by side by so many threads.
+    /// It serves its requests in this number of threads.
     threads: Option<&'static str>,
     logs_requests: bool,
 }
@@ -38,18 +38,18 @@ fn defaults_of(program: Program) -> Option<ServerDefaults> {
     })
 }
 
-/// A command line, read.
+/// A parsed command line.
 #[derive(Default)]
 struct Line {
     positional: Vec<String>,
-    /// The flags whose values have something to do with others.
+    /// The flags whose values depend on other flags.
     host: Option<String>,
     port: Option<String>,
     interface: Option<String>,
     application: Option<String>,
 }
 
-/// The options of a command line of one of these servers.
+/// Adds the options for a command line of one of these servers.
 pub fn import(program: Program, arguments: &[String], plan: &mut Plan) {
     let Some(defaults) = defaults_of(program) else { return };
     let mut translation = Translation::new(Some(defaults.server));
@@ -101,7 +101,7 @@ fn read(arguments: &[String], defaults: &ServerDefaults, translation: &mut Trans
             "host" => line.host = Some(value),
             "port" => line.port = Some(value),
             "bind" if defaults.server == Server::Daphne => line.host = Some(value),
-            // They are addresses there, as `bind` is.
+            // They are addresses there, like `bind`.
             "insecure-bind" | "listen" => {
                 value.split([',', ' ']).filter(|text| !text.is_empty()).for_each(|one| translation.keep(Subject::Bind, one));
             }
@@ -110,7 +110,7 @@ fn read(arguments: &[String], defaults: &ServerDefaults, translation: &mut Trans
                 if name == "interface" {
                     line.interface = Some(value.clone());
                 }
-                if let Err(refusal) = translation.take(flag, &value) {
+                if let Err(refusal) = translation.translate(flag, &value) {
                     plan.missing(format!("--{name} {value}").trim_end().to_owned(), refusal.advice);
                 }
             }
@@ -119,18 +119,18 @@ fn read(arguments: &[String], defaults: &ServerDefaults, translation: &mut Trans
     line
 }
 
-/// The option that names the application.
+/// Adds the option that names the application.
 fn application(line: &Line, defaults: &ServerDefaults, plan: &mut Plan) {
     let is_framework = matches!(defaults.server, Server::Flask | Server::FastApi);
     let skipped = usize::from(is_framework && line.positional.first().is_some_and(|word| word == "run" || word == "dev"));
     let named = match defaults.server {
-        // Of `fastapi run FILE --app NAME` the flag says the name alone.
+        // In `fastapi run FILE --app NAME` the flag contains only the name.
         Server::FastApi => line.positional.get(skipped),
         _ => line.application.as_ref().or_else(|| line.positional.get(skipped)),
     };
     let default = if defaults.server == Server::Flask { "app" } else { "main" };
     let named = named.map_or(default, String::as_str);
-    // A file is named by its path, a module by its dots.
+    // A file is named by its path, a module by its dotted name.
     let (module, callable) = named.split_once(':').map_or((named, None), |(module, callable)| (module, Some(callable)));
     let module = module.trim_start_matches("./").trim_end_matches(".py").replace('/', ".");
     let usual = if is_framework {
@@ -138,7 +138,7 @@ fn application(line: &Line, defaults: &ServerDefaults, plan: &mut Plan) {
     } else {
         "application"
     };
-    // Hypercorn says the interface before the name.
+    // Hypercorn puts the interface before the name.
     let (module, callable) = match (module.as_str(), callable) {
         ("asgi" | "wsgi", Some(rest)) if rest.contains(':') => rest.split_once(':').unwrap_or((rest, usual)),
         (module, callable) => (module, callable.unwrap_or(usual)),

@@ -1,7 +1,8 @@
-//! Words of a shell's command line: quotes, escapes, variables, several commands. Variables stay: `$(NAME)` is the word of the
-//! configuration's language for them, and `$(NAME:-VALUE)` has a default, which that language says by conditions. It runs nothing.
+//! Parses the words of a shell command line: quotes, escapes, variables, several commands. Variables remain: `$(NAME)` is the
+//! syntax of the configuration language for them, and `$(NAME:-VALUE)` has a default, which that language expresses with
+//! conditions. It executes nothing.
 
-/// The commands of a line, each as its words: those that `&&`, `||`, `;` and `|` separate.
+/// Returns the commands of a line, each as its words: `&&`, `||`, `;` and `|` separate them.
 pub fn commands(line: &str) -> Vec<Vec<String>> {
     let mut reader = ShellReader { rest: line.chars().collect(), place: 0, words: Vec::new(), word: None, commands: Vec::new() };
     reader.read();
@@ -12,7 +13,7 @@ struct ShellReader {
     rest: Vec<char>,
     place: usize,
     words: Vec<String>,
-    /// The word that is being read; an empty one may be meant (`""`).
+    /// The word that is being read; it may be empty on purpose (`""`).
     word: Option<String>,
     commands: Vec<Vec<String>>,
 }
@@ -89,7 +90,7 @@ impl ShellReader {
         }
     }
 
-    /// What follows a `$`.
+    /// Reads what follows a `$`.
     fn variable(&mut self) {
         match self.rest.get(self.place) {
             Some('{') => {
@@ -117,10 +118,10 @@ impl ShellReader {
         }
     }
 
-    /// The output of a command: what that is nobody knows before the start. It stays between backquotes.
+    /// The output of a command is unknown before the start. The command stays between backquotes.
     fn substitution(&mut self, end: char) {
         let inside = self.until(end);
-        // A line within a line (`sh -c`) has been read once: what looks like a variable's name is one.
+        // A line within a line (`sh -c`) has been read once already: text that looks like the name of a variable is one.
         let name = inside.split(":-").next().unwrap_or_default();
         if end == ')' && !name.is_empty() && name.chars().all(|letter| is_name(letter) && !letter.is_ascii_lowercase()) {
             return self.push_text(&format!("$({inside})"));

@@ -1,4 +1,4 @@
-//! What stands in files of other servers, as Bolide reads it.
+//! Tests of reading the files of other servers.
 
 use super::files::{kind_of, starts};
 use super::programs::{Program, found};

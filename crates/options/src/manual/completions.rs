@@ -1,4 +1,4 @@
-//! Completions for shells: the commands with their flags and arguments, and every option that does something, with its words.
+//! Completions for shells: the commands with their flags and arguments, and every option that has an effect, with its values.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, OptionRow, Status, Value};
 use crate::subcommand::{FILE, Subcommand, Takes};
 
-/// The script for a shell; `None` for one that is not known.
+/// Returns the script for a shell; `None` for an unknown one.
 pub fn script(shell: &str) -> Option<String> {
     match shell {
         "bash" => Some(bash()),
@@ -16,7 +16,7 @@ pub fn script(shell: &str) -> Option<String> {
     }
 }
 
-/// Names worth completing: all of what is supported or accepted.
+/// Names worth completing: all supported and accepted options.
 fn names() -> impl Iterator<Item = (&'static OptionRow, &'static str)> {
     let rows = catalogue().rows().iter().filter(|row| matches!(row.status, Status::Supported(_) | Status::Accepted(_)));
     rows.flat_map(|row| row.names.iter().map(move |&name| (row, name)))
@@ -26,7 +26,7 @@ fn commands() -> String {
     Subcommand::ALL.into_iter().map(|command| command.name()).collect::<Vec<_>>().join(" ")
 }
 
-/// The words that a command's arguments can be; none where they are files, or nothing.
+/// The words that a command's arguments can be; none if they are files, or if there are none.
 fn topics(takes: Takes) -> String {
     let options = || catalogue().names().collect::<Vec<_>>().join(" ");
     match takes {
@@ -37,7 +37,7 @@ fn topics(takes: Takes) -> String {
     }
 }
 
-/// A flag of a command has these words, and each flag's name is an argument of its command.
+/// The names of a command's flags, which are arguments of the command.
 fn flags(command: Subcommand) -> String {
     command.flags().iter().map(|flag| flag.name).collect::<Vec<_>>().join(" ")
 }

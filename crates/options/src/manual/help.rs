@@ -1,4 +1,4 @@
-//! `bolide -h`, `bolide --help` and `bolide help COMMAND`, made from the tables of commands and options.
+//! `bolide -h`, `bolide --help` and `bolide help COMMAND`, generated from the tables of commands and options.
 
 use std::fmt::Write;
 
@@ -10,7 +10,7 @@ use crate::subcommand::{Group, Subcommand};
 
 const ABOUT: &str = "Bolide serves Python web applications. It reads uWSGI's configuration files.";
 
-/// Lines to type, and what they do.
+/// Example command lines, and what they do.
 const USAGE: [(&str, &str); 4] = [
     ("bolide package.module:callable", "serve an application, WSGI or ASGI, on http://127.0.0.1:8000"),
     ("bolide app.py", "the same, from a file"),
@@ -18,8 +18,8 @@ const USAGE: [(&str, &str); 4] = [
     ("bolide --http :8080 --module shop", "every option works on the command line, too"),
 ];
 
-/// The options of a day, in the order in which `-h` shows them.
-const OF_A_DAY: [&str; 14] = [
+/// The common options, in the order in which `-h` lists them.
+const COMMON_OPTIONS: [&str; 14] = [
     "http",
     "socket",
     "https",
@@ -41,7 +41,7 @@ const COLUMN: usize = 34;
 /// Width of the text.
 const WIDTH: usize = 106;
 
-/// Usage, the commands by group, and the options of a day.
+/// Usage, the commands by group, and the common options.
 pub fn short(paint: Paint) -> String {
     let mut text = usage(paint);
     // Writing to a String can't fail.
@@ -52,7 +52,7 @@ pub fn short(paint: Paint) -> String {
         entry(&mut text, &title, &title, &names.join(", "));
     }
     let _ = writeln!(text, "\n{}", paint.title("Common options:"));
-    for row in OF_A_DAY.iter().filter_map(|name| catalogue().get(name)) {
+    for row in COMMON_OPTIONS.iter().filter_map(|name| catalogue().get(name)) {
         option(&mut text, row, beginning(row.help), paint);
     }
     let _ = writeln!(
@@ -92,7 +92,7 @@ pub fn summary(paint: Paint) -> String {
     text
 }
 
-/// How to use one command: its flags, its exit statuses and examples.
+/// The help of one command: its flags, its exit statuses and examples.
 pub fn command(command: Subcommand, paint: Paint) -> String {
     let name = paint.name(&format!("bolide {}", command.name()));
     let mut text = format!("{name} {}", command.usage()).trim_end().to_owned();
@@ -125,7 +125,7 @@ pub fn command(command: Subcommand, paint: Paint) -> String {
     text
 }
 
-/// The first clause of a help.
+/// The first clause of a help text.
 fn beginning(help: &str) -> &str {
     [". ", "; ", ": ", " ("].iter().fold(help, |text, end| text.split(end).next().unwrap_or(text)).trim_end_matches('.')
 }
@@ -143,7 +143,7 @@ fn of_group(group: Group) -> impl Iterator<Item = Subcommand> {
     Subcommand::ALL.into_iter().filter(move |command| command.group() == group)
 }
 
-/// `-p, --processes NUMBER` and what it does.
+/// Writes `-p, --processes NUMBER` with its description.
 fn option(text: &mut String, row: &OptionRow, help: &str, paint: Paint) {
     let letter = row.letters.first().map_or_else(|| "    ".to_owned(), |(letter, _)| format!("-{letter}, "));
     let value = match row.argument {
@@ -155,7 +155,7 @@ fn option(text: &mut String, row: &OptionRow, help: &str, paint: Paint) {
     entry(text, &format!("  {letter}{name}{value}"), &format!("  {letter}{}{value}", paint.name(&name)), help);
 }
 
-/// A word and its description, wrapped. `shown` is `start` with colour.
+/// Writes a word with its description, wrapped. `shown` is `start` with colour.
 fn entry(text: &mut String, start: &str, shown: &str, help: &str) {
     let width = start.chars().count();
     text.push_str(shown);
@@ -188,7 +188,7 @@ pub fn wrap(text: &str, width: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// Lines of a terminal that most have.
+    /// Most lines of the short help, so that it fits a common terminal.
     const SHORT_LINES_MOST: usize = 40;
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
         assert!(text.lines().count() <= SHORT_LINES_MOST, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
         assert!(Subcommand::ALL.iter().all(|command| text.contains(command.name())), "{text}");
-        for name in OF_A_DAY {
+        for name in COMMON_OPTIONS {
             assert!(catalogue().get(name).is_some_and(|row| matches!(row.status, Status::Supported(_))), "{name}");
             assert!(text.contains(&format!("--{name} ")), "{name}");
         }

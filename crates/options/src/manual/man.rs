@@ -52,10 +52,10 @@ pub fn page() -> String {
     text
 }
 
-/// The line of the page that its caller replaces by the signals: their table is the master's.
+/// The line of the page that the caller replaces by the signals, whose table belongs to the master.
 pub const SIGNALS_PLACE: &str = ".\\\" signals\n";
 
-/// Statuses of a start, beside those of the commands.
+/// Exit statuses of a start, in addition to those of the commands.
 const STATUSES: [(i32, &str); 3] = [
     (0, "after an ordered stop"),
     (1, "the configuration is invalid, or the start failed"),
@@ -130,7 +130,7 @@ fn entry(text: &mut String, row: &OptionRow) {
     );
 }
 
-/// Escapes what roff would take for its own; a line must not begin with a dot or a quote, which no help does.
+/// Escapes characters that roff interprets. A line must not begin with a dot or a quote, which no help text does.
 fn escape(text: &str) -> String {
     text.replace('\\', "\\e").replace('-', "\\-")
 }

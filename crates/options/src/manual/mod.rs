@@ -1,4 +1,4 @@
-//! Texts about options, all made from the catalogue's rows: nothing is written down twice.
+//! Texts about options, all generated from the rows of the catalogue, so that no fact is written twice.
 
 pub mod completions;
 pub mod help;
@@ -6,5 +6,4 @@ pub mod man;
 pub mod paint;
 pub mod reference;
 pub mod schema;
-pub mod show;
 pub mod words;

@@ -1,12 +1,12 @@
-//! Colour for texts that people read: on terminals only, and as NO_COLOR, FORCE_COLOR and TERM=dumb ask. It knows nothing of the texts.
-//! The process of a command runs it; a start asks nothing here.
+//! Colour for texts that people read: on terminals only, and subject to NO_COLOR, FORCE_COLOR and TERM=dumb. It must not know the
+//! texts. Runs in the process of a command; a start does not use it.
 
 use std::io::IsTerminal;
 
 use crate::diagnostic::Severity;
 use crate::host_info::HostInfo;
 
-/// Whether a text is painted.
+/// Whether a text is coloured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Paint {
     is_on: bool,
@@ -22,12 +22,12 @@ impl Paint {
         self.wrap("1", text)
     }
 
-    /// What is typed as it stands: commands, options.
+    /// Text to type literally: commands, options.
     pub fn name(self, text: &str) -> String {
         self.wrap("36", text)
     }
 
-    /// What matters less.
+    /// Less important text.
     pub fn aside(self, text: &str) -> String {
         self.wrap("2", text)
     }
@@ -46,7 +46,7 @@ impl Paint {
     }
 }
 
-/// no-color.org and force-color.org: either counts where it is not empty, and who wants none is heard first.
+/// no-color.org and force-color.org: a variable counts if it is not empty, and NO_COLOR takes precedence.
 fn is_on<'a>(variable: &dyn Fn(&str) -> Option<&'a str>, is_terminal: bool) -> bool {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     if is_set("NO_COLOR") {

@@ -81,7 +81,7 @@ fn others(text: &mut String, rows: &[&OptionRow]) {
 mod tests {
     use super::*;
 
-    /// Set to write the page instead of comparing it.
+    /// If set, the test writes the page instead of comparing it.
     const WRITE: &str = "BOLIDE_WRITE_REFERENCE";
 
     #[test]

@@ -1,4 +1,4 @@
-//! The JSON schema of TOML, YAML and JSON configurations, for editors: draft 7, which they take. What a value may be comes from the rows.
+//! The JSON schema of TOML, YAML and JSON configurations, for editors: draft 7, which they support. The rows define the values.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -8,7 +8,7 @@ use crate::catalogue::row::{Argument, OptionRow, Status, Value};
 use crate::manual::words::verdict;
 use crate::sources::DEFAULT_SECTION;
 
-/// A text that placeholders make: it can be anything when they are filled in.
+/// A text with placeholders, which can become anything when they are filled in.
 const WITH_PLACEHOLDER: &str = r"[$%@]\(";
 
 /// The schema, as text.
@@ -38,18 +38,18 @@ fn schema() -> Json {
     })
 }
 
-/// The values that an option may have, and what it does.
+/// The values that an option may have, and its description.
 fn option(row: &OptionRow) -> Json {
     let one = any_of(scalars(row));
     let is_list = match row.status {
-        // The words of the language act each time.
+        // Keywords of the language act each time.
         Status::Supported(Setting::Language(_)) => true,
         Status::Supported(_) => matches!(row.value, Value::List | Value::Address | Value::Special),
         _ => true,
     };
     let mut made = Map::new();
     match is_list {
-        // Neither form is within the other: a scalar is no array.
+        // The two forms exclude each other: a scalar is not an array.
         true => made.insert("oneOf".to_owned(), json!([one, { "type": "array", "items": one }])),
         false => match one {
             Json::Object(one) => {
@@ -68,7 +68,7 @@ fn option(row: &OptionRow) -> Json {
     let about = format!("{about}{default}");
     made.insert("description".to_owned(), json!(about.trim()));
     if let Some(note) = note {
-        // The first is the specification's later word, the second the one that editors show.
+        // `deprecated` is the keyword of later drafts, `deprecationMessage` the one that editors show.
         made.insert("deprecated".to_owned(), json!(true));
         made.insert("deprecationMessage".to_owned(), json!(note));
     }
@@ -128,8 +128,8 @@ mod tests {
         let options = &schema["definitions"]["options"]["properties"];
         for row in catalogue().rows() {
             assert!(row.names.iter().all(|name| options[*name].is_object()), "{}", row.name());
-            let is_told = options[row.name()]["deprecationMessage"].is_string();
-            assert_eq!(is_told, !matches!(row.status, Status::Supported(_) | Status::Accepted(_)), "{}", row.name());
+            let is_reported = options[row.name()]["deprecationMessage"].is_string();
+            assert_eq!(is_reported, !matches!(row.status, Status::Supported(_) | Status::Accepted(_)), "{}", row.name());
         }
         assert_eq!(options["home"]["$ref"], "#/definitions/options/properties/virtualenv");
         assert_eq!(schema["definitions"]["options"]["additionalProperties"], false);

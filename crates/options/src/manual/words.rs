@@ -1,4 +1,4 @@
-//! Words for a row's value and verdict, which every text about options shares.
+//! Descriptions of a row's value and verdict, which all texts about options share.
 
 use crate::catalogue::row::{Argument, OptionRow, Status, Value};
 
@@ -26,7 +26,7 @@ pub fn value(row: &OptionRow) -> String {
     }
 }
 
-/// What stands for the value in a usage: `SECONDS`, `FILE`, `on|off`.
+/// The placeholder of the value in a usage: `SECONDS`, `FILE`, `on|off`.
 pub fn placeholder(row: &OptionRow) -> String {
     match row.value {
         Value::Switch => "BOOL".to_owned(),
@@ -43,13 +43,13 @@ pub fn placeholder(row: &OptionRow) -> String {
     }
 }
 
-/// The help speaks of a folder before it speaks of a file.
+/// Returns whether the help text mentions a folder before it mentions a file.
 fn is_folder(help: &str) -> bool {
     let place = |word: &str| help.find(word).unwrap_or(usize::MAX);
     place("folder").min(place("virtualenv")) < place("file")
 }
 
-/// The form that the help itself names, as `ADDRESS,KEY[,CIPHERS]`, without what may be left out.
+/// The form that the help text itself names, such as `ADDRESS,KEY[,CIPHERS]`, without its optional parts.
 fn named_form(help: &'static str) -> Option<&'static str> {
     let is_form = |text: &str| {
         text.starts_with(|first: char| first.is_ascii_uppercase())
@@ -60,7 +60,7 @@ fn named_form(help: &'static str) -> Option<&'static str> {
     form.split('[').next().filter(|form| form.len() <= WORDS_SHOWN_MOST)
 }
 
-/// Words longer than this, in characters, would fill the line.
+/// Longer lists of words, in characters, would fill the line.
 const WORDS_SHOWN_MOST: usize = 24;
 
 fn counted(unit: &str) -> &'static str {
@@ -75,7 +75,7 @@ fn counted(unit: &str) -> &'static str {
     }
 }
 
-/// The form of a text, as its example has it.
+/// The form of a text, from its example.
 fn textual(row: &OptionRow) -> &'static str {
     if let Some(form) = named_form(row.help) {
         return form;
@@ -110,7 +110,7 @@ pub fn verdict(row: &OptionRow) -> String {
     }
 }
 
-/// Words of the configuration in a sentence: `a`, `b` and `c`.
+/// Joins words of the configuration to a phrase: `a`, `b` and `c`.
 pub fn listed(words: &[&str], joint: &str) -> String {
     let quoted: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {

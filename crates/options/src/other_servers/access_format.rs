@@ -1,8 +1,8 @@
-//! gunicorn's format of an access log's line, made into one of `log-format`. Pure functions over text.
+//! Translates gunicorn's format of access log lines to a `log-format`. Pure functions over text.
 
 use super::translation::Translation;
 
-/// What gunicorn calls atoms, and what says the same here.
+/// gunicorn's atoms, with the equivalent variables of `log-format`.
 pub const LOG_ATOMS: &[(&str, &str)] = &[
     ("h", "%(addr)"),
     ("l", "-"),
@@ -24,10 +24,10 @@ pub const LOG_ATOMS: &[(&str, &str)] = &[
     ("p", "<%(pid)>"),
 ];
 
-/// gunicorn's format where none is named.
+/// gunicorn's default format.
 pub const DEFAULT_FORMAT: &str = r#"%(h)s %(l)s %(u)s %(t)s "%(r)s" %(s)s %(b)s "%(f)s" "%(a)s""#;
 
-/// Atoms for which there is nothing become `-`, as gunicorn writes those that it does not know.
+/// Atoms without an equivalent become `-`, as in gunicorn for unknown ones.
 pub fn take(to: &mut Translation, text: &str) -> Result<(), String> {
     let (format, missing) = made(text)?;
     if !missing.is_empty() {
@@ -37,7 +37,7 @@ pub fn take(to: &mut Translation, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The format, and the atoms for which there is nothing. The error is the advice.
+/// Returns the format, and the atoms without an equivalent. The error is the advice.
 fn made(text: &str) -> Result<(String, Vec<String>), String> {
     let (mut made, mut missing) = (String::new(), Vec::new());
     let mut rest = text;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn test_what_it_becomes_are_variables_of_ours() {
+    fn test_atoms_become_variables_of_log_format() {
         let known = crate::catalogue::catalogue().get("log-format").expect("its row").help;
         for (name, ours) in LOG_ATOMS {
             for variable in ours.split("%(").skip(1).filter_map(|rest| rest.split(')').next()) {

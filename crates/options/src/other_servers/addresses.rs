@@ -1,4 +1,4 @@
-//! Flags that say where is listened, and for whom.
+//! Flags for the addresses to listen on, and for the clients and proxies to accept. Pure data and functions over values.
 
 use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same, Taken};
 use super::row::ServerSetting;
@@ -114,14 +114,14 @@ fn proxy_protocol(to: &mut Translation, mode: &str) -> Result<(), String> {
     }
 }
 
-/// uvicorn's `NAME:VALUE`, with or without a blank.
+/// uvicorn's `NAME:VALUE`, with or without a blank after the colon.
 fn header(to: &mut Translation, text: &str) -> Result<(), String> {
     let (name, value) = text.split_once(':').ok_or_else(|| "write `--header NAME:VALUE`".to_owned())?;
     to.add("add-header", &format!("{}: {}", name.trim(), value.trim()));
     Ok(())
 }
 
-/// gunicorn's dictionary of fields that say the scheme, as JSON.
+/// gunicorn's dictionary of header fields that indicate the scheme, as JSON.
 fn scheme_headers(to: &mut Translation, fields: &str) -> Result<(), String> {
     let known = |name: &str| ["X-FORWARDED-PROTO", "X-FORWARDED-PROTOCOL", "X-FORWARDED-SSL"].contains(&name);
     let fields: serde_json::Map<String, serde_json::Value> = serde_json::from_str(fields).unwrap_or_default();

@@ -1,11 +1,11 @@
-//! Flags about the application: where it lies, what it is, and what it finds.
+//! Flags for the application: where it is, its interface, and its environment. Pure data and functions over values.
 
 use super::row::Meaning::{Done, Fixed, Listed, Made, Nothing, Option, Refused, Same, Taken, Worded};
 use super::row::{ServerSetting, ServerWord};
 use super::server::Server::{Daphne, FastApi, Granian, Gunicorn, Hypercorn, Uvicorn, Waitress};
 use super::translation::Translation;
 
-/// Words of uvicorn and granian. Of what is ASGI, the two versions are told apart by themselves.
+/// Words of uvicorn and granian. The version of ASGI is detected.
 const INTERFACES: &[ServerWord] = &[
     ("asgi3", &[("interface", "asgi")]),
     ("asgi2", &[("interface", "asgi")]),

@@ -1,4 +1,4 @@
-//! Flags about development and about the program itself.
+//! Flags for development, and for the program itself. Pure data and functions over values.
 
 use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same, Taken};
 use super::row::ServerSetting;
@@ -13,7 +13,7 @@ const EXCLUDE: &str = "write `--reload-exclude PATTERN`";
 pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::switch("reload", &[Gunicorn, Uvicorn, Granian, Hypercorn, Flask, FastApi], Made(develop, "the same"))
         .setting("reload")
-        // A file is for production as well: it reloads, and has none of what development shows.
+        // A configuration file may serve production too: it enables reloading, and nothing else of the development mode.
         .in_file(Fixed(&[("py-autoreload", "1")]))
         .says("the development mode ([how](develop.md)); before a pidfile it is uWSGI's command"),
     ServerSetting::switch("no-reload", &[Granian, Flask, FastApi], Done("it is off by default")),
@@ -68,7 +68,7 @@ fn develop(to: &mut Translation, value: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Several of a file have commas between them.
+/// In a file, several values are separated by commas.
 fn extra_files(to: &mut Translation, files: &str) -> Result<(), String> {
     files.split(',').map(str::trim).filter(|file| !file.is_empty()).for_each(|file| to.add("touch-reload", file));
     Ok(())

@@ -1,12 +1,12 @@
-//! The tables of the guides "From gunicorn" and "From uvicorn and others": what becomes of each flag of a server, made from the rows.
-//! It writes Markdown and opens nothing.
+//! The tables of the guides "From gunicorn" and "From uvicorn and others": the equivalent of each flag of a server, generated
+//! from the rows. It formats Markdown and opens nothing.
 
 use super::flags;
 use super::row::{Meaning, ServerSetting};
 use super::server::Server;
 use crate::catalogue::row::Argument;
 
-/// The table of a server.
+/// Returns the table of a server.
 pub fn table(server: Server) -> String {
     let mut rows: Vec<String> =
         flags().filter(|flag| flag.servers.contains(&server) && !flag.flag.is_empty()).map(|flag| row(flag, server)).collect();
@@ -40,7 +40,7 @@ fn row(flag: &ServerSetting, server: Server) -> String {
     format!("| {letter}`--{}` | {here} | {typed} | {} |", flag.flag, says.join("; ").replace('|', "\\|"))
 }
 
-/// Puts the tables into a page, between the lines that mark their places.
+/// Inserts the tables into a page, between the lines that mark their places.
 pub fn with_tables(page: &str) -> String {
     let mut made = page.to_owned();
     for server in Server::ALL {

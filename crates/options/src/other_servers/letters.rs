@@ -1,18 +1,18 @@
-//! Letters of the command line that mean one thing in uWSGI, and so here, and another to users of other servers.
+//! Letters of the command line that mean one thing in uWSGI, and therefore here, and another to users of other servers.
 
 use super::flags;
 use super::row::ServerSetting;
 use super::server::Server;
-use super::taking::whose;
+use super::translate::server_list;
 use super::translation::Translation;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
 
-/// More workers than this, asked for by letter, are a port.
+/// A larger number of workers, given by letter, is a port.
 const PROCESSES_BY_LETTER_MOST: u32 = 1024;
 
-/// A value shows that a letter was not meant as uWSGI has it: the message and the advice. For a letter without a value it is the next
-/// word.
+/// Returns the message and the advice if a value shows that a letter was not meant as in uWSGI. For a letter without a value,
+/// `value` is the next word.
 pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String)> {
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let (theirs, advice) = match letter {
@@ -47,7 +47,7 @@ fn is_likely_host(value: &str) -> bool {
         || value.contains(['.', ':']) && value.chars().all(|letter| letter.is_ascii_hexdigit() || ".:[]".contains(letter))
 }
 
-/// What is said of a letter that uWSGI does not have; the value is what follows it.
+/// Returns the message and the advice about a letter that uWSGI does not have; `value` is the next word.
 pub fn unknown_letter(letter: char, value: Option<&str>) -> (String, Option<String>) {
     let theirs: Vec<&ServerSetting> = flags().filter(|flag| flag.letter.is_some_and(|(own, _)| own == letter)).collect();
     let mut names: Vec<&str> = Vec::new();
@@ -57,11 +57,11 @@ pub fn unknown_letter(letter: char, value: Option<&str>) -> (String, Option<Stri
         }
     }
     let Some(first) = theirs.first() else { return (format!("unknown option `-{letter}`"), None) };
-    let said: Vec<String> = theirs.iter().map(|flag| format!("`--{}` of {}", flag.flag, owners(flag))).collect();
-    let message = format!("`-{letter}` is not an option here: it is {}", said.join(", "));
-    // What follows a flag without a value is not its own.
+    let meanings: Vec<String> = theirs.iter().map(|flag| format!("`--{}` of {}", flag.flag, owners(flag))).collect();
+    let message = format!("`-{letter}` is not an option here: it is {}", meanings.join(", "));
+    // The word after a flag without a value is not its value.
     let value = value.filter(|_| first.argument != Argument::None).unwrap_or_default();
-    let advice = match (names.as_slice(), Translation::new(None).take(first, value)) {
+    let advice = match (names.as_slice(), Translation::new(None).translate(first, value)) {
         ([_], Err(refusal)) => refusal.advice,
         ([name], Ok(())) => format!("write `{}`", format!("--{name} {value}").trim_end()),
         _ => "write the long name".to_owned(),
@@ -72,7 +72,7 @@ pub fn unknown_letter(letter: char, value: Option<&str>) -> (String, Option<Stri
 /// The servers that have the letter of a flag.
 fn owners(flag: &ServerSetting) -> String {
     let servers: &'static [Server] = flag.letter.map_or(flag.servers, |(_, servers)| servers);
-    whose(&ServerSetting { servers, ..*flag })
+    server_list(&ServerSetting { servers, ..*flag })
 }
 
 #[cfg(test)]
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_a_letter_that_means_two_things_is_told_with_both() {
+    fn test_a_letter_that_means_two_things_is_reported_with_both() {
         for (letter, value, ours, theirs, advice) in [
             ('w', "4", "`--module`", "`--workers` of gunicorn and hypercorn", "`--workers 4`"),
             ('b', "0.0.0.0:8000", "`--buffer-size`", "`--bind` of gunicorn, hypercorn and daphne", "`--bind 0.0.0.0:8000`"),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn test_a_letter_that_only_others_have_is_told_with_the_long_name() {
+    fn test_a_letter_of_other_servers_only_is_reported_with_the_long_name() {
         for (letter, value, wanted, advice) in [
             ('k', Some("gevent"), "`--worker-class` of gunicorn and hypercorn", "`--threads 16`"),
             ('u', Some("www-data"), "`--user` of gunicorn", "the long name"),

@@ -1,4 +1,4 @@
-//! Flags about logs and numbers.
+//! Flags for logs and metrics. Pure data and functions over values.
 
 use super::access_format;
 use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Worded};
@@ -9,7 +9,7 @@ use super::values;
 
 const PYTHONS_LOGGING: &str = "leave it out, and configure `logging` in the application, or in a `gunicorn.conf.py`, which `-c` reads; the server's own lines go where `--logto FILE` says, in the format of `--log-format`";
 const SYSLOG: &str = "write `--logger syslog:NAME`, or `--logger rsyslog:HOST:PORT,NAME`";
-/// Our own option has the name of the program as its value, which may be left out.
+/// The value of Bolide's own option is the name of the program, which may be omitted.
 const SYSLOG_ON: &[ServerWord] = &[("true", &[("log-syslog", "")])];
 const COLOURS: &str = "leave it out: colours are for terminals, and `NO_COLOR=1` in the environment turns them off";
 const METRICS: &str = "write `--stats 127.0.0.1:9191`: `uwsgi-exporter` turns it into a page for Prometheus";
@@ -77,7 +77,7 @@ pub const FLAGS: &[ServerSetting] = &[
 
 fn level(to: &mut Translation, text: &str) -> Result<(), String> {
     let word = text.to_ascii_lowercase();
-    // The numbers are those of Python's `logging`, whose INFO is 20.
+    // The numbers are those of Python's `logging`, in which INFO is 20.
     let is_above = match (word.as_str(), word.parse::<u32>()) {
         ("critical" | "error" | "warning" | "warn", _) => true,
         ("info" | "notset", _) => false,
@@ -88,12 +88,12 @@ fn level(to: &mut Translation, text: &str) -> Result<(), String> {
         (_, Ok(number)) => number > 20,
         _ => return Err("write one of `debug`, `info`, `warning`, `error` and `critical`".to_owned()),
     };
-    // gunicorn's and hypercorn's level is not about their access logs.
+    // The log level of gunicorn and hypercorn does not apply to their access logs.
     to.quiet = is_above && !matches!(to.server(), Some(Gunicorn | Hypercorn));
     Ok(())
 }
 
-/// The prototype executes the file, and sets it up.
+/// The prototype executes the file and applies it.
 fn python_logging(to: &mut Translation, _: &str) -> Result<(), String> {
     to.note("it configures Python's `logging` before the application is loaded; the server's own lines and request lines go where `logger` and `req-logger` say");
     Ok(())

@@ -1,7 +1,8 @@
-//! The settings of other servers (gunicorn, uvicorn, granian, hypercorn, waitress, flask, fastapi, daphne) and what they mean here: one
-//! row a setting, for the flag of a command line, `gunicorn.conf.py` (`gunicorn`), the keyword of `bolide.run` and `init --from`. What has
-//! one meaning is made into options of ours, what has no effect is told, the rest is refused with what to write. It opens nothing and
-//! starts nothing but the child that executes a `gunicorn.conf.py`; it runs in the process that reads the configuration.
+//! The settings of other servers (gunicorn, uvicorn, granian, hypercorn, waitress, flask, fastapi, daphne) and their equivalents
+//! here: one row for each setting, which serves the flag of a command line, `gunicorn.conf.py` (`gunicorn`), the keyword of
+//! `bolide.run` and `init --from`. A setting with one meaning becomes options of Bolide, a setting without an effect is reported,
+//! and any other is refused with advice. It opens no files and starts nothing but the child that executes a `gunicorn.conf.py`.
+//! Runs in the process that reads the configuration.
 
 mod access_format;
 mod addresses;
@@ -16,15 +17,15 @@ mod processes;
 mod requests;
 mod row;
 mod server;
-mod taking;
 mod tls;
+mod translate;
 mod translation;
 mod values;
 
 pub use letters::{misunderstood_letter, unknown_letter};
 pub use row::{Meaning, ServerSetting};
 pub use server::Server;
-pub use taking::Refusal;
+pub use translate::Refusal;
 pub use translation::{MadeOption, SettingRemark, Subject, Translation};
 
 use crate::catalogue::catalogue;
@@ -39,28 +40,28 @@ pub fn flags() -> impl Iterator<Item = &'static ServerSetting> {
     TABLES.iter().flat_map(|table| table.iter())
 }
 
-/// The row of a long name, without its dashes: that of the server, or the first where it is not known which server is meant.
+/// Returns the row of a long name, without its dashes: that of `server`, or the first one if the server is not known.
 pub fn long(server: Option<Server>, name: &str) -> Option<&'static ServerSetting> {
     flags().find(|flag| flag.flag == name && !name.is_empty() && flag.is_of(server))
 }
 
-/// The row of a letter of a server.
+/// Returns the row of a letter of a server.
 pub fn letter(server: Server, letter: char) -> Option<&'static ServerSetting> {
     flags().find(|flag| flag.letter.is_some_and(|(own, servers)| own == letter && servers.contains(&server)))
 }
 
-/// The row of a setting of gunicorn.conf.py.
+/// Returns the row of a setting of gunicorn.conf.py.
 pub fn setting(name: &str) -> Option<&'static ServerSetting> {
     flags().find(|flag| flag.setting == name && !name.is_empty())
 }
 
-/// The row of a keyword of `bolide.run`.
+/// Returns the row of a keyword of `bolide.run`.
 pub fn keyword(name: &str) -> Option<&'static ServerSetting> {
     let mut named = flags().filter(|row| !row.flag.is_empty());
     named.find(|row| row.keyword == name || row.flag.replace('-', "_") == name)
 }
 
-/// The row that a word of a server's command line names, and the value that is a part of the word (`-w4`, `--workers=4`).
+/// Returns the row that a word of a server's command line names, and the value if it is part of the word (`-w4`, `--workers=4`).
 pub fn of_word(server: Server, word: &str) -> Option<(&'static ServerSetting, Option<&str>)> {
     if let Some(name) = word.strip_prefix("--") {
         let (name, value) = name.split_once('=').map_or((name, None), |(name, value)| (name, Some(value)));
@@ -71,7 +72,7 @@ pub fn of_word(server: Server, word: &str) -> Option<(&'static ServerSetting, Op
     Some((letter(server, own)?, Some(value).filter(|value| !value.is_empty())))
 }
 
-/// The options that a word of another server's says, where an option of ours has the flag's name and not the word.
+/// Returns the options for a word of another server, if Bolide has an option with the flag's name that does not accept the word.
 pub fn word(name: &str, value: &str) -> Option<&'static [(&'static str, &'static str)]> {
     flags().filter(|flag| flag.flag == name).find_map(|flag| match flag.meaning {
         Meaning::Worded(words, _) => words.iter().find(|(word, _)| *word == value).map(|(_, pairs)| *pairs),
@@ -79,7 +80,8 @@ pub fn word(name: &str, value: &str) -> Option<&'static [(&'static str, &'static
     })
 }
 
-/// A value shows that another server's option was meant, or none at all, on our own command line: the message and the advice.
+/// Returns the message and the advice if a value on Bolide's own command line shows that another server's option of the same name
+/// was meant, or no option of that name.
 pub fn misunderstood(name: &str, value: &str) -> Option<(String, String)> {
     let row = catalogue().get(name)?;
     let doubt = flags().filter(|flag| row.names.contains(&flag.flag)).find_map(|flag| match flag.meaning {

@@ -1,4 +1,4 @@
-//! Flags about processes: how many, of what kind, under which user and name, and how they end.
+//! Flags for processes: their number, kind, user and name, and how they end. Pure data and functions over values.
 
 use super::row::Meaning::{Done, Fixed, Kept, Made, Nothing, Option, Refused, Same};
 use super::row::ServerSetting;
@@ -85,7 +85,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::of_file("tmp_upload_dir", Nothing("bodies that exceed the memory limit go to the system's temporary folder; the variable TMPDIR selects another")),
 ];
 
-/// WSGI and ASGI are told apart by the application, and slow clients hold up no worker. The name counts for `timeout` alone.
+/// The application determines WSGI or ASGI, and slow clients do not occupy a worker. The name matters only for `timeout`.
 fn worker_class(to: &mut Translation, class: &str) -> Result<(), String> {
     let name = class.rsplit(['.', '#']).next().unwrap_or_default().trim_end_matches("Worker").to_ascii_lowercase();
     to.keep(Subject::WorkerClass, &name);

@@ -1,4 +1,4 @@
-//! Flags about requests and connections: how large and how long they may be.
+//! Flags for requests and connections: their limits of size and time. Pure data and functions over values.
 
 use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Taken};
 use super::row::ServerSetting;
@@ -137,7 +137,7 @@ fn cleartext(to: &mut Translation, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes of a head without `buffer-size`.
+/// Size of a request head without `buffer-size`, in bytes.
 const HEAD_BYTES: u64 = 65_536;
 
 fn head_bytes(to: &mut Translation, text: &str) -> Result<(), String> {

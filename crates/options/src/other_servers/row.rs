@@ -1,69 +1,72 @@
-//! A row of the table of other servers' settings: its flag, its name in `gunicorn.conf.py`, its keyword of `bolide.run`, and what it
-//! becomes here. Plain data; it knows nothing of our options but their names.
+//! A row of the table of other servers' settings: its flag, its name in `gunicorn.conf.py`, its keyword of `bolide.run`, and its
+//! equivalent here. Plain data; of Bolide's options it knows only the names.
 
 use super::server::Server;
 use super::translation::{Subject, Translation};
 use crate::catalogue::row::Argument;
 
-/// What a value becomes; the refusal is the advice alone.
-pub type Take = fn(&mut Translation, &str) -> Result<(), String>;
+/// Translates a value; the error is the advice alone.
+pub type Translate = fn(&mut Translation, &str) -> Result<(), String>;
 
-/// A value as it is kept until all settings are known; the refusal is the advice alone.
+/// Normalizes a value that is kept until all settings are known; the error is the advice alone.
 pub type Normalize = fn(&str) -> Result<String, String>;
 
-/// A value that shows that the other server's option of this name is meant, not ours: the message and the advice.
+/// Returns the message and the advice if a value shows that the other server's option of this name is meant, not Bolide's.
 pub type Doubt = fn(&str) -> Option<(String, String)>;
 
-/// A word of another server's, and the options of ours that say it.
+/// A word of another server, with the equivalent options of Bolide.
 pub type ServerWord = (&'static str, &'static [(&'static str, &'static str)]);
 
 /// The meaning of a setting here. It is the same for the flag, the setting of the file and the keyword.
 #[derive(Clone, Copy)]
 pub enum Meaning {
-    /// Our option of the same name.
+    /// Bolide's option of the same name.
     Same,
-    /// The same, where commas separate several values. On our own command line they are one value, and this tells the mistake.
+    /// The same, but commas separate several values. On Bolide's own command line they are one value, and the function reports
+    /// that mistake.
     Listed(Doubt),
-    /// The same, but for these words of the other server's, and for values that mean something else there.
+    /// The same, except for these words of the other server, and for values that mean something else there.
     Worded(&'static [ServerWord], Doubt),
-    /// Our option of this name, with the same value.
+    /// Bolide's option of this name, with the same value.
     Option(&'static str),
-    /// These options with these values; the flag has none of its own.
+    /// These options with these values; the flag has no value.
     Fixed(&'static [(&'static str, &'static str)]),
-    /// A function makes options of the value; and what it makes of it, for the guide.
-    Made(Take, &'static str),
-    /// The value is kept until all settings are known, since several decide together; and what they become, for the guide.
+    /// A function translates the value to options; and a description of the result, for the guide.
+    Made(Translate, &'static str),
+    /// The value is kept until all settings are known, since several determine an option together; and a description of the
+    /// result, for the guide.
     Kept(Subject, Normalize, &'static str),
-    /// What it asks for is done in any case, for this reason.
+    /// Bolide does this in any case, for this reason.
     Done(&'static str),
-    /// It has no effect here, for this reason, which a note tells.
+    /// It has no effect here, for this reason, which a note reports.
     Nothing(&'static str),
     /// An error that says what to write.
     Refused(&'static str),
-    /// The name is that of an option of ours which means something else, as in uWSGI. What to write for what the other server means.
+    /// Bolide has an option of the same name with another meaning, as in uWSGI. The text says what to write for the other
+    /// server's meaning.
     Taken(Doubt, &'static str),
 }
 
-/// One setting. Where servers mean different things by a name it has a row for each meaning, and the first is what it means on our own
+/// One setting. If servers use a name with different meanings, each meaning has a row, and the first row applies to Bolide's own
 /// command line.
 #[derive(Clone, Copy)]
 pub struct ServerSetting {
-    /// The long flag, without its dashes; empty where only a file has the setting.
+    /// The long flag, without its dashes; empty if only a file has the setting.
     pub flag: &'static str,
     pub servers: &'static [Server],
-    /// Its letter, and the servers that have it.
+    /// Its letter, and the servers that have the letter.
     pub letter: Option<(char, &'static [Server])>,
-    /// Its name in gunicorn.conf.py; empty where it has none.
+    /// Its name in gunicorn.conf.py; empty if it has none.
     pub setting: &'static str,
-    /// The flag stands for this setting where that is off, as `--no-sendfile` does.
+    /// The flag turns this setting off, as `--no-sendfile` does.
     pub is_negated: bool,
-    /// The keyword of `bolide.run`, where it is not the flag with underscores.
+    /// The keyword of `bolide.run`, if it is not the flag with underscores.
     pub keyword: &'static str,
     pub argument: Argument,
     pub meaning: Meaning,
-    /// What it means in a file, where that can't be the same.
+    /// Its meaning in a file, if that differs.
     pub in_file: Option<Meaning>,
-    /// What its users should know besides; for the guide.
+    /// Further information for its users, for the guide.
     pub says: &'static str,
 }
 
@@ -94,12 +97,12 @@ impl ServerSetting {
         ServerSetting::new("", &[Server::Gunicorn], meaning).setting(setting)
     }
 
-    /// The letter that all its servers have for it.
+    /// The letter that all its servers use for it.
     pub const fn letter(self, letter: char) -> ServerSetting {
         ServerSetting { letter: Some((letter, self.servers)), ..self }
     }
 
-    /// The letter that only these of its servers have for it.
+    /// The letter that only these of its servers use for it.
     pub const fn letter_of(self, letter: char, servers: &'static [Server]) -> ServerSetting {
         ServerSetting { letter: Some((letter, servers)), ..self }
     }
@@ -108,7 +111,7 @@ impl ServerSetting {
         ServerSetting { setting, ..self }
     }
 
-    /// The setting that the flag switches off.
+    /// The setting that the flag turns off.
     pub const fn setting_off(self, setting: &'static str) -> ServerSetting {
         ServerSetting { setting, is_negated: true, ..self }
     }

@@ -1,4 +1,4 @@
-//! The programs whose command lines are known.
+//! The programs whose command lines are translated. Pure data.
 
 /// A program whose flags are rows of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,7 +25,7 @@ impl Server {
         Server::Daphne,
     ];
 
-    /// What is typed to start it.
+    /// The command that starts it.
     pub fn command(self) -> &'static str {
         match self {
             Server::Gunicorn => "gunicorn",

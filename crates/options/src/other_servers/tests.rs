@@ -1,17 +1,17 @@
-//! The table agrees with the catalogue, with itself and with the guides.
+//! Tests that the table agrees with the catalogue, with itself and with the guides.
 
 use super::guide::with_tables;
 use super::*;
 
-/// The pages with tables that are made from the rows.
+/// The pages with generated tables.
 const GUIDES: [&str; 2] = ["migrate-from-gunicorn.md", "migrate-from-uvicorn.md"];
 
-/// Set to write the tables again.
+/// If set, the test writes the tables instead of comparing them.
 const WRITE: &str = "BOLIDE_WRITE_REFERENCE";
 
 fn taken(name: &str, value: &str) -> Result<Vec<String>, Refusal> {
     let mut translation = Translation::new(None);
-    translation.take(long(None, name).expect(name), value)?;
+    translation.translate(long(None, name).expect(name), value)?;
     let mut pairs = translation.drain();
     let (rest, _) = translation.finish(None)?;
     pairs.extend(rest);
@@ -19,20 +19,20 @@ fn taken(name: &str, value: &str) -> Result<Vec<String>, Refusal> {
 }
 
 #[test]
-fn test_what_is_the_same_is_an_option_and_what_others_alone_have_is_none() {
+fn test_shared_settings_are_options_and_settings_of_others_alone_are_not() {
     for flag in flags().filter(|flag| !flag.flag.is_empty()) {
         let is_ours = catalogue().get(flag.flag).is_some();
         match flag.meaning {
             Meaning::Same | Meaning::Listed(_) | Meaning::Worded(..) | Meaning::Taken(..) => {
                 assert!(is_ours, "--{} is no option of ours", flag.flag);
             }
-            // uWSGI's command where a pidfile follows, which is told apart where the command line is read.
+            // uWSGI's command if a pidfile follows, which `command_line` distinguishes.
             Meaning::Made(..) if flag.flag == "reload" => assert!(is_ours),
             // uWSGI's, for the addresses of `socket`; gunicorn's beside `--bind`.
             Meaning::Kept(..) if flag.flag == "protocol" => assert!(is_ours),
-            // uWSGI's, for all that is made; gunicorn's for sockets alone.
+            // uWSGI's, for all files that are created; gunicorn's for sockets only.
             Meaning::Kept(..) if flag.flag == "umask" => assert!(is_ours),
-            // Rows that are refused in the catalogue as well.
+            // The catalogue refuses these rows as well.
             Meaning::Refused(_) if flag.flag.ends_with("keyfile-password") => assert!(is_ours),
             _ => assert!(
                 !is_ours || flag.servers != long(None, flag.flag).map_or(flag.servers, |first| first.servers),
@@ -44,7 +44,7 @@ fn test_what_is_the_same_is_an_option_and_what_others_alone_have_is_none() {
 }
 
 #[test]
-fn test_what_flags_become_and_what_is_advised_are_options() {
+fn test_flags_become_options_and_advice_names_options() {
     let known = |name: &str| catalogue().get(name).is_some() || long(None, name).is_some();
     for flag in flags() {
         let texts = match flag.meaning {
@@ -148,7 +148,7 @@ fn test_flags_that_belong_together_are_one_option() {
     let made = |server: Option<Server>, line: &[(&str, &str)]| {
         let mut translation = Translation::new(server);
         for (name, value) in line {
-            translation.take(long(server, name).expect(name), value).expect(name);
+            translation.translate(long(server, name).expect(name), value).expect(name);
         }
         let (pairs, notes) = translation.finish(Some(5000)).expect("they go together");
         (pairs.into_iter().map(|made| format!("{}={}", made.key, made.value)).collect::<Vec<_>>(), notes.len())
@@ -172,7 +172,7 @@ fn test_flags_that_belong_together_are_one_option() {
 }
 
 #[test]
-fn test_a_value_that_another_server_means_is_told() {
+fn test_a_value_for_another_servers_option_is_reported() {
     for (name, value, wanted) in [
         ("http", "8000", "`--http :8000`"),
         ("http-socket", "8000", "`--http-socket :8000`"),

@@ -1,4 +1,4 @@
-//! Flags about TLS.
+//! Flags for TLS. Pure data and functions over values.
 
 use super::row::Meaning::{Done, Fixed, Made, Nothing, Option, Refused, Same};
 use super::row::ServerSetting;
@@ -31,7 +31,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("verify-mode", &[Hypercorn], Made(verify_mode, "`tls-client-auth = off`, `optional` or `required`")),
     ServerSetting::new("cert", &[Flask], Made(certificate, "`tls-certificate = FILE`")),
     ServerSetting::new("key", &[Flask], Option("tls-key")),
-    // The catalogue knows the name, and refuses it for every server.
+    // The catalogue has the name, and refuses it for every server.
     ServerSetting::new(
         "ssl-keyfile-password",
         &[Uvicorn, Granian],

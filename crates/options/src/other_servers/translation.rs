@@ -1,22 +1,22 @@
-//! What has been read of another server's settings. Most become options at once; those that mean something together (`--host` and
-//! `--port`) are kept until all are known. Plain data: what becomes of a setting is said in `taking`.
+//! The state of a translation from another server's settings. Most become options immediately; those that determine an option
+//! together (`--host` and `--port`) are kept until all are known. Plain data: `translate` translates each setting.
 
 use super::server::Server;
 use crate::diagnostic::{Diagnostic, Location, Severity};
 
-/// An option of ours that a setting has become.
+/// An option of Bolide that a setting was translated to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MadeOption {
     pub key: String,
     pub value: String,
-    /// The line of the file, counted from one; 0 where there is none.
+    /// The line of the file, counted from one; 0 without a file.
     pub line: u32,
 }
 
 /// A remark about a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SettingRemark {
-    /// The setting as its author has named it: `--timeout`, or `timeout` in a file.
+    /// The setting as the user named it: `--timeout`, or `timeout` in a file.
     pub name: String,
     pub line: u32,
     pub severity: Severity,
@@ -39,7 +39,7 @@ pub enum Subject {
     ErrorLog,
     Host,
     Port,
-    /// gunicorn's protocol of the addresses of `bind`.
+    /// gunicorn's protocol for the addresses of `bind`.
     Protocol,
     StaticFolder,
     StaticRoute,
@@ -65,31 +65,31 @@ pub(super) struct KeptSetting {
     pub place: SettingPlace,
 }
 
-/// What has been read of another server's settings.
+/// The settings of another server that were read so far.
 #[derive(Debug, Default)]
 pub struct Translation {
     server: Option<Server>,
     pub(super) made: Vec<MadeOption>,
     pub(super) remarks: Vec<SettingRemark>,
     pub(super) kept: Vec<KeptSetting>,
-    /// The level of the log leaves out the lines of requests.
+    /// The log level excludes request lines.
     pub(super) quiet: bool,
     /// The setting that is being read.
     pub(super) place: SettingPlace,
 }
 
 impl Translation {
-    /// Of the settings of a server; `None` is our own command line, where any of them may have been meant.
+    /// For the settings of a server; `None` is Bolide's own command line, where any server may be meant.
     pub fn new(server: Option<Server>) -> Translation {
         Translation { server, ..Translation::default() }
     }
 
-    /// The options that have come about since this was asked last, in their order.
+    /// Removes and returns the options since the last call, in their order.
     pub fn drain(&mut self) -> Vec<MadeOption> {
         std::mem::take(&mut self.made)
     }
 
-    /// There is a host without a port.
+    /// Whether there is a host without a port.
     pub fn needs_port(&self) -> bool {
         self.has(Subject::Host) && !self.has(Subject::Port)
     }
@@ -103,7 +103,7 @@ impl Translation {
         self.kept.push(KeptSetting { subject, value: value.to_owned(), place: self.place.clone() });
     }
 
-    /// Takes the last of a subject out.
+    /// Removes and returns the last value of a subject.
     pub(super) fn take_kept(&mut self, subject: Subject) -> Option<KeptSetting> {
         self.take_all(subject).pop()
     }

@@ -1,8 +1,9 @@
-//! Values of other servers' settings: addresses as gunicorn writes them, times with units as granian does, and the like. Pure functions over text.
+//! Values of other servers' settings: addresses as gunicorn writes them, times with units as in granian, and similar. Pure
+//! functions over text.
 
 use super::translation::Translation;
 
-/// A host alone, to which a port belongs.
+/// Whether the text is a host alone, which needs a port.
 pub fn is_host(text: &str) -> bool {
     let is_other = text.is_empty() || text.starts_with("unix:") || text.starts_with("fd://") || text.contains('/');
     !is_other
@@ -11,7 +12,7 @@ pub fn is_host(text: &str) -> bool {
             || text.matches(':').count() > 1 && !text.contains(['[', '$']))
 }
 
-/// HOST:PORT, with brackets around an address of IPv6.
+/// HOST:PORT, with brackets around an IPv6 address.
 pub fn host_and_port(host: &str, port: &str) -> String {
     match host.contains(':') && !host.starts_with('[') {
         true => format!("[{host}]:{port}"),
@@ -19,7 +20,7 @@ pub fn host_and_port(host: &str, port: &str) -> String {
     }
 }
 
-/// The option and its value for an address of `--bind`; the error is the advice.
+/// Returns the option and its value for an address of `--bind`; the error is the advice.
 pub fn address(text: &str, default_port: &str) -> Result<(&'static str, String), String> {
     let text = text.trim();
     let text = text.strip_prefix("tcp://").unwrap_or(text);
@@ -38,12 +39,12 @@ pub fn address(text: &str, default_port: &str) -> Result<(&'static str, String),
     Ok(("http", if is_host(text) { host_and_port(text, default_port) } else { text.to_owned() }))
 }
 
-/// A value that is kept as it is.
+/// Keeps a value unchanged.
 pub fn as_it_is(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Addresses of `--bind` with commas between them.
+/// Checks the addresses of `--bind`, which commas separate.
 pub fn binds(text: &str) -> Result<String, String> {
     let all: Vec<&str> = text.split(',').map(str::trim).collect();
     for one in &all {
@@ -59,7 +60,7 @@ pub fn host(text: &str) -> Result<String, String> {
     }
 }
 
-/// A port, checked here since the address would name both its halves.
+/// Checks a port here, since an error of the address would quote host and port.
 pub fn port(text: &str) -> Result<String, String> {
     match text.trim().parse::<u16>() {
         Ok(port) => Ok(port.to_string()),
@@ -67,7 +68,7 @@ pub fn port(text: &str) -> Result<String, String> {
     }
 }
 
-/// gunicorn's protocol of the addresses of `--bind`.
+/// gunicorn's protocol for the addresses of `--bind`.
 pub fn protocol(text: &str) -> Result<String, String> {
     match text {
         "uwsgi" | "http" | "http11" => Ok(text.to_owned()),
@@ -75,20 +76,20 @@ pub fn protocol(text: &str) -> Result<String, String> {
     }
 }
 
-/// A prefix of statsd's names, without the dot that follows it.
+/// A prefix of statsd names, without the dot that follows it.
 pub fn without_dots(text: &str) -> Result<String, String> {
     Ok(text.trim_end_matches('.').to_owned())
 }
 
-/// Names of the terminal, where log lines go in any case.
+/// Whether a log file is a name of the terminal, where log lines go in any case.
 pub fn is_terminal(file: &str) -> bool {
     matches!(file, "" | "-" | "/dev/stdout" | "/dev/stderr")
 }
 
-/// Reading, writing and executing, for everybody.
+/// Read, write and execute for all users.
 const EVERY_RIGHT: u32 = 0o777;
 
-/// The mode of a UNIX socket under a mask: a number as Python's `int` reads it, and octal behind a zero.
+/// Returns the mode of a UNIX socket for a mask: a number as Python's `int` reads it, or octal after a leading zero.
 pub fn mode_of_mask(text: &str) -> Result<String, String> {
     let octal = text.strip_prefix("0o").or_else(|| text.strip_prefix('0').filter(|digits| !digits.is_empty()));
     let bits = octal.map_or_else(|| text.parse().ok(), |digits| u32::from_str_radix(digits, 8).ok());
@@ -101,7 +102,7 @@ pub fn plain_seconds(text: &str) -> Result<String, String> {
     seconds(text).map(|seconds| seconds.to_string())
 }
 
-/// Seconds: a number, or days, hours, minutes and seconds with their letters (`1h30m`), as granian takes them.
+/// Parses seconds: a number, or days, hours, minutes and seconds with their letters (`1h30m`), as granian accepts them.
 pub fn seconds(text: &str) -> Result<u64, String> {
     let wrong = || "write a number of seconds".to_owned();
     if let Ok(number) = text.parse::<u64>() {
@@ -127,7 +128,7 @@ pub fn seconds(text: &str) -> Result<u64, String> {
     if digits.is_empty() && total > 0 { Ok(total) } else { Err(wrong()) }
 }
 
-/// How long an idle connection is kept. `http-keepalive = 1` is "on", as in uWSGI, so one second becomes two.
+/// The time that an idle connection is kept. `http-keepalive = 1` means "on", as in uWSGI, so one second becomes two.
 pub fn keep_alive(to: &mut Translation, text: &str) -> Result<(), String> {
     let kept = seconds(text)?;
     if kept == 1 {

@@ -1,44 +1,44 @@
-//! An application that was found, and what it is called. It knows the text of its file, and not where to look for one.
+//! An application that was found, with its name. It inspects the text of a file, and must not know where to look for one.
 
 use std::path::{Path, PathBuf};
 
 use super::names::Kind;
 use super::source::{Callable, Source};
 
-/// An application, as far as its text tells.
+/// An application, as far as the text reveals it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finding {
-    /// The framework that makes it, as its authors write it.
+    /// The name of its framework, in the spelling of the framework's authors.
     pub framework: Option<&'static str>,
     pub kind: Kind,
-    /// The folder that has to be in `sys.path`, relative to the one that was looked at: empty for that itself, or `src`.
+    /// The folder that has to be in `sys.path`, relative to the folder that was searched: empty for that folder itself, or `src`.
     pub root: PathBuf,
-    /// Its module, as it is imported from there: `shop.wsgi`.
+    /// Its module, as imported from there: `shop.wsgi`.
     pub module: String,
-    /// Its file, relative to the folder that was looked at.
+    /// Its file, relative to the folder that was searched.
     pub file: PathBuf,
     pub callable: Callable,
-    /// Django's name of the project.
+    /// The name of the Django project.
     pub project: Option<String>,
 }
 
 impl Finding {
-    /// `module:callable`; `None` where the name of the callable can't be told.
+    /// `module:callable`; `None` if the name of the callable is unknown.
     pub fn name(&self) -> Option<String> {
         match &self.callable {
             Callable::Named(name) => Some(format!("{}:{name}", self.module)),
             Callable::MadeBy(name) => Some(format!("{}:{name}()", self.module)),
-            Callable::NeedsArguments(_) | Callable::Untold => None,
+            Callable::NeedsArguments(_) | Callable::Unnamed => None,
         }
     }
 
-    /// The same, with its file relative to a folder.
+    /// The same, with its file relative to another folder.
     pub fn relative_to(mut self, folder: &Path) -> Finding {
         self.file = self.file.strip_prefix(folder).unwrap_or(&self.file).to_owned();
         self
     }
 
-    /// What it is, for people: "a Flask application in app.py".
+    /// A description for people: "a Flask application in app.py".
     pub fn description(&self) -> String {
         if let Some(project) = &self.project {
             return format!("the Django project `{project}`");
@@ -54,12 +54,12 @@ impl Finding {
     }
 }
 
-/// What the text of a file tells of a module.
+/// Returns the application that the text of a file reveals.
 pub fn finding(root: &Path, module: &str, file: &Path, source: &Source) -> Option<Finding> {
     let seen = source.application()?;
     let (framework, kind) = match seen.framework {
         Some(framework) => (Some(framework.name), framework.kind),
-        // It may be made where it is imported from: `from shop import create_app`.
+        // The application may be made in the module that it is imported from: `from shop import create_app`.
         None => match source.imported(root).and_then(|other| other.framework()).filter(|_| !seen.is_plain) {
             Some(framework) => (Some(framework.name), framework.kind),
             None => (None, seen.kind),

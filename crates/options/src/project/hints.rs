@@ -1,5 +1,5 @@
-//! What a project says of its application itself, for other programs: `FLASK_APP` in `.flaskenv`, and `entrypoint` of `[tool.fastapi]` in
-//! `pyproject.toml`.
+//! Names of the application that a project declares for other programs: `FLASK_APP` in `.flaskenv`, and `entrypoint` of
+//! `[tool.fastapi]` in `pyproject.toml`.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::finding::{Finding, finding};
 use super::names::{Kind, ROOTS, is_module_name, is_name};
 use super::source::{Callable, Source, text};
 
-/// The applications that are named so. One whose file is not there is none.
+/// Returns the declared applications. One whose file is missing does not count.
 pub fn named(folder: &Path) -> Vec<Finding> {
     let flask = text(&folder.join(".flaskenv")).and_then(|text| variable(&text, "FLASK_APP"));
     let fastapi = text(&folder.join("pyproject.toml")).and_then(|text| entrypoint(&text));

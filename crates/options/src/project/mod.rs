@@ -1,5 +1,6 @@
-//! What application a folder, a package or a file has, told from texts and names of files alone: nothing is imported, no program is
-//! run. Whoever reads a command line runs it. It knows neither options nor settings: what a finding becomes is its caller's to say.
+//! Finds the applications of a folder, a package or a file from texts and file names alone: it imports nothing and runs no
+//! program. It must not know options or settings: the caller decides what becomes of a finding. Runs in the process that reads a
+//! command line.
 
 mod finding;
 mod hints;
@@ -15,22 +16,22 @@ pub use names::{Kind, entries, is_module_name, is_name};
 use source::Source;
 pub use source::{Callable, text};
 
-/// Where people keep their virtualenv.
+/// Usual names of a virtualenv.
 const ENVIRONMENTS: &[&str] = &[".venv", "venv", "env", ".virtualenv"];
-/// Where people keep their application, likeliest first.
+/// Usual files of an application, likeliest first.
 const SOURCES: &[&str] =
     &["wsgi.py", "asgi.py", "app.py", "application.py", "main.py", "api.py", "server.py", "run.py", "manage.py"];
-/// Folders that are looked into as if they were packages: many have no `__init__.py`.
+/// Folders that are searched like packages: many have no `__init__.py`.
 const USUAL_PACKAGES: &[&str] = &["app", "api"];
-/// Packages that hold no application.
+/// Packages that contain no application.
 const NO_APPLICATIONS: &[&str] = &["tests", "test", "docs", "migrations", "scripts", "examples"];
-/// Files and packages of one folder that are read for want of one with a usual name, at the most.
+/// Most files and packages of a folder that are read if none has a usual name.
 const OTHERS_MOST: usize = 64;
-/// Packages within packages, at the most.
+/// Deepest nesting of packages.
 const DEPTH_MOST: usize = 32;
 
-/// The applications of a folder, likeliest first. Those whose callable can't be named come behind all others.
-pub fn look(folder: &Path) -> Vec<Finding> {
+/// Returns the applications of a folder, likeliest first. Those whose callable is unknown come last.
+pub fn find_in_folder(folder: &Path) -> Vec<Finding> {
     let mut found = hints::named(folder);
     for root in ROOTS {
         found.extend(django(folder, Path::new(root)));
@@ -42,29 +43,30 @@ pub fn look(folder: &Path) -> Vec<Finding> {
     without_repetition(found)
 }
 
-/// The application of one file, named by the module that it is.
-pub fn look_at_file(file: &Path) -> Option<Finding> {
+/// Returns the application of one file, named by its module.
+pub fn find_in_file(file: &Path) -> Option<Finding> {
     let place = place_of(file)?;
     let source = Source::read(file)?;
     Some(finding(&place.root, &place.module, file, &source)?.relative_to(file.parent()?))
 }
 
-/// The applications of a package, likeliest first: of its own file, and of the modules in it that usually have one.
-pub fn look_at_package(folder: &Path) -> Vec<Finding> {
+/// Returns the applications of a package, likeliest first: that of its own file, and those of its modules with usual names.
+pub fn find_in_package(folder: &Path) -> Vec<Finding> {
     let Some(place) = place_of(&folder.join("__init__.py")) else { return Vec::new() };
     without_repetition(in_package(folder, &place.root, &place.module))
 }
 
-/// Where a file of Python is imported from.
+/// Where a Python file is imported from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place {
-    /// The folder above its outermost package: it has to be in `sys.path`.
+    /// The folder above its outermost package, which has to be in `sys.path`.
     pub root: PathBuf,
     /// `shop.wsgi`, or `shop` for the `__init__.py` of a package.
     pub module: String,
 }
 
-/// How a file is imported: packages are the folders above it that have an `__init__.py`. `None` for one that no `import` can name.
+/// Returns how a file is imported. Its packages are the folders above it that have an `__init__.py`. `None` if no `import` can
+/// name the file.
 pub fn place_of(file: &Path) -> Option<Place> {
     let stem = file.file_name()?.to_str()?.strip_suffix(".py")?;
     let mut root = file.parent()?.to_owned();
@@ -76,13 +78,13 @@ pub fn place_of(file: &Path) -> Option<Place> {
     (!names.is_empty() && names.iter().all(|name| is_name(name))).then(|| Place { root, module: names.join(".") })
 }
 
-/// The virtualenv that lies in a folder, by its name there.
+/// Returns the virtualenv in a folder, by its name there.
 pub fn virtualenv(folder: &Path) -> Option<&'static str> {
     ENVIRONMENTS.iter().copied().find(|name| folder.join(name).join("pyvenv.cfg").exists())
 }
 
-/// Whether a module or a folder of this name lies in a folder, or in one of it that usually holds packages.
-pub fn lies_in_root(folder: &Path, module: &str) -> bool {
+/// Whether a folder, or a subfolder of it that usually holds packages, contains a module or a package of this name.
+pub fn has_module(folder: &Path, module: &str) -> bool {
     ROOTS
         .iter()
         .map(|root| folder.join(root).join(module.replace('.', "/")))
@@ -121,7 +123,7 @@ fn in_package(folder: &Path, root: &Path, name: &str) -> Vec<Finding> {
         .collect()
 }
 
-/// The applications of files that have no usual name: where they are made by a framework that we know.
+/// The applications of files without a usual name: only those that a known framework makes.
 fn others(folder: &Path) -> Vec<Finding> {
     let files = entries(folder).into_iter().filter(|name| name.strip_suffix(".py").is_some_and(is_name));
     let found = files.take(OTHERS_MOST).filter_map(|name| {
@@ -135,14 +137,14 @@ fn relative(found: Vec<Finding>, folder: &Path, root: &Path) -> Vec<Finding> {
     found.into_iter().map(|found| Finding { root: root.to_owned(), ..found.relative_to(folder) }).collect()
 }
 
-/// `manage.py` names the settings, and beside them lie `wsgi.py` and `asgi.py`. Every new project has both; the one that its author
-/// wants is ASGI where the settings name an ASGI application, as Channels has it.
+/// `manage.py` names the settings, and `wsgi.py` and `asgi.py` are beside them. Every new project has both. ASGI is the intended
+/// one if the settings name an ASGI application, as with Channels.
 fn django(folder: &Path, root: &Path) -> Option<Finding> {
     let place = folder.join(root);
     let manage = Source::read(&place.join("manage.py"))?;
     let after = manage.text().split("DJANGO_SETTINGS_MODULE").nth(1)?;
     let settings = after.split(['"', '\'']).find(|part| part.contains('.') && is_module_name(part))?;
-    // The files lie beside the settings, or beside a folder of settings.
+    // The files are beside the settings, or beside a folder of settings.
     let parents = settings.match_indices('.').map(|(end, _)| settings.get(..end).unwrap_or_default());
     let package = parents.rev().find(|package| {
         let lies = place.join(package.replace('.', "/"));
@@ -166,7 +168,7 @@ fn django(folder: &Path, root: &Path) -> Option<Finding> {
     })
 }
 
-/// Each module once, and last those whose callable can't be named. A project of Django is all that there is: its other files are parts of it.
+/// Each module once, those whose callable is unknown last. A Django project stands alone: its other files are parts of it.
 fn without_repetition(found: Vec<Finding>) -> Vec<Finding> {
     if let Some(project) = found.iter().find(|found| found.project.is_some()) {
         return vec![project.clone()];

@@ -1,27 +1,27 @@
-//! What the text of one file of Python tells of an application: who makes it, and what it is called. It reads lines, not Python's
-//! grammar: what is asked for stands at the start of a line in nearly all files that have it.
+//! Finds the application in the text of one Python file: the framework that makes it, and its name. It reads lines, not Python's
+//! grammar: nearly all files have the relevant statements at the start of a line.
 
 use std::io::Read;
 use std::path::Path;
 
 use super::names::{Kind, is_module_name, is_name};
 
-/// A source file is looked at so far; what is asked for stands near its beginning.
+/// Bytes of a source file that are read: the relevant statements are near its beginning.
 const SOURCE_BYTES_MOST: u64 = 256 * 1024;
-/// Names of functions that make an application, likeliest first.
+/// Usual names of functions that make an application, likeliest first.
 const FACTORIES: &[&str] = &["create_app", "make_app", "create_application", "make_application", "get_app", "build_app"];
-/// Names that applications usually have, likeliest first.
+/// Usual names of applications, likeliest first.
 const CALLABLES: &[&str] = &["application", "app"];
-/// Modules of the file's own project that are looked into for what it imports, at the most.
+/// Most modules of the same project that are searched for what a file imports.
 const IMPORTED_MOST: usize = 16;
 
-/// A framework, by the call that makes an application of it.
+/// A framework, by the call that makes an application with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Framework {
     call: &'static str,
     pub name: &'static str,
     pub kind: Kind,
-    /// The package that is imported for it.
+    /// The package that provides it.
     package: &'static str,
 }
 
@@ -29,7 +29,7 @@ const fn framework(call: &'static str, name: &'static str, kind: Kind, package: 
     Framework { call, name, kind, package }
 }
 
-/// Frameworks; first what is put around the others.
+/// Frameworks; those that wrap another one come first.
 const FRAMEWORKS: &[Framework] = &[
     framework("socketio.ASGIApp(", "Socket.IO", Kind::Asgi, "socketio"),
     framework("socketio.WSGIApp(", "Socket.IO", Kind::Wsgi, "socketio"),
@@ -49,7 +49,7 @@ const FRAMEWORKS: &[Framework] = &[
     framework("make_wsgi_app(", "Pyramid", Kind::Wsgi, "pyramid"),
 ];
 
-/// How an application is come by in its module.
+/// How a module provides its application.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Callable {
     /// By this name.
@@ -58,17 +58,17 @@ pub enum Callable {
     MadeBy(String),
     /// By a call with arguments, which only its author knows.
     NeedsArguments(String),
-    /// The text makes one, and does not tell its name.
-    Untold,
+    /// The text makes one, and its name is unknown.
+    Unnamed,
 }
 
-/// An application that a text has.
+/// An application that a text contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct SourceApplication {
     pub framework: Option<Framework>,
     pub kind: Kind,
     pub callable: Callable,
-    /// A function that is an application itself: no framework has made it.
+    /// A function that is an application itself, without a framework.
     pub is_plain: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// `None` for what is no file, or can't be read.
+    /// Returns `None` if the path is not a file, or can't be read.
     pub fn read(path: &Path) -> Option<Source> {
         if !path.is_file() {
             return None;
@@ -92,14 +92,15 @@ impl Source {
         &self.text
     }
 
-    /// The framework that the text calls, or else one that it imports.
+    /// Returns the framework that the text calls, or else one that it imports.
     pub fn framework(&self) -> Option<Framework> {
         let called = FRAMEWORKS.iter().find(|framework| self.calls(framework)).copied();
         called.or_else(|| FRAMEWORKS.iter().find(|framework| self.imports_package(framework.package)).copied())
     }
 
-    /// The application of this text: what is named so, what a framework makes, what a function makes.
-    pub fn application(&self) -> Option<Seen> {
+    /// Returns the application of this text: an object with a usual name, one that a framework makes, or one that a function
+    /// makes.
+    pub fn application(&self) -> Option<SourceApplication> {
         let made = self.made();
         let usual = CALLABLES.iter().find_map(|name| made.iter().find(|(made, _)| made == name));
         if let Some((name, framework)) = usual.or(made.first()) {
@@ -109,7 +110,7 @@ impl Source {
         if let Some((name, is_async)) = function {
             let kind = if is_async { Kind::Asgi } else { Kind::Wsgi };
             let seen = self.seen(None, kind, Callable::Named((*name).to_owned()));
-            return Some(Seen { is_plain: true, ..seen });
+            return Some(SourceApplication { is_plain: true, ..seen });
         }
         if let Some(name) = CALLABLES.iter().find(|name| self.assigns(name)) {
             let framework = self.framework();
@@ -123,10 +124,10 @@ impl Source {
             return Some(self.seen(framework, kind, callable));
         }
         let called = FRAMEWORKS.iter().find(|framework| self.calls(framework))?;
-        Some(self.seen(Some(*called), called.kind, Callable::Untold))
+        Some(self.seen(Some(*called), called.kind, Callable::Unnamed))
     }
 
-    /// The text of the first module of the same project that this one imports and that has to do with a framework.
+    /// Returns the text of the first module of the same project that this one imports and that uses a framework.
     pub fn imported(&self, root: &Path) -> Option<Source> {
         let names = self.text.lines().filter_map(|line| {
             let name = line.strip_prefix("from ").or_else(|| line.strip_prefix("import "))?;
@@ -139,8 +140,8 @@ impl Source {
         })
     }
 
-    fn seen(&self, framework: Option<Framework>, kind: Kind, callable: Callable) -> Seen {
-        Seen { framework, kind, callable, is_plain: false }
+    fn seen(&self, framework: Option<Framework>, kind: Kind, callable: Callable) -> SourceApplication {
+        SourceApplication { framework, kind, callable, is_plain: false }
     }
 
     /// Names at the start of a line that a framework's call is assigned to, in the order of the frameworks.
@@ -148,7 +149,7 @@ impl Source {
         let mut made = Vec::new();
         for framework in FRAMEWORKS {
             for line in self.text.lines().filter(|line| has_call(line, framework.call)) {
-                // A list of applications is none.
+                // A list of applications is not an application.
                 let assigned = line.split_once('=').filter(|(_, value)| !value.trim_start().starts_with(['[', '{']));
                 let Some((name, _)) = assigned else { continue };
                 let name = name.split(':').next().unwrap_or_default().trim_end();
@@ -171,7 +172,7 @@ impl Source {
             .any(|rest| rest.strip_prefix(package).is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '.', ','])))
     }
 
-    /// Whether a function of this name is there, and an asynchronous one.
+    /// Returns whether a function of this name is asynchronous; `None` if there is no such function.
     fn function(&self, name: &str) -> Option<bool> {
         self.text.lines().find_map(|line| {
             let (rest, is_async) = match line.strip_prefix("async ") {
@@ -190,7 +191,7 @@ impl Source {
         })
     }
 
-    /// Whether a function of this name can't be called without arguments; `None` where there is no such function.
+    /// Returns whether a function of this name needs arguments; `None` if there is no such function.
     fn needs_arguments(&self, name: &str) -> Option<bool> {
         let start = format!("def {name}(");
         let after = match self.text.strip_prefix(&start) {
@@ -201,12 +202,12 @@ impl Source {
     }
 }
 
-/// The text of a file, as far as it is looked at; `None` for what is no file.
+/// Returns the text of a file, up to the limit; `None` if the path is not a file.
 pub fn text(path: &Path) -> Option<String> {
     Source::read(path).map(|source| source.text().to_owned())
 }
 
-/// Whether a line of code has this call, and not one whose name only ends so: `MyFlask(`.
+/// Whether a line of code contains this call, and not one whose name only ends the same way: `MyFlask(`.
 fn has_call(line: &str, call: &str) -> bool {
     let code = line.split('#').next().unwrap_or_default();
     code.match_indices(call).any(|(start, _)| {
@@ -215,7 +216,7 @@ fn has_call(line: &str, call: &str) -> bool {
     })
 }
 
-/// The parameters of a function, from the text behind its opening bracket.
+/// The parameters of a function, from the text after its opening bracket.
 fn parameters(text: &str) -> Vec<&str> {
     let (mut depth, mut start) = (0_usize, 0);
     let mut found = Vec::new();

@@ -1,9 +1,9 @@
-//! What is told of projects as people lay them out. Tests only.
+//! Tests with the usual layouts of projects.
 
-use super::{Kind, look, look_at_file, look_at_package};
+use super::{Kind, find_in_file, find_in_folder, find_in_package};
 use crate::tests::Folder;
 
-/// A file of a project, and what it holds.
+/// A file of a project: its path and its text.
 type File = (&'static str, &'static str);
 
 /// A folder with these files.
@@ -72,7 +72,7 @@ fn test_the_likeliest_application_of_a_folder_is_found() {
     ];
     for (index, (files, name, root, description)) in cases.iter().enumerate() {
         let folder = project(&format!("project-{index}"), files);
-        let found = look(folder.path());
+        let found = find_in_folder(folder.path());
         let first = found.first().unwrap_or_else(|| panic!("nothing in {files:?}"));
         let seen = (first.name().unwrap_or_default(), first.root.to_string_lossy(), first.description());
         assert_eq!((seen.0.as_str(), &*seen.1, seen.2.as_str()), (*name, *root, *description), "{files:?}");
@@ -80,7 +80,7 @@ fn test_the_likeliest_application_of_a_folder_is_found() {
 }
 
 #[test]
-fn test_what_wants_arguments_or_has_no_plain_name_has_no_name() {
+fn test_a_factory_with_arguments_or_without_a_plain_name_has_no_name() {
     for (index, text) in [
         "def create_app(config):\n    return Flask(__name__)\n",
         "def create_app(\n    config: dict[str, int],\n    debug=True,\n):\n    return FastAPI()\n",
@@ -91,13 +91,13 @@ fn test_what_wants_arguments_or_has_no_plain_name_has_no_name() {
     {
         let folder = Folder::new(&format!("project-unnamed-{index}"));
         folder.write("app.py", text);
-        let found = look(folder.path());
+        let found = find_in_folder(folder.path());
         assert_eq!(found.iter().map(|found| found.name()).collect::<Vec<_>>(), [None], "{text}");
     }
 }
 
 #[test]
-fn test_what_is_no_application_is_not_taken_for_one() {
+fn test_other_texts_are_not_taken_for_an_application() {
     let folder = project(
         "project-none",
         &[
@@ -107,14 +107,14 @@ fn test_what_is_no_application_is_not_taken_for_one() {
             ("app.txt", "app = Flask(__name__)\n"),
         ],
     );
-    assert_eq!(look(folder.path()), []);
-    assert_eq!(look(&folder.path().join("missing")), []);
+    assert_eq!(find_in_folder(folder.path()), []);
+    assert_eq!(find_in_folder(&folder.path().join("missing")), []);
 }
 
 #[test]
-fn test_several_applications_are_all_told() {
+fn test_several_applications_are_all_reported() {
     let folder = project("project-several", &[("app.py", "app = Flask(__name__)\n"), ("main.py", "api = FastAPI()\n")]);
-    let names: Vec<Option<String>> = look(folder.path()).iter().map(super::Finding::name).collect();
+    let names: Vec<Option<String>> = find_in_folder(folder.path()).iter().map(super::Finding::name).collect();
     assert_eq!(names, [Some("app:app".to_owned()), Some("main:api".to_owned())]);
 }
 
@@ -124,10 +124,10 @@ fn test_a_file_in_a_package_is_a_module_of_it() {
         "project-file",
         &[("src/shop/__init__.py", ""), ("src/shop/web/__init__.py", ""), ("src/shop/web/main.py", "app = FastAPI()\n")],
     );
-    let found = look_at_file(&folder.path().join("src/shop/web/main.py")).expect("it is found");
+    let found = find_in_file(&folder.path().join("src/shop/web/main.py")).expect("it is found");
     assert_eq!((found.module.as_str(), found.kind), ("shop.web.main", Kind::Asgi));
     assert_eq!(found.root, folder.path().join("src"));
-    let package = look_at_package(&folder.path().join("src/shop/web"));
+    let package = find_in_package(&folder.path().join("src/shop/web"));
     assert_eq!(package.iter().map(|found| found.module.as_str()).collect::<Vec<_>>(), ["shop.web.main"]);
-    assert_eq!(look_at_file(&folder.path().join("src/no-module.py")), None);
+    assert_eq!(find_in_file(&folder.path().join("src/no-module.py")), None);
 }

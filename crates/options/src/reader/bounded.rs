@@ -1,4 +1,4 @@
-//! Files of a configuration, read whole up to a bound.
+//! Reads the files of a configuration completely, up to a size limit. It must not know options.
 
 use std::fs::File;
 use std::io::ErrorKind;
@@ -22,8 +22,8 @@ pub fn read_bounded(path: &Path, location: &Location) -> Result<Vec<u8>, Diagnos
     read_stream(file, &name, location)
 }
 
-/// Opens a file of a configuration. A pipe may be one (`<(COMMAND)` of a shell), where it is ours or root's: another user's could keep a
-/// start waiting for ever.
+/// Opens a file of a configuration. It may be a pipe (`<(COMMAND)` in a shell) that belongs to this user or to root: a pipe of
+/// another user could block a start forever.
 fn open_configuration(path: &Path) -> std::io::Result<File> {
     let found = std::fs::metadata(path)?;
     if found.file_type().is_fifo() && ![0, geteuid().as_raw()].contains(&found.uid()) {
@@ -32,10 +32,10 @@ fn open_configuration(path: &Path) -> std::io::Result<File> {
     File::open(path)
 }
 
-/// Opens a regular file. Nothing else is opened: that waits for a writer of a pipe, and does something to a device.
+/// Opens a regular file and no other type: opening a pipe waits for its writer, and opening a device may act on it.
 ///
 /// # Errors
-/// It can't be opened, or is no file.
+/// The file can't be opened, or is not a regular file.
 pub fn open_file(path: &Path) -> std::io::Result<File> {
     let flags = |more: OFlag| (more | OFlag::O_NONBLOCK).bits();
     let no_file = || std::io::Error::new(ErrorKind::InvalidInput, "it is not a file");
@@ -43,14 +43,14 @@ pub fn open_file(path: &Path) -> std::io::Result<File> {
     if !found.metadata()?.is_file() {
         return Err(no_file());
     }
-    // The same file, whatever lies at the path by now. Without `/proc` the path has to do.
+    // Opens the same file, even if the path names another one by now. Without `/proc` the path itself is used.
     let same = PathBuf::from(format!("/proc/self/fd/{}", found.as_raw_fd()));
     let path = if same.exists() { same.as_path() } else { path };
     let file = File::options().read(true).custom_flags(flags(OFlag::empty())).open(path)?;
     if file.metadata()?.is_file() { Ok(file) } else { Err(no_file()) }
 }
 
-/// A stream to its end.
+/// Reads a stream up to its end.
 pub fn read_stream(stream: impl std::io::Read, name: &str, location: &Location) -> Result<Vec<u8>, Diagnostic> {
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut std::io::Read::take(stream, MOST_FILE_BYTES + 1), &mut bytes)
@@ -72,7 +72,7 @@ pub fn cannot_read(name: &str, error: &std::io::Error, location: &Location) -> D
     }
 }
 
-/// A line of the file as it stands, for the caret; long ones are not worth showing.
+/// Returns a line of the file, unchanged, for the caret. Overlong lines are not shown.
 pub fn line_text(lines: &[&[u8]], line: u32) -> Option<Arc<str>> {
     const MOST_SHOWN_BYTES: usize = 500;
     let found = lines.get(line.checked_sub(1)? as usize)?;

@@ -1,5 +1,5 @@
-//! A configuration as read: pairs in their order, and what was noticed meanwhile. It knows no option; runs in the process that reads the
-//! configuration.
+//! A configuration after reading: pairs in their order, and what was noted while reading them. It must not know options. Runs in
+//! the process that reads the configuration.
 
 use std::collections::HashSet;
 
@@ -7,12 +7,12 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 use crate::sources::OtherSection;
 
-/// The configuration as read, before anything is resolved.
+/// The configuration after reading, before `resolve`.
 #[derive(Debug, Default)]
 pub struct Configuration {
-    /// Every pair in the order in which it was read: what `--show-config` prints.
+    /// Every pair in reading order, which `--show-config` prints.
     pub pairs: Vec<Pair>,
-    /// Pairs that take effect, in that order: first those that acted at once, then the others.
+    /// Pairs in the order in which they take effect: first those that acted immediately, then the others.
     pub effects: Vec<Pair>,
     pub diagnostics: Vec<Diagnostic>,
     /// Where `strict` was set.
@@ -21,23 +21,23 @@ pub struct Configuration {
     pub files: Vec<String>,
     /// File and name of each section that was read.
     pub sections_read: Vec<(String, String)>,
-    /// Sections that lie beside one that was read without being asked for by name.
+    /// Sections beside one that was read, which were not requested by name.
     pub sections_elsewhere: Vec<(Location, OtherSection)>,
     /// Texts of `print`.
     pub printed: Vec<String>,
     pub show_config: Option<Location>,
-    /// Names that a placeholder or a condition asked for.
+    /// Names that a placeholder or a condition has used.
     pub used: HashSet<String>,
-    /// Environment variables that `$(…)` asked for.
+    /// Environment variables that `$(…)` has used.
     pub used_variables: HashSet<String>,
-    /// Names that `declare-option` made.
+    /// Names that `declare-option` defined.
     pub declared: HashSet<String>,
-    /// uWSGI's magic variables, as they were when all was read.
+    /// uWSGI's magic variables, with their values after the last file.
     pub magic: Vec<(char, String)>,
 }
 
 impl Configuration {
-    /// A placeholder, a condition or, for a key that came from the environment, `$(VARIABLE)` asks for this key.
+    /// Whether this key is used by a placeholder, by a condition or, if it came from the environment, by `$(VARIABLE)`.
     pub fn uses(&self, pair: &Pair) -> bool {
         let variable = pair.location.file.strip_prefix(Location::VARIABLE);
         self.used.contains(&pair.key) || variable.is_some_and(|variable| self.used_variables.contains(variable))

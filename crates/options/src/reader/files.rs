@@ -1,4 +1,5 @@
-//! The files of a configuration: found, read with a bound, and their pairs added one by one.
+//! Finds the files of a configuration, reads them up to a size limit, and adds their pairs one by one. It must not know the
+//! effects of options.
 
 use std::path::PathBuf;
 
@@ -9,16 +10,17 @@ use crate::catalogue::language_words::Format;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::sources::{self, Section};
 
-/// Files may include files so deeply; beyond it they include each other in a circle.
+/// Deepest nesting of includes; beyond it, files include each other in a circle.
 const MOST_INCLUDE_DEPTH: usize = 32;
-/// uWSGI can read configurations from these, too.
+/// Schemes from which uWSGI can also read configurations.
 const SCHEMES: &[&str] = &["http", "https", "data", "sym", "section", "fd", "exec", "call", "callint", "emperor"];
 
 impl Reader<'_> {
-    /// Reads a file and adds its pairs. `asked` may name a section after a colon; the format follows from the name if none is given.
+    /// Reads a file and adds its pairs. `asked` may name a section after a colon. Without `format`, the file's name determines
+    /// it.
     ///
     /// # Errors
-    /// A file that can't be found, read or understood.
+    /// The file can't be found, read or parsed.
     pub fn load(&mut self, asked: &str, format: Option<Format>, location: &Location, first: bool) -> Result<(), EarlyExit> {
         if let Some(scheme) =
             SCHEMES.iter().find(|scheme| asked.strip_prefix(**scheme).is_some_and(|rest| rest.starts_with("://")))
@@ -95,13 +97,13 @@ impl Reader<'_> {
         }
         self.depth -= 1;
         if is_first {
-            self.magic.leave_first(asked);
+            self.magic.end_first_file(asked);
         }
         Ok(())
     }
 
-    /// The absolute path of a file, for `%p` and `%d`. uWSGI resolves links in the folders, and does so anew at each reload; here the
-    /// path stays as it was named, so that a reload follows a link that has moved meanwhile.
+    /// Returns the absolute path of a file, for `%p` and `%d`. uWSGI resolves links in the folders, and repeats that at each
+    /// reload. Here links stay unresolved, so that a reload follows a link that has moved meanwhile.
     fn full_path(&self, name: &str, asked: &str, location: &Location) -> Result<Option<PathBuf>, EarlyExit> {
         if name == "-" {
             return Ok(None);
@@ -138,7 +140,7 @@ impl Reader<'_> {
     }
 }
 
-/// The format that a file's name tells.
+/// Returns the format for a file name.
 pub fn format_of(name: &str) -> Option<Format> {
     let ends = |end: &str| name.ends_with(end);
     if ends(".ini") {

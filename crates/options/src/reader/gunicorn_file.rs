@@ -1,5 +1,5 @@
-//! A `gunicorn.conf.py` as a file of the configuration: its settings become pairs with their lines. They count less than all else that
-//! is said, wherever it stands, and no placeholder in them is filled in: `%(h)s` is gunicorn's.
+//! Reads a `gunicorn.conf.py` as a file of the configuration: its settings become pairs with their lines. All other sources take
+//! precedence over them, in any order. Placeholders in them are not filled in: `%(h)s` is gunicorn's.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -14,19 +14,19 @@ use crate::launcher;
 use crate::other_servers::gunicorn;
 use crate::pair::Pair;
 
-/// The file that gunicorn reads where none is named.
+/// The file that gunicorn reads by default.
 pub const GUNICORN_FILE: &str = "gunicorn.conf.py";
-/// The Python of a machine on which none is named.
+/// The Python of a machine, if none is named.
 const PYTHON: &str = "python3";
-/// Subjects of several options.
+/// Subjects that several options share.
 const APPLICATION: &str = "the application";
 const ADDRESS: &str = "the addresses";
 
 impl Reader<'_> {
-    /// Executes the file in a child, and takes what it sets.
+    /// Executes the file in a child process, and adds its settings.
     ///
     /// # Errors
-    /// It can't be read or executed, or raises something.
+    /// The file can't be read or executed, or raises an exception.
     pub(super) fn load_gunicorn(&mut self, asked: &str, location: &Location) -> Result<(), EarlyExit> {
         if let Some(module) = asked.strip_prefix("python:") {
             return Err(Diagnostic::error(
@@ -58,12 +58,12 @@ impl Reader<'_> {
         for (key, value, line) in made.chain([hooks]) {
             let pair = Pair { key, value: Some(value), location: place(line), acted: true, placeholder: false };
             self.made.pairs.push(pair.clone());
-            self.of_gunicorn.push(pair);
+            self.gunicorn_pairs.push(pair);
         }
         Ok(())
     }
 
-    /// What the Python of the child imports from: as ours does, and by the variable.
+    /// Notes the places that the child's Python imports from: those of this process's Python, and `PYTHONPATH`.
     fn note_imports(&self, location: &Location) -> Result<(), EarlyExit> {
         for import in &self.host.imports {
             self.host.trust.note_import(import, true, location)?;
@@ -75,20 +75,20 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The command line names an application, whatever the file says.
+    /// Notes that the command line names an application, which takes precedence over the file's.
     pub fn note_application(&mut self) {
         self.has_application = true;
     }
 
-    /// What the file says, without what is said otherwise as well: a value, all addresses, or the application.
-    pub(super) fn left_of_gunicorn(&mut self, said: &[Pair]) -> Vec<Pair> {
+    /// Returns the pairs of the file whose subject (an option, all addresses, or the application) no other source sets.
+    pub(super) fn remaining_gunicorn_pairs(&mut self, others: &[Pair]) -> Vec<Pair> {
         let subject = |pair: &Pair| catalogue().get(&pair.key).map(subject_of);
-        let mut said: HashSet<&str> = said.iter().filter_map(subject).collect();
+        let mut others: HashSet<&str> = others.iter().filter_map(subject).collect();
         if self.has_application {
-            said.insert(APPLICATION);
+            others.insert(APPLICATION);
         }
-        let mut left = std::mem::take(&mut self.of_gunicorn);
-        left.retain(|pair| subject(pair).is_none_or(|subject| !said.contains(subject)));
+        let mut left = std::mem::take(&mut self.gunicorn_pairs);
+        left.retain(|pair| subject(pair).is_none_or(|subject| !others.contains(subject)));
         left
     }
 
@@ -107,12 +107,12 @@ impl Reader<'_> {
     }
 }
 
-/// A configuration that is a program: as the value of `config` nothing else can be meant.
+/// Whether a name is that of a configuration that is a program, as a value of `config`, which can't name anything else.
 pub fn is_program(name: &str) -> bool {
     name.ends_with(".py") || name.starts_with("python:")
 }
 
-/// The name of a file that is gunicorn's configuration, and no application, where both could be meant.
+/// Whether a file is gunicorn's configuration and not an application, by its name, where it could be either.
 pub fn is_gunicorn_configuration(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or_default();
     name.ends_with(".conf.py") || name.starts_with("gunicorn") && name.ends_with(".py") && name != "gunicorn.py"

@@ -1,8 +1,8 @@
-//! The reading of a configuration: pairs are added one by one, from the environment, the command
-//! line and files; each may act at once (`include`, `for`, `set`), and the rest take effect in order
-//! when all has been read and filled in. The order is uWSGI's, since its users rely on it.
+//! Reads a configuration: pairs are added one by one from the environment, the command line and files. Some act immediately
+//! (`include`, `for`, `set`); the rest take effect in order after everything has been read and filled in. The order is uWSGI's,
+//! since its users rely on it.
 //!
-//! It opens files, and knows nothing of what an ordinary option means: that is `resolve`.
+//! It opens files, and must not know the effect of an ordinary option: that is the job of `resolve`.
 
 mod bounded;
 mod configuration;
@@ -27,26 +27,26 @@ pub use configuration::Configuration;
 pub use files::format_of;
 pub use gunicorn_file::{GUNICORN_FILE, is_gunicorn_configuration};
 
-/// A configuration has some dozens of pairs; beyond this, something went wrong.
+/// A configuration has a few dozen pairs; more than this indicates a fault.
 const MOST_PAIRS: usize = 100_000;
 
-/// Why the reading ends early.
+/// Why reading ends early.
 #[derive(Debug)]
 pub enum EarlyExit {
     Failed(Box<Diagnostic>),
-    /// The configuration asks for a text and an end: `--help`, `exit`.
+    /// The configuration asks to print a text and exit: `--help`, `exit`.
     Print {
         text: String,
         status: i32,
     },
-    /// The program says what it is.
+    /// Print the version.
     Version,
-    /// A running instance gets a signal, and nothing is started.
+    /// Send a signal to a running instance, and start nothing.
     SignalInstance {
         command: InstanceCommand,
         pidfile: PathBuf,
     },
-    /// The same with a command, which it answers.
+    /// Send a command to a running instance, print its response, and start nothing.
     AskInstance(InstanceRequest),
 }
 
@@ -56,7 +56,7 @@ impl From<Diagnostic> for EarlyExit {
     }
 }
 
-/// An option that `declare-option` made.
+/// An option that `declare-option` defined.
 struct Declared {
     name: String,
     template: String,
@@ -67,22 +67,22 @@ pub struct Reader<'a> {
     host: &'a HostInfo,
     magic: Magic,
     made: Configuration,
-    /// Effects of what acted at once.
+    /// Pairs that acted immediately.
     early: Vec<Pair>,
-    /// What a `gunicorn.conf.py` sets: as in gunicorn, whatever else is said counts for more.
-    of_gunicorn: Vec<Pair>,
+    /// The settings of a `gunicorn.conf.py`: as in gunicorn, all other sources take precedence.
+    gunicorn_pairs: Vec<Pair>,
     /// The command line names an application.
     has_application: bool,
     declared: Vec<Declared>,
     open: Option<OpenBlock>,
-    /// True while a condition adds the pairs that it lets through.
-    letting_through: bool,
+    /// True while a condition adds the pairs that it keeps.
+    in_condition: bool,
     blacklist: Option<Vec<String>>,
     whitelist: Option<Vec<String>>,
     inject_before: Vec<PathBuf>,
     inject_after: Vec<PathBuf>,
     depth: usize,
-    /// The ini file that `:section` alone refers to.
+    /// The ini file that a bare `:section` refers to.
     last_ini: Option<String>,
 }
 
@@ -93,11 +93,11 @@ impl<'a> Reader<'a> {
             magic: Magic::new(host),
             made: Configuration::default(),
             early: Vec::new(),
-            of_gunicorn: Vec::new(),
+            gunicorn_pairs: Vec::new(),
             has_application: false,
             declared: Vec::new(),
             open: None,
-            letting_through: false,
+            in_condition: false,
             blacklist: None,
             whitelist: None,
             inject_before: Vec::new(),
@@ -107,28 +107,28 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The argument of an option that the configuration itself declared.
+    /// Returns the argument of an option that the configuration itself declared.
     pub fn declared(&self, name: &str) -> Option<Argument> {
         let found = self.declared.iter().find(|option| option.name == name)?;
         Some(if found.takes_value { Argument::Required } else { Argument::None })
     }
 
-    /// Adds a pair; whatever acts at once acts now.
+    /// Adds a pair. Options that act immediately act now.
     ///
     /// # Errors
-    /// When it can't act, or ends the reading.
+    /// The option can't act, or it ends the reading.
     pub fn add(&mut self, key: &str, value: Option<&str>, location: &Location) -> Result<(), EarlyExit> {
         self.add_as(key, value, location, false)
     }
 
     fn add_as(&mut self, key: &str, value: Option<&str>, location: &Location, placeholder: bool) -> Result<(), EarlyExit> {
         self.check_lists(key, location)?;
-        if !self.letting_through {
+        if !self.in_condition {
             if matches!(key, "end" | "endfor" | "endif" | "end-if" | "end-for") {
                 self.open = None;
             }
             if let Some(open) = self.open.clone() {
-                return self.let_through(&open, key, value, location);
+                return self.apply_condition(&open, key, value, location);
             }
         }
         if self.made.pairs.len() >= MOST_PAIRS {
@@ -177,8 +177,14 @@ impl<'a> Reader<'a> {
         Err(Diagnostic::error(Some(location), format!("the option `{key}` is not allowed here: it is {list}")).into())
     }
 
-    /// Asks the open condition, and adds what it makes of the pair.
-    fn let_through(&mut self, open: &OpenBlock, key: &str, value: Option<&str>, location: &Location) -> Result<(), EarlyExit> {
+    /// Evaluates the open condition, and adds the pairs that result.
+    fn apply_condition(
+        &mut self,
+        open: &OpenBlock,
+        key: &str,
+        value: Option<&str>,
+        location: &Location,
+    ) -> Result<(), EarlyExit> {
         let pairs = &self.made.pairs;
         let option = |name: &str| value_of(pairs, name);
         if let crate::catalogue::language_words::Condition::Option(_) = open.condition {
@@ -190,13 +196,13 @@ impl<'a> Reader<'a> {
         let values = open
             .repeat(value.unwrap_or_default(), self.host, option)
             .map_err(|message| Diagnostic::error(Some(location), message))?;
-        self.letting_through = true;
+        self.in_condition = true;
         let added = values.iter().try_for_each(|text| self.add(key, value.map(|_| text.as_str()), location));
-        self.letting_through = false;
+        self.in_condition = false;
         added
     }
 
-    /// An option that takes effect as soon as it is read.
+    /// Applies an option that takes effect as soon as it is read.
     fn act(&mut self, row: &OptionRow, pair: Pair) -> Result<(), EarlyExit> {
         match row.status {
             Status::Supported(Setting::Language(word)) => self.act_word(word, &pair),
@@ -304,7 +310,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Makes an option that was declared into those it stands for. They take effect at once and are not pairs of their own.
+    /// Expands a declared option to the options that it stands for. They take effect immediately and are not separate pairs.
     fn act_declared(&mut self, pair: &Pair) -> Result<(), EarlyExit> {
         let Some(option) = self.declared.iter().find(|option| option.name == pair.key) else { return Ok(()) };
         let arguments: Vec<&str> = pair.value.as_deref().unwrap_or_default().split(' ').collect();
@@ -331,10 +337,10 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Fills in placeholders, lets the options act that wait for that, and hands over what was read.
+    /// Fills in placeholders, applies the options that wait for that, and returns the configuration.
     ///
     /// # Errors
-    /// Placeholders without end, files that can't be read, or an option that ends the reading.
+    /// Endless placeholders, files that can't be read, or an option that ends the reading.
     pub fn finish(mut self) -> Result<Configuration, EarlyExit> {
         let host = self.host;
         let mut unset = Vec::new();
@@ -365,7 +371,7 @@ impl<'a> Reader<'a> {
             Ok(Some(text))
         })?;
         let mut used = HashSet::new();
-        // The first pair of a name is the one that placeholders see, with what this pass has made of it so far.
+        // Placeholders see the first pair of a name, with the replacements of this pass so far.
         let mut values: HashMap<String, Option<String>> = HashMap::new();
         for pair in &self.made.pairs {
             values.entry(pair.key.clone()).or_insert_with(|| pair.value.clone());
@@ -405,7 +411,8 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The options that have not acted yet, in order. Some add further pairs at the end (`inherit`), so the list grows under way.
+    /// Applies the options that have not acted yet, in order. Some append further pairs (`inherit`), so the list grows during the
+    /// loop.
     fn configure(&mut self) -> Result<(), EarlyExit> {
         let mut late = Vec::new();
         let mut index = 0;
@@ -420,15 +427,15 @@ impl<'a> Reader<'a> {
                 _ => late.push(pair),
             }
         }
-        let mut said = std::mem::take(&mut self.early);
-        said.extend(late);
-        self.made.effects = self.left_of_gunicorn(&said);
-        self.made.effects.extend(said);
+        let mut effects = std::mem::take(&mut self.early);
+        effects.extend(late);
+        self.made.effects = self.remaining_gunicorn_pairs(&effects);
+        self.made.effects.extend(effects);
         Ok(())
     }
 }
 
-/// Text and file together fill in one value, with the place for the error.
+/// Fills in one value, and adds the location to an error.
 fn fill_pair(
     value: &str,
     symbol: u8,
@@ -451,7 +458,7 @@ fn fill_pair(
     })
 }
 
-/// The value of the first pair of a name, as placeholders and conditions see it.
+/// Returns the value of the first pair of a name, which placeholders and conditions use.
 fn value_of(pairs: &[Pair], name: &str) -> Option<String> {
     pairs.iter().find(|pair| pair.key == name).and_then(|pair| pair.value.clone())
 }

@@ -1,5 +1,5 @@
-//! Addresses of sockets, as uWSGI writes them: with a colon it is TCP, with an `@` an abstract name,
-//! `fd://N` an open descriptor, anything else the path of a UNIX socket; and `unix:PATH`, as nginx and gunicorn write it.
+//! Parses addresses of sockets in uWSGI's forms: an address with a colon is TCP, one with an `@` an abstract name, `fd://N` an
+//! open descriptor, anything else the path of a UNIX socket; and `unix:PATH`, as in nginx and gunicorn.
 
 use std::path::Path;
 
@@ -13,15 +13,15 @@ use crate::pair::Pair;
 const WRITE_DESCRIPTOR: &str =
     "write fd:// and the number of a descriptor, or the FileDescriptorName= of a socket unit of systemd";
 
-/// Longest path of a UNIX socket on Linux, in bytes (`sun_path` without its end).
+/// Longest path of a UNIX socket on Linux, in bytes (`sun_path` without its terminator).
 const MOST_PATH_BYTES: usize = 107;
 
-/// The address at which `bolide package.module:callable` serves.
+/// The default address of `bolide package.module:callable`.
 pub fn default() -> Address {
     Address::Tcp { host: "127.0.0.1".to_owned(), port: 8000 }
 }
 
-/// The descriptor behind `fd://`: a number, or the name that a socket unit gives it.
+/// Returns the descriptor after `fd://`: a number, or the name from a socket unit.
 fn descriptor(text: &str, host: &HostInfo) -> Result<i32, (String, &'static str)> {
     if let Ok(number) = text.parse::<i32>() {
         return if number >= 0 { Ok(number) } else { Err((format!("`fd://{text}` names no descriptor"), WRITE_DESCRIPTOR)) };
@@ -33,10 +33,10 @@ fn descriptor(text: &str, host: &HostInfo) -> Result<i32, (String, &'static str)
     }
 }
 
-/// Reads the value of a socket option, and says what is doubtful about it.
+/// Parses the value of a socket option, and returns a warning if it is doubtful.
 ///
 /// # Errors
-/// What is no address.
+/// The value is not an address.
 pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default().trim();
     let error = |message: String| Diagnostic::error(Some(&pair.location), message);
@@ -46,11 +46,11 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
     if let Some(number) = text.strip_prefix("fd://") {
         return descriptor(number, host).map(|number| (Address::Descriptor(number), None)).map_err(|(message, advice)| {
             let diagnostic = error(message).advise(advice);
-            // What is handed over is this start's, and no fault of the file.
+            // The passed sockets are those of this start, so this is not a fault of the file.
             if number.starts_with(|first: char| first.is_ascii_alphabetic()) { diagnostic.local() } else { diagnostic }
         });
     }
-    // uWSGI takes `unix` for the name of a host, whose port it then does not find in a path.
+    // uWSGI parses `unix` as a host name, and then finds no port in the path.
     let (text, is_local) = match text.strip_prefix("unix:") {
         Some(path) => (path.strip_prefix("//").unwrap_or(path), true),
         None => (text, false),
@@ -79,7 +79,7 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
 
 fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
     let error = |message: String| Diagnostic::error(Some(&pair.location), message);
-    // As uWSGI, by `atoi`: what follows the digits does not count.
+    // As in uWSGI, which uses `atoi`: text after the digits is ignored.
     let number = crate::values::number(written);
     let has_digits = written.trim_start().starts_with(|first: char| first.is_ascii_digit());
     let port = u16::try_from(number.value)
@@ -118,7 +118,7 @@ fn unix(text: &str, pair: &Pair) -> (Address, Option<Diagnostic>) {
     (Address::Unix(text.into()), doubt)
 }
 
-/// Relative paths of UNIX sockets are made absolute against the folder that `chdir` names.
+/// Makes relative paths of UNIX sockets absolute, starting at the folder of `chdir`.
 pub fn absolute(address: &Address, folder: &Path) -> Address {
     match address {
         Address::Unix(path) => Address::Unix(normalized(&folder.join(path))),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn test_addresses_that_are_none_say_what_to_write() {
+    fn test_invalid_addresses_say_what_to_write() {
         for text in [
             "",
             "127.0.0.1:http",

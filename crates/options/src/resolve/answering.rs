@@ -1,4 +1,5 @@
-//! Routes, header fields, error pages and compression: from their options to their settings.
+//! Resolves the options of routes, header fields, error pages and compression to settings. Runs in the process that reads the
+//! configuration.
 
 use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
 use bolide_routes::Routes;
@@ -10,7 +11,7 @@ use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
-/// A rule of routing: the name of the option says which.
+/// Adds a routing rule: the option's name is its kind.
 pub fn add_route(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let rule = RouteRule { option: row.name().to_owned(), text: values::text(pair)?, origin: pair.location.to_string() };
     draft.answering.routes.push((rule, pair.location.clone()));
@@ -19,7 +20,7 @@ pub fn add_route(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), 
 
 pub fn add_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let (name, value) = field(pair)?;
-    // Configurations in use have `Connection: keep-alive`, which uWSGI sends and does not keep.
+    // Configurations in use set `Connection: keep-alive`, which uWSGI sends and does not honour.
     match name.eq_ignore_ascii_case("connection") || name.eq_ignore_ascii_case("keep-alive") {
         true => draft.diagnostics.push(
             Diagnostic::warning(
@@ -44,7 +45,7 @@ pub fn remove_header(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
     Ok(())
 }
 
-/// The first `compress-types` takes the place of the usual types.
+/// The first `compress-types` replaces the default types.
 pub fn add_compressed_types(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     if !std::mem::replace(&mut draft.answering.has_types, true) {
         draft.answering.answering.compression.types.clear();
@@ -54,7 +55,7 @@ pub fn add_compressed_types(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Re
 }
 
 impl AnsweringDraft {
-    /// Compiles the routes, so that what is wrong with them is said before anything starts.
+    /// Compiles the routes, so that errors in them are reported before anything starts.
     pub fn complete(self, context: &mut Context) -> (Vec<RouteRule>, Answering, Routes) {
         let (rules, locations): (Vec<RouteRule>, Vec<Location>) = self.routes.into_iter().unzip();
         let (routes, mistakes) = Routes::compile(&rules, &context.folder);
@@ -86,7 +87,7 @@ fn field(pair: &Pair) -> Result<(String, String), Diagnostic> {
     if value.bytes().any(|byte| byte.is_ascii_control() && byte != b'\t') {
         return Err(wrong(format!("the value of `{name}` has a control character")));
     }
-    // RFC 9110 section 7.6.1, RFC 9112 section 6: these say how this very connection carries this very answer.
+    // RFC 9110 section 7.6.1, RFC 9112 section 6: these fields describe the connection and the framing of each single response.
     const OWN: &[&str] = &["content-length", "transfer-encoding", "te", "trailer", "upgrade", "proxy-connection"];
     if OWN.iter().any(|own| name.eq_ignore_ascii_case(own)) {
         return Err(wrong(format!("the server sets `{name}` itself: it differs between responses")).advise("remove the line"));

@@ -1,5 +1,5 @@
-//! Options of asynchronous applications, and their settings. Knows nothing of loops or WebSockets; runs in
-//! the process that reads the configuration.
+//! Resolves the options of asynchronous applications to settings. It must not know event loops or WebSockets. Runs in the process
+//! that reads the configuration.
 
 use bolide_contract::settings::{Asynchronous as Defaults, EventLoop, Extension, Lifespan};
 
@@ -19,11 +19,11 @@ pub const LIFESPANS: [(&str, Lifespan); 3] = [("auto", Lifespan::Auto), ("on", L
 /// Names in `asgi-extensions`.
 const EXTENSIONS: [(&str, Extension); 2] = [("pathsend", Extension::PathSend), ("zerocopysend", Extension::ZeroCopySend)];
 
-/// What serves many requests at once here.
+/// The alternative that serves several requests at the same time.
 pub const CONCURRENCY: &str =
     "`threads = auto` serves waiting requests; serve an asyncio application with `asgi = module:callable`";
 
-/// uWSGI's own loop engines, each with what to use instead; nothing where it is the usual one.
+/// uWSGI's own loop engines, each with the alternative; empty for the default one.
 const ENGINES: &[(&str, &str)] = &[
     ("simple", ""),
     ("async", CONCURRENCY),
@@ -33,7 +33,7 @@ const ENGINES: &[(&str, &str)] = &[
     ("goroutines", "it runs Go; leave `loop` out"),
 ];
 
-/// An engine of uWSGI says nothing of ASGI applications; those that are missed get a warning.
+/// An engine of uWSGI does not apply to ASGI applications. Unsupported ones get a warning.
 pub fn set_event_loop(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default();
     match ENGINES.iter().find(|(engine, _)| text.eq_ignore_ascii_case(engine)) {
@@ -59,7 +59,7 @@ pub fn set_ping_timeout(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Resu
     Ok(())
 }
 
-/// Its words are those of a switch, too.
+/// It accepts the words of a switch, too.
 pub fn lifespan(pair: &Pair) -> Result<Lifespan, Diagnostic> {
     let switch = crate::values::switch(pair.value.as_deref());
     match (switch.plain, switch.on) {
@@ -69,7 +69,7 @@ pub fn lifespan(pair: &Pair) -> Result<Lifespan, Diagnostic> {
     }
 }
 
-/// Words with commas between them, or `none`.
+/// Words separated by commas, or `none`.
 pub fn extensions(pair: &Pair) -> Result<Vec<Extension>, Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default().trim();
     if text.eq_ignore_ascii_case("none") {

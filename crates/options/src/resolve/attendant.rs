@@ -1,5 +1,5 @@
-//! Options of what runs beside the application, and their settings. It starts nothing and looks at no file; runs in the process that
-//! reads the configuration.
+//! Resolves the options of daemons and jobs beside the application to settings. It starts nothing and opens no file. Runs in the
+//! process that reads the configuration.
 
 use std::path::PathBuf;
 
@@ -18,13 +18,13 @@ const THROTTLE_MOST_S: u64 = 300;
 const MERCY_MS: u64 = 3000;
 /// SIGTERM.
 const STOP_SIGNAL: i32 = 15;
-/// The highest number of a signal that can be sent.
+/// The highest signal number that can be sent.
 const SIGNAL_MOST: i64 = 64;
 
 const CRON_FORM: &str = "write minute, hour, day, month, weekday and the command: `59 2 -1 -1 -1 COMMAND`; -1 means every, -5 every value that 5 \
         divides";
 
-/// A job that no minute is due for is told of: uWSGI takes it and never runs it.
+/// Adds a job, and warns if it never becomes due: uWSGI accepts such a job and never runs it.
 pub fn add_job(draft: &mut Draft, (job, harakiri): (Job, JobLimit), pair: &Pair) {
     let Schedule { minute, hour, day, month, weekday } = job.schedule;
     let bounds = [
@@ -47,7 +47,7 @@ pub fn add_job(draft: &mut Draft, (job, harakiri): (Job, JobLimit), pair: &Pair)
 }
 
 impl AttendantDraft {
-    /// The settings; relative paths start from the folder of `chdir`, as in uWSGI, whose master has entered it by then.
+    /// Completes the settings. Relative paths start at the folder of `chdir`, as in uWSGI, whose master has entered it by then.
     pub fn complete(self, mercy_ms: Option<u64>, context: &Context) -> Attendant {
         let absolute = |path: PathBuf| context.absolute(path);
         let daemon = |daemon: Daemon| Daemon {
@@ -102,7 +102,7 @@ fn origin(pair: &Pair) -> String {
     format!("{} ({})", pair.key, pair.location)
 }
 
-/// `PIDFILE[,CHECKS] COMMAND`. The pidfile of a detached daemon is written for it.
+/// `PIDFILE[,CHECKS] COMMAND`. The master writes the pidfile of a detached daemon.
 pub fn smart_daemon(pair: &Pair, is_detached: bool) -> Result<Daemon, Diagnostic> {
     let text = values::text(pair)?;
     let (pidfile, command) = text
@@ -127,7 +127,7 @@ pub fn daemon_in_words(pair: &Pair) -> Result<Daemon, Diagnostic> {
             "command" | "cmd" | "exec" => daemon.command = value,
             "freq" => daemon.checks = whole(pair, &key, &value, 1, i64::from(u32::MAX))? as u32,
             "pidfile" => daemon.pidfile = path(),
-            // As in uWSGI, it is the word that counts, and not its value.
+            // As in uWSGI, the key alone counts, whatever its value is.
             "control" => daemon.is_control = true,
             "daemonize" | "daemon" => daemon.is_detached = true,
             "notifypid" => daemon.is_notified = true,
@@ -221,7 +221,7 @@ pub fn job_in_words(pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
     Ok((job, harakiri))
 }
 
-/// The words of `KEY=VALUE,KEY=VALUE`, where a backslash takes away the meaning of the next character.
+/// Parses `KEY=VALUE,KEY=VALUE`, where a backslash escapes the next character.
 fn key_values(pair: &Pair, text: &str) -> Result<Vec<(String, String)>, Diagnostic> {
     let mut items = vec![String::new()];
     let mut letters = text.chars();

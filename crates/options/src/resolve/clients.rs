@@ -1,4 +1,5 @@
-//! Options of clients behind front servers, and their settings. Knows no connection; runs in the process that reads the configuration.
+//! Resolves the options of clients behind front servers to settings. It must not know connections. Runs in the process that reads
+//! the configuration.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -12,7 +13,7 @@ use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
-/// Bytes of a name in the DNS (RFC 1035 section 2.3.4).
+/// Longest name in the DNS, in bytes (RFC 1035 section 2.3.4).
 const HOST_BYTES_MOST: usize = 255;
 /// The words of `trusted-headers`.
 const TRUSTED_HEADERS: [(&str, TrustedHeader); 6] = [
@@ -57,7 +58,7 @@ impl ClientsDraft {
         }
     }
 
-    /// Warns of an `enable-proxy-protocol` that no socket has, so that nobody relies on it.
+    /// Warns of an `enable-proxy-protocol` that applies to no socket, so that users do not rely on it.
     pub fn check_proxy_headers(&self, sockets: &[SocketDraft], listeners: &[Listener], context: &mut Context) {
         let kinds = [
             ("enable-proxy-protocol", &self.sockets_have_proxy_header, SocketKind::Default),
@@ -78,7 +79,7 @@ impl ClientsDraft {
         }
     }
 
-    /// Where connections of sockets of this kind were given their PROXY header.
+    /// Where the PROXY header was enabled for sockets of this kind.
     pub fn has_proxy_header(&self, kind: SocketKind) -> Option<&Location> {
         match kind {
             SocketKind::HttpRouter => self.router_has_proxy_header.as_ref(),
@@ -87,7 +88,7 @@ impl ClientsDraft {
     }
 }
 
-/// Words with commas or blanks between them.
+/// Splits words at commas and blanks.
 fn words(pair: &Pair) -> impl Iterator<Item = &str> {
     let text = pair.value.as_deref().unwrap_or_default();
     text.split([',', ' ', '\t']).map(str::trim).filter(|word| !word.is_empty())
@@ -97,7 +98,7 @@ fn add_proxy(trusted: &mut TrustedProxies, word: &str, pair: &Pair) -> Result<()
     match word {
         "*" => trusted.everyone = true,
         _ if word.eq_ignore_ascii_case("unix") => trusted.unix = true,
-        // Whoever was named before is not meant any more.
+        // Earlier names do not apply any more.
         _ if word.eq_ignore_ascii_case("none") => {
             *trusted = TrustedProxies { everyone: false, unix: false, networks: Vec::new() };
         }
@@ -118,7 +119,7 @@ fn network(word: &str) -> Option<Network> {
         None => address.parse().ok()?,
     };
     let Some(bits) = bits else {
-        // A peer is known by the address that it has, and not by the way in which it came.
+        // A peer is identified by its address, in whichever form it arrives.
         let address = address.to_canonical();
         return Some(Network { address, prefix_bits: bits_of(address) });
     };
@@ -144,7 +145,7 @@ fn add_header(headers: &mut Vec<TrustedHeader>, word: &str, pair: &Pair) -> Resu
     Ok(())
 }
 
-/// A path from the root, without a slash at its end. An empty one is none.
+/// Parses an absolute path without a trailing slash. An empty one stands for no path.
 pub fn root_path(pair: &Pair) -> Result<String, Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default();
     let path = text.trim_end_matches('/');
@@ -156,7 +157,7 @@ pub fn root_path(pair: &Pair) -> Result<String, Diagnostic> {
     Ok(path.to_owned())
 }
 
-/// A host without a port, in lower case and without a dot at its end.
+/// Parses a host without a port, in lower case and without a trailing dot.
 fn server_name(word: &str, pair: &Pair) -> Result<String, Diagnostic> {
     let wrong = |advice: &str| {
         let message = format!("`{} = {word}` is not a host", pair.key);

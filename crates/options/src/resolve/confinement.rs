@@ -1,4 +1,5 @@
-//! What an instance gives up for good: from options to settings. Runs in the process that reads the configuration.
+//! Resolves the options of the privileges that an instance gives up permanently. Runs in the process that reads the
+//! configuration.
 
 use bolide_contract::confinement::{CAPABILITIES, Namespace};
 
@@ -9,7 +10,7 @@ use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::suggest;
 
-/// uWSGI's names of what is shared or not.
+/// uWSGI's names of namespaces.
 const NAMESPACES: [(&str, Namespace); 7] = [
     ("fs", Namespace::Mounts),
     ("ns", Namespace::Mounts),
@@ -20,7 +21,7 @@ const NAMESPACES: [(&str, Namespace); 7] = [
     ("net", Namespace::Network),
 ];
 
-/// Its other names, and why they can't be had.
+/// Its other names, and why they are not supported.
 const MISSING: [(&str, &str); 6] = [
     ("pid", "start Bolide itself in one, with `unshare --pid --fork` or in a container: its first process has to be the master"),
     ("user", "start Bolide itself in one, with `unshare --user --map-root-user` or in a container"),

@@ -1,5 +1,5 @@
-//! What the parts of a draft have in common when they are completed: where their paths begin, what was read, and what is wrong so far. It
-//! knows no option.
+//! The state that the parts of a draft share when they are completed: the folders of their paths, the configuration, and the
+//! diagnostics so far. It must not know options.
 
 use std::path::{Path, PathBuf};
 
@@ -17,13 +17,13 @@ pub struct Context<'a> {
     pub is_bare: bool,
     /// The folder of the application.
     pub folder: PathBuf,
-    /// The folder that the master is in: it stays outside of a root.
+    /// The folder of the master, which stays outside of a root.
     pub entered: PathBuf,
     pub diagnostics: Vec<Diagnostic>,
 }
 
 impl Context<'_> {
-    /// Enters the folder of `chdir`. With `chroot` it is one within the root, which the master looks for.
+    /// Enters the folder of `chdir`. With `chroot` it is one within the root, which the master resolves.
     pub fn enter(&mut self, chdir: Option<&(String, Location)>, confinement: &Confinement) {
         if confinement.root.is_some() {
             self.folder = Path::new("/").join(chdir.map_or("", |(chdir, _)| chdir));
@@ -38,18 +38,18 @@ impl Context<'_> {
         }
     }
 
-    /// A path against the folder of the application.
+    /// Makes a path absolute, starting at the folder of the application.
     pub fn absolute(&self, path: impl AsRef<Path>) -> PathBuf {
         normalized(&self.folder.join(path))
     }
 
-    /// A path against the folder in which Bolide was started.
+    /// Makes a path absolute, starting at the folder in which Bolide was started.
     pub fn absolute_at_start(&self, path: impl AsRef<Path>) -> PathBuf {
         normalized(&self.host.folder.join(path))
     }
 }
 
-/// The same path without `.` and doubled or trailing slashes. `..` stays: what it means depends on links.
+/// Returns the same path without `.` and without doubled or trailing slashes. `..` stays: its meaning depends on links.
 pub fn normalized(path: &Path) -> PathBuf {
     path.components().collect()
 }

@@ -1,5 +1,5 @@
-//! How an instance is put into the background, found and told what to do: from options to settings. It opens nothing; runs in the process
-//! that reads the configuration.
+//! Resolves the options of how an instance goes into the background, and how commands find and control it. It opens nothing. Runs
+//! in the process that reads the configuration.
 
 use bolide_contract::control::{Background, Channel, Control, PidFile};
 
@@ -13,7 +13,7 @@ pub fn background(pair: &Pair, shows_start: bool) -> Result<Option<Background>, 
     Ok(Some(Background { log: values::log_file(pair)?.into(), shows_start }))
 }
 
-/// There is one of each kind: the last that is named.
+/// There is one pidfile of each kind: the last one takes precedence.
 pub fn add_pidfile(draft: &mut Draft, pair: &Pair, is_users: bool, when_ready: bool) -> Result<(), Diagnostic> {
     let path = values::text(pair)?.into();
     draft.control.pidfiles.retain(|known| (known.is_users, known.when_ready) != (is_users, when_ready));
@@ -26,8 +26,8 @@ pub fn channel(pair: &Pair) -> Result<Channel, Diagnostic> {
     Ok(if text == "off" { Channel::Off } else { Channel::File(text.into()) })
 }
 
-/// Paths are those of the folder in which Bolide was started, as in uWSGI, which writes these files before it enters `chdir`; FIFOs are made
-/// after it.
+/// Completes the settings. Paths start at the folder in which Bolide was started, as in uWSGI, which writes these files before it
+/// enters `chdir`; FIFOs are created after that.
 pub fn complete(mut control: Control, logging: &mut LoggingDraft, context: &mut Context) -> Control {
     for pidfile in &mut control.pidfiles {
         pidfile.path = context.absolute_at_start(&pidfile.path);
@@ -41,7 +41,7 @@ pub fn complete(mut control: Control, logging: &mut LoggingDraft, context: &mut 
     control.origin.configurations = context.read.files.iter().map(|file| context.absolute_at_start(file)).collect();
     control.origin.folder.clone_from(&context.host.folder);
     let Some(background) = &mut control.background else { return control };
-    // uWSGI writes to the file of `daemonize`, whatever `logto` says; `logto2` comes after both.
+    // uWSGI writes to the file of `daemonize` and ignores `logto`; `logto2` takes effect after both.
     if let (false, Some(location), Some(_)) = (logging.has_log_to2, &logging.log_to, &logging.file) {
         let log = background.log.display();
         context.diagnostics.push(Diagnostic::note(

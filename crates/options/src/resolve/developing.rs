@@ -1,5 +1,5 @@
-//! `develop` and what goes with it: from options to settings. It watches nothing and serves nothing; runs in the process that reads
-//! the configuration.
+//! Resolves `develop` and related options to settings. It watches nothing and serves nothing. Runs in the process that reads the
+//! configuration.
 
 use std::net::IpAddr;
 
@@ -14,13 +14,13 @@ use super::draft::{DevelopingDraft, Draft};
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
-/// Time between two looks at what is imported where nothing rings, in milliseconds.
-const LOOK_MS: u64 = 1_000;
+/// Interval between two checks of imported files if there are no notifications (inotify), in milliseconds.
+const CHECK_INTERVAL_MS: u64 = 1_000;
 
-/// What `reload-dir` watches where no pattern says.
+/// The pattern that `reload-dir` watches by default.
 const PYTHON_FILES: &str = "*.py";
 
-/// Has all that comes after it see the values that go with `develop`.
+/// Sets the values that `develop` implies, before the other parts are completed.
 pub fn prepare(draft: &mut Draft, context: &mut Context) {
     check(draft, context);
     if !draft.developing.is_on {
@@ -32,9 +32,9 @@ pub fn prepare(draft: &mut Draft, context: &mut Context) {
         context.diagnostics.push(Diagnostic::note(chosen.map(|pair| &pair.location), message));
     }
     (draft.processes.count, draft.processes.is_auto) = (Some(1), false);
-    // The worker loads the application itself: threads that it starts live where it serves.
+    // The worker loads the application itself, so that threads that it starts run where it serves.
     draft.application.lazy = true;
-    // A debugger takes its time.
+    // A debugger may stop for any time.
     (draft.lifecycle.settings.harakiri_ms, draft.lifecycle.settings.load_timeout_ms) = (None, None);
     let has_mercy = |pair: &Pair| matches!(pair.key.as_str(), "reload-mercy" | "worker-reload-mercy");
     if !context.read.effects.iter().any(has_mercy) {
@@ -42,18 +42,18 @@ pub fn prepare(draft: &mut Draft, context: &mut Context) {
     }
     let imports = draft.watching.imports.get_or_insert_with(WatchedImports::default);
     if imports.every_ms == 0 {
-        imports.every_ms = LOOK_MS;
+        imports.every_ms = CHECK_INTERVAL_MS;
     }
     draft.logging.style = draft.logging.style.or(Some(Some(LogStyle::ShortAtTerminal)));
     if let Some(location) = draft.developing.browser.clone() {
-        // Pages ask again and again, and that is no news.
+        // Pages poll it, and these requests would flood the log.
         let text = format!("^{}$ donotlog:", BROWSER_PATH.replace('.', "\\."));
         let rule = RouteRule { option: "route".to_owned(), text, origin: location.to_string() };
         draft.answering.routes.push((rule, location));
     }
 }
 
-/// An option that does nothing says so.
+/// Reports options without an effect.
 fn check(draft: &Draft, context: &mut Context) {
     let is_watched = draft.developing.is_on || draft.watching.imports.as_ref().is_some_and(|imports| imports.every_ms > 0);
     let warning = match (&draft.developing.detail, &draft.developing.browser) {
@@ -84,7 +84,7 @@ impl DevelopingDraft {
             let advice = "it works only at addresses of this machine, such as 127.0.0.1:8000";
             context.diagnostics.push(Diagnostic::warning(Some(location), message).advise(advice));
         }
-        // Who may not see a traceback has no business with what its author does.
+        // Clients that must not see a traceback must not see the developer's changes either.
         let tells_browsers = self.tells_browsers() && shows_tracebacks;
         self.is_on.then_some(Development { shows_tracebacks, tells_browsers })
     }
@@ -102,13 +102,13 @@ impl DevelopingDraft {
     }
 }
 
-/// Whoever connects there sits at this machine.
+/// Whether only this machine can connect to the address.
 fn is_of_this_machine(address: &Address) -> bool {
     match address {
         Address::Tcp { host, .. } => {
             host == "localhost" || host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
         }
-        // Behind it may be a web server for the whole world.
+        // A public web server may be behind it.
         Address::Unix(_) | Address::Abstract(_) | Address::Descriptor(_) | Address::Passed(_) => false,
     }
 }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_of_this_machine_are_told_from_those_that_others_reach() {
+    fn addresses_of_this_machine_are_distinguished_from_public_ones() {
         let tcp = |host: &str| Address::Tcp { host: host.to_owned(), port: 8000 };
         for host in ["127.0.0.1", "127.8.8.8", "localhost", "::1", "[::1]"] {
             assert!(is_of_this_machine(&tcp(host)), "{host}");

@@ -1,5 +1,5 @@
-//! The settings while they are put together: what the options said so far, as written. It knows no option's meaning; the other files
-//! of this folder fill it in.
+//! The settings while they are assembled: the values of the options so far, as written. It must not know the meaning of options;
+//! the other files of this folder fill it in.
 
 use bolide_contract::answering::{Answering, RouteRule};
 use bolide_contract::attendant::{Daemon, Job};
@@ -24,28 +24,28 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use bolide_contract::statistics::Pusher;
 
-/// uWSGI waits 4 seconds for a peer of its own sockets, which cuts off slow clients.
+/// uWSGI waits 4 seconds for a peer at its own sockets, which cuts off slow clients.
 pub const SOCKET_TIMEOUT_SECONDS: u64 = 30;
 pub const HTTP_TIMEOUT_SECONDS: u64 = 60;
 pub const RELOAD_MERCY_SECONDS: u64 = 60;
-/// Seconds that an answer to `reload-probe` may take where nothing is said.
+/// Default time limit of a response to `reload-probe`, in seconds.
 pub const PROBE_TIMEOUT_S: u64 = 10;
 /// As in uWSGI.
 pub const SESSION_LIFETIME_S: u32 = 300;
 
-/// All settings, as far as they have been understood, in the parts that complete them. Paths are as written.
+/// All settings so far, in the parts that complete them. Paths are as written.
 pub struct Draft<'a> {
     pub host: &'a HostInfo,
     pub strict: bool,
     pub diagnostics: Vec<Diagnostic>,
     pub sockets: SocketsDraft,
     pub applications: ApplicationDraft,
-    /// What concerns an application of any language.
+    /// Settings for an application in any language.
     pub application: ApplicationSettings,
     pub python: PythonDraft,
     pub chdir: Option<(String, Location)>,
     pub processes: ProcessesDraft,
-    pub elastic: ElasticDraft,
+    pub scaling: ScalingDraft,
     pub control: Control,
     pub reloading: Reloading,
     pub lifecycle: LifecycleDraft,
@@ -61,7 +61,7 @@ pub struct Draft<'a> {
     pub python_module: PythonModule,
     pub tls: TlsDraft,
     pub attendant: AttendantDraft,
-    /// With their ranks within a step.
+    /// Each with its rank within its step.
     pub hooks: Vec<(u8, Hook)>,
     pub answering: AnsweringDraft,
     pub files: FilesDraft,
@@ -82,7 +82,7 @@ impl<'a> Draft<'a> {
             python: PythonDraft::default(),
             chdir: None,
             processes: ProcessesDraft::default(),
-            elastic: ElasticDraft::default(),
+            scaling: ScalingDraft::default(),
             control: Control::default(),
             reloading: Reloading { probe_timeout_ms: PROBE_TIMEOUT_S * 1000, ..Reloading::default() },
             lifecycle: LifecycleDraft::default(),
@@ -107,7 +107,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Warns of an option that is known and not there yet; the advice may be empty.
+    /// Warns of an option that is known and not implemented yet; the advice may be empty.
     pub fn planned(&mut self, location: &Location, what: &str, meanwhile: &str) {
         let diagnostic =
             Diagnostic::warning(Some(location), format!("`{what}` is known, but not supported yet: it has no effect"));
@@ -115,7 +115,7 @@ impl<'a> Draft<'a> {
     }
 }
 
-/// Which applications are served.
+/// Settings of the applications to serve.
 #[derive(Default)]
 pub struct ApplicationDraft {
     pub asgi: Option<(String, Location)>,
@@ -125,14 +125,14 @@ pub struct ApplicationDraft {
     pub named_by: Option<(NamedBy, String, Location)>,
     pub mounts: Vec<(String, Location)>,
     pub callable: Option<String>,
-    /// From a line `callable: NAME`, which is no option.
+    /// From a line `callable: NAME`, which is not an option.
     pub colon_callable: Option<(String, Location)>,
     pub interface: Option<(Interface, Location)>,
     pub is_factory: bool,
     pub is_needed: bool,
 }
 
-/// How many processes and threads there are.
+/// The numbers of processes and threads.
 #[derive(Default)]
 pub struct ProcessesDraft {
     pub has_master: bool,
@@ -143,7 +143,7 @@ pub struct ProcessesDraft {
     pub cpus_of_each: u32,
 }
 
-/// How processes come and go.
+/// How processes start and stop.
 pub struct LifecycleDraft {
     pub settings: Lifecycle,
     pub worker_mercy: Option<u64>,
@@ -180,7 +180,7 @@ pub struct RecyclingDraft {
 pub struct LoggingDraft {
     pub settings: Logging,
     pub file: Option<String>,
-    /// Where `logto` was set last.
+    /// Where `logto` was last set.
     pub log_to: Option<Location>,
     pub has_log_to2: bool,
     pub loggers: Loggers,
@@ -188,10 +188,10 @@ pub struct LoggingDraft {
     pub style: Option<Option<LogStyle>>,
 }
 
-/// Addresses that are listened at, and what their sockets have in common.
+/// Addresses to listen on, and the settings that their sockets share.
 pub struct SocketsDraft {
     pub list: Vec<SocketDraft>,
-    /// Of `socket`.
+    /// The protocol of `socket`.
     pub protocol: Protocol,
     pub backlog: u32,
     pub mode: Option<u32>,
@@ -219,7 +219,7 @@ impl Default for SocketsDraft {
     }
 }
 
-/// What else than a module or a file can name the application.
+/// The ways to name the application other than by a module or a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NamedBy {
     Paste,
@@ -227,14 +227,14 @@ pub enum NamedBy {
     Text,
 }
 
-/// A socket as asked for; its protocol and time limit follow from options that may come later.
+/// A socket as configured. Its protocol and timeout depend on options that may follow.
 pub struct SocketDraft {
     pub kind: SocketKind,
     pub address: Address,
     pub location: Location,
-    /// What follows the address of `https`.
+    /// The credentials after the address of `https`.
     pub credentials: Option<Credentials>,
-    /// `http-to-https`: clients are sent to this port of HTTPS.
+    /// `http-to-https`: redirects clients to this HTTPS port.
     pub https_port: Option<u16>,
 }
 
@@ -246,7 +246,7 @@ impl SocketDraft {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SocketKind {
-    /// `http`: its time limit is `http-timeout`.
+    /// `http`: its timeout is `http-timeout`.
     HttpRouter,
     /// The option names it.
     Of(Protocol),
@@ -254,12 +254,12 @@ pub enum SocketKind {
     Default,
 }
 
-/// The certificate of an address, and what else is written with it. Paths are as written.
+/// The certificate of an address, and related values of the same option. Paths are as written.
 #[derive(Clone)]
 pub enum Credentials {
-    /// Those of `tls-certificate` and `tls-key`.
+    /// The certificate of `tls-certificate` and `tls-key`.
     Common,
-    /// `auto`: made by us, for development.
+    /// `auto`: Bolide generates it, for development.
     Development,
     Files(CredentialFiles),
 }
@@ -269,11 +269,11 @@ pub struct CredentialFiles {
     pub certificate: String,
     pub key: String,
     pub ciphers: Option<String>,
-    /// With a `!` before it, clients without a certificate are refused.
+    /// With a leading `!`, clients without a certificate are rejected.
     pub client_authorities: Option<String>,
 }
 
-/// Settings of TLS that no address has for itself. Paths are as written.
+/// Settings of TLS that apply to all addresses without their own. Paths are as written.
 pub struct TlsDraft {
     pub certificate: Option<(String, Location)>,
     pub key: Option<(String, Location)>,
@@ -285,7 +285,7 @@ pub struct TlsDraft {
     pub exports_certificate: bool,
     pub verify_depth: u32,
     pub session_lifetime_s: u32,
-    /// Names of hosts, or none, and their certificates.
+    /// Host names, if any, with their certificates.
     pub server_names: Vec<(Vec<String>, CredentialFiles, Location)>,
     pub folder: Option<(String, Location)>,
     pub http2: Http2,
@@ -314,14 +314,14 @@ impl Default for TlsDraft {
 /// Settings of clients behind front servers.
 #[derive(Default)]
 pub struct ClientsDraft {
-    /// `None`: the usual ones.
+    /// `None`: the defaults.
     pub trusted_proxies: Option<TrustedProxies>,
-    /// `None`: what goes with `trusted_proxies`.
+    /// `None`: the defaults for `trusted_proxies`.
     pub trusted_headers: Option<Vec<TrustedHeader>>,
     /// `proxy-headers = false`.
     pub ignores_headers: bool,
     pub server_names: Vec<String>,
-    /// `enable-proxy-protocol` is on, of the workers' own sockets.
+    /// `enable-proxy-protocol` is on, for the workers' own sockets.
     pub sockets_have_proxy_header: Option<Location>,
     /// `http-enable-proxy-protocol` is on.
     pub router_has_proxy_header: Option<Location>,
@@ -367,7 +367,7 @@ pub struct PythonDraft {
     pub has_environment_file: bool,
 }
 
-/// What the options of development have said. Paths are as written.
+/// Settings of the options for development. Paths are as written.
 #[derive(Default)]
 pub struct DevelopingDraft {
     pub is_on: bool,
@@ -376,7 +376,7 @@ pub struct DevelopingDraft {
     pub excluded: Vec<String>,
     /// `reload-browser` is on.
     pub browser: Option<Location>,
-    /// The last option that does nothing where nothing is watched.
+    /// The last option that has no effect unless files are watched.
     pub detail: Option<(String, Location)>,
 }
 
@@ -388,7 +388,7 @@ pub struct StatisticsDraft {
     pub is_minified: bool,
     pub omits_cores: bool,
     pub pushers: Vec<Pusher>,
-    /// Seconds between two pushes of those that do not say it themselves.
+    /// Seconds between two pushes, for those without an interval of their own.
     pub push_every_s: Option<u64>,
 }
 
@@ -397,11 +397,11 @@ pub struct StatisticsDraft {
 pub struct AnsweringDraft {
     pub routes: Vec<(RouteRule, Location)>,
     pub answering: Answering,
-    /// The types of `compress-types` take the place of the usual ones.
+    /// `compress-types` has replaced the default types.
     pub has_types: bool,
 }
 
-/// What runs beside the application. Paths are as written.
+/// Daemons and jobs beside the application. Paths are as written.
 #[derive(Default)]
 pub struct AttendantDraft {
     pub daemons: Vec<Daemon>,
@@ -411,22 +411,22 @@ pub struct AttendantDraft {
     pub honours_stdin: bool,
 }
 
-/// How long a job may take, as it says itself.
+/// The time limit of a job.
 pub enum JobLimit {
-    /// As `cron-harakiri` says.
+    /// The limit of `cron-harakiri`.
     Common,
     None,
     Seconds(u64),
 }
 
-/// What the options of a varying number of workers said so far.
+/// The options of scaling so far.
 #[derive(Default)]
-pub struct ElasticDraft {
+pub struct ScalingDraft {
     pub settings: bolide_contract::elastic::Elastic,
     pub cheaper: bolide_contract::elastic::Cheaper,
     pub least: Option<(u32, Location)>,
     pub first: Option<(u32, Location)>,
-    /// The last option that does nothing without `cheaper`.
+    /// The last option that has no effect without `cheaper`.
     pub detail: Option<(String, Location)>,
     pub hard: Option<Location>,
     pub dies: Option<Location>,

@@ -1,4 +1,5 @@
-//! The options of static files: folders and files become absolute, patterns are tried, and what can't work is said with its line.
+//! Resolves the options of static files: makes folders and files absolute, tests patterns, and reports faults with their lines.
+//! Runs in the process that reads the configuration.
 
 use std::path::PathBuf;
 
@@ -13,7 +14,7 @@ use crate::diagnostic::{Diagnostic, Severity};
 use crate::pair::Pair;
 use crate::reader::open_file;
 
-/// Values of `file-serve-mode`; uWSGI knows each of them by several names, in any case.
+/// Values of `file-serve-mode`. uWSGI has several names for each, in any case.
 const MODES: [(&str, Mode); 5] = [
     ("x-sendfile", Mode::XSendfile),
     ("xsendfile", Mode::XSendfile),
@@ -59,7 +60,7 @@ pub fn add_sendfile_location(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> R
     }
 }
 
-/// As in uWSGI, an unknown way is none.
+/// As in uWSGI, an unknown mode has no effect.
 pub fn set_mode(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     match word(pair, &MODES) {
         Ok(mode) => draft.files.mode = mode,
@@ -75,7 +76,7 @@ pub fn set_charset(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), 
 }
 
 impl FilesDraft {
-    /// Puts together what the options said. `None`: they name no place in which a file could be, and no route does.
+    /// Completes the settings. Returns `None` if neither the options nor a route name a place for files.
     pub fn complete(
         self,
         applications: &[Application],
@@ -100,7 +101,7 @@ impl FilesDraft {
                 origin: location.to_string(),
             })
             .collect();
-        // uWSGI's order, whatever the order of the options.
+        // uWSGI's order, regardless of the order of the options.
         maps.sort_by_key(|map| map.kind);
         asked.warn_of_missing_targets(context);
         let mime_files = asked.mime_files.iter().map(|(path, location)| (absolute(path), location));
@@ -114,7 +115,7 @@ impl FilesDraft {
             })
             .map(|(path, _)| path)
             .collect();
-        // A file's own path has no links in it.
+        // The path of an opened file has no links in it.
         let own = |path: &String| {
             let path = absolute(path);
             path.canonicalize().unwrap_or(path)
@@ -176,7 +177,7 @@ pub fn word<T: Copy>(pair: &Pair, table: &[(&str, T)]) -> Result<T, Diagnostic> 
     }
 }
 
-/// `static-index` is joined to a folder: it may not lead elsewhere.
+/// `static-index` is appended to a folder and must not lead out of it.
 pub fn file_name(pair: &Pair) -> Result<String, Diagnostic> {
     let name = values::text(pair)?;
     if name.contains(['/', '\0']) || name == ".." || name == "." {
@@ -213,7 +214,7 @@ pub fn expiry(pair: &Pair, subject: ExpirySubject, from_change: bool) -> Result<
     Ok(Expiry { subject, pattern, seconds: i64::from(number), from_change })
 }
 
-/// uWSGI's patterns are PCRE's; ours know no look-around and no references to groups.
+/// uWSGI's patterns are PCRE's; Bolide's support no look-around and no backreferences.
 pub fn pattern(pair: &Pair, text: &str) -> Result<String, Diagnostic> {
     match regex::bytes::Regex::new(text) {
         Ok(_) => Ok(text.to_owned()),

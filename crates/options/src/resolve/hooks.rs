@@ -1,5 +1,5 @@
-//! Options of hooks, and their settings: steps, actions, and what can't be done where. It does none of them; runs in the process that
-//! reads the configuration.
+//! Resolves the options of hooks to settings: their phases and actions, and the combinations that are not possible. It executes
+//! none of them. Runs in the process that reads the configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -11,8 +11,8 @@ use super::values;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
-/// Signals with the functions of uWSGI that do what they do here anyway.
-const SIGNALS_AS_THEY_ARE: [(&str, &str); 6] = [
+/// Signals with the functions of uWSGI whose effect these signals have here anyway.
+const UNCHANGED_SIGNALS: [(&str, &str); 6] = [
     ("15", "gracefully_kill_them_all"),
     ("2", "gracefully_kill_them_all"),
     ("3", "kill_them_all"),
@@ -21,7 +21,7 @@ const SIGNALS_AS_THEY_ARE: [(&str, &str); 6] = [
     ("10", "stats"),
 ];
 
-/// Actions of uWSGI's that are not there, and what to use in their place.
+/// Actions of uWSGI that are not supported, with the alternative.
 const MISSING: [(&str, &str); 9] = [
     ("mount", "write `exec:mount …`, or let the service manager mount it"),
     ("umount", "write `exec:umount …`"),
@@ -34,20 +34,20 @@ const MISSING: [(&str, &str); 9] = [
     ("tcc", "call a function of the application with `call:module:function`"),
 ];
 
-/// How an option asks for something at a step.
+/// The form in which an option specifies a hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookKind {
     /// `ACTION:ARGUMENTS`.
     Hook,
     /// A command.
     Exec,
-    /// A function of Python.
+    /// A Python function.
     Call,
-    /// The name of what has to be there.
+    /// A file or interface to wait for.
     Wait(WaitSubject),
 }
 
-/// One hook; uWSGI's order within a step is that of `rank`.
+/// Adds one hook; `rank` is uWSGI's order within a phase.
 pub fn add_hook(draft: &mut Draft, kind: HookKind, phase: HookPhase, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     let (rank, action) = match kind {
@@ -65,7 +65,7 @@ pub fn add_hook(draft: &mut Draft, kind: HookKind, phase: HookPhase, pair: &Pair
     Ok(())
 }
 
-/// What is done when a file is touched; `None` for what is done anyway.
+/// Returns the hook that runs when a file is touched; `None` if it happens anyway.
 pub fn touch_hook(draft: &mut Draft, kind: HookKind, what: &str, pair: &Pair) -> Result<Option<Hook>, Diagnostic> {
     let phase = HookPhase::Touch;
     let action = match kind {
@@ -76,7 +76,7 @@ pub fn touch_hook(draft: &mut Draft, kind: HookKind, what: &str, pair: &Pair) ->
     Ok(action.map(|action| Hook { phase, action, text: shown, origin: pair.location.to_string() }))
 }
 
-/// In uWSGI's order. Those in a jail have the folder that the jail has.
+/// Completes the hooks, in uWSGI's order. Hooks in a jail start in the jail's folder.
 pub fn complete(mut hooks: Vec<(u8, Hook)>, is_jailed: bool, context: &Context) -> Vec<Hook> {
     hooks.sort_by_key(|(rank, _)| *rank);
     let mut hooks: Vec<Hook> = hooks.into_iter().map(|(_, hook)| hook).collect();
@@ -87,7 +87,7 @@ pub fn complete(mut hooks: Vec<(u8, Hook)>, is_jailed: bool, context: &Context) 
     hooks
 }
 
-/// `ACTION:ARGUMENTS`. `None` for what is done anyway, or by other settings.
+/// `ACTION:ARGUMENTS`. `None` for actions that happen anyway, or through other settings.
 fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> Result<Option<HookAction>, Diagnostic> {
     let (name, arguments) = text.split_once(':').ok_or_else(|| {
         wrong(pair, &format!("has `{text}`, which has no `:`"), "write `ACTION:ARGUMENTS`, as in `exec:COMMAND`")
@@ -154,7 +154,7 @@ fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> 
     Ok(Some(action))
 }
 
-/// A variable that is there before the application is loaded is one for all that is started, as `env` makes it.
+/// A variable that is set before the application is loaded becomes one for all processes, like `env`.
 fn put_variable(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> Result<(), Diagnostic> {
     let is_late = matches!(
         phase,
@@ -179,8 +179,8 @@ fn put_variable(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) ->
     }
 }
 
-/// Makes the paths of what root does absolute, by what is written: once the process is in a folder, nothing tells whether another user's
-/// link has led there.
+/// Makes the paths of root's actions absolute, as they are written: once the process has entered a folder, nothing shows whether
+/// another user's link has led there.
 fn complete_paths<'a>(hooks: impl Iterator<Item = &'a mut Hook>, folder: &Path) {
     let mut folder = folder.to_owned();
     for hook in hooks {
@@ -213,10 +213,10 @@ fn complete_paths<'a>(hooks: impl Iterator<Item = &'a mut Hook>, folder: &Path) 
     }
 }
 
-/// `unix_signal:NUMBER FUNCTION`, where the function is one of uWSGI's own.
+/// `unix_signal:NUMBER FUNCTION`, where the function is one of uWSGI's.
 fn signal(arguments: &str, pair: &Pair) -> Result<(), Diagnostic> {
     let (number, function) = two(arguments, pair, "unix_signal")?;
-    match SIGNALS_AS_THEY_ARE.contains(&(number.trim(), function.trim())) {
+    match UNCHANGED_SIGNALS.contains(&(number.trim(), function.trim())) {
         true => Ok(()),
         false => Err(wrong(
             pair,

@@ -1,10 +1,12 @@
-//! How Python's interpreter starts, and what it imports beside the application. Reads folders of variables (`envdir`) and nothing else; runs
-//! in the process that reads the configuration.
+//! Resolves the options of the Python interpreter, of the modules that it imports besides the application, of the Python module
+//! `uwsgi`, and of the functions that workers call. Imports nothing, and reads only folders of variables (`envdir`). Runs in the
+//! process that reads the configuration.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
+use bolide_contract::python_module::{GunicornHooks, NamedFunction, PythonModule};
 use bolide_contract::settings::{ApplicationSettings, Python};
 
 use super::context::{Context, normalized};
@@ -12,15 +14,17 @@ use super::draft::{Draft, PythonDraft};
 use super::values;
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
+use crate::other_servers::gunicorn::names_not_called;
 use crate::pair::Pair;
+use crate::reader::Configuration;
 
-/// Files of an `envdir` that are read.
+/// Most files of an `envdir`.
 const VARIABLES_MOST: usize = 1024;
-/// Bytes of a variable's value: Linux takes no longer one (MAX_ARG_STRLEN).
+/// Longest value of a variable, in bytes: the limit of Linux (MAX_ARG_STRLEN).
 const VALUE_BYTES_MOST: u64 = 128 * 1024;
-/// Bytes of a kilobyte of `thread-stack-size`.
+/// Bytes in a kilobyte of `thread-stack-size`.
 const KILOBYTE_BYTES: u64 = 1024;
-/// The least stack that Python takes, in bytes.
+/// The smallest stack that Python accepts, in bytes.
 const STACK_BYTES_LEAST: u64 = 32 * KILOBYTE_BYTES;
 
 pub fn set_stack_size(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
@@ -29,7 +33,7 @@ pub fn set_stack_size(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result
     Ok(())
 }
 
-/// uWSGI puts each at the start of `sys.path`, so the last comes first.
+/// uWSGI inserts each at the start of `sys.path`, so the last one comes first.
 pub fn add_python_path(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let found = crate::conditionals::matches(&values::text(pair)?, &draft.host.folder);
     for path in found.map_err(|message| Diagnostic::error(Some(&pair.location), message))? {
@@ -38,12 +42,12 @@ pub fn add_python_path(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<
     Ok(())
 }
 
-/// Words with blanks between them.
+/// Words separated by blanks.
 pub fn arguments(pair: &Pair) -> Result<Vec<String>, Diagnostic> {
     Ok(values::text(pair)?.split([' ', '\t']).filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
-/// There is nothing to load; one that is not built in is missed.
+/// There is nothing to load; a plugin that is not built in gets a warning.
 pub fn check_plugins(draft: &mut Draft, pair: &Pair) {
     for name in pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty()) {
         if !crate::conditionals::is_built_in(name) {
@@ -89,7 +93,7 @@ pub fn remove_variable(draft: &mut Draft, name: String) {
 }
 
 impl PythonDraft {
-    /// The folder of the application can be entered unless others may not look into one above it.
+    /// The folder of the application can be entered by its path unless others may not search a folder above it.
     pub fn complete_application(
         &mut self,
         application: ApplicationSettings,
@@ -104,10 +108,10 @@ impl PythonDraft {
         }
     }
 
-    /// Relative files are against the folder of the application.
+    /// Relative files start at the folder of the application.
     pub fn complete(self, context: &mut Context) -> Python {
         if context.is_bare {
-            self.note_usual_file(context);
+            self.note_env_file(context);
         }
         let absolute = |text: &String| match is_file(text) {
             true => context.absolute(text).to_string_lossy().into_owned(),
@@ -126,7 +130,8 @@ impl PythonDraft {
     }
 }
 
-/// The first line of a file without blanks at its end, and with line ends for the NULs in it, as envdir has it; `None` for an empty file.
+/// The first line of a file without trailing blanks, and with its NULs replaced by line ends, as in envdir; `None` for an empty
+/// file.
 fn first_line(path: &Path) -> std::io::Result<Option<String>> {
     let mut line = Vec::new();
     let read = BufReader::new(File::open(path)?.take(VALUE_BYTES_MOST)).read_until(b'\n', &mut line)?;
@@ -134,7 +139,7 @@ fn first_line(path: &Path) -> std::io::Result<Option<String>> {
     Ok((read > 0).then(|| text.trim_end_matches([' ', '\t', '\r', '\n']).to_owned()))
 }
 
-/// uWSGI tells files from modules so.
+/// uWSGI distinguishes files from modules by this rule.
 fn is_file(text: &str) -> bool {
     text.contains('/') || text.ends_with(".py")
 }
@@ -148,5 +153,39 @@ pub fn alias(pair: &Pair) -> Result<(String, String), Diagnostic> {
             let message = format!("`{} = {text}` gives no module a name", pair.key);
             Err(Diagnostic::error(Some(&pair.location), message).advise("write NAME=MODULE"))
         }
+    }
+}
+
+pub fn set_gunicorn_hooks(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let file = normalized(&draft.host.folder.join(values::text(pair)?));
+    if !file.is_file() {
+        let message = format!("`{} = {}`: there is no such file", pair.key, file.display());
+        return Err(Diagnostic::error(Some(&pair.location), message).local());
+    }
+    // If the settings of the file were read as well, its uncalled hooks have been reported already.
+    let is_reported = pair.value.as_deref() == Some(&*pair.location.file);
+    let uncalled = if is_reported { Vec::new() } else { names_not_called() };
+    draft.python_module.gunicorn = Some(GunicornHooks { file, uncalled });
+    Ok(())
+}
+
+/// Adds the values that `uwsgi.opt` and `uwsgi.magic_table` expose.
+pub fn complete_module(mut settings: PythonModule, read: &Configuration) -> PythonModule {
+    settings.shown_options = read.pairs.iter().map(|pair| (pair.key.clone(), pair.value.clone())).collect();
+    settings.shown_magic.clone_from(&read.magic);
+    settings
+}
+
+/// `package.module:name`; the name may be dotted.
+pub fn named_function(pair: &Pair) -> Result<NamedFunction, Diagnostic> {
+    let text = values::text(pair)?;
+    let is_path =
+        |path: &str| !path.is_empty() && path.split('.').all(|part| !part.is_empty() && !part.contains([' ', '(', '/']));
+    match text.split_once(':') {
+        Some((module, name)) if is_path(module) && is_path(name) => {
+            Ok(NamedFunction { name: text, origin: pair.location.to_string() })
+        }
+        _ => Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no function", pair.key))
+            .advise("write its module and its name with a colon between them: `shop.hooks:opened`")),
     }
 }

@@ -1,9 +1,9 @@
-//! From pairs to [`Settings`]: each effect in order, by the fields and functions that their rows name.
-//! Everything that is wrong is collected and reported together, each with its file and line.
+//! Converts pairs to [`Settings`]: applies each effect in order, by the field or function in its row. All faults are collected
+//! and reported together, each with its file and line.
 //!
-//! Relative paths become absolute here, against the folder that uWSGI would use: it writes `pidfile`
-//! and opens `logto` before it changes to `chdir`, and everything else (sockets, the application, its
-//! virtualenv and `pythonpath`, `chdir2`) after it. `pythonpath` patterns are matched before it.
+//! Relative paths become absolute here, starting at the folder that uWSGI would use: it writes `pidfile` and opens `logto` before
+//! it changes to `chdir`, and handles everything else (sockets, the application, its virtualenv and `pythonpath`, `chdir2`) after
+//! it. `pythonpath` patterns are matched before it.
 
 mod address;
 pub mod answering;
@@ -16,19 +16,17 @@ pub mod context;
 pub mod control;
 pub mod developing;
 pub mod draft;
-pub mod elastic;
 pub mod files;
 pub mod hooks;
 pub mod interpreter;
 pub mod logging;
 pub mod platform;
 pub mod processes;
-mod protection;
-pub mod python_module;
+pub mod scaling;
 pub mod sockets;
 pub mod statistics;
 pub mod tls;
-mod unknown;
+mod unsupported;
 pub mod values;
 pub mod watching;
 
@@ -49,11 +47,11 @@ use crate::host_info::HostInfo;
 use crate::pair::Pair;
 use crate::reader::Configuration;
 
-/// An error of which `check` makes a note where the command line is to name the application.
+/// An error that `check` downgrades to a note if the command line will name the application.
 pub const NO_APPLICATION: &str = "there is no application to serve";
 const MEBIBYTE: u64 = 1024 * 1024;
 
-/// Makes settings of what was read. All diagnostics are in the second part, errors among them when the first is `None`.
+/// Resolves a configuration to settings. The second part contains all diagnostics, with errors among them if the first is `None`.
 pub fn resolve(
     read: &Configuration,
     positional: Option<&PositionalApplication>,
@@ -61,11 +59,11 @@ pub fn resolve(
 ) -> (Option<Settings>, Vec<Diagnostic>) {
     let mut draft = Draft::new(host, read.strict.is_some());
     draft.diagnostics.extend(read.diagnostics.iter().cloned());
-    protection::note_allowed(&mut draft, read);
+    unsupported::note_allowed(&mut draft, read);
     for pair in &read.effects {
         match catalogue().get(&pair.key) {
             Some(row) => draft.take(row, pair, read),
-            None => unknown::report_unknown(&mut draft, pair, read),
+            None => unsupported::report_unknown(&mut draft, pair, read),
         }
     }
     let (settings, diagnostics) = draft.complete(read, positional);
@@ -73,17 +71,17 @@ pub fn resolve(
     ((!failed).then_some(settings), diagnostics)
 }
 
-/// An option that is not there asks for what is always done here.
+/// Whether an unsupported option requests something that Bolide always does.
 fn is_done_already(name: &str, pair: &Pair) -> bool {
     match name {
-        // There is one plugin to choose, and this is its number.
+        // There is a single plugin, and this is its number.
         name if name.ends_with("-modifier1") || name.ends_with("-modifier2") => pair.value.as_deref().map(str::trim) == Some("0"),
         _ => false,
     }
 }
 
 impl<'a> Draft<'a> {
-    /// One effect: the row's verdict decides.
+    /// Applies one effect, by the verdict of its row.
     fn take(&mut self, row: &OptionRow, pair: &Pair, read: &Configuration) {
         let location = &pair.location;
         match row.status {
@@ -91,7 +89,7 @@ impl<'a> Draft<'a> {
                 let message = format!("`{}` is a placeholder here: its value does not suit the option of this name", pair.key);
                 self.diagnostics.push(Diagnostic::note(Some(location), message).advise("give the placeholder another name"));
             }
-            // uWSGI goes on without it; where all depends on it, that is said in the end.
+            // uWSGI continues without it. If everything depends on it, a later error says so.
             Status::Supported(_)
                 if matches!(row.name(), "module" | "pythonpath" | "virtualenv") && pair.value.as_deref() == Some("") =>
             {
@@ -103,7 +101,7 @@ impl<'a> Draft<'a> {
                     self.diagnostics.push(diagnostic);
                 }
             }
-            // Saying "no" to what is always done is worth a word, saying "yes" is not.
+            // "No" to something that Bolide always does is worth a note, "yes" is not.
             Status::Accepted(why) => {
                 if row.value == crate::catalogue::row::Value::Switch && !crate::values::switch(pair.value.as_deref()).on {
                     self.diagnostics
@@ -112,7 +110,7 @@ impl<'a> Draft<'a> {
             }
             Status::Planned(..) | Status::Refused(_) if is_done_already(row.name(), pair) => {}
             Status::Planned(_, meanwhile) => self.planned(location, &pair.key, meanwhile),
-            Status::Protective(instead) => protection::protective(self, location, row, &pair.key, instead),
+            Status::Protective(instead) => unsupported::protective(self, location, row, &pair.key, instead),
             Status::Refused(instead) => {
                 self.diagnostics
                     .push(Diagnostic::error(Some(location), format!("`{}` is not supported", pair.key)).advise(instead));
@@ -120,7 +118,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// A file of uWSGI uses one of our own names, which uWSGI does not have, for a placeholder of its own:
+    /// Whether a file for uWSGI uses the name of one of Bolide's own options, which uWSGI does not have, as a placeholder:
     /// `interface = eth0`, and `%(interface)` elsewhere.
     fn is_placeholder(&self, row: &OptionRow, pair: &Pair, read: &Configuration) -> bool {
         !self.strict && row.home == "bolide" && read.used.contains(&pair.key) && !values::fits(row, pair)
@@ -146,7 +144,7 @@ impl<'a> Draft<'a> {
             Setting::Listen(kind) => sockets::listen(self, kind, pair)?,
             Setting::Watch(subject, action) => watching::add_file(self, subject, action, row, pair)?,
             Setting::By(set) => set(self, row, pair)?,
-            // It was looked for before all others.
+            // It was applied before all others.
             Setting::AllowMissing => {}
             // These acted while the configuration was read.
             Setting::Language(_) => {}
@@ -154,24 +152,25 @@ impl<'a> Draft<'a> {
         Ok(())
     }
 
-    /// Puts together what the options said, and checks that there is something to serve and somewhere to serve it.
+    /// Completes the settings, and checks that there is an application and an address to serve it at.
     fn complete(mut self, read: &Configuration, positional: Option<&PositionalApplication>) -> (Settings, Vec<Diagnostic>) {
         let mut context = self.context(read, positional);
         let (is_jailed, is_needed) = (self.confinement.root.is_some(), self.applications.is_needed);
         let applications = std::mem::take(&mut self.applications).complete(positional, &self.python, is_jailed, &mut context);
-        self.sockets.add_usual(&self.python, &mut context);
+        self.sockets.add_default(&self.python, &mut context);
         developing::prepare(&mut self, &mut context);
         let (rules, answering, routes) = self.answering.complete(&mut context);
         let files = self.files.complete(&applications, &self.application, !routes.folders.is_empty(), &mut context);
         let serves_itself = files.is_some() || rules.len() > usize::from(self.developing.tells_browsers());
-        // One that the command line names wrongly was told of.
+        // An invalid application on the command line has its own error.
         let is_named = !applications.is_empty() || positional.is_some();
         check_something_to_serve(is_named || serves_itself && !is_needed, &self.sockets, &mut context);
         let socket_mode = self.sockets.mode;
         let listeners = self.sockets.complete(&self.tls, &self.clients, &self.identity, &mut context);
         let workers = self.processes.complete(&self.python, &mut context);
-        let elastic = self.elastic.complete(workers.processes, &mut context);
-        // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
+        let elastic = self.scaling.complete(workers.processes, &mut context);
+        // Without a master uWSGI loads the application where it serves, and threads that the application starts while loading
+        // continue to run there.
         self.application.lazy |= workers.processes == 1 && !self.processes.has_master && !processes::implies_master(read);
         let lifecycle = self.lifecycle.complete(routes.shortest_harakiri_ms(), &context);
         let has_mercy = read.effects.iter().any(|pair| pair.key == "reload-mercy");
@@ -179,7 +178,7 @@ impl<'a> Draft<'a> {
         let control = control::complete(self.control, &mut self.logging, &mut context);
         processes::check_reloading(&self.reloading, &lifecycle, &mut context);
         let logging = self.logging.complete(&mut context);
-        // A folder that can't be entered by its path (others may not look into one above it) is only stayed in.
+        // If the folder can't be entered by its path (others may not search a folder above it), processes only stay in it.
         let is_enterable = self.chdir.is_some() || is_jailed || context.folder.join(".").exists();
         let application = self.python.complete_application(self.application, is_enterable, &context);
         let python = self.python.complete(&mut context);
@@ -207,7 +206,7 @@ impl<'a> Draft<'a> {
             naming: self.naming,
             clients: self.clients.complete(),
             asynchronous: self.asynchronous,
-            python_module: python_module::complete(self.python_module, read),
+            python_module: interpreter::complete_module(self.python_module, read),
             routes: rules,
             answering,
             files,
@@ -216,7 +215,7 @@ impl<'a> Draft<'a> {
         (settings, context.diagnostics)
     }
 
-    /// What all parts are completed with.
+    /// Creates the shared state for the completion of all parts.
     fn context<'c>(&mut self, read: &'c Configuration, positional: Option<&PositionalApplication>) -> Context<'c>
     where
         'a: 'c,

@@ -1,5 +1,6 @@
-//! What the environment says of an application on the command line where nothing else does: `PORT` and `WEB_CONCURRENCY`, as hosting
-//! platforms set them, and the variables of `env-file`. It reads those files; runs in the process that reads the configuration.
+//! Applies environment variables to an application on the command line if no option sets the same: `PORT` and `WEB_CONCURRENCY`,
+//! which hosting platforms set, and the variables of `env-file`. It reads those files. Runs in the process that reads the
+//! configuration.
 
 use bolide_contract::settings::{Address, ApplicationSettings};
 
@@ -15,14 +16,14 @@ use crate::host_info::HostInfo;
 use crate::pair::Pair;
 use crate::reader::read_bounded;
 
-/// The port that a platform wants to be served; other Python servers listen at all addresses then.
+/// The port that a platform assigns; other Python servers then listen on all addresses.
 const PORT: &str = "PORT";
 /// The number of workers of an application on the command line, as with other Python servers and on hosting platforms.
 const WEB_CONCURRENCY: &str = "WEB_CONCURRENCY";
-/// A file that some programs read without being asked.
+/// A file that some programs read by default.
 const USUAL_FILE: &str = ".env";
 
-/// The variables of a file, the last of each name. Those that the environment has already stay as they are.
+/// Returns the variables of a file, the last value of each name. Variables that are already in the environment keep their value.
 pub fn variables(text: &str, location: &Location, host: &HostInfo) -> Result<Vec<(String, String)>, Diagnostic> {
     let path = host.folder.join(text);
     host.trust.note(&path, location)?;
@@ -41,10 +42,10 @@ pub fn variables(text: &str, location: &Location, host: &HostInfo) -> Result<Vec
     Ok(found)
 }
 
-/// The port that `PORT` says, in the environment or in the files of `env-file`.
+/// Returns the value of `PORT`, from the environment or from the files of `env-file`.
 ///
 /// # Errors
-/// What is no port, or no file.
+/// The value is not a port, or a file can't be read.
 pub fn port(host: &HostInfo, files: &[String]) -> Result<Option<u16>, Diagnostic> {
     let own = host.variable(PORT).map(str::to_owned);
     let mut found = own;
@@ -65,7 +66,7 @@ fn port_of(text: &str) -> Result<u16, Diagnostic> {
     })
 }
 
-/// Of several files the first that has a variable sets it, as the environment does before them.
+/// The first of several files that has a variable sets it; the environment takes precedence over all of them.
 pub fn read_environment_file(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let new = variables(&values::text(pair)?, &pair.location, draft.host)?;
     let known = &mut draft.python.file_variables;
@@ -79,7 +80,7 @@ pub fn read_environment_file(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> R
 }
 
 impl PythonDraft {
-    /// `env` says more than a file does.
+    /// `env` takes precedence over a file.
     pub fn environment(&mut self, application: &ApplicationSettings) -> Vec<(String, String)> {
         let set = &application.environment;
         let is_set = |name: &String| set.iter().any(|(key, _)| key == name) || application.removed_variables.contains(name);
@@ -94,8 +95,8 @@ impl PythonDraft {
         context.host.variable(name).or_else(of_file).filter(|text| !text.is_empty()).map(str::to_owned)
     }
 
-    /// Where an application on the command line is served, and who says so.
-    pub fn usual_address(&self, context: &mut Context) -> (Address, Location) {
+    /// Returns the default address of an application on the command line, and what set it.
+    pub fn default_address(&self, context: &mut Context) -> (Address, Location) {
         match self.variable(PORT, context).map(|text| port_of(&text)) {
             Some(Ok(port)) => {
                 let location = Location::environment(PORT);
@@ -123,8 +124,8 @@ impl PythonDraft {
         number
     }
 
-    /// Some programs read `.env` unasked; that it is not read is worth a word.
-    pub fn note_usual_file(&self, context: &mut Context) {
+    /// Some programs read `.env` by default, so a note says that it is not read here.
+    pub fn note_env_file(&self, context: &mut Context) {
         if !self.has_environment_file && context.host.folder.join(USUAL_FILE).is_file() {
             let message = format!("there is a `{USUAL_FILE}` here, which is not read");
             let advice = format!("write `--env-file {USUAL_FILE}` to set its variables");

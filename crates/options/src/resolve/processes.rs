@@ -1,5 +1,5 @@
-//! The number of workers, when they are replaced and how a reload goes: from options to settings. It starts nothing; runs in the process
-//! that reads the configuration.
+//! Resolves the options of the number of workers, their replacement, and reloads. It starts nothing. Runs in the process that
+//! reads the configuration.
 
 use bolide_contract::recycling::Recycling;
 use bolide_contract::reloading::Reloading;
@@ -13,7 +13,7 @@ use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::reader::Configuration;
 
-/// Beginnings of the names of options for which uWSGI starts a master unasked (its flag UWSGI_OPT_MASTER).
+/// Prefixes of options for which uWSGI starts a master implicitly (its flag UWSGI_OPT_MASTER).
 const WITH_MASTER: &[&str] = &[
     "alarm",
     "attach-daemon",
@@ -39,7 +39,7 @@ const WITH_MASTER: &[&str] = &[
     "unique-cron",
 ];
 
-/// A thousand processes is beyond any machine that runs an interpreter in each.
+/// No machine can run more processes with an interpreter in each.
 pub const MOST_PROCESSES: i64 = 1024;
 
 pub fn set_processes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
@@ -55,12 +55,12 @@ pub fn set_threads(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<()
     Ok(())
 }
 
-/// How long requests may take at a reload, in milliseconds.
+/// Time that requests have to finish at a reload, in milliseconds.
 pub fn mercy_ms(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<u64, Diagnostic> {
     Ok(draft.positive_or(row, pair, RELOAD_MERCY_SECONDS)? * 1000)
 }
 
-/// Seconds as milliseconds, 0 where there are none.
+/// Seconds as milliseconds; 0 stays 0.
 pub fn least_ms(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<u64, Diagnostic> {
     Ok(draft.positive(row, pair)?.map_or(0, |seconds| seconds.saturating_mul(1000)))
 }
@@ -71,31 +71,31 @@ pub fn set_min_lifetime(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Resu
     Ok(())
 }
 
-/// What all processes are called begins so.
+/// Sets the prefix of all process names.
 pub fn set_name_prefix(draft: &mut Draft, pair: &Pair, space: &str) {
     draft.naming.prefix = pair.value.clone().unwrap_or_default() + space;
     draft.naming.auto = true;
 }
 
-/// A name of processes, which have names of their own then.
+/// A process name, which turns on individual names.
 pub fn process_name(draft: &mut Draft, pair: &Pair) -> Result<String, Diagnostic> {
     let text = values::text(pair)?;
     draft.naming.auto = true;
     Ok(text)
 }
 
-/// A configuration has a master in uWSGI though it does not ask for one.
+/// Whether uWSGI would start a master although the configuration does not ask for one.
 pub(super) fn implies_master(read: &Configuration) -> bool {
     read.effects.iter().any(|pair| WITH_MASTER.iter().any(|start| pair.key.starts_with(start)))
 }
 
 impl ProcessesDraft {
-    /// The workers of the instance.
+    /// Completes the settings of the workers.
     pub fn complete(&self, python: &PythonDraft, context: &mut Context) -> Workers {
-        let wished = self.count.or_else(|| if context.is_bare { python.web_concurrency(context) } else { None });
+        let requested = self.count.or_else(|| if context.is_bare { python.web_concurrency(context) } else { None });
         Workers {
-            processes: wished.unwrap_or(1),
-            processes_chosen: wished.is_some(),
+            processes: requested.unwrap_or(1),
+            processes_chosen: requested.is_some(),
             processes_auto: self.count.is_some() && self.is_auto,
             threads: self.threads.unwrap_or(Threads::Fixed(1)),
             cpus: context.host.cpus,
@@ -105,7 +105,7 @@ impl ProcessesDraft {
 }
 
 impl RecyclingDraft {
-    /// A worker that may not be replaced before it must be is a mistake, as in uWSGI.
+    /// As in uWSGI, a minimum lifetime above the maximum is an error.
     pub fn complete(self, context: &mut Context) -> Recycling {
         let Recycling { max_lifetime_ms, min_lifetime_ms, .. } = self.settings;
         if let (Some(most), Some(location)) = (max_lifetime_ms, &self.min_lifetime)
@@ -128,7 +128,7 @@ impl LifecycleDraft {
     }
 }
 
-/// What can't be had together.
+/// Checks for options that exclude each other.
 pub fn check_reloading(reloading: &Reloading, lifecycle: &Lifecycle, context: &mut Context) {
     if reloading.canary_ms.is_none() || lifecycle.reload_order != ReloadOrder::StopFirst {
         return;
@@ -144,7 +144,7 @@ pub fn check_reloading(reloading: &Reloading, lifecycle: &Lifecycle, context: &m
     );
 }
 
-/// What is asked of the application: a path, with a query or without.
+/// The target of a request to the application: a path, with an optional query.
 pub fn request_target(pair: &Pair) -> Result<String, Diagnostic> {
     let text = values::text(pair)?;
     let is_plain = text.starts_with('/') && text.bytes().all(|byte| byte.is_ascii_graphic());

@@ -1,4 +1,4 @@
-//! Addresses that are listened at, and limits of what comes by them: from options to settings. It opens no socket; runs in the process that
+//! Resolves the addresses to listen on, and the limits on connections and requests. It opens no socket. Runs in the process that
 //! reads the configuration.
 
 use bolide_contract::settings::{Address, Identity, Limits, Listener, Protocol};
@@ -14,9 +14,9 @@ use crate::pair::Pair;
 
 /// `chmod-socket` without a value.
 pub const OPEN_SOCKET_MODE: u32 = 0o666;
-/// Mode of UNIX sockets of an instance in the background that says nothing about it: uWSGI's, but for the bits of execution.
+/// The default mode of UNIX sockets of an instance in the background: uWSGI's, without the execute bits.
 const DAEMONIZED_SOCKET_MODE: u32 = 0o666;
-/// A request of any browser needs more.
+/// Requests of every browser need more, in bytes.
 const LEAST_HEAD_BYTES: usize = 1024;
 
 pub fn listen(draft: &mut Draft, kind: SocketKind, pair: &Pair) -> Result<(), Diagnostic> {
@@ -43,13 +43,13 @@ pub fn set_body_memory(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Resul
 }
 
 impl SocketsDraft {
-    /// An application on the command line has an address of its own where nothing names one. The sockets of `LISTEN_FDS` are served beside the
-    /// configuration's own, with the protocol of `socket`, as in uWSGI; for such an application they stand in the place of its own, which would
-    /// speak HTTP.
-    pub fn add_usual(&mut self, python: &PythonDraft, context: &mut Context) {
+    /// Adds the default address of an application on the command line if none is set. The sockets of `LISTEN_FDS` are served in
+    /// addition to those of the configuration, with the protocol of `socket`, as in uWSGI. For an application on the command line
+    /// they replace the default address, which would speak HTTP.
+    pub fn add_default(&mut self, python: &PythonDraft, context: &mut Context) {
         let passed = context.host.passed_sockets;
         if context.is_bare && self.list.is_empty() && passed == 0 {
-            let (address, location) = python.usual_address(context);
+            let (address, location) = python.default_address(context);
             self.list.push(SocketDraft::new(SocketKind::HttpRouter, address, location));
         }
         let kind = if context.is_bare { SocketKind::HttpRouter } else { SocketKind::Default };
@@ -95,8 +95,8 @@ impl SocketsDraft {
     }
 }
 
-/// A process that uWSGI daemonizes makes its sockets with an empty umask, so that every user may connect, a front server among them.
-/// The sockets alone are made so here: what the application makes keeps the umask.
+/// A process that uWSGI daemonizes creates its sockets with an empty umask, so that every user can connect, including a front
+/// server. Here this applies to the sockets only: files of the application keep the umask.
 fn open_daemonized_sockets(umask: Option<u32>, listeners: &mut [Listener], context: &mut Context) {
     let daemonized = context.read.effects.iter().find(|pair| matches!(pair.key.as_str(), "daemonize" | "daemonize2"));
     let (Some(pair), None) = (daemonized, umask) else { return };

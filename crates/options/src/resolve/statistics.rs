@@ -1,4 +1,4 @@
-//! The settings of the statistics.
+//! Resolves the options of the statistics to settings. It opens nothing. Runs in the process that reads the configuration.
 
 use bolide_contract::statistics::{Pusher, PusherKind, Statistics, StatisticsServer};
 
@@ -23,7 +23,7 @@ pub fn set_address(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), 
 }
 
 impl StatisticsDraft {
-    /// `mode` is that of UNIX sockets.
+    /// Completes the settings. `mode` is the mode of UNIX sockets.
     pub fn complete(self, mode: Option<u32>, context: &Context) -> Statistics {
         let folder = &context.folder;
         let server = self.address.as_ref().map(|(address, location)| StatisticsServer {
@@ -50,7 +50,7 @@ impl StatisticsDraft {
     }
 }
 
-/// `KIND` or `KIND:ARGUMENTS`; 0 milliseconds are those of `stats-pusher-default-freq`.
+/// `KIND` or `KIND:ARGUMENTS`. An interval of 0 ms stands for that of `stats-pusher-default-freq`.
 pub fn pusher_of(pair: &Pair, host: &crate::host_info::HostInfo) -> Result<Pusher, Diagnostic> {
     let text = values::text(pair)?;
     let error = |message: String, advice: &str| Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned());
@@ -80,7 +80,7 @@ pub fn pusher_of(pair: &Pair, host: &crate::host_info::HostInfo) -> Result<Pushe
     Ok(Pusher { kind, every_ms: every_s * 1000, origin: pair.location.to_string() })
 }
 
-/// The words of `file:`; an error is the word that is none.
+/// Parses the arguments of `file:`. The error is the invalid word.
 fn file_of(arguments: &str) -> Result<(PusherKind, u64), String> {
     let (mut path, mut separator, mut every_s) = ("uwsgi.stats".into(), "\n\n".to_owned(), 0);
     for word in arguments.split(',').filter(|word| !word.is_empty()) {

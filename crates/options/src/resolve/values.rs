@@ -1,5 +1,5 @@
-//! Single values: numbers with their bounds, switches, words, names. What uWSGI would misread in
-//! silence is understood as uWSGI does and reported.
+//! Single values: numbers with their bounds, switches, words, names. A value that uWSGI would silently misread is read as in
+//! uWSGI, with a warning.
 
 use bolide_contract::settings::{Limits, Protocol};
 
@@ -10,7 +10,7 @@ use crate::manual::words::listed;
 use crate::pair::Pair;
 
 impl Draft<'_> {
-    /// On or off; anything but a plain word is on, with a warning.
+    /// On or off; any other text is on, with a warning.
     pub fn switch(&mut self, pair: &Pair) -> bool {
         let switch = crate::values::switch(pair.value.as_deref());
         if !switch.plain {
@@ -22,7 +22,7 @@ impl Draft<'_> {
         switch.on
     }
 
-    /// A number within the row's bounds, read as `atoi` reads it.
+    /// A number within the row's bounds, parsed like `atoi`.
     pub fn bounded(&mut self, row: &OptionRow, pair: &Pair) -> Result<i64, Diagnostic> {
         let text = pair.value.as_deref().unwrap_or("1");
         let number = crate::values::number(text);
@@ -52,7 +52,8 @@ impl Draft<'_> {
         }
     }
 
-    /// A number with something after it, or none at all. The latter is an error where somebody has just typed it.
+    /// Reports a number with trailing text, or text that is not a number. The latter is an error on the command line, where it
+    /// has just been typed.
     fn misread(&mut self, row: &OptionRow, pair: &Pair, number: &str) -> Result<(), Diagnostic> {
         let text = pair.value.as_deref().unwrap_or_default();
         let has_digits = text.trim_start_matches([' ', '\t', '+', '-', '.']).starts_with(|first: char| first.is_ascii_digit());
@@ -77,12 +78,12 @@ impl Draft<'_> {
         self.bounded(row, pair).map(|number| usize::try_from(number).unwrap_or(usize::MAX))
     }
 
-    /// A number where 0 means "never" or "no limit".
+    /// A number; 0 means "never" or "no limit".
     pub fn positive(&mut self, row: &OptionRow, pair: &Pair) -> Result<Option<u64>, Diagnostic> {
         Ok(u64::try_from(self.bounded(row, pair)?).ok().filter(|&number| number > 0))
     }
 
-    /// A number where 0 means the default.
+    /// A number; 0 means the default.
     pub fn positive_or(&mut self, row: &OptionRow, pair: &Pair, default: u64) -> Result<u64, Diagnostic> {
         Ok(self.positive(row, pair)?.unwrap_or(default))
     }
@@ -95,7 +96,7 @@ impl Draft<'_> {
         }
     }
 
-    /// `http-keepalive` is a switch to some and a number of seconds to others.
+    /// Users write `http-keepalive` as a switch or as a number of seconds.
     pub fn keepalive_ms(&mut self, row: &OptionRow, pair: &Pair) -> Result<u64, Diagnostic> {
         let text = pair.value.as_deref();
         let switch = crate::values::switch(text);
@@ -111,7 +112,7 @@ impl Draft<'_> {
     }
 }
 
-/// A value can be meant for this option, as far as its form tells.
+/// Whether a value has the form of this option's values.
 pub fn fits(row: &OptionRow, pair: &Pair) -> bool {
     let text = pair.value.as_deref().unwrap_or("1");
     match row.value {
@@ -130,7 +131,7 @@ fn out_of_bounds(pair: &Pair, least: i64, most: i64, unit: &str) -> Diagnostic {
     Diagnostic::error(Some(&pair.location), format!("`{} = {text}` is out of range", pair.key)).advise(format!("{bounds} {unit}"))
 }
 
-/// The meaning of one of a table's words, in any case of letters.
+/// Returns the meaning of a word in a table, regardless of case.
 pub fn one_of<T: Copy>(pair: &Pair, table: &[(&'static str, T)]) -> Result<T, Diagnostic> {
     let text = text(pair)?;
     match table.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)) {
@@ -155,7 +156,7 @@ pub fn text(pair: &Pair) -> Result<String, Diagnostic> {
     }
 }
 
-/// Three octal digits; `None` for no value, or for 1, which is how a bare `chmod-socket` reaches us from some formats.
+/// Three octal digits; `None` for no value, or for 1, which some formats produce for a bare `chmod-socket`.
 pub fn mode(pair: &Pair) -> Result<Option<u32>, Diagnostic> {
     match pair.value.as_deref() {
         None | Some("" | "1" | "true") => Ok(None),
@@ -181,7 +182,7 @@ pub fn umask(pair: &Pair) -> Result<u32, Diagnostic> {
 
 pub fn protocol(pair: &Pair) -> Result<Protocol, Diagnostic> {
     let text = text(pair)?;
-    // The second word that uWSGI has for it.
+    // uWSGI's second word for HTTP.
     let word = if text == "http11" { Protocol::Http.word() } else { text.as_str() };
     Protocol::ALL.into_iter().find(|protocol| protocol.word() == word).ok_or_else(|| {
         let words = Protocol::ALL.map(|protocol| format!("`{}`", protocol.word())).join(", ");
@@ -203,13 +204,13 @@ pub fn variable(pair: &Pair) -> Result<(String, String), Diagnostic> {
     }
 }
 
-/// `logto` can name a UDP address.
+/// Whether the value of `logto` is a UDP address.
 pub fn is_udp_address(text: &str) -> bool {
     let is_port = |port: &str| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
     text.rsplit_once(':').is_some_and(|(host, port)| !host.contains('/') && is_port(port))
 }
 
-/// The file of a log that can be nothing else.
+/// The path of a log that can only be a file.
 pub fn log_file(pair: &Pair) -> Result<String, Diagnostic> {
     let text = text(pair)?;
     match is_udp_address(&text) {

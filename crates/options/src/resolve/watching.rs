@@ -1,4 +1,5 @@
-//! Options that name files whose change asks for something. It watches none; runs in the process that reads the configuration.
+//! Resolves the options that name files whose changes trigger an action. It watches none. Runs in the process that reads the
+//! configuration.
 
 use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, WatchedImports, Watching};
 
@@ -10,7 +11,7 @@ use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 
-/// A file whose change asks for this; the name of the option says why in the log.
+/// Adds a file whose change triggers this action; the log gives the option's name as the reason.
 pub fn add_file(
     draft: &mut Draft,
     subject: WatchSubject,
@@ -23,7 +24,7 @@ pub fn add_file(
     Ok(())
 }
 
-/// What is ignored may be named before or after.
+/// Ignored modules may be named before or after.
 pub fn watch_imports(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let every_ms = draft.milliseconds(row, pair)?.unwrap_or(0);
     let ignored = draft.watching.imports.take().map(|imports| imports.ignored).unwrap_or_default();
@@ -51,12 +52,12 @@ pub fn add_touch_hook(draft: &mut Draft, kind: HookKind, row: &OptionRow, pair: 
     Ok(())
 }
 
-/// An option that does nothing where nothing is watched.
+/// Notes an option that has no effect unless files are watched.
 pub fn note_detail(draft: &mut Draft, pair: &Pair) {
     draft.developing.detail = Some((pair.key.clone(), pair.location.clone()));
 }
 
-/// uWSGI looks at them when it has changed to `chdir`.
+/// Completes the settings. uWSGI resolves these paths after it has changed to `chdir`.
 pub fn complete(mut watching: Watching, developing: &DevelopingDraft, context: &Context) -> Watching {
     for file in &mut watching.files {
         file.path = context.absolute(&file.path);
@@ -65,7 +66,7 @@ pub fn complete(mut watching: Watching, developing: &DevelopingDraft, context: &
     if let Some(imports) = &mut watching.imports {
         watching.sources = developing.watched_sources(context);
         let files = context.read.files.iter().map(|file| context.absolute_at_start(file));
-        // A configuration that came by a pipe can't change.
+        // A configuration that came through a pipe can't change.
         imports.configuration = files.filter(|file| file.is_file()).collect();
     }
     watching

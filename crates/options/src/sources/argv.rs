@@ -1,6 +1,5 @@
-//! The command line as getopt reads it: `--name value`, `--name=value`, `-p 4`, `-p4`, `-Mp4`,
-//! unambiguous beginnings of long names, `--` ends the options. Positional arguments come after
-//! all options, wherever they stand, as getopt has it.
+//! Parses the command line like getopt: `--name value`, `--name=value`, `-p 4`, `-p4`, `-Mp4`, unambiguous prefixes of long
+//! names, and `--` ends the options. As in getopt, positional arguments come after all options, wherever they stand.
 
 use std::path::Path;
 
@@ -8,31 +7,31 @@ use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
 use crate::other_servers;
 
-/// Where a pidfile follows, this tells a running instance to reload, as in uWSGI; else it is what other servers mean by it: [`DEVELOP`].
+/// If a pidfile follows, it reloads a running instance, as in uWSGI; otherwise it has the meaning of other servers: [`DEVELOP`].
 const RELOAD: &str = "reload";
 const DEVELOP: &str = "develop";
-/// Bytes of a file that may be a pidfile, at the most.
+/// Largest file that may be a pidfile, in bytes.
 const PIDFILE_BYTES: u64 = 32;
 
-/// An option on the command line, ours or another server's, by its long name.
+/// An option of Bolide or of another server on the command line, by its long name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParsedOption {
     pub name: String,
     pub value: Option<String>,
 }
 
-/// A command line that can't be read.
+/// A command line that can't be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentError {
     pub message: String,
-    /// The option that was meant to be named, for a "did you mean".
+    /// The unknown option, for a "did you mean".
     pub unknown: Option<String>,
-    /// What to do about it, where that is known.
+    /// What to do about it, if known.
     pub advice: Option<String>,
 }
 
-/// Reads the next words off `arguments`, which are those after the program's name, one option at a time, so that an option can declare
-/// others before they are met. `declared` tells whether an option that the configuration itself declared takes a value.
+/// Parses `arguments`, which follow the program's name, one option at a time, so that an option can declare others before they
+/// occur. `declared` returns whether an option that the configuration itself declared takes a value.
 pub struct Arguments<'a> {
     rest: std::slice::Iter<'a, String>,
     /// The rest of a group of letters such as `-Mp4`.
@@ -45,10 +44,10 @@ impl<'a> Arguments<'a> {
         Arguments { rest: arguments.iter(), letters: "", positional: Vec::new() }
     }
 
-    /// The next option; `None` when only positional arguments are left.
+    /// Returns the next option; `None` if only positional arguments are left.
     ///
     /// # Errors
-    /// An unknown option, a value that is missing, or one that is not wanted.
+    /// An unknown option, a missing value, or an unexpected one.
     pub fn next_option(&mut self, declared: impl Fn(&str) -> Option<Argument>) -> Result<Option<ParsedOption>, ArgumentError> {
         if !self.letters.is_empty() {
             return self.letter().map(Some);
@@ -72,7 +71,7 @@ impl<'a> Arguments<'a> {
         }
     }
 
-    /// The positional arguments; complete once `next_option` has said `None`.
+    /// Returns the positional arguments; they are complete once `next_option` has returned `None`.
     pub fn into_positional(self) -> Vec<String> {
         self.positional
     }
@@ -102,7 +101,7 @@ impl<'a> Arguments<'a> {
             return Ok(ParsedOption { name: DEVELOP.to_owned(), value: None });
         }
         let value = match (argument, value) {
-            // getopt refuses a value here; it is taken, since `--master=true` can mean only one thing.
+            // getopt rejects a value here. It is accepted, since `--master=true` can mean only one thing.
             (Argument::None | Argument::Optional, value) => value,
             (Argument::Required, Some(value)) => Some(value),
             (Argument::Required, None) => Some(self.value_of(&format!("--{name}"))?),
@@ -137,7 +136,7 @@ impl<'a> Arguments<'a> {
             return Err(ArgumentError { message, unknown: None, advice });
         };
         let follows = if self.letters.is_empty() { self.next_word() } else { Some(self.letters) };
-        // What follows a letter within a group is further letters, if it takes no value.
+        // If a letter within a group takes no value, further letters follow it.
         let may_belong = self.letters.is_empty() || row.argument == Argument::Required;
         if let Some((message, advice)) =
             other_servers::misunderstood_letter(letter, follows.filter(|_| may_belong).unwrap_or_default())
@@ -163,7 +162,7 @@ impl<'a> Arguments<'a> {
         Ok(ParsedOption { name: name.to_owned(), value })
     }
 
-    /// The word after this one, which may be a value.
+    /// The next word, which may be a value.
     fn next_word(&self) -> Option<&'a str> {
         self.rest.as_slice().first().map(String::as_str)
     }
@@ -177,7 +176,7 @@ impl<'a> Arguments<'a> {
     }
 }
 
-/// A word that names a pidfile: by its ending, or because there is such a file with a number in it.
+/// Whether a word names a pidfile: by its extension, or because the file exists and contains a number.
 fn is_pidfile(word: &str) -> bool {
     let path = Path::new(word);
     if path.extension().is_some_and(|extension| extension == "pid") {
@@ -188,7 +187,7 @@ fn is_pidfile(word: &str) -> bool {
     text.trim().parse::<u32>().is_ok()
 }
 
-/// The one long name that begins so.
+/// The one long name with this prefix.
 fn beginning_of(start: &str) -> Result<(String, Argument), ArgumentError> {
     let unknown =
         || ArgumentError { message: format!("unknown option `--{start}`"), unknown: Some(start.to_owned()), advice: None };

@@ -1,6 +1,6 @@
-//! `UWSGI_…` and `BOLIDE_…` variables: `UWSGI_HTTP_SOCKET=:8080` is `http-socket = :8080`.
+//! `UWSGI_…` and `BOLIDE_…` variables: `UWSGI_HTTP_SOCKET=:8080` is `http-socket = :8080`. Pure functions over text.
 
-/// Variables that uWSGI sets for its own children, and ours.
+/// Variables that uWSGI sets for its own child processes, and those of Bolide.
 const NOT_OPTIONS: &[&str] = &[
     "UWSGI_RELOADS",
     "UWSGI_VASSALS_DIR",
@@ -16,7 +16,7 @@ const NOT_OPTIONS: &[&str] = &[
 /// Prefixes of variables that are options.
 const PREFIXES: &[&str] = &["UWSGI_", "BOLIDE_"];
 
-/// The option and its value that a variable stands for.
+/// Returns the option and the value for a variable.
 pub fn pair(variable: &str, value: &str) -> Option<(String, String)> {
     if NOT_OPTIONS.contains(&variable) {
         return None;

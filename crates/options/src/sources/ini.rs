@@ -1,18 +1,18 @@
-//! The ini format as uWSGI reads it: by hand, and more literally than others do. There are no inline
-//! comments, no quotes, no continuation lines; a line is a section, a comment, or a key and a value.
+//! The ini format in uWSGI's dialect, which is more literal than others. There are no inline comments, no quotes and no
+//! continuation lines; a line is a section, a comment, or a key and a value.
 
 use super::section::{Malformed, RawPair, Section, text_of};
 
-/// Longest line that is taken, in bytes. Real values are a few hundred.
+/// Longest accepted line, in bytes. Real values have a few hundred.
 const MOST_LINE_BYTES: usize = 1024 * 1024;
 
-/// Blanks at the ends of lines, keys and values; the carriage return makes files from other systems work.
+/// Blanks at the ends of lines, keys and values; the carriage return covers files from other systems.
 const BLANKS: &[u8] = b" \t\r";
 
-/// The pairs of one section.
+/// Returns the pairs of one section.
 ///
 /// # Errors
-/// When a line of the section is not text, or longer than any line can be.
+/// A line of the section is not text, or exceeds the limit.
 pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let mut made = Section::default();
@@ -21,13 +21,13 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
         if bytes.len() > MOST_LINE_BYTES {
             return Err(Malformed { line, message: format!("this line has {} bytes, more than the maximum", bytes.len()) });
         }
-        // As a C string, a line ends at a zero byte.
+        // A line ends at a zero byte, like a C string.
         let bytes = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
         let bytes = trim(bytes);
         match bytes.first() {
             None | Some(b';' | b'#') => {}
             Some(b'[') => {
-                // Whatever the last character is, it is taken for the bracket.
+                // The last character is treated as the bracket, whatever it is.
                 if !bytes.ends_with(b"]") {
                     let text = String::from_utf8_lossy(bytes);
                     made.remarks.push((
@@ -80,7 +80,7 @@ fn trim_end(bytes: &[u8]) -> &[u8] {
 mod tests {
     use super::*;
 
-    /// Text, section, and the pairs with their lines.
+    /// A text, a section, and the pairs with their lines.
     type Case = (&'static str, &'static str, &'static [(&'static str, &'static str, u32)]);
 
     const CASES: &[Case] = &[

@@ -1,5 +1,5 @@
-//! JSON: strings, numbers, true, false and null, and lists of them, of one object. true is 1; false
-//! and null are 0, as in uWSGI. A key given twice keeps its place and takes the later value.
+//! JSON: strings, numbers, true, false and null, and lists of them, in one object. true is 1; false and null are 0, as in uWSGI.
+//! A key that occurs twice keeps its first position and gets the last value.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 
 use super::section::{Malformed, RawPair, Section, line_of, whole_text};
 
-/// An object with its keys in order and its values unread, so that their positions in the text are known.
+/// An object with its keys in order and its values unparsed, so that their positions in the text are known.
 struct Object<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Object<'de> {
@@ -36,10 +36,10 @@ impl<'de> Deserialize<'de> for Object<'de> {
     }
 }
 
-/// The pairs of one object.
+/// Returns the pairs of one object.
 ///
 /// # Errors
-/// When the text is not JSON, or the object is not one.
+/// The text is not JSON, or the section is not an object.
 pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let text = whole_text(text)?;
     let line_at = |part: &str| line_of(text.as_bytes(), part.as_ptr().addr().wrapping_sub(text.as_ptr().addr()));
@@ -50,7 +50,7 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let Object(top) = serde_json::from_str(text).map_err(|error| malformed(error, 1))?;
     let mut made = Section { others: top.iter().map(|(name, _)| name.clone()).collect(), ..Section::default() };
     for (name, value) in top.iter().filter(|(name, _)| name != section) {
-        // A key is on the line of its value, but for what is written oddly.
+        // A key is on the line of its value, except in unusual formatting.
         if let Ok(Object(entries)) = serde_json::from_str(value.get()) {
             made.begin_other(name, line_at(value.get()));
             entries.iter().for_each(|(key, _)| made.note_other_key(key));
@@ -78,7 +78,7 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     Ok(made)
 }
 
-/// A scalar as text, `None` for what is deeper.
+/// A scalar as text; `None` for nested values.
 fn scalar(raw: &str) -> Option<String> {
     match serde_json::from_str(raw).ok()? {
         serde_json::Value::String(text) => Some(text),
@@ -89,7 +89,7 @@ fn scalar(raw: &str) -> Option<String> {
     }
 }
 
-/// The library's words without its own location.
+/// The library's message without its location.
 fn sentence(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.as_str(), |(sentence, _)| sentence).to_owned()
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn test_json_other_sections_are_told_with_their_keys() {
+    fn test_json_other_sections_are_reported_with_their_keys() {
         let text = "{\"last\": [1], \"n\": 1,\n \"uwsgy\": {\"a\": {\"b\": 1},\n  \"c\": 2},\n \"uwsgi\": {\"http\": \":8080\"}}";
         let parsed = parse(text.as_bytes(), "uwsgi").expect("it is JSON");
         let others: Vec<_> =
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn test_json_that_is_none_says_where() {
+    fn test_invalid_json_has_a_line() {
         for (text, line) in [
             ("{\n\"uwsgi\": {\n\"a\": }\n}", 3),
             ("{\"uwsgi\": {\n\"a\": {\"b\": 1}}}", 2),

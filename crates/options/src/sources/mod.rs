@@ -1,5 +1,5 @@
-//! Where pairs come from. Each format is a function from text to pairs with their lines; none of them
-//! opens a file or knows an option.
+//! The sources of pairs. Each format is a function from text to pairs with their lines; none of them opens a file or knows an
+//! option.
 
 pub mod argv;
 pub mod environment;
@@ -14,13 +14,13 @@ pub use section::{Malformed, OtherSection, RawPair, Section};
 
 use crate::catalogue::language_words::Format;
 
-/// The section that is read where none is asked for.
+/// The default section.
 pub const DEFAULT_SECTION: &str = "uwsgi";
 
-/// The pairs of one section of a text in a format; without a section asked for it is `uwsgi`.
+/// Returns the pairs of one section of a text; the default section is `uwsgi`.
 ///
 /// # Errors
-/// When the text is not in that format.
+/// The text is not in that format.
 pub fn parse(format: Format, text: &[u8], asked: Option<&str>) -> Result<Section, Malformed> {
     let section = asked.unwrap_or(DEFAULT_SECTION);
     match format {

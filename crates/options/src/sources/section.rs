@@ -1,7 +1,7 @@
-//! Sections, the yield of every format, and what the formats' readers have in common: text that can't be read, and lines.
-//! It knows no format.
+//! Sections, which every format produces, and the shared parts of the formats' parsers: malformed text, and line numbers. It must
+//! not know formats.
 
-/// A key and its value as a file has them.
+/// A key and its value as they are in a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RawPair {
     pub key: String,
@@ -14,13 +14,13 @@ pub struct RawPair {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Section {
     pub pairs: Vec<RawPair>,
-    /// The section was there at all.
+    /// The section exists.
     pub found: bool,
-    /// Names of all sections, for the message when it was not.
+    /// Names of all sections, for the message if it does not exist.
     pub others: Vec<String>,
-    /// Sections beside the one that is read: at most [`ELSEWHERE_MOST`] of them.
+    /// Other sections, at most [`ELSEWHERE_MOST`] of them.
     pub elsewhere: Vec<OtherSection>,
-    /// Remarks about odd lines, each with its number.
+    /// Remarks about odd lines, each with its line number.
     pub remarks: Vec<(u32, String)>,
 }
 
@@ -33,19 +33,19 @@ pub struct OtherSection {
     pub keys: Vec<String>,
 }
 
-/// Sections beside the one that is read which are kept, and keys of each: enough to tell what they are.
+/// Most other sections that are kept, and most keys of each: enough to recognize them.
 pub const ELSEWHERE_MOST: usize = 64;
 pub const KEYS_MOST: usize = 16;
 
 impl Section {
-    /// Notes the beginning of a section that is not read.
+    /// Notes the start of another section.
     pub(crate) fn begin_other(&mut self, name: &str, line: u32) {
         if self.elsewhere.len() < ELSEWHERE_MOST {
             self.elsewhere.push(OtherSection { name: name.to_owned(), line, keys: Vec::new() });
         }
     }
 
-    /// Notes a key of the section that began last.
+    /// Notes a key of the last other section.
     pub(crate) fn note_other_key(&mut self, key: &str) {
         if let Some(other) = self.elsewhere.last_mut().filter(|other| other.keys.len() < KEYS_MOST) {
             other.keys.push(key.to_owned());
@@ -53,25 +53,25 @@ impl Section {
     }
 }
 
-/// A text that can't be read in its format.
+/// A text that can't be parsed in its format.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed {
     pub line: u32,
     pub message: String,
 }
 
-/// Bytes of a line as text.
+/// Decodes the bytes of a line.
 ///
 /// # Errors
-/// When they are not UTF-8.
+/// The bytes are not UTF-8.
 pub(crate) fn text_of(bytes: &[u8], line: u32) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| Malformed { line, message: "this line is not UTF-8 text".to_owned() })
 }
 
-/// A whole file as text, without a byte order mark.
+/// Decodes a whole file, without a byte order mark.
 ///
 /// # Errors
-/// When it is not UTF-8, or has a zero byte, which no text has; the line is the one where that begins.
+/// The file is not UTF-8, or contains a zero byte, which text does not; the error has the line.
 pub(crate) fn whole_text(bytes: &[u8]) -> Result<&str, Malformed> {
     let line_at = |offset: usize| line_of(bytes, offset);
     let text = std::str::from_utf8(bytes)
@@ -82,7 +82,7 @@ pub(crate) fn whole_text(bytes: &[u8]) -> Result<&str, Malformed> {
     }
 }
 
-/// Line of an offset, counted from one.
+/// The line of an offset, counted from one.
 pub(crate) fn line_of(text: &[u8], offset: usize) -> u32 {
     let before = text.get(..offset).unwrap_or_default();
     u32::try_from(before.iter().filter(|&&byte| byte == b'\n').count()).unwrap_or(u32::MAX - 1) + 1

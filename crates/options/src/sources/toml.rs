@@ -5,10 +5,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::section::{Malformed, RawPair, Section, line_of, whole_text};
 
-/// The pairs of one table.
+/// Returns the pairs of one table.
 ///
 /// # Errors
-/// When the text is not TOML, or a value is deeper than a list of scalars.
+/// The text is not TOML, or a value is nested deeper than a list of scalars.
 pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let text = whole_text(text)?;
     let line_at = |offset: usize| line_of(text.as_bytes(), offset);
@@ -56,12 +56,12 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     Ok(made)
 }
 
-/// A scalar as text, as the file writes it where that is not a string; `None` for what is deeper.
+/// A scalar as text, literally from the file if it is not a string; `None` for nested values.
 fn scalar(value: &DeValue<'_>, written: &str) -> Option<String> {
     match value {
         DeValue::String(text) => Some(text.to_string()),
         DeValue::Boolean(on) => Some(on.to_string()),
-        // TOML lets people write 10_000.
+        // TOML allows 10_000.
         DeValue::Integer(_) => Some(written.replace('_', "")),
         DeValue::Float(_) | DeValue::Datetime(_) => Some(written.to_owned()),
         DeValue::Array(_) | DeValue::Table(_) => None,
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn test_toml_that_is_none_says_where() {
+    fn test_invalid_toml_has_a_line() {
         for (text, line) in [
             ("[uwsgi]\na = \n", 2),
             ("[uwsgi]\na = [[1]]\n", 2),

@@ -1,17 +1,17 @@
-//! XML: the children of the element `uwsgi`, each an option with its text as the value; one without
-//! text is 1. `<app mountpoint="/x"><script>y</script></app>` is a mount, as in uWSGI.
+//! XML: the children of the element `uwsgi`, each an option with its text as the value; one without text is 1. `<app
+//! mountpoint="/x"><script>y</script></app>` is a mount, as in uWSGI.
 
 use roxmltree::{Document, Node, ParsingOptions};
 
 use super::section::{Malformed, RawPair, Section, whole_text};
 
-/// More elements than any configuration has.
+/// Most elements of a document, beyond any real configuration.
 const MOST_NODES: u32 = 100_000;
 
-/// The pairs of the element `uwsgi`; `id` chooses one where there are several, and skips children of other ids.
+/// Returns the pairs of the element `uwsgi`. `id` selects one of several, and skips children with other ids.
 ///
 /// # Errors
-/// When the text is not XML.
+/// The text is not XML.
 pub fn parse(text: &[u8], id: Option<&str>) -> Result<Section, Malformed> {
     let text = whole_text(text)?;
     let options = ParsingOptions { allow_dtd: false, nodes_limit: MOST_NODES, ..ParsingOptions::default() };
@@ -34,7 +34,7 @@ pub fn parse(text: &[u8], id: Option<&str>) -> Result<Section, Malformed> {
         match (name, node.first_child()) {
             ("app", None) => add("app", ""),
             ("app", Some(_)) => {
-                // Without blanks around the inner element, uWSGI does not see it.
+                // uWSGI does not see an inner element without blanks around it.
                 if let Some(value) = mount(&node) {
                     add("mount", &value);
                     add("app", "");
@@ -50,12 +50,12 @@ pub fn parse(text: &[u8], id: Option<&str>) -> Result<Section, Malformed> {
     Ok(made)
 }
 
-/// The text that an element begins with, if it does.
+/// The text at the start of an element, if any.
 fn content<'a>(node: &Node<'a, '_>) -> Option<&'a str> {
     node.first_child().filter(Node::is_text).and_then(|child| child.text())
 }
 
-/// The value of `mount` that an `app` element stands for: its text, or that of the first element in it.
+/// The value of `mount` for an `app` element: its text, or that of its first child element.
 fn mount(node: &Node<'_, '_>) -> Option<String> {
     let own = content(node)?;
     let what = match node.first_element_child() {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn test_xml_that_is_none_says_where_and_entities_do_not_explode() {
+    fn test_invalid_xml_has_a_line_and_entities_do_not_explode() {
         for (text, line) in [
             ("<uwsgi>\n<http>\n</uwsgi>", 3),
             ("", 1),

@@ -1,16 +1,16 @@
-//! YAML: the scalars and the lists of scalars of one top-level mapping, as text. What a plain scalar
-//! means is the option's business, so `no`, `010` and `1.0` stay as they are written.
+//! YAML: the scalars and the lists of scalars of one top-level mapping, as text. Options interpret plain scalars, so `no`, `010`
+//! and `1.0` stay as they are written.
 //!
-//! uWSGI reads YAML with libyaml where it was built with it, and else line by line, which knows neither
-//! lists nor quotes but takes `log-format: a: b`, which is not YAML. Public projects rely on both, so
-//! what is YAML is read as YAML, and what is not is read line by line, with a remark.
+//! uWSGI parses YAML with libyaml if it was built with it, and otherwise line by line. The latter supports neither lists nor
+//! quotes but accepts `log-format: a: b`, which is not YAML. Public projects rely on both. So a valid YAML text is parsed as
+//! YAML, and any other one line by line, with a remark.
 
 use saphyr_parser::{Event, Parser, ScalarStyle};
 
 use super::section::{Malformed, RawPair, Section, whole_text};
 
-/// Where the walk through the document is.
-enum At {
+/// The position in the document.
+enum Position {
     /// Before the top-level mapping, or between two of its keys.
     Top,
     /// After a top-level key.
@@ -24,16 +24,16 @@ enum At {
     /// In another mapping, before a key, and after one.
     OtherKey,
     OtherValue,
-    /// Inside a value of another mapping, so many levels deep.
+    /// Inside a value of another mapping, with the depth of nesting.
     SkipOther(usize),
-    /// Inside something that is not wanted, so many levels deep; afterwards it goes on at the top.
+    /// Inside an ignored value, with the depth of nesting; the top level follows.
     Skip(usize),
 }
 
-/// The pairs of one section.
+/// Returns the pairs of one section.
 ///
 /// # Errors
-/// When the text is not text, or a value is more than a scalar or a list of them.
+/// The bytes are not text, or a value is nested deeper than a list of scalars.
 pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     let text = whole_text(text)?;
     match document(text, section) {
@@ -53,15 +53,15 @@ pub fn parse(text: &[u8], section: &str) -> Result<Section, Malformed> {
     }
 }
 
-/// Why a text is not read as YAML.
+/// Why a text was not read as YAML.
 enum Fault {
     NotYaml(Malformed),
-    /// It is YAML, but not of the kind that a configuration is.
+    /// It is YAML, but has values that a configuration can't have.
     Refused(Malformed),
 }
 
-/// uWSGI's own reading: `key: value` in the lines below the section's name that are further in than it, a `#` anywhere begins a
-/// comment, and the first line that is something else ends it.
+/// uWSGI's own parser: reads `key: value` from the lines below the section's name that are indented further. A `#` anywhere
+/// begins a comment, and the first line of any other form ends the section.
 fn by_lines(text: &str, section: &str) -> Section {
     let mut made = Section::default();
     for (line, whole) in (1..).zip(text.split('\n')) {
@@ -91,7 +91,7 @@ fn by_lines(text: &str, section: &str) -> Section {
 
 fn document(text: &str, section: &str) -> Result<Section, Fault> {
     let mut made = Section::default();
-    let mut at = At::Top;
+    let mut at = Position::Top;
     let mut depth = 0_usize;
     for step in Parser::new_from_str(text) {
         let (event, span) = step.map_err(|error| {
@@ -101,71 +101,70 @@ fn document(text: &str, section: &str) -> Result<Section, Fault> {
         let line = u32::try_from(span.start.line()).unwrap_or(0);
         at = match (at, event) {
             (at, Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentStart(_) | Event::DocumentEnd) => at,
-            (At::Skip(levels), Event::MappingStart(..) | Event::SequenceStart(..)) => At::Skip(levels + 1),
-            (At::Skip(levels), Event::MappingEnd | Event::SequenceEnd) => match levels {
-                0 | 1 => At::Top,
-                levels => At::Skip(levels - 1),
+            (Position::Skip(levels), Event::MappingStart(..) | Event::SequenceStart(..)) => Position::Skip(levels + 1),
+            (Position::Skip(levels), Event::MappingEnd | Event::SequenceEnd) => match levels {
+                0 | 1 => Position::Top,
+                levels => Position::Skip(levels - 1),
             },
-            (At::Skip(levels), _) => At::Skip(levels),
-            (At::OtherKey, Event::Scalar(key, ..)) => {
+            (Position::Skip(levels), _) => Position::Skip(levels),
+            (Position::OtherKey, Event::Scalar(key, ..)) => {
                 made.note_other_key(&key);
-                At::OtherValue
+                Position::OtherValue
             }
-            (At::OtherKey, Event::MappingEnd) => At::Top,
-            // A key that is no text, in the mapping around it.
-            (At::OtherKey, Event::MappingStart(..) | Event::SequenceStart(..)) => At::Skip(2),
-            (At::OtherKey, _) => At::OtherValue,
-            (At::OtherValue, Event::MappingStart(..) | Event::SequenceStart(..)) => At::SkipOther(1),
-            (At::OtherValue, _) => At::OtherKey,
-            (At::SkipOther(levels), Event::MappingStart(..) | Event::SequenceStart(..)) => At::SkipOther(levels + 1),
-            (At::SkipOther(levels), Event::MappingEnd | Event::SequenceEnd) if levels <= 1 => At::OtherKey,
-            (At::SkipOther(levels), Event::MappingEnd | Event::SequenceEnd) => At::SkipOther(levels - 1),
-            (At::SkipOther(levels), _) => At::SkipOther(levels),
+            (Position::OtherKey, Event::MappingEnd) => Position::Top,
+            // A key that is not text, in the mapping around it.
+            (Position::OtherKey, Event::MappingStart(..) | Event::SequenceStart(..)) => Position::Skip(2),
+            (Position::OtherKey, _) => Position::OtherValue,
+            (Position::OtherValue, Event::MappingStart(..) | Event::SequenceStart(..)) => Position::SkipOther(1),
+            (Position::OtherValue, _) => Position::OtherKey,
+            (Position::SkipOther(levels), Event::MappingStart(..) | Event::SequenceStart(..)) => Position::SkipOther(levels + 1),
+            (Position::SkipOther(levels), Event::MappingEnd | Event::SequenceEnd) if levels <= 1 => Position::OtherKey,
+            (Position::SkipOther(levels), Event::MappingEnd | Event::SequenceEnd) => Position::SkipOther(levels - 1),
+            (Position::SkipOther(levels), _) => Position::SkipOther(levels),
             (_, Event::Alias(_)) => {
                 let message = "anchors and aliases are not supported; write the value out".to_owned();
                 return Err(Fault::Refused(Malformed { line, message }));
             }
-            (At::Top, Event::MappingStart(..)) if depth == 0 => {
+            (Position::Top, Event::MappingStart(..)) if depth == 0 => {
                 depth = 1;
-                At::Top
+                Position::Top
             }
-            (At::Top, Event::MappingEnd) => {
+            (Position::Top, Event::MappingEnd) => {
                 depth = 0;
-                At::Top
+                Position::Top
             }
-            (At::Top, Event::Scalar(name, ..)) if depth == 1 => At::TopValue(name.into_owned(), line),
-            (At::TopValue(name, line), Event::MappingStart(..)) => {
+            (Position::Top, Event::Scalar(name, ..)) if depth == 1 => Position::TopValue(name.into_owned(), line),
+            (Position::TopValue(name, line), Event::MappingStart(..)) => {
                 let wanted = name == section;
                 made.found |= wanted;
                 if !wanted {
                     made.begin_other(&name, line);
                 }
                 made.others.push(name);
-                if wanted { At::Key } else { At::OtherKey }
+                if wanted { Position::Key } else { Position::OtherKey }
             }
-            (At::TopValue(..), Event::SequenceStart(..)) | (At::Top, Event::SequenceStart(..) | Event::MappingStart(..)) => {
-                At::Skip(1)
-            }
-            (At::Top | At::TopValue(..), _) => At::Top,
-            (At::Key, Event::Scalar(key, ..)) => At::Value(key.into_owned()),
-            (At::Key, Event::MappingEnd) => At::Top,
-            (At::Value(key), Event::Scalar(value, style, ..)) => {
-                // A key without a value reaches libyaml's users as no value at all.
+            (Position::TopValue(..), Event::SequenceStart(..))
+            | (Position::Top, Event::SequenceStart(..) | Event::MappingStart(..)) => Position::Skip(1),
+            (Position::Top | Position::TopValue(..), _) => Position::Top,
+            (Position::Key, Event::Scalar(key, ..)) => Position::Value(key.into_owned()),
+            (Position::Key, Event::MappingEnd) => Position::Top,
+            (Position::Value(key), Event::Scalar(value, style, ..)) => {
+                // libyaml returns no value for a key without one.
                 if value == "~" && style == ScalarStyle::Plain {
                     made.remarks
                         .push((line, format!("`{key}:` has no value, so it has no effect; write `{key}: true` to switch it on")));
                 } else {
                     made.pairs.push(RawPair { key, value: value.into_owned(), line });
                 }
-                At::Key
+                Position::Key
             }
-            (At::Value(key), Event::SequenceStart(..)) => At::List(key),
-            (At::List(key), Event::Scalar(value, ..)) => {
+            (Position::Value(key), Event::SequenceStart(..)) => Position::List(key),
+            (Position::List(key), Event::Scalar(value, ..)) => {
                 made.pairs.push(RawPair { key: key.clone(), value: value.into_owned(), line });
-                At::List(key)
+                Position::List(key)
             }
-            (At::List(_), Event::SequenceEnd) => At::Key,
-            (At::Key | At::Value(_) | At::List(_), _) => {
+            (Position::List(_), Event::SequenceEnd) => Position::Key,
+            (Position::Key | Position::Value(_) | Position::List(_), _) => {
                 return Err(Fault::Refused(Malformed { line, message: "a value must be a text or a list of texts".to_owned() }));
             }
         };
@@ -200,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn test_yaml_other_sections_are_told_with_their_keys() {
+    fn test_yaml_other_sections_are_reported_with_their_keys() {
         let text = "base: &base\n  a: {b: [1, {c: 2}]}\n  d:\nodd:\n  ? [x, y]\n  : 1\nuwsgi:\n  http: :8080\nuwsgy:\n  <<: *base\n  master: true\nlast: [1]\n";
         let parsed = parse(text.as_bytes(), "uwsgi").expect("it is YAML");
         let others: Vec<_> =
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn test_yaml_that_is_none_says_where() {
+    fn test_invalid_yaml_has_a_line() {
         for (text, line) in [
             ("uwsgi:\n  a: {b: c}\n", 2),
             ("uwsgi:\n  a: &x 1\n  b: *x\n", 3),
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn test_yaml_that_is_none_is_read_line_by_line_as_uwsgi_does() {
+    fn test_invalid_yaml_is_read_line_by_line_as_uwsgi_does() {
         let text = "# c\nuwsgi:\n  logformat: uWSGI: %(method) # c\n\tmaster : true \n\n  # c\n  quoted: \"a\"\n  list:\n  - a\n  lost: 1\n";
         let parsed = parse(text.as_bytes(), "uwsgi").expect("it can be read");
         let pairs: Vec<_> = parsed.pairs.iter().map(|raw| (raw.key.as_str(), raw.value.as_str(), raw.line)).collect();

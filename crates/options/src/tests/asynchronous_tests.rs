@@ -1,4 +1,4 @@
-//! The options of asynchronous applications, from a file or a command line to settings. Tests only.
+//! Tests of the options of asynchronous applications, from a file or a command line to settings.
 
 use bolide_contract::settings::{Application, ApplicationSource, Asynchronous, EventLoop, Extension, Lifespan, Settings};
 
@@ -7,7 +7,7 @@ use crate::catalogue::row::{OptionRow, Status, Theme};
 use crate::tests::{Folder, fails, outcome};
 use crate::{Failure, Reading};
 
-/// What a command line makes, with its diagnostics as text.
+/// The settings of a command line, with its diagnostics as text.
 fn run(folder: &Folder, line: &str) -> (Settings, Vec<String>) {
     match outcome(folder, line, &[]) {
         Ok(Reading::Run { settings, diagnostics, .. }) => (*settings, diagnostics.iter().map(ToString::to_string).collect()),
@@ -22,7 +22,7 @@ fn ini(folder: &Folder, lines: &str) -> (Settings, Vec<String>) {
     run(folder, "uwsgi.ini")
 }
 
-/// An application in short: its mount, file or module, callable, interface, and whether it is a factory.
+/// A summary of an application: its mount, file or module, callable, interface, and whether it is a factory.
 fn short(folder: &Folder, one: &Application) -> String {
     let source = match &one.source {
         ApplicationSource::Module(module) => format!("module {module}"),
@@ -54,7 +54,7 @@ fn test_an_asgi_application_is_named_as_a_wsgi_application_is() {
         ("asgi = ./service:app", &["|file service|app|Asgi"]),
         ("asgi = main.wsgi:app", &["|module main.wsgi|app|Asgi"]),
         ("asgi = shop:create_app\nfactory = true", &["|module shop|create_app|Asgi factory"]),
-        // The call is there already.
+        // The name contains the call already.
         ("asgi = shop:create_app()\nfactory = true", &["|module shop|create_app()|Asgi"]),
         ("asgi = shop:app\nfactory = off", &["|module shop|app|Asgi"]),
         ("module = shop:app", &["|module shop|app|Auto"]),
@@ -99,7 +99,7 @@ fn test_the_command_line_names_asgi_applications() {
     assert_eq!(diagnostics, ["uwsgi.ini:3: warning: `module` has no effect: `asgi` at command line comes first"]);
 }
 
-/// What `asynchronous` is after these lines.
+/// The change that these lines make to `asynchronous`.
 type Changed = fn(&mut Asynchronous);
 
 #[test]
@@ -111,7 +111,7 @@ fn test_every_option_of_asynchronous_applications_reaches_its_setting() {
         ("loop = UVLOOP", |made| made.event_loop = EventLoop::Uvloop),
         ("loop = rloop", |made| made.event_loop = EventLoop::Rloop),
         ("loop = uvloop\nloop = auto", |_| {}),
-        // What uWSGI does where no engine is named is what is done here.
+        // uWSGI's default engine is equivalent to what Bolide does.
         ("loop = simple", |_| {}),
         ("lifespan = on", |made| made.lifespan = Lifespan::On),
         ("lifespan = Off", |made| made.lifespan = Lifespan::Off),
@@ -165,7 +165,7 @@ fn test_the_defaults_in_the_catalogue_are_those_of_the_settings() {
         let (mut settings, diagnostics) = ini(&folder, &format!("module = shop\n{} = {}", row.name(), row.default));
         assert!(diagnostics.is_empty(), "{}: {diagnostics:?}", row.name());
         let usual = ini(&folder, "module = shop").0;
-        // What the application is shown of the configuration is as written.
+        // The application sees the options as they are written.
         settings.python_module.shown_options.clone_from(&usual.python_module.shown_options);
         assert_eq!(settings, usual, "`{} = {}` is not the default", row.name(), row.default);
         tried += 1;
@@ -174,7 +174,7 @@ fn test_the_defaults_in_the_catalogue_are_those_of_the_settings() {
 }
 
 #[test]
-fn test_what_has_no_effect_or_is_read_otherwise_is_said() {
+fn test_settings_without_an_effect_or_read_differently_are_reported() {
     let folder = Folder::new("asgi-findings");
     let cases: &[(&str, &[&str])] = &[
         ("module = a\nasgi = b", &["uwsgi.ini:3: warning: `module` has no effect: `asgi` at uwsgi.ini:4 comes first"]),

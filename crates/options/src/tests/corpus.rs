@@ -1,5 +1,5 @@
-//! Configurations with what uWSGI itself says that they mean, and how well Bolide runs them: a few of our own, and those of
-//! public projects as far as this checkout has them beside it. Tests only.
+//! Tests with configurations and uWSGI's own output for them, and of how well Bolide runs them: a few fixtures, and those of
+//! public projects if they are beside this checkout.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,19 +13,19 @@ use crate::compatibility::option_for;
 use crate::host_info::HostInfo;
 use crate::reader::{Configuration, EarlyExit, Reader};
 
-/// Beside the repository: read when it is there, and demanded in CI.
+/// Beside the repository: read if it is there, and required in CI.
 const CORPUS: &str = "../../../shared/compat";
 
-/// Files of our own in the same form, with what uWSGI 2.0.31 said of each: always there.
+/// Fixtures in the same form, with the output of uWSGI 2.0.31 for each: always there.
 const FIXTURES: &str = "fixtures";
 
-/// The folders to look at: our own, and the corpus where it is.
+/// The folders to read: the fixtures, and the corpus if it is there.
 fn folders() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join(FIXTURES).canonicalize().expect("the fixtures are there");
     std::iter::once(own).chain(corpus()).collect()
 }
 
-/// The folder of the corpus; `None` where there is none and nobody demands it.
+/// The folder of the corpus; `None` if it is missing and not required.
 fn corpus() -> Option<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(CORPUS);
     match folder.canonicalize() {
@@ -38,7 +38,7 @@ fn corpus() -> Option<PathBuf> {
     }
 }
 
-/// The machine on which uWSGI was asked.
+/// The machine on which uWSGI's output was recorded.
 fn machine() -> HostInfo {
     let mut host = crate::tests::host(Path::new("/"), &[("HOME", "/nonexistent")]);
     host.cpus_online = 2;
@@ -55,8 +55,8 @@ fn read(path: &str, option: &str, host: &HostInfo) -> Result<Configuration, Earl
     reader.finish()
 }
 
-/// uWSGI writes its configuration to its log, so a file that sets a log encoder has it encoded. The two options that asked for it
-/// are not part of the file.
+/// uWSGI writes its configuration to its log, so a file that sets a log encoder encodes it. The two options that enabled it are
+/// not part of the file.
 fn decoded(line: &str) -> Option<String> {
     let message = match serde_json::from_str::<serde_json::Value>(line) {
         Ok(serde_json::Value::Object(record)) => record.get("message").and_then(serde_json::Value::as_str)?.trim_end().to_owned(),
@@ -74,7 +74,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Files in which Bolide differs from what is expected, each with the reason.
+/// Files for which Bolide's output differs from the expected one, each with the reason.
 const DIFFERENCES: &str = include_str!("corpus_differences.tsv");
 
 #[test]
@@ -99,11 +99,11 @@ fn test_every_expected_file_has_the_same_pairs_in_the_same_order() {
     }
 }
 
-/// What Bolide says of a file, in the form of the expected ones: without the frame, the folder as `{DIR}`, and without blanks at
-/// the ends of lines.
+/// Bolide's output for a file, in the form of the expected one: without the frame, with the folder as `{DIR}`, and without blanks
+/// at the ends of lines.
 fn shown(folder: &Path, file: &str) -> String {
     let made = match read(&folder.join(file).to_string_lossy(), option_for(file), &machine()) {
-        Ok(made) => crate::manual::show::as_uwsgi(&made.pairs),
+        Ok(made) => crate::pair::as_uwsgi(&made.pairs),
         Err(EarlyExit::Failed(diagnostic)) => diagnostic.to_string(),
         Err(EarlyExit::Print { text, .. }) => text,
         Err(EarlyExit::Version) => String::new(),
@@ -116,16 +116,16 @@ fn shown(folder: &Path, file: &str) -> String {
 
 #[test]
 fn test_every_real_file_is_read_quickly_or_has_one_clear_error() {
-    // For the processor alone, in which other programs don't count; ten times what it takes without optimisation.
+    // CPU time of this thread, on which other programs have no influence: ten times the time without optimisation.
     const MOST: Duration = Duration::from_millis(200);
-    // The catalogue is made once a process.
+    // The first call builds the catalogue.
     catalogue();
     for (folder, name) in
         folders().iter().flat_map(|folder| names(&folder.join("real")).into_iter().map(move |name| (folder, name)))
     {
         let path = folder.join("real").join(&name);
         let host = machine();
-        // The best of three, since other programs have the caches too.
+        // The best of three, since other programs compete for the caches.
         let mut best = Duration::MAX;
         for _ in 0..3 {
             let start = thread_time();
@@ -139,7 +139,7 @@ fn test_every_real_file_is_read_quickly_or_has_one_clear_error() {
     }
 }
 
-/// What this thread has had of a processor.
+/// The CPU time of this thread.
 fn thread_time() -> Duration {
     Duration::from(clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).expect("every Linux has this clock"))
 }

@@ -1,4 +1,4 @@
-//! Bad input of every kind: one clear error or a good reading, never a crash or a hang. Tests only.
+//! Tests with invalid input of every kind: it leads to one clear error or is read correctly, and never to a crash or a hang.
 
 use proptest::prelude::*;
 
@@ -64,13 +64,13 @@ fn test_bad_files_get_one_clear_error() {
         assert_eq!(errors.len(), 1, "{line}: {errors:?}");
         assert!(errors[0].contains(wanted), "{line}: {errors:?}");
     }
-    // There is no section in these, so there is nothing to serve, and a warning says why.
+    // These have no section, so there is nothing to serve, and a warning says why.
     for line in ["junk.ini", "zero.ini"] {
         assert!(!fails(&folder, line).is_empty(), "{line}");
     }
 }
 
-/// Pieces that configurations are made of, and some that they are not.
+/// Pieces of configurations, and some that no configuration has.
 fn piece() -> impl Strategy<Value = String> {
     prop_oneof![
         prop::sample::select(vec![
@@ -169,7 +169,7 @@ proptest! {
 
     #[test]
     fn test_plain_pairs_come_through_every_format_unchanged(value in "[a-z0-9:/._-]{1,20}") {
-        // A text that no format takes for something else.
+        // A text that no format interprets as anything else.
         let value = format!("v{value}v");
         let texts = [
             (Format::Ini, format!("[uwsgi]\nenv = {value}\n")),

@@ -1,4 +1,4 @@
-//! Every word of the configuration language does what its row says. Tests only.
+//! Tests that every keyword of the configuration language does what its row says.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use crate::catalogue::row::{Status, Theme};
 use crate::tests::{Folder, outcome};
 use crate::{Diagnostic, InstanceCommand, InstanceRequest, Reading, Severity};
 
-/// Words, a configuration that uses them, and the variables that it then sets, in order. `CASES` has every word at least once.
+/// Keywords, a configuration that uses them, and the variables that it sets, in order. `CASES` has every keyword at least once.
 const CASES: &[(&[&str], &str, &str)] = &[
     (&["ini"], "ini = more.ini\nenv = A=1", "INI A=1"),
     (&["yaml"], "yaml = more.yaml", "YAML=1 YAML=2"),
@@ -59,7 +59,7 @@ const CASES: &[(&[&str], &str, &str)] = &[
     (&["show-config"], "show-config = true\nenv = A=1", "A=1"),
 ];
 
-/// Words that end the reading have tests of their own.
+/// Other tests cover the keywords that end the reading.
 const ELSEWHERE: &[&str] = &["exit", "help", "version", "stop", "reload", "pause", "suspend", "resume"];
 
 fn folder(name: &str) -> Folder {
@@ -113,7 +113,7 @@ fn test_no_word_of_the_language_is_without_a_case() {
 }
 
 #[test]
-fn test_what_a_running_instance_is_told_starts_nothing() {
+fn test_commands_for_a_running_instance_start_nothing() {
     let folder = folder("tell");
     folder.write("uwsgi.ini", "[uwsgi]\nhttp = :1\nmodule = app\n");
     for (name, wanted) in [("stop", InstanceCommand::Stop), ("reload", InstanceCommand::Reload)] {
@@ -143,7 +143,7 @@ fn test_exit_ends_with_its_status_and_what_was_printed() {
     assert!(matches!(outcome(&folder, "--exit", &[]), Ok(Reading::Print { status: 1, .. })));
 }
 
-/// Settings that no example can change: what they do is a warning, an error, or there in other ways.
+/// Options whose example can't change the settings: their effect is a warning, an error, or visible elsewhere.
 const WITHOUT_A_SETTING: &[&str] = &["allow-missing", "plugins", "need-app"];
 
 #[test]
@@ -160,13 +160,13 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
     folder.write("gunicorn.conf.py", "");
     std::fs::create_dir_all(folder.path().join("sites")).expect("a folder of the test can be made");
     write_certificates(&folder);
-    // Options about files say something only where there are files.
+    // Options about files have an effect only if there are files.
     let with_files = format!("module = shop\nstatic-map2 = /other={}\n", folder.path().display());
     let settings = |text: &str| {
         folder.write("uwsgi.ini", format!("[uwsgi]\nhttp = :2\nhttp-socket = :1\nsocket = base.sock\n{text}\n"));
         match outcome(&folder, "uwsgi.ini", &[]) {
             Ok(Reading::Run { mut settings, diagnostics, .. }) => {
-                // What the application is shown of the configuration is as written, whatever it means.
+                // The application sees the options as they are written, whatever they mean.
                 settings.python_module.shown_options.clear();
                 let is_expected = |one: &Diagnostic| {
                     [
@@ -195,14 +195,14 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             _ if is_application => "module = other\n",
             // A single worker without a master is lazy anyway.
             "lazy" | "lazy-apps" => "master = true\nmodule = shop\n",
-            // Details of `cheaper` and `idle` say nothing without these.
+            // Details of `cheaper` and `idle` have no effect without these.
             "idle" | "die-on-idle" => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n",
             name if name.starts_with("cheap") => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n",
-            // It is about daemons.
+            // It applies to daemons.
             "daemons-honour-stdin" => "module = shop\nattach-daemon = cat\n",
-            // A route leads to a logger of that name.
+            // A route needs a logger of that name.
             "log-route" | "log-req-route" => "module = shop\nlogger = errors stdio\nreq-logger = api stdio\n",
-            // They say what is watched, where something is.
+            // They have an effect only if something is watched.
             "reload-dir" | "reload-include" | "reload-exclude" => "module = shop\npy-autoreload = 1\n",
             "reload-browser" => "module = shop\ndevelop = true\n",
             "tls-certificate" => "module = shop\n",
@@ -227,7 +227,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
     }
 }
 
-/// The files of the examples about TLS: each certificate has its key in the same file too.
+/// Writes the files of the examples about TLS: each certificate has its key in the same file, too.
 fn write_certificates(folder: &Folder) {
     let names = ["app.example", "api.example.com", "example.com", "example.org", "*.example.org"];
     let crate::tls_tests::Pair { certificate, key } = crate::tls_tests::pair(&names, 300);
@@ -237,7 +237,7 @@ fn write_certificates(folder: &Folder) {
     folder.write("sites/example.com.crt", &certificate).write("sites/example.com.key", &key).write("app.ocsp", b"\x30\x00");
 }
 
-/// Blocks of a Markdown page between lines of three backticks.
+/// Blocks of a Markdown page in three backticks.
 fn blocks<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
     let start = format!("```{language}\n");
     page.split(start.as_str()).skip(1).filter_map(|rest| rest.split("```").next()).collect()
@@ -258,7 +258,7 @@ fn test_options_that_the_documents_name_are_options() {
             if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-') {
                 continue;
             }
-            // What the example of `declare-option` declares.
+            // Names that the example of `declare-option` declares.
             assert!(catalogue().get(key).is_some() || key == "serve" || key == "option", "{name}: `{text}`: {key} is no option");
             looked_at += 1;
         }

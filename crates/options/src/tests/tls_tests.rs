@@ -1,4 +1,4 @@
-//! Options of TLS, from their words to what listeners show and ask for.
+//! Tests of the options of TLS, from their values to the certificates and authorities of listeners.
 
 use std::sync::LazyLock;
 
@@ -17,13 +17,13 @@ pub(crate) struct Pair {
     pub key: String,
 }
 
-/// A certificate of these names that counts for so many days yet.
+/// A certificate of these names that is valid for this number of days from now.
 pub(crate) fn pair(names: &[&str], days: i64) -> Pair {
     let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
     let mut parameters = CertificateParams::new(names.clone()).expect("names");
     parameters.distinguished_name.push(DnType::CommonName, names[0].clone());
     parameters.not_before = OffsetDateTime::now_utc() - Duration::days(100);
-    // An hour more, so that a day does not end meanwhile.
+    // One more hour, so that a day does not end during the test.
     parameters.not_after = OffsetDateTime::now_utc() + Duration::days(days) + Duration::HOUR;
     let key = KeyPair::generate().expect("a key");
     let certificate = parameters.self_signed(&key).expect("a certificate");
@@ -33,7 +33,7 @@ pub(crate) fn pair(names: &[&str], days: i64) -> Pair {
 static APP: LazyLock<Pair> = LazyLock::new(|| pair(&["app.example", "localhost"], 300));
 static OTHER: LazyLock<Pair> = LazyLock::new(|| pair(&["x.example", "*.y.example", "b.example", "a.example"], 300));
 
-/// A folder with a certificate, a key, and authorities of clients.
+/// A folder with a certificate, a key, and client authorities.
 fn folder(name: &str) -> Folder {
     let folder = Folder::new(&format!("tls-{name}"));
     let both = format!("{}{}", APP.key, APP.certificate);
@@ -52,7 +52,7 @@ fn read(folder: &Folder, text: &str) -> Result<(Settings, Vec<String>), Vec<Stri
     }
 }
 
-/// Settings of a file about which there is nothing to say.
+/// The settings of a file without diagnostics.
 fn settings(folder: &Folder, text: &str) -> Settings {
     let (settings, diagnostics) = read(folder, text).unwrap_or_else(|errors| panic!("{text}: {errors:?}"));
     assert!(diagnostics.is_empty(), "{text}: {diagnostics:?}");
@@ -69,7 +69,7 @@ fn tls(folder: &Folder, text: &str) -> Tls {
 
 /// The one error of a file.
 fn error(folder: &Folder, text: &str) -> String {
-    // An address that is wrong would be missed too.
+    // The additional address prevents a second error about a missing one.
     let errors = read(folder, &format!("{text}\nsocket = app.sock")).expect_err(text);
     assert_eq!(errors.len(), 1, "{text}: {errors:?}");
     errors[0].clone()
@@ -138,7 +138,7 @@ fn test_plain_addresses_stay_plain_beside_an_https_one() {
 }
 
 #[test]
-fn test_client_certificates_are_asked_for_as_the_address_or_the_option_says() {
+fn test_client_certificates_are_requested_by_the_address_or_the_option() {
     let folder = folder("clients");
     let with = "https = :8443,app.pem,app.key";
     for (text, wanted) in [
@@ -180,7 +180,7 @@ fn test_versions_sessions_depth_http2_and_their_kin_are_the_listeners() {
 }
 
 #[test]
-fn test_ciphers_that_are_left_out_are_told_and_none_left_is_an_error() {
+fn test_omitted_ciphers_are_reported_and_an_empty_list_is_an_error() {
     let folder = folder("ciphers");
     assert!(tls(&folder, "https = :1,app.pem,app.key,HIGH:!aNULL:!MD5").cipher_suites.is_empty());
     let text = "https = :1,app.pem,app.key,ECDHE-RSA-AES128-GCM-SHA256:AES128-SHA:DHE-RSA-AES256-SHA";
@@ -228,7 +228,7 @@ fn test_client_authorities_of_a_name_alone_are_an_error() {
 }
 
 #[test]
-fn test_a_development_certificate_is_made_once_for_all_addresses_and_its_fingerprint_is_told() {
+fn test_a_development_certificate_is_made_once_for_all_addresses_and_its_fingerprint_is_reported() {
     let folder = folder("auto");
     let (settings, told) = read(&folder, "https = :1,auto\nhttps = :2,auto\nhttps = :3,app.pem,app.key").expect("it starts");
     let certificates: Vec<_> =
@@ -258,7 +258,7 @@ fn test_http_to_https_is_a_plain_listener_with_the_port_to_go_to() {
 }
 
 #[test]
-fn test_what_is_wrong_with_files_is_one_clear_error_with_file_line_and_path() {
+fn test_a_fault_of_files_is_one_clear_error_with_file_line_and_path() {
     let folder = folder("wrong");
     let encrypted = "-----BEGIN ENCRYPTED PRIVATE KEY-----\nBBBB\n-----END ENCRYPTED PRIVATE KEY-----\n";
     folder.write("encrypted.key", encrypted).write("empty.pem", "").write("der.pem", b"\x30\x82").write("junk.pem", "hello");
@@ -293,7 +293,7 @@ fn test_what_is_wrong_with_files_is_one_clear_error_with_file_line_and_path() {
 }
 
 #[test]
-fn test_what_is_wrong_with_words_is_an_error_that_says_what_to_write() {
+fn test_invalid_words_are_an_error_that_says_what_to_write() {
     let folder = folder("words");
     for (text, said) in [
         ("https = :1", "no certificate is named"),
@@ -315,7 +315,7 @@ fn test_what_is_wrong_with_words_is_an_error_that_says_what_to_write() {
     }
 }
 
-/// What `check` prints of a file with an application and these lines.
+/// The report of `check` about a file with an application and these lines.
 fn checked(folder: &Folder, text: &str) -> String {
     folder.write("app.ini", format!("[uwsgi]\nmodule = shop\n{text}\n"));
     match outcome(folder, "check app.ini", &[]) {
@@ -396,7 +396,7 @@ fn test_a_key_of_another_certificate_is_an_error() {
 }
 
 #[test]
-fn test_a_renewal_takes_what_has_changed_and_keeps_what_can_not_be_read() {
+fn test_a_renewal_reads_changed_certificates_and_keeps_unreadable_ones() {
     let folder = folder("renewal");
     std::fs::create_dir(folder.path().join("sites")).expect("made");
     for name in ["a.example", "b.example"] {

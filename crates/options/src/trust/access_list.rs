@@ -1,17 +1,18 @@
-//! Access control lists of files (acl(5)): what one grants to a user beside the mode. It knows no user of the configuration; the process
-//! that reads the configuration runs it.
+//! Access control lists of files (acl(5)): the permissions of a user in addition to the mode. It must not know the users of the
+//! configuration. Runs in the process that reads the configuration.
 
 use std::path::Path;
 
 use rustix::fs::getxattr;
 use rustix::io::Errno;
 
-/// The attribute that has a list, and its layout (linux/posix_acl_xattr.h): a version, then entries of a tag, rights and a number.
+/// The attribute that contains a list, and its layout (linux/posix_acl_xattr.h): a version, then entries of a tag, permissions
+/// and a number.
 const ATTRIBUTE: &str = "system.posix_acl_access";
 const VERSION: u32 = 2;
 const VERSION_BYTES: usize = 4;
 const ENTRY_BYTES: usize = 8;
-/// Entries that are read; file systems keep far fewer.
+/// Most entries that are read; file systems limit lists to far fewer.
 const ENTRIES_MOST: usize = 1024;
 
 const USER: u16 = 0x02;
@@ -19,7 +20,7 @@ const GROUP_OF_FILE: u16 = 0x04;
 const GROUP: u16 = 0x08;
 const MASK: u16 = 0x10;
 const OTHERS: u16 = 0x20;
-/// Rights that a list that can't be read may grant.
+/// Permissions that a list that can't be read may grant.
 const ALL_RIGHTS: u32 = 0o7;
 
 /// The entries of a file's list.
@@ -34,7 +35,7 @@ struct Grant {
 }
 
 impl AccessList {
-    /// That of a file, links followed. `None` where the mode says everything.
+    /// Returns the list of a file, following links; `None` if the mode is complete.
     pub fn of(path: &Path) -> Option<AccessList> {
         let mut bytes = vec![0; VERSION_BYTES + ENTRIES_MOST * ENTRY_BYTES];
         match getxattr(path, ATTRIBUTE, &mut bytes) {
@@ -62,8 +63,8 @@ impl AccessList {
         AccessList(entries.as_chunks().0.iter().map(grant).collect())
     }
 
-    /// The rights of a user that does not own the file, as the bits of one class of a mode. Of several groups' rights the user has all
-    /// here: the kernel grants no more than that.
+    /// The permissions of a user that does not own the file, as the bits of one class of a mode. The result combines the
+    /// permissions of several groups; the kernel grants no more than that.
     pub fn rights_of(&self, user: u32, groups: &[u32], group_of_file: u32) -> u32 {
         if self.0.is_empty() {
             return ALL_RIGHTS;
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_grants_what_its_first_fitting_class_has_within_the_mask() {
+    fn a_list_grants_the_rights_of_the_first_matching_class_within_the_mask() {
         let found = list(&[
             (1, 7, 0),
             (USER, 7, 33),
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_grants_everything() {
+    fn a_malformed_list_grants_everything() {
         for bytes in [&b""[..], b"\x02", b"\x03\0\0\0", b"\x03\0\0\0\x02\0\x07\0\x21\0\0\0"] {
             assert_eq!(AccessList::read(bytes).rights_of(33, &[], 0), ALL_RIGHTS, "{bytes:?}");
         }

@@ -1,5 +1,5 @@
-//! The child that executes a `gunicorn.conf.py`: a Python of its own, with bounds for its time and its answer. What a file does to its
-//! process it so does to nobody else. It knows no setting; whoever reads the configuration runs it and waits for it.
+//! The child that executes a `gunicorn.conf.py`: a separate Python, with limits on its time and its output, so that the file
+//! can't affect another process. It must not know settings. The process that reads the configuration runs it and waits for it.
 
 use std::io::{Read, pipe};
 use std::os::fd::AsFd;
@@ -10,32 +10,32 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Deserialize;
 
-use super::AskedSetting;
+use super::RawSetting;
 use crate::diagnostic::{Diagnostic, Location, plain_error};
 
-/// The program of the child: the text of a module of the package `bolide`, which the Python in question need not have.
+/// The program of the child: the text of a module of the package `bolide`, which that Python may lack.
 const PROGRAM: &str = include_str!("../../../../../python/bolide/gunicorn_configuration.py");
-/// How long a file may take, in milliseconds: what it imports may be large.
+/// Time limit of a file, in milliseconds: its imports may be large.
 const CHILD_MS: u64 = 30_000;
-/// Longest answer of a child, in bytes.
+/// Longest output of a child, in bytes.
 const ANSWER_BYTES: usize = 1024 * 1024;
-/// Bytes that are read at a time.
+/// Bytes in one read.
 const READ_BYTES: usize = 16 * 1024;
 
 #[derive(Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Answer {
-    Settings(Vec<AskedSetting>),
+    Settings(Vec<RawSetting>),
     Error { line: u32, message: String },
 }
 
-/// Executes the file, and gives what it sets. `name` is what its user calls it.
+/// Executes the file, and returns the settings that it makes. `name` is the file as the user named it.
 ///
 /// # Errors
-/// It can't be executed, takes too long, or raises something; told with the line of the file where that was.
-pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<AskedSetting>, Diagnostic> {
+/// The file can't be executed, takes too long, or raises an exception; the error has the line of the file.
+pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<RawSetting>, Diagnostic> {
     let place = |line: u32| Location::file(name, line);
-    // This process holds the other end, and the child dies when that is closed: with the end of this process, of whatever kind.
+    // This process holds the other end. The child exits when that end closes, which happens whenever this process ends.
     let (far, held) = pipe().map_err(|error| {
         let message = format!("the child that executes it can't be watched: {}", plain_error(&error));
         Diagnostic::error(Some(&place(0)), message)
@@ -58,7 +58,7 @@ pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<
             Diagnostic::error(Some(&place(0)), message).advise("name a virtual environment before it: `--virtualenv FOLDER`")
         })?;
     let answer = child.stdout.take().map_or(Ok(Vec::new()), |pipe| answer_of(pipe, CHILD_MS));
-    // It has said what there is to say, or never will.
+    // It has written everything, or has timed out.
     let _ = child.kill();
     let _ = child.wait();
     drop(held);
@@ -72,7 +72,7 @@ pub fn run(path: &Path, name: &str, python: &Path, folder: &Path) -> Result<Vec<
     }
 }
 
-/// What the child writes, up to its end, for which it has so many milliseconds.
+/// Reads the child's output up to its end, for at most `most_ms` milliseconds.
 fn answer_of(mut pipe: impl Read + AsFd, most_ms: u64) -> Result<Vec<u8>, String> {
     let end = Instant::now() + Duration::from_millis(most_ms);
     let mut answer = Vec::new();
@@ -105,14 +105,14 @@ mod tests {
 
     use super::*;
 
-    /// How long a test's child may take, in milliseconds.
+    /// Time limit of a child in tests, in milliseconds.
     const SHORT_MS: u64 = 50;
 
     #[test]
     fn test_a_file_that_has_no_end_is_given_up() {
         let (reader, mut writer) = pipe().expect("a pipe");
         writer.write_all(b"[").expect("it takes a byte");
-        // The writer stays open, as that of a child in an endless loop.
+        // The writer stays open, like that of a child in an endless loop.
         let message = answer_of(reader, SHORT_MS).expect_err("it has no end");
         assert!(message.contains("has not ended within 1 s"), "{message}");
         drop(writer);

@@ -1,4 +1,4 @@
-//! gunicorn's hooks: which of them are called here (by `bolide/gunicorn_hooks.py`), and why the others are not.
+//! gunicorn's hooks: which of them are called here (by `bolide/gunicorn_hooks.py`), and why the others are not. Pure data.
 
 /// Hooks that the prototype or a worker calls.
 pub const CALLED: &[&str] = &[
@@ -14,7 +14,7 @@ pub const CALLED: &[&str] = &[
     "child_exit",
 ];
 
-/// Hooks that nobody calls, and what there is instead.
+/// Hooks that are not called, with the alternative.
 pub const NOT_CALLED: &[(&str, &str)] = &[
     ("worker_int", "workers receive no SIGINT: `worker_exit` is called when one exits normally"),
     ("worker_abort", "a worker that exceeds its time is killed by the master, and the log has the stack of its request"),
@@ -31,7 +31,7 @@ pub const NOT_CALLED: &[(&str, &str)] = &[
     ("dirty_worker_exit", "there are no dirty arbiters"),
 ];
 
-/// The names of those that nobody calls.
-pub fn uncalled() -> Vec<String> {
+/// The names of the hooks that are not called.
+pub fn names_not_called() -> Vec<String> {
     NOT_CALLED.iter().map(|(name, _)| (*name).to_owned()).collect()
 }

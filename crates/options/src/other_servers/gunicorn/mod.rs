@@ -1,5 +1,5 @@
-//! gunicorn's configuration: a `gunicorn.conf.py` is executed by a child, and what it sets becomes options. What an option means is the
-//! catalogue's business. Runs in the process that reads the configuration.
+//! gunicorn's configuration: a child executes a `gunicorn.conf.py`, and its settings become options. It must not know the effect
+//! of an option, which is the catalogue's. Runs in the process that reads the configuration.
 
 mod child;
 mod hooks;
@@ -14,47 +14,47 @@ use serde_json::Value;
 use super::translation::{MadeOption, SettingRemark};
 
 pub use child::run;
-pub use hooks::uncalled;
+pub use hooks::names_not_called;
 pub use settings::translated;
 
-/// A setting as its file, or a command line, has it.
+/// A setting of a file or of a command line, as it was written.
 #[derive(Debug, Clone, Deserialize)]
-pub struct AskedSetting {
+pub struct RawSetting {
     pub name: String,
     pub kind: SettingKind,
-    /// A text from a command line; what JSON has from a file.
+    /// A text from a command line, or any JSON value from a file.
     pub value: Value,
-    /// Counted from one; 0 where there is none.
+    /// Counted from one; 0 without a file.
     pub line: u32,
 }
 
-/// What Python says that a value is.
+/// The kind of a value in Python.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SettingKind {
     Value,
     Function,
     Class,
-    /// Something that is neither: its `repr`.
+    /// Any other object: its `repr`.
     Other,
 }
 
-/// What has become of all settings.
+/// The translation of all settings.
 #[derive(Debug, Default)]
 pub struct TranslatedSettings {
     pub options: Vec<MadeOption>,
     pub remarks: Vec<SettingRemark>,
-    /// The prototype is to execute the file: it has hooks, or sets up logging.
+    /// The prototype has to execute the file: it defines hooks, or configures logging.
     pub has_hooks: bool,
 }
 
-impl AskedSetting {
+impl RawSetting {
     /// A setting of a command line.
-    pub fn text(name: &str, value: &str) -> AskedSetting {
-        AskedSetting { name: name.to_owned(), kind: SettingKind::Value, value: Value::String(value.to_owned()), line: 0 }
+    pub fn text(name: &str, value: &str) -> RawSetting {
+        RawSetting { name: name.to_owned(), kind: SettingKind::Value, value: Value::String(value.to_owned()), line: 0 }
     }
 
-    /// The value as an option has it; `None` for nothing (`None`, an empty text).
+    /// The value as an option takes it; `None` for no value (`None`, an empty text).
     pub fn word(&self) -> Option<String> {
         let word = match &self.value {
             Value::Null => return None,
@@ -65,7 +65,7 @@ impl AskedSetting {
         Some(word).filter(|word| !word.is_empty())
     }
 
-    /// One more element, for flags that may be said several times.
+    /// Appends an element, for flags that may occur several times.
     pub fn add(&mut self, value: &str) {
         let mut list = match std::mem::take(&mut self.value) {
             Value::Array(list) => list,
@@ -75,7 +75,7 @@ impl AskedSetting {
         self.value = Value::Array(list);
     }
 
-    /// It is neither off nor empty.
+    /// Whether the value is neither off nor empty.
     pub fn is_set(&self) -> bool {
         match &self.value {
             Value::Array(_) | Value::Object(_) => self.is_on(),
@@ -83,7 +83,7 @@ impl AskedSetting {
         }
     }
 
-    /// gunicorn's idea of on and off.
+    /// Whether the value is on, by gunicorn's rules.
     pub fn is_on(&self) -> bool {
         match &self.value {
             Value::Bool(on) => *on,

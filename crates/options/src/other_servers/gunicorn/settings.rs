@@ -1,38 +1,38 @@
-//! From gunicorn's settings to options: each by its row, with gunicorn's defaults where ours differ in what they do.
+//! Translates gunicorn's settings to options: each by its row, and gunicorn's defaults where Bolide's have a different effect.
 
 use serde_json::Value;
 
 use super::hooks::{CALLED, NOT_CALLED};
-use super::{AskedSetting, SettingKind, TranslatedSettings};
+use super::{RawSetting, SettingKind, TranslatedSettings};
 use crate::catalogue::row::Argument;
 use crate::diagnostic::Severity;
 use crate::other_servers::row::{Meaning, ServerSetting};
 use crate::other_servers::server::Server;
-use crate::other_servers::taking::Refusal;
+use crate::other_servers::translate::Refusal;
 use crate::other_servers::translation::{SettingPlace, SettingRemark, Subject, Translation};
 use crate::other_servers::{access_format, flags, setting};
 use crate::suggest;
 
-/// gunicorn's address where none is named.
+/// gunicorn's default address.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8000";
-/// Fields of a trusted front server that gunicorn and uvicorn's workers look at.
+/// Header fields of a trusted front server that gunicorn and uvicorn's workers use.
 const TRUSTED_HEADERS: &str = "x-forwarded-for, x-forwarded-proto";
 const FORWARDED: &str = "forwarded_allow_ips";
-/// Settings by which the file sets up Python's `logging`, which the prototype does.
+/// Settings with which the file configures Python's `logging`; the prototype applies them.
 const PYTHON_LOGGING: &str = "logconfig";
 
-/// What gunicorn's settings are here. `variable` tells variables of the environment, from which gunicorn has some defaults.
-pub fn translated(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>) -> TranslatedSettings {
+/// Translates gunicorn's settings. `variable` returns variables of the environment, from which gunicorn takes some defaults.
+pub fn translated(asked: &[RawSetting], variable: impl Fn(&str) -> Option<String>) -> TranslatedSettings {
     let mut translated = TranslatedSettings::default();
     let mut translation = Translation::new(Some(Server::Gunicorn));
-    let forwarded = variable("FORWARDED_ALLOW_IPS").map(|list| AskedSetting::text(FORWARDED, &list));
+    let forwarded = variable("FORWARDED_ALLOW_IPS").map(|list| RawSetting::text(FORWARDED, &list));
     let forwarded = forwarded.filter(|_| !asked.iter().any(|one| one.name == FORWARDED));
     let is_forwarded = forwarded.is_some() || asked.iter().any(|one| one.name == FORWARDED);
     for one in asked.iter().chain(&forwarded) {
         match setting(&one.name) {
-            // The file that is named is read, whatever it says of another.
+            // The file that the command line names is read, even if it names another one.
             Some(_) if one.name == "config" => {}
-            // gunicorn's is about the PROXY header. Here one list is for both, and the other setting counts.
+            // gunicorn's setting is about the PROXY header. Here one list serves both, and the other setting takes precedence.
             Some(_) if one.name == "proxy_allow_ips" && is_forwarded => {}
             Some(row) => take(row, one, &mut translation, &mut translated),
             None => take_other(one, &mut translation, &mut translated),
@@ -51,8 +51,8 @@ pub fn translated(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<Stri
     translated
 }
 
-/// Takes what one setting says.
-fn take(row: &ServerSetting, asked: &AskedSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
+/// Translates one setting.
+fn take(row: &ServerSetting, asked: &RawSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
     let place = SettingPlace { name: asked.name.clone(), line: asked.line };
     if asked.kind == SettingKind::Other {
         let shown = asked.word().unwrap_or_default();
@@ -62,25 +62,25 @@ fn take(row: &ServerSetting, asked: &AskedSetting, to: &mut Translation, transla
     let row = ServerSetting { meaning: row.in_file.unwrap_or(row.meaning), ..*row };
     for value in values_of(&row, asked) {
         translated.has_hooks |= asked.name.starts_with(PYTHON_LOGGING);
-        if let Err(refusal) = to.take_at(&row, &value, place.clone()) {
+        if let Err(refusal) = to.translate_at(&row, &value, place.clone()) {
             translated.refuse(&asked.name, asked.line, &refusal);
         }
     }
 }
 
-/// The values of a setting as flags have them: none where it is off.
-fn values_of(row: &ServerSetting, asked: &AskedSetting) -> Vec<String> {
+/// The values of a setting in the form of flags: none if it is off.
+fn values_of(row: &ServerSetting, asked: &RawSetting) -> Vec<String> {
     let is_switch = row.argument == Argument::None;
-    // Settings without an effect, and those that are refused, are told where they are on.
-    let is_told = matches!(row.meaning, Meaning::Nothing(_) | Meaning::Refused(_)) || asked.name.starts_with(PYTHON_LOGGING);
+    // Settings without an effect, and refused ones, are reported if they are on.
+    let is_reported = matches!(row.meaning, Meaning::Nothing(_) | Meaning::Refused(_)) || asked.name.starts_with(PYTHON_LOGGING);
     let is_plain = asked.kind == SettingKind::Value;
     let word = asked.word().unwrap_or_default();
     let values = match &asked.value {
         Value::Null if is_plain => Vec::new(),
         _ if is_switch && asked.is_on() == row.is_negated => Vec::new(),
         _ if is_switch => return vec![String::new()],
-        _ if is_told && is_plain && !asked.is_set() => Vec::new(),
-        _ if is_told => return vec![word],
+        _ if is_reported && is_plain && !asked.is_set() => Vec::new(),
+        _ if is_reported => return vec![word],
         Value::Array(list) => {
             let words = list.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned));
             match row.meaning {
@@ -95,8 +95,8 @@ fn values_of(row: &ServerSetting, asked: &AskedSetting) -> Vec<String> {
     values.into_iter().filter(|value| !value.is_empty()).collect()
 }
 
-/// A hook, something of the file's own, or a slip.
-fn take_other(asked: &AskedSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
+/// Translates a name that is not a setting: a hook, a variable of the file's own, or a typing error.
+fn take_other(asked: &RawSetting, to: &mut Translation, translated: &mut TranslatedSettings) {
     to.place = SettingPlace { name: asked.name.clone(), line: asked.line };
     if let Some((_, instead)) = NOT_CALLED.iter().find(|(name, _)| *name == asked.name) {
         to.warn(format!("this hook is not called: {instead}"));
@@ -110,8 +110,8 @@ fn take_other(asked: &AskedSetting, to: &mut Translation, translated: &mut Trans
     }
 }
 
-/// gunicorn's defaults.
-fn fill_in(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>, to: &mut Translation) {
+/// Adds gunicorn's defaults.
+fn fill_in(asked: &[RawSetting], variable: impl Fn(&str) -> Option<String>, to: &mut Translation) {
     let line_of = |name: &str| asked.iter().rev().find(|one| one.name == name).map_or(0, |one| one.line);
     let has = |to: &Translation, key: &str| to.made.iter().any(|made| made.key == key);
     let add = |to: &mut Translation, of: &str, key: &str, value: &str| {
@@ -124,7 +124,7 @@ fn fill_in(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>, to
         to.keep(Subject::Bind, &address);
     }
     if !to.has(Subject::Umask) && to.kept.iter().any(|kept| kept.subject == Subject::Bind && kept.value.contains("unix:")) {
-        // All may use a UNIX socket of gunicorn's.
+        // All users may connect to a UNIX socket of gunicorn.
         to.place = SettingPlace { name: "bind".to_owned(), line: line_of("bind") };
         to.keep(Subject::Umask, "777");
     }
@@ -144,11 +144,11 @@ fn fill_in(asked: &[AskedSetting], variable: impl Fn(&str) -> Option<String>, to
     if !to.has(Subject::AccessLog) {
         add(to, "accesslog", "disable-logging", "true");
     } else if !has(to, "log-format") {
-        // It has known variables alone.
+        // It contains only known variables.
         let _ = access_format::take(to, access_format::DEFAULT_FORMAT);
     }
     for made in to.made.iter_mut().filter(|made| made.key == "trusted-proxies" && !matches!(made.value.as_str(), "*" | "none")) {
-        // Peers at UNIX sockets are always trusted by gunicorn.
+        // gunicorn always trusts peers at UNIX sockets.
         let words: Vec<&str> = made.value.split(',').map(str::trim).filter(|word| !word.is_empty()).collect();
         made.value = if words.contains(&"*") { "*".to_owned() } else { format!("{}, unix", words.join(", ")) };
     }

@@ -1,17 +1,17 @@
-//! What gunicorn's settings are here.
+//! Tests of the translation of gunicorn's settings.
 
 use std::collections::HashSet;
 
 use super::hooks::{CALLED, NOT_CALLED};
-use super::{AskedSetting, SettingKind, translated};
+use super::{RawSetting, SettingKind, translated};
 use crate::catalogue::row::Argument;
 use crate::other_servers::{Server, ServerSetting, Translation, flags, long};
 
-fn asked(name: &str, value: serde_json::Value) -> AskedSetting {
-    AskedSetting { name: name.to_owned(), kind: SettingKind::Value, value, line: 1 }
+fn asked(name: &str, value: serde_json::Value) -> RawSetting {
+    RawSetting { name: name.to_owned(), kind: SettingKind::Value, value, line: 1 }
 }
 
-fn options(settings: &[AskedSetting]) -> Vec<String> {
+fn options(settings: &[RawSetting]) -> Vec<String> {
     translated(settings, |_| None).options.iter().map(|made| format!("{}={}", made.key, made.value)).collect()
 }
 
@@ -51,7 +51,7 @@ fn test_addresses_are_read_as_gunicorn_reads_them() {
 #[test]
 fn test_the_port_of_the_environment_counts_where_no_address_is_named() {
     let variable = |name: &str| (name == "PORT").then(|| "5000".to_owned());
-    let made = |settings: &[AskedSetting]| translated(settings, variable).options;
+    let made = |settings: &[RawSetting]| translated(settings, variable).options;
     assert!(made(&[]).iter().any(|made| made.key == "http" && made.value == "0.0.0.0:5000"));
     assert!(!made(&[asked("bind", "a:1".into())]).iter().any(|made| made.value.contains("5000")));
 }
@@ -68,13 +68,13 @@ fn test_a_time_limit_is_one_of_requests_for_synchronous_workers_alone() {
 }
 
 #[test]
-fn test_a_slip_is_told_and_a_name_of_the_files_own_is_not() {
+fn test_a_typo_is_reported_and_a_variable_of_the_file_is_not() {
     let remarks = |name: &str| translated(&[asked(name, 1.into())], |_| None).remarks;
     assert!(remarks("worker").iter().any(|remark| remark.message.contains("did you mean `workers`")));
     assert_eq!(remarks("shop_database_pool"), []);
 }
 
-/// Values of many kinds: each row takes some of them and refuses others.
+/// Values of many kinds: each row accepts some of them and rejects others.
 const VALUES: [&str; 16] = [
     "1",
     "9",
@@ -94,21 +94,21 @@ const VALUES: [&str; 16] = [
     "debug",
 ];
 
-/// Settings whose meaning in a file can't be that of the flag, or which are none of a file.
-const APART: [&str; 4] = ["config", "reload", "logconfig", "logconfig_json"];
+/// Settings whose meaning in a file can't be that of the flag, or that a file can't have.
+const DIFFERENT_IN_FILE: [&str; 4] = ["config", "reload", "logconfig", "logconfig_json"];
 
-/// Options, remarks and refusals in an order of their own.
+/// Options, remarks and refusals, sorted.
 fn sorted(mut said: Vec<String>) -> Vec<String> {
     said.sort();
     said
 }
 
-/// What becomes of settings of gunicorn's command line.
+/// The translation of settings on gunicorn's command line.
 fn of_line(settings: &[(&ServerSetting, &str)]) -> Vec<String> {
     let mut translation = Translation::new(Some(Server::Gunicorn));
     let mut said = Vec::new();
     for (row, value) in settings {
-        if let Err(refusal) = translation.take(row, value) {
+        if let Err(refusal) = translation.translate(row, value) {
             said.push(format!("error not carried over: {}", refusal.advice));
         }
     }
@@ -122,8 +122,8 @@ fn of_line(settings: &[(&ServerSetting, &str)]) -> Vec<String> {
     sorted(said)
 }
 
-/// What becomes of settings of a file, without gunicorn's defaults.
-fn of_file(settings: &[AskedSetting]) -> Vec<String> {
+/// The translation of settings in a file, without gunicorn's defaults.
+fn of_file(settings: &[RawSetting]) -> Vec<String> {
     const DEFAULTS: [&str; 4] =
         ["http=127.0.0.1:8000", "lazy-apps=true", "disable-logging=true", "trusted-headers=x-forwarded-for,x-forwarded-proto"];
     let translated = translated(settings, |_| None);
@@ -142,14 +142,15 @@ fn of_file(settings: &[AskedSetting]) -> Vec<String> {
 #[test]
 fn test_a_setting_means_the_same_as_a_flag_and_in_a_file() {
     let mut tried = 0;
-    for row in flags().filter(|row| !row.setting.is_empty() && !row.flag.is_empty() && !APART.contains(&row.setting)) {
+    for row in flags().filter(|row| !row.setting.is_empty() && !row.flag.is_empty() && !DIFFERENT_IN_FILE.contains(&row.setting))
+    {
         assert!(row.in_file.is_none(), "{}", row.setting);
         let is_switch = row.argument == Argument::None;
         for value in VALUES.iter().take(if is_switch { 1 } else { VALUES.len() }) {
             let mut line = vec![(row, if is_switch { "" } else { value })];
             let mut file = vec![asked(row.setting, if is_switch { (!row.is_negated).into() } else { (*value).into() })];
             if row.setting == "umask" || row.setting == "protocol" {
-                // They are about addresses.
+                // These settings apply to addresses.
                 line.push((long(Some(Server::Gunicorn), "bind").expect("its row"), "unix:y.sock"));
                 file.push(asked("bind", "unix:y.sock".into()));
             }

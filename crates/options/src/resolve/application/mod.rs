@@ -1,7 +1,6 @@
-//! Which applications are served, and what each is: `asgi`, `module`, `wsgi-file`, `mount`, and what
-//! the command line names. Loads nothing; runs in the process that reads the configuration.
+//! Resolves the applications to serve, and the interface of each: `asgi`, `module`, `wsgi-file`, `mount`, and positional
+//! arguments. It loads nothing. Runs in the process that reads the configuration.
 
-mod names;
 pub mod positional;
 
 use std::path::{Path, PathBuf};
@@ -11,13 +10,12 @@ use bolide_contract::settings::{Application, ApplicationSource, Interface, Subst
 use crate::diagnostic::{Diagnostic, Location, Severity};
 use crate::resolve::context::{Context, normalized};
 use crate::resolve::draft::{ApplicationDraft, NamedBy, PythonDraft};
-use names::{module, source};
-use positional::{Named, PositionalApplication};
+use positional::{Named, PositionalApplication, module, source};
 
-/// A folder in which nothing is found.
-const NOWHERE: &str = "/nonexistent";
+/// A folder that does not exist.
+const MISSING_FOLDER: &str = "/nonexistent";
 
-/// The options that name the application for all paths without a mount, in the order in which they count.
+/// The options that name the application for all paths without a mount, in order of precedence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ApplicationOption {
     Asgi,
@@ -44,13 +42,13 @@ struct NamedApplication {
     mount: String,
     source: ApplicationSource,
     callable: Option<String>,
-    /// Where the option itself tells it.
+    /// Set if the option itself determines it.
     interface: Option<Interface>,
     location: Location,
 }
 
 impl NamedApplication {
-    /// The application as one that is loaded in the place of another that can't be.
+    /// Converts it to a substitute for an application that can't be loaded.
     fn substitute(self, folder: &Path, reason: String) -> Substitute {
         let module_name = module_name(&self.source);
         let source = absolute(self.source, folder);
@@ -58,7 +56,7 @@ impl NamedApplication {
     }
 }
 
-/// A relative file is against the folder that `chdir` names.
+/// A relative file starts at the folder of `chdir`.
 fn absolute(source: ApplicationSource, folder: &Path) -> ApplicationSource {
     match source {
         ApplicationSource::File(path) => ApplicationSource::File(normalized(&folder.join(path))),
@@ -68,7 +66,7 @@ fn absolute(source: ApplicationSource, folder: &Path) -> ApplicationSource {
     }
 }
 
-/// The name of an application as PasteDeploy takes it, with an absolute path.
+/// Returns the name of an application in PasteDeploy's form, with an absolute path.
 fn paste_name(name: &str, folder: &Path) -> String {
     let (scheme, path) = match name.split_once(':') {
         Some(("egg" | "call", _)) => return name.to_owned(),
@@ -78,7 +76,7 @@ fn paste_name(name: &str, folder: &Path) -> String {
     format!("{scheme}:{}", normalized(&folder.join(path)).display())
 }
 
-/// uWSGI's name for the module of a file: its path as written with underscores for dots and slashes, without `.py` at its end.
+/// Returns uWSGI's module name for a file: the path as written, without a final `.py`, with underscores for dots and slashes.
 fn module_name(source: &ApplicationSource) -> Option<String> {
     let ApplicationSource::File(path) = source else { return None };
     let name = path.to_string_lossy().replace(['.', '/'], "_");
@@ -86,7 +84,8 @@ fn module_name(source: &ApplicationSource) -> Option<String> {
 }
 
 impl ApplicationDraft {
-    /// All of them, in the order in which uWSGI loads them: the first is the default one. Relative files are against `folder`.
+    /// Returns all applications in the order in which uWSGI loads them; the first is the default one. Relative files start at
+    /// `folder`.
     pub fn complete(
         mut self,
         positional: Option<&PositionalApplication>,
@@ -122,10 +121,10 @@ impl ApplicationDraft {
         made
     }
 
-    /// The application of `asgi`, `module` or `wsgi-file`: the first of them counts. The second is a `wsgi-file` that is loaded if
-    /// the `module` can't be; whatever else there is gets a warning.
+    /// Returns the application of `asgi`, `module` or `wsgi-file`: the first of them takes precedence. The second result is a
+    /// `wsgi-file` that is loaded if the `module` can't be. Any further one gets a warning.
     fn main(&mut self, context: &mut Context) -> (Option<NamedApplication>, Option<NamedApplication>) {
-        // `asgi` is not uWSGI's, so a file of uWSGI may use the name for a placeholder: `module = %(asgi)`.
+        // `asgi` is not an option of uWSGI, so a file for uWSGI may use the name for a placeholder: `module = %(asgi)`.
         let other_given = self.module.is_some() || self.wsgi_file.is_some();
         if other_given && !context.strict && context.read.used.contains(ApplicationOption::Asgi.name()) {
             self.asgi = None;
@@ -179,7 +178,7 @@ impl ApplicationDraft {
 
     fn application(&self, named: NamedApplication, folder: &Path) -> Application {
         let callable = named.callable.or_else(|| self.callable.clone());
-        // `create_app()` already is the call.
+        // `create_app()` is already a call.
         let factory = self.is_factory && !callable.as_deref().is_some_and(|text| text.ends_with(')'));
         Application {
             mount: named.mount,
@@ -195,7 +194,7 @@ impl ApplicationDraft {
         }
     }
 
-    /// What the command line names. Within a `chroot` nobody can look from here.
+    /// Returns the application that the command line names. With a `chroot` it can't be looked up from here.
     fn positional(
         &self,
         positional: &PositionalApplication,
@@ -204,7 +203,7 @@ impl ApplicationDraft {
         context: &mut Context,
     ) -> Option<Application> {
         let folder = &context.folder.clone();
-        let looked_at = if is_jailed { Path::new(NOWHERE) } else { folder };
+        let looked_at = if is_jailed { Path::new(MISSING_FOLDER) } else { folder };
         let named = match positional.read(looked_at, &python.path) {
             Ok(named) => named,
             Err(diagnostic) => {
@@ -230,7 +229,8 @@ impl ApplicationDraft {
         Some(made)
     }
 
-    /// A line `callable: app` is no option. What names no callable of its own is tried with it when nothing else could be served.
+    /// A line `callable: app` is not an option. An application without a callable is tried with it if nothing else could be
+    /// served.
     fn take_colon(&mut self, applications: &mut [Application]) {
         let Some((callable, location)) = self.colon_callable.take().filter(|_| self.callable.is_none()) else { return };
         for application in applications.iter_mut().filter(|application| application.callable.is_none()) {
@@ -253,7 +253,7 @@ impl ApplicationDraft {
         }
     }
 
-    /// `interface = wsgi` beside `asgi`, and no mount that it could be about.
+    /// Reports `interface = wsgi` beside `asgi`, without a mount that it could apply to.
     fn check_interface(&self, main: Option<&NamedApplication>, alone: bool, context: &mut Context) {
         let (Some(main), Some((Interface::Wsgi, location)), true) = (main, &self.interface, alone) else { return };
         if main.interface.is_some() {
@@ -268,7 +268,7 @@ impl ApplicationDraft {
     }
 }
 
-/// As [`module`], where a name that ends with `.py` or has a slash is that of a file.
+/// Like [`module`], but a name that ends with `.py` or contains a slash is that of a file.
 fn module_or_file(text: &str) -> (ApplicationSource, Option<String>) {
     let (name, callable) = module(text);
     match name.ends_with(".py") || name.contains('/') {
@@ -277,7 +277,7 @@ fn module_or_file(text: &str) -> (ApplicationSource, Option<String>) {
     }
 }
 
-/// The file that `asgi` names, if it names one.
+/// Returns the file that `asgi` names, if it names one.
 pub fn asgi_file(text: &str) -> Option<PathBuf> {
     match module_or_file(text).0 {
         ApplicationSource::File(path) => Some(path),
@@ -295,7 +295,7 @@ fn mount(text: &str, location: Location) -> Result<NamedApplication, Diagnostic>
     if path.contains('|') || !path.starts_with('/') && !path.is_empty() {
         return Err(wrong(format!("`{path}`: applications for one host name only are not supported yet")));
     }
-    // uWSGI finds nobody to mount it either, says nothing, and goes on.
+    // uWSGI does not find an application either, reports nothing, and continues.
     let (source, callable) = source(what.trim()).ok_or_else(|| Diagnostic {
         severity: Severity::Warning,
         ..wrong(format!("`{what}` is not an application: the mount has no effect"))

@@ -1,31 +1,31 @@
-//! The application that a positional argument of the command line names, as people write it: `app`, `app.py`, `shop.wsgi`, `shop/`, `.`,
-//! `app:app`. It becomes a module, or a file, and what is left open is found when that is loaded. Looks at names and texts of files alone.
+//! Resolves a positional argument of the command line to an application, in the forms that people use: `app`, `app.py`,
+//! `shop.wsgi`, `shop/`, `.`, `app:app`. It becomes a module or a file, and loading it determines the rest. Reads only names and
+//! texts of files.
 
 use std::path::{Path, PathBuf};
 
 use bolide_contract::settings::ApplicationSource;
 
-use super::names::source;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::project::{self, Finding};
 use crate::resolve::context::normalized;
 use crate::subcommand::Subcommand;
 use crate::suggest;
 
-/// A positional argument that is no configuration.
+/// A positional argument that is not a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PositionalApplication {
     pub text: String,
 }
 
-/// What it names.
+/// The module or file that it names.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Named {
     pub source: ApplicationSource,
     pub callable: Option<String>,
-    /// The folder that its module is imported from, where a file or a folder was named.
+    /// The folder that its module is imported from, if a file or a folder was named.
     pub folder: Option<PathBuf>,
-    /// Modules that may have the application if this one has none, likeliest first.
+    /// Modules that may contain the application if this one does not, likeliest first.
     pub others: Vec<String>,
 }
 
@@ -41,7 +41,7 @@ impl Named {
 }
 
 impl PositionalApplication {
-    /// What the argument names. Files are against `folder`; modules lie there, in a folder of `search`, or where Python knows them.
+    /// Resolves the argument. Files are relative to `folder`; modules are in that folder, in a folder of `search`, or installed.
     ///
     /// # Errors
     /// It can't be an application.
@@ -63,7 +63,7 @@ impl PositionalApplication {
             return directory(left, &path, folder, callable);
         }
         if !is_module || left.ends_with(".py") {
-            // The file may come to be, or lie where only the application's user may look.
+            // The file may appear later, or may be visible only to the application's user.
             return match source(text) {
                 Some((source, callable)) => Ok(Named { source, ..Named::module("", callable.as_deref()) }),
                 None => Err(unknown(text)),
@@ -71,7 +71,7 @@ impl PositionalApplication {
         }
         let is_plain = callable.is_none() && !text.contains(':') && !left.contains('.');
         let places = || std::iter::once(folder.to_owned()).chain(search.iter().map(|place| folder.join(place)));
-        let is_there = || places().any(|place| project::lies_in_root(&place, left));
+        let is_there = || places().any(|place| project::has_module(&place, left));
         if is_plain && command_meant(left).is_some() && !is_there() {
             return Err(unknown(text));
         }
@@ -86,7 +86,7 @@ impl PositionalApplication {
     }
 }
 
-/// A file that is there: a module of the package that it lies in, or one by itself.
+/// Resolves an existing file: a module of the package that contains it, or a file by itself.
 fn file(left: &str, path: &Path, callable: Option<&str>) -> Result<Named, Diagnostic> {
     if let Some(place) = project::place_of(path) {
         return Ok(Named { folder: Some(place.root), ..Named::module(&place.module, callable) });
@@ -101,7 +101,7 @@ fn file(left: &str, path: &Path, callable: Option<&str>) -> Result<Named, Diagno
     })
 }
 
-/// A folder that is there: a package, or a project with an application in it.
+/// Resolves an existing folder: a package, or a project with an application in it.
 fn directory(left: &str, path: &Path, start: &Path, callable: Option<&str>) -> Result<Named, Diagnostic> {
     if let Some(place) = project::place_of(&path.join("__init__.py")) {
         if place.root == start && callable.is_some() {
@@ -113,7 +113,7 @@ fn directory(left: &str, path: &Path, start: &Path, callable: Option<&str>) -> R
     if callable.is_some() {
         return Ok(Named::module(left.trim_end_matches('/'), callable));
     }
-    let found = project::look(path);
+    let found = project::find_in_folder(path);
     let Some(first) = found.first() else {
         let advice = "name one: `bolide package.module:callable`, or `bolide file.py`";
         return Err(wrong(format!("no known application was found in the folder `{left}`")).advise(advice));
@@ -121,18 +121,18 @@ fn directory(left: &str, path: &Path, start: &Path, callable: Option<&str>) -> R
     Ok(of_finding(first, path))
 }
 
-/// What a look at a folder has found. What its text does not tell is found when it is loaded.
+/// Converts an application that was found in a folder. Loading it determines what its text does not reveal.
 fn of_finding(found: &Finding, folder: &Path) -> Named {
     let name = found.name();
     let callable = name.as_deref().and_then(|name| name.split_once(':')).map(|(_, callable)| callable);
     Named { folder: Some(normalized(&folder.join(&found.root))), ..Named::module(&found.module, callable) }
 }
 
-/// Modules of a package that have an application by the look of them.
+/// Modules of a package that seem to contain an application.
 fn others(package: &Path, name: &str) -> Vec<String> {
     let prefix = project::place_of(&package.join("__init__.py")).map(|place| place.module).unwrap_or_default();
-    let found = project::look_at_package(package).into_iter();
-    // The package may be known by a longer name than the one that it was named by.
+    let found = project::find_in_package(package).into_iter();
+    // The full name of the package may be longer than the name in the argument.
     found
         .filter(|found| found.module != prefix)
         .map(|found| format!("{name}{}", found.module.get(prefix.len()..).unwrap_or_default()))
@@ -157,4 +157,26 @@ fn unknown(text: &str) -> Diagnostic {
 fn command_meant(text: &str) -> Option<&'static str> {
     let commands: Vec<&'static str> = Subcommand::ALL.iter().map(|command| command.name()).collect();
     suggest::nearest_of(text, &commands)
+}
+
+/// Returns the file, or the module with a callable, that the right side of a mount names, or a positional argument whose file is
+/// missing.
+pub fn source(text: &str) -> Option<(ApplicationSource, Option<String>)> {
+    if text.ends_with(".py") || text.ends_with(".wsgi") {
+        return Some((ApplicationSource::File(PathBuf::from(text)), None));
+    }
+    let (left, callable) = text.rsplit_once(':').filter(|(left, callable)| !left.is_empty() && !callable.is_empty())?;
+    // `shop.wsgi:application` is the usual name of Django's module, not a file.
+    match left.ends_with(".py") || (left.ends_with(".wsgi") && left.contains('/')) {
+        true => Some((ApplicationSource::File(PathBuf::from(left)), Some(callable.to_owned()))),
+        false => module(text).1.map(|callable| (ApplicationSource::Module(module(text).0), Some(callable))),
+    }
+}
+
+/// Splits a text into a module and its callable, if it has one.
+pub fn module(text: &str) -> (String, Option<String>) {
+    match text.split_once(':') {
+        Some((module, callable)) => (module.to_owned(), Some(callable.to_owned()).filter(|callable| !callable.is_empty())),
+        None => (text.to_owned(), None),
+    }
 }

@@ -1,5 +1,5 @@
-//! `log-encoder = gzip` and `compress`: what the encoders of each log come to where lines are compressed among them. It opens nothing; runs in the
-//! process that reads the configuration.
+//! `log-encoder = gzip` and `compress`: resolves the encoders of each log if one of them compresses its lines. It opens nothing.
+//! Runs in the process that reads the configuration.
 
 use std::collections::BTreeSet;
 
@@ -7,24 +7,25 @@ use bolide_contract::logging::{LineEncoding, LineFrame, LogEncoder, LogFlow, Log
 
 use crate::diagnostic::{Diagnostic, Location};
 
-/// What an encoder does.
+/// The effect of an encoder.
 #[derive(Debug, Clone)]
 pub enum Step {
     Line(LineEncoding),
     Pack(PackedForm),
 }
 
-/// An encoder, with the number of the log that it is for; `None`: for all that its lines go to.
+/// An encoder, with the number of its log; `None` applies it to all logs of its lines.
 pub struct Encoder {
     pub only: Option<usize>,
     pub step: Step,
     pub location: Location,
 }
 
-/// How the lines of one flow leave each log that they may go to.
+/// The compression of the lines of one flow, for each log that they may go to.
 pub type Packings = Vec<(usize, Option<Packing>)>;
 
-/// Gives a flow its encoders, and what its logs compress, for which those behind the compression say what stands around it.
+/// Sets the encoders of a flow, and returns the compression for each of its logs. Encoders after the compression define the text
+/// around the compressed lines.
 pub fn encode(flow: &mut LogFlow, encoders: &[Encoder]) -> Result<Packings, Diagnostic> {
     let usual = if flow.usual.is_empty() { vec![0] } else { flow.usual.clone() };
     let logs: BTreeSet<usize> = usual.into_iter().chain(flow.routes.iter().map(|(_, log)| *log)).collect();
@@ -66,14 +67,15 @@ pub fn encode(flow: &mut LogFlow, encoders: &[Encoder]) -> Result<Packings, Diag
     Ok(packings)
 }
 
-/// Has logs compress what their flows say.
+/// Sets the compression of the logs, on which their flows have to agree.
 pub fn pack(targets: &mut [LogTarget], flows: &[Packings], encoders: &[Encoder]) -> Result<(), Diagnostic> {
     let Some(encoder) = encoders.iter().find(|encoder| matches!(encoder.step, Step::Pack(_))) else { return Ok(()) };
     let refused = |message: &str, advice: &str| Err(Diagnostic::error(Some(&encoder.location), message).advise(advice));
     for (number, target) in (1..).zip(targets) {
-        let mut said = flows.iter().flat_map(|flow| flow.iter()).filter(|(log, _)| *log == number).map(|(_, packing)| packing);
-        let Some(packing) = said.next() else { continue };
-        if said.any(|other| other != packing) {
+        let mut packings =
+            flows.iter().flat_map(|flow| flow.iter()).filter(|(log, _)| *log == number).map(|(_, packing)| packing);
+        let Some(packing) = packings.next() else { continue };
+        if packings.any(|other| other != packing) {
             let message = "a logger takes messages and lines of requests, and only one kind of them is compressed";
             return refused(
                 message,

@@ -1,5 +1,5 @@
-//! `logger`, `req-logger` and what sends lines to them: read one by one, put together in the end, when all names are known. It opens nothing;
-//! runs in the process that reads the configuration.
+//! `logger`, `req-logger` and the rules that send lines to them: parsed one by one, and combined at the end, when all names are
+//! known. It opens nothing. Runs in the process that reads the configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -12,17 +12,17 @@ use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 use crate::resolve::context::normalized;
 
-/// Priority of syslog's lines as uWSGI sends them: information, of the facility `daemon`.
+/// Priority of syslog lines, as uWSGI sends them: severity information, facility `daemon`.
 const INFORMATION: u8 = 6;
 const DAEMON: u8 = 3;
-/// `<29>`: uWSGI's remote syslog says that all is a notice of `daemon`.
+/// `<29>`: uWSGI's remote syslog sends every line as a notice of `daemon`.
 const REMOTE_PRIORITY: u8 = 29;
 const REMOTE_PORT: u16 = 514;
-/// Where this system's syslog listens, and its journal (in the same words).
+/// The sockets of this system's syslog, and of its journal (which uses the same format).
 const SYSLOG_SOCKET: &str = "/dev/log";
 const JOURNAL_SOCKET: &str = "/run/systemd/journal/dev-log";
 
-/// Facilities of syslog by their names (RFC 3164 section 4.1.1).
+/// Facilities of syslog by name (RFC 3164 section 4.1.1).
 const FACILITIES: &[(&str, u8)] = &[
     ("kern", 0),
     ("user", 1),
@@ -47,7 +47,7 @@ const FACILITIES: &[(&str, u8)] = &[
     ("local7", 23),
 ];
 
-/// Loggers that are not here, and what to use instead.
+/// Loggers that are not supported, with the alternative.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("redislog", "send lines to a log shipper (`logger = socket:HOST:PORT`, `logger = syslog`) that writes to Redis"),
     ("mongodblog", "send lines to a log shipper (`logger = socket:HOST:PORT`, `logger = syslog`) that writes to MongoDB"),
@@ -57,28 +57,28 @@ const ELSEWHERE: &[(&str, &str)] = &[
     ("rrdtool", "it draws numbers, which are available as statistics: `stats`"),
 ];
 
-/// Loggers as asked for.
+/// The loggers as configured.
 #[derive(Debug, Default)]
 pub struct Loggers {
     pub messages: LoggerDraft,
     pub requests: LoggerDraft,
 }
 
-/// Those of one kind of lines.
+/// The loggers of one kind of lines.
 #[derive(Debug, Default)]
 pub struct LoggerDraft {
-    loggers: Vec<Asked>,
+    loggers: Vec<LoggerRequest>,
     /// `logto` with an address.
-    log: Option<Asked>,
+    log: Option<LoggerRequest>,
     routes: Vec<(String, LinePattern, Location)>,
     encoders: Vec<(Option<String>, Step, Location)>,
     pub drains: Vec<LinePattern>,
     pub filters: Vec<LinePattern>,
 }
 
-/// A logger: where, or `None` for the log itself.
+/// A logger: its target, or `None` for the log itself.
 #[derive(Debug)]
-struct Asked {
+struct LoggerRequest {
     name: Option<String>,
     target: Option<LogTarget>,
     most_bytes: Option<u64>,
@@ -86,7 +86,7 @@ struct Asked {
     location: Location,
 }
 
-/// A regular expression as the room `log` compiles it. One that can't be used costs its rule and not the start: its error is a warning.
+/// A regular expression, compiled by the crate `log`. An invalid one disables its rule and not the start: its error is a warning.
 pub fn expression(text: &str, pair: &Pair) -> Result<LinePattern, Diagnostic> {
     let warned = |(why, advice): (String, &str)| {
         let message = format!("`{} = {}` has no effect: `{text}` {why}", pair.key, pair.value.as_deref().unwrap_or_default());
@@ -104,7 +104,7 @@ impl LoggerDraft {
             _ => (None, text),
         };
         let (kind, argument) = rest.split_once(':').unwrap_or((rest, ""));
-        let mut asked = Asked { name, target: None, most_bytes: None, backup: None, location: pair.location.clone() };
+        let mut asked = LoggerRequest { name, target: None, most_bytes: None, backup: None, location: pair.location.clone() };
         asked.target = match kind.trim() {
             "stdio" => None,
             "file" => Some(plain(LogPlace::File(asked.file(argument, pair)?))),
@@ -121,9 +121,9 @@ impl LoggerDraft {
         Ok(())
     }
 
-    /// The address of `logto`, or none any more.
+    /// Sets or clears the address of `logto`.
     pub fn send_to(&mut self, address: Option<&String>, pair: &Pair) {
-        self.log = address.map(|address| Asked {
+        self.log = address.map(|address| LoggerRequest {
             name: None,
             target: Some(plain(LogPlace::Udp(address.clone()))),
             most_bytes: None,
@@ -151,7 +151,7 @@ impl LoggerDraft {
             "json" => Step::Line(LineEncoding::Json(argument)),
             "gzip" => Step::Pack(PackedForm::Gzip),
             "compress" => Step::Pack(PackedForm::Zlib),
-            // Each line ends in one here.
+            // Each line ends with a line end here anyway.
             "nl" => return Ok(()),
             _ => return Err(wrong(pair, "the encoders are prefix, suffix, nl, format, json, gzip and compress")),
         };
@@ -167,8 +167,8 @@ impl LoggerDraft {
             && self.filters.is_empty()
     }
 
-    /// Nothing but one file takes all lines: it is as the file of `logto`.
-    fn only_file(&self) -> Option<&Asked> {
+    /// The only file, if it takes all lines: it is equivalent to the file of `logto`.
+    fn only_file(&self) -> Option<&LoggerRequest> {
         let is_only = self.routes.is_empty() && self.encoders.is_empty() && self.drains.is_empty() && self.filters.is_empty();
         let [asked] = self.loggers.as_slice() else { return None };
         let is_file = matches!(asked.target, Some(LogTarget { place: LogPlace::File(_), .. })) && asked.name.is_none();
@@ -191,7 +191,7 @@ impl LoggerDraft {
         numbers.filter_map(|(asked, number)| Some((asked.name.as_deref()?, number))).collect()
     }
 
-    /// The way of these lines, and its encoders, which it does not have yet.
+    /// Returns the flow of these lines, still without its encoders, and the encoders.
     fn flow(&self, first: usize, names: &[(&str, usize)]) -> Result<(LogFlow, Vec<Encoder>), Diagnostic> {
         let number = |name: &str, location: &Location| {
             names.iter().find(|(known, _)| *known == name).map(|(_, number)| *number).ok_or_else(|| {
@@ -217,7 +217,7 @@ impl LoggerDraft {
 }
 
 impl Loggers {
-    /// Gives logs their numbers, and rules the numbers of the names that they have.
+    /// Numbers the logs, and replaces names by these numbers in the rules.
     pub fn complete(mut self, folder: &Path, logging: &mut Logging) -> Result<(), Diagnostic> {
         let log = self.messages.log.take();
         self.messages.loggers.extend(log);
@@ -268,7 +268,7 @@ impl Loggers {
     }
 }
 
-impl Asked {
+impl LoggerRequest {
     /// A path, or `logfile=PATH,maxsize=BYTES,backupname=PATH`.
     fn file(&mut self, argument: &str, pair: &Pair) -> Result<PathBuf, Diagnostic> {
         let advice = "write file:PATH, or file:logfile=PATH,maxsize=BYTES,backupname=PATH";
@@ -295,7 +295,7 @@ fn plain(place: LogPlace) -> LogTarget {
     LogTarget { place, frame: LineFrame::Plain, packing: None }
 }
 
-/// `HOST:PORT` or a path, and a prefix behind a comma.
+/// `HOST:PORT` or a path, with an optional prefix after a comma.
 fn socket(argument: &str, pair: &Pair) -> Result<LogTarget, Diagnostic> {
     let (address, prefix) = argument.split_once(',').map_or((argument, None), |(address, prefix)| (address, Some(prefix)));
     let place = match address {
@@ -306,7 +306,7 @@ fn socket(argument: &str, pair: &Pair) -> Result<LogTarget, Diagnostic> {
     Ok(LogTarget { place, frame: prefix.map_or(LineFrame::Plain, |prefix| LineFrame::Prefix(prefix.to_owned())), packing: None })
 }
 
-/// `IDENT,FACILITY`; both may be left out.
+/// `IDENT,FACILITY`; both are optional.
 fn syslog(argument: &str, socket: &str, pair: &Pair) -> Result<LogTarget, Diagnostic> {
     let (tag, facility) = argument.split_once(',').unwrap_or((argument, "daemon"));
     let facility = match FACILITIES.iter().find(|(name, _)| *name == facility) {
@@ -319,7 +319,7 @@ fn syslog(argument: &str, socket: &str, pair: &Pair) -> Result<LogTarget, Diagno
     Ok(LogTarget { place: LogPlace::Unix(socket.into()), frame, packing: None })
 }
 
-/// `HOST[:PORT][,TEXT]`, where the text stands between time and line; without it, the machine's name and `uwsgi`.
+/// `HOST[:PORT][,TEXT]`, where the text is inserted between time and line. The default is the machine's name and `uwsgi`.
 fn remote_syslog(argument: &str, pair: &Pair, host_name: &str) -> Result<LogTarget, Diagnostic> {
     let (address, text) = argument.split_once(',').map_or((argument, None), |(address, text)| (address, Some(text)));
     if address.is_empty() {

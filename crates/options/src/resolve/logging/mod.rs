@@ -1,4 +1,4 @@
-//! Options of the logs, and their settings. It opens nothing; runs in the process that reads the configuration.
+//! Resolves the options of the logs to settings. It opens nothing. Runs in the process that reads the configuration.
 
 mod log_packing;
 pub mod loggers;
@@ -17,7 +17,7 @@ pub fn set_log_to(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), D
     log_to(draft, pair)
 }
 
-/// As `logto`; files of logs belong to the user that workers run as.
+/// Like `logto`, but the files belong to the user of the workers.
 pub fn set_log_to2(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     draft.logging.has_log_to2 = true;
     draft.logging.settings.files.are_users = true;
@@ -33,14 +33,14 @@ fn log_to(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
     Ok(())
 }
 
-/// `logger = KIND:…` by another name.
+/// Another name for `logger = KIND:…`.
 pub fn add_logger_of(draft: &mut Draft, kind: &str, pair: &Pair) -> Result<(), Diagnostic> {
     let argument = pair.value.as_deref().filter(|text| !text.is_empty());
     let text = argument.map_or(kind.to_owned(), |text| format!("{kind}:{text}"));
     draft.logging.loggers.messages.add_logger(&text, pair, &draft.host.host_name)
 }
 
-/// What costs its rule alone is told, and the rest goes on.
+/// Turns a fault that disables only its own rule into a warning.
 pub fn or_warn<T>(diagnostics: &mut Vec<Diagnostic>, outcome: Result<T, Diagnostic>) -> Result<Option<T>, Diagnostic> {
     match outcome {
         Ok(made) => Ok(Some(made)),
@@ -53,7 +53,7 @@ pub fn or_warn<T>(diagnostics: &mut Vec<Diagnostic>, outcome: Result<T, Diagnost
 }
 
 impl LoggingDraft {
-    /// Loggers have their files in the folder of `chdir`, as under uWSGI, which opens them after `logto`.
+    /// Completes the settings. Files of loggers start at the folder of `chdir`, as in uWSGI, which opens them after `logto`.
     pub fn complete(self, context: &mut Context) -> Logging {
         let mut made = self.settings;
         made.file = self.file.map(|path| context.absolute_at_start(path));
@@ -70,7 +70,7 @@ impl LoggingDraft {
     }
 }
 
-/// `log-date` is a switch to some and a format to others.
+/// Users write `log-date` as a switch or as a format.
 pub fn date(pair: &Pair) -> LogDate {
     let switch = crate::values::switch(pair.value.as_deref());
     match (switch.plain, switch.on, &pair.value) {

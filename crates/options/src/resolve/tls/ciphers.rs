@@ -1,14 +1,14 @@
-//! Ciphers in OpenSSL's language, and what of them is spoken here. It knows the cipher suites of TLS 1.2 that rustls has; those of TLS 1.3
-//! are all spoken, as OpenSSL's list leaves them alone too. Pure functions over text.
+//! Parses cipher lists in OpenSSL's language, and selects the supported suites. It knows the TLS 1.2 cipher suites of rustls.
+//! Those of TLS 1.3 are always enabled, since OpenSSL's lists do not apply to them either. Pure functions over text.
 
-/// A cipher suite of TLS 1.2: its name in rustls, its name in OpenSSL, and the words by which a list of OpenSSL can mean it.
+/// A TLS 1.2 cipher suite: its name in rustls, its name in OpenSSL, and the words with which a list of OpenSSL can select it.
 struct Suite {
     name: &'static str,
     openssl: &'static str,
     words: &'static [&'static str],
 }
 
-/// Words of OpenSSL that mean all of ours: elliptic curves with ephemeral keys, authenticated encryption.
+/// Words of OpenSSL that select all supported suites: elliptic curves with ephemeral keys, authenticated encryption.
 const COMMON: &[&str] = &["ALL", "DEFAULT", "HIGH", "ECDHE", "EECDH", "ECDH", "KECDHE", "KEECDH", "TLSV1.2"];
 
 /// In the order in which rustls prefers them.
@@ -47,18 +47,18 @@ const SUITES: &[Suite] = &[
 
 const TLS13: &[&str] = &["TLS13_AES_256_GCM_SHA384", "TLS13_AES_128_GCM_SHA256", "TLS13_CHACHA20_POLY1305_SHA256"];
 
-/// What a list means here.
+/// The meaning of a list.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ciphers {
-    /// By the names of rustls, those of TLS 1.3 first. Empty: all of them, in its own order.
+    /// The suites by their rustls names, those of TLS 1.3 first. Empty: all of them, in the default order.
     pub suites: Vec<String>,
-    /// Those of TLS 1.2 by the names of OpenSSL.
+    /// The TLS 1.2 suites by their OpenSSL names.
     pub openssl_names: Vec<&'static str>,
-    /// Suites that the list names and nobody here speaks.
+    /// Suites that the list names and that are not supported.
     pub left_out: Vec<String>,
 }
 
-/// Reads a list (openssl-ciphers(1)). `None`: no suite of TLS 1.2 is left.
+/// Parses a list (openssl-ciphers(1)). Returns `None` if no TLS 1.2 suite is left.
 pub fn read(text: &str) -> Option<Ciphers> {
     let mut chosen: Vec<&Suite> = Vec::new();
     let mut killed: Vec<&'static str> = Vec::new();
@@ -66,7 +66,7 @@ pub fn read(text: &str) -> Option<Ciphers> {
     for token in text.split([':', ' ', ',']).filter(|token| !token.is_empty()) {
         let (operator, selector) = match token.as_bytes()[0] {
             operator @ (b'!' | b'-' | b'+') => (operator, &token[1..]),
-            // A command such as `@STRENGTH` or `@SECLEVEL=2` orders or bounds what is strong here throughout.
+            // A command such as `@STRENGTH` or `@SECLEVEL=2` sorts or limits by strength, and all supported suites are strong.
             b'@' => continue,
             _ => (b' ', token),
         };
@@ -98,7 +98,7 @@ pub fn read(text: &str) -> Option<Ciphers> {
     Some(Ciphers { suites, openssl_names, left_out })
 }
 
-/// A name, or words with `+` between them all of which are the suite's.
+/// Whether a selector matches a suite: by name, or by words joined with `+` that all apply to the suite.
 fn is_meant(suite: &Suite, selector: &str) -> bool {
     selector.eq_ignore_ascii_case(suite.openssl)
         || selector.eq_ignore_ascii_case(suite.name)
@@ -108,7 +108,7 @@ fn is_meant(suite: &Suite, selector: &str) -> bool {
         })
 }
 
-/// A suite by its own name, and not a group of them: names have dashes, and words have none.
+/// Whether a selector is the name of a suite and not of a group: names have dashes, and words have none.
 fn is_suite_name(selector: &str) -> bool {
     selector.contains('-') && !selector.contains('+')
 }
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn test_lists_of_openssl_mean_what_they_mean_there() {
-        // Each as `openssl ciphers -s -tls1_2 LIST` orders those that are spoken here, but for groups, which keep the order of rustls.
+        // The order of `openssl ciphers -s -tls1_2 LIST` for the supported suites, except that groups keep the order of rustls.
         let all = vec![0, 1, 2, 3, 4, 5];
         for (text, wanted) in [
             ("HIGH", all.clone()),
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn test_suites_that_are_not_spoken_are_told_and_words_that_mean_none_are_not() {
+    fn test_unsupported_suites_are_reported_and_words_for_no_suite_are_not() {
         let read = read("ECDHE-RSA-AES256-GCM-SHA384:DHE-RSA-AES256-SHA:kEDH+AESGCM:AES256-SHA:!RC4").expect("one is left");
         assert_eq!(read.left_out, ["DHE-RSA-AES256-SHA", "AES256-SHA"]);
         assert_eq!(read.suites.len(), TLS13.len() + 1);

@@ -1,5 +1,6 @@
-//! Addresses that speak TLS: from their options to what their listeners show and ask for. It reads the files that they name, which
-//! paths against the folder of the start lead to, since uWSGI reads them before `chdir`.
+//! Resolves the options of TLS to the certificates, ciphers and client authorities of each listener. It reads the files that they
+//! name. Relative paths start at the folder of the start, since uWSGI reads these files before `chdir`. Runs in the process that
+//! reads the configuration.
 
 pub mod ciphers;
 
@@ -9,17 +10,17 @@ use bolide_contract::settings::{Identity, Protocol};
 use bolide_contract::tls::{Certificate, ClientAuth, Http2, Tls};
 
 use crate::catalogue::row::OptionRow;
-use crate::certificates::{self, Trouble};
+use crate::certificates::{self, CertificateError};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 use crate::resolve::context::{Context, normalized};
 use crate::resolve::draft::{CredentialFiles, Credentials, Draft, SocketDraft, SocketKind, SocketsDraft, TlsDraft};
 use crate::resolve::{address, values};
 use crate::trust::Writer;
-/// PEM of authorities, and its file.
+/// The PEM of authorities, and its file.
 type Authorities = (Vec<u8>, PathBuf);
 
-/// The port that an `https` address of the web has unless it is written.
+/// The default port of an `https` URL.
 const HTTPS_PORT: u16 = 443;
 
 /// `ADDR,CERT,KEY[,CIPHERS[,CLIENTCA]]`, `ADDR,auto`, `ADDR`.
@@ -72,7 +73,7 @@ pub fn http_to_https(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
     Ok(())
 }
 
-/// `NAME CERT,KEY[,CIPHERS[,CLIENTCA]]`; the name of `sni-regexp` is an expression, in whose place the certificate's own names count.
+/// `NAME CERT,KEY[,CIPHERS[,CLIENTCA]]`. The name in `sni-regexp` is an expression; the certificate's own names replace it.
 pub fn add_server_name(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     let wrong = || {
@@ -97,7 +98,8 @@ pub fn add_server_name(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Resul
 }
 
 impl TlsDraft {
-    /// Gives TLS to the addresses that are to speak it. Where none is an `https` one, `tls-certificate` makes all that speak HTTP so.
+    /// Assigns `tls-certificate` to the addresses that use it. If there is no `https` address, it enables TLS on all HTTP
+    /// addresses.
     pub fn assign_common_certificate(&self, sockets: &mut SocketsDraft, context: &mut Context) {
         let Some((_, location)) = self.certificate.clone().or_else(|| self.key.clone()) else { return };
         if sockets.list.iter().any(|socket| socket.credentials.is_some()) {
@@ -116,7 +118,7 @@ impl TlsDraft {
         }
     }
 
-    /// What each socket shows and asks for; `None` for those without TLS. What is wrong is among the diagnostics.
+    /// Returns the TLS settings of each socket; `None` for sockets without TLS. Errors are among the diagnostics.
     pub fn complete(&self, sockets: &[SocketDraft], identity: &Identity, context: &mut Context) -> Vec<Option<Tls>> {
         let mut reader = CertificateReader { draft: self, sockets, identity, context };
         if sockets.iter().all(|socket| socket.credentials.is_none()) {
@@ -135,13 +137,13 @@ impl TlsDraft {
         sockets.iter().map(make).collect()
     }
 
-    /// Where a listener speaks HTTP/2.
+    /// Whether a listener with this protocol offers HTTP/2.
     pub fn http2_of(&self, protocol: Protocol) -> Http2 {
         if protocol == Protocol::Http { self.http2 } else { Http2::Off }
     }
 }
 
-/// Reads the files of certificates for the addresses that show them.
+/// Reads the certificate files of the addresses that use them.
 struct CertificateReader<'d, 'c> {
     draft: &'d TlsDraft,
     sockets: &'d [SocketDraft],
@@ -150,18 +152,18 @@ struct CertificateReader<'d, 'c> {
 }
 
 impl CertificateReader<'_, '_> {
-    /// Settings of TLS where nothing speaks it: an address has probably been forgotten.
+    /// Warns of TLS settings without a TLS address: an address has probably been forgotten.
     fn warn_of_tls_without_an_address(&mut self) {
         let draft = &self.draft;
         let named = [&draft.client_authorities, &draft.key_log, &draft.ocsp, &draft.folder];
         let locations = named.into_iter().flatten().map(|(_, location)| location);
         let locations = locations.chain(draft.server_names.iter().map(|(_, _, location)| location));
         let locations = locations.chain(draft.client_auth.iter().map(|(_, location)| location));
-        let told = |location: &Location| {
+        let warning = |location: &Location| {
             Diagnostic::warning(Some(location), "no address speaks TLS: this has no effect")
                 .advise("write `https = ADDRESS,CERTIFICATE,KEY`")
         };
-        let diagnostics: Vec<Diagnostic> = locations.map(told).collect();
+        let diagnostics: Vec<Diagnostic> = locations.map(warning).collect();
         self.context.diagnostics.extend(diagnostics);
     }
 
@@ -211,12 +213,12 @@ impl CertificateReader<'_, '_> {
         self.certificate(&CredentialFiles { certificate, key, ..CredentialFiles::default() }, &[], &named)
     }
 
-    /// The user that root reads keys for.
+    /// The user that needs the keys which root reads.
     fn served(&self) -> Option<&Writer> {
         self.context.host.trust.served(self.identity)
     }
 
-    /// Reads the certificate of an address itself.
+    /// Reads the certificate of an address.
     fn certificate(&mut self, files: &CredentialFiles, names: &[String], location: &Location) -> Result<Certificate, Diagnostic> {
         let path = |text: &str| normalized(&self.context.host.folder.join(text));
         let mut found = certificates::files(path(&files.certificate), path(&files.key));
@@ -248,20 +250,21 @@ impl CertificateReader<'_, '_> {
                         if authorities.is_file() {
                             self.check_authorities_of_name(&authorities.to_string_lossy(), &location);
                         }
-                        if self.context.host.known.is_news(&files) {
+                        if self.context.host.known.is_new(&files) {
                             continue;
                         }
                         let read = self.context.host.known.certificate(&files, &[name], &location.to_string(), self.served());
                         self.keep(read, &location, &mut found);
                     }
                 }
-                Err(trouble) => self.context.diagnostics.push(trouble.at(&location)),
+                Err(fault) => self.context.diagnostics.push(fault.at(&location)),
             }
         }
         found
     }
 
-    /// Clients are asked for a certificate before all that they ask for is known, so that addresses have authorities, and names have none.
+    /// The server requests a client certificate before it knows the requested host, so authorities belong to addresses, and names
+    /// have none of their own.
     fn check_authorities_of_name(&mut self, wanted: &str, location: &Location) {
         let path = |text: &str| normalized(&self.context.host.folder.join(text.strip_prefix('!').unwrap_or(text)));
         let common = self.draft.client_authorities.as_ref().map(|(text, _)| text.as_str());
@@ -283,17 +286,17 @@ impl CertificateReader<'_, '_> {
         }
     }
 
-    fn keep(&mut self, read: Result<Certificate, Trouble>, location: &Location, found: &mut Vec<Certificate>) {
+    fn keep(&mut self, read: Result<Certificate, CertificateError>, location: &Location, found: &mut Vec<Certificate>) {
         match self.checked(read, location) {
             Ok(certificate) => found.push(certificate),
             Err(diagnostic) => self.context.diagnostics.push(diagnostic),
         }
     }
 
-    /// A certificate that can be shown; what clients may not like about it is told once.
-    fn checked(&mut self, read: Result<Certificate, Trouble>, location: &Location) -> Result<Certificate, Diagnostic> {
+    /// Checks a certificate. Remarks about it are reported once.
+    fn checked(&mut self, read: Result<Certificate, CertificateError>, location: &Location) -> Result<Certificate, Diagnostic> {
         let checked = read.and_then(|read| certificates::check(&read).map(|remarks| (read, remarks)));
-        let (certificate, remarks) = checked.map_err(|trouble| trouble.at(location))?;
+        let (certificate, remarks) = checked.map_err(|fault| fault.at(location))?;
         for remark in remarks {
             let diagnostic = Diagnostic::warning(Some(location), remark.message).advise(remark.advice).local();
             if !self.context.diagnostics.contains(&diagnostic) {
@@ -303,7 +306,7 @@ impl CertificateReader<'_, '_> {
         Ok(certificate)
     }
 
-    /// Whether clients show a certificate, and the authorities of those that are taken.
+    /// Returns whether clients present a certificate, and the accepted authorities.
     fn client_auth(
         &mut self,
         files: &CredentialFiles,
@@ -330,7 +333,7 @@ impl CertificateReader<'_, '_> {
             return Ok((client_auth, None));
         }
         let path = self.context.absolute_at_start(path);
-        let read = self.context.host.known.authorities(&path, self.served()).map_err(|trouble| trouble.at(&at))?;
+        let read = self.context.host.known.authorities(&path, self.served()).map_err(|fault| fault.at(&at))?;
         Ok((client_auth, Some((read, path))))
     }
 
@@ -352,7 +355,7 @@ impl CertificateReader<'_, '_> {
 }
 
 impl SocketDraft {
-    /// What is spoken here, where `protocol` says this.
+    /// The protocol of this socket, with `default` as the value of `protocol`.
     pub(super) fn protocol(&self, default: Protocol) -> Protocol {
         match self.kind {
             SocketKind::HttpRouter => Protocol::Http,
@@ -362,14 +365,14 @@ impl SocketDraft {
     }
 }
 
-impl Trouble {
+impl CertificateError {
     fn at(self, location: &Location) -> Diagnostic {
         let diagnostic = Diagnostic::error(Some(location), self.message).advise(self.advice);
         if self.is_local { diagnostic.local() } else { diagnostic }
     }
 }
 
-/// The words of `https2`, as `https` has them.
+/// Converts the `KEY=VALUE` form of `https2` to the form of `https`.
 pub fn of_key_values(pair: &Pair) -> Result<String, Diagnostic> {
     let text = values::text(pair)?;
     let wrong = |message: String| Diagnostic::error(Some(&pair.location), message);
@@ -403,7 +406,7 @@ pub fn of_key_values(pair: &Pair) -> Result<String, Diagnostic> {
     Ok([address, certificate, key, ciphers, authorities].join(","))
 }
 
-/// The place of a certificate that is made when the instance starts.
+/// The slot for a certificate that is generated when the instance starts.
 fn development(location: &Location) -> Certificate {
     Certificate {
         names: Vec::new(),

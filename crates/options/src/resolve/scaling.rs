@@ -1,14 +1,15 @@
-//! Options of a number of workers that varies, and their settings. It starts nothing; runs in the process that reads the configuration.
+//! Resolves the options of scaling (`cheaper` and related options) to settings. It starts nothing. Runs in the process that reads
+//! the configuration.
 
 use bolide_contract::elastic::{self, Cheaper};
 
 use super::context::Context;
-use super::draft::{Draft, ElasticDraft};
+use super::draft::{Draft, ScalingDraft};
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
-/// A number of which 0 is the default, as in uWSGI.
+/// Sets a number; 0 stands for the default, as in uWSGI.
 pub fn set_number(
     draft: &mut Draft,
     row: &OptionRow,
@@ -16,7 +17,7 @@ pub fn set_number(
     field: fn(&mut Cheaper) -> &mut u32,
 ) -> Result<(), Diagnostic> {
     let number = small(draft.positive(row, pair)?);
-    *field(&mut draft.elastic.cheaper) = number.unwrap_or_else(|| *field(&mut Cheaper::default()));
+    *field(&mut draft.scaling.cheaper) = number.unwrap_or_else(|| *field(&mut Cheaper::default()));
     note_detail(draft, pair);
     Ok(())
 }
@@ -27,25 +28,25 @@ pub fn located_number(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result
 
 pub fn set_hard_limit(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let bytes = draft.positive(row, pair)?;
-    draft.elastic.cheaper.resident_hard = bytes;
-    draft.elastic.hard = bytes.map(|_| pair.location.clone());
+    draft.scaling.cheaper.resident_hard = bytes;
+    draft.scaling.hard = bytes.map(|_| pair.location.clone());
     note_detail(draft, pair);
     Ok(())
 }
 
-/// An option that does nothing without `cheaper`.
+/// Notes an option that has no effect without `cheaper`.
 pub fn note_detail(draft: &mut Draft, pair: &Pair) {
-    draft.elastic.detail = Some((pair.key.clone(), pair.location.clone()));
+    draft.scaling.detail = Some((pair.key.clone(), pair.location.clone()));
 }
 
 fn small(number: Option<u64>) -> Option<u32> {
     number.map(|number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-impl ElasticDraft {
-    /// The settings, once `processes` is known.
+impl ScalingDraft {
+    /// Completes the settings, once `processes` is known.
     pub fn complete(self, most: u32, context: &mut Context) -> elastic::Elastic {
-        let ElasticDraft { mut settings, cheaper, least, first, detail, hard, dies } = self;
+        let ScalingDraft { mut settings, cheaper, least, first, detail, hard, dies } = self;
         settings.dies_idle = dies.is_some();
         if let (Some(location), None) = (dies, settings.idle_ms) {
             context.diagnostics.push(Diagnostic::warning(Some(&location), "`die-on-idle` has no effect without `idle`"));

@@ -1,15 +1,15 @@
-//! What an instance that runs has read already. Its configuration is read again at a reload; certificates that are known are not opened
-//! by that, because `renewal` does so afterwards and goes on with the known one where that fails. Plain data; it opens nothing.
+//! Files that a running instance has read already. A reload reads its configuration again, but does not open known certificates:
+//! `renewal` does that afterwards, and keeps the known one if it fails. Plain data; it opens nothing.
 
 use std::path::Path;
 
 use bolide_contract::settings::Settings;
 use bolide_contract::tls::{Certificate, CertificateFiles, Tls};
 
-use crate::certificates::{self, Trouble};
+use crate::certificates::{self, CertificateError};
 use crate::trust::Writer;
 
-/// The certificates of an instance that runs; none at a start.
+/// The certificates of a running instance; none at a start.
 #[derive(Debug, Clone, Default)]
 pub struct KnownFiles {
     tls: Vec<Tls>,
@@ -21,17 +21,18 @@ impl KnownFiles {
         KnownFiles { tls: settings.listeners.iter().filter_map(|listener| listener.tls.clone()).collect(), is_reload: true }
     }
 
-    /// The certificate of these files: the known one, or else read, for this user where root reads for another one.
+    /// Returns the certificate of these files: the known one, or else reads it. If root reads for another user, `user` is that
+    /// user.
     ///
     /// # Errors
-    /// It is not known, and one of the files is not what it should be.
+    /// It is not known, and one of the files is invalid.
     pub fn certificate(
         &self,
         files: &CertificateFiles,
         names: &[String],
         origin: &str,
         user: Option<&Writer>,
-    ) -> Result<Certificate, Trouble> {
+    ) -> Result<Certificate, CertificateError> {
         match self.find(files) {
             Some(known) => {
                 Ok(Certificate { names: names.to_vec(), origin: origin.to_owned(), files: Some(files.clone()), ..known.clone() })
@@ -40,22 +41,23 @@ impl KnownFiles {
         }
     }
 
-    /// The authorities of this file: the known ones, or else read.
+    /// Returns the authorities of this file: the known ones, or else reads them.
     ///
     /// # Errors
-    /// They are not known, and the file is not what it should be.
-    pub fn authorities(&self, path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, Trouble> {
+    /// They are not known, and the file is invalid.
+    pub fn authorities(&self, path: &Path, user: Option<&Writer>) -> Result<Vec<u8>, CertificateError> {
         let known = self.tls.iter().find(|tls| tls.client_authorities_file.as_deref() == Some(path));
         known.map_or_else(|| certificates::authorities(path, user), |known| Ok(known.client_authorities.clone()))
     }
 
-    /// The certificate that was made for development.
+    /// The certificate that was created for development.
     pub fn development(&self) -> Option<&Certificate> {
         self.certificates().find(|certificate| certificate.files.is_none() && !certificate.chain.is_empty())
     }
 
-    /// A certificate of a folder that a running instance does not know: `renewal` looks at it, and leaves it out if it is wrong.
-    pub fn is_news(&self, files: &CertificateFiles) -> bool {
+    /// Returns whether a certificate of a folder is new to a running instance: `renewal` checks it, and skips it if it is
+    /// invalid.
+    pub fn is_new(&self, files: &CertificateFiles) -> bool {
         self.is_reload && self.find(files).is_none()
     }
 

@@ -1,4 +1,5 @@
-//! What becomes of settings: each is made into options of ours, kept until all are known, or refused with what to write. It opens nothing.
+//! Translates settings: each is converted to options of Bolide, kept until all are known, or refused with advice. It opens
+//! nothing.
 
 use super::row::{Meaning, ServerSetting};
 use super::server::Server;
@@ -7,11 +8,11 @@ use super::values;
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
 
-/// Where an application is served if nothing says otherwise.
+/// The default address of an application.
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: &str = "8000";
 
-/// What could not be taken over: what is wrong, and what to write instead.
+/// A setting that can't be translated: what is wrong, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
     pub message: String,
@@ -19,23 +20,23 @@ pub struct Refusal {
 }
 
 impl Translation {
-    /// Takes one flag with its value, which is empty for one that has none.
+    /// Translates one flag with its value, which is empty for a flag without one.
     ///
     /// # Errors
-    /// What has no meaning here, with what to write instead.
-    pub fn take(&mut self, row: &ServerSetting, value: &str) -> Result<(), Refusal> {
-        self.take_at(row, value, SettingPlace { name: format!("--{}", row.flag), line: 0 })
+    /// The flag has no meaning here; the error says what to write instead.
+    pub fn translate(&mut self, row: &ServerSetting, value: &str) -> Result<(), Refusal> {
+        self.translate_at(row, value, SettingPlace { name: format!("--{}", row.flag), line: 0 })
     }
 
-    /// Takes one setting as it is named at its place.
-    pub(super) fn take_at(&mut self, row: &ServerSetting, value: &str, place: SettingPlace) -> Result<(), Refusal> {
+    /// Translates one setting under the name that it has at its place.
+    pub(super) fn translate_at(&mut self, row: &ServerSetting, value: &str, place: SettingPlace) -> Result<(), Refusal> {
         let written = format!("{} {value}", place.name);
         let written = written.trim_end();
         self.place = place;
         let value = if value.is_empty() && row.argument == Argument::None { "true" } else { value };
-        // A configuration that is written has one name for an option.
+        // A configuration that is written uses one name for an option.
         let same = || catalogue().get(row.flag).map_or(row.flag, |row| row.name());
-        let whose = whose(row);
+        let whose = server_list(row);
         let has_no_meaning = |advice| Refusal { message: format!("`{written}` of {whose} has no meaning here"), advice };
         match row.meaning {
             Meaning::Same => self.add(same(), value),
@@ -72,11 +73,11 @@ impl Translation {
         Ok(())
     }
 
-    /// The options that needed all settings to be known, and what their author should know. `port` is the one to serve at where there is
-    /// a host and no port ([`Translation::needs_port`]).
+    /// Returns the options that depend on several settings, and the remarks for the user. `port` is the port if there is a host
+    /// without one ([`Translation::needs_port`]).
     ///
     /// # Errors
-    /// Settings that do not go together.
+    /// Settings contradict each other.
     pub fn finish(mut self, port: Option<u16>) -> Result<(Vec<MadeOption>, Vec<SettingRemark>), Refusal> {
         self.finish_addresses(port)?;
         self.finish_timeout();
@@ -86,13 +87,13 @@ impl Translation {
         Ok((self.made, self.remarks))
     }
 
-    /// Adds an option that a kept setting becomes.
+    /// Adds an option for a kept setting.
     fn add_for(&mut self, kept: &KeptSetting, name: &str, value: &str) {
         self.place.clone_from(&kept.place);
         self.add(name, value);
     }
 
-    /// `--host` and `--port` are one address; a host alone in `--bind` takes the port that `--port` names, as daphne has it.
+    /// `--host` and `--port` form one address. A host alone in `--bind` gets the port of `--port`, as in daphne.
     fn finish_addresses(&mut self, usual_port: Option<u16>) -> Result<(), Refusal> {
         let binds = self.take_all(Subject::Bind);
         let (host, port) = (self.take_kept(Subject::Host), self.take_kept(Subject::Port));
@@ -120,7 +121,7 @@ impl Translation {
         Ok(())
     }
 
-    /// Whether what `--bind` names speaks the uwsgi protocol, as gunicorn's `--protocol` has it.
+    /// Returns whether the address of `--bind` speaks the uwsgi protocol, by gunicorn's `--protocol`.
     fn speaks_uwsgi(&mut self, bind: Option<&str>) -> Result<bool, Refusal> {
         let (Some(protocol), Some(bind)) = (self.take_kept(Subject::Protocol), bind) else { return Ok(false) };
         let protocol = values::protocol(&protocol.value).map_err(|advice| {
@@ -131,8 +132,8 @@ impl Translation {
         Ok(protocol == "uwsgi")
     }
 
-    /// gunicorn's `timeout` is about a worker that is silent. A sync worker is so while it is busy with a request; the others go on to
-    /// tell that they live, however long their requests take. With several threads a sync worker is a gthread one.
+    /// gunicorn's `timeout` limits how long a worker is silent. A sync worker is silent while it processes a request; the other
+    /// classes report that they are alive however long their requests take. A sync worker with several threads is a gthread one.
     fn finish_timeout(&mut self) {
         let class = self.take_kept(Subject::WorkerClass);
         let threads = self.take_kept(Subject::Threads).map(|threads| threads.value);
@@ -173,7 +174,7 @@ impl Translation {
                 let prefix = prefix.map(|prefix| format!(",{}", prefix.value)).unwrap_or_default();
                 self.add_for(&host, "stats-push", &format!("statsd:{}{prefix}", host.value));
             }
-            // gunicorn passes over it, too.
+            // gunicorn ignores it, too.
             (None, Some(prefix)) if self.server() != Some(Server::Gunicorn) => {
                 return Err(Refusal {
                     message: format!("`--statsd-prefix {}` lacks a `--statsd-host` beside it", prefix.value),
@@ -185,7 +186,7 @@ impl Translation {
         Ok(())
     }
 
-    /// granian's routes and folders belong together in their order.
+    /// granian's routes and folders correspond to each other by their order.
     fn finish_static_files(&mut self) -> Result<(), Refusal> {
         let (routes, folders) = (self.take_all(Subject::StaticRoute), self.take_all(Subject::StaticFolder));
         let alone = match (routes.get(folders.len()), folders.get(routes.len())) {
@@ -207,7 +208,7 @@ impl Translation {
 }
 
 /// The servers of a setting: "gunicorn and hypercorn".
-pub(super) fn whose(row: &ServerSetting) -> String {
+pub(super) fn server_list(row: &ServerSetting) -> String {
     let names: Vec<&str> = row.servers.iter().map(|server| server.command()).collect();
     match names.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),

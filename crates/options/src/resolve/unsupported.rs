@@ -1,0 +1,110 @@
+//! Options without an effect: protective options that are not implemented yet, with `allow-missing`, which starts an instance
+//! without them; and unknown keys: placeholders, typing errors, and lines that only look like an option. It suggests what was
+//! probably meant. Runs in the process that reads the configuration.
+
+use super::draft::Draft;
+use crate::catalogue::row::{OptionRow, Setting, Status};
+use crate::catalogue::{catalogue, nearest};
+use crate::diagnostic::{Diagnostic, Location};
+use crate::pair::Pair;
+use crate::reader::Configuration;
+
+/// Keys that others use for their own purposes: Debian's init script in its default configuration, and OpenStack's devstack for
+/// the application.
+const FOREIGN_KEYS: &[&str] = &["deb-confname", "deb-confnamespace", "start-time"];
+
+/// `allow-missing` applies wherever it is written: it is evaluated before the options that it names.
+pub fn note_allowed(draft: &mut Draft, read: &Configuration) {
+    let is_that = |pair: &&Pair| {
+        catalogue().get(&pair.key).is_some_and(|row| matches!(row.status, Status::Supported(Setting::AllowMissing)))
+    };
+    for pair in read.effects.iter().filter(is_that) {
+        let names = pair.value.as_deref().unwrap_or_default().split(',').map(str::trim).filter(|name| !name.is_empty());
+        for name in names {
+            match catalogue().get(name) {
+                Some(row) if matches!(row.status, Status::Protective(_)) => draft.allowed_missing.push(row.name()),
+                Some(_) => draft.diagnostics.push(Diagnostic::note(
+                    Some(&pair.location),
+                    format!("`{}`: `{name}` needs no permission, it is not an option that protects and is missing", pair.key),
+                )),
+                None => {
+                    let diagnostic =
+                        Diagnostic::error(Some(&pair.location), format!("`{}`: there is no option `{name}`", pair.key));
+                    draft.diagnostics.push(match nearest(name) {
+                        Some(nearest) => diagnostic.advise(format!("did you mean `{nearest}`?")),
+                        None => diagnostic,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Reports a protective option that is not implemented.
+pub fn protective(draft: &mut Draft, location: &Location, row: &OptionRow, key: &str, instead: &str) {
+    let diagnostic = match draft.allowed_missing.contains(&row.name()) {
+        true => Diagnostic::warning(
+            Some(location),
+            format!("`{key}` is not supported yet, and `allow-missing` permits that: its protection is missing"),
+        ),
+        false => Diagnostic::error(Some(location), format!("`{key}` is not supported yet: its protection would be missing"))
+            .advise(format!("{instead}; `allow-missing = {}` starts without it", row.name())),
+    };
+    draft.diagnostics.push(diagnostic);
+}
+
+pub fn report_unknown(draft: &mut Draft, pair: &Pair, read: &Configuration) {
+    if let Some(typo) = Typo::of(pair) {
+        report_typo(draft, &typo, pair);
+        return;
+    }
+    let is_placeholder = pair.placeholder || read.uses(pair);
+    // An XML element `<app>` stands for a separate pair before this one.
+    let is_app_element = pair.key == "app" && pair.value.as_deref() == Some("");
+    let diagnostic = match (&read.strict, is_placeholder || is_app_element || FOREIGN_KEYS.contains(&pair.key.as_str())) {
+        (None, true) => return,
+        (Some(_), true) => {
+            Diagnostic::error(Some(&pair.location), format!("`{}` is not an option, and `strict` is set", pair.key))
+                .advise(format!("write `set-placeholder = {}=…` for a placeholder", pair.key))
+        }
+        (Some(_), false) => Diagnostic::error(Some(&pair.location), format!("unknown option `{}`", pair.key)),
+        (None, false) => Diagnostic::warning(Some(&pair.location), format!("unknown option `{}`: it has no effect", pair.key)),
+    };
+    draft.diagnostics.push(match nearest(&pair.key) {
+        Some(nearest) if !is_placeholder => diagnostic.advise(format!("did you mean `{nearest}`?")),
+        _ => diagnostic,
+    });
+}
+
+/// `option value` or `option: value` in a line without `=`, which uWSGI ignores.
+fn report_typo(draft: &mut Draft, typo: &Typo, pair: &Pair) {
+    let message = format!("`{}` has no `=`: it has no effect", pair.key);
+    let diagnostic = match draft.strict {
+        true => Diagnostic::error(Some(&pair.location), message),
+        false => Diagnostic::warning(Some(&pair.location), message),
+    };
+    draft.diagnostics.push(diagnostic.advise(format!("write `{} = {}`", typo.row.name(), typo.value)));
+    if typo.has_colon && typo.row.name() == "callable" && !draft.strict {
+        draft.applications.colon_callable = Some((typo.value.clone(), pair.location.clone()));
+    }
+}
+
+/// The name of an option, and its probable value.
+struct Typo {
+    row: &'static OptionRow,
+    value: String,
+    has_colon: bool,
+}
+
+impl Typo {
+    fn of(pair: &Pair) -> Option<Typo> {
+        if pair.value.as_deref().is_some_and(|value| !value.is_empty()) {
+            return None;
+        }
+        let end = pair.key.find([' ', '\t', ':'])?;
+        let (name, rest) = pair.key.split_at(end);
+        let row = catalogue().get(name)?;
+        let value = rest.trim_start_matches([' ', '\t', ':']).to_owned();
+        (!value.is_empty()).then(|| Typo { row, value, has_colon: rest.trim_start().starts_with(':') })
+    }
+}
