@@ -109,7 +109,7 @@ def test_harakiri_cancels_the_task_logs_where_it_waits_and_answers_504_and_the_w
     server.wait_for_log("^cancelled over$")
     server.wait_for_log(r"^worker 1: harakiri: GET /wait\?over took \d+\.\d s; cancelling its task; it is waiting here:$")
     assert re.search(
-        r'it waits here:\n(?:worker 1: .*\n)*worker 1:   File ".*asgi_stuck\.py", line \d+, in wait_at_gate$', server.log, re.M
+        r'it is waiting here:\n(?:worker 1: .*\n)*worker 1:   File ".*asgi_stuck\.py", line \d+, in wait_at_gate$', server.log, re.M
     )
     assert pid_of(server) == pid
     server.wait_for_log(r"GET /wait\?over => generated \d+ bytes in \d+ msecs \(HTTP/1\.1 504\)")
@@ -124,7 +124,7 @@ def limited(serve_module):
 def test_harakiri_shows_the_whole_way_to_where_the_task_waits(limited):
     server = limited
     assert send(server, "/wait_deep?deep").read_response().status == 504
-    told = server.wait_for_log(r"it waits here:\n(?:worker 1: .*\n)+")[0]
+    told = server.wait_for_log(r"it is waiting here:\n(?:worker 1: .*\n)+")[0]
     places = [told.find(f"in {name}") for name in ("application", "at_wait_deep", "outer", "inner")]
     assert -1 not in places, told
     assert places == sorted(places)

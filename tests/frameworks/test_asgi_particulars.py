@@ -159,7 +159,7 @@ def test_djangos_views_run_where_they_should(site):
 def test_djangos_plain_iterators_are_streamed(site):
     expected = "".join(f"{number}\n" for number in range(1000))
     assert site.get("/blocking-stream").text == expected
-    assert site.get("/file").text.startswith('"""A small Django site in one file, as ASGI')
+    assert site.get("/file").text.startswith('"""A small Django site in one file, as an ASGI')
 
 
 @needs_django_5
