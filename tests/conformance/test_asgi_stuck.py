@@ -203,6 +203,6 @@ def test_a_loop_that_can_not_turn_while_no_request_is_under_way_is_killed_too(st
     pid = pid_of(server)
     assert server.get("/hang_later").text == "soon"
     server.wait_for_log(
-        rf"^bolide: harakiri: killing worker 1 \(pid {pid}\) while it serves the event loop, which is not turning"
+        rf"^bolide: harakiri: killing worker 1 \(pid {pid}\) while it serves the event loop, which does not turn"
     )
     assert wait_until(lambda: pid_of(server), "the replacement") != pid

@@ -192,7 +192,7 @@ def test_plain_http_is_answered_in_plain_text(serve, credentials):
     curl = subprocess.run(["curl", "-s", "http://{}:{}/".format(*address_of(server))], capture_output=True, text=True, timeout=60)
     assert "https://" in curl.stdout
     host, port = address_of(server)
-    server.wait_for_log(rf"refused a TLS handshake of {host} at {host}:{port} \(.*uwsgi\.ini:2\): it speaks plain HTTP, and this")
+    server.wait_for_log(rf"refused a TLS handshake of {host} at {host}:{port} \(.*uwsgi\.ini:2\): it speaks plain HTTP, but this")
     assert server.log.count("refused a TLS handshake") == 1
 
 

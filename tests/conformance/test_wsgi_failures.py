@@ -50,7 +50,7 @@ def assert_fine(client):
         ("number", "TypeError: .*int"),
         ("write_str", "TypeError: write takes bytes"),
         ("never_started", "GET /never_started: the application did not call start_response; answered with 500"),
-        ("never_started_with_body", ".*gave a part of the body before it called start_response"),
+        ("never_started_with_body", ".*produced a part of the body before it called start_response"),
         ("started_twice", ".*start_response was called a second time without exc_info"),
     ],
 )

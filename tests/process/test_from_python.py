@@ -156,10 +156,10 @@ def test_keywords_are_words_of_the_command_line(keywords, expected):
         ({"log_config": {}}, TypeError, "leave it out"),
         ({"http": "h11"}, ValueError, "leave it out"),
         ({"port": 70_000}, ValueError, "no port"),
-        ({"uds": "/run/a", "port": 1}, ValueError, "there can be one"),
+        ({"uds": "/run/a", "port": 1}, ValueError, "exclude each other"),
         ({"ssl_keyfile": "a.key"}, ValueError, "ssl_certfile"),
         ({"log_level": "loud"}, ValueError, "critical"),
-        ({"threads": object()}, TypeError, "an option is a text"),
+        ({"threads": object()}, TypeError, "an option must be a text"),
     ],
 )
 def test_an_invalid_keyword_or_value_is_refused_before_anything_starts(keywords, error, part):

@@ -212,7 +212,7 @@ def test_a_link_to_a_pipe_of_roots_takes_nothing_out_of_it(begin, ground):
     try:
         ground.act("ln -sf $OUTSIDE/closed/pipe types")
         instance.send_signal(signal.SIGHUP)
-        instance.wait_for_log("types.*is no file")
+        instance.wait_for_log("types.*is not a file")
         # It still waits for a reader.
         assert os.read(os.open(pipe, os.O_RDONLY), 1) == b"x"
         assert instance.stop() == 0

@@ -203,7 +203,7 @@ def test_a_configuration_keeps_to_what_it_names(fail, tmp_path):
             {"app.py": "from aiohttp.web import Application\napp = Application()\n"},
             "'app' of 'app' is an application of aiohttp, which is neither WSGI nor ASGI",
         ),
-        ("app:app", {"app.py": DASH, "dash.py": DASH_LIBRARY}, "what is served is its `server`: write app:app.server"),
+        ("app:app", {"app.py": DASH, "dash.py": DASH_LIBRARY}, "whose `server` must be served: write app:app.server"),
     ],
 )
 def test_a_wrong_name_is_answered_with_the_likeliest_line(name, files, words, fail, tmp_path):

@@ -115,7 +115,7 @@ def test_a_canary_with_a_single_failed_request_passes(start, tmp_path):
     write(tmp_path, "second!", fault=f"if call == 0: {BROKEN}")
     command = reload_and_wait(instance)
     ask_until_one_fails(instance.address())
-    instance.wait_for_log("^bolide: canary: 1 of 1 answer .*: not one was good, it is watched for")
+    instance.wait_for_log("^bolide: canary: 1 of 1 answer .*: none succeeded, watching it for")
     wait_until(lambda: ask(instance.address()) == (200, "second!"), "a good answer of the canary", look_seconds=0)
     status, said = outcome_of(command)
     assert (status, "generation 2 serves" in said) == (DONE, True), said

@@ -88,7 +88,7 @@ def test_sockets_identity_logs_and_hooks_stay_and_are_named_with_their_lines(sit
     instance.wait_for_generation(2)
     for line, option in enumerate(["uid", "logto2", "http-socket", "hook-as-root", "pidfile", "chroot"], 8):
         instance.wait_for_log(rf"^bolide: reload: .*uwsgi\.ini:{line}: `{option}`: keeps its value until a restart")
-    instance.wait_for_log(r"^bolide: reload: .*uwsgi\.ini:15: `prio`: restart for this")
+    instance.wait_for_log(r"^bolide: reload: .*uwsgi\.ini:15: `prio`: keeps its value until a restart")
     assert "uwsgi.ini:14" not in instance.log
     assert instance.body("/facts")
     assert not list(Path("/etc").glob("bolide-test-never*"))
@@ -145,7 +145,7 @@ def test_a_file_that_lies_in_a_folder_of_the_users_later_is_not_trusted_either(s
     site.ask(b"r")
     instance.wait_for_generation(2)
     instance.wait_for_log(READ_AS_USER)
-    instance.wait_for_log(r"^bolide: reload: .*local\.ini:2: `attach-daemon2`: restart for this")
+    instance.wait_for_log(r"^bolide: reload: .*local\.ini:2: `attach-daemon2`: keeps its value until a restart")
 
 
 def test_a_configuration_of_roots_own_is_read_by_root_as_ever(site):
