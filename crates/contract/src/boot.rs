@@ -33,9 +33,9 @@ pub struct Boot {
     /// A memory file, empty at first: whoever can't load the application writes there why, in one line.
     pub reason: i32,
     /// In development: a memory file in which whoever can't load the application leaves the page that says why.
-    pub slate: Option<i32>,
+    pub error_page: Option<i32>,
     /// No generation serves: in development something has to stand in for an application that can't be loaded.
-    pub serves_nobody: bool,
+    pub no_generation_serves: bool,
     /// The ends of the queue of connections that look for a worker, where there may be several: to put into, and to take from.
     pub connection_queue: Option<[i32; 2]>,
     /// Listening sockets, in the order of `settings.listeners`. They are non-blocking.

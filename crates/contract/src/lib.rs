@@ -19,6 +19,6 @@ pub mod ticket_keys;
 mod work;
 
 pub use settings::{
-    answering, attendant, clients, confinement, control, developing, elastic, exceptions, files, hooks, logging, python_module,
-    recycling, reloading, sockets, statistics, tls, watching,
+    answering, attendant, clients, confinement, control, developing, exceptions, files, hooks, logging, python_module, recycling,
+    reloading, scaling, sockets, statistics, tls, watching,
 };

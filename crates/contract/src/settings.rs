@@ -7,7 +7,7 @@ pub mod clients;
 pub mod confinement;
 pub mod control;
 pub mod developing;
-pub mod elastic;
+
 pub mod exceptions;
 pub mod files;
 pub mod hooks;
@@ -15,6 +15,7 @@ pub mod logging;
 pub mod python_module;
 pub mod recycling;
 pub mod reloading;
+pub mod scaling;
 pub mod sockets;
 pub mod statistics;
 pub mod tls;
@@ -30,11 +31,12 @@ use crate::settings::answering::{Answering, RouteRule};
 use crate::settings::clients::Clients;
 use crate::settings::control::Control;
 use crate::settings::developing::Development;
-use crate::settings::elastic::Elastic;
+
 use crate::settings::exceptions::ReloadOn;
 use crate::settings::logging::Logging;
 use crate::settings::recycling::Recycling;
 use crate::settings::reloading::Reloading;
+use crate::settings::scaling::Scaling;
 use crate::settings::sockets::SocketTuning;
 use crate::settings::statistics::Statistics;
 use crate::settings::tls::{Http2, Tls};
@@ -54,7 +56,7 @@ pub struct Settings {
     pub control: Control,
     pub recycling: Recycling,
     pub reloading: Reloading,
-    pub elastic: Elastic,
+    pub scaling: Scaling,
     pub limits: Limits,
     pub logging: Logging,
     pub hooks: Vec<crate::settings::hooks::Hook>,
@@ -321,7 +323,7 @@ pub struct Lifecycle {
     pub harakiri_ms: Option<u64>,
     /// The shortest limit that a route (`harakiri:`) may give a request.
     pub shortest_route_harakiri_ms: Option<u64>,
-    pub harakiri_manners: HarakiriManners,
+    pub harakiri_policy: HarakiriPolicy,
     /// Time that requests in flight may take at a stop or a reload (`reload-mercy`, `worker-reload-mercy`).
     pub reload_mercy_ms: u64,
     pub process: Process,
@@ -335,7 +337,7 @@ pub struct Lifecycle {
 
 /// What comes before the kill of a worker whose request takes longer than `harakiri`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HarakiriManners {
+pub struct HarakiriPolicy {
     /// `harakiri-graceful-timeout`: time between the signal and the kill.
     pub graceful_ms: Option<u64>,
     /// `harakiri-graceful-signal`: its number.
@@ -344,9 +346,9 @@ pub struct HarakiriManners {
     pub queue_threshold: u32,
 }
 
-impl Default for HarakiriManners {
-    fn default() -> HarakiriManners {
-        HarakiriManners { graceful_ms: None, graceful_signal: libc::SIGTERM, queue_threshold: 0 }
+impl Default for HarakiriPolicy {
+    fn default() -> HarakiriPolicy {
+        HarakiriPolicy { graceful_ms: None, graceful_signal: libc::SIGTERM, queue_threshold: 0 }
     }
 }
 

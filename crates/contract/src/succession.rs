@@ -37,19 +37,19 @@ pub enum Step {
     /// From the successor: it does not come to serve. Its reason follows, up to the end.
     Failed,
     /// From the master before: it serves no more, and speaks to nobody any more.
-    PlaceGiven,
+    HandedOver,
     /// From the master before: its daemons are gone.
     DaemonsGone,
 }
 
 impl Step {
-    const ALL: [Step; 4] = [Step::Serves, Step::Failed, Step::PlaceGiven, Step::DaemonsGone];
+    const ALL: [Step; 4] = [Step::Serves, Step::Failed, Step::HandedOver, Step::DaemonsGone];
 
     pub fn byte(self) -> u8 {
         match self {
             Step::Serves => b's',
             Step::Failed => b'f',
-            Step::PlaceGiven => b'p',
+            Step::HandedOver => b'p',
             Step::DaemonsGone => b'd',
         }
     }

@@ -23,7 +23,7 @@ use crate::connection::Connection;
 use crate::exchange::routing::Rules;
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::{LineStyle, complain};
-use crate::logging::complaints::Complaints;
+use crate::logging::peer_warnings::PeerWarnings;
 use crate::request::body::{BodyLimits, BodyStore};
 use crate::scheduling::companion_thread::{CompanionThread, QuickCalls};
 use crate::scheduling::concurrency::Doorbell;
@@ -183,7 +183,7 @@ impl<L: Language> Shared<L> {
         };
         let slots = scoreboard.slots(row_number);
         let has_threads = settings.workers.threads != Threads::Fixed(1);
-        let has_company = settings.workers.processes > 1 || settings.elastic.cheaper.is_some();
+        let has_company = settings.workers.processes > 1 || settings.scaling.cheaper.is_some();
         let guards_others = queue.is_some() && has_company;
         let rules = Rules::of(&settings)?;
         let mut problems = Vec::new();
@@ -197,7 +197,7 @@ impl<L: Language> Shared<L> {
         let tls = tls_of(&listeners, ticket_keys, worker)?;
         let worker = Worker {
             tls,
-            complaints: Complaints::default(),
+            peer_warnings: PeerWarnings::default(),
             has_own_answers: files.is_some()
                 || rules.is_some()
                 || listeners.iter().any(|listener| listener.redirects_to_https.is_some()),
@@ -207,7 +207,7 @@ impl<L: Language> Shared<L> {
             line_style: Box::leak(Box::new(LineStyle::of(&settings.logging))),
             measures_time: settings.logging.may_log_requests()
                 || settings.statistics.has_reader()
-                || settings.elastic.weighs_time(),
+                || settings.scaling.weighs_time(),
             has_one_thread: !has_threads,
             settings,
             number: worker,
@@ -262,7 +262,7 @@ impl<L: Language> Shared<L> {
     /// Another worker accepts connections too, or may be added (`cheaper`).
     pub(crate) fn has_company(&self) -> bool {
         let own = self.worker.row;
-        self.worker.settings.elastic.cheaper.is_some()
+        self.worker.settings.scaling.cheaper.is_some()
             || self.scoreboard.rows().iter().any(|row| row.accepting.load(Relaxed) == 1 && !std::ptr::eq(row, own))
     }
 

@@ -13,7 +13,7 @@ use bolide_tls::ListenerTls;
 
 use crate::exchange::routing::Rules;
 use crate::logging::access_log::LineStyle;
-use crate::logging::complaints::Complaints;
+use crate::logging::peer_warnings::PeerWarnings;
 use crate::request::body::BodyLimits;
 use crate::scheduling::held_answers::HeldAnswers;
 use crate::sockets::client::ClientRules;
@@ -28,7 +28,7 @@ pub struct Worker {
     pub listeners: Vec<ListeningSocket>,
     /// TLS of each of them; `None` for those that speak none.
     pub tls: Vec<Option<Arc<ListenerTls>>>,
-    pub complaints: Complaints,
+    pub peer_warnings: PeerWarnings,
     pub head_limits: HeadLimits,
     pub body_limits: BodyLimits,
     pub clients: ClientRules,

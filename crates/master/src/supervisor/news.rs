@@ -292,10 +292,10 @@ impl Supervisor {
             }
             (Role::Worker { row, .. }, Report::Limited { row: told, milliseconds }) if row == told => {
                 let limit_ms = u64::from(milliseconds);
-                let manners = &self.provision.settings().lifecycle.harakiri_manners;
+                let policy = &self.provision.settings().lifecycle.harakiri_policy;
                 match &mut self.requests {
                     Some(watch) => watch.look_sooner(limit_ms, now),
-                    None => self.requests = Watch::new(None, Some(limit_ms), manners),
+                    None => self.requests = Watch::new(None, Some(limit_ms), policy),
                 }
             }
             (Role::Worker { row, .. }, Report::Halted { row: told, is_halted }) if row == told => child.is_halted = is_halted,

@@ -1,6 +1,6 @@
 //! Rows of a number of workers that varies.
 
-use bolide_contract::elastic::Algorithm;
+use bolide_contract::scaling::Algorithm;
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
 use crate::resolve::elastic::{located_number, note_detail, set_hard_limit, set_number};

@@ -1,6 +1,6 @@
 //! Options of a number of workers that varies, and their settings. It starts nothing; runs in the process that reads the configuration.
 
-use bolide_contract::elastic::{self, Cheaper};
+use bolide_contract::scaling::{Cheaper, Scaling};
 
 use super::context::Context;
 use super::draft::{Draft, ElasticDraft};
@@ -44,7 +44,7 @@ fn small(number: Option<u64>) -> Option<u32> {
 
 impl ElasticDraft {
     /// The settings, once `processes` is known.
-    pub fn complete(self, most: u32, context: &mut Context) -> elastic::Elastic {
+    pub fn complete(self, most: u32, context: &mut Context) -> Scaling {
         let ElasticDraft { mut settings, cheaper, least, first, detail, hard, dies } = self;
         settings.dies_idle = dies.is_some();
         if let (Some(location), None) = (dies, settings.idle_ms) {
@@ -75,6 +75,6 @@ impl ElasticDraft {
             context.diagnostics.push(Diagnostic::error(Some(&location), message).advise("make it larger"));
         }
         let first = first.map_or(least, |(first, _)| first.clamp(least, most));
-        elastic::Elastic { cheaper: Some(Cheaper { least, first, ..cheaper }), ..settings }
+        Scaling { cheaper: Some(Cheaper { least, first, ..cheaper }), ..settings }
     }
 }

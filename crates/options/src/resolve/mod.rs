@@ -170,7 +170,7 @@ impl<'a> Draft<'a> {
         let socket_mode = self.sockets.mode;
         let listeners = self.sockets.complete(&self.tls, &self.clients, &self.identity, &mut context);
         let workers = self.processes.complete(&self.python, &mut context);
-        let elastic = self.elastic.complete(workers.processes, &mut context);
+        let scaling = self.elastic.complete(workers.processes, &mut context);
         // Without a master uWSGI loads the application where it serves: threads that it starts meanwhile live on there.
         self.application.lazy |= workers.processes == 1 && !self.processes.has_master && !processes::implies_master(read);
         let lifecycle = self.lifecycle.complete(routes.shortest_harakiri_ms(), &context);
@@ -196,7 +196,7 @@ impl<'a> Draft<'a> {
             control,
             recycling: self.recycling.complete(&mut context),
             reloading: self.reloading,
-            elastic,
+            scaling,
             limits: self.limits,
             logging,
             hooks: hooks::complete(self.hooks, is_jailed, &context),

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// When workers come and go. By default they stay.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Elastic {
+pub struct Scaling {
     /// `None`: there are always as many as `processes` says.
     pub cheaper: Option<Cheaper>,
     /// `cheap`: none is started before the first connection comes.
@@ -15,7 +15,7 @@ pub struct Elastic {
     pub dies_idle: bool,
 }
 
-impl Elastic {
+impl Scaling {
     /// The time that requests take decides how many workers there are.
     pub fn weighs_time(&self) -> bool {
         self.cheaper.as_ref().is_some_and(|cheaper| cheaper.algorithm == Algorithm::Busyness)
