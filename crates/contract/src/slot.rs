@@ -12,7 +12,7 @@ use Ordering::{Acquire, Relaxed, Release};
 pub const TEXT_BYTES: usize = 192;
 
 /// Read attempts before a reader gives up, so that a slot that changes quickly blocks no reader.
-const LOOKS_MOST: u32 = 8;
+const READS_MOST: u32 = 8;
 
 /// Applications whose requests are counted separately; further ones are counted together with the last of these.
 pub const APPLICATIONS_MOST: usize = 8;
@@ -129,7 +129,7 @@ impl Slot {
 
     /// Returns the request in progress. `None`: there is none, or the request changed during each attempt.
     pub fn look(&self) -> Option<Seen> {
-        for _ in 0..LOOKS_MOST {
+        for _ in 0..READS_MOST {
             let count = self.count.load(Acquire);
             let began_ms = self.began_ms.load(Acquire);
             if began_ms == 0 {

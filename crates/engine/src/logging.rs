@@ -1,4 +1,4 @@
-//! The lines of a worker: one for each request, peer_warnings about peers, and the counters beside them.
+//! The log lines of a worker: request lines, warnings about peers, and the counters.
 //!
 //! It knows no sockets and no requests, only their values. Workers run it.
 

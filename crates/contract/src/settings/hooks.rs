@@ -14,7 +14,7 @@ pub enum HookPhase {
     PostJail,
     InJail,
     AsRoot,
-    /// In the master, as the application's user.
+    /// In a child of the master, as the application's user.
     MasterStart,
     // In each generation's prototype, as the application's user.
     AsUser,
@@ -28,7 +28,7 @@ pub enum HookPhase {
     Accepting1Once,
     /// In a child of the master, as the application's user, whenever a file has changed.
     Touch,
-    /// At exit, in the master, as the application's user.
+    /// At exit, in a child of the master, as the application's user.
     AsUserAtExit,
 }
 

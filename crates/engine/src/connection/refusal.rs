@@ -19,8 +19,8 @@ pub(super) fn complain_of_peer<A: App>(
     context: &Context<'_, A>,
 ) {
     let peer = client.own_peer();
-    let Some(untold) = context.worker.peer_warnings.note(kind, &peer.address, context.thread.clock.now_ms) else { return };
-    let more = if untold > 0 { format!(" ({untold} failures of other peers were not logged)") } else { String::new() };
+    let Some(suppressed) = context.worker.peer_warnings.note(kind, &peer.address, context.thread.clock.now_ms) else { return };
+    let more = if suppressed > 0 { format!(" ({suppressed} failures of other peers were not logged)") } else { String::new() };
     complain(context.worker.number, &format!("refused {subject} of {}{what}{more}", peer.name()));
 }
 

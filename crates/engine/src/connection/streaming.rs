@@ -111,7 +111,7 @@ impl<A: App> Connection<A> {
         }
         let had_room = streaming.request_stream.room() > 0;
         if let Some(pending) = &mut streaming.suspended.pending {
-            context.app.enter().news(pending, &mut self.writer(), &mut streaming.request_stream);
+            context.app.enter().client_event(pending, &mut self.writer(), &mut streaming.request_stream);
         }
         // What was left unread for want of room is told of by nobody else.
         let resumes = !had_room && streaming.request_stream.room() > 0;
@@ -171,7 +171,7 @@ impl<A: App> Connection<A> {
         streaming.request_stream.hang_up();
         if let Some(pending) = &mut streaming.suspended.pending {
             // What came before the end is the application's.
-            context.app.enter().news(pending, &mut self.writer(), &mut streaming.request_stream);
+            context.app.enter().client_event(pending, &mut self.writer(), &mut streaming.request_stream);
         }
         give_up(&mut self.context(context), *streaming.suspended);
     }

@@ -1,45 +1,47 @@
-//! Telling the log of clients' mistakes without letting whoever scans the internet write it full. It knows no protocol. Workers run it.
+//! Rate limiting of log lines about clients' errors, so that scanners can't flood the log. It knows no protocol. Workers run it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
-/// Peers, each with a kind of mistake, that are remembered for having been told of. While there are as many, others are only counted.
+/// The maximum number of peers that are remembered, each with a kind of error. While it is reached, warnings about other peers
+/// are only counted.
 const WARNINGS_MOST: usize = 1024;
 
-/// Milliseconds within which one peer's mistakes of one kind are one line.
+/// Milliseconds for which further errors of the same peer and kind are not logged.
 const QUIET_MS: u64 = 60_000;
 
-/// Who was told of lately, and for what.
+/// The recent warnings.
 #[derive(Debug, Default)]
 pub struct PeerWarnings {
-    told: Mutex<Told>,
+    recent: Mutex<RecentWarnings>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
-    /// Monotonic milliseconds until which a peer is not told of again for the same.
+struct RecentWarnings {
+    /// Until when the peer's errors of this kind are not logged again, in monotonic milliseconds.
     until_ms: HashMap<(&'static str, String), u64>,
-    /// Faults of peers for whom there was no room.
-    untold: u64,
+    /// Errors of peers that did not fit in the table.
+    suppressed: u64,
 }
 
 impl PeerWarnings {
-    /// Whether a fault of this kind and peer is to be told now, and how many of other peers were not, since the last one that was.
+    /// Whether to log an error of this kind and peer now. Returns the number of errors of other peers that were suppressed since
+    /// the last logged one.
     pub fn note(&self, kind: &'static str, peer: &str, now_ms: u64) -> Option<u64> {
         let key = (kind, peer.to_owned());
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.until_ms.get(&key).is_some_and(|until_ms| *until_ms > now_ms) {
+        let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        if recent.until_ms.get(&key).is_some_and(|until_ms| *until_ms > now_ms) {
             return None;
         }
-        if told.until_ms.len() >= WARNINGS_MOST {
-            told.until_ms.retain(|_, until_ms| *until_ms > now_ms);
+        if recent.until_ms.len() >= WARNINGS_MOST {
+            recent.until_ms.retain(|_, until_ms| *until_ms > now_ms);
         }
-        if told.until_ms.len() >= WARNINGS_MOST {
-            told.untold += 1;
+        if recent.until_ms.len() >= WARNINGS_MOST {
+            recent.suppressed += 1;
             return None;
         }
-        told.until_ms.insert(key, now_ms + QUIET_MS);
-        Some(std::mem::take(&mut told.untold))
+        recent.until_ms.insert(key, now_ms + QUIET_MS);
+        Some(std::mem::take(&mut recent.suppressed))
     }
 }
 

@@ -34,7 +34,7 @@ pub struct BlockingWebSocket {
 
 /// What there is for the application.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     Message(Message),
     Nothing,
     /// It has ended, and all that came before was taken.
@@ -81,15 +81,15 @@ impl BlockingWebSocket {
     }
 
     /// The next message, if it is here.
-    pub fn take(&mut self, response: &mut ResponseWriter<'_>) -> Heard {
+    pub fn take(&mut self, response: &mut ResponseWriter<'_>) -> Received {
         if let Some(message) = self.websocket.take() {
-            return Heard::Message(message);
+            return Received::Message(message);
         }
         self.look(response);
         match self.websocket.take() {
-            Some(message) => Heard::Message(message),
-            None if self.websocket.goodbye().is_some() || response.client_is_gone() => Heard::End,
-            None => Heard::Nothing,
+            Some(message) => Received::Message(message),
+            None if self.websocket.close_status().is_some() || response.client_is_gone() => Received::End,
+            None => Received::Nothing,
         }
     }
 

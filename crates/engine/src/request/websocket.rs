@@ -65,7 +65,7 @@ pub struct Message {
 
 /// The end of a WebSocket, as the application is told of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Goodbye {
+pub struct CloseStatus {
     pub code: u16,
     pub reason: String,
 }
@@ -87,7 +87,7 @@ pub struct WebSocket {
     receiver: Receiver,
     deflate: Option<Deflate>,
     stage: SocketStage,
-    goodbye: Option<Goodbye>,
+    close_status: Option<CloseStatus>,
     waiting: VecDeque<Message>,
     waiting_bytes: usize,
     /// The application has taken all and has asked for more.
@@ -221,7 +221,7 @@ impl Handshake {
             receiver: Receiver::new(limits, self.deflate),
             deflate: self.deflate,
             stage: SocketStage::Open,
-            goodbye: None,
+            close_status: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             is_wanted: false,
@@ -251,12 +251,12 @@ impl WebSocket {
     }
 
     /// How it ended. Messages that came before may still wait.
-    pub fn goodbye(&self) -> Option<&Goodbye> {
-        self.goodbye.as_ref()
+    pub fn close_status(&self) -> Option<&CloseStatus> {
+        self.close_status.as_ref()
     }
 
-    pub fn has_news(&self) -> bool {
-        !self.waiting.is_empty() || self.goodbye.is_some()
+    pub fn has_event(&self) -> bool {
+        !self.waiting.is_empty() || self.close_status.is_some()
     }
 
     /// The application may still send.
@@ -287,7 +287,7 @@ impl WebSocket {
         if self.stage != SocketStage::Open {
             return;
         }
-        self.goodbye.get_or_insert_with(|| Goodbye { code, reason: reason.to_owned() });
+        self.close_status.get_or_insert_with(|| CloseStatus { code, reason: reason.to_owned() });
         self.write_close(may_be_sent(code).then_some(code), reason, response);
         self.stage = SocketStage::Closing { until_ms: now_ms() + CLOSE_MS };
     }
@@ -304,7 +304,7 @@ impl WebSocket {
 
     /// The client has ended without a word.
     pub fn hang_up(&mut self) {
-        self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: String::new() });
+        self.close_status.get_or_insert_with(|| CloseStatus { code: ABNORMAL, reason: String::new() });
         self.stage = SocketStage::Closed;
     }
 
@@ -427,7 +427,7 @@ impl WebSocket {
 
     /// The client is not there any more: nobody will read a close frame.
     fn vanish(&mut self, reason: &str, response: &mut ResponseWriter<'_>) {
-        self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: reason.to_owned() });
+        self.close_status.get_or_insert_with(|| CloseStatus { code: ABNORMAL, reason: reason.to_owned() });
         self.stage = SocketStage::Closed;
         response.give_client_up();
     }
@@ -476,7 +476,8 @@ impl WebSocket {
             }
             Event::Close { code, reason } => {
                 if self.stage == SocketStage::Open {
-                    self.goodbye.get_or_insert_with(|| Goodbye { code: code.unwrap_or(NO_STATUS), reason: reason.into_owned() });
+                    self.close_status
+                        .get_or_insert_with(|| CloseStatus { code: code.unwrap_or(NO_STATUS), reason: reason.into_owned() });
                     self.write_close(code, "", response);
                 }
                 self.stage = SocketStage::Closed;
@@ -487,7 +488,7 @@ impl WebSocket {
     /// RFC 6455 section 7.1.7: the client's mistake ends it.
     fn fail(&mut self, violation: Violation, response: &mut ResponseWriter<'_>) {
         if self.stage == SocketStage::Open {
-            self.goodbye = Some(Goodbye { code: violation.code, reason: violation.reason.to_owned() });
+            self.close_status = Some(CloseStatus { code: violation.code, reason: violation.reason.to_owned() });
             self.write_close(Some(violation.code), violation.reason, response);
         }
         self.stage = SocketStage::Closed;
