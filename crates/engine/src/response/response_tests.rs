@@ -1,4 +1,4 @@
-//! What a response puts on the wire, over a real socket pair.
+//! Tests of the bytes that a response sends, over a real socket pair.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ fn terms() -> Terms {
     Terms { wire: Wire::Http11, head_only: false, keep_alive: true, client_keeps: true, may_cork: false, date_line: *DATE }
 }
 
-/// A response with the connection that it goes out by.
+/// A response with its connection.
 struct Answer {
     response: Response,
     transport: Transport,
@@ -34,7 +34,7 @@ fn begun(terms: Terms) -> (Answer, UnixStream) {
     (answer, theirs)
 }
 
-/// Everything that is sent, and whether the connection goes on.
+/// Returns everything that is sent, and whether the connection stays open.
 fn sent(mut answer: Answer, mut client: UnixStream) -> (String, bool) {
     answer.writer().finish();
     assert_eq!(answer.writer().advance(), Progress::Done);
@@ -45,7 +45,7 @@ fn sent(mut answer: Answer, mut client: UnixStream) -> (String, bool) {
     (text, keeps)
 }
 
-/// Waits until the client has taken all that waits for it.
+/// Waits until the client has read all buffered data.
 fn drained(answer: &mut Answer, most: Duration) -> bool {
     while answer.writer().wants_room() {
         let has_room = answer.writer().room_wait().wait(most);
