@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_clock_that_is_turned_by_hand_is_that_of_its_thread_alone() {
+    fn advancing_the_clock_affects_only_its_own_thread() {
         let (before_ms, before_us, before_s) = (now_ms(), precise_us(), wall_second());
         std::thread::spawn(|| advance_thread_clock(7_200_000)).join().expect("no panic");
         assert!(now_ms() < before_ms + 7_200_000);

@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_threads_of_a_worker_have_done_is_read_and_gone_with_the_worker() {
+    fn counters_of_threads_are_read_and_cleared_with_the_worker() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         for (slot, requests) in board.slots(1).iter().zip([3, 4]) {
             add(&slot.tally.requests, requests);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_a_request_workers_unless_the_master_has_made_it_a_helpers() {
+    fn a_row_is_a_request_workers_unless_the_master_marks_it_as_a_helpers() {
         let (board, _memory) = Scoreboard::create(1, 1).expect("made");
         let row = board.row(0).expect("a row");
         assert!(row.is_of_request_worker());

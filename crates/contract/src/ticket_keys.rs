@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_another_size_is_no_table_of_keys() {
+    fn memory_of_another_size_is_refused() {
         let memory = memfd_create(c"bolide-test", MFdFlags::MFD_CLOEXEC).expect("made");
         assert!(TicketKeys::attach(&memory).is_err());
     }

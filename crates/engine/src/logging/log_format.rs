@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_format_says_is_what_the_line_has() {
+    fn each_format_produces_its_line() {
         for (format, expected) in [
             ("", "\n"),
             ("plain", "plain\n"),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_said_twice_is_looked_up_once() {
+    fn a_variable_used_twice_is_looked_up_once() {
         assert_eq!(LogFormat::compile("%(host) %(var.HTTP_HOST) %(cl)", None).names(), [&b"HTTP_HOST"[..], LENGTH]);
     }
 }

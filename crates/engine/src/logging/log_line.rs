@@ -202,7 +202,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_a_client_sent_can_not_end_a_field_in_quotes() {
+    fn client_text_cannot_end_a_quoted_field() {
         for (text, shown) in [
             (&b"plain"[..], "plain"),
             (b"", ""),
@@ -220,7 +220,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_a_client_sent_can_not_break_the_line() {
+    fn client_text_cannot_break_the_line() {
         let mut buffer = Vec::new();
         visible(&mut buffer, b"/a\nb\x1b[0m");
         assert_eq!(buffer, b"/a?b?[0m");

@@ -90,7 +90,7 @@ mod tests {
     use crate::logging::log_line::tests::line;
 
     #[test]
-    fn a_short_line_says_what_a_developer_looks_for() {
+    fn a_short_line_has_time_request_status_and_duration() {
         let written = |status, coloured| {
             let mut buffer = Vec::new();
             short(&mut buffer, &LogLine { status, ..line() }, coloured);

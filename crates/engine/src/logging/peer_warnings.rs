@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_peer_is_told_of_once_a_minute_for_each_kind() {
+    fn a_peer_is_logged_once_a_minute_for_each_kind() {
         let peer_warnings = PeerWarnings::default();
         assert_eq!(peer_warnings.note("TLS", "192.0.2.1", 1), Some(0));
         assert_eq!(peer_warnings.note("TLS", "192.0.2.1", QUIET_MS), None);

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_flushed_can_be_read_at_once() {
+    fn flushed_data_can_be_decoded_at_once() {
         use std::io::Read;
         for coding in [Coding::Gzip, Coding::Brotli, Coding::Zstd] {
             let mut encoder = Encoder::new(coding, 5).unwrap();

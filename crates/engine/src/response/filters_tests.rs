@@ -39,7 +39,7 @@ fn a_compressed_answer_is_another_representation() {
 }
 
 #[test]
-fn what_must_not_be_compressed_is_left_alone() {
+fn answers_that_must_not_be_compressed_are_unchanged() {
     for (status, fields, body) in [
         ("200 OK", "Content-Type: image/png\r\n", FirstPart::Bytes(LEAST)),
         ("200 OK", "", FirstPart::Bytes(LEAST)),
@@ -67,7 +67,7 @@ fn a_file_goes_through_an_encoder() {
 }
 
 #[test]
-fn what_is_not_modified_has_the_fields_of_what_would_be_compressed() {
+fn a_304_has_the_fields_of_the_compressed_200() {
     let text = "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n";
     let expected = "HTTP/1.1 304 Not Modified\r\nETag: W/\"x\"\r\nVary: Accept-Encoding\r\n";
     assert_eq!(after(rules(|_| {}), text, FirstPart::Nothing, false), (expected.to_owned(), false));
