@@ -113,8 +113,8 @@ class Development:
         self.shows_tracebacks = settings["shows_tracebacks"]
         self.tells_browsers = settings["tells_browsers"]
         self.script = SCRIPT if self.tells_browsers else ""
-        self.error_report = ErrorReport(boot["slate"])
-        self.serves_nobody = boot["serves_nobody"]
+        self.error_report = ErrorReport(boot["error_page"])
+        self.no_generation_serves = boot["no_generation_serves"]
         self.identity = f"{boot['master_pid']}.{boot['generation']}"
         #: The application that is served instead of one that could not be loaded.
         self.stand_in = None
@@ -130,10 +130,10 @@ class Development:
         """Keep the page of an application that can't be loaded. Return the application to serve instead, or None if older code
         serves.
         """
-        what = WAITING if self.serves_nobody else OLDER
+        what = WAITING if self.no_generation_serves else OLDER
         if self.shows_tracebacks:
             self.error_report.write(traceback_page.page(error, what, self.script), traceback_page.plain(error))
-        if not self.serves_nobody:
+        if not self.no_generation_serves:
             return None
         self.stand_in = self.failed_application()
         return [("", self.stand_in, "wsgi")]

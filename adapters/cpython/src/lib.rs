@@ -91,13 +91,13 @@ fn note_fork() {
     bolide_engine::forks::note_fork();
     // From 3.13 on, `os.fork` counts the threads for its warning after the hooks have run, so the rest must come later.
     // SAFETY: the function takes no argument, and the interpreter is held.
-    if unsafe { pyo3::ffi::Py_AddPendingCall(Some(go_on_after_fork), std::ptr::null_mut()) } != 0 {
-        bolide_engine::forks::go_on_after_fork();
+    if unsafe { pyo3::ffi::Py_AddPendingCall(Some(resume_after_fork), std::ptr::null_mut()) } != 0 {
+        bolide_engine::forks::resume_after_fork();
     }
 }
 
-extern "C" fn go_on_after_fork(_: *mut c_void) -> c_int {
-    bolide_engine::forks::go_on_after_fork();
+extern "C" fn resume_after_fork(_: *mut c_void) -> c_int {
+    bolide_engine::forks::resume_after_fork();
     0
 }
 

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bolide_contract::scoreboard::{Slot, now_ms};
-use bolide_engine::blocking_websocket::{BlockingWebSocket, Heard, WebSocketTerms};
+use bolide_engine::blocking_websocket::{BlockingWebSocket, Received, WebSocketTerms};
 use bolide_engine::response::{Progress, ResponseWriter, wait_for_client};
 use bolide_engine::websocket::MessageKind;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PySystemError, PyTypeError, PyValueError};
@@ -178,10 +178,10 @@ fn uwsgi_hear(py: Python<'_>, waits: bool) -> PyResult<Option<Bound<'_, PyBytes>
     let request = current()?;
     loop {
         match on_websocket(&request, |websocket, response| websocket.take(response))? {
-            Heard::Message(message) => return Ok(Some(PyBytes::new(py, &message.payload))),
-            Heard::End => return Err(PyOSError::new_err("unable to receive websocket message: the connection has ended")),
-            Heard::Nothing if waits => wait(py, &request)?,
-            Heard::Nothing => return Ok(None),
+            Received::Message(message) => return Ok(Some(PyBytes::new(py, &message.payload))),
+            Received::End => return Err(PyOSError::new_err("unable to receive websocket message: the connection has ended")),
+            Received::Nothing if waits => wait(py, &request)?,
+            Received::Nothing => return Ok(None),
         }
         py.check_signals()?;
     }

@@ -134,7 +134,7 @@ impl App for WsgiThread {
         outcome
     }
 
-    fn hears_of_ends(&self) -> bool {
+    fn observes_ends(&self) -> bool {
         self.wsgi.after_request.is_some()
     }
 

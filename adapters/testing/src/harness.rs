@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
-use bolide_contract::clock::turn_by_hand;
+use bolide_contract::clock::advance_thread_clock;
 use bolide_contract::message::{self, Order};
 use bolide_contract::scoreboard::{Row, Scoreboard, Slot};
 use bolide_contract::settings::{Protocol, Settings};
@@ -127,7 +127,7 @@ impl<L: Language> Harness<L> {
 
     /// Lets this much time pass while no client does anything: the worker checks its time limits.
     pub fn pass(&mut self, milliseconds: u64) {
-        turn_by_hand(milliseconds);
+        advance_thread_clock(milliseconds);
         self.turn_now();
         self.settle();
     }

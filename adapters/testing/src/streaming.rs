@@ -1,5 +1,5 @@
 //! The application that keeps its exchanges: it gets a request with its head, and takes the body as it arrives, or gets it with a
-//! whole body. It answers from within [`App::news`] or, later, from outside by [`EmbeddedWorker::visit`], like an asynchronous
+//! whole body. It answers from within [`App::client_event`] or, later, from outside by [`EmbeddedWorker::visit`], like an asynchronous
 //! application. It knows no sockets. One thread runs it.
 
 use std::collections::BTreeMap;
@@ -163,7 +163,7 @@ impl<const STREAMS_BODY: bool> App for StreamApp<STREAMS_BODY> {
         self.streams.lock().going_on.remove(&pending.number);
     }
 
-    fn news(&mut self, pending: &mut ExchangeNumber, response: &mut ResponseWriter<'_>, stream: &mut RequestStream) {
+    fn client_event(&mut self, pending: &mut ExchangeNumber, response: &mut ResponseWriter<'_>, stream: &mut RequestStream) {
         self.streams.interpreter.check();
         let Some(mut exchange) = self.streams.lock().going_on.remove(&pending.number) else { return };
         if exchange.finish_or_wait(response, Some(stream)) == Step::Waits {

@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use bolide_contract::clock::{now_ms, turn_by_hand};
+use bolide_contract::clock::{advance_thread_clock, now_ms};
 use bolide_contract::scoreboard::Slot;
 use bolide_testing::gates::Events;
 use bolide_testing::harness::{Client, Harness};
@@ -16,7 +16,7 @@ const QUICK: &[u8] = b"GET /echo HTTP/1.1\r\nHost: h\r\n\r\n";
 
 /// A worker whose slow calls take this many milliseconds each.
 fn slow(call_ms: u64, options: &[&str]) -> Harness<TestLanguage> {
-    Harness::new(TestLanguage::new(Arc::new(Events(move |_: &str| turn_by_hand(call_ms)))), options)
+    Harness::new(TestLanguage::new(Arc::new(Events(move |_: &str| advance_thread_clock(call_ms)))), options)
 }
 
 /// This many clients, which send their requests at the same moment, as in a burst.
@@ -37,7 +37,7 @@ fn the_time_of_a_call_begins_with_the_call_and_not_with_the_burst_that_brought_i
         TestLanguage::new(Arc::new(Events(move |_: &str| {
             let began_ms = SLOT.get().map_or(0, |slot| slot.began_ms.load(Relaxed));
             noted.lock().unwrap_or_else(PoisonError::into_inner).push(now_ms().saturating_sub(began_ms));
-            turn_by_hand(60_000);
+            advance_thread_clock(60_000);
         }))),
         &[],
     );

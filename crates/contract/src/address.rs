@@ -1,4 +1,4 @@
-//! Where a socket listens, as every process writes it.
+//! The address of a listening socket, in the form that every process uses. It does no I/O.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Address {
-    /// `host:port`; an empty host is every IPv4 address. Port 0 is any free one.
+    /// `host:port`; an empty host means all IPv4 addresses. Port 0 is any free port.
     Tcp {
         host: String,
         port: u16,
@@ -14,8 +14,8 @@ pub enum Address {
     Unix(PathBuf),
     /// A name in Linux' abstract space, without its `@`.
     Abstract(String),
-    /// `fd://N`: a listening socket that somebody else opened.
+    /// `fd://N`: a listening socket opened by another program.
     Descriptor(i32),
-    /// A listening socket that whoever started us has opened, and told by `LISTEN_FDS`.
+    /// A listening socket opened by the process that started the instance, and announced by `LISTEN_FDS`.
     Passed(i32),
 }

@@ -1,3 +1,4 @@
-//! The atomics of what processes share. `models`, which runs the same files under each order of reads and writes, has its own in their place.
+//! The atomics of memory that processes share. `models` compiles the same files with its own atomics, to run them under every
+//! order of reads and writes.
 
 pub use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -1,9 +1,11 @@
-//! Connections that look for a worker: a SOCK_SEQPACKET pair that all workers of an instance share. One that can't serve an open connection
-//! now puts it in, between two of its requests and with nothing read; whoever has a free thread takes it out.
+//! The queue of open connections that need another worker: a SOCK_SEQPACKET pair shared by all workers of an instance. A worker
+//! that can't serve an open connection at present puts it in, between two requests and with nothing read. Any worker with a free
+//! thread takes it out.
 //!
-//! Nothing here decides when that is done. Workers run it, on both ends; the master makes the pair, and keeps it while workers come and go.
+//! It does not decide when to do so. Workers use both ends; the master creates the pair, and keeps it while workers come and go.
 //!
-//! A packet is [`PACKET_BYTES`] long, little-endian, and carries the connection's descriptor. What this build would not write is refused.
+//! A packet is [`PACKET_BYTES`] long, little-endian, and carries the connection's descriptor. Packets that this build would not
+//! write are refused.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -20,7 +22,7 @@ use crate::settings::Protocol;
 /// Length of a packet in bytes.
 pub const PACKET_BYTES: usize = 40;
 
-/// The first byte of a packet: another build's is another one.
+/// The first byte of a packet. Builds with another layout have another version.
 const VERSION: u8 = 1;
 
 const HAS_SERVED: u8 = 1;
@@ -29,10 +31,10 @@ const PROXY_HEADER_WAS_READ: u8 = 4;
 const IS_SHARED: u8 = 8;
 const FLAGS: u8 = HAS_SERVED | HAS_INPUT | PROXY_HEADER_WAS_READ | IS_SHARED;
 
-/// What says whom a connection is of; zeros, where its client has no address.
+/// The client's address; zeros if the client has none.
 const CLIENT: Range<usize> = 3..22;
 
-/// Bytes that mean nothing yet, and are zeros.
+/// Reserved bytes, which must be zero.
 const SPARE: Range<usize> = 22..24;
 
 /// Protocols by their number in a packet.
@@ -46,41 +48,41 @@ const PROTOCOLS: [Protocol; 7] = [
     Protocol::FastCgiNph,
 ];
 
-/// A connection on its way to another worker: all that is known of it and can't be asked of its socket.
+/// A connection on its way to another worker: all state that can't be read from its socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MovedConnection {
-    /// Inode of the listening socket that it came through.
+    /// Inode of the listening socket that accepted it.
     pub listener: u64,
     pub protocol: Protocol,
-    /// It has been answered before.
+    /// It has served a request.
     pub has_served: bool,
-    /// Something of its next request is there to be read.
+    /// Input of its next request can be read.
     pub has_input: bool,
-    /// The header that says who its client is was read already.
+    /// Its PROXY header has already been read.
     pub proxy_header_was_read: bool,
-    /// Processes that the application has forked may have it open too: closing it does not end it.
+    /// Child processes of the application may have the socket open too: closing it does not end the connection.
     pub is_shared: bool,
-    /// Whom it is of; `None` is a client without an address, at a UNIX socket.
+    /// The client's address; `None` for a client without one, at a UNIX socket.
     pub client: Option<SocketAddr>,
-    /// Until when it is kept for its next request, in monotonic milliseconds.
+    /// The end of its keep-alive time, in monotonic milliseconds.
     pub deadline_ms: u64,
 }
 
-/// What became of a connection that was to be put into the queue.
+/// The outcome of [`put`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Put {
     Done,
-    /// There is no room, or too many descriptors of this user are on their way (ETOOMANYREFS): it stays where it is.
+    /// The queue is full, or too many descriptors of this user are in flight (ETOOMANYREFS): the connection stays where it is.
     Full,
 }
 
 impl MovedConnection {
-    /// Nothing of it was ever read: it begins at the worker that takes it.
+    /// Nothing has been read from it: the receiving worker treats it as a new connection.
     pub fn is_untouched(&self) -> bool {
         !self.has_served && !self.proxy_header_was_read
     }
 
-    /// The connection as the bytes of a packet.
+    /// Encodes the connection as a packet.
     pub fn packet(&self) -> Option<[u8; PACKET_BYTES]> {
         let protocol = PROTOCOLS.iter().position(|protocol| *protocol == self.protocol)?;
         let flag = |is_set: bool, bit: u8| if is_set { bit } else { 0 };
@@ -105,7 +107,7 @@ impl MovedConnection {
         Some(packet)
     }
 
-    /// The connection of a packet. `None` is a packet of another build.
+    /// Decodes a packet. Returns `None` for a packet of another build.
     pub fn of(packet: &[u8; PACKET_BYTES]) -> Option<MovedConnection> {
         let [VERSION, protocol, flags, family, ..] = *packet else { return None };
         let is_zero = |bytes: Range<usize>| packet[bytes].iter().all(|byte| *byte == 0);
@@ -137,7 +139,7 @@ impl MovedConnection {
 /// Puts a connection into the queue. On [`Put::Done`] the caller closes its own descriptor of it.
 ///
 /// # Errors
-/// Nobody is at the other end any more, or what else `sendmsg` says.
+/// The other end is closed, or other errors of `sendmsg`.
 pub fn put(queue: BorrowedFd<'_>, connection: &MovedConnection, socket: BorrowedFd<'_>) -> io::Result<Put> {
     let Some(packet) = connection.packet() else { return Ok(Put::Full) };
     let descriptors = [socket.as_raw_fd()];
@@ -153,20 +155,20 @@ pub fn put(queue: BorrowedFd<'_>, connection: &MovedConnection, socket: Borrowed
     }
 }
 
-/// What a look into the queue came to.
+/// The outcome of [`take`].
 #[derive(Debug)]
 pub enum Taken {
     Connection(MovedConnection, OwnedFd),
-    /// Nobody looks for a worker (any more).
+    /// The queue is empty, or empty again.
     Nothing,
-    /// A packet came without its connection: no descriptor was left for it.
+    /// A packet arrived without its connection: this process had no free descriptor.
     Lost,
 }
 
-/// Takes the connection out that has waited longest.
+/// Takes out the connection that has waited longest.
 ///
 /// # Errors
-/// What `recvmsg` says, or a packet of another build.
+/// Errors of `recvmsg`, or a packet of another build.
 pub fn take(queue: BorrowedFd<'_>) -> io::Result<Taken> {
     let mut packet = [0u8; PACKET_BYTES];
     let mut slices = [IoSliceMut::new(&mut packet)];

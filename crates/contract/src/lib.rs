@@ -1,7 +1,7 @@
-//! Agreements between processes of Bolide: settings, messages and the layout of the scoreboard.
+//! The contract between the processes of Bolide: settings, messages and the layout of the scoreboard.
 //!
-//! There is no logic here, and nothing of any process: a master and a worker that are built from
-//! the same contract understand each other, whatever else they do.
+//! It has no logic, and nothing that belongs to a single process: a master and a worker built from the same contract understand
+//! each other, whatever else they do. Every process uses it.
 
 mod address;
 mod atomics;
@@ -19,6 +19,6 @@ pub mod ticket_keys;
 mod work;
 
 pub use settings::{
-    answering, attendant, clients, confinement, control, developing, elastic, exceptions, files, hooks, logging, python_module,
-    recycling, reloading, sockets, statistics, tls, watching,
+    answering, attendant, clients, confinement, control, developing, exceptions, files, hooks, logging, python_module, recycling,
+    reloading, scaling, sockets, statistics, tls, watching,
 };

@@ -1,9 +1,8 @@
-//! Orders and reports between master, prototype and workers: one fixed-size packet each, over a
-//! SOCK_SEQPACKET pair. End of file on the pair means that the other side is gone.
+//! Orders and reports between master, prototype and workers: one fixed-size packet each, over a SOCK_SEQPACKET pair. End of file
+//! on the pair means that the other side is gone.
 //!
-//! A packet is [`PACKET_BYTES`] long: a kind (u32) and five u32 of content, little-endian.
-//! A `Fork` order carries one descriptor: the worker's end of its own pair with the master; a `Serve` order a connection, a `TakeLog` order
-//! a file.
+//! A packet is [`PACKET_BYTES`] long: a kind (u32) and five u32 of content, little-endian. Some carry a descriptor: `Fork` the
+//! worker's end of its own pair with the master, `Serve` a connection, `TakeLog` a file.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
@@ -16,46 +15,50 @@ use crate::children::ChildKind;
 /// Length of every packet in bytes.
 pub const PACKET_BYTES: usize = 24;
 
-/// From the master to a prototype or a worker.
+/// A message from the master to a prototype or a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// To a prototype: fork the worker or helper of this number for this scoreboard row. A descriptor comes with it. A worker on trial asks
-    /// its application for `reload-probe` before it serves.
+    /// To a prototype: fork the worker or helper of this number for this scoreboard row. The packet carries a descriptor. A
+    /// worker on trial sends `reload-probe` to its application before it serves.
     Fork { row: u32, kind: ChildKind, number: u32, is_on_trial: bool },
-    /// To a prototype: fork no more, and end when the last worker has ended.
+    /// To a prototype: fork no more, and end after the last worker has ended.
     Retire,
-    /// To a worker whose successor serves: accept nothing more, answer what still comes on open connections
-    /// with `Connection: close`, end when they are closed. No request is lost by it. With `has_successors` other workers of the instance go on:
-    /// they take over the connections that can move, and these are not closed.
+    /// To a worker whose successor serves: accept no more connections, answer further requests on open connections with
+    /// `Connection: close`, and end when these are closed. No request is lost. With `has_successors`, other workers of the
+    /// instance keep running: they take over the connections that can move, and these are not closed.
     Drain { has_successors: bool },
-    /// To a worker at an ordered stop: as `Drain`, but connections with no request in flight are closed at once. To a helper: end.
+    /// To a worker at an ordered stop: like `Drain`, but connections without a request in flight are closed at once. To a helper:
+    /// end.
     Stop,
-    /// To a worker, just before `Stop`: a connection comes with it, which waited at the listening socket of this number when that
-    /// was closed. Its request is answered like those that the worker has accepted itself.
+    /// To a worker, just before `Stop`: serve the connection that the packet carries. It was queued at the listening socket of
+    /// this number when that socket was closed. Its request is answered like those of connections that the worker has accepted
+    /// itself.
     Serve { listener: u32 },
-    /// To a worker that has reported `Passed`: so have the others of its generation, and it serves from now on.
+    /// To a worker that has reported `Passed`: all workers of its generation have passed, and it serves from now on.
     Admit,
-    /// To a prototype or a worker: the log of this number goes on in the file that comes with it.
+    /// To a prototype or a worker: write the log of this number to the file that the packet carries.
     TakeLog { log: u32 },
-    /// To a worker: begin no request, on new connections and on open ones, until told to go on. Those in flight come to their end.
+    /// To a worker: begin no request, neither on new nor on open connections, until `Resume`. Requests in flight are completed.
     Pause,
-    /// To a worker that was told to pause: go on. An order to end says the same.
+    /// To a paused worker: continue. An order to end implies it.
     Resume,
-    /// To a worker that is to be killed for a request in it: what rests on its connections, and what nobody has read, others are to serve.
+    /// To a worker that will be killed because of a stuck request: move its idle connections, and connections with unread input,
+    /// to other workers.
     HandOver,
-    /// To a worker: look at the listening sockets. The kernel may have announced a connection only to a worker that has left them.
+    /// To a worker: check the listening sockets. The kernel may have announced a connection only to a worker that no longer
+    /// watches them.
     Look,
 }
 
-/// From a prototype or a worker to the master.
+/// A message from a prototype or a worker to the master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Report {
     /// Prototype: the application is loaded (or, with `lazy-apps`, will be by each worker).
     Loaded { milliseconds: u32 },
     /// Prototype: the application can't be loaded; the reason is in the log.
     LoadFailed,
-    /// Prototype, with `fork-safety = lazy`: the application has opened what workers can't share, as the log says. This prototype ends; the next
-    /// one of its generation is to leave loading to the workers.
+    /// Prototype, with `fork-safety = lazy`: the application has opened resources that workers can't share, as logged. This
+    /// prototype ends; the next one of its generation leaves loading to the workers.
     Unshared,
     /// Prototype: the worker or helper of this row was forked.
     Forked { row: u32, pid: u32 },
@@ -63,34 +66,34 @@ pub enum Report {
     ForkFailed { row: u32, errno: u32 },
     /// Prototype: the worker or helper of this row has ended; `status` is the raw wait status.
     Ended { row: u32, pid: u32, status: u32 },
-    /// Worker on trial: its application has answered `reload-probe`. It accepts nothing before it is told to (`Admit`).
+    /// Worker on trial: its application has answered `reload-probe`. It accepts no connections until `Admit`.
     Passed { row: u32, pid: u32 },
-    /// Worker: it accepts connections. Helper: it is set up, and its work begins.
+    /// Worker: it accepts connections. Helper: it is set up, and begins its work.
     Serving { row: u32, pid: u32 },
-    /// Worker: it has served `max-requests`, or was sent SIGTERM, and asks for its replacement; it serves on until told to drain. A helper
-    /// that was sent SIGTERM ends first.
+    /// Worker: it has served `max-requests`, or received SIGTERM, and requests its replacement. It continues to serve until
+    /// `Drain`. A helper that received SIGTERM ends without waiting for its replacement.
     Worn { row: u32, pid: u32 },
-    /// Worker: it was told to end, and accepts no more connections. `somebody_waits`: it read the order late ([`LATE_DRAIN_MS`]), and left
-    /// connections in the queue.
+    /// Worker: it was ordered to end, and accepts no more connections. `somebody_waits`: it read the order late
+    /// ([`LATE_DRAIN_MS`]), and left connections in the queue.
     Left { row: u32, somebody_waits: bool },
-    /// Worker: it was told to drain and every connection is closed. What follows is the application's own end (a lifespan's
-    /// shutdown, background tasks), which has the rest of the mercy; no request is in flight any more.
+    /// Worker: it was ordered to drain, and every connection is closed. The application's own shutdown follows (a lifespan's
+    /// shutdown, background tasks), within the rest of the mercy time. No request is in flight any more.
     Drained { row: u32, pid: u32 },
-    /// Worker: the application has ended too; the interpreter ends now, within [`INTERPRETER_END_MS`].
+    /// Worker: the application has ended too. The interpreter ends next, within [`INTERPRETER_END_MS`].
     Leaving { row: u32, pid: u32 },
-    /// Worker: the application asks for something that concerns the instance (`uwsgi.reload()`).
+    /// Worker: the application requests an action of the instance (`uwsgi.reload()`).
     Asked { row: u32, asked: Asked },
-    /// Prototype or worker, with `py-autoreload`: a sealed memory file comes with it, a list of [`ImportedFile`] as JSON, to be watched for this
-    /// generation beside those that were told before.
+    /// Prototype or worker, with `py-autoreload`: the packet carries a sealed memory file with a list of [`ImportedFile`] as
+    /// JSON. The master watches them for this generation, in addition to those reported before.
     Imports,
-    /// Worker: a request has a time limit of its own, which the settings don't know (`uwsgi.set_user_harakiri`): the master is to look
-    /// after requests that often.
+    /// Worker: a request has a time limit that the settings don't contain (`uwsgi.set_user_harakiri`). The master must check
+    /// requests at this interval.
     Limited { row: u32, milliseconds: u32 },
-    /// Worker, in development: a debugger has stopped it, or has let it go on.
+    /// Worker, in development: a debugger has stopped it, or has resumed it.
     Halted { row: u32, is_halted: bool },
 }
 
-/// What an application may ask of its master.
+/// An action that an application can request from its master.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
     Reload,
@@ -107,42 +110,42 @@ impl Asked {
         }
     }
 
-    /// `None`: the number of nothing that can be asked for.
+    /// Returns `None` for an unknown code.
     pub fn from_code(code: u32) -> Option<Asked> {
         Asked::ALL.into_iter().find(|asked| asked.code() == code)
     }
 }
 
-/// A file that a module was loaded from, or would be if it were there: its absolute path, and its time of modification when it was
-/// imported, in nanoseconds; `None` where that is not known.
+/// A file from which a module was loaded, or would be loaded if the file existed: its absolute path, and its modification time at
+/// import in nanoseconds; `None` if unknown.
 pub type ImportedFile = (String, Option<i64>);
 
-/// Bytes of a list of imported files, at the most.
+/// The maximum size of a list of imported files.
 pub const IMPORTS_BYTES: usize = 8 * 1024 * 1024;
 
-/// A worker that reads the order to drain later than this, in milliseconds, accepts no connection of the queue: clients may have connected
-/// after the master had said that the new code serves.
+/// A worker that reads the order to drain later than this, in milliseconds, accepts no more queued connections: clients may have
+/// connected after the master had announced that the new code serves.
 pub const LATE_DRAIN_MS: u64 = 200;
 
 /// Exit status of a worker or prototype whose application could not be loaded.
 pub const EXIT_LOAD_FAILED: i32 = 22;
 
-/// Time that a worker's interpreter may take to end, in milliseconds: for threads that are no daemons and for exit handlers. A worker
-/// of CPython gives up waiting by itself before that, and says for whom it waited (`bolide/shutdown.py`).
+/// Maximum time for a worker's interpreter to end, in milliseconds, with non-daemon threads and exit handlers. A worker of
+/// CPython stops waiting before that, and logs what it waited for (`bolide/shutdown.py`).
 pub const INTERPRETER_END_MS: u64 = 7_000;
 
-/// Signals that a service manager, an operator or a terminal sends to every process of an instance at once. The master alone acts on
-/// them; a prototype and its workers are told by it what to do.
+/// Signals that a service manager, an operator or a terminal sends to every process of an instance at once. Only the master acts
+/// on them; it sends orders to prototypes and workers.
 pub const GROUP_SIGNALS: [i32; 7] =
     [libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGTSTP];
 
-/// The signal by which the kernel tells a worker that its parent has died.
+/// The signal that the kernel sends to a worker when its parent has died.
 pub fn orphan_signal() -> i32 {
     libc::SIGRTMIN() + 11
 }
 
-/// The signal by which the master asks a thread for its Python stack before it kills the thread's worker.
-/// A real-time signal, far from those that applications use.
+/// The signal by which the master requests a thread's Python stack before it kills the thread's worker. A real-time signal, far
+/// from those that applications use.
 pub fn stack_signal() -> i32 {
     libc::SIGRTMIN() + 10
 }
@@ -153,15 +156,15 @@ pub enum Received<Message> {
     Message(Message, Option<OwnedFd>),
     /// The other side is gone.
     End,
-    /// Nothing now (the socket is non-blocking, or a signal came).
+    /// No message at present (the socket is non-blocking, or a signal interrupted the call).
     Nothing,
 }
 
-/// A message that fits one packet.
+/// A message that fits in one packet.
 pub trait Packet: Sized {
     fn fields(&self) -> [u32; 6];
     /// # Errors
-    /// A packet of no known kind: the two sides are not of the same build.
+    /// The kind of the packet is unknown: the two sides come from different builds.
     fn from_fields(fields: [u32; 6]) -> io::Result<Self>;
 }
 
@@ -250,7 +253,7 @@ impl Packet for Report {
     }
 }
 
-/// A message as it is sent. Allocates nothing: a signal's handler may call it.
+/// Encodes a message. Does not allocate, so a signal handler may call it.
 pub fn packet<Message: Packet>(message: &Message) -> [u8; PACKET_BYTES] {
     let mut packet = [0u8; PACKET_BYTES];
     for (place, field) in packet.chunks_exact_mut(4).zip(message.fields()) {
@@ -259,10 +262,10 @@ pub fn packet<Message: Packet>(message: &Message) -> [u8; PACKET_BYTES] {
     packet
 }
 
-/// Sends one message, with a descriptor if there is one. Never raises SIGPIPE.
+/// Sends one message, with an optional descriptor. Never raises SIGPIPE.
 ///
 /// # Errors
-/// What `sendmsg` says; `BrokenPipe` or `ConnectionReset` when the other side is gone.
+/// Errors of `sendmsg`; `BrokenPipe` or `ConnectionReset` when the other side is gone.
 pub fn send<Message: Packet>(socket: BorrowedFd<'_>, message: &Message, descriptor: Option<RawFd>) -> io::Result<()> {
     let packet = packet(message);
     let descriptors: Vec<RawFd> = descriptor.into_iter().collect();
@@ -277,10 +280,10 @@ pub fn send<Message: Packet>(socket: BorrowedFd<'_>, message: &Message, descript
     }
 }
 
-/// Takes one message.
+/// Receives one message.
 ///
 /// # Errors
-/// What `recvmsg` says, or a packet that is not of this contract.
+/// Errors of `recvmsg`, or a packet that is not of this contract.
 pub fn receive<Message: Packet>(socket: BorrowedFd<'_>) -> io::Result<Received<Message>> {
     let mut packet = [0u8; PACKET_BYTES];
     let mut slices = [IoSliceMut::new(&mut packet)];
@@ -310,7 +313,7 @@ pub(crate) fn first_descriptor(received: &nix::sys::socket::RecvMsg<'_, '_, ()>)
     for control in received.cmsgs()? {
         if let ControlMessageOwned::ScmRights(descriptors) = control {
             for descriptor in descriptors {
-                // SAFETY: the kernel has just made this descriptor for us, and nobody else knows its number.
+                // SAFETY: the kernel has just created this descriptor for this process, and no other code knows its number.
                 let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
                 first.get_or_insert(owned);
             }

@@ -1,30 +1,30 @@
-//! A few words of memory that one process publishes, and others read whole. Nobody waits: the words of a version lie beside those
-//! of the one before it, so that a writer that dies half-way leaves its readers the last version that was whole.
+//! A few words of shared memory that one process publishes, and that other processes read consistently. Neither side ever blocks:
+//! two versions are stored side by side, so if the writer dies half-way, readers still find the last complete version.
 //!
-//! It knows neither memory files nor what the words mean. `models` runs this very file under each order in which writer and readers
-//! can meet; so its atomics are those of `crate::atomics`.
+//! It knows neither memory files nor the meaning of the words. `models` runs this file under every order in which writer and
+//! readers can interleave, so its atomics are those of `crate::atomics`. The master writes, workers read.
 
 use crate::atomics::{AtomicU64, Ordering, fence};
 use Ordering::{Acquire, Relaxed, Release};
 
-/// Looks that a reader takes before it gives up. Each one fails only if two versions were published during it.
-const LOOKS_MOST: u32 = 8;
+/// Read attempts before a reader gives up. An attempt fails only if two versions were published during it.
+const READS_MOST: u32 = 8;
 
-/// Versions of `WORDS` words, of which the last one counts. Zeroed memory is one with nothing published.
+/// Versions of `WORDS` words, of which the last one is current. Zeroed memory means that nothing has been published.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Published<const WORDS: usize> {
-    /// 0 before the first version. Version `n` lies at `n % 2`.
+    /// 0 before the first version. Version `n` is stored at `n % 2`.
     version: AtomicU64,
     words: [[AtomicU64; WORDS]; 2],
 }
 
 impl<const WORDS: usize> Published<WORDS> {
-    /// Publishes these words in place of the last ones. One process calls this, and one thread of it.
+    /// Publishes these words instead of the last ones. Only one thread of one process may call it.
     pub fn publish(&self, words: &[u64; WORDS]) {
         let version = self.version.load(Relaxed).wrapping_add(1);
-        // The last version was published before any word of this one is written: a reader that sees one of these words, in the place
-        // of an older version, sees that this older version is over.
+        // The last version was published before any word of this one is written: a reader that sees one of these words, where it
+        // expected an older version, also sees that the older version is obsolete.
         fence(Release);
         for (place, word) in self.words[place_of(version)].iter().zip(words) {
             place.store(*word, Relaxed);
@@ -32,9 +32,10 @@ impl<const WORDS: usize> Published<WORDS> {
         self.version.store(version, Release);
     }
 
-    /// The words of the last version. `None`: nothing has been published, or versions followed one another during each look.
+    /// Returns the words of the last version. `None`: nothing has been published, or a new version was published during each
+    /// attempt.
     pub fn read(&self) -> Option<[u64; WORDS]> {
-        for _ in 0..LOOKS_MOST {
+        for _ in 0..READS_MOST {
             let version = self.version.load(Acquire);
             if version == 0 {
                 return None;

@@ -1,8 +1,8 @@
-//! The scoreboard: one shared mapping, made by the master, written by workers, read by the master
-//! and by tools. A row a worker, a slot a thread of it; nothing in it is ever locked.
+//! The scoreboard: one shared mapping, created by the master, written by workers, read by the master and by tools. It has a row
+//! for each worker and a slot for each thread of a worker, and no locks.
 //!
-//! Workers write with atomics and wait for nobody: what a reader has seen of a row may be over by then, and must be treated as news,
-//! not as truth to act on without a second look. What it sees of a slot is of one request (`slot`).
+//! Workers write with atomics and wait for no reader: values of a row may be out of date when they are read, so check them again
+//! before acting on them. A read of a slot is consistent for one request (`slot`).
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,53 +16,53 @@ pub use crate::work::{Work, WorkOfApplication};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
-/// A worker's row. 128 bytes of its own, so that two workers never share a cache line.
+/// A worker's row. It has 128 bytes, so that two workers never share a cache line.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct Row {
     /// 0 while the row is free. Written by the worker when it starts and by the master when it has ended.
     pub pid: AtomicU32,
-    /// The worker's number, 1 and up, as uWSGI counts them. Of a helper's row the helper's.
+    /// The worker's number, from 1, as in uWSGI. In a helper's row, the helper's number.
     pub worker: AtomicU32,
     /// Connections that the worker holds open.
     pub connections: AtomicU32,
-    /// 1 while the worker takes new connections, 0 while it drains.
+    /// 1 while the worker accepts new connections, 0 while it drains.
     pub accepting: AtomicU32,
-    /// 1 while the worker sleeps in its poll with nothing to do.
+    /// 1 while the worker sleeps in its poll, idle.
     pub waiting: AtomicU32,
-    /// 1 while workers are to have connections in turn, also where these come one by one. The master writes it.
+    /// 1 while workers should share connections in turn, even if these arrive one at a time. The master writes it.
     pub takes_turns: AtomicU32,
-    /// Connections that it has accepted meanwhile. The master lets a worker that joins the others begin with as many as they have.
+    /// Connections that the worker has accepted in turn. The master starts a new worker with the count of the existing ones.
     pub turns: AtomicU32,
-    /// 1 while the worker is paused: it has taken the order, and begins no request.
+    /// 1 while the worker is paused: it has processed the order, and begins no request.
     pub paused: AtomicU32,
-    /// How much of its time it works, in thousandths, of the last second or so.
+    /// Share of time in which the worker is busy, in thousandths, over about the last second.
     pub work: AtomicU32,
-    /// Which kind of process the row is for ([`ChildKind::code`]). The master writes it before it orders the fork.
+    /// The kind of process in the row ([`ChildKind::code`]). The master writes it before it orders the fork.
     pub kind: AtomicU32,
-    /// Monotonic time of the last turn of its loop, in milliseconds.
+    /// Monotonic time of the last iteration of the event loop, in milliseconds.
     pub turned_ms: AtomicU64,
-    /// Monotonic time of its start, in milliseconds.
+    /// Monotonic time of the worker's start, in milliseconds.
     pub started_ms: AtomicU64,
-    /// Requests answered since its start.
+    /// Requests answered since the worker's start.
     pub requests: AtomicU64,
-    /// Time of an answer in microseconds, as uWSGI has it: the mean of the last answer's and of what stood here before. Threads that end at
-    /// the same moment may lose one of their answers, which no average notices.
+    /// Average response time in microseconds, computed as in uWSGI: the mean of the last response time and the previous average.
+    /// If threads finish at the same moment, one of their values may be lost, which does not matter for an average.
     pub average_us: AtomicU64,
     /// Monotonic time of the order to stop, in milliseconds; 0 before that. The master writes it, for threads that are in an
-    /// application's iterator and take no orders meanwhile.
+    /// application's iterator and read no orders meanwhile.
     pub stopped_ms: AtomicU64,
-    /// The same of the order to drain, for threads that wait for the next message of a WebSocket.
+    /// Monotonic time of the order to drain, like `stopped_ms`, for threads that wait for the next message of a WebSocket.
     pub drained_ms: AtomicU64,
 }
 
 impl Row {
-    /// A worker's row, and not that of a helper, which serves no request.
+    /// True for a request worker's row, false for a helper's row, which serves no requests.
     pub fn is_of_request_worker(&self) -> bool {
         self.kind.load(Relaxed) == ChildKind::RequestWorker.code()
     }
 
-    /// Counts a request, and gives its number. Where no other thread counts, no bus is locked for it.
+    /// Counts a request, and returns its number. With a single counting thread, no locked instruction is needed.
     #[inline(always)]
     pub fn count_request(&self, has_one_thread: bool) -> u64 {
         if has_one_thread {
@@ -72,7 +72,7 @@ impl Row {
         self.requests.fetch_add(1, Relaxed) + 1
     }
 
-    /// Takes the time of an answer into the average.
+    /// Adds a response time to the average.
     #[inline(always)]
     pub fn note_answer_time(&self, microseconds: u64) {
         self.average_us.store((self.average_us.load(Relaxed) + microseconds) / 2, Relaxed);
@@ -88,23 +88,23 @@ pub struct InFlight {
     pub count: u64,
     /// 0 is the limit of the settings.
     pub limit_ms: u32,
-    /// `GET /path`, cut at [`TEXT_BYTES`].
+    /// `GET /path`, truncated to [`TEXT_BYTES`].
     pub text: String,
 }
 
-/// The mapping. It lives as long as its process: nothing unmaps it, so rows are `'static`.
+/// The mapping. It is never unmapped, so rows are `'static`.
 #[derive(Debug, Clone, Copy)]
 pub struct Scoreboard {
     rows: &'static [Row],
     slots: &'static [Slot],
     slots_per_row: u32,
-    /// Rows and slots of a row that are looked at: the mapping may have room for more, for a later generation.
+    /// Rows and slots of a row that are in use: the mapping may have room for more, for a later generation.
     rows_in_use: u32,
     slots_in_use: u32,
 }
 
 impl Scoreboard {
-    /// Makes a new one, in memory that a child can inherit: the master's call.
+    /// Creates a scoreboard in memory that a child can inherit. The master calls it.
     ///
     /// # Errors
     /// No memory, or no descriptor left.
@@ -115,12 +115,12 @@ impl Scoreboard {
         Ok((scoreboard, memory))
     }
 
-    /// How large its memory is.
+    /// The size of the memory.
     pub fn bytes(rows: u32, slots_per_row: u32) -> usize {
         mapping_bytes(rows, slots_per_row)
     }
 
-    /// Maps one that was inherited.
+    /// Maps an inherited scoreboard.
     ///
     /// # Errors
     /// The memory file is shorter than `rows` and `slots_per_row` need, or can't be mapped.
@@ -131,12 +131,12 @@ impl Scoreboard {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the scoreboard has {found} bytes, not {bytes}")));
         }
         let length = std::num::NonZeroUsize::new(bytes).ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: a new mapping, at an address of the kernel's choice, of a file that is long enough (checked above).
+        // SAFETY: a new mapping, at an address chosen by the kernel, of a file that is long enough (checked above).
         let start: NonNull<libc::c_void> =
             unsafe { mmap(None, length, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE, MapFlags::MAP_SHARED, memory.as_fd(), 0)? };
         let rows_length = rows as usize;
-        // SAFETY: the mapping is page-aligned, zeroed (valid for these types, which are atomics only), long
-        // enough for `rows` rows, never unmapped, and only ever reached through atomics.
+        // SAFETY: the mapping is page-aligned, zeroed (valid for these types, which are atomics only), long enough for `rows`
+        // rows, never unmapped, and only accessed through atomics.
         let row_slice = unsafe { std::slice::from_raw_parts(start.as_ptr().cast::<Row>(), rows_length) };
         // SAFETY: as above; the slots follow the rows, and a row's size is a multiple of a slot's alignment.
         let slot_slice = unsafe {
@@ -146,7 +146,7 @@ impl Scoreboard {
         Ok(Scoreboard { rows: row_slice, slots: slot_slice, slots_per_row, rows_in_use: rows, slots_in_use: slots_per_row })
     }
 
-    /// The same mapping, seen by somebody who uses so many rows and slots of a row at the most.
+    /// The same mapping, limited to this many rows, and slots of a row.
     pub fn within(self, rows: u32, slots_per_row: u32) -> Scoreboard {
         let (rows_in_use, slots_in_use) = (rows.min(self.rows.len() as u32), slots_per_row.min(self.slots_per_row));
         Scoreboard { rows_in_use, slots_in_use, ..self }
@@ -157,18 +157,18 @@ impl Scoreboard {
         &self.rows[..self.rows_in_use as usize]
     }
 
-    /// The row of this number; `None` if there is none.
+    /// Returns the row of this number, or `None` if there is none.
     pub fn row(&self, row: u32) -> Option<&'static Row> {
         self.rows.get(row as usize)
     }
 
-    /// The slots in use of a row, one for each thread that its worker may have; empty if there is no such row.
+    /// Returns a row's slots in use, one for each thread that its worker may have; empty if there is no such row.
     pub fn slots(&self, row: u32) -> &'static [Slot] {
         let first = row as usize * self.slots_per_row as usize;
         self.slots.get(first..first + self.slots_in_use as usize).unwrap_or(&[])
     }
 
-    /// The requests that the worker of this row is serving, the oldest first.
+    /// Returns the requests in progress in the worker of this row, the oldest first.
     pub fn in_flight(&self, row: u32) -> Vec<InFlight> {
         let mut found: Vec<InFlight> = (0u32..)
             .zip(self.slots(row))
@@ -188,18 +188,18 @@ impl Scoreboard {
         found
     }
 
-    /// What each thread of the worker of this row has done since the worker's start.
+    /// Returns the counters of each thread of the worker of this row, since the worker's start.
     pub fn work(&self, row: u32) -> impl Iterator<Item = Work> {
         self.slots(row).iter().map(|slot| Work::of(&slot.tally))
     }
 
-    /// The worker of this row has had a request, answered or not.
+    /// Whether the worker of this row has received a request, answered or not.
     pub fn has_begun_requests(&self, row: u32) -> bool {
         self.row(row).is_some_and(|row| row.requests.load(Relaxed) > 0)
             || self.slots(row).iter().any(|slot| slot.began_ms.load(Relaxed) > 0)
     }
 
-    /// Empties a row for its next worker: the master's call, when the last one has ended.
+    /// Clears a row for its next worker. The master calls it after the last worker has ended.
     pub fn clear(&self, row: u32) {
         let Some(found) = self.row(row) else { return };
         let who = [&found.pid, &found.worker, &found.kind];
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_threads_of_a_worker_have_done_is_read_and_gone_with_the_worker() {
+    fn counters_of_threads_are_read_and_cleared_with_the_worker() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         for (slot, requests) in board.slots(1).iter().zip([3, 4]) {
             add(&slot.tally.requests, requests);
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(row.average_us.load(Relaxed), 300);
         let works: Vec<Work> = board.work(1).collect();
         assert_eq!(works.iter().map(|work| work.requests).collect::<Vec<u64>>(), [3, 4]);
-        // A further application is counted with the last that has a counter of its own.
+        // Further applications are counted together with the last one that has a counter.
         assert_eq!(works[0].applications[APPLICATIONS_MOST - 1].exceptions, 1);
         let mut sum = works[0];
         sum += works[1];
@@ -288,12 +288,12 @@ mod tests {
         large.slots(1)[0].begin(5, &[b"GET /"]);
         assert_eq!((small.rows().len(), small.slots(1).len(), small.in_flight(1).len()), (2, 1, 1));
         assert_eq!((large.rows().len(), large.slots(3).len()), (4, 8));
-        // A row beyond those that are looked at is its worker's own still.
+        // A row outside of those in use still belongs to its worker.
         assert!(small.row(3).is_some());
     }
 
     #[test]
-    fn a_row_is_a_request_workers_unless_the_master_has_made_it_a_helpers() {
+    fn a_row_is_a_request_workers_unless_the_master_marks_it_as_a_helpers() {
         let (board, _memory) = Scoreboard::create(1, 1).expect("made");
         let row = board.row(0).expect("a row");
         assert!(row.is_of_request_worker());

@@ -1,40 +1,42 @@
-//! A slot of the scoreboard: what one thread of a worker serves at present, and what it has done. The thread writes, the master and tools
-//! read from other processes, and nobody waits for anybody: a reader that was overtaken by the writer notices it and looks again.
+//! A slot of the scoreboard: the request that one thread of a worker serves, and the thread's counters. The thread writes; the
+//! master and tools read from other processes. Neither side ever blocks: a reader detects that the slot has changed during the
+//! read, and retries.
 //!
-//! It knows neither rows nor memory. `models` runs this very file under each order in which writer and reader can meet; so its atomics
-//! are those of `crate::atomics`.
+//! It knows neither rows nor memory. `models` runs this file under every order in which writer and reader can interleave, so its
+//! atomics are those of `crate::atomics`.
 
 use crate::atomics::{AtomicU32, AtomicU64, Ordering, fence};
 use Ordering::{Acquire, Relaxed, Release};
 
-/// Bytes of a request's first line that a slot keeps; the rest is cut.
+/// Bytes of a request's first line that a slot keeps; the rest is truncated.
 pub const TEXT_BYTES: usize = 192;
 
-/// Looks that a reader takes before it gives up: a slot that changes so quickly holds up nothing.
-const LOOKS_MOST: u32 = 8;
+/// Read attempts before a reader gives up, so that a slot that changes quickly blocks no reader.
+const READS_MOST: u32 = 8;
 
-/// Applications whose requests are counted each for itself; those of further ones are counted with the last of these.
+/// Applications whose requests are counted separately; further ones are counted together with the last of these.
 pub const APPLICATIONS_MOST: usize = 8;
 
-/// What a thread has done since its worker's start. The thread alone writes, so a load and a store are enough; the reader sums the threads.
+/// A thread's counters since its worker's start. Only the thread writes them, so a load and a store are enough; the reader adds
+/// up the threads.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Requests answered, by whomever.
+    /// Requests answered, by the application or by the server.
     pub requests: AtomicU64,
     pub sent_bytes: AtomicU64,
-    /// Time from the head to the end of the answer, of all requests, in microseconds; only where somebody asks for it.
+    /// Total time from the head to the end of the answer of all requests, in microseconds; only counted if something reads it.
     pub busy_us: AtomicU64,
     pub applications: [ApplicationTally; APPLICATIONS_MOST],
     pub static_requests: AtomicU64,
     pub routed_requests: AtomicU64,
-    /// Clients that have left, or not taken their answer in time.
+    /// Clients that have disconnected, or not read their answer in time.
     pub write_errors: AtomicU64,
-    /// Bodies that have not come whole.
+    /// Request bodies that were incomplete.
     pub read_errors: AtomicU64,
-    /// Requests and WebSockets that an asynchronous application has in its hands.
+    /// Requests and WebSockets in progress in an asynchronous application.
     pub ongoing: AtomicU64,
-    /// Requests that were answered with 500 and above, or whose answer broke off at an exception.
+    /// Requests that were answered with 500 and above, or whose answer was aborted by an exception.
     pub errors: AtomicU64,
 }
 
@@ -46,13 +48,13 @@ pub struct ApplicationTally {
 }
 
 impl Tally {
-    /// The counters of an application, by its number in the settings.
+    /// Returns the counters of an application, by its number in the settings.
     pub fn application(&self, number: u32) -> &ApplicationTally {
         &self.applications[(number as usize).min(APPLICATIONS_MOST - 1)]
     }
 }
 
-/// Adds to a counter that the calling thread alone writes.
+/// Adds to a counter that only the calling thread writes.
 #[inline(always)]
 pub fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
@@ -62,21 +64,21 @@ pub fn add(counter: &AtomicU64, more: u64) {
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct Slot {
-    /// Monotonic time at which the request in progress began, in milliseconds; 0 when there is none.
+    /// Monotonic time at which the request in progress began, in milliseconds; 0 if there is none.
     pub began_ms: AtomicU64,
-    /// Number of requests that this slot has begun: two looks that differ saw two requests.
+    /// Number of requests that this slot has begun: two reads with different counts saw two requests.
     pub count: AtomicU64,
-    /// Kernel's id of the thread.
+    /// The kernel's id of the thread.
     pub thread: AtomicU32,
     text_length: AtomicU32,
-    // The counters of each request stand beside what each request writes anyway.
+    // The counters of each request are next to the fields that each request writes anyway.
     pub tally: Tally,
     text: [AtomicU64; TEXT_BYTES / 8],
-    /// Time that this very request may take (a route's `harakiri:`), in milliseconds; 0 is that of the settings.
+    /// Time limit of this request (a route's `harakiri:`), in milliseconds; 0 is the limit of the settings.
     pub limit_ms: AtomicU32,
 }
 
-/// What a reader has seen of a request in progress, all of it of the same one.
+/// A consistent snapshot of a request in progress.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Seen {
     pub began_ms: u64,
@@ -86,12 +88,13 @@ pub struct Seen {
 }
 
 impl Slot {
-    /// Where in a slot the text stands, in bytes: for writers that know the memory but not this type, as those of tests in other languages.
+    /// Offset of the text in a slot, in bytes: for writers that know the memory but not this type, such as tests in other
+    /// languages.
     pub const TEXT_START: usize = std::mem::offset_of!(Slot, text);
-    /// A `limit_ms` of what is no request any more: a connection that the application has taken.
+    /// The `limit_ms` of a connection that the application has taken over, and that is no longer a request.
     pub const UNLIMITED_MS: u32 = u32::MAX;
 
-    /// Says that a request began. `text` is given in pieces, as `GET`, ` `, `/path`.
+    /// Records the start of a request. `text` is passed in pieces, such as `GET`, ` `, `/path`.
     pub fn begin(&self, now_ms: u64, pieces: &[&[u8]]) {
         let mut words = [0u64; TEXT_BYTES / 8];
         let mut bytes = [0u8; TEXT_BYTES];
@@ -105,8 +108,8 @@ impl Slot {
         for (word, chunk) in words[..used].iter_mut().zip(bytes.chunks_exact(8)) {
             *word = u64::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]]);
         }
-        // The number changes before the text does, and the time is written last: a reader that has seen anything of the new text sees
-        // the new number as well, and one that has seen the new time sees the whole text.
+        // The count changes before the text, and the time is written last: a reader that has seen any of the new text also sees
+        // the new count, and one that has seen the new time sees the whole text.
         self.began_ms.store(0, Relaxed);
         self.count.store(self.count.load(Relaxed).wrapping_add(1), Release);
         fence(Release);
@@ -117,16 +120,16 @@ impl Slot {
         self.began_ms.store(now_ms.max(1), Release);
     }
 
-    /// Says that no request is in progress.
+    /// Records that no request is in progress.
     pub fn end(&self) {
         self.began_ms.store(0, Relaxed);
-        // A limit that is written after this is the next request's: whoever sees it sees that this one has ended.
+        // A limit that is written after this belongs to the next request: any reader of it sees that this request has ended.
         fence(Release);
     }
 
-    /// The request in progress. `None`: there is none, or one followed another during each look.
+    /// Returns the request in progress. `None`: there is none, or the request changed during each attempt.
     pub fn look(&self) -> Option<Seen> {
-        for _ in 0..LOOKS_MOST {
+        for _ in 0..READS_MOST {
             let count = self.count.load(Acquire);
             let began_ms = self.began_ms.load(Acquire);
             if began_ms == 0 {

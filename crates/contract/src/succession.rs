@@ -1,55 +1,57 @@
-//! What a master hands to the one that takes its place at an upgrade: it travels as JSON in an environment variable, with the numbers of the
-//! descriptors that are inherited. And what the two tell each other afterwards, by a pair of sockets.
+//! The record that a master passes to its successor at an upgrade, and the messages of the two masters afterwards.
+//!
+//! The record travels as JSON in an environment variable, with the numbers of the inherited descriptors; the messages over a pair
+//! of sockets. It has no logic. Only masters use it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::settings::Address;
 
-/// The variable. It has no prefix of ours, because those are options.
+/// The environment variable. It does not have Bolide's prefix, because variables with that prefix are options.
 pub const VARIABLE: &str = "SUCCESSION_OF_BOLIDE";
 
-/// A master's place, for its successor.
+/// The state that the successor takes over.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Succession {
-    /// Whose place it is. A process whose parent is another one has found the variable by accident.
+    /// Pid of the master that hands over. A process with another parent has inherited the variable by accident.
     pub master_pid: u32,
     /// The successor's end of the pair.
     pub channel: i32,
-    /// Descriptors that are only kept: the locks of pidfiles.
+    /// Descriptors that are only kept open: the locks of pidfiles.
     pub locks: Vec<i32>,
     pub sockets: Vec<HandedSocket>,
     /// The socket of `stats`.
     pub statistics: Option<HandedSocket>,
 }
 
-/// A listening socket, and what its address was called.
+/// A listening socket, and its configured address.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct HandedSocket {
     pub address: Address,
     pub descriptor: i32,
 }
 
-/// A byte by which two masters tell each other how far the upgrade is.
+/// The progress of the upgrade: a byte from one master to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
     /// From the successor: its workers serve.
     Serves,
-    /// From the successor: it does not come to serve. Its reason follows, up to the end.
+    /// From the successor: it failed to start. The reason follows, up to the end of the stream.
     Failed,
-    /// From the master before: it serves no more, and speaks to nobody any more.
-    PlaceGiven,
-    /// From the master before: its daemons are gone.
+    /// From the old master: it no longer serves, and no longer talks to the service manager.
+    HandedOver,
+    /// From the old master: its daemons have ended.
     DaemonsGone,
 }
 
 impl Step {
-    const ALL: [Step; 4] = [Step::Serves, Step::Failed, Step::PlaceGiven, Step::DaemonsGone];
+    const ALL: [Step; 4] = [Step::Serves, Step::Failed, Step::HandedOver, Step::DaemonsGone];
 
     pub fn byte(self) -> u8 {
         match self {
             Step::Serves => b's',
             Step::Failed => b'f',
-            Step::PlaceGiven => b'p',
+            Step::HandedOver => b'p',
             Step::DaemonsGone => b'd',
         }
     }

@@ -1,7 +1,8 @@
-//! The keys of session tickets: made and renewed by the master, read by every worker of every generation, so that a client resumes its
-//! session wherever it comes to next. One page of shared memory, which workers can't write.
+//! The keys of session tickets, in one page of shared memory that workers can't write. The master creates and rotates them; every
+//! worker of every generation reads them, so that a client can resume its session at any worker.
 //!
-//! What a ticket is, and how it is sealed, is the engine's business. Life of a session is bounded there: a key says only who sealed it.
+//! The engine defines what a ticket is and how it is sealed, and bounds the lifetime of sessions: a key only says who sealed the
+//! ticket.
 
 use std::fmt;
 use std::io;
@@ -14,28 +15,29 @@ use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap};
 
 use crate::published::Published;
 
-/// Bytes of a key's name, which stands at the start of a ticket (RFC 5077 section 4).
+/// Bytes of a key's name, which is at the start of a ticket (RFC 5077 section 4).
 pub const NAME_BYTES: usize = 16;
 /// Bytes of a key's secret.
 pub const SECRET_BYTES: usize = 32;
 
 const KEY_WORDS: usize = (NAME_BYTES + SECRET_BYTES) / 8;
-/// The one to come, the one in use, and the last one.
+/// The next key, the current one, and the previous one.
 const KEYS: usize = 3;
 const WORDS: usize = KEYS * KEY_WORDS;
-/// The key that seals, in the order of [`KEYS`]. The one before it is known already to who reads while it is taken into use.
+/// The index of the key that seals tickets, in the order of [`KEYS`]. Readers already know the next key while it becomes the
+/// current one.
 const IN_USE: usize = 1;
 
 type Table = Published<WORDS>;
 
-/// A key of tickets.
+/// A session ticket key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TicketKey {
     pub name: [u8; NAME_BYTES],
     pub secret: [u8; SECRET_BYTES],
 }
 
-/// A name tells nobody anything, but beside a secret nothing should be printed by habit.
+/// Hides the name as well as the secret, to be safe.
 impl fmt::Debug for TicketKey {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("TicketKey(not shown)")
@@ -43,7 +45,7 @@ impl fmt::Debug for TicketKey {
 }
 
 impl TicketKey {
-    /// A key of these random bytes.
+    /// Makes a key of these random bytes.
     pub fn from_random(bytes: &[u8; NAME_BYTES + SECRET_BYTES]) -> TicketKey {
         let mut key = TicketKey { name: [0; NAME_BYTES], secret: [0; SECRET_BYTES] };
         key.name.copy_from_slice(&bytes[..NAME_BYTES]);
@@ -76,20 +78,21 @@ pub struct TicketKeys {
 }
 
 impl TicketKeys {
-    /// Maps the memory that the master made, for reading.
+    /// Maps the master's memory for reading.
     ///
     /// # Errors
-    /// It is no such memory, or can't be mapped.
+    /// The memory is of another kind, or can't be mapped.
     pub fn attach(memory: &OwnedFd) -> io::Result<TicketKeys> {
         Ok(TicketKeys { table: map(memory, ProtFlags::PROT_READ)? })
     }
 
-    /// The key that seals new tickets. `None`: the master has made none, and no ticket can be issued.
+    /// Returns the key that seals new tickets. `None`: the master has created none, and no ticket can be issued.
     pub fn encrypting(&self) -> Option<TicketKey> {
         self.table.read().map(|words| key_at(&words, IN_USE))
     }
 
-    /// The key of this name, if it is one of those that still count. The master is trusted with time: an old key is gone from the table.
+    /// Returns the key of this name, if it is still valid. The master is responsible for expiry: it removes old keys from the
+    /// table.
     pub fn named(&self, name: &[u8; NAME_BYTES]) -> Option<TicketKey> {
         let words = self.table.read()?;
         (0..KEYS).map(|index| key_at(&words, index)).find(|key| key.name == *name)
@@ -104,7 +107,7 @@ pub struct TicketKeyring {
 }
 
 impl TicketKeyring {
-    /// Makes the memory, with the first three of these keys in it: the one in use comes first, then the next one.
+    /// Creates the memory with these three keys: the current one, the next one, and the previous one.
     ///
     /// # Errors
     /// No memory, or no descriptor left.
@@ -113,8 +116,8 @@ impl TicketKeyring {
         let memory = memfd_create(c"bolide-ticket-keys", flags)?;
         nix::unistd::ftruncate(&memory, size_of::<Table>() as i64)?;
         let table = map(&memory, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE)?;
-        // Our own mapping stays writable; nobody gets another one that is. A kernel before 5.1 does not know this seal: the other
-        // processes of the instance are then trusted to only read, as they do.
+        // The master's own mapping stays writable; no other writable mapping can be made. Kernels before 5.1 do not support this
+        // seal: the other processes of the instance are then trusted to only read, as they do.
         let _ = fcntl(memory.as_fd(), FcntlArg::F_ADD_SEALS(SealFlag::from_bits_retain(libc::F_SEAL_FUTURE_WRITE)));
         let ring = TicketKeyring { table, memory };
         let [in_use, next, previous] = keys;
@@ -122,15 +125,15 @@ impl TicketKeyring {
         Ok(ring)
     }
 
-    /// The next key is used from here on, the one in use opens what it has sealed, and the last one is forgotten.
+    /// Makes the next key the current one. The former current key still opens its tickets, and the key before it is dropped.
     pub fn rotate(&self, next: TicketKey) {
-        // Nobody else publishes, so that what was published last is read at the first look.
+        // Only this process publishes, so the first attempt reads the last version.
         if let Some(words) = self.table.read() {
             self.publish([next, key_at(&words, 0), key_at(&words, IN_USE)]);
         }
     }
 
-    /// The memory, for workers to inherit.
+    /// The memory that workers inherit.
     pub fn memory(&self) -> &OwnedFd {
         &self.memory
     }
@@ -153,12 +156,12 @@ fn map(memory: &OwnedFd, protection: ProtFlags) -> io::Result<&'static Table> {
     let Some(length) = std::num::NonZeroUsize::new(size_of::<Table>()).filter(|bytes| found == bytes.get() as i64) else {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("the memory of ticket keys has {found} bytes")));
     };
-    // SAFETY: a new mapping, at an address of the kernel's choice, of a file that is long enough (checked above).
+    // SAFETY: a new mapping, at an address chosen by the kernel, of a file that is long enough (checked above).
     let start: NonNull<libc::c_void> = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, memory.as_fd(), 0)? };
-    // SAFETY: the mapping above, whose contents this leaves alone: it keeps secrets out of core dumps. A kernel that can't is no fault.
+    // SAFETY: the mapping above, whose contents are not changed: this keeps secrets out of core dumps. A failure is harmless.
     let _ = unsafe { madvise(start, length.get(), MmapAdvise::MADV_DONTDUMP) };
-    // SAFETY: the mapping is page-aligned, zeroed when it is made (valid for the type, which is atomics only), as long as the type, never
-    // unmapped, and only ever reached through atomics; a mapping for reading is only read (`TicketKeys` never publishes).
+    // SAFETY: the mapping is page-aligned, zeroed at creation (valid for the type, which is atomics only), as long as the type,
+    // never unmapped, and only accessed through atomics; a read-only mapping is only read (`TicketKeys` never publishes).
     Ok(unsafe { start.cast::<Table>().as_ref() })
 }
 
@@ -194,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_another_size_is_no_table_of_keys() {
+    fn memory_of_another_size_is_refused() {
         let memory = memfd_create(c"bolide-test", MFdFlags::MFD_CLOEXEC).expect("made");
         assert!(TicketKeys::attach(&memory).is_err());
     }

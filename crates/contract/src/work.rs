@@ -1,4 +1,5 @@
-//! What a thread has done, as plain numbers: what a reader makes of the counters of a slot, and can add up. Any process makes it.
+//! A thread's counters as plain numbers that can be added up: a copy of those in its slot. It knows no row. Any process may use
+//! it.
 
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -26,7 +27,7 @@ pub struct WorkOfApplication {
 }
 
 impl Work {
-    /// What the counters say now. Each is read for itself: a request that ends meanwhile may be in one and not in another.
+    /// Reads the counters. Each is read separately: a request that ends meanwhile may be in one and not in another.
     pub fn of(tally: &Tally) -> Work {
         let read = |counter: &AtomicU64| counter.load(Relaxed);
         Work {
@@ -45,12 +46,12 @@ impl Work {
         }
     }
 
-    /// Applications' exceptions.
+    /// Exceptions of all applications.
     pub fn exceptions(&self) -> u64 {
         self.applications.iter().map(|application| application.exceptions).sum()
     }
 
-    /// Sets the counters to zero, when nobody writes them any more.
+    /// Sets the counters to zero, after their writer has ended.
     pub fn clear(tally: &Tally) {
         let Tally { requests, sent_bytes, busy_us, static_requests, routed_requests, .. } = tally;
         let Tally { write_errors, read_errors, ongoing, errors, applications, .. } = tally;

@@ -1,5 +1,5 @@
-//! The ONE seam between the engine and languages. An adapter implements [`Language`] (one for the process)
-//! and [`App`] (one for each thread); the engine is compiled for it, so that a call costs a call.
+//! The only interface between the engine and languages. An adapter implements [`Language`] (once per process) and [`App`] (once
+//! per thread). The engine is generic over them, so a call into the application costs a plain function call. Workers run it.
 
 use std::ops::ControlFlow;
 
@@ -7,65 +7,73 @@ use crate::request::Request;
 use crate::request::request_stream::RequestStream;
 use crate::response::ResponseWriter;
 
-/// A language with its application loaded.
+/// A language runtime with the application loaded.
 pub trait Language: Sync + 'static {
     type App: App;
 
-    /// Prepares the calling thread; on return it may run the application's code (it holds the interpreter).
+    /// Prepares the calling thread. On return it may run the application's code (it holds the interpreter).
     ///
     /// # Errors
-    /// What keeps this thread from running the language, as one sentence.
+    /// Why this thread can't run the language, as one sentence.
     fn enter(&self, thread: u32) -> Result<Self::App, String>;
 
-    /// Makes a thread of the language's own kind that calls `body`; its first act there is [`Language::enter`].
+    /// Starts a thread of the language's own kind that calls `body`, which begins with [`Language::enter`].
     ///
     /// # Errors
-    /// The system's or the language's reason why there is no further thread.
+    /// The error of the system or the language.
     fn spawn(&self, name: String, body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String>;
 }
 
-/// The application as one thread sees it.
+/// The application in one thread.
 pub trait App: Sized {
-    /// The adapter's memory of a connection's header block, so that the same bytes need not be turned
-    /// into the language's objects twice. It must be safe to drop on any thread that runs the language.
+    /// The adapter's cache for a connection's header block, so that the same bytes need not be converted to the language's
+    /// objects twice. It must be safe to drop on any thread that runs the language.
     type Memo: Send;
 
-    /// A response that waits for its client to take more: an iterator and the chunk at which it stopped. Or, where
-    /// the application [keeps exchanges](App::KEEPS_EXCHANGES), its name for one that it has kept.
+    /// A response that waits for its client to read: an iterator and the chunk at which it stopped. Or, if the application [keeps
+    /// exchanges](App::KEEPS_EXCHANGES), the handle of an exchange that it has kept.
     type Pending: Send;
 
-    /// True: the application is called as soon as the head of a request is there, with the body in `request.request_stream` as it
-    /// comes, and may switch to WebSocket there. False: it is called with the whole body in `request.body`.
+    /// True: the application is called when the head of a request is complete, reads the body from `request.request_stream` as it
+    /// arrives, and may switch to WebSocket. False: it is called with the complete body in `request.body`.
     const STREAMS_BODY: bool = false;
 
-    /// True: the application may keep an exchange beyond its call ([`Outcome::Ongoing`]). It comes back through
+    /// True: the application may keep an exchange after its call has returned ([`Outcome::Ongoing`]). It continues through
     /// [`crate::EmbeddedWorker::visit`], and checks the length of its answers itself ([`ResponseWriter::length_fault`]).
     const KEEPS_EXCHANGES: bool = false;
 
-    /// Serves a request: calls the application and hands its answer to `response`, as far as the client takes it.
+    /// Serves a request: calls the application and writes its answer to `response`, as far as the client reads it.
     fn call(&mut self, request: &mut Request<'_, Self::Memo>, response: &mut ResponseWriter<'_>) -> Outcome<Self::Pending>;
 
-    /// Goes on with a suspended response; the client has taken what was buffered. It can't be kept from here on.
+    /// Resumes a suspended response, after the client has read the buffered data. The application can no longer keep the
+    /// exchange.
     fn resume(&mut self, pending: Self::Pending, response: &mut ResponseWriter<'_>) -> Outcome<Self::Pending>;
 
-    /// Gives a suspended response or an ongoing exchange up: the client has gone. The application's `close()` runs.
+    /// Aborts a suspended response or an ongoing exchange, because the client has disconnected. Runs the application's `close()`.
     fn abandon(&mut self, pending: Self::Pending);
 
-    /// Something about an ongoing exchange has changed: there is more from the client, or room for more to it, or it has gone. Once it has
-    /// gone (its request stream has hung up) no answer may be begun: the engine may have to say what was wrong with the request.
-    fn news(&mut self, _pending: &mut Self::Pending, _response: &mut ResponseWriter<'_>, _request_stream: &mut RequestStream) {}
+    /// The state of an ongoing exchange has changed: data from the client has arrived, there is room for more data to it, or it
+    /// has disconnected. After a disconnect (its request stream has hung up) the application must not begin an answer: the engine
+    /// may have to answer with an error about the request.
+    fn client_event(
+        &mut self,
+        _pending: &mut Self::Pending,
+        _response: &mut ResponseWriter<'_>,
+        _request_stream: &mut RequestStream,
+    ) {
+    }
 
-    /// An ongoing exchange is over its time (`harakiri`): the application is told to give it up. The engine answers 504.
+    /// An ongoing exchange has exceeded its time limit (`harakiri`): the application must cancel it. The engine answers 504.
     fn overdue(&mut self, _pending: Self::Pending, _milliseconds: u64) {}
 
-    /// Lets other threads of the process run the language, because this one is about to wait in the kernel.
+    /// Releases the language for other threads of the process, before this thread waits in the kernel.
     fn release(&mut self);
 
-    /// Takes the language again after [`App::release`].
+    /// Reacquires the language after [`App::release`].
     fn acquire(&mut self);
 
-    /// Does native work that may take long (a disk's, a hash's, an encoder's): other threads may run the language meanwhile. Nothing of
-    /// the language may be touched in it.
+    /// Runs native work that may take long (disk I/O, hashing, compression) while other threads may run the language. The work
+    /// must not touch the language's objects.
     fn aside<R>(&mut self, work: impl FnOnce() -> R) -> R {
         self.release();
         let result = work();
@@ -73,32 +81,36 @@ pub trait App: Sized {
         result
     }
 
-    /// Whether the ends of exchanges are to be told. Asked of a thread that may not have the language.
-    fn hears_of_ends(&self) -> bool {
+    /// Whether the application wants to be notified of the end of exchanges. May be called by a thread that does not hold the
+    /// language.
+    fn observes_ends(&self) -> bool {
         false
     }
 
-    /// An answer has left, or its client has gone; its line is not written yet, and may be changed.
+    /// An answer has been sent, or its client has disconnected. Its log line has not been written yet, and may be changed.
     fn exchange_has_ended(&mut self, _response: &mut ResponseWriter<'_>) {}
 
-    /// A signal interrupted the wait: the language may have handlers to run, on the thread that entered it first. `Break` asks for an ordered
-    /// end of the worker.
+    /// A signal interrupted the wait. The language may have handlers to run, on the thread that entered it first. `Break`
+    /// requests an orderly end of the worker.
     fn interrupted(&mut self) -> ControlFlow<()>;
 }
 
-/// The end of a call of the application.
+/// The outcome of a call of the application.
 #[derive(Debug)]
 pub enum Outcome<Pending> {
-    /// All that the application has to say is said (and possibly still in the response's buffer).
+    /// The application has produced its whole answer, part of which may still be in the response's buffer.
     Finished,
-    /// The client is slow and the buffer is full, or it has had its turn: call `resume` when there is room again.
+    /// The client is slow and the buffer is full, or its turn is over: call `resume` when there is room again.
     Suspended(Pending),
-    /// The application has the exchange in its hands and goes on by itself. Only of [`App::call`], and only where it [keeps exchanges](App::KEEPS_EXCHANGES).
+    /// The application keeps the exchange and continues by itself. Only returned by [`App::call`], and only if the application
+    /// [keeps exchanges](App::KEEPS_EXCHANGES).
     Ongoing(Pending),
-    /// The application failed; the adapter has logged why. The engine answers 500, or closes when the head has left.
+    /// The application failed; the adapter has logged why. The engine answers 500, or closes the connection if the head has been
+    /// sent.
     Failed,
-    /// As `Failed`, and the worker is to end after this answer: the application has asked the process to exit, or can't go on.
+    /// Like `Failed`, and the worker must end after this answer: the application has requested an exit, or can't continue.
     FailedFatally,
-    /// As one of these; what is still open of the application's is closed by [`App::abandon`] behind the engine's answer.
+    /// Like `Failed` or `FailedFatally`; open resources of the application are closed by [`App::abandon`] after the engine's
+    /// answer.
     FailedOpen { pending: Pending, is_fatal: bool },
 }

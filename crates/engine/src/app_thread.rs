@@ -1,8 +1,10 @@
-//! The application in the hands of one thread, and whether that thread has the language: CPython's lock, say, which has one holder.
+//! The application in one thread, and whether that thread holds the language (for CPython, the GIL).
 //!
-//! A thread has the language always but for its waits. Only where several threads serve and some requests are answered without
-//! the application (static files, routes) does it take the language when the application is to be called, and no sooner: a file must not
-//! wait for threads that compute. It knows no connection and no poll. Worker threads run it.
+//! A thread normally holds the language except while it waits. If several threads serve and some requests are answered without
+//! the application (static files, routes), a thread acquires it only to call the application: a file must not wait for threads
+//! that compute.
+//!
+//! It knows no connection and no poll. Worker threads run it.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -12,49 +14,51 @@ use crate::app::App;
 pub struct AppThread<A: App> {
     app: A,
     is_held: bool,
-    /// Where threads take the language late.
+    /// `Some` if threads acquire the language late.
     leftovers: Option<Arc<Leftovers<A>>>,
-    errand: Option<Errand>,
+    deferred: Option<Deferred>,
 }
 
-/// Work that needs the language, and waits until the thread has it for another reason.
-type Errand = Box<dyn FnOnce()>;
+/// Work that needs the language, deferred until the thread holds it for another reason.
+type Deferred = Box<dyn FnOnce()>;
 
-/// Objects of the language that threads without it had to put down: whichever takes it next drops them. A memo is made by a call, which
-/// drops what lies here, and a connection has one at most: so no more can lie here than connections were open at the last call.
+/// Objects of the language that threads without the language had to leave behind. The next thread that acquires the language
+/// drops them. A memo is created by a call, which drops the objects stored here, and a connection has at most one. So there are
+/// never more objects here than there were open connections at the last call.
 pub struct Leftovers<A: App> {
     objects: Mutex<Vec<Leftover<A>>>,
     are_there: AtomicBool,
 }
 
-/// The language's objects in a connection that closes.
+/// The language's objects of a connection that closes.
 pub struct Leftover<A: App> {
     pub memo: Option<A::Memo>,
     pub pending: Option<A::Pending>,
 }
 
 impl<A: App> AppThread<A> {
-    /// The calling thread has the language. With `leftovers` it is to take it late from now on.
+    /// The calling thread holds the language. With `leftovers`, it acquires the language late from now on.
     pub fn new(app: A, leftovers: Option<Arc<Leftovers<A>>>) -> AppThread<A> {
-        AppThread { app, is_held: true, leftovers, errand: None }
+        AppThread { app, is_held: true, leftovers, deferred: None }
     }
 
     pub fn is_held(&self) -> bool {
         self.is_held
     }
 
-    /// The thread takes the language when the application is to be called, and no sooner.
+    /// The thread acquires the language only to call the application.
     pub fn is_late(&self) -> bool {
         self.leftovers.is_some()
     }
 
-    /// Whether the application is told of the end of each exchange.
+    /// Whether the application is notified of the end of each exchange.
     #[inline(always)]
-    pub fn hears_of_ends(&self) -> bool {
-        self.app.hears_of_ends()
+    pub fn observes_ends(&self) -> bool {
+        self.app.observes_ends()
     }
 
-    /// The application, to be called: takes the language where the thread has it not. Never while the loop's state is locked.
+    /// Returns the application for a call, and acquires the language if necessary. Must not be called while the loop's state is
+    /// locked.
     #[inline(always)]
     pub fn enter(&mut self) -> &mut A {
         if !self.is_held {
@@ -68,12 +72,12 @@ impl<A: App> AppThread<A> {
         self.app.acquire();
         self.is_held = true;
         self.drop_leftovers();
-        if let Some(errand) = self.errand.take() {
-            errand();
+        if let Some(deferred) = self.deferred.take() {
+            deferred();
         }
     }
 
-    /// Lets other threads run the language, because this one is about to wait.
+    /// Releases the language for other threads, before this thread waits.
     pub fn let_go(&mut self) {
         if self.is_held {
             self.app.release();
@@ -81,14 +85,14 @@ impl<A: App> AppThread<A> {
         }
     }
 
-    /// The wait is over: the thread has the language again, unless it is to take it late.
+    /// After a wait: the thread reacquires the language, unless it acquires it late.
     pub fn come_back(&mut self) {
         if self.leftovers.is_none() {
             self.enter();
         }
     }
 
-    /// Does native work that may take long, as [`App::aside`] does, and comes back as from a wait.
+    /// Runs native work that may take long, like [`App::aside`], and reacquires the language as after a wait.
     pub fn aside<R>(&mut self, work: impl FnOnce() -> R) -> R {
         self.let_go();
         let result = work();
@@ -96,17 +100,19 @@ impl<A: App> AppThread<A> {
         result
     }
 
-    /// Does this as soon as the thread has the language: now, or when it is next taken. One errand at a time.
-    pub fn when_held(&mut self, errand: Errand) {
-        if self.is_held { errand() } else { self.errand = Some(errand) }
+    /// Runs this as soon as the thread holds the language: now, or when it next acquires it. There is one deferred task at a
+    /// time.
+    pub fn when_held(&mut self, deferred: Deferred) {
+        if self.is_held { deferred() } else { self.deferred = Some(deferred) }
     }
 
-    /// What waited for the language is not to be done any more.
-    pub fn forget_errand(&mut self) {
-        self.errand = None;
+    /// Drops the deferred task.
+    pub fn forget_deferred(&mut self) {
+        self.deferred = None;
     }
 
-    /// Drops what others had to put down. For a thread that has the language and has not let go of it while others led.
+    /// Drops the objects that other threads left behind. For a thread that holds the language and did not release it while others
+    /// led.
     pub fn drop_leftovers(&mut self) {
         if let Some(leftovers) = &self.leftovers
             && self.is_held
@@ -115,7 +121,7 @@ impl<A: App> AppThread<A> {
         }
     }
 
-    /// Drops objects of the language, or leaves them to a thread that has it.
+    /// Drops objects of the language, or leaves them to a thread that holds it.
     pub fn discard(&mut self, leftover: Leftover<A>) {
         match &self.leftovers {
             Some(leftovers) if !self.is_held => leftovers.put(leftover),
@@ -136,7 +142,7 @@ impl<A: App> Leftovers<A> {
         }
     }
 
-    /// The calling thread has the language. What the drops run of it finds nothing locked.
+    /// The calling thread holds the language. No lock is held during the drops, because they may run code of the language.
     fn drop_all(&self) {
         if self.are_there.swap(false, SeqCst) {
             let objects = std::mem::take(&mut *self.objects.lock().unwrap_or_else(PoisonError::into_inner));

@@ -29,7 +29,7 @@ use crate::connection::multiplexer::SharedMultiplexer;
 use crate::exchange::context::{Context, ExchangeContext};
 use crate::exchange::thread_context::ThreadContext;
 use crate::exchange::worker::Worker;
-use crate::exchange::{Exchange, ExchangeState, UnreadBody, give_up, go_on};
+use crate::exchange::{Exchange, ExchangeState, UnreadBody, give_up, resume_response};
 use crate::logging::access_log::complain;
 use crate::response::ResponseWriter;
 use crate::scheduling::body_timeout::{BodyTimeout, DRAIN_ARRIVAL_MS};
@@ -273,7 +273,7 @@ impl<A: App> Connection<A> {
         loop {
             let next = match self.exchange.take_state() {
                 ExchangeState::Suspended(suspended) => {
-                    let served = go_on(&mut self.context(context), suspended);
+                    let served = resume_response(&mut self.context(context), suspended);
                     match self.after_answer(served, context) {
                         ServeStep::Blocked => Some(self.wait_for_client()),
                         ServeStep::Close => Some(self.close_or_linger(context)),

@@ -63,7 +63,7 @@ const PEER_HAS_ENDED: EpollFlags = EpollFlags::EPOLLRDHUP.union(EpollFlags::EPOL
 pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<()> {
     let shared = prepare(language, assignment)?;
     if shared.worker.has_one_thread {
-        forks::note_beside(shared.clone());
+        forks::set_fork_hooks(shared.clone());
     }
     threads::run(&shared)?;
     shared.report(|row, pid| Report::Leaving { row, pid });

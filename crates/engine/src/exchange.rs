@@ -1,7 +1,7 @@
-//! One request and its response: how far it has come, and what it needs to go on.
+//! One request and its response: the state of an exchange, and the data that it needs to continue.
 //!
-//! It knows no socket: what it says goes through a [`crate::response::ResponseWriter`], what its client sends is handed in. It knows no
-//! readiness. The thread that attends to its connection runs it.
+//! It knows no sockets and no readiness: answers go through a [`crate::response::ResponseWriter`], and input is passed in. The
+//! thread that serves the connection runs it.
 
 pub mod context;
 pub mod dispatch;
@@ -21,37 +21,37 @@ use crate::response::Response;
 use crate::scheduling::body_timeout::BodyTimeout;
 use crate::scheduling::deadlines::NEVER_MS;
 use log_entry::KeptLogEntry;
-pub use serving::{give_up, go_on, serve};
+pub use serving::{give_up, resume_response, serve};
 
-/// Milliseconds for which the head of an answer waits for the first part of the body.
+/// Milliseconds for which the head of an answer is held back for the first part of the body.
 const HEAD_HELD_MS: u64 = 20;
 
 pub struct Exchange<A: App> {
     pub response: Response,
     pub state: ExchangeState<A>,
-    /// The room that the request's body has of the worker's.
+    /// The share of the worker's body storage that the request's body uses.
     pub share: Option<Share>,
-    /// A body that was answered before all of it had come.
+    /// The rest of a body whose request was answered before all of it had arrived.
     pub unread: Option<Box<UnreadBody>>,
-    /// Its number on the connection.
+    /// The number of the exchange on its connection.
     pub stream: u32,
 }
 
 /// The states of an exchange, by what it waits for.
 pub enum ExchangeState<A: App> {
-    /// A head: there is no request.
+    /// The next head: there is no request.
     Idle,
     /// The rest of a body, before the application is called.
     Collecting(Box<Collecting>),
-    /// Its client, to take the answer.
+    /// The client, to read the answer.
     Suspended(Box<Suspended<A::Pending>>),
-    /// The application, which has the request in its hands.
+    /// The application, which keeps the request.
     Streaming(Box<Streaming<A>>),
-    /// The rest of a body that the application did not want; so many bytes of it were thrown away.
+    /// The rest of a body that the application did not read; `swallowed` bytes of it have been discarded.
     Draining { body: Box<UnreadBody>, swallowed: usize },
 }
 
-/// A request whose body is coming: its head in memory of its own.
+/// A request whose body is being received, with its own copy of the head.
 pub struct Collecting {
     pub head: HeadEvent,
     pub bytes: Vec<u8>,
@@ -60,52 +60,52 @@ pub struct Collecting {
     pub body_timeout: BodyTimeout,
 }
 
-/// A body that nobody wants: all that is known of it.
+/// A body that will be discarded.
 pub struct UnreadBody {
     pub body_timeout: BodyTimeout,
     /// The client waits for `100 Continue`.
     pub owes_continue: bool,
 }
 
-/// A response that waits for its client, with what its log line will need.
+/// A response that waits for its client, with the data of its log line.
 pub struct Suspended<Pending> {
     pub pending: Option<Pending>,
     log_entry: KeptLogEntry,
 }
 
-/// An exchange that the application has in its hands. Times are in monotonic milliseconds.
+/// An exchange that the application keeps. Times are in monotonic milliseconds.
 pub struct Streaming<A: App> {
     pub request_stream: RequestStream,
     pub suspended: Box<Suspended<A::Pending>>,
     pub began_ms: u64,
-    /// When a head that waits for the first part of the body leaves without it.
+    /// When a head that waits for the first part of the body is sent without it.
     pub head_due_ms: u64,
-    /// When `harakiri` strikes.
+    /// When the `harakiri` limit expires.
     pub overdue_ms: u64,
-    /// When the draining worker gives it up.
+    /// When a draining worker aborts it.
     pub mercy_ends_ms: u64,
-    /// Where the answer is a stream, when the draining worker gives it up.
+    /// When a draining worker aborts it if the answer is a stream.
     pub stream_ends_ms: u64,
 }
 
-/// The result of serving a request, which may not have ended yet.
+/// The result of serving a request, which may still be in progress.
 pub enum Served<Pending> {
-    /// The answer has left; `keep` says whether the connection goes on.
+    /// The answer has been sent; `keep` says whether the connection stays open.
     Done { keep: bool },
-    /// The client must take something first.
+    /// The client must read data first.
     Blocked(Box<Suspended<Pending>>),
-    /// The application goes on by itself.
+    /// The application continues by itself.
     Ongoing(Box<Suspended<Pending>>),
 }
 
-/// A request's body: whole, or as it comes.
+/// A request's body: complete, or streamed.
 pub enum BodySource<'a> {
     Whole(Body),
     Streamed(&'a mut RequestStream),
 }
 
 impl<'a> BodySource<'a> {
-    /// Bytes of a body that is here; 0 for one that is still to come.
+    /// Length of a complete body; 0 for one that is streamed.
     fn length(&self) -> u64 {
         match self {
             BodySource::Whole(body) => body.length(),
@@ -126,12 +126,12 @@ impl<A: App> Exchange<A> {
         Exchange { response: Response::new(), state: ExchangeState::Idle, share: None, unread: None, stream: 0 }
     }
 
-    /// Takes the state out, to go on with it.
+    /// Takes the state out, to continue with it.
     pub fn take_state(&mut self) -> ExchangeState<A> {
         std::mem::replace(&mut self.state, ExchangeState::Idle)
     }
 
-    /// Takes the state out of an exchange that the application has in its hands; others keep theirs.
+    /// Takes the state out if the application keeps the exchange; other states stay.
     pub fn take_streaming(&mut self) -> Option<Box<Streaming<A>>> {
         match self.take_state() {
             ExchangeState::Streaming(streaming) => Some(streaming),
@@ -150,7 +150,7 @@ impl<A: App> Exchange<A> {
         matches!(self.state, ExchangeState::Collecting(_))
     }
 
-    /// What a client's body may still take of our time, while it is collected.
+    /// The time budget of a client whose body is being collected.
     pub fn body_timeout(&mut self) -> Option<&mut BodyTimeout> {
         match &mut self.state {
             ExchangeState::Collecting(collecting) => Some(&mut collecting.body_timeout),
@@ -162,7 +162,7 @@ impl<A: App> Exchange<A> {
         matches!(self.state, ExchangeState::Streaming(_))
     }
 
-    /// The exchange as the application has it in its hands.
+    /// The state of an exchange that the application keeps.
     pub fn streaming(&mut self) -> Option<&mut Streaming<A>> {
         match &mut self.state {
             ExchangeState::Streaming(streaming) => Some(streaming),
@@ -170,7 +170,7 @@ impl<A: App> Exchange<A> {
         }
     }
 
-    /// Notes that the rest of the body is nobody's, where there is one.
+    /// Records that the rest of the body will be discarded, if there is one.
     pub fn keep_unread(&mut self, request_stream: RequestStream) {
         if let RequestStream::Body(body) = request_stream
             && !body.is_complete()
@@ -179,14 +179,14 @@ impl<A: App> Exchange<A> {
         }
     }
 
-    /// The application has begun its response, and the first part of the body has not come. A head that waits for it leaves in
-    /// the same packet, and if the application fails meanwhile the answer is 500 (ASGI, "Response Start": it "need not" be sent
-    /// earlier). But clients wait for the head alone, as an EventSource does, so it waits for [`HEAD_HELD_MS`] only.
+    /// The application has begun its response, and the first part of the body has not arrived. A head that waits for it is sent
+    /// in the same packet, and if the application fails meanwhile, the answer is 500 (ASGI, "Response Start": it "need not" be
+    /// sent earlier). But some clients wait for the head alone, such as an EventSource, so it waits for at most [`HEAD_HELD_MS`].
     pub fn holds_its_head(&self) -> bool {
         self.is_streaming() && self.response.has_head() && !self.response.head_has_left()
     }
 
-    /// A head that is held from now on leaves in time.
+    /// Sets or clears the deadline of a head that is held back.
     pub fn limit_head(&mut self, now_ms: u64) {
         let holds = self.holds_its_head();
         if let ExchangeState::Streaming(streaming) = &mut self.state {
@@ -197,7 +197,7 @@ impl<A: App> Exchange<A> {
         }
     }
 
-    /// When it is to be looked at, in monotonic milliseconds: it is over its time then, or its head leaves.
+    /// The next deadline in monotonic milliseconds: its time limit, or when its head must be sent.
     pub fn due_ms(&self) -> u64 {
         match &self.state {
             ExchangeState::Streaming(streaming) => {
@@ -207,7 +207,7 @@ impl<A: App> Exchange<A> {
         }
     }
 
-    /// It is over its time, or that of the worker.
+    /// Its time limit has expired, or that of the draining worker.
     pub fn is_over_its_time(&self, now_ms: u64) -> bool {
         match &self.state {
             ExchangeState::Streaming(streaming) => streaming.overdue_ms.min(streaming.given_up_ms(&self.response)) <= now_ms,
@@ -215,21 +215,21 @@ impl<A: App> Exchange<A> {
         }
     }
 
-    /// A WebSocket of the application's.
+    /// A WebSocket that the application keeps.
     pub fn is_websocket(&self) -> bool {
         matches!(&self.state, ExchangeState::Streaming(streaming) if matches!(streaming.request_stream, RequestStream::Messages(_)))
     }
 
-    /// A request, and no WebSocket, that the application has in its hands.
+    /// A request, not a WebSocket, that the application keeps.
     pub fn is_streaming_body(&self) -> bool {
         self.is_streaming() && !self.is_websocket()
     }
 }
 
 impl<A: App> Streaming<A> {
-    /// When a worker that ends gives it up, in monotonic milliseconds.
+    /// When a worker that ends aborts it, in monotonic milliseconds.
     pub fn given_up_ms(&self, response: &Response) -> u64 {
-        // A client that has ended its side may read on, but is taken for one that has left, as servers in front do.
+        // A client that has closed its sending side may still read, but counts as disconnected, as in front servers.
         let ends_early = match &self.request_stream {
             RequestStream::Body(body) => body.is_gone || response.is_endless(),
             RequestStream::Messages(_) => false,

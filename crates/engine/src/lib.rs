@@ -1,7 +1,8 @@
-//! The worker: it accepts, parses, calls the application and answers, all on the thread that read the request.
+//! The worker: it accepts connections, parses requests, calls the application and answers, all on the thread that read the
+//! request.
 //!
-//! It knows nothing of any language (the one seam is [`app`]), nothing of the master (orders come through
-//! the contract's messages) and nothing of configuration files. It runs in workers only.
+//! It knows nothing of any language (the only interface is [`app`]), of the master (orders arrive as messages of the contract) or
+//! of configuration files. It runs in workers only.
 
 pub mod app;
 mod app_thread;

@@ -1,10 +1,10 @@
-//! The lines of a worker: one for each request, complaints about peers, and the counters beside them.
+//! The log lines of a worker: request lines, warnings about peers, and the counters.
 //!
 //! It knows no sockets and no requests, only their values. Workers run it.
 
 pub mod access_log;
-pub mod complaints;
 pub mod counting;
 pub mod log_format;
 pub mod log_line;
 pub mod log_styles;
+pub mod peer_warnings;

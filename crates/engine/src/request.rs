@@ -1,4 +1,5 @@
-//! A request as the application's adapter sees it: spans of the read buffer, the body, and where it came from.
+//! A request as the adapter of the application's language sees it: spans of the read buffer, the body, and its origin. It knows
+//! no language. Worker threads build it.
 
 pub mod blocking_websocket;
 pub mod body;
@@ -21,34 +22,34 @@ use crate::request::websocket::Handshake;
 use crate::scheduling::connections::ExchangeId;
 pub use crate::sockets::listener::{FrontTls, Peer};
 
-/// A request whose head is complete, and its body too unless the application [streams it](crate::app::App::STREAMS_BODY).
+/// A request with a complete head, and with a complete body unless the application [streams it](crate::app::App::STREAMS_BODY).
 pub struct Request<'a, Memo> {
     /// Number of the listener, in the order of the settings.
     pub listener: usize,
-    /// Whoever has made it.
+    /// The client.
     pub peer: &'a Peer,
-    /// What a trusted front server says of it. The same for each request of a connection that repeats its header block.
+    /// The client as described by a trusted front server. Equal for all requests of a connection that repeats its header block.
     pub forwarded: Option<&'a Forwarded>,
-    /// The start of the path that a front server has taken away: what SCRIPT_NAME begins with, where the request itself does not say it.
+    /// The path prefix that a front server has stripped: the start of SCRIPT_NAME, unless the request contains it.
     pub script_name: &'a [u8],
     pub parts: RequestParts<'a, Memo>,
     pub body: Body,
-    /// Where the application streams the body: the body as it comes.
+    /// The body as it arrives, if the application streams it.
     pub request_stream: Option<&'a mut RequestStream>,
-    /// The client asks to switch to WebSocket. Only looked for where the application streams the body.
+    /// The client asks to switch to WebSocket. Only checked if the application streams the body.
     pub handshake: Option<Handshake>,
-    /// Names the exchange for [`crate::EmbeddedWorker::visit`].
+    /// Identifies the exchange for [`crate::EmbeddedWorker::visit`].
     pub id: ExchangeId,
-    /// Where the scoreboard shows the request.
+    /// The scoreboard slot that shows the request.
     pub slot: &'static Slot,
-    /// What the log needs and only the adapter knows; it fills this in.
+    /// Data for the log that only the adapter knows, and fills in.
     pub log_facts: LogFacts,
 }
 
-/// What the protocol said.
+/// The protocol's part of a request.
 pub enum RequestParts<'a, Memo> {
     Http(HttpRequest<'a, Memo>),
-    /// A front server's: the uwsgi protocol, SCGI or FastCGI.
+    /// From a front server: the uwsgi protocol, SCGI or FastCGI.
     Variables(VariablesRequest<'a>),
 }
 
@@ -60,7 +61,7 @@ impl<'a, Memo> RequestParts<'a, Memo> {
         }
     }
 
-    /// The target as the client wrote it: REQUEST_URI.
+    /// The target as the client sent it: REQUEST_URI.
     pub fn uri(&self) -> &'a [u8] {
         match self {
             RequestParts::Http(http) => http.uri,
@@ -76,7 +77,7 @@ impl<'a, Memo> RequestParts<'a, Memo> {
         }
     }
 
-    /// A variable that a route or a front server has set. The last of a name counts.
+    /// A variable set by a route or a front server. If a name occurs several times, the last value counts.
     pub fn variable(&self, name: &[u8]) -> Option<&'a [u8]> {
         match self {
             RequestParts::Http(http) => http.variables.iter().rfind(|(own, _)| own == name).map(|(_, value)| value.as_slice()),
@@ -89,19 +90,19 @@ impl<'a, Memo> RequestParts<'a, Memo> {
         matches!(self, RequestParts::Http(http) if http.upgrade)
     }
 
-    /// The body came in chunks, see [`HttpRequest::chunked`].
+    /// The body was chunked, see [`HttpRequest::chunked`].
     pub fn is_chunked(&self) -> bool {
         matches!(self, RequestParts::Http(http) if http.chunked)
     }
 
-    /// Method and target: the name of a request in the log.
+    /// Method and target, which identify the request in the log.
     pub fn line(&self) -> Vec<u8> {
         [self.method(), b" ", self.uri()].concat()
     }
 }
 
 impl<'a, Memo> HttpRequest<'a, Memo> {
-    /// Names and values of the header fields, in their order. None where `memo` says that they are the same as last time.
+    /// Names and values of the header fields, in order. Empty if `memo` says that they are the same as last time.
     pub fn fields(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a, Memo> {
         let header_bytes = self.header_bytes;
         self.fields.iter().map(move |field| (field.name.of(header_bytes), field.value.of(header_bytes)))
@@ -109,7 +110,7 @@ impl<'a, Memo> HttpRequest<'a, Memo> {
 }
 
 impl<'a> VariablesRequest<'a> {
-    /// Names and values of the variables, in their order.
+    /// Names and values of the variables, in order.
     pub fn pairs(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
         let bytes = self.bytes;
         self.variables.iter().map(move |variable| (variable.name.of(bytes), variable.value.of(bytes)))
@@ -125,44 +126,44 @@ impl<'a> VariablesRequest<'a> {
     }
 }
 
-/// Stands between the values of two header fields of this name, which are one list (RFC 9110 section 5.3). Section 4.2.1 of RFC 6265 says how
-/// cookies join.
+/// The separator that joins the values of header fields with this name, which form a list (RFC 9110 section 5.3). For cookies,
+/// section 4.2.1 of RFC 6265 applies.
 pub fn joint(name: &[u8]) -> &'static [u8] {
     if name.eq_ignore_ascii_case(b"cookie") { b"; " } else { b", " }
 }
 
 pub struct HttpRequest<'a, Memo> {
     pub method: &'a [u8],
-    /// The target as the client wrote it, without scheme and authority: REQUEST_URI.
+    /// The target as the client sent it, without scheme and authority: REQUEST_URI.
     pub uri: &'a [u8],
     /// The path, percent-decoded.
     pub path: &'a [u8],
     pub query: &'a [u8],
-    /// Host and port that take the place of the Host header: those that a trusted front server says, or those of an absolute-form target (RFC 9112
+    /// Host and port that override the Host header: from a trusted front server, or from an absolute-form target (RFC 9112
     /// section 3.2.2); else empty.
     pub authority: &'a [u8],
     pub version: Version,
-    /// The header fields' bytes, up to and with the empty line; spans of `fields` are relative to it.
+    /// The header fields' bytes, including the empty line; spans of `fields` are relative to it.
     pub header_bytes: &'a [u8],
-    /// Variables that routes have set, the last of a name counts; method, uri, path and query are what these say already.
+    /// Variables that routes have set; the last of a name counts. Method, uri, path and query already contain their changes.
     pub variables: &'a [(Vec<u8>, Vec<u8>)],
-    /// The parsed fields. Empty when `memo` says that they are the same as last time.
+    /// The parsed fields. Empty if `memo` says that they are the same as last time.
     pub fields: &'a [Field],
     pub memo: HeaderMemory<'a, Memo>,
-    /// The client asks for another protocol, and has sent nothing behind its head. An application that is called with the whole body may take
-    /// the connection for it ([`crate::response::ResponseWriter::give_away`]).
+    /// The client asks for another protocol, and has sent nothing after its head. An application that is called with the complete
+    /// body may take over the connection ([`crate::response::ResponseWriter::give_away`]).
     pub upgrade: bool,
-    /// The body came in chunks: its length is `body.length()`, and no header tells it.
+    /// The body was chunked: its length is `body.length()`, and no header contains it.
     pub chunked: bool,
 }
 
-/// Whether this connection's header block is worth remembering, and what was remembered.
+/// The cache of a connection's header block: whether to cache it, and the cached value.
 pub enum HeaderMemory<'a, Memo> {
-    /// Nothing is remembered for this request, and nothing should be.
+    /// Nothing is cached for this request, and nothing should be.
     Off,
-    /// The same bytes came before: the adapter's own memory of them is here, and `fields` is empty.
+    /// The same bytes have arrived before: the adapter's cached conversion of them, with empty `fields`.
     Same(&'a Memo),
-    /// The adapter may leave here what it made of `fields`.
+    /// The adapter may store its conversion of `fields` here.
     Fill(&'a mut Option<Memo>),
 }
 
@@ -175,10 +176,10 @@ pub struct VariablesRequest<'a> {
     pub protocol: Option<Span>,
 }
 
-/// What uWSGI's request line says of a request and the engine can't know.
+/// Parts of uWSGI's request line that the engine does not know.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct LogFacts {
-    /// Variables of the request, and the bytes that they take in a uwsgi packet.
+    /// The number of variables of the request, and their size in a uwsgi packet.
     pub variables: u32,
     pub variable_bytes: u32,
     /// Number of the application that answered, in the order of the settings.

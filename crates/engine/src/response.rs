@@ -1,8 +1,9 @@
-//! One answer: its head, how long its body is and how far it has come. [`ResponseWriter`] is the same with its way out.
+//! An answer: its head, the length of its body, and its progress. [`ResponseWriter`] combines it with its transport.
 //!
-//! The head waits until the first part of the body (PEP 3333, "The start_response() Callable"), so that both leave in one write: it is kept
-//! as fields until then, and the encoder of the session writes them. A body that the client is slow to take waits up to [`OUTPUT_BYTES`];
-//! beyond that the application's iterator is suspended. It knows no language, no socket and no log; a worker's threads run it.
+//! The head waits for the first part of the body (PEP 3333, "The start_response() Callable"), so that both are sent in one write:
+//! until then it is stored as fields, which the session's encoder writes. Up to [`OUTPUT_BYTES`] of a body are buffered for a
+//! slow client; beyond that the application's iterator is suspended. It knows no language, no socket and no log. Worker threads
+//! run it.
 
 pub mod buffers;
 pub mod compression;
@@ -26,21 +27,21 @@ pub use crate::sockets::socket::wait_for_client;
 pub use crate::sockets::transport::RoomWait;
 pub use writer::ResponseWriter;
 
-/// Bytes that wait for a slow client before the application's iterator is suspended.
+/// Bytes that are buffered for a slow client before the application's iterator is suspended.
 pub const OUTPUT_BYTES: usize = 64 * 1024;
 
-/// Bytes of a status line and of a field that an application may set.
+/// Maximum size of a status line, and of a field that an application sets.
 const FIELD_BYTES: usize = 64 * 1024;
 
-/// The terms on which the connection and the request want to be answered.
+/// Requirements of the connection and the request on an answer.
 #[derive(Debug, Clone, Copy)]
 pub struct Terms {
     pub wire: Wire,
     pub head_only: bool,
     pub keep_alive: bool,
-    /// The client lets the connection go on, whatever we say: its next request may be on its way.
+    /// The client keeps the connection open, regardless of the answer: its next request may already be on the wire.
     pub client_keeps: bool,
-    /// Others wait to be served: a small answer may leave together with theirs.
+    /// Other requests wait to be served: a small answer may be sent together with theirs.
     pub may_cork: bool,
     pub date_line: [u8; 37],
 }
@@ -48,7 +49,7 @@ pub struct Terms {
 /// The stages of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// No status was given.
+    /// No status has been set.
     Fresh,
     /// The head may still be changed.
     Head,
@@ -56,45 +57,45 @@ enum Stage {
     Done,
 }
 
-/// The bytes that the body may still have.
+/// The rest of the body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum BodyLeft {
-    /// Bytes that the announced length still wants.
+    /// The number of bytes that remain of the announced length.
     Length(u64),
-    /// Nobody has told its length.
+    /// The length of the body is unknown.
     Unknown,
-    /// HEAD, 1xx, 204, 304: whatever the application says is counted and not sent.
+    /// HEAD, 1xx, 204, 304: the body that the application sends is counted and discarded.
     Discard,
 }
 
-/// Bytes of the name and of the value of a log variable: uWSGI counts them in a byte.
+/// Maximum size of the name and of the value of a log variable: uWSGI stores each length in a byte.
 const LOG_VARIABLE_BYTES: usize = 255;
-/// Log variables of one request.
+/// Maximum number of log variables of a request.
 const LOG_VARIABLES_MOST: usize = 64;
 
-/// Names and values that an application has set for its request's log line.
+/// Names and values that an application has set for the request's log line.
 pub(crate) type LogVariables = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// The result of handing in a part of the body.
+/// The result of pushing a part of the body.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Pushed {
     All,
-    /// The client is slow, or has had its turn; only this many bytes were taken. Offer the rest after a resume.
+    /// The client is slow, or its turn is over; only this many bytes were taken. Push the rest after a resume.
     Part(usize),
-    /// The client has gone.
+    /// The client has disconnected.
     Gone,
 }
 
-/// When a part of the body must leave.
+/// When a part of the body must be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum When {
-    /// Before the application goes on (PEP 3333: no block may be delayed).
+    /// Before the application continues (PEP 3333: no block may be delayed).
     Now,
-    /// More follows at once, without the application having its turn.
+    /// Together with the next part, which follows before the application runs again.
     WithTheNext,
 }
 
-/// The result of sending what waits.
+/// The result of sending buffered data.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Progress {
     Done,
@@ -111,34 +112,34 @@ pub struct Response {
     encoder: ResponseEncoder,
     left: BodyLeft,
     terms: Terms,
-    /// The application has broken its own Content-Length.
+    /// The application has violated its own Content-Length.
     overrun: bool,
     short: bool,
-    /// The body's end is not the answer's: trailer fields follow it.
+    /// Trailer fields follow the end of the body.
     has_trailers: bool,
-    /// A file that is sent behind what was written, and what is sent behind that.
-    /// Few answers have any, and a connection that waits is to be small.
+    /// A file that is sent after the buffered data, and the parts that follow it. Boxed, because few answers have them and idle
+    /// connections should be small.
     file: Option<Box<BodyFile>>,
     queue: Option<Box<Queue>>,
-    /// Where the application may name a file in place of a body: what is needed to send it.
+    /// If the application may name a file instead of a body: the data needed to send it.
     x_sendfile: Option<Box<XSendfile>>,
-    /// The body is a file that the application has named: what it says itself as a body is not sent.
+    /// The body is a file that the application has named: the application's own body is discarded.
     file_replaces_body: bool,
-    /// The filter that changes this answer on its way; `None` for none.
+    /// The filter that changes this answer; `None` for none.
     filter: Option<Box<ResponseFilter>>,
-    /// A route wants no log line.
+    /// A route has disabled the log line.
     pub(crate) is_unlogged: bool,
-    /// The application wants a log line, whatever the settings say.
+    /// The application has requested a log line, regardless of the settings.
     pub(crate) is_logged: bool,
-    /// Variables of the application's for its log line; `None` while it has set none.
+    /// Variables of the application for its log line; `None` if it has set none.
     pub(crate) log_variables: Option<Box<LogVariables>>,
-    /// A route's limit for the time of this request, in milliseconds.
+    /// A route's time limit for this request, in milliseconds.
     pub(crate) harakiri_ms: Option<u32>,
     /// For the log: bytes of the head, bytes of the body.
     pub head_bytes: u64,
     pub body_bytes: u64,
     pub sent_file: bool,
-    /// The same for a small file, whose content is in memory.
+    /// Like `sent_file`, for a small file whose content is in memory.
     pub sent_content: bool,
 }
 
@@ -200,8 +201,8 @@ impl Response {
         self.forget_head();
     }
 
-    /// Sets a variable for the request's log line (`uwsgi.set_logvar`). Names and values are cut to uWSGI's length, and beyond
-    /// [`LOG_VARIABLES_MOST`] names there are no further ones.
+    /// Sets a variable for the request's log line (`uwsgi.set_logvar`). Names and values are truncated to uWSGI's length, and
+    /// names beyond [`LOG_VARIABLES_MOST`] are ignored.
     pub fn set_log_variable(&mut self, name: &[u8], value: &[u8]) {
         let [name, value] = [name, value].map(|text| &text[..text.len().min(LOG_VARIABLE_BYTES)]);
         let variables = self.log_variables.get_or_insert_default();
@@ -213,23 +214,23 @@ impl Response {
         }
     }
 
-    /// What was set for the request's log line (`uwsgi.get_logvar`).
+    /// Returns a variable that was set for the request's log line (`uwsgi.get_logvar`).
     pub fn log_variable(&self, name: &[u8]) -> Option<&[u8]> {
         let variables = self.log_variables.as_deref()?;
         variables.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_slice())
     }
 
-    /// The request has a log line, whatever the settings say (`uwsgi.log_this_request`).
+    /// Logs the request regardless of the settings (`uwsgi.log_this_request`).
     pub fn log_this(&mut self) {
         self.is_logged = true;
     }
 
-    /// Takes the head's buffer back, so that idle connections own none.
+    /// Takes the head's buffer back, so that idle connections have none.
     pub(crate) fn take_buffer(&mut self) -> Vec<u8> {
         self.head.take_buffer()
     }
 
-    /// Starts the head, or starts it anew: an application may change its mind while nothing has left.
+    /// Starts the head, or restarts it: an application may change its answer until something has been sent.
     ///
     /// # Errors
     /// The status is not three digits, a space and a reason without control characters.
@@ -256,7 +257,7 @@ impl Response {
         Ok(())
     }
 
-    /// Starts the head as [`Response::status`] does, with the reason that RFC 9110 section 15 gives the number.
+    /// Starts the head like [`Response::status`], with the standard reason phrase of RFC 9110 section 15.
     ///
     /// # Errors
     /// The status is not a final one of three digits.
@@ -276,8 +277,8 @@ impl Response {
     /// Adds a field to the head.
     ///
     /// # Errors
-    /// One sentence: the name is no token, the value has control characters, or the field is the server's to set
-    /// (PEP 3333 forbids hop-by-hop fields to applications).
+    /// One sentence: the name is not a token, the value has control characters, or only the server may set the field (PEP 3333
+    /// forbids hop-by-hop fields to applications).
     pub fn field(&mut self, name: &[u8], value: &[u8]) -> Result<(), HeadRefusal> {
         if !is_token(name) {
             return Err("its name is not a token (letters, digits and !#$%&'*+-.^_`|~)");
@@ -292,7 +293,7 @@ impl Response {
             Some(Known::ContentLength) => {
                 let length = decimal(value).ok_or("its value is not a number")?;
                 if self.head.status() == 204 {
-                    // RFC 9110 section 8.6 forbids it there, and frameworks set it.
+                    // RFC 9110 section 8.6 forbids the field in a 204, and frameworks set it.
                     return Ok(());
                 }
                 if self.head.content_length.is_some_and(|before| before != length) {
@@ -313,36 +314,36 @@ impl Response {
         Ok(())
     }
 
-    /// Forgets a head that turned out to be wrong, while nothing has left.
+    /// Discards an invalid head, if nothing has been sent.
     pub fn drop_head(&mut self) {
         if self.stage == Stage::Head {
             self.forget_head();
         }
     }
 
-    /// True once a status was given.
+    /// True after a status has been set.
     pub fn has_head(&self) -> bool {
         self.stage != Stage::Fresh
     }
 
-    /// True once the head can't be changed any more.
+    /// True when the head can no longer be changed.
     pub fn head_has_left(&self) -> bool {
         matches!(self.stage, Stage::Body | Stage::Done)
     }
 
-    /// Whether all has been said, be it sent or not.
+    /// Whether the answer is complete, sent or not.
     pub fn is_finished(&self) -> bool {
         self.stage == Stage::Done
     }
 
-    /// The head has left, nobody knows how long the body will be, and it has not ended.
+    /// The head has been sent, the length of the body is unknown, and the body has not ended.
     pub fn is_endless(&self) -> bool {
         self.stage == Stage::Body && self.left == BodyLeft::Unknown
     }
 
-    /// Says how long the body will be, when the application did not and the adapter can tell.
+    /// Sets the length of the body, if the application has not set it and the adapter knows it.
     pub fn declare_length(&mut self, length: u64) {
-        // RFC 9110 section 8.6: what an empty answer to HEAD would have been for GET is not known.
+        // RFC 9110 section 8.6: an empty answer to HEAD does not show the length of the answer to GET.
         if self.terms.head_only && length == 0 {
             return;
         }
@@ -351,42 +352,42 @@ impl Response {
         }
     }
 
-    /// The application's own Content-Length, where the body must have as many bytes.
+    /// The application's own Content-Length, if the body must have this length.
     pub fn announced_length(&self) -> Option<u64> {
         self.head.content_length.filter(|_| !self.terms.head_only && !self.is_bodiless_status() && !self.names_file())
     }
 
-    /// The answer has a head and no body (RFC 9110 sections 9.3.2, 15.3.5 and 15.4.5): it is complete when that has left.
+    /// The answer has a head and no body (RFC 9110 sections 9.3.2, 15.3.5 and 15.4.5): it is complete after the head.
     pub fn has_no_body(&self) -> bool {
         self.terms.head_only || self.is_bodiless_status()
     }
 
-    /// The application has said how long the body is, or would be.
+    /// The application has set the length that the body has, or would have.
     pub fn has_length(&self) -> bool {
         self.head.content_length.is_some()
     }
 
-    /// Whether a part of a file waits for the client.
+    /// Whether a part of a file waits to be sent.
     pub fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// Whether the client may ask again on the connection, as it has not said itself that it ends.
+    /// Whether the client may send another request on the connection, because it has not announced the end.
     pub fn client_keeps(&self) -> bool {
         self.terms.client_keeps
     }
 
-    /// The connection closes after this answer. Has an effect on the head only while it has not been closed.
+    /// Closes the connection after this answer. Changes the head only until it is closed.
     pub fn close_after(&mut self) {
         self.terms.keep_alive = false;
     }
 
-    /// Fields of the head, for the log.
+    /// The number of fields of the head, for the log.
     pub(crate) fn header_count(&self) -> u32 {
         self.head.count
     }
 
-    /// What the application did against its own Content-Length, as the rest of a sentence.
+    /// How the application violated its own Content-Length, as the rest of a sentence.
     pub(crate) fn broken_promise(&self) -> Option<&'static str> {
         if self.terms.head_only {
             None
@@ -399,13 +400,13 @@ impl Response {
         }
     }
 
-    /// No file follows any more.
+    /// Drops the files that have not been sent.
     fn drop_files(&mut self) {
         self.file = None;
         self.queue = None;
     }
 
-    /// Bytes that follow what is written.
+    /// The number of bytes in files and queued parts, which follow the buffered data.
     fn to_come(&self) -> u64 {
         let of_file = |part: &Option<Box<BodyFile>>| part.as_ref().map_or(0, |part| part.left);
         let queued = self.queue.iter().flat_map(|queue| queue.0.iter());
@@ -425,40 +426,40 @@ impl Response {
         matches!(self.head.status(), 204 | 304)
     }
 
-    /// What is to be changed in this answer. Between its beginning and its first part.
+    /// Sets the filter of this answer. Must be called between its beginning and its first part.
     pub(crate) fn set_filter(&mut self, filter: Box<ResponseFilter>) {
         self.filter = Some(filter);
     }
 
-    /// Something may be changed in what is left of this answer: its body may be compressed.
+    /// The rest of this answer may be changed: its body may be compressed.
     pub fn is_filtered(&self) -> bool {
         self.filter.is_some()
     }
 
-    /// Says what a 304 is about.
+    /// Describes the content that a 304 refers to.
     pub(crate) fn note_unmodified(&mut self, content_type: &str, bytes: u64, is_compressed: bool) {
         if let Some(filter) = &mut self.filter {
             filter.note_unmodified(content_type.as_bytes(), bytes, is_compressed);
         }
     }
 
-    /// Lets the application name a file. Between the beginning of an answer and its head.
+    /// Allows the application to name a file. Must be called between the beginning of an answer and its head.
     pub(crate) fn allow_x_sendfile(&mut self, x_sendfile: XSendfile) {
         self.x_sendfile = Some(Box::new(x_sendfile));
     }
 
-    /// Whether the body that the application sends is none of its answer.
+    /// Whether a named file replaces the application's body.
     fn names_file(&self) -> bool {
         self.x_sendfile.as_ref().is_some_and(|x_sendfile| x_sendfile.named.is_some())
     }
 
-    /// A field that may name a file. False: it is like any other.
+    /// Notes a field that may name a file. Returns false if it is an ordinary field.
     fn note_file(&mut self, by: SendfileHeader, name: &[u8]) -> bool {
         self.x_sendfile.as_mut().is_some_and(|x_sendfile| x_sendfile.note(by, name))
     }
 }
 
-/// The reason of a status; one that no standard names has none, which RFC 9112 section 4 allows.
+/// Returns the standard reason phrase of a status; for unknown ones it is empty, which RFC 9112 section 4 allows.
 pub fn reason_phrase(code: u16) -> &'static str {
     bolide_routes::reason(code).unwrap_or_default()
 }

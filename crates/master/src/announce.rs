@@ -48,7 +48,7 @@ fn start_lines(settings: &Settings, endpoints: &[Endpoint]) -> Vec<String> {
             workers.threads.most()
         ),
     };
-    let least = settings.elastic.cheaper.as_ref().map(|cheaper| cheaper.least);
+    let least = settings.scaling.cheaper.as_ref().map(|cheaper| cheaper.least);
     let count = match least {
         Some(least) => format!("{least} to {}", workers_in_words(workers.processes)),
         None => workers_in_words(workers.processes),
@@ -98,11 +98,11 @@ mod tests {
     #[test]
     fn a_start_says_what_auto_has_chosen_and_between_what_cheaper_may_choose() {
         let mut settings = bolide_supervision::testing::settings();
-        let cheaper = bolide_contract::elastic::Cheaper { least: 2, ..Default::default() };
+        let cheaper = bolide_contract::scaling::Cheaper { least: 2, ..Default::default() };
         settings.workers = Workers { processes: 3, processes_auto: true, ..settings.workers };
         let said = |settings: &Settings| start_lines(settings, &[]).last().cloned().unwrap_or_default();
         assert_eq!(said(&settings), "3 workers (auto: one per CPU that this process may use) × 1 thread");
-        (settings.elastic.cheaper, settings.workers.processes_auto) = (Some(cheaper), false);
+        (settings.scaling.cheaper, settings.workers.processes_auto) = (Some(cheaper), false);
         assert_eq!(said(&settings), "2 to 3 workers × 1 thread");
     }
 

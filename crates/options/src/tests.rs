@@ -206,7 +206,7 @@ fn test_cheaper_gives_the_number_of_workers_two_bounds() {
     .enumerate()
     {
         let (settings, diagnostics) = ini(&format!("cheaper-{index}"), &format!("{SERVES}{text}\n"));
-        let found = settings.elastic.cheaper.as_ref().map(|cheaper| (cheaper.least, cheaper.first));
+        let found = settings.scaling.cheaper.as_ref().map(|cheaper| (cheaper.least, cheaper.first));
         assert_eq!(found, bounds, "{text}");
         assert_eq!(diagnostics.len(), usize::from(!said.is_empty()), "{text}: {diagnostics:?}");
         assert!(diagnostics.iter().all(|diagnostic| diagnostic.contains(said)), "{text}: {diagnostics:?}");
@@ -219,11 +219,11 @@ fn test_the_details_of_cheaper_are_read_and_0_is_the_default() {
                 cheaper-rss-limit-soft = 1000\ncheaper-rss-limit-hard = 2000\ncheaper-busyness-verbose = true\n";
     let (settings, diagnostics) = ini("cheaper-details", &format!("{SERVES}{text}"));
     assert!(diagnostics.is_empty(), "{diagnostics:?}");
-    let cheaper = settings.elastic.cheaper.clone().expect("set");
-    assert_eq!((cheaper.algorithm, cheaper.overload), (bolide_contract::elastic::Algorithm::Busyness, 3));
+    let cheaper = settings.scaling.cheaper.clone().expect("set");
+    assert_eq!((cheaper.algorithm, cheaper.overload), (bolide_contract::scaling::Algorithm::Busyness, 3));
     assert_eq!((cheaper.busyness.most_percent, cheaper.busyness.least_percent, cheaper.busyness.is_verbose), (70, 25, true));
     assert_eq!((cheaper.resident_soft, cheaper.resident_hard), (Some(1000), Some(2000)));
-    assert_eq!((settings.elastic.idle_ms, settings.elastic.starts_empty), (Some(5000), true));
+    assert_eq!((settings.scaling.idle_ms, settings.scaling.starts_empty), (Some(5000), true));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! How many workers there should be: uWSGI's algorithms for `cheaper`, each a function of the numbers of the scoreboard and the
 //! sockets, evaluated once a second, and the detection of bursts, which runs more often. It knows no process and no clock.
 
-use bolide_contract::elastic::{Algorithm, Cheaper};
+use bolide_contract::scaling::{Algorithm, Cheaper};
 
 /// Looks in a row at which all workers are busy while a connection waits: this many are a burst, a single one is chance.
 const BURST_LOOKS: u32 = 3;

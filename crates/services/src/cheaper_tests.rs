@@ -1,6 +1,6 @@
 //! The algorithms, turn by turn, compared with uWSGI's manual and source.
 
-use bolide_contract::elastic::{Algorithm, Busyness, Cheaper};
+use bolide_contract::scaling::{Algorithm, Busyness, Cheaper};
 
 use super::*;
 

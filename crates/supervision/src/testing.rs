@@ -68,7 +68,7 @@ pub fn settings() -> Settings {
         lifecycle: Lifecycle {
             harakiri_ms: None,
             shortest_route_harakiri_ms: None,
-            harakiri_manners: Default::default(),
+            harakiri_policy: Default::default(),
             process: Default::default(),
             reload_mercy_ms: 60_000,
             load_timeout_ms: None,
@@ -79,7 +79,7 @@ pub fn settings() -> Settings {
         control: bolide_contract::control::Control::default(),
         recycling: Default::default(),
         reloading: bolide_contract::reloading::Reloading::default(),
-        elastic: Default::default(),
+        scaling: Default::default(),
         limits: Limits {
             request_line_bytes: 4096,
             head_bytes: 4096,

@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use bolide_engine::request_stream::Part;
-use bolide_engine::websocket::{Goodbye, Message as SocketMessage, MessageKind};
+use bolide_engine::websocket::{CloseStatus, Message as SocketMessage, MessageKind};
 use pyo3::ffi;
 
 use super::context::Asgi;
@@ -24,7 +24,7 @@ pub enum ReceiveEvent {
     Connect,
     Message(SocketMessage),
     /// The end of a WebSocket.
-    End(Goodbye),
+    End(CloseStatus),
 }
 
 impl ReceiveEvent {
@@ -36,7 +36,7 @@ impl ReceiveEvent {
             ReceiveEvent::Disconnect => copy_of(&asgi.disconnect_template),
             ReceiveEvent::Connect => connect_message(asgi),
             ReceiveEvent::Message(message) => received_message(asgi, message.kind, &message.payload),
-            ReceiveEvent::End(goodbye) => end_message(asgi, &goodbye),
+            ReceiveEvent::End(close_status) => end_message(asgi, &close_status),
         };
         message.map(Some)
     }
@@ -100,13 +100,13 @@ fn connect_message(asgi: &Asgi) -> Option<Object> {
 }
 
 /// `websocket.disconnect`. `None`: an exception is set.
-fn end_message(asgi: &Asgi, goodbye: &Goodbye) -> Option<Object> {
+fn end_message(asgi: &Asgi, close_status: &CloseStatus) -> Option<Object> {
     let message = message(asgi, &asgi.names.websocket_disconnect)?;
     // SAFETY: the results are new; the dictionary takes references of its own.
     unsafe {
-        let code = Object::owned(ffi::PyLong_FromLong(goodbye.code.into()))?;
+        let code = Object::owned(ffi::PyLong_FromLong(close_status.code.into()))?;
         set(&message, &asgi.names.code, code.as_ptr())?;
-        set(&message, &asgi.names.reason, utf8(goodbye.reason.as_bytes())?.as_ptr())?;
+        set(&message, &asgi.names.reason, utf8(close_status.reason.as_bytes())?.as_ptr())?;
     }
     Some(message)
 }

@@ -177,7 +177,7 @@ impl AsgiExchange {
     }
 
     /// The connection has events: returns the calls that wait for them.
-    pub fn news(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> Waiters {
+    pub fn client_event(&mut self, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) -> Waiters {
         self.has_left |= request_stream.body().is_some_and(|body| body.is_gone);
         let can_send = match &mut self.protocol {
             ProtocolState::Http(http) => http.go_on(response),

@@ -96,8 +96,13 @@ impl App for AsgiThread {
         AsgiExchange::with(&pending.0, AsgiExchange::disconnect).wake(self.asgi);
     }
 
-    fn news(&mut self, pending: &mut ExchangeHandle, response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) {
-        AsgiExchange::with(&pending.0, |exchange| exchange.news(response, request_stream)).wake(self.asgi);
+    fn client_event(
+        &mut self,
+        pending: &mut ExchangeHandle,
+        response: &mut ResponseWriter<'_>,
+        request_stream: &mut RequestStream,
+    ) {
+        AsgiExchange::with(&pending.0, |exchange| exchange.client_event(response, request_stream)).wake(self.asgi);
     }
 
     fn overdue(&mut self, pending: ExchangeHandle, milliseconds: u64) {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
-use bolide_engine::websocket::{Goodbye, Handshake, Message as Received, MessageKind, WebSocket, may_be_sent};
+use bolide_engine::websocket::{CloseStatus, Handshake, Message as Received, MessageKind, WebSocket, may_be_sent};
 
 use super::context::Asgi;
 use super::events::{ReceiveEvent, SendError, SendResult};
@@ -40,7 +40,7 @@ pub struct WebSocketState {
     /// Messages that the application had not taken at the end of the connection.
     left: VecDeque<Received>,
     /// The message at the end, once it is known.
-    goodbye: Option<Goodbye>,
+    close_status: Option<CloseStatus>,
     is_disconnected: bool,
 }
 
@@ -101,7 +101,7 @@ impl WebSocketState {
             stage: WebSocketStage::Connecting { connect_was_told: false },
             handshake,
             left: VecDeque::new(),
-            goodbye: None,
+            close_status: None,
             is_disconnected: false,
         }
     }
@@ -120,7 +120,7 @@ impl WebSocketState {
     }
 
     pub fn has_ended(&self) -> bool {
-        self.is_disconnected || self.goodbye.is_some()
+        self.is_disconnected || self.close_status.is_some()
     }
 
     /// True if a failure of the application ends in a close frame and not in a response.
@@ -130,7 +130,7 @@ impl WebSocketState {
 
     pub fn disconnect(&mut self) {
         self.is_disconnected = true;
-        self.goodbye.get_or_insert(Goodbye { code: ABNORMAL, reason: String::new() });
+        self.close_status.get_or_insert(CloseStatus { code: ABNORMAL, reason: String::new() });
     }
 
     /// Returns the next message, if there is one.
@@ -148,7 +148,7 @@ impl WebSocketState {
             return if is_over { self.end() } else { ReceiveEvent::Nothing };
         };
         self.keep_what_is_left(websocket);
-        if self.goodbye.is_some() {
+        if self.close_status.is_some() {
             return self.last_message();
         }
         websocket.take().map_or(ReceiveEvent::Nothing, ReceiveEvent::Message)
@@ -161,13 +161,13 @@ impl WebSocketState {
 
     /// `websocket.disconnect`
     fn end(&self) -> ReceiveEvent {
-        ReceiveEvent::End(self.goodbye.clone().unwrap_or(Goodbye { code: ABNORMAL, reason: String::new() }))
+        ReceiveEvent::End(self.close_status.clone().unwrap_or(CloseStatus { code: ABNORMAL, reason: String::new() }))
     }
 
     /// The connection ends before the application has taken all messages: this keeps the rest.
     fn keep_what_is_left(&mut self, websocket: &mut WebSocket) {
-        if let (None, Some(goodbye)) = (&self.goodbye, websocket.goodbye()) {
-            self.goodbye = Some(goodbye.clone());
+        if let (None, Some(close_status)) = (&self.close_status, websocket.close_status()) {
+            self.close_status = Some(close_status.clone());
             self.left.extend(std::iter::from_fn(|| websocket.take()));
         }
     }
@@ -175,7 +175,7 @@ impl WebSocketState {
     /// Whether `receive` would return a message.
     pub fn has_message(&self, request_stream: &mut RequestStream) -> bool {
         match request_stream {
-            RequestStream::Messages(websocket) => self.goodbye.is_some() || websocket.has_news(),
+            RequestStream::Messages(websocket) => self.close_status.is_some() || websocket.has_event(),
             RequestStream::Body(flow) => self.is_complete() || self.is_disconnected || flow.is_gone,
         }
     }
@@ -239,7 +239,8 @@ impl WebSocketState {
                 }
                 if let RequestStream::Messages(websocket) = request_stream {
                     websocket.close(*code, reason, response);
-                    self.goodbye = websocket.goodbye().cloned().or(Some(Goodbye { code: *code, reason: std::mem::take(reason) }));
+                    self.close_status =
+                        websocket.close_status().cloned().or(Some(CloseStatus { code: *code, reason: std::mem::take(reason) }));
                 }
                 self.stage = WebSocketStage::Closed;
                 Ok(SendResult::Done)

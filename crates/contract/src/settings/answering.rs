@@ -1,54 +1,54 @@
-//! Settings of what is done to requests before an application sees them and to answers before they leave:
-//! routes, header fields, error pages, compression. Plain data; every process sees the same.
+//! Settings of request and response processing outside of the application: routes, header fields, error pages, compression. Plain
+//! data, the same in every process.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// One line of internal routing, as written. The room `routes` knows what it means.
+/// One line of internal routing, as written. The room `routes` interprets it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct RouteRule {
     /// The option: `route`, `response-route-if`, `error-route-label`.
     pub option: String,
     pub text: String,
-    /// Where it stands: `uwsgi.ini:3`, `command line`.
+    /// Where it was configured: `uwsgi.ini:3`, `command line`.
     pub origin: String,
 }
 
-/// Settings that concern every answer.
+/// Settings that apply to every answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Answering {
-    /// `add-header`: names and values that are added to every answer, in this order.
+    /// `add-header`: names and values of fields that are added to every answer, in this order.
     pub added: Vec<(String, String)>,
-    /// `del-header`: fields that no answer has, whoever set them.
+    /// `del-header`: fields that are removed from every answer, regardless of their origin.
     pub removed: Vec<String>,
     /// `collect-header` and `pull-header`: fields whose values become variables for response routes.
     pub collected: Vec<Collected>,
-    /// `error-page-404` and its kin: a status and the page for it. Of several for one status the first that can be read counts.
+    /// `error-page-404` and the related options: a status and its page. If a status has several, the first readable one is used.
     pub error_pages: Vec<(u16, PathBuf)>,
     pub compression: Compression,
 }
 
-/// A field of an answer whose value becomes a variable.
+/// A response field whose value becomes a variable.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Collected {
     pub field: String,
     pub variable: String,
-    /// `pull-header`: the field is taken out of the answer.
+    /// `pull-header`: the field is removed from the answer.
     pub pulled: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Compression {
-    /// `compress`: what the server offers, the most wanted first; empty for none.
+    /// `compress`: the codings that the server offers, in the order of preference; empty for none.
     pub codings: Vec<Coding>,
-    /// `http-auto-gzip`: an answer with the field `uWSGI-Encoding: gzip` is compressed, whatever its type and size.
+    /// `http-auto-gzip`: an answer with the field `uWSGI-Encoding: gzip` is compressed, regardless of its type and size.
     pub on_demand: bool,
-    /// `compress-types`: media types, each `text/html`, `text/*` or `*+json`, in small letters.
+    /// `compress-types`: media types in lower case, each `text/html`, `text/*` or `*+json`.
     pub types: Vec<String>,
-    /// `compress-min-size`: bytes; answers that are known to be shorter stay as they are.
+    /// `compress-min-size`: minimum size in bytes; answers that are known to be shorter are not compressed.
     pub least_bytes: u64,
-    /// `compress-level`: 1 is quick, 9 is small; each coding makes its own of it.
+    /// `compress-level`: 1 is fast, 9 is small; mapped to the levels of each coding.
     pub level: u32,
 }
 
@@ -61,7 +61,7 @@ pub enum Coding {
 }
 
 impl Coding {
-    /// Its name in Content-Encoding and Accept-Encoding.
+    /// The coding's name in Content-Encoding and Accept-Encoding.
     pub fn name(self) -> &'static str {
         match self {
             Coding::Gzip => "gzip",
@@ -72,11 +72,11 @@ impl Coding {
 }
 
 impl Compression {
-    /// Below this many bytes compression saves nothing: the answer fits one packet either way.
+    /// Below this many bytes compression saves nothing: the answer fits in one packet either way.
     pub const LEAST_BYTES: u64 = 1024;
-    /// Small enough, and quick enough to be worth it for an answer that is made anew each time.
+    /// A compromise of size and speed for answers that are generated for each request.
     pub const LEVEL: u32 = 5;
-    /// Text and what is text within. `text/event-stream` is left out: see the room `engine`.
+    /// Text formats. `text/event-stream` is excluded: see the room `engine`.
     pub const TYPES: &'static [&'static str] = &[
         "text/*",
         "application/json",

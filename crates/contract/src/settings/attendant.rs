@@ -1,74 +1,76 @@
-//! Settings of what an instance runs beside its application: attached daemons, and commands that the clock starts. Plain data; the options
-//! room makes them, the master's attendant acts by them.
+//! Settings of programs that run beside the application: attached daemons, and commands that run on a schedule (`cron`).
+//!
+//! Plain data: the options room builds it, and the attendant, a helper process of the master, acts on it.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Everything that the attendant looks after.
+/// All programs that the attendant supervises.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Attendant {
     pub daemons: Vec<Daemon>,
     pub jobs: Vec<Job>,
-    /// `binsh`: shells that may run the commands, the first that is there; after them `/bin/sh`.
+    /// `binsh`: shells for the commands, of which the first that exists is used; after them `/bin/sh`.
     pub shells: Vec<PathBuf>,
-    /// Time that a daemon may take to end before it is killed, in milliseconds.
+    /// Maximum time for a daemon to end before it is killed, in milliseconds.
     pub mercy_ms: u64,
 }
 
 impl Attendant {
-    /// There is nothing to look after, and so no attendant.
+    /// There is nothing to supervise, so no attendant is started.
     pub fn is_empty(&self) -> bool {
         self.daemons.is_empty() && self.jobs.is_empty()
     }
 }
 
-/// A program that runs for as long as the instance, or longer.
+/// A program that runs as long as the instance, or longer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Daemon {
-    /// For the shell.
+    /// A command of the shell.
     pub command: String,
     /// `pidfile`: the program is the process that this file names ("smart"), and outlives the instance.
     pub pidfile: Option<PathBuf>,
-    /// `daemonize`: the program stays in the foreground, and its pid is written to `pidfile` for it.
+    /// `daemonize`: the program stays in the foreground, and the attendant writes its pid to `pidfile`.
     pub is_detached: bool,
-    /// `freq`: how often, a second apart, a pidfile is looked for before the program is started again.
+    /// `freq`: how many times, one second apart, the pidfile is checked before the program is started again.
     pub checks: u32,
     /// `control`: the instance ends when the program does.
     pub is_control: bool,
-    /// `touch`: the program is stopped, and so started again, when one of these files changes.
+    /// `touch`: the program is stopped, and therefore restarted, when one of these files changes.
     pub touch: Vec<PathBuf>,
     pub stop_signal: i32,
-    /// `reloadsignal`: in the place of `stop_signal` at a reload.
+    /// `reloadsignal`: used instead of `stop_signal` at a reload.
     pub reload_signal: Option<i32>,
-    /// `notifypid`: a program with a pidfile is sent these signals too.
+    /// `notifypid`: these signals are also sent to a program with a pidfile.
     pub is_notified: bool,
-    /// A name or a number, as written; `None` is that of the application.
+    /// A name or a number, as written; `None` is the application's user.
     pub user: Option<String>,
     pub group: Option<String>,
-    /// `chdir`: where it is started.
+    /// `chdir`: the working directory.
     pub folder: Option<PathBuf>,
-    /// `max_throttle`: the longest pause before it is started again, in seconds.
+    /// `max_throttle`: the maximum pause before a restart, in seconds.
     pub throttle_most_s: u64,
-    /// `stdin`: it has the standard input of whoever started the instance.
+    /// `stdin`: it inherits the standard input of the instance.
     pub has_stdin: bool,
     pub origin: String,
 }
 
-/// A command that the clock starts.
+/// A command that runs on a schedule.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     pub schedule: Schedule,
-    /// For the shell.
+    /// A command of the shell.
     pub command: String,
-    /// It is not started while it runs.
+    /// It is not started again while it still runs.
     pub is_unique: bool,
-    /// Time that it may take, in seconds; `None` is any.
+    /// Maximum run time in seconds; `None` is unlimited.
     pub harakiri_s: Option<u64>,
     pub origin: String,
 }
 
-/// When a job is due, in local time. A number from 0 on is that minute, hour and so on; -1 is each, -N each that N divides.
+/// When a job is due, in local time. 0 and above match that minute, hour and so on; -1 matches each; -N matches the multiples of
+/// N.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     pub minute: i32,

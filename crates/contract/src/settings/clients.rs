@@ -1,40 +1,40 @@
-//! Clients as front servers make them known, and the hosts that they may ask for. The options room fills it in, workers act on it. Plain data;
-//! nobody changes it.
+//! Settings of trusted front servers and of the hosts that are served. Plain data: the options room fills it in, workers act on
+//! it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use serde::{Deserialize, Serialize};
 
-/// Whose word about clients counts, and which hosts are served.
+/// Which proxies are trusted, and which hosts are served.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Clients {
     pub trusted_proxies: TrustedProxies,
-    /// `trusted-proxies` is set: PROXY headers are taken from those alone.
+    /// `trusted-proxies` is set: PROXY headers are accepted from these peers only.
     pub has_chosen_proxies: bool,
-    /// The fields of theirs that count; empty: none.
+    /// The fields of trusted proxies that are used; empty: none.
     pub trusted_headers: Vec<TrustedHeader>,
-    /// `server-names`: hosts in lower case, without a dot at the end, or `*.` and a domain; an IPv6 address has its brackets. Empty: every host
-    /// is served.
+    /// `server-names`: hosts in lower case, without a trailing dot, or `*.` and a domain; an IPv6 address has its brackets.
+    /// Empty: every host is served.
     pub server_names: Vec<String>,
 }
 
-/// Peers that are front servers of ours.
+/// Peers that are trusted front servers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrustedProxies {
     pub everyone: bool,
-    /// Peers at UNIX sockets.
+    /// Peers of UNIX sockets.
     pub unix: bool,
     pub networks: Vec<Network>,
 }
 
-/// Addresses that have their first bits in common.
+/// Addresses with a common prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Network {
     pub address: IpAddr,
     pub prefix_bits: u8,
 }
 
-/// The peers on this machine, whom nobody from elsewhere can pass for.
+/// The peers on this machine, whose addresses can't be spoofed from elsewhere.
 impl Default for TrustedProxies {
     fn default() -> TrustedProxies {
         let networks = vec![
@@ -45,7 +45,7 @@ impl Default for TrustedProxies {
     }
 }
 
-/// A field by which front servers say something of a request.
+/// A field in which front servers describe the original request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum TrustedHeader {
     XForwardedFor,
@@ -57,6 +57,6 @@ pub enum TrustedHeader {
 }
 
 impl TrustedHeader {
-    /// The fields that every front server sets itself. The others are often a client's, which the front server hands on as they are.
+    /// The fields that every front server sets itself. Other fields often come from the client and are passed on unchanged.
     pub const USUAL: [TrustedHeader; 2] = [TrustedHeader::XForwardedFor, TrustedHeader::XForwardedProto];
 }

@@ -1,11 +1,11 @@
-//! Settings of what an instance gives up for good: root, files outside a folder, name spaces. Names are as written; the master looks them up.
-//! Plain data.
+//! Settings of privileges that an instance drops permanently: root, files outside of a folder, namespaces. Plain data: names are
+//! as written, and the master resolves them.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The capabilities of Linux (capabilities(7)), each at its number.
+/// The capabilities of Linux (capabilities(7)), indexed by their number.
 pub const CAPABILITIES: [&str; 41] = [
     "chown",
     "dac_override",
@@ -50,22 +50,22 @@ pub const CAPABILITIES: [&str; 41] = [
     "checkpoint_restore",
 ];
 
-/// What an instance gives up.
+/// The privileges that an instance drops.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Confinement {
     /// `immediate-uid`: the user that the master itself becomes.
     pub user: Option<String>,
-    /// `immediate-gid`: its only group.
+    /// `immediate-gid`: the master's only group.
     pub group: Option<String>,
-    /// `chroot`: the folder that is all that the application, its daemons and its hooks see.
+    /// `chroot`: the root directory of the application, its daemons and its hooks.
     pub root: Option<PathBuf>,
-    /// `cap`: a bit for each of [`CAPABILITIES`] that the application keeps; `None` leaves what its user has.
+    /// `cap`: a bit for each of [`CAPABILITIES`] that the application keeps; `None` keeps those of its user.
     pub capabilities: Option<u64>,
-    /// `unshare`: name spaces that the instance has for itself.
+    /// `unshare`: private namespaces of the instance.
     pub namespaces: Vec<Namespace>,
 }
 
-/// A name space of Linux (namespaces(7)).
+/// A namespace of Linux (namespaces(7)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Namespace {
     Mounts,

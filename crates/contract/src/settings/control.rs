@@ -1,58 +1,58 @@
-//! How an instance is put into the background, and by which files it is found and told what to do. Plain data of the master's.
+//! Settings of daemonizing, and of the files by which an instance is found and controlled. Plain data; the master acts on it.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// The ways to a running instance.
+/// The means to control a running instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Control {
-    /// `daemonize`, `daemonize2`: the master serves in the background.
+    /// `daemonize`, `daemonize2`: the master runs in the background.
     pub background: Option<Background>,
-    /// Pidfiles beside that of `pidfile`.
+    /// Pidfiles in addition to `pidfile`.
     pub pidfiles: Vec<PidFile>,
-    /// `master-fifo`: one of them at a time takes commands, the first at the beginning.
+    /// `master-fifo`: one of them at a time receives commands, initially the first.
     pub fifos: Vec<PathBuf>,
     pub channel: Channel,
     pub origin: Origin,
 }
 
-/// What an instance was started from: it is found by that.
+/// The configuration and folder of the start, by which commands find the instance.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct Origin {
-    /// The configuration files that were read, the first one first.
+    /// The configuration files that were read, in this order.
     pub configurations: Vec<PathBuf>,
-    /// The folder of the start.
+    /// The working directory of the start.
     pub folder: PathBuf,
 }
 
-/// `control-socket`: where the master takes questions and gives answers.
+/// `control-socket`: where the master answers commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum Channel {
-    /// At a name in Linux' abstract space, made from the master's pid.
+    /// A name in Linux' abstract namespace, made from the master's pid.
     #[default]
     Named,
-    /// At a socket file.
+    /// A socket file.
     File(PathBuf),
     Off,
 }
 
 impl Channel {
-    /// The abstract name of a master; where it is taken, those with a further number.
+    /// The abstract name of a master's control socket; if it is in use, further attempts append a number.
     pub fn name_of(pid: i32, attempt: u32) -> String {
         if attempt == 0 { format!("bolide/{pid}") } else { format!("bolide/{pid}.{attempt}") }
     }
 
-    /// Names that are tried.
+    /// The number of names that are tried.
     pub const ATTEMPTS_MOST: u32 = 8;
 }
 
-/// The master leaves the terminal, once its workers serve.
+/// The master detaches from the terminal after its workers serve.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Background {
-    /// The log of the instance; standard output and standard error of all its processes.
+    /// The log of the instance: standard output and standard error of all its processes.
     pub log: PathBuf,
-    /// `daemonize2`: what is logged until workers serve is shown at the terminal too, also where the start succeeds.
+    /// `daemonize2`: log lines up to the moment when workers serve are also shown at the terminal, even if the start succeeds.
     pub shows_start: bool,
 }
 
@@ -60,8 +60,8 @@ pub struct Background {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PidFile {
     pub path: PathBuf,
-    /// `pidfile2`, `safe-pidfile2`: it is written with the rights of `uid` and `gid`.
+    /// `pidfile2`, `safe-pidfile2`: written with the privileges of `uid` and `gid`.
     pub is_users: bool,
-    /// `safe-pidfile`, `safe-pidfile2`: it is written when workers serve for the first time.
+    /// `safe-pidfile`, `safe-pidfile2`: written when workers serve for the first time.
     pub when_ready: bool,
 }

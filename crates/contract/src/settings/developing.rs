@@ -1,19 +1,19 @@
-//! Settings of an instance in whose application somebody is working (`develop`). Plain data; every process sees the same.
+//! Settings of development mode (`develop`). Plain data, the same in every process.
 
 use serde::{Deserialize, Serialize};
 
-/// What is other in development than in service, beside settings that have a place of their own.
+/// Differences between development and production, except those that are settings of other sections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Development {
-    /// Clients are shown tracebacks: whoever can connect sits at this machine.
+    /// Clients see tracebacks: only clients of this machine can connect.
     pub shows_tracebacks: bool,
-    /// `reload-browser`: pages can ask whether there is something new to show.
+    /// `reload-browser`: pages can poll for a reload.
     pub tells_browsers: bool,
 }
 
-/// Time that requests in flight may take at a reload or a stop where `reload-mercy` does not say, in milliseconds: the new code serves
-/// already, and a page that is left open must not keep the old one.
+/// Maximum time for requests in flight at a reload or a stop if `reload-mercy` is not set, in milliseconds: the new code already
+/// serves, and an open page must not keep the old code alive.
 pub const MERCY_MS: u64 = 3_000;
 
-/// Where pages ask (`reload-browser`).
+/// The path that pages poll (`reload-browser`).
 pub const BROWSER_PATH: &str = "/.bolide/reload";

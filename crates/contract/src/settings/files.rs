@@ -1,48 +1,49 @@
-//! The settings of static files. Plain data, as in [`crate::settings`]; paths are absolute, patterns were compiled once to try them.
+//! The settings of static files. Plain data, as in [`crate::settings`]: paths are absolute, and all patterns are known to
+//! compile. Workers act on it.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Static files: which are served, and how. There is none of this where the configuration names no file.
+/// Which static files are served, and how. Absent if the configuration names no files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Files {
-    /// In the order in which they are looked at: `check-static`, then `static-map`, then `static-map2`.
+    /// In the order of lookup: `check-static`, then `static-map`, then `static-map2`.
     pub maps: Vec<Map>,
-    /// `check-static-docroot`: the folder that a front server names in DOCUMENT_ROOT is looked at last.
+    /// `check-static-docroot`: the folder in a front server's DOCUMENT_ROOT is searched last.
     pub document_root: bool,
     pub missing: Missing,
     pub mode: Mode,
     /// Files that the application may name in its answers.
     pub x_sendfile: XSendfile,
-    /// `static-index`: names that stand for a folder, the first that is there.
+    /// `static-index`: index files of a folder; the first that exists is served.
     pub index: Vec<String>,
-    /// `static-skip-ext`: paths with such an end are the application's.
+    /// `static-skip-ext`: paths with these suffixes go to the application.
     pub skip: Vec<String>,
-    /// `static-safe`: folders to which a symbolic link may lead.
+    /// `static-safe`: additional folders that a symbolic link may lead to.
     pub safe: Vec<PathBuf>,
-    /// `static-dot-files`: names that begin with a dot are served, too.
+    /// `static-dot-files`: names that begin with a dot are served too.
     pub dot_files: bool,
-    /// The first rule that fits gives the `Expires` field.
+    /// The first rule that matches sets the `Expires` field.
     pub expires: Vec<Expiry>,
     /// `static-cache-control`.
     pub cache_control: Option<String>,
     /// `static-immutable`: patterns of paths whose content never changes.
     pub immutable: Vec<String>,
     pub precompressed: Precompressed,
-    /// `mime-file`: they come before the built-in table, the last first.
+    /// `mime-file`: these have precedence over the built-in table, the last file first.
     pub mime_files: Vec<PathBuf>,
-    /// The charset that text is said to have; `None` says nothing.
+    /// The charset of text types; `None` sends none.
     pub charset: Option<String>,
     pub cache: Cache,
-    /// Mounts that are taken from the start of the path before it is looked up (`manage-script-name`).
+    /// Mount points that are removed from the start of the path before the lookup (`manage-script-name`).
     pub mounts: Vec<String>,
 }
 
-/// Paths that begin with `prefix`, and where their files are.
+/// A map from paths that begin with `prefix` to files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Map {
-    /// As written; empty is every path.
+    /// As written; empty matches every path.
     pub prefix: String,
     /// A folder, or a single file.
     pub target: PathBuf,
@@ -52,41 +53,41 @@ pub struct Map {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum MapKind {
-    /// `check-static`: the whole path, below the folder; what is not there is always the application's.
+    /// `check-static`: the whole path is looked up in the folder; a missing file always goes to the application.
     Check,
-    /// `static-map`: the path without its prefix.
+    /// `static-map`: the path is looked up without its prefix.
     Replace,
-    /// `static-map2`: the path with its prefix.
+    /// `static-map2`: the path is looked up with its prefix.
     Append,
 }
 
-/// `static-serve`: who answers for a path below a prefix that has no file.
+/// `static-serve`: the answer to a path below a prefix that has no file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum Missing {
-    /// The application.
+    /// The application answers.
     #[default]
     Fallback,
-    /// We do: with 404, or 405 for a method that files do not have.
+    /// The server answers with 404, or with 405 for methods that files do not support.
     Only,
 }
 
-/// `file-serve-mode`: who sends the bytes.
+/// `file-serve-mode`: which server sends the content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub enum Mode {
     #[default]
     Direct,
-    /// The front server, told by `X-Sendfile`.
+    /// The front server, instructed by `X-Sendfile`.
     XSendfile,
-    /// The front server, told by `X-Accel-Redirect`.
+    /// The front server, instructed by `X-Accel-Redirect`.
     XAccelRedirect,
 }
 
-/// From where the application may have files sent in place of a body of its own.
+/// Files that the application may have sent instead of a body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct XSendfile {
-    /// `x-sendfile`: folders with what it may name by path in `X-Sendfile`.
+    /// `x-sendfile`: folders of the files that it may name by path in `X-Sendfile`.
     pub by_path: Vec<PathBuf>,
-    /// `x-accel-redirect`: paths that it may name in `X-Accel-Redirect`, and the folders they stand for.
+    /// `x-accel-redirect`: paths that it may name in `X-Accel-Redirect`, and the folders that they map to.
     pub by_location: Vec<(String, PathBuf)>,
 }
 
@@ -97,7 +98,7 @@ pub struct Expiry {
     /// A regular expression, or the MIME type itself.
     pub pattern: String,
     pub seconds: i64,
-    /// Counted from the file's last change rather than from the request.
+    /// Counted from the file's last change instead of from the request.
     pub from_change: bool,
 }
 
@@ -113,23 +114,23 @@ pub enum ExpirySubject {
     Type,
 }
 
-/// Which files may have a `.br`, `.zst` or `.gz` beside them.
+/// Which files may have a precompressed `.br`, `.zst` or `.gz` beside them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Precompressed {
     /// `static-gzip-all`.
     pub all: bool,
-    /// `static-gzip-dir`: starts of the files' own paths.
+    /// `static-gzip-dir`: prefixes of the files' own paths.
     pub folders: Vec<PathBuf>,
-    /// `static-gzip-ext`: ends of the files' own paths.
+    /// `static-gzip-ext`: suffixes of the files' own paths.
     pub suffixes: Vec<String>,
     /// `static-gzip`: regular expressions for the files' own paths.
     pub patterns: Vec<String>,
 }
 
-/// The bounds of a worker's cache of files.
+/// Limits of a worker's file cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {
-    /// `static-cache-files`: how many; 0 looks at the disk for each request.
+    /// `static-cache-files`: the maximum number of files; 0 reads the disk for each request.
     pub files: usize,
     /// `static-cache-memory`: bytes of small files that are kept in memory.
     pub memory_bytes: u64,

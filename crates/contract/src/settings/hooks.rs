@@ -1,21 +1,22 @@
-//! Settings of hooks: what is done at the steps of an instance's life. Plain data; the options room makes them, the room `hooks` does them.
+//! Settings of hooks: actions at the phases of an instance's life. Plain data: the options room builds it, the room `hooks` runs
+//! it.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A step in the life of an instance, in the order in which they come.
+/// A phase in the life of an instance, in chronological order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookPhase {
-    // In the master, with the rights that it was started with.
+    // In the master, with its initial privileges.
     Asap,
     PreJail,
     PostJail,
     InJail,
     AsRoot,
-    /// In the master's place, as the user of the application.
+    /// In a child of the master, as the application's user.
     MasterStart,
-    // In each generation's prototype, as the user of the application.
+    // In each generation's prototype, as the application's user.
     AsUser,
     PreApp,
     PostApp,
@@ -25,14 +26,14 @@ pub enum HookPhase {
     AcceptingOnce,
     Accepting1,
     Accepting1Once,
-    /// In a child of the master's, as the user of the application, whenever a file has changed.
+    /// In a child of the master, as the application's user, whenever a file has changed.
     Touch,
-    /// At the end, in the master's place, as the user of the application.
+    /// At exit, in a child of the master, as the application's user.
     AsUserAtExit,
 }
 
 impl HookPhase {
-    /// The phases, as the ends of their options' names.
+    /// The phases with the suffixes of their option names.
     pub const NAMES: [(HookPhase, &'static str); 16] = [
         (HookPhase::Asap, "asap"),
         (HookPhase::PreJail, "pre-jail"),
@@ -52,7 +53,7 @@ impl HookPhase {
         (HookPhase::AsUserAtExit, "as-user-atexit"),
     ];
 
-    /// What the master does before it serves, in this order.
+    /// The phases of the master before it serves, in this order.
     pub const OF_START: [HookPhase; 5] =
         [HookPhase::Asap, HookPhase::PreJail, HookPhase::PostJail, HookPhase::InJail, HookPhase::AsRoot];
 
@@ -61,31 +62,31 @@ impl HookPhase {
     }
 }
 
-/// Something that is done at a step.
+/// An action at a phase.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hook {
     pub phase: HookPhase,
     pub action: HookAction,
-    /// As written, for the log; empty for one that is not to be shown (`!` before it).
+    /// As written, for the log; empty if it must not be logged (`!` before it).
     pub text: String,
-    /// Where it was asked for: `uwsgi.ini:3`, `command line`.
+    /// Where it was configured: `uwsgi.ini:3`, `command line`.
     pub origin: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookAction {
-    /// A command of the shell, whose status has to be 0.
+    /// A shell command that must exit with status 0.
     Exec(String),
-    /// A command of the shell, whatever its status.
+    /// A shell command with any exit status.
     SafeExec(String),
     Print(String),
     ChangeFolder(PathBuf),
     MakeFolder(PathBuf),
     RemoveFolder(PathBuf),
-    /// Put this text into a file, in place of what it had.
+    /// Overwrites a file with this text.
     Write(PathBuf, String),
     Append(PathBuf, String),
-    /// Write to a pipe, if somebody reads it.
+    /// Writes to a pipe if it has a reader.
     WriteFifo(PathBuf, String),
     Unlink(PathBuf),
     Rename(PathBuf, PathBuf),
@@ -94,7 +95,7 @@ pub enum HookAction {
     /// A user and a group, names or numbers.
     ChangeOwner(PathBuf, String, String),
     WaitFor(WaitSubject, String),
-    /// End this process with this status.
+    /// Ends the process with this status.
     Exit(i32),
     /// A function of the application's language, with its argument.
     Call {
@@ -110,7 +111,7 @@ pub enum CallArgument {
     Number(i64),
 }
 
-/// What has to be there.
+/// The condition to wait for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WaitSubject {
     Anything,

@@ -1,6 +1,6 @@
-//! Settings of the logs: where lines go, which requests have one, and what it looks like.
+//! Settings of the logs: the destinations of lines, the requests that are logged, and the formats.
 //!
-//! Plain data that travels from the process that reads the configuration to master, prototypes and workers.
+//! Plain data, passed from the process that reads the configuration to master, prototypes and workers.
 
 use std::path::PathBuf;
 
@@ -8,49 +8,50 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Logging {
-    /// A line for each request (off with `disable-logging`).
+    /// Whether requests are logged (off with `disable-logging`).
     pub requests: bool,
-    /// Requests that have a line also with `disable-logging`.
+    /// Requests that are logged even with `disable-logging`.
     pub always: AlwaysLogged,
     /// `logto`: standard output and standard error go to this file.
     pub file: Option<PathBuf>,
-    /// Where lines go beside that: `logger` and `req-logger`. Number 0 is the log itself, the first of these is 1.
+    /// Further destinations of lines: `logger` and `req-logger`. Number 0 is the log itself, 1 is the first of these.
     pub targets: Vec<LogTarget>,
-    /// What goes where; `None`: all to the log.
+    /// The routing of lines; `None`: all lines go to the log.
     pub flows: Option<LogFlows>,
     pub files: LogFiles,
-    /// `log-style`, `log-json`: the form of lines without a `log-format`.
+    /// `log-style`, `log-json`: the format of lines without a `log-format`.
     pub style: LogStyle,
-    /// `log-format`: the form of a request's line.
+    /// `log-format`: the format of request lines.
     pub format: Option<String>,
-    /// `log-date`: the time before the server's own lines, and with `logformat-strftime` that of `%(ftime)`.
+    /// `log-date`: the timestamp of the server's own lines, and with `logformat-strftime` that of `%(ftime)`.
     pub date: LogDate,
     /// `logformat-strftime`
     pub dates_format: bool,
-    /// `log-micros`: uWSGI's line counts microseconds.
+    /// `log-micros`: uWSGI's request line has microseconds.
     pub microseconds: bool,
     /// `memory-report`: the request line starts with the worker's memory, as uWSGI writes it.
     pub memory_report: bool,
-    /// `log-x-forwarded-for`: the request line has the field's value in the place of the client's address.
+    /// `log-x-forwarded-for`: the request line has this field's value instead of the client's address.
     pub x_forwarded_for: bool,
-    /// `disable-write-exception`, `ignore-write-errors`: a client that left while we wrote is not the application's business.
+    /// `disable-write-exception`, `ignore-write-errors`: disconnects of clients during a write are not reported to the
+    /// application.
     pub write_errors: bool,
 }
 
-/// Logs in one process, the log itself among them.
+/// Maximum number of logs in a process, including the log itself.
 pub const LOGS_MOST: usize = 16;
 
-/// Somewhere that lines go: a `logger` or `req-logger`.
+/// A destination of lines: a `logger` or `req-logger`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogTarget {
     pub place: LogPlace,
-    /// What stands before each line there.
+    /// The prefix of each line.
     pub frame: LineFrame,
-    /// `log-encoder = gzip`: lines are compressed, each by itself. `None`: they stay as they are.
+    /// `log-encoder = gzip`: each line is compressed separately. `None`: lines are not compressed.
     pub packing: Option<Packing>,
 }
 
-/// How the lines of a log are compressed, and what stands before and behind each where it goes.
+/// The compression of lines, and the text before and after each compressed line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Packing {
     pub form: PackedForm,
@@ -68,51 +69,51 @@ pub enum PackedForm {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum LogPlace {
     File(PathBuf),
-    /// A descriptor that the server was started with.
+    /// A descriptor inherited by the server.
     Descriptor(i32),
-    /// `HOST:PORT`, by UDP.
+    /// `HOST:PORT`, over UDP.
     Udp(String),
-    /// A program, by its command line: it reads lines from its standard input.
+    /// The command line of a program that reads lines from its standard input.
     Program(String),
-    /// A datagram socket of the file system.
+    /// The path of a UNIX datagram socket.
     Unix(PathBuf),
 }
 
-/// What stands before a line where it goes.
+/// The prefix of lines at a destination.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LineFrame {
     Plain,
     Prefix(String),
-    /// Priority, time and tag, as syslog takes them (RFC 3164).
+    /// Priority, time and tag of syslog (RFC 3164).
     Syslog {
         priority: u8,
         tag: String,
     },
 }
 
-/// The ways of lines.
+/// The routing of lines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogFlows {
     pub messages: LogFlow,
-    /// `None`: request lines go the way of messages.
+    /// `None`: request lines are routed like messages.
     pub requests: Option<LogFlow>,
 }
 
-/// The way of lines of one kind. Logs are named by their numbers.
+/// The routing of lines of one kind. Logs are identified by their numbers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogFlow {
-    /// `log-drain`: lines that match one of these regular expressions go nowhere.
+    /// `log-drain`: lines that match one of these regular expressions are dropped.
     pub drains: Vec<LinePattern>,
-    /// `log-filter`: where there are some, lines that match none of these go nowhere.
+    /// `log-filter`: if there are any, lines that match none of them are dropped.
     pub filters: Vec<LinePattern>,
-    /// `log-route`: lines that match go to this log, and not to the usual ones.
+    /// `log-route`: matching lines go to this log instead of the usual ones.
     pub routes: Vec<(LinePattern, usize)>,
-    /// Loggers without a name; the log itself where there are none.
+    /// Loggers without a name, or the log itself if there are none.
     pub usual: Vec<usize>,
     pub encoders: Vec<LogEncoder>,
 }
 
-/// What a line has to be like: two regular expressions of the crate `regex`.
+/// A condition on lines: two regular expressions of the crate `regex`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinePattern {
     pub matches: String,
@@ -120,10 +121,10 @@ pub struct LinePattern {
     pub except: Option<String>,
 }
 
-/// `log-encoder`: changes lines on their way.
+/// `log-encoder`: transforms lines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogEncoder {
-    /// For the lines of this log alone.
+    /// Restricts the encoder to this log.
     pub only: Option<usize>,
     pub encoding: LineEncoding,
 }
@@ -134,79 +135,79 @@ pub enum LineEncoding {
     Suffix(String),
     /// A text with `${msg}`, `${unix}`, `${micros}`, `${millis}` and `${strftime:FORMAT}`.
     Format(String),
-    /// The same, whose values are escaped for JSON.
+    /// Like `Format`, with values escaped for JSON.
     Json(String),
 }
 
-/// How files of logs are made, and made anew.
+/// How log files are created, rotated and reopened.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LogFiles {
-    /// `log-maxsize`: a file with more bytes is put aside.
+    /// `log-maxsize`: larger files are rotated.
     pub most_bytes: Option<u64>,
-    /// `log-backupname`: under this name; without it, under its own with the time in seconds behind.
+    /// `log-backupname`: the name of the rotated file; `None` appends the time in seconds to the file's own name.
     pub backup: Option<PathBuf>,
     /// `log-truncate`
     pub truncate: bool,
-    /// `log-reopen`: each reload opens the files anew.
+    /// `log-reopen`: each reload reopens the files.
     pub reopen_at_reload: bool,
     /// `logfile-chmod`
     pub mode: Option<u32>,
-    /// `logfile-chown`, `logto2`: files belong to the user that workers run as.
+    /// `logfile-chown`, `logto2`: files are owned by the user of the workers.
     pub are_users: bool,
 }
 
-/// The form of lines that the configuration gives no format of their own.
+/// The default format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogStyle {
     /// uWSGI's request line.
     Uwsgi,
-    /// One short line, for eyes.
+    /// One short line for people.
     Short,
-    /// The short one where the log is a terminal, else uWSGI's.
+    /// The short line if the log is a terminal, else uWSGI's.
     ShortAtTerminal,
-    /// An object of JSON in each line, whether of a request or a message.
+    /// A JSON object per line, for requests and messages.
     Json,
 }
 
-/// The time before the server's own lines.
+/// The timestamp of the server's own lines.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogDate {
     /// `2026-11-22 13:40:00`
     Iso,
-    /// `log-date` without a value: as C's `ctime`, with uWSGI's dash.
+    /// `log-date` without a value: like C's `ctime`, with uWSGI's dash.
     Ctime,
     /// `log-date = FORMAT` of strftime(3).
     Strftime(String),
 }
 
-/// Requests that have a line whether or not the others have one.
+/// Requests that are logged even if request logging is off.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct AlwaysLogged {
     /// `log-4xx`
     pub client_errors: bool,
     /// `log-5xx`
     pub server_errors: bool,
-    /// `log-slow`: those that take at least so many milliseconds.
+    /// `log-slow`: requests that take at least this many milliseconds.
     pub slow_ms: Option<u64>,
-    /// `log-big`: answers whose body has at least so many bytes.
+    /// `log-big`: answers with a body of at least this many bytes.
     pub big_bytes: Option<u64>,
     /// `log-zero`: answers without a body.
     pub empty: bool,
-    /// `log-sendfile`: answers that are a file.
+    /// `log-sendfile`: answers whose body is a file.
     pub files: bool,
-    /// `log-ioerror`: answers that the client did not take.
+    /// `log-ioerror`: answers that could not be sent completely.
     pub broken: bool,
 }
 
 impl AlwaysLogged {
-    /// There is a request that would have a line.
+    /// Whether any condition is set.
     pub fn is_any(&self) -> bool {
         *self != AlwaysLogged::default()
     }
 }
 
 impl Logging {
-    /// What applications print can't go to the log as it is: the master takes it and sends it the way of messages.
+    /// Output of applications can't go to the log directly: the master reads it and routes it like messages.
     pub fn takes_output(&self) -> bool {
         let is_plain = |flow: &LogFlow| {
             *flow == LogFlow { drains: vec![], filters: vec![], routes: vec![], usual: vec![], encoders: vec![] }
@@ -214,13 +215,13 @@ impl Logging {
         self.style == LogStyle::Json || self.flows.as_ref().is_some_and(|flows| !is_plain(&flows.messages))
     }
 
-    /// Some request may have a line.
+    /// Whether any request may be logged.
     pub fn may_log_requests(&self) -> bool {
         self.requests || self.always.is_any()
     }
 }
 
-/// The logs of a start that says nothing of them.
+/// The defaults.
 impl Default for Logging {
     fn default() -> Logging {
         Logging {

@@ -1,4 +1,5 @@
-//! What applications find in the Python module `uwsgi`, and their functions that each worker calls when it begins and when it ends.
+//! Settings of the Python module `uwsgi`, and of functions that each worker calls when it starts and ends. Plain data; the
+//! prototype and its workers act on it.
 
 use std::path::PathBuf;
 
@@ -6,16 +7,16 @@ use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct PythonModule {
-    /// `uwsgi-module = false`: there is no such module, as without uWSGI.
+    /// `uwsgi-module = false`: the module does not exist.
     pub is_hidden: bool,
-    /// The options in the order in which they were read, filled in; `None` for one without a value. The last of a name is what the
-    /// module shows, as in uWSGI.
+    /// The options with their variables expanded, in the order of the configuration; `None` for one without a value. If an option
+    /// occurs several times, the module shows the last one, as in uWSGI.
     pub shown_options: Vec<(String, Option<String>)>,
-    /// uWSGI's magic variables that have a value: their letters and their values.
+    /// The letters and values of uWSGI's magic variables that are set.
     pub shown_magic: Vec<(char, String)>,
     /// `post-fork`: called in each worker before it serves.
     pub post_fork: Vec<NamedFunction>,
-    /// `worker-exit`: called in each worker that ends in good order.
+    /// `worker-exit`: called in each worker that ends orderly.
     pub worker_exit: Vec<NamedFunction>,
     /// `gunicorn-hooks`: the file whose hooks are called.
     pub gunicorn: Option<GunicornHooks>,
@@ -24,17 +25,17 @@ pub struct PythonModule {
 /// A `gunicorn.conf.py` that the prototype executes for its hooks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GunicornHooks {
-    /// Absolute.
+    /// An absolute path.
     pub file: PathBuf,
-    /// Hooks of gunicorn's that nobody calls here: the log says so of those that the file has. Empty where the reading of the
-    /// configuration has said it.
+    /// Hooks of gunicorn that Bolide does not call: those in the file are logged. Empty if the configuration reader has already
+    /// logged them.
     pub uncalled: Vec<String>,
 }
 
-/// A function of the application's: `package.module:name`.
+/// A function of the application: `package.module:name`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NamedFunction {
     pub name: String,
-    /// Where it was asked for: `uwsgi.ini:3`, `command line`.
+    /// Where it was configured: `uwsgi.ini:3`, `command line`.
     pub origin: String,
 }

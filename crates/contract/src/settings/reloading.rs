@@ -1,5 +1,5 @@
-//! How a generation is let in, and what a reload is asked to do. Plain data; the master reads it, and prototypes what is asked of the
-//! application before it serves.
+//! Settings of reloads: how a new generation is verified before it serves, and how a reload works. Plain data; the master reads
+//! it, and prototypes read the requests for the application.
 
 use std::path::PathBuf;
 
@@ -10,17 +10,17 @@ use serde::{Deserialize, Serialize};
 pub struct Reloading {
     /// `exit-on-reload`: a reload ends the instance.
     pub exits: bool,
-    /// `reload-probe`: each worker of a new generation asks its application for this before it serves.
-    /// A path, with a query or without.
+    /// `reload-probe`: a request that each worker of a new generation sends to its application before it serves. A path, with an
+    /// optional query.
     pub probe: Option<String>,
-    /// Time that the answer may take, in milliseconds.
+    /// Maximum time for the answer, in milliseconds.
     pub probe_timeout_ms: u64,
-    /// `reload-canary`: so long one worker of a new generation serves beside the old ones, in milliseconds.
+    /// `reload-canary`: time for which one worker of a new generation serves beside the old workers, in milliseconds.
     pub canary_ms: Option<u64>,
-    /// `warmup`: what the application is asked for when it is loaded, before workers are forked.
+    /// `warmup`: requests that are sent to the application after it is loaded, before workers are forked.
     pub warmup: Vec<String>,
-    /// `binary-path`: the program that an upgrade executes, in the place of the one that was started.
+    /// `binary-path`: the program that an upgrade executes instead of the one that was started.
     pub program: Option<PathBuf>,
-    /// `max-fd`: descriptors that each process may have.
+    /// `max-fd`: maximum number of descriptors of each process.
     pub descriptors_most: Option<u64>,
 }

@@ -1,4 +1,5 @@
-//! Settings of the statistics: where the master gives them, in which form, and to whom it sends them by itself.
+//! Settings of the statistics: the socket that serves them, their format, and the destinations that they are pushed to. Plain
+//! data; the master acts on it.
 
 use std::path::PathBuf;
 
@@ -6,14 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::address::Address;
 
-/// Who is told the numbers of an instance.
+/// Readers and format of an instance's statistics.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Statistics {
-    /// `stats`: whoever connects there is given them.
+    /// `stats`: the socket that serves them.
     pub server: Option<StatisticsServer>,
     /// `stats-minified`: without line breaks.
     pub is_minified: bool,
-    /// `stats-no-cores`: not each thread by itself.
+    /// `stats-no-cores`: without the list of each worker's threads.
     pub omits_cores: bool,
     /// `stats-push`
     pub pushers: Vec<Pusher>,
@@ -24,34 +25,34 @@ pub struct StatisticsServer {
     pub address: Address,
     /// Mode of a UNIX socket's file (`chmod-socket`).
     pub mode: Option<u32>,
-    /// `stats-http`: who connects sends a request of HTTP.
+    /// `stats-http`: clients send an HTTP request.
     pub is_http: bool,
-    /// Where it was asked for: `uwsgi.ini:3`.
+    /// Where it was configured: `uwsgi.ini:3`.
     pub origin: String,
 }
 
-/// A place to which the numbers are sent again and again.
+/// A destination to which the statistics are sent periodically.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pusher {
     pub kind: PusherKind,
-    /// Time between two, in milliseconds.
+    /// The interval in milliseconds.
     pub every_ms: u64,
-    /// Where it was asked for: `uwsgi.ini:3`.
+    /// Where it was configured: `uwsgi.ini:3`.
     pub origin: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum PusherKind {
-    /// The JSON is appended to a file, with this behind it.
+    /// The JSON is appended to a file, followed by the separator.
     File { path: PathBuf, separator: String },
     /// A datagram for each number: `prefix.name type value`.
     Socket { address: Address, prefix: String },
-    /// A datagram for each number, as statsd reads them: `prefix.name:value|g`.
+    /// A datagram for each number, in the format of statsd: `prefix.name:value|g`.
     Statsd { address: Address, prefix: String },
 }
 
 impl Statistics {
-    /// Somebody reads the numbers, so that what costs a look at a clock is worth it.
+    /// Whether anything reads the statistics, so that measurements that cost a clock read are worth it.
     pub fn has_reader(&self) -> bool {
         self.server.is_some() || !self.pushers.is_empty()
     }

@@ -1,50 +1,50 @@
-//! TLS of a listener, as every process sees it. The options room reads certificates and keys while it has the right to, and hands on their
-//! bytes: no process opens their files afterwards. Plain data; nobody changes it.
+//! TLS settings of a listener, as every process sees them. Plain data: the options room reads certificates and keys while it has
+//! the privileges, and passes on their bytes. No process opens these files afterwards.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// How a listener speaks TLS.
+/// The TLS configuration of a listener.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tls {
-    /// Never empty. The first one is shown to clients that name no host, or one that no other certificate is for.
+    /// Never empty. The first one is used for clients that send no server name, or one that no other certificate matches.
     pub certificates: Vec<Certificate>,
     pub least_version: TlsVersion,
-    /// Cipher suites by the names that rustls has for them, in the order of preference; empty: its own choice.
+    /// Cipher suites by their names in rustls, in the order of preference; empty: the default of rustls.
     pub cipher_suites: Vec<String>,
     pub client_auth: ClientAuth,
-    /// PEM of the authorities whose client certificates are taken; empty where none are asked for.
+    /// PEM of the authorities whose client certificates are accepted; empty if none are requested.
     pub client_authorities: Vec<u8>,
-    /// The file that they were read from.
+    /// The file that the authorities were read from.
     pub client_authorities_file: Option<PathBuf>,
-    /// `ssl-verify-depth`: certificates that may stand between a client's and an authority's.
+    /// `ssl-verify-depth`: maximum number of certificates between a client's and an authority's.
     pub verify_depth: u32,
     /// Seconds for which a session can be resumed (`ssl-sessions-timeout`); 0: never.
     pub session_lifetime_s: u32,
-    /// `https-export-cert`: the application sees the client's certificate itself, and not only its names.
+    /// `https-export-cert`: the application gets the client's certificate itself, in addition to its names.
     pub exports_certificate: bool,
-    /// `sni-dir`: the folder of further certificates, which a reload looks through again.
+    /// `sni-dir`: a folder of further certificates, which a reload reads again.
     pub folder: Option<PathBuf>,
-    /// `tls-keylog`: secrets of all sessions are written here, for who debugs the wire.
+    /// `tls-keylog`: the secrets of all sessions are written here, for debugging with a packet analyser.
     pub key_log: Option<PathBuf>,
 }
 
 /// A certificate with its key.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Certificate {
-    /// Hosts that it is shown for, as `example.com` or `*.example.com`; empty: those that it names itself.
+    /// Hosts that use it, such as `example.com` or `*.example.com`; empty: the names in the certificate.
     pub names: Vec<String>,
-    /// PEM: the certificate, and those that lead to its authority.
+    /// PEM: the certificate and its intermediates.
     pub chain: Vec<u8>,
     /// PEM.
     pub key: PrivateKey,
-    /// DER of an OCSP response that goes along with it.
+    /// DER of the OCSP response to staple.
     pub ocsp: Option<Vec<u8>>,
-    /// The files that they were read from, to be read again at a reload; `None`: made by us, for development.
+    /// The files that they were read from, which a reload reads again; `None`: generated for development.
     pub files: Option<CertificateFiles>,
-    /// Where it was asked for: `uwsgi.ini:3`.
+    /// Where it was configured: `uwsgi.ini:3`.
     pub origin: String,
 }
 
@@ -55,7 +55,7 @@ pub struct CertificateFiles {
     pub ocsp: Option<PathBuf>,
 }
 
-/// A key's bytes, which no log and no dump of settings shows.
+/// The bytes of a key, which are never logged or dumped with the settings.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 pub struct PrivateKey(pub Vec<u8>);
 
@@ -75,18 +75,18 @@ pub enum TlsVersion {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ClientAuth {
     Off,
-    /// One without a certificate is let in, one with a wrong one is not.
+    /// A client without a certificate is accepted, one with an invalid certificate is not.
     Optional,
     Required,
 }
 
-/// Where HTTP/2 is spoken.
+/// Where HTTP/2 is enabled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum Http2 {
     Off,
-    /// With clients that choose it within TLS.
+    /// For clients that negotiate it in TLS.
     #[default]
     Tls,
-    /// Without TLS too, with those that begin with it or ask to upgrade.
+    /// Also without TLS, for clients that begin with it or ask to upgrade.
     Everywhere,
 }

@@ -1,4 +1,5 @@
-//! Files whose change asks something of the master. The options room fills it in, the master acts on it. Plain data; nobody changes it.
+//! Settings of watched files, whose changes trigger actions of the master. Plain data: the options room fills it in, the master
+//! acts on it.
 
 use std::path::PathBuf;
 
@@ -6,19 +7,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::settings::hooks::Hook;
 
-/// What is watched.
+/// The watched files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct Watching {
     pub files: Vec<WatchedFile>,
-    /// `py-autoreload`; `None` where it is off.
+    /// `py-autoreload`; `None` if it is off.
     pub imports: Option<WatchedImports>,
-    /// What is watched beside that, imported or not.
+    /// Files that are watched additionally, imported or not.
     pub sources: WatchedSources,
-    /// What [`FileAction::Hook`] counts from 0.
+    /// The hooks that [`FileAction::Hook`] refers to by index, from 0.
     pub hooks: Vec<Hook>,
 }
 
-/// A file, and what its change asks for.
+/// A watched file, and the action of its change.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WatchedFile {
     pub path: PathBuf,
@@ -28,51 +29,52 @@ pub struct WatchedFile {
     pub action: FileAction,
 }
 
-/// What `py-autoreload` watches: the files of all modules that are imported, as prototypes and workers tell them, and what the
-/// configuration was read from.
+/// Settings of `py-autoreload`, which watches the files of all imported modules, as reported by prototypes and workers, and the
+/// configuration files.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, Default)]
 pub struct WatchedImports {
-    /// Time between two looks at them where nothing rings, and at what workers have imported meanwhile, in milliseconds.
+    /// Interval of the checks without a notification of the kernel, and of the workers' reports of new imports, in milliseconds.
     pub every_ms: u64,
     /// `py-auto-reload-ignore`: names of modules.
     pub ignored: Vec<String>,
     pub configuration: Vec<PathBuf>,
 }
 
-/// Files below folders, found by patterns as Git's. What Git ignores is left out, and so are hidden files and virtual environments.
+/// Files in folders, selected by patterns in Git's syntax. Files that Git ignores, hidden files and virtual environments are
+/// excluded.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, Default)]
 pub struct WatchedSources {
-    /// `reload-dir`: each with all that is below it.
+    /// `reload-dir`: folders, searched recursively.
     pub folders: Vec<PathBuf>,
-    /// Files that match one of these are watched; with none, no folder is looked through.
+    /// Files that match one of these are watched; if there are none, no folder is searched.
     pub patterns: Vec<String>,
-    /// `reload-exclude`: files that match are not watched, nor are imported ones.
+    /// `reload-exclude`: matching files are not watched, even if they are imported.
     pub excluded: Vec<String>,
 }
 
-/// What of a file counts.
+/// The properties of a file that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WatchSubject {
-    /// `touch-*`: its time of modification, and whether it is there.
+    /// `touch-*`: its modification time, and whether it exists.
     Touch,
-    /// `fs-*`: all that is known of it, and of the files in it where it is a folder; not of those below them.
+    /// `fs-*`: all its metadata, and if it is a folder, that of the files in it, but not recursively.
     Contents,
 }
 
-/// What a change asks for.
+/// The action of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FileAction {
     Reload,
-    /// A reload that leaves requests in flight no time.
+    /// A reload that gives requests in flight no time.
     BrutalReload,
     /// Each worker is replaced by a new one of the same generation.
     ReloadWorkers,
-    /// The same, one after the other.
+    /// Like `ReloadWorkers`, one worker after the other.
     ReloadChain,
-    /// Files of logs are opened anew.
+    /// Log files are reopened.
     ReopenLogs,
-    /// Files of logs are put aside.
+    /// Log files are rotated.
     RotateLogs,
-    /// The hook of this number is done.
+    /// Runs the hook of this index.
     Hook(u32),
 }

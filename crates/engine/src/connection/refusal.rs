@@ -15,8 +15,8 @@ use crate::sockets::client::Client;
 /// name.
 pub(super) fn log_refusal<A: App>(client: &Client, (kind, subject): (&'static str, &str), what: &str, context: &Context<'_, A>) {
     let peer = client.own_peer();
-    let Some(untold) = context.worker.complaints.note(kind, &peer.address, context.thread.clock.now_ms) else { return };
-    let more = if untold > 0 { format!(" ({untold} failures of other peers were not logged)") } else { String::new() };
+    let Some(suppressed) = context.worker.peer_warnings.note(kind, &peer.address, context.thread.clock.now_ms) else { return };
+    let more = if suppressed > 0 { format!(" ({suppressed} failures of other peers were not logged)") } else { String::new() };
     complain(context.worker.number, &format!("refused {subject} of {}{what}{more}", peer.name()));
 }
 

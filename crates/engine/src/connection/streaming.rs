@@ -112,7 +112,7 @@ impl<A: App> Connection<A> {
         }
         let had_room = streaming.request_stream.room() > 0;
         if let Some(pending) = &mut streaming.suspended.pending {
-            context.app.enter().news(pending, &mut self.writer(), &mut streaming.request_stream);
+            context.app.enter().client_event(pending, &mut self.writer(), &mut streaming.request_stream);
         }
         // No poll reports the bytes that were left unread for want of room.
         let resumes = !had_room && streaming.request_stream.room() > 0;
@@ -172,7 +172,7 @@ impl<A: App> Connection<A> {
         streaming.request_stream.hang_up();
         if let Some(pending) = &mut streaming.suspended.pending {
             // The application gets the bytes that came before the end.
-            context.app.enter().news(pending, &mut self.writer(), &mut streaming.request_stream);
+            context.app.enter().client_event(pending, &mut self.writer(), &mut streaming.request_stream);
         }
         give_up(&mut self.context(context), *streaming.suspended);
     }

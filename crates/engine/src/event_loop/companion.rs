@@ -22,7 +22,7 @@ use crate::app::Language;
 use crate::event_loop::moving::Move;
 use crate::event_loop::moving::{move_away, move_rest};
 use crate::event_loop::worker_state::{LeaderState, Shared};
-use crate::forks::Beside;
+use crate::forks::ForkHooks;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{EventSource, Key};
 use crate::scheduling::corking::{HOLD_US, LOOK_US};
@@ -53,8 +53,8 @@ const STACK_BYTES: usize = 256 * 1024;
 /// Events that it fetches at once, and connections that it hands over in one look.
 const EVENTS: usize = 64;
 
-impl<L: Language> Beside for Shared<L> {
-    fn end_for_a_fork(&self) {
+impl<L: Language> ForkHooks for Shared<L> {
+    fn before_fork(&self) {
         if !self.companion.has_begun.load(SeqCst) {
             return;
         }
@@ -64,7 +64,7 @@ impl<L: Language> Beside for Shared<L> {
         self.companion.bell.clear();
     }
 
-    fn begin_again(self: Arc<Self>) {
+    fn after_fork(self: Arc<Self>) {
         // The call that has forked may be the long one.
         if self.companion_thread.allow() {
             self.begin_companion();

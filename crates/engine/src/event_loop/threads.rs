@@ -81,7 +81,7 @@ fn take_turns<L: Language>(shared: &Arc<Shared<L>>, thread: &mut ThreadContext, 
             }
             thread.clock.tick();
             let end = shared.lead(thread, app, false);
-            app.forget_errand();
+            app.forget_deferred();
             match end {
                 LeadEnd::Drained => shared.leadership.stop(),
                 LeadEnd::Lost => leads = is_leader_blocked(shared, app) && shared.leadership.seize(),

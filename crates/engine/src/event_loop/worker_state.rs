@@ -23,7 +23,7 @@ use crate::connection::Connection;
 use crate::exchange::routing::Rules;
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::{LineStyle, complain};
-use crate::logging::complaints::Complaints;
+use crate::logging::peer_warnings::PeerWarnings;
 use crate::request::body::{BodyLimits, BodyStore};
 use crate::scheduling::companion_thread::{CompanionThread, QuickCalls};
 use crate::scheduling::concurrency::Doorbell;
@@ -186,7 +186,7 @@ impl<L: Language> Shared<L> {
         };
         let slots = scoreboard.slots(row_number);
         let has_threads = settings.workers.threads != Threads::Fixed(1);
-        let has_other_workers = settings.workers.processes > 1 || settings.elastic.cheaper.is_some();
+        let has_other_workers = settings.workers.processes > 1 || settings.scaling.cheaper.is_some();
         let needs_companion = queue.is_some() && has_other_workers;
         let rules = Rules::of(&settings)?;
         let mut problems = Vec::new();
@@ -200,7 +200,7 @@ impl<L: Language> Shared<L> {
         let tls = tls_of(&listeners, ticket_keys, worker)?;
         let worker = Worker {
             tls,
-            complaints: Complaints::default(),
+            peer_warnings: PeerWarnings::default(),
             has_own_answers: files.is_some()
                 || rules.is_some()
                 || listeners.iter().any(|listener| listener.redirects_to_https.is_some()),
@@ -210,7 +210,7 @@ impl<L: Language> Shared<L> {
             line_style: Box::leak(Box::new(LineStyle::of(&settings.logging))),
             measures_time: settings.logging.may_log_requests()
                 || settings.statistics.has_reader()
-                || settings.elastic.weighs_time(),
+                || settings.scaling.weighs_time(),
             has_one_thread: !has_threads,
             settings,
             number: worker,
@@ -265,7 +265,7 @@ impl<L: Language> Shared<L> {
     /// Another worker accepts connections too, or may be added later (`cheaper`).
     pub(crate) fn has_other_workers(&self) -> bool {
         let own = self.worker.row;
-        self.worker.settings.elastic.cheaper.is_some()
+        self.worker.settings.scaling.cheaper.is_some()
             || self.scoreboard.rows().iter().any(|row| row.accepting.load(Relaxed) == 1 && !std::ptr::eq(row, own))
     }
 

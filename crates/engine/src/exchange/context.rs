@@ -1,6 +1,6 @@
-//! Where work is done: the worker and what its thread has, and for a request the connection that it came by.
+//! The context of work: the worker and the thread's own data, and for a request its connection.
 //!
-//! It knows no protocol. Worker threads make it for moments.
+//! It knows no protocol. Worker threads create it for short periods.
 
 use crate::app::App;
 use crate::app_thread::AppThread;
@@ -10,14 +10,14 @@ use crate::response::ResponseWriter;
 use crate::scheduling::connections::ExchangeId;
 use crate::sockets::client::Client;
 
-/// A thread at work.
+/// The context of a thread.
 pub struct Context<'a, A: App> {
     pub worker: &'a Worker,
     pub thread: &'a mut ThreadContext,
     pub app: &'a mut AppThread<A>,
 }
 
-/// A thread at work on one exchange.
+/// The context of a thread that works on one exchange.
 pub struct ExchangeContext<'a, A: App> {
     pub worker: &'a Worker,
     pub thread: &'a mut ThreadContext,

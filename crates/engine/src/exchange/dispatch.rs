@@ -1,5 +1,5 @@
-//! What is answered before the application is asked: what routes have decided, and requests for static files. It turns a request
-//! into the question that `bolide-files` answers, and the answer into a response. The language is never entered here.
+//! Answers without the application: decisions of routes, and static files. It converts a request to a query for `bolide-files`,
+//! and the result to a response. It never enters the language. Worker threads run it.
 
 use std::cell::RefCell;
 
@@ -17,8 +17,8 @@ use crate::request::{HttpRequest, Request, RequestParts, VariablesRequest};
 use crate::response::ResponseWriter;
 use crate::response::named_file::XSendfile;
 
-/// Answers a request without the application, as far as routes and files have an answer, and says who has. `None`: the request is the
-/// application's.
+/// Answers a request by a redirect, a route or a file if possible, and returns which of them answered. `None`: the application
+/// must answer.
 pub fn serve_directly<A: App>(
     context: &mut ExchangeContext<'_, A>,
     request: &Request<'_, A::Memo>,
@@ -50,7 +50,7 @@ pub fn serve_directly<A: App>(
             say(&mut context.writer, worker.rules, answer);
             Some(AnsweredBy::FileOfRoute)
         }
-        // The settings of files are there wherever a route names one.
+        // The settings of files exist whenever a route names a file.
         (Some(Verdict::Close | Verdict::File(..)), _) => {
             context.writer.cut_off();
             Some(AnsweredBy::Route)
@@ -71,7 +71,7 @@ fn routed<'a>(served: &'a Served, relative: &'a [u8]) -> bolide_files::Routed<'a
     bolide_files::Routed { folder: served.folder, relative, page }
 }
 
-/// Puts a request's question for a file.
+/// Looks up the file of a request.
 fn ask<A: App, T>(
     context: &mut ExchangeContext<'_, A>,
     request: &Request<'_, A::Memo>,
@@ -79,7 +79,7 @@ fn ask<A: App, T>(
 ) -> T {
     let app = RefCell::new(&mut *context.app);
     let (worker, thread) = (context.worker, &*context.thread);
-    // Fields that the connection remembers are not there as spans: they are found anew.
+    // If the connection has cached the header block, its fields are not available as spans and are parsed again.
     let mut again = Vec::new();
     let mut ask = FileRequest {
         method: b"",
@@ -103,7 +103,7 @@ fn note_http<'a, Memo>(ask: &mut FileRequest<'a>, http: &'a HttpRequest<'_, Memo
     ask.path = http.path;
     let mut fields = http.fields;
     if fields.is_empty() && http.header_bytes.len() > 2 {
-        // They were understood before, so they are now.
+        // They parsed before, so parsing does not fail.
         let _ = header_block(http.header_bytes, http.version, limits, again);
         fields = again;
     }
@@ -117,7 +117,7 @@ fn note_variables<'a>(ask: &mut FileRequest<'a>, uwsgi: &'a VariablesRequest<'_>
         match name {
             b"PATH_INFO" => ask.path = value,
             b"DOCUMENT_ROOT" => ask.document_root = value,
-            // A front server sends what its client did not say as an empty value.
+            // A front server sends an empty value for a field that its client did not send.
             _ if !value.is_empty() => {
                 if let Some(name) = name.strip_prefix(b"HTTP_") {
                     ask.conditions.note(name, value);
@@ -128,7 +128,7 @@ fn note_variables<'a>(ask: &mut FileRequest<'a>, uwsgi: &'a VariablesRequest<'_>
     }
 }
 
-/// Hands an answer to the response. What the client does not take at once is sent when it does.
+/// Passes an answer to the response. Data that the client does not read at once is sent later.
 fn say(response: &mut ResponseWriter<'_>, rules: Option<&'static Rules>, answer: Answer) {
     if let Some(page) = rules.filter(|_| answer.is_in_own_words()).and_then(|rules| rules.error_page(answer.status)) {
         return response.give_page(answer.status, "text/html", &page);

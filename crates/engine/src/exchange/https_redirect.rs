@@ -1,15 +1,15 @@
-//! `http-to-https`: a listener that answers each request with the address of the same path by HTTPS. It asks no application and no
-//! route. Workers run it, for listeners that the settings name.
+//! `http-to-https`: redirects each request of a listener to the same path with HTTPS. It does not use the application or routes.
+//! Workers run it, for listeners with this setting.
 
 use bolide_routes::Answer;
 
 use crate::exchange::routing::header_of;
 use crate::request::{Request, RequestParts};
 
-/// The port that an `https` address has unless it says another (RFC 9110 section 4.2.2).
+/// The default port of `https` (RFC 9110 section 4.2.2).
 const DEFAULT_PORT: u16 = 443;
 
-/// The answer to a request at a listener that sends its clients to this port of HTTPS.
+/// Returns the redirect to this HTTPS port for a request.
 pub fn https_redirect<Memo>(request: &Request<'_, Memo>, port: u16) -> Answer {
     let RequestParts::Http(http) = &request.parts else { return refusal() };
     let host = match http.authority {
@@ -21,10 +21,10 @@ pub fn https_redirect<Memo>(request: &Request<'_, Memo>, port: u16) -> Answer {
         return refusal();
     }
     let port = if port == DEFAULT_PORT { String::new() } else { format!(":{port}") };
-    // `OPTIONS *` is about the server and no path of it.
+    // `OPTIONS *` concerns the server, not a path.
     let uri = if http.uri.starts_with(b"/") { http.uri } else { b"/" };
     let location = [b"https://", name, port.as_bytes(), uri].concat();
-    // RFC 9110 section 15.4.2: clients may make a GET of a POST that 301 sends on, and must not do so by 308.
+    // RFC 9110 section 15.4.2: clients may change a redirected POST to GET with 301, and must not with 308.
     let (status, reason) = match http.method {
         b"GET" | b"HEAD" => (301, "Moved Permanently"),
         _ => (308, "Permanent Redirect"),
@@ -32,7 +32,7 @@ pub fn https_redirect<Memo>(request: &Request<'_, Memo>, port: u16) -> Answer {
     answer(status, reason, vec![("Location", location)], b"")
 }
 
-/// A client of HTTP/1.0 may name no host, and there is nothing to send it to.
+/// Refuses a request without a host, which HTTP/1.0 allows: there is no redirect target.
 fn refusal() -> Answer {
     let text: &[u8] = b"This address speaks HTTPS alone, and the request names no host to be sent to.\n";
     answer(400, "Bad Request", vec![("Content-Type", b"text/plain".to_vec())], text)
@@ -42,10 +42,10 @@ fn answer(status: u16, reason: &'static str, fields: Vec<(&'static str, Vec<u8>)
     Answer { status, reason: reason.into(), fields, body: body.to_vec(), closes: false, is_in_own_words: !body.is_empty() }
 }
 
-/// The name of `name:port` and of `[address]:port`.
+/// Returns the name of `name:port` and of `[address]:port`.
 fn without_port(host: &[u8]) -> &[u8] {
     match host.iter().rposition(|&byte| byte == b':') {
-        // Within brackets colons are the address's own.
+        // Colons within brackets belong to the address.
         Some(colon) if !host[colon..].contains(&b']') => &host[..colon],
         _ => host,
     }

@@ -1,4 +1,4 @@
-//! What the log says of a request: while its bytes are at hand, and in memory of its own when it outlives them.
+//! The logged values of a request: borrowed while its bytes are at hand, and an owned copy if it outlives them.
 //!
 //! It knows no log and no protocol. Worker threads run it.
 
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use crate::logging::counting::AnsweredBy;
 use crate::request::LogFacts;
 
-/// Values of the request's variables that the lines of the settings have, in the order of their names. `None` where they have none.
+/// Values of the request's variables that the log format needs, in the order of their names. `None` if it needs none.
 pub type NotedValues = Option<Arc<Vec<Vec<u8>>>>;
 
-/// While the request's bytes are at hand.
+/// A log entry that borrows from the request's bytes.
 pub struct LogEntry<'a> {
     pub method: &'a [u8],
     pub uri: &'a [u8],
@@ -24,10 +24,10 @@ pub struct LogEntry<'a> {
     pub answered_by: AnsweredBy,
 }
 
-/// A log entry in memory of its own: one piece for all texts.
+/// An owned log entry, with all texts in one allocation.
 pub struct KeptLogEntry {
     text: Vec<u8>,
-    /// Where each of the five texts ends: method, target, protocol, address, user.
+    /// The end of each of the five texts: method, target, protocol, address, user.
     ends: [u32; 5],
     log_facts: LogFacts,
     ctime: [u8; 24],

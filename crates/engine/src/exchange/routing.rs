@@ -1,7 +1,7 @@
-//! Internal routing in a worker: requests as the rules see them, and what the rules decided, carried out.
+//! Internal routing in a worker: presents requests to the rules, and executes their decisions.
 //!
-//! The rules themselves are in the room `routes`. It runs on the thread that read the request, before the application is asked, and only where
-//! the settings have rules for requests or answers.
+//! The rules themselves are in the room `routes`. It runs on the thread that read the request, before the application is called,
+//! and only if the settings have rules for requests or answers.
 
 use std::borrow::Cow;
 use std::io;
@@ -19,28 +19,28 @@ use crate::response::ResponseWriter;
 use crate::response::filters::{FilterRules, ResponseFilter};
 use crate::sockets::listener::{ListeningSocket, Peer};
 
-/// Bytes of an error page.
+/// Maximum size of an error page in bytes.
 const PAGE_BYTES: u64 = 1024 * 1024;
 
-/// The rules of a worker for requests and answers, resolved at its start.
+/// The worker's rules for requests and answers, resolved at its start.
 pub struct Rules {
     routes: Routes,
     answers: FilterRules,
     error_pages: Vec<(u16, std::path::PathBuf)>,
 }
 
-/// A request as the rules have left it.
+/// A request after the rules.
 pub struct Routed {
-    /// `None`: the application is asked.
+    /// `None`: the application is called.
     verdict: Option<Verdict>,
     overrides: Overrides,
 }
 
 impl Rules {
-    /// The rules of an instance, which live as long as its process. `None` where there is nothing to do.
+    /// Returns the rules of an instance, which live as long as the process. `None` if there are none.
     ///
     /// # Errors
-    /// A rule that the options took and this build does not know.
+    /// A rule that the options accepted and this build does not know.
     pub fn of(settings: &Settings) -> io::Result<Option<&'static Rules>> {
         let (routes, mistakes) = Routes::compile(&settings.routes, Path::new(""));
         let routes = routes.ok_or_else(|| {
@@ -55,7 +55,7 @@ impl Rules {
         Ok(Some(Box::leak(Box::new(Rules { routes, answers, error_pages }))))
     }
 
-    /// Walks the rules for a request, and tells the response what is to become of its answer.
+    /// Walks the rules for a request, and sets up the response for changes to its answer.
     pub fn walk(&'static self, request: &dyn Values, response: &mut ResponseWriter<'_>) -> Routed {
         let mut overrides = Overrides::default();
         let verdict = self.routes.requests.walk(request, &mut overrides);
@@ -86,17 +86,17 @@ impl Rules {
         Routed { verdict: Some(verdict).filter(|verdict| *verdict != Verdict::Serve), overrides }
     }
 
-    /// Folders in which the files of routes lie, by their number.
+    /// Folders of the files that routes serve, by their number.
     pub fn folders(&self) -> &[std::path::PathBuf] {
         &self.routes.folders
     }
 
-    /// Whether an answer of the server's own may have a page.
+    /// Whether the server's own answers with this status may have a page.
     pub fn has_error_page(&self, status: u16) -> bool {
         self.error_pages.iter().any(|(of, _)| *of == status)
     }
 
-    /// The page for an answer of the server's own, where there is one that can be read.
+    /// Returns the page for the server's own answers with this status, if one can be read.
     pub fn error_page(&self, status: u16) -> Option<Vec<u8>> {
         let pages = self.error_pages.iter().filter(|(of, _)| *of == status);
         pages.map(|(_, path)| path).find_map(|path| {
@@ -107,27 +107,28 @@ impl Rules {
 }
 
 impl Routed {
-    /// What a rule made of a variable, or what it was.
+    /// The value of a variable after the rules.
     pub fn or<'a>(&'a self, name: &[u8], before: &'a [u8]) -> &'a [u8] {
         self.overrides.value(name).unwrap_or(before)
     }
 
-    /// What a rule made of a variable.
+    /// The value of a variable if a rule has set it.
     pub fn value(&self, name: &[u8]) -> Option<&[u8]> {
         self.overrides.value(name)
     }
 
-    /// Variables that rules have set and that the application must see.
+    /// Variables that rules have set for the application.
     pub fn variables(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.overrides.variables
     }
 
-    /// What a rule decided, if one did.
+    /// The decision of a rule, if there is one.
     pub fn verdict(&self) -> Option<&Verdict> {
         self.verdict.as_ref()
     }
 
-    /// A uwsgi packet with the variables that rules have set after its own: of several with one name the last counts.
+    /// Returns a uwsgi packet with the variables that rules have set appended: if a name occurs several times, the last value
+    /// counts.
     pub fn packet(
         &self,
         bytes: &[u8],
@@ -160,14 +161,14 @@ fn owned(value: Option<Cow<'_, [u8]>>) -> Option<Vec<u8>> {
     value.map(Cow::into_owned)
 }
 
-/// An answer of a rule's own, by the same way as an application's. What a rule filled in with a client's bytes may be no
-/// header value: then the field is left out.
+/// Sends a rule's own answer, in the same way as an application's. If a field's value contains bytes of a client that are invalid
+/// in a header, the field is left out.
 pub fn give(answer: &Answer, rules: Option<&'static Rules>, response: &mut ResponseWriter<'_>) {
     let Answer { status, reason: text, fields, body, closes, is_in_own_words } = answer;
     let page = rules.filter(|_| *is_in_own_words).and_then(|rules| rules.error_page(*status));
     if response.status(format!("{status} {text}").as_bytes()).is_err() {
         let plain = format!("{status} {}", reason(*status).unwrap_or("Unknown"));
-        // Digits and a phrase of our own can't be refused.
+        // A status made of digits and a known phrase is always accepted.
         let _ = response.status(plain.as_bytes());
     }
     for (name, value) in fields {
@@ -182,7 +183,7 @@ pub fn give(answer: &Answer, rules: Option<&'static Rules>, response: &mut Respo
     response.give_whole(page.as_ref().unwrap_or(body));
 }
 
-/// A request with what rules have set.
+/// A request with the variables that rules have set.
 struct WithOverrides<'a> {
     request: &'a dyn Values,
     overrides: &'a Overrides,
@@ -202,7 +203,7 @@ impl Values for WithOverrides<'_> {
     }
 }
 
-/// A request, and how work of its rules that takes long is done.
+/// A request, and how to run slow work of its rules.
 pub struct WithAside<'a, V> {
     pub values: V,
     pub aside: &'a dyn Fn(&mut dyn FnMut()),
@@ -222,7 +223,7 @@ impl<V: Values> Values for WithAside<'_, V> {
     }
 }
 
-/// An HTTP request by the names of CGI, as `environ` would have it.
+/// An HTTP request by CGI names, with the values of `environ`.
 pub struct HttpValues<'a> {
     pub method: &'a [u8],
     pub uri: &'a [u8],
@@ -230,8 +231,8 @@ pub struct HttpValues<'a> {
     pub query: &'a [u8],
     pub authority: &'a [u8],
     pub version: Version,
-    /// The header fields' bytes: they are looked through when a rule asks, because a connection that repeats its header block has
-    /// not had it parsed.
+    /// The header fields' bytes. They are searched when a rule needs a field, because a repeated header block of a connection is
+    /// not parsed.
     pub header_bytes: &'a [u8],
     pub body_bytes: u64,
     pub peer: &'a Peer,
@@ -286,7 +287,7 @@ impl HttpValues<'_> {
     }
 }
 
-/// A header of a block by its CGI name; several of one name are joined as `environ` joins them.
+/// Returns a header by its CGI name; several of the same name are joined as in `environ`.
 pub fn header_of<'a>(header_bytes: &'a [u8], wanted: &[u8]) -> Option<Cow<'a, [u8]>> {
     let mut found: Option<Cow<'a, [u8]>> = None;
     for line in header_bytes.split(|&byte| byte == b'\n') {
@@ -303,7 +304,7 @@ pub fn header_of<'a>(header_bytes: &'a [u8], wanted: &[u8]) -> Option<Cow<'a, [u
     found
 }
 
-/// Whether a field's name becomes this CGI name. One with an underscore becomes none: it could be another's forgery.
+/// Whether a field's name maps to this CGI name. A name with an underscore maps to none: it could forge another field.
 fn is_cgi_name(name: &[u8], wanted: &[u8]) -> bool {
     name.len() == wanted.len()
         && name.iter().zip(wanted).all(|(&byte, &upper)| match byte {
@@ -313,7 +314,7 @@ fn is_cgi_name(name: &[u8], wanted: &[u8]) -> bool {
         })
 }
 
-/// A front server's request: its own variables.
+/// A front server's request, which has CGI variables.
 pub struct VariableValues<'a> {
     pub bytes: &'a [u8],
     pub variables: &'a [Variable],

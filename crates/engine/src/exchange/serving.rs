@@ -1,6 +1,6 @@
-//! A request on its way: from a head and a body to the application, its response, the log line and the counters.
+//! Serving a request: from a head and a body to the application, its response, the log line and the counters.
 //!
-//! It knows no readiness and no time limits (those are the connection's) and runs on the thread that read the request.
+//! It knows no readiness and no time limits (those belong to the connection). It runs on the worker thread that read the request.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -32,11 +32,11 @@ use crate::request::{HeaderMemory, HttpRequest, LogFacts, Request, RequestParts,
 use crate::response::{Progress, Terms};
 use crate::scheduling::clock::precise_us;
 
-/// Serves a request. `bytes` are those of its head; what of it is many lies in `context.thread.parts`. `wire` is how the connection's
-/// session is answered.
+/// Serves a request. `bytes` are those of its head; its fields or variables are in `context.thread.parts`. `wire` is the encoding
+/// of answers of the connection's session.
 ///
 /// # Errors
-/// A target that can't be understood, or a request to switch that is wrong: nothing has been answered yet.
+/// An invalid target, or an invalid upgrade request: nothing has been answered yet.
 pub fn serve<A: App>(
     context: &mut ExchangeContext<'_, A>,
     (head, bytes): (&RequestHead, &[u8]),
@@ -59,7 +59,7 @@ fn serve_http<A: App>(
 ) -> Result<Served<A::Pending>, Fault> {
     let method = line.method.of(bytes);
     let target_bytes = line.target.of(bytes);
-    // RFC 8441 section 4: an extended CONNECT has the target of other methods, and is answered here.
+    // RFC 8441 section 4: an extended CONNECT has a target like other methods, and is served here.
     let is_extended = line.version == Version::Http2 && facts.upgrade;
     let target = split_target(target_bytes, if is_extended { b"GET" } else { method })?;
     let was_changed = decode_path(target.path.of(target_bytes), &mut context.thread.path)?;
@@ -68,11 +68,11 @@ fn serve_http<A: App>(
     let handshake = handshake_of_fields(context, facts, method, header_bytes)?;
     let is_known = matches!(memory, HeaderMemory::Same(_));
     if !is_known && context.thread.parts.fields.is_empty() {
-        // The block was read before, and nothing was made of it then: it can be read again.
+        // The block was read before but no memo was made of it, so it is parsed again.
         let _ = header_block(header_bytes, line.version, &context.worker.head_limits, &mut context.thread.parts.fields);
     }
     let (decoded, fields) = (std::mem::take(&mut context.thread.path), std::mem::take(&mut context.thread.parts.fields));
-    // Routes, mounts, files and the application see one path.
+    // Routes, mounts, files and the application use the same path.
     let path = if was_changed { &decoded } else { target.path.of(target_bytes) };
     let uri = request_uri(&target, target_bytes);
     let worker = context.worker;
@@ -80,7 +80,7 @@ fn serve_http<A: App>(
     let wire = if is_old { Wire::Http10 } else { wire };
     begin(context, wire, method == b"HEAD", facts.keep_alive);
     let (client, script_name, listener) = (context.client, script_name(context), context.listener);
-    // Made only where rules or the log's lines ask.
+    // Only computed if rules or the log format need it.
     let values = || HttpValues {
         method,
         uri: &uri,
@@ -157,7 +157,7 @@ fn serve_variables<A: App>(
         variables.iter().rfind(|variable| variable.name.of(bytes) == name).map_or(&b""[..], |found| found.value.of(bytes))
     };
     let handshake = match A::STREAMS_BODY {
-        // Within FastCGI's records there is no other protocol.
+        // Another protocol can't be used inside of FastCGI's records.
         true if !matches!(wire, Wire::FastCgi { .. }) => {
             websocket::asked_by_variables(&find, &worker.settings.asynchronous.websocket)?
         }
@@ -183,7 +183,7 @@ fn serve_variables<A: App>(
     Ok(served)
 }
 
-/// Begins the response to a request whose client lets the connection go on, or not.
+/// Begins the response; `may_keep` is whether the client keeps the connection open.
 #[inline(always)]
 fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bool, may_keep: bool) {
     let keep_alive = may_keep && context.worker.settings.limits.keepalive_ms > 0 && may_go_on(context);
@@ -195,7 +195,7 @@ fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bo
         client_keeps: may_keep,
         may_cork: match wire {
             Wire::Http11 | Wire::Http10 => thread.may_cork,
-            // Its connection decides.
+            // The HTTP/2 connection decides.
             Wire::Http2 => true,
             Wire::Uwsgi | Wire::Cgi | Wire::FastCgi { .. } => false,
         },
@@ -204,14 +204,14 @@ fn begin<A: App>(context: &mut ExchangeContext<'_, A>, wire: Wire, head_only: bo
     context.writer.begin(terms, thread.buffers.lend());
 }
 
-/// The connection may have a next request: here, or, where the worker drains, at another that takes it over.
+/// The connection may have another request: here, or, if the worker drains, at another worker that takes over the connection.
 #[inline(always)]
 fn may_go_on<A: App>(context: &ExchangeContext<'_, A>) -> bool {
     let may_move = || context.worker.hands_over() && context.writer.transport.is_movable_kind();
     !context.is_last && (!context.worker.is_draining() || may_move())
 }
 
-/// Looks whether the client asks for WebSocket, where the application may speak it.
+/// Checks whether the client asks for a WebSocket, if the application supports it.
 fn handshake_of_fields<A: App>(
     context: &ExchangeContext<'_, A>,
     facts: &HeaderFacts,
@@ -220,7 +220,7 @@ fn handshake_of_fields<A: App>(
 ) -> Result<Option<Handshake>, Fault> {
     let settings = &context.worker.settings.asynchronous.websocket;
     if A::STREAMS_BODY && facts.upgrade && method == b"CONNECT" {
-        // RFC 8441 section 4: the session has found that WebSocket is asked for.
+        // RFC 8441 section 4: the session has already found a WebSocket request.
         return websocket::asked_by_connect(&context.thread.parts.fields, header_bytes, settings).map(Some);
     }
     if !(A::STREAMS_BODY && facts.upgrade && method == b"GET") {
@@ -228,16 +228,16 @@ fn handshake_of_fields<A: App>(
     }
     let handshake = websocket::asked_by_fields(&context.thread.parts.fields, header_bytes, settings)?;
     if handshake.is_some() && facts.framing != Framing::None {
-        // RFC 6455 section 4.1: frames follow the head, and what is announced as a body would be taken for them.
+        // RFC 6455 section 4.1: frames follow the head, and a body would be taken for frames.
         return Err(Fault::bad_request("A WebSocket handshake must not have a body."));
     }
     Ok(handshake)
 }
 
-/// A log entry without the parts of its request.
+/// A log entry without the fields of its request.
 #[inline(always)]
 fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
-    // An application may want a line where others have none.
+    // The time of the clock's last tick is precise enough if request lines are off: only an application may still request a line.
     let about_us = || context.thread.clock.now_ms * 1000;
     let began_us = if context.worker.measures_time { precise_us() } else { about_us() };
     let (log_facts, ctime) = (LogFacts::default(), context.thread.clock.ctime());
@@ -245,14 +245,14 @@ fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
     LogEntry { method: b"", uri: b"", protocol: b"", address: b"", user: b"", log_facts, ctime, began_us, noted, answered_by }
 }
 
-/// Walks the rules; what takes long in them is done as the application lets it be done.
+/// Walks the rules; slow work in them runs without the language.
 fn walk<A: App>(context: &mut ExchangeContext<'_, A>, rules: &'static Rules, values: impl Values) -> Routed {
     let app = RefCell::new(&mut *context.app);
     let aside = |work: &mut dyn FnMut()| app.borrow_mut().aside(work);
     rules.walk(&WithAside { values, aside: &aside }, &mut context.writer)
 }
 
-/// The values that the log's lines have of a request, while its bytes are at hand. Costs a branch where they have none.
+/// The values that the log format needs of a request, copied while its bytes are at hand. Costs one branch if there are none.
 #[inline]
 fn noted<V: Values>(worker: &Worker, routed: Option<&Routed>, values: impl FnOnce() -> V) -> NotedValues {
     let names = worker.line_style.names();
@@ -267,8 +267,8 @@ fn noted<V: Values>(worker: &Worker, routed: Option<&Routed>, values: impl FnOnc
     Some(Arc::new(names.iter().map(owned).collect()))
 }
 
-/// Has a request answered that is understood: by a route, a file or the application. Written into its callers, whose request would be
-/// moved once more.
+/// Answers a valid request: by a route, a file or the application. Inlined, because otherwise the request would be moved once
+/// more.
 #[inline(always)]
 fn answer<A: App>(
     context: &mut ExchangeContext<'_, A>,
@@ -315,7 +315,7 @@ fn call<A: App>(
     slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
     let outcome = context.app.enter().call(request, &mut context.writer);
     slot.end();
-    // What is set from here on begins now, however long the application took.
+    // Times that are set from here on start now, even if the application took long.
     context.thread.clock.tick();
     if limit_ms.is_some() {
         slot.limit_ms.store(0, Relaxed);
@@ -324,8 +324,11 @@ fn call<A: App>(
     outcome
 }
 
-/// Goes on with a response whose client has taken something.
-pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Suspended<A::Pending>>) -> Served<A::Pending> {
+/// Resumes a response after its client has read data.
+pub fn resume_response<A: App>(
+    context: &mut ExchangeContext<'_, A>,
+    mut suspended: Box<Suspended<A::Pending>>,
+) -> Served<A::Pending> {
     loop {
         if suspended.pending.is_some() && context.writer.turn_is_over() {
             return Served::Blocked(suspended);
@@ -356,7 +359,7 @@ pub fn go_on<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Box<Su
     }
 }
 
-/// Sends what waits. A file is read and perhaps encoded for it, which may take a while.
+/// Sends buffered data. For a file this reads and perhaps encodes it, which may take a while.
 fn advance<A: App>(context: &mut ExchangeContext<'_, A>) -> Progress {
     if context.writer.has_left() {
         return Progress::Done;
@@ -364,7 +367,7 @@ fn advance<A: App>(context: &mut ExchangeContext<'_, A>) -> Progress {
     if context.writer.has_file() { context.app.aside(|| context.writer.advance()) } else { context.writer.advance() }
 }
 
-/// Ends a response that its client has not taken in time: the application's `close()` runs, and the log has its line.
+/// Ends a response that its client has not read in time: runs the application's `close()`, and writes the log line.
 pub fn give_up<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Suspended<A::Pending>) {
     if let Some(pending) = suspended.pending.take() {
         context.app.enter().abandon(pending);
@@ -372,7 +375,7 @@ pub fn give_up<A: App>(context: &mut ExchangeContext<'_, A>, mut suspended: Susp
     finish_line(context, &suspended.log_entry.entry());
 }
 
-/// Does to the response what an outcome means for it; returns what is still pending.
+/// Applies an outcome to the response; returns the pending response, if any.
 fn conclude<A: App>(
     context: &mut ExchangeContext<'_, A>,
     outcome: Outcome<A::Pending>,
@@ -413,17 +416,17 @@ fn conclude<A: App>(
     None
 }
 
-/// An answer that says in its head that all is well is an error all the same; one with a status of 500 counts by that.
+/// Counts an aborted answer as an error if its status was not one; a status of 500 and above is already counted.
 fn count_broken_off<A: App>(context: &ExchangeContext<'_, A>) {
     if context.writer.status_code() < counting::FAILED_STATUS {
         counting::count_error(&context.thread.slot.tally);
     }
 }
 
-/// Answers 500, with the page for it where there is one.
+/// Answers 500, with the configured page if there is one.
 fn fail<A: App>(context: &mut ExchangeContext<'_, A>) {
     let rules = context.worker.rules.filter(|rules| rules.has_error_page(500));
-    // A disk may have to be waited for.
+    // Reading the page may wait for the disk.
     match rules.and_then(|rules| context.app.aside(|| rules.error_page(500))) {
         Some(page) => context.writer.answer_page(500, "text/html", &page),
         None => context.writer.answer(500, "Internal Server Error", "Internal Server Error"),
@@ -452,12 +455,12 @@ fn resolve<A: App>(
         }
     }
     let suspended = Box::new(Suspended { pending, log_entry: entry.kept() });
-    // The socket may have drained while the application was at work; a suspended response is tried once more,
-    // because an edge-triggered poll does not tell the same news twice.
-    if suspended.pending.is_some() { go_on(context, suspended) } else { Served::Blocked(suspended) }
+    // The socket may have become writable while the application ran. A suspended response is retried once, because an
+    // edge-triggered poll does not report the same event twice.
+    if suspended.pending.is_some() { resume_response(context, suspended) } else { Served::Blocked(suspended) }
 }
 
-/// Counters and the log line; the response's buffer goes back to the thread.
+/// Updates the counters, writes the log line, and returns the response's buffer to the thread.
 fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_>) -> Served<A::Pending> {
     let row = context.worker.row;
     let requests = row.count_request(context.worker.has_one_thread);
@@ -471,8 +474,8 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
         add(&tally.busy_us, microseconds);
         row.note_answer_time(microseconds);
     }
-    if context.app.hears_of_ends() {
-        // The line has the time of the answer alone.
+    if context.app.observes_ends() {
+        // The logged time excludes the notification of the application.
         microseconds.get_or_insert_with(|| precise_us().saturating_sub(entry.began_us));
         if !context.writer.has_unsent() {
             context.writer.show_end();
@@ -516,10 +519,10 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
     Served::Done { keep }
 }
 
-/// Host and port that take the place of the Host header, where there are some: a trusted front server's word, or the target's.
+/// Host and port that override the Host header, if any: from a trusted front server, or from the target.
 ///
 /// # Errors
-/// The host that counts is none of `server-names`.
+/// The resulting host is not one of `server-names`.
 #[inline]
 fn authority_of<'a, A: App>(
     context: &ExchangeContext<'a, A>,
@@ -544,13 +547,13 @@ fn logged_address<'a>(find: &dyn Fn(&[u8]) -> &'a [u8], worker: &Worker) -> &'a 
     if said.is_empty() { find(b"REMOTE_ADDR") } else { said }
 }
 
-/// The start of the path that a front server has taken away: its own word, or the setting.
+/// The path prefix that a front server has stripped: as sent by it, or the setting.
 fn script_name<'a, A: App>(context: &ExchangeContext<'a, A>) -> &'a [u8] {
     let said = context.client.forwarded().and_then(|forwarded| forwarded.prefix.as_deref());
     said.unwrap_or(context.worker.settings.application.root_path.as_bytes())
 }
 
-/// REQUEST_URI is what uWSGI's users know: the path and query as the client wrote them, also of an absolute-form target.
+/// REQUEST_URI as in uWSGI: path and query as the client sent them, also for an absolute-form target.
 fn request_uri<'a>(target: &Target, bytes: &'a [u8]) -> Cow<'a, [u8]> {
     if target.form != TargetForm::Absolute {
         return Cow::Borrowed(bytes);

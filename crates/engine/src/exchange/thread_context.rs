@@ -1,6 +1,6 @@
-//! What one thread of a worker works with: buffers, a clock, a piece of the log, a slot of the scoreboard.
+//! The data of one worker thread: buffers, a clock, its part of the log, its scoreboard slot.
 //!
-//! It knows no connection. Each thread has its own, and nobody else touches it.
+//! It knows no connection. Each thread has its own, and no other thread accesses it.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,10 +13,10 @@ use crate::response::buffers::ResponseBuffers;
 use crate::scheduling::clock::Clock;
 use crate::scheduling::turn::TurnBudget;
 
-/// Bytes that a thread reads at once. A head that is within its limit always fits, with what may follow it: a whole record of TLS at least.
+/// The size of a thread's read buffer. A head within its limit always fits, with further data behind it: at least one TLS record.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The tools of one thread: buffers that live as long as it, so that a request allocates none.
+/// The data of one thread. Its buffers live as long as the thread, so that a request allocates none.
 pub struct ThreadContext {
     pub read: Vec<u8>,
     pub parts: HeadParts,
@@ -27,9 +27,9 @@ pub struct ThreadContext {
     /// The thread's number in its worker: uWSGI's core.
     pub core: u32,
     pub slot: &'static Slot,
-    /// Others wait to be served: an answer may leave a little later, together with theirs.
+    /// Other connections wait to be served: an answer may be sent slightly later, together with theirs.
     pub may_cork: bool,
-    /// Of the connection that is attended to.
+    /// The budget of the connection that is being served.
     pub turn: TurnBudget,
 }
 

@@ -1,6 +1,6 @@
-//! The worker as its threads share it while they serve: settings, limits, rules, files, and what is said of its end.
+//! The worker's state that its threads share: settings, limits, rules, files, and the state of its shutdown.
 //!
-//! It knows no connection and no thread. Nothing of it is locked.
+//! It knows no connection and no thread, and has no locks. Workers build it once.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -13,53 +13,52 @@ use bolide_tls::ListenerTls;
 
 use crate::exchange::routing::Rules;
 use crate::logging::access_log::LineStyle;
-use crate::logging::complaints::Complaints;
+use crate::logging::peer_warnings::PeerWarnings;
 use crate::request::body::BodyLimits;
 use crate::scheduling::held_answers::HeldAnswers;
 use crate::sockets::client::ClientRules;
 use crate::sockets::listener::ListeningSocket;
 
-/// The worker: settings, its scoreboard row, its sockets. Shared by its threads and never locked.
+/// The worker: settings, its scoreboard row, its sockets. Shared by its threads without locks.
 pub struct Worker {
     pub settings: Settings,
     pub number: u32,
     pub row: &'static Row,
     pub slots: &'static [Slot],
     pub listeners: Vec<ListeningSocket>,
-    /// TLS of each of them; `None` for those that speak none.
+    /// TLS of each listener; `None` for those without TLS.
     pub tls: Vec<Option<Arc<ListenerTls>>>,
-    pub complaints: Complaints,
+    pub peer_warnings: PeerWarnings,
     pub head_limits: HeadLimits,
     pub body_limits: BodyLimits,
     pub clients: ClientRules,
-    /// Routes, header fields, compression; `None` where nothing of them is set, so that it costs one branch.
+    /// Routes, header fields, compression; `None` if nothing of them is configured, so that it costs one branch.
     pub rules: Option<&'static Rules>,
-    /// The form of request lines.
+    /// The format of request lines.
     pub line_style: &'static LineStyle,
-    /// What is answered without the application; `None` where nothing is.
+    /// Static files; `None` if none are configured.
     pub files: Option<&'static Files>,
-    /// Some requests are answered without the application: by routes, with files, or with where HTTPS is.
+    /// Some requests are answered without the application: by routes, with files, or with redirects to HTTPS.
     pub has_own_answers: bool,
-    /// Somebody asks how long requests take: the log, or the statistics.
+    /// The duration of requests is needed by the log or the statistics.
     pub measures_time: bool,
-    /// One thread serves, and counts alone.
+    /// Only one thread serves and counts.
     pub has_one_thread: bool,
-    /// Requests of all other workers, as of the last turn of the loop: for the log only.
+    /// Requests of all other workers, as of the last iteration of the loop: for the log only.
     pub requests_elsewhere: AtomicU64,
-    /// An order to drain came: answers say `Connection: close`.
+    /// The worker has an order to drain: answers say `Connection: close`.
     pub draining: AtomicBool,
-    /// The order to pause came: no request begins. A worker that drains is never paused.
+    /// The worker is paused: it begins no request. A draining worker is never paused.
     pub paused: AtomicBool,
-    /// When a draining worker gives up what applications have in their hands still, in monotonic milliseconds; [`u64::MAX`]
-    /// before that.
+    /// When a draining worker aborts exchanges that applications still keep, in monotonic milliseconds; [`u64::MAX`] before that.
     pub mercy_ends_ms: AtomicU64,
-    /// When a stopping worker gives up streams, the same way.
+    /// When a stopping worker aborts streams, in the same unit.
     pub streams_end_ms: AtomicU64,
     /// Answers over HTTP/2 that wait for others.
     pub held_answers: Arc<HeldAnswers>,
-    /// The application asked the process to exit.
+    /// The application requested an exit of the process.
     pub leaving: AtomicBool,
-    /// It drains, and others take its connections over as they come to rest.
+    /// The worker drains, and other workers take over its idle connections.
     pub hands_over: AtomicBool,
 }
 
@@ -68,7 +67,7 @@ impl Worker {
         self.listeners.get(listener).is_some_and(|listener| listener.is_tcp)
     }
 
-    /// TLS of connections that come through a listener.
+    /// TLS of connections of a listener.
     pub fn tls(&self, listener: usize) -> Option<&Arc<ListenerTls>> {
         self.tls.get(listener)?.as_ref()
     }
@@ -77,12 +76,12 @@ impl Worker {
         self.draining.load(Relaxed)
     }
 
-    /// It drains, and connections that can move go on elsewhere.
+    /// The worker drains, and connections that can move continue at other workers.
     pub fn hands_over(&self) -> bool {
         self.hands_over.load(Relaxed)
     }
 
-    /// The order to drain has been given, be it read or not.
+    /// The order to drain has been given, whether or not it has been read.
     pub fn is_told_to_drain(&self) -> bool {
         self.is_draining() || self.row.drained_ms.load(Relaxed) != 0
     }
@@ -91,12 +90,13 @@ impl Worker {
         self.paused.load(Relaxed)
     }
 
-    /// The order to stop came, not only to drain.
+    /// The worker has an order to stop, not only to drain.
     pub fn is_stopping(&self) -> bool {
         self.streams_end_ms.load(Relaxed) != u64::MAX
     }
 
-    /// A request that has not come whole by its time limit is late, whatever more of it is here: the worker stops, or its mercy is over.
+    /// Whether requests that are incomplete must be refused, even if more of their data can be read: the worker stops, or its
+    /// mercy time is over.
     pub fn arrivals_are_over(&self, now_ms: u64) -> bool {
         self.is_draining() && (self.is_stopping() || self.mercy_ends_ms.load(Relaxed) <= now_ms)
     }

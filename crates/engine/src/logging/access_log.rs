@@ -1,7 +1,7 @@
-//! Request lines, formatted into a buffer and written once a turn of the loop.
+//! Request lines, formatted into a buffer and written once per iteration of the event loop.
 //!
-//! Without `log-format` the format is that of uWSGI 2.0, byte for byte; others are in `log_format` and `log_styles`. How it is written, and
-//! that nobody waits for it, is the business of the room `log`.
+//! Without `log-format` the format is that of uWSGI 2.0, byte for byte; other formats are in `log_format` and `log_styles`. The
+//! room `log` writes the lines without blocking. Worker threads run it.
 
 use std::io::Write;
 
@@ -11,10 +11,10 @@ use crate::logging::log_format::LogFormat;
 use crate::logging::log_line::{ADDRESS_BYTES, LogLine, RequestNotes, URI_BYTES, memory_bytes, visible};
 use crate::logging::log_styles;
 
-/// The buffer is written before its turn when it holds this many bytes.
+/// The buffer is written early when it has reached this size.
 const BUFFER_BYTES: usize = 64 * 1024;
 
-/// The form of request lines.
+/// The format of request lines.
 pub enum LineStyle {
     Uwsgi { microseconds: bool },
     Format(LogFormat),
@@ -23,7 +23,7 @@ pub enum LineStyle {
 }
 
 impl LineStyle {
-    /// The form that the settings ask for. It looks at the log, which may be a terminal.
+    /// The format that the settings select. It checks whether the log is a terminal.
     pub fn of(logging: &Logging) -> LineStyle {
         let date = match &logging.date {
             LogDate::Strftime(format) if logging.dates_format => Some(format.as_str()),
@@ -41,7 +41,7 @@ impl LineStyle {
         }
     }
 
-    /// Names of a request's variables that lines have.
+    /// Names of the request's variables in the lines.
     pub fn names(&self) -> &[Vec<u8>] {
         match self {
             LineStyle::Format(format) => format.names(),
@@ -53,7 +53,7 @@ impl LineStyle {
 
 pub struct AccessLog {
     buffer: Vec<u8>,
-    /// `[pid: 42|app: `, which never changes.
+    /// `[pid: 42|app: `, which is constant.
     start: Vec<u8>,
     style: &'static LineStyle,
     memory_report: bool,
@@ -65,7 +65,7 @@ impl AccessLog {
         AccessLog { buffer: Vec::new(), start, style, memory_report }
     }
 
-    /// Adds a line.
+    /// Appends a line.
     pub fn line(&mut self, line: &LogLine<'_>, notes: &RequestNotes<'_>) {
         match self.style {
             LineStyle::Uwsgi { microseconds } => self.uwsgi(line, *microseconds),
@@ -119,7 +119,7 @@ impl AccessLog {
         number(buffer, u64::from(line.core), b")\n");
     }
 
-    /// Writes what there is, and what waited.
+    /// Writes the buffer, and lines that are still pending in the log.
     pub fn flush(&mut self) {
         if self.buffer.is_empty() {
             return bolide_log::flush();
@@ -131,7 +131,7 @@ impl AccessLog {
     fn report_memory(&mut self) {
         let (address_space, resident) = memory_bytes();
         let mebibyte = 1024 * 1024;
-        // Writing into a Vec can't fail.
+        // Writing to a Vec can't fail.
         let _ = write!(
             self.buffer,
             "{{address space usage: {address_space} bytes/{}MB}} {{rss usage: {resident} bytes/{}MB}} ",
@@ -141,12 +141,12 @@ impl AccessLog {
     }
 }
 
-/// A message that is no request line: to the log at once, with the worker's number.
+/// Logs a message of a worker, immediately, with the worker's number.
 pub fn complain(worker: u32, message: &str) {
     bolide_log::line(&format!("worker {worker}: {message}"));
 }
 
-/// A line of a route's `log:`, as it is; it may have a client's bytes in it.
+/// Writes a line of a route's `log:`, with control characters replaced, because it may contain a client's bytes.
 pub fn tell(line: &[u8]) {
     let mut text = Vec::with_capacity(line.len() + 1);
     visible(&mut text, line);
@@ -157,7 +157,7 @@ pub fn tell(line: &[u8]) {
     bolide_log::write(&text);
 }
 
-/// The same for several, which are forgotten then.
+/// Writes several such lines, and removes them from the list.
 pub fn tell_all(lines: &mut Vec<Vec<u8>>) {
     for line in lines.drain(..) {
         tell(&line);

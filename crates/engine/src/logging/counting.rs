@@ -1,4 +1,4 @@
-//! The counters of the scoreboard, as a thread that has served a request writes them: a handful of loads and stores into its own slot.
+//! The counters of the scoreboard, updated by a thread that has served a request: a few loads and stores in its own slot.
 //!
 //! It knows no connection. Worker threads run it.
 
@@ -6,22 +6,22 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::scoreboard::{Tally, add};
 
-/// Who has answered a request.
+/// What answered a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AnsweredBy {
     #[default]
     Application,
-    /// The application has the request in its hands, and other requests of the thread beside it.
+    /// The application serves the request concurrently with other requests of the thread.
     AsynchronousApplication,
     File,
     Route,
     FileOfRoute,
 }
 
-/// From this status on an answer says that the server's side has failed.
+/// From this status on, an answer counts as a failure of the server.
 pub const FAILED_STATUS: u16 = 500;
 
-/// Counts a request that has ended, by the number of its application and the status of its answer.
+/// Counts a finished request, by the number of its application and the status of its answer.
 #[inline(always)]
 pub fn count(tally: &Tally, answered_by: AnsweredBy, application: u32, status: u16, sent_bytes: u64) {
     add(&tally.requests, 1);
@@ -36,18 +36,18 @@ pub fn count(tally: &Tally, answered_by: AnsweredBy, application: u32, status: u
     }
 }
 
-/// An application has taken a request to which it will come back.
+/// Counts a request that an asynchronous application keeps.
 pub fn count_taken(tally: &Tally) {
     add(&tally.ongoing, 1);
 }
 
-/// The application of this number has raised an exception that nobody has caught.
+/// Counts an uncaught exception of the application with this number.
 #[cold]
 pub fn count_exception(tally: &Tally, application: u32) {
     add(&tally.application(application).exceptions, 1);
 }
 
-/// A request has failed: by its status, which [`count`] sees, or because its answer was broken off.
+/// Counts a failed request: by its status ([`count`]), or because its answer was aborted.
 #[cold]
 pub fn count_error(tally: &Tally) {
     add(&tally.errors, 1);

@@ -1,38 +1,38 @@
-//! `log-format`: compiled once into pieces, and written for each request. It knows no connection; worker threads run it, where the settings have
+//! `log-format`: compiled once, and written for each request. It knows no connection. Worker threads run it, if the settings have
 //! a format.
 //!
-//! The variables and what they say are uWSGI's; one that says nothing is `-`. A name that is none of them is one of the application's own
-//! (`uwsgi.set_logvar`). A client's quotation mark must not end a field: a format that is an object of JSON has its values escaped as JSON has
-//! it, one with quotes as Apache does (gunicorn and nginx do the like), with `\x27` where values stand between single quotes, and one without
-//! has them as they are, as in uWSGI.
+//! Variables have uWSGI's names and meanings; an empty one is `-`. Unknown names are the application's own variables
+//! (`uwsgi.set_logvar`). A client's quotation mark must not end a field. If the format is a JSON object, values are escaped for
+//! JSON; if it contains quotes, values are escaped as in Apache (similar to gunicorn and nginx), with `\x27` if there are values
+//! between single quotes; otherwise they are written unescaped, as in uWSGI.
 
 use bolide_log::{dates, json};
 
 use crate::logging::log_line::{LogLine, RequestNotes, URI_BYTES, memory_bytes, quotable, visible};
 
-/// The format of `%(ltime)`, and of `%(ftime)` without one of its own.
+/// The format of `%(ltime)`, and the default of `%(ftime)`.
 const APACHE_TIME: &str = "%d/%b/%Y:%H:%M:%S %z";
 
 /// A compiled format.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LogFormat {
     pieces: Vec<Piece>,
-    /// CGI names of the request's variables that the line says.
+    /// CGI names of the request's variables in the format.
     names: Vec<Vec<u8>>,
     time: String,
     escapes: Escapes,
 }
 
-/// What becomes of a client's text.
+/// The escaping of client text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Escapes {
-    /// Control characters are shown as `?`.
+    /// Control characters are replaced by `?`.
     Visible,
-    /// The format has quotes.
+    /// For a format with double quotes.
     Quotes,
-    /// It has values between single quotes.
+    /// For a format with values between single quotes.
     SingleQuotes,
-    /// It is an object of JSON.
+    /// For a JSON object.
     Json,
 }
 
@@ -40,15 +40,15 @@ enum Escapes {
 enum Piece {
     Text(Vec<u8>),
     Known(ServerFact),
-    /// A variable of the request, by its place in the names.
+    /// A variable of the request, by its index in the names.
     Request(usize),
-    /// The application's own.
+    /// A variable of the application.
     Application(Vec<u8>),
-    /// A metric: there is none.
+    /// A metric, which is always empty.
     Nothing,
 }
 
-/// What the server knows itself.
+/// Values that the server knows itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ServerFact {
     Uri,
@@ -86,7 +86,7 @@ enum ServerFact {
     WriteErrors,
 }
 
-/// uWSGI's names for them.
+/// uWSGI's names for these values.
 const KNOWN: &[(&str, ServerFact)] = &[
     ("uri", ServerFact::Uri),
     ("method", ServerFact::Method),
@@ -118,7 +118,7 @@ const KNOWN: &[(&str, ServerFact)] = &[
     ("vszM", ServerFact::AddressSpaceMebibytes),
     ("rssM", ServerFact::ResidentMebibytes),
     ("pktsize", ServerFact::PacketBytes),
-    // There is one plugin, whose number is 0, and a body that can't be read reaches no application.
+    // There is a single plugin, with number 0, and no application is called for a body that can't be read.
     ("modifier1", ServerFact::Zero),
     ("modifier2", ServerFact::Zero),
     ("rerr", ServerFact::Zero),
@@ -127,19 +127,19 @@ const KNOWN: &[(&str, ServerFact)] = &[
     ("ioerr", ServerFact::WriteErrors),
 ];
 
-/// Those that are variables of the request.
+/// Names of values that are variables of the request.
 const OF_REQUEST: &[(&str, &str)] = &[("host", "HTTP_HOST"), ("uagent", "HTTP_USER_AGENT"), ("referer", "HTTP_REFERER")];
 
-/// The variable that tells `%(cl)`.
+/// The variable of `%(cl)`.
 const LENGTH: &[u8] = b"CONTENT_LENGTH";
 
 impl LogFormat {
-    /// Any text is a format. `time` is that of `%(ftime)`, for strftime(3).
+    /// Any text is a valid format. `time` is the strftime(3) format of `%(ftime)`.
     pub fn compile(format: &str, time: Option<&str>) -> LogFormat {
         let escapes = match format.trim() {
             text if text.starts_with('{') && text.ends_with('}') => Escapes::Json,
             text if has_values_in_single_quotes(text) => Escapes::SingleQuotes,
-            // Of fields outside of the quotes too: a quote there would begin a field where none is.
+            // Applies to fields outside of quotes too: a quote in such a field would begin a quoted field.
             text if text.contains('"') => Escapes::Quotes,
             _ => Escapes::Visible,
         };
@@ -164,12 +164,12 @@ impl LogFormat {
         made
     }
 
-    /// The names whose values a line wants, for as long as the request's bytes are at hand.
+    /// The names whose values must be copied while the request's bytes are at hand.
     pub fn names(&self) -> &[Vec<u8>] {
         &self.names
     }
 
-    /// Adds a line.
+    /// Appends a line.
     pub fn write(&self, buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>) {
         let now_us = dates::now_us();
         for piece in &self.pieces {
@@ -281,14 +281,14 @@ impl LogFormat {
     }
 }
 
-/// Whether a variable stands between two single quotes, and not only beside apostrophes of plain text.
+/// Whether a variable is between two single quotes, not only next to apostrophes of plain text.
 fn has_values_in_single_quotes(format: &str) -> bool {
     let parts: Vec<&str> = format.split('\'').collect();
     let ends = parts.len().saturating_sub(1);
     parts.iter().take(ends).skip(1).step_by(2).any(|part| part.contains("%("))
 }
 
-/// As [`quotable`], with `\x27` for a single quote too.
+/// Like [`quotable`], but also escapes single quotes as `\x27`.
 fn single_quotable(buffer: &mut Vec<u8>, text: &[u8]) {
     for (number, part) in text.split(|byte| *byte == b'\'').enumerate() {
         if number > 0 {
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_format_says_is_what_the_line_has() {
+    fn each_format_produces_its_line() {
         for (format, expected) in [
             ("", "\n"),
             ("plain", "plain\n"),
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_variable_that_is_said_twice_is_looked_up_once() {
+    fn a_variable_used_twice_is_looked_up_once() {
         assert_eq!(LogFormat::compile("%(host) %(var.HTTP_HOST) %(cl)", None).names(), [&b"HTTP_HOST"[..], LENGTH]);
     }
 }

@@ -1,17 +1,18 @@
-//! What a request's line says, whatever its form: facts, and how a client's text is shown. It writes nothing; worker threads run it.
+//! The content of a request line, independent of its format: its values, and the escaping of clients' text. It writes nothing.
+//! Worker threads run it.
 
 use bolide_contract::logging::AlwaysLogged;
 
-/// Bytes of a URI that a line shows, and of any other text of a client in a format.
+/// Maximum number of bytes of a URI in a line, and of other client text in a format.
 pub const URI_BYTES: usize = 2048;
 
-/// Bytes of an address that a line shows: `log-x-forwarded-for` may have a list of them.
+/// Maximum number of bytes of an address in a line: `log-x-forwarded-for` may contain a list.
 pub const ADDRESS_BYTES: usize = 512;
 
-/// What a line says of the request, in the order in which it says it.
+/// The values of a request line, in their order.
 pub struct LogLine<'a> {
     pub application: u32,
-    /// Requests of this worker, and of all workers.
+    /// The number of requests of this worker, and of all workers.
     pub request: u64,
     pub request_of_all: u64,
     pub address: &'a [u8],
@@ -24,7 +25,7 @@ pub struct LogLine<'a> {
     pub body_bytes: u64,
     pub microseconds: u64,
     pub via_sendfile: bool,
-    /// The answer is a file, however it was sent.
+    /// The answer is a file, regardless of how it was sent.
     pub is_file: bool,
     pub protocol: &'a [u8],
     pub status: u16,
@@ -32,12 +33,12 @@ pub struct LogLine<'a> {
     pub head_bytes: u64,
     pub core: u32,
     pub worker: u32,
-    /// The client did not take the whole answer.
+    /// The client did not read the whole answer.
     pub is_broken: bool,
 }
 
 impl LogLine<'_> {
-    /// The request has a line though others have none.
+    /// Whether the request is logged even if request logging is off.
     pub fn is_among(&self, always: &AlwaysLogged) -> bool {
         always.client_errors && (400..500).contains(&self.status)
             || always.server_errors && (500..600).contains(&self.status)
@@ -49,7 +50,7 @@ impl LogLine<'_> {
     }
 }
 
-/// What a format wants of a request beyond its line: values of the names that the style gives, and the application's own variables.
+/// Further values of a request for a format: those of the names that the style returns, and the application's own variables.
 #[derive(Clone, Copy, Default)]
 pub struct RequestNotes<'a> {
     pub values: &'a [Vec<u8>],
@@ -61,17 +62,18 @@ impl RequestNotes<'_> {
         self.values.get(place).map_or(b"", Vec::as_slice)
     }
 
-    /// The application's variable of this name; the last one counts.
+    /// Returns the application's variable of this name; the last one counts.
     pub fn of_application(&self, name: &[u8]) -> &[u8] {
         self.application.iter().rfind(|(known, _)| known == name).map_or(b"", |(_, value)| value)
     }
 }
 
-/// The first byte of U+0080 to U+009F in UTF-8, which terminals obey as they do `ESC [` and its kin; the second ends at [`C1_LAST`].
+/// The first byte of U+0080 to U+009F in UTF-8, which terminals interpret like `ESC [` and similar; the second is at most
+/// [`C1_LAST`].
 const C1_LEAD: u8 = 0xc2;
 const C1_LAST: u8 = 0x9f;
 
-/// What a client sent is shown without its control characters: a log line is one line, and does nothing to a terminal.
+/// Replaces control characters in client text: a log line stays one line, and can't control a terminal.
 pub fn visible(buffer: &mut Vec<u8>, text: &[u8]) {
     let start = buffer.len();
     buffer.extend_from_slice(text);
@@ -84,14 +86,14 @@ pub fn visible(buffer: &mut Vec<u8>, text: &[u8]) {
     while let Some(at) = memchr::memchr(C1_LEAD, rest) {
         rest = &mut rest[at + 1..];
         if let Some(second) = rest.first_mut().filter(|second| (0x80..=C1_LAST).contains(*second)) {
-            // U+00BF, an inverted question mark: the text stays UTF-8.
+            // U+00BF, an inverted question mark, keeps the text valid UTF-8.
             *second = 0xbf;
         }
     }
 }
 
-/// The same in a format with quotes, so that a reader finds the field's end: as Apache's `%r` and `%i` have it, a quote and a backslash have a
-/// backslash before them, and a control character is `\n`, `\t`, `\r` or its bytes as `\xhh`. UTF-8 stays.
+/// Escapes client text for a format with quotes, so that a parser finds the end of the field: as in Apache's `%r` and `%i`,
+/// quotes and backslashes get a backslash, and control characters become `\n`, `\t`, `\r` or `\xhh` per byte. UTF-8 is kept.
 pub fn quotable(buffer: &mut Vec<u8>, text: &[u8]) {
     let is_special = |byte: &u8| *byte < 0x20 || matches!(*byte, b'"' | b'\\' | 0x7f | C1_LEAD);
     let mut rest = text;
@@ -124,19 +126,19 @@ pub fn quotable(buffer: &mut Vec<u8>, text: &[u8]) {
     buffer.extend_from_slice(rest);
 }
 
-/// `\n`; returns the bytes that it stands for.
+/// Writes `\n`; returns the number of bytes that it stands for.
 fn named(buffer: &mut Vec<u8>, letter: u8) -> usize {
     buffer.extend_from_slice(&[b'\\', letter]);
     1
 }
 
-/// `\x1b`
+/// Writes `\x1b`.
 fn numbered(buffer: &mut Vec<u8>, byte: u8) {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     buffer.extend_from_slice(&[b'\\', b'x', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 0xf)]]);
 }
 
-/// Address space and resident memory of this process in bytes; zeroes if /proc is not there.
+/// Returns the address space and resident memory of this process in bytes; zeros without /proc.
 pub fn memory_bytes() -> (u64, u64) {
     let Ok(text) = std::fs::read_to_string("/proc/self/statm") else { return (0, 0) };
     let mut pages = text.split_ascii_whitespace().map(|word| word.parse::<u64>().unwrap_or(0));
@@ -200,7 +202,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_a_client_sent_can_not_end_a_field_in_quotes() {
+    fn client_text_cannot_end_a_quoted_field() {
         for (text, shown) in [
             (&b"plain"[..], "plain"),
             (b"", ""),
@@ -218,7 +220,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_a_client_sent_can_not_break_the_line() {
+    fn client_text_cannot_break_the_line() {
         let mut buffer = Vec::new();
         visible(&mut buffer, b"/a\nb\x1b[0m");
         assert_eq!(buffer, b"/a?b?[0m");

@@ -1,16 +1,16 @@
-//! Request lines that are neither uWSGI's nor a format's: a short one for eyes, and an object of JSON. It knows no connection; worker threads
-//! run it, where the settings ask for such lines.
+//! Request lines in other styles than uWSGI's: a short one for people, and a JSON object. It knows no connection. Worker threads
+//! run it, if the settings select such a style.
 
 use bolide_log::json::{begin_object, string};
 
 use crate::logging::log_line::{LogLine, RequestNotes, URI_BYTES, visible};
 
-/// Keys of an object that have a variable of the request: left out where the request has none.
+/// JSON keys whose values are variables of the request; omitted if the request does not have them.
 pub const JSON_NAMES: [(&str, &str); 3] = [("host", "HTTP_HOST"), ("referer", "HTTP_REFERER"), ("user_agent", "HTTP_USER_AGENT")];
 
-/// Where the time of day stands in C's `ctime`.
+/// The position of the time in C's `ctime`.
 const TIME_OF_DAY: std::ops::Range<usize> = 11..19;
-/// Letters of the longer of the usual methods.
+/// The length of the longer of the usual methods.
 const METHOD_COLUMNS: usize = 4;
 
 /// `21:03:24 GET  /boom  500  19 ms  265 B`
@@ -25,7 +25,7 @@ pub fn short(buffer: &mut Vec<u8>, line: &LogLine<'_>, coloured: bool) {
     buffer.extend_from_slice(line.ctime.get(TIME_OF_DAY).unwrap_or_default());
     buffer.push(b' ');
     visible(buffer, line.method);
-    // The usual methods have three or four letters: what follows stands in one column.
+    // The usual methods have three or four letters, so the following text is aligned.
     buffer.extend_from_slice(if line.method.len() < METHOD_COLUMNS { b"  " } else { b" " });
     visible(buffer, &line.uri[..line.uri.len().min(URI_BYTES)]);
     buffer.extend_from_slice(b"  ");
@@ -74,7 +74,7 @@ pub fn json(buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>) 
     buffer.extend_from_slice(b"}\n");
 }
 
-/// Adds a key with its text, where there is one.
+/// Adds a key with its text, if not empty.
 fn text(buffer: &mut Vec<u8>, key: &str, value: &[u8]) {
     if !value.is_empty() {
         buffer.push(b',');
@@ -90,7 +90,7 @@ mod tests {
     use crate::logging::log_line::tests::line;
 
     #[test]
-    fn a_short_line_says_what_a_developer_looks_for() {
+    fn a_short_line_has_time_request_status_and_duration() {
         let written = |status, coloured| {
             let mut buffer = Vec::new();
             short(&mut buffer, &LogLine { status, ..line() }, coloured);

@@ -1,7 +1,7 @@
-//! A WebSocket for an application that waits for each message in the middle of its call (`uwsgi.websocket_recv`): the same WebSocket as that
-//! of streaming applications, with reads of its own. It never waits itself: its owner does, between two looks.
+//! A WebSocket for an application that waits for each message during its call (`uwsgi.websocket_recv`): the WebSocket of
+//! streaming applications, with its own reads. It never blocks: its owner waits between two calls of [`BlockingWebSocket::look`].
 //!
-//! It knows no language. The thread that serves the request runs it, over a connection that is this request's alone.
+//! It knows no language. The thread that serves the request runs it, on a connection that carries only this request.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,47 +15,47 @@ use crate::scheduling::turn::TurnBudget;
 use crate::sockets::socket::Read;
 use crate::sockets::taken_connections::{Held, TakenConnections};
 
-/// Bytes that are read at once: a whole record of TLS and more.
+/// The size of the read buffer: more than a TLS record.
 const READ_BYTES: usize = 64 * 1024;
 
-/// The longest wait between two looks, in milliseconds: an order to stop rings nobody who is in a call.
+/// Maximum wait between two checks, in milliseconds: an order to stop does not wake a thread that is in a call.
 const LOOK_MOST_MS: u64 = 500;
 
 pub struct BlockingWebSocket {
     websocket: WebSocket,
-    /// What was read while there was no room for its messages.
+    /// Input that was read while there was no room for its messages.
     input: Vec<u8>,
     buffer: Vec<u8>,
-    /// How long a client may take nothing of what it is sent, in milliseconds.
+    /// Maximum time for which a client may read nothing of pending data, in milliseconds.
     timeout_ms: u64,
     row: &'static Row,
     _held: Held,
 }
 
-/// What there is for the application.
+/// The result of a receive.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum Received {
     Message(Message),
     Nothing,
-    /// It has ended, and all that came before was taken.
+    /// The WebSocket has ended, and all earlier messages have been received.
     End,
 }
 
-/// What a worker gives its WebSockets.
+/// The worker's data that a WebSocket needs.
 pub struct WebSocketTerms<'a> {
     pub settings: &'a Settings,
     pub row: &'static Row,
     pub timeout_ms: u64,
     pub taken: &'static TakenConnections,
-    /// Shows the request.
+    /// The scoreboard slot of the request.
     pub slot: Option<&'a Slot>,
 }
 
 impl BlockingWebSocket {
-    /// Answers 101. `find` gives the variables of the request, `protocol` is the application's choice of a subprotocol.
+    /// Answers 101. `find` returns the variables of the request, `protocol` is the application's choice of a subprotocol.
     ///
     /// # Errors
-    /// What is wrong with the request, with the choice, or with the moment.
+    /// The request is invalid, the subprotocol is invalid, or the response has already begun.
     pub fn accept<'a>(
         response: &mut ResponseWriter<'_>,
         find: &dyn Fn(&[u8]) -> &'a [u8],
@@ -80,20 +80,20 @@ impl BlockingWebSocket {
         })
     }
 
-    /// The next message, if it is here.
-    pub fn take(&mut self, response: &mut ResponseWriter<'_>) -> Heard {
+    /// Returns the next message if it has arrived.
+    pub fn take(&mut self, response: &mut ResponseWriter<'_>) -> Received {
         if let Some(message) = self.websocket.take() {
-            return Heard::Message(message);
+            return Received::Message(message);
         }
         self.look(response);
         match self.websocket.take() {
-            Some(message) => Heard::Message(message),
-            None if self.websocket.goodbye().is_some() || response.client_is_gone() => Heard::End,
-            None => Heard::Nothing,
+            Some(message) => Received::Message(message),
+            None if self.websocket.close_status().is_some() || response.client_is_gone() => Received::End,
+            None => Received::Nothing,
         }
     }
 
-    /// Hands a message in. The payload of a text must be UTF-8. `false`: it has ended.
+    /// Sends a message. The payload of a text must be UTF-8. Returns false if the WebSocket has ended.
     pub fn say(&mut self, kind: MessageKind, payload: &[u8], response: &mut ResponseWriter<'_>) -> bool {
         if self.has_ended(response) {
             return false;
@@ -103,7 +103,7 @@ impl BlockingWebSocket {
         true
     }
 
-    /// Whether what was handed in waits for the client still.
+    /// Whether data still waits for the client to read.
     pub fn is_behind(&self, response: &ResponseWriter<'_>) -> bool {
         self.websocket.has_outgoing(response) && !response.client_is_gone()
     }
@@ -112,7 +112,7 @@ impl BlockingWebSocket {
         !self.websocket.is_open() || response.client_is_gone()
     }
 
-    /// Takes what the client has said, sends what waits, and looks after time.
+    /// Reads input, sends pending data, and enforces time limits.
     pub fn look(&mut self, response: &mut ResponseWriter<'_>) {
         self.read(response);
         let now = now_ms();
@@ -124,13 +124,13 @@ impl BlockingWebSocket {
         self.websocket.tend(response, now, self.timeout_ms, false);
     }
 
-    /// For how many milliseconds its owner may wait for the client before it looks again.
+    /// The number of milliseconds that the owner may wait for the client before the next check.
     pub fn wait_ms(&self, response: &ResponseWriter<'_>) -> u64 {
         let next_ms = self.websocket.next_ms(response.has_unsent(), self.timeout_ms);
         next_ms.saturating_sub(now_ms()).clamp(1, LOOK_MOST_MS)
     }
 
-    /// The application has returned: the client is told, and the connection ends.
+    /// The application has returned: sends a close frame, and ends the connection.
     pub fn end(mut self, response: &mut ResponseWriter<'_>) {
         response.begin_turn();
         self.websocket.close(NORMAL, "", response);

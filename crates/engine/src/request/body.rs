@@ -1,6 +1,8 @@
-//! A request's body: collected by the event loop before the application is called, in memory up to
-//! `post-buffering` bytes and beyond that in an unlinked temporary file. Slow clients cost memory, never a thread; what the
-//! bodies of a worker take together has bounds, see [`BodyStore`].
+//! Request bodies that are collected before the application is called: in memory up to `post-buffering` bytes, and beyond that in
+//! an unlinked temporary file. Slow clients use memory, but never a thread. The bodies of a worker have common limits, see
+//! [`BodyStore`].
+//!
+//! It knows no sockets and no application. Worker threads run it.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -9,20 +11,20 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use bolide_protocol::Fault;
 use bolide_protocol::http1::Framing;
 
-/// Bytes that a body announced by Content-Length may claim from memory before any of it has come.
+/// Maximum number of bytes to allocate for a body with a Content-Length before any of it has arrived.
 const FIRST_CLAIM_BYTES: u64 = 64 * 1024;
 
-/// Bytes of unfinished bodies that a worker keeps in memory, all connections together. Beyond it a body goes to a file from its first
-/// byte on, as if `post-buffering` were nothing.
+/// Maximum size in bytes of all incomplete bodies in a worker's memory. Beyond it a body goes to a file from its first byte on,
+/// as if `post-buffering` were 0.
 const MEMORY_MOST_BYTES: u64 = 64 * 1024 * 1024;
 
-/// A whole body.
+/// A complete body.
 #[derive(Debug, Default)]
 pub enum Body {
     #[default]
     Empty,
     Memory(Vec<u8>),
-    /// The file is at its beginning; nobody else can open it.
+    /// The file is at offset 0; no other process can open it.
     File {
         file: File,
         length: u64,
@@ -39,16 +41,16 @@ impl Body {
     }
 }
 
-/// Why a body is not collected further.
+/// Why a body can't be collected.
 #[derive(Debug)]
 pub enum Refusal {
-    /// The client's mistake.
+    /// An error of the client.
     Fault(Fault),
-    /// Our disk's.
+    /// An error of the disk.
     Spill(io::Error),
 }
 
-/// The bounds of a body.
+/// The limits of a body.
 #[derive(Debug, Clone, Copy)]
 pub struct BodyLimits {
     pub bytes: u64,
@@ -56,7 +58,7 @@ pub struct BodyLimits {
     pub store: &'static BodyStore,
 }
 
-/// The room that the bodies of a worker take together, while they come and while they are served.
+/// The storage that all bodies of a worker use together, while they arrive and while they are served.
 #[derive(Debug)]
 pub struct BodyStore {
     /// `limit-post-disk`
@@ -66,13 +68,13 @@ pub struct BodyStore {
 }
 
 impl BodyStore {
-    /// It lives as long as the process: bodies refer to it.
+    /// Allocated for the life of the process, because bodies refer to it.
     pub fn lasting(disk_most_bytes: u64) -> &'static BodyStore {
         Box::leak(Box::new(BodyStore { disk_most_bytes, disk_bytes: AtomicU64::new(0), memory_bytes: AtomicU64::new(0) }))
     }
 }
 
-/// One body's share of a [`BodyStore`], given back at its end.
+/// The part of a [`BodyStore`] that one body uses, returned on drop.
 #[derive(Debug)]
 pub struct Share {
     store: &'static BodyStore,
@@ -81,14 +83,14 @@ pub struct Share {
 }
 
 impl Share {
-    /// Takes room for more bytes on the disk. False: there is none.
+    /// Reserves more bytes on the disk. Returns false beyond the limit.
     fn grow_on_disk(&mut self, bytes: u64) -> bool {
         let before = self.store.disk_bytes.fetch_add(bytes, Relaxed);
         self.disk_bytes += bytes;
         before + bytes <= self.store.disk_most_bytes
     }
 
-    /// Makes the share of memory as large as this. False: there is no room for it.
+    /// Sets the reserved memory to this size. Returns false beyond the limit.
     fn set_memory(&mut self, bytes: u64) -> bool {
         self.store.memory_bytes.fetch_add(bytes, Relaxed);
         let sum = self.store.memory_bytes.fetch_sub(self.memory_bytes, Relaxed) - self.memory_bytes;
@@ -104,7 +106,7 @@ impl Drop for Share {
     }
 }
 
-/// A body that is still coming.
+/// An incomplete body.
 pub struct Collector {
     limits: BodyLimits,
     memory: Vec<u8>,
@@ -116,14 +118,14 @@ pub struct Collector {
 const TOO_LARGE: Fault = Fault::new(413, "the body is larger than limit-post allows");
 const TOO_LARGE_FOR_DISK: Fault = Fault::new(413, "the body is larger than limit-post-disk allows");
 
-/// RFC 4918 section 11.5: a state that is taken for temporary.
+/// RFC 4918 section 11.5: a condition that is considered temporary.
 const NO_ROOM: Fault = Fault::new(507, "the temporary files of this worker hold as many bytes as limit-post-disk allows");
 
 impl Collector {
-    /// Begins to collect; `None` when there is no body.
+    /// Begins to collect; returns `None` if there is no body.
     ///
     /// # Errors
-    /// 413 when the announced length is already too much.
+    /// 413 if the announced length exceeds the limit.
     pub fn new(framing: Framing, limits: BodyLimits) -> Result<Option<Collector>, Fault> {
         let claim = match framing {
             Framing::None | Framing::Length(0) => return Ok(None),
@@ -138,10 +140,10 @@ impl Collector {
         Ok(Some(Collector { limits, memory: Vec::with_capacity(claim), file: None, received: 0, share }))
     }
 
-    /// Takes bytes of the body.
+    /// Adds bytes of the body.
     ///
     /// # Errors
-    /// A body beyond its limit, or a disk that can't hold it.
+    /// A body beyond its limit, or an error of the disk.
     pub fn keep(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         self.received += bytes.len() as u64;
         if self.received > self.limits.bytes {
@@ -154,11 +156,11 @@ impl Collector {
         Ok(())
     }
 
-    /// More is to come later: what is kept meanwhile counts among what the worker keeps. A body that came at once has been served before
-    /// anybody could count it.
+    /// The rest of the body arrives later, so the part in memory counts towards the worker's limit. Bodies that arrive at once
+    /// are served without being counted.
     ///
     /// # Errors
-    /// There is no room in memory, and the disk can't hold it.
+    /// There is no room in memory, and the disk can't store the body.
     pub fn wait(&mut self) -> Result<(), Refusal> {
         if !self.share.set_memory(self.memory.capacity() as u64) {
             self.spill(b"")?;
@@ -168,20 +170,20 @@ impl Collector {
         Ok(())
     }
 
-    /// Whether as many more bytes go to the disk, as far as can be told: that takes a moment.
+    /// Whether this many more bytes will go to the disk, as far as can be predicted: a slow operation.
     pub fn will_spill(&self, bytes: usize) -> bool {
         self.memory.len() + bytes > self.limits.memory_bytes
     }
 
-    /// Some of it is on the disk.
+    /// Part of the body is on the disk.
     pub fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// The body, which is complete, and its share of the worker's room: to be kept until it was served.
+    /// Returns the complete body, and its share of the storage, which must be kept until the body has been served.
     ///
     /// # Errors
-    /// The disk can't hold its end, or the temporary file can't be rewound.
+    /// The end of the body can't be written to the disk, or the temporary file can't be rewound.
     pub fn finish(mut self) -> Result<(Body, Share), Refusal> {
         if self.file.is_some() {
             self.spill(b"")?;
@@ -197,7 +199,7 @@ impl Collector {
         Ok((body, self.share))
     }
 
-    /// Writes what is in memory, and then `bytes`, to the file.
+    /// Writes the bytes in memory, followed by `bytes`, to the file.
     fn spill(&mut self, bytes: &[u8]) -> Result<(), Refusal> {
         let count = self.memory.len() + bytes.len();
         if count == 0 {
@@ -217,13 +219,13 @@ impl Collector {
     }
 }
 
-/// A file without a name in the folder for temporary files: it ends with its last descriptor.
+/// Creates an unnamed file in the folder for temporary files: it is deleted with its last descriptor.
 fn temporary_file() -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     let folder = std::env::temp_dir();
     let unnamed = File::options().read(true).write(true).custom_flags(libc::O_TMPFILE).mode(0o600).open(&folder);
     match unnamed {
-        // Not every file system has O_TMPFILE (open(2)): there the name lives for a moment.
+        // Not every file system supports O_TMPFILE (open(2)): in this case the file has a name for a moment.
         Err(error) if matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::EISDIR)) => {
             let template = folder.join("bolide-body-XXXXXX");
             let (descriptor, path) = nix::unistd::mkstemp(&template)?;

@@ -1,22 +1,23 @@
-//! The application that takes a request, by uWSGI's rules: the path counts with `manage-script-name`, else SCRIPT_NAME as
-//! a front server gives it; a request that neither names goes to the default application. It knows no language. Adapters ask it in
-//! workers, before each call.
+//! Selects the application for a request by uWSGI's rules: by the path with `manage-script-name`, else by SCRIPT_NAME as sent by
+//! a front server. A request that matches no mount point goes to the default application.
+//!
+//! It knows no language. Adapters call it in workers, before each call of the application.
 
 use bolide_contract::settings::ApplicationSettings;
 
 use crate::request::RequestParts;
 
-/// The application that takes a request.
+/// The application selected for a request.
 pub struct Choice<'m, 'r> {
     pub number: usize,
-    /// With `manage-script-name`: the mount that the path is below, and what of the path follows it.
+    /// With `manage-script-name`: the mount point that matches the path, and the rest of the path.
     pub below: Option<(&'m [u8], &'r [u8])>,
 }
 
-/// The mounts of a worker's applications, in the order in which they were loaded.
+/// The mount points of a worker's applications, in load order.
 pub struct Mounts {
     paths: Vec<Vec<u8>>,
-    /// The application of what no mount takes; `None` with `no-default-app`.
+    /// The application for requests that match no mount point; `None` with `no-default-app`.
     default: Option<usize>,
     manages_path: bool,
     ignores_script_name: bool,
@@ -24,7 +25,7 @@ pub struct Mounts {
 
 impl Mounts {
     pub fn new(paths: Vec<Vec<u8>>, settings: &ApplicationSettings) -> Mounts {
-        // uWSGI: the first application that is mounted nowhere or at a path.
+        // As in uWSGI: the first application without a mount point, or with a path as its mount point.
         let default = paths.iter().position(|path| path.is_empty() || path.starts_with(b"/"));
         Mounts {
             default: default.filter(|_| !settings.no_default_app),
@@ -34,20 +35,20 @@ impl Mounts {
         }
     }
 
-    /// Whether there is nothing to choose: one application, which is mounted nowhere.
+    /// Whether there is only one application, without a mount point.
     fn is_plain(&self) -> bool {
         matches!(self.paths.as_slice(), [path] if path.is_empty())
     }
 
-    /// The application of a request.
+    /// Selects the application of a request.
     ///
     /// # Errors
-    /// It has none; the message says so.
+    /// The message if no application matches.
     pub fn choose<'r, Memo>(&self, parts: &RequestParts<'r, Memo>) -> Result<Choice<'_, 'r>, String> {
         if self.is_plain() {
             return Ok(Choice { number: 0, below: None });
         }
-        // The path is a route's already where a route has set it.
+        // If a route has set the path, this is already the new one.
         let (script_name, path) = (parts.variable(b"SCRIPT_NAME").unwrap_or_default(), parts.path());
         let below = self.below(path);
         match self.named(below.map_or(script_name, |(mount, _)| mount)) {
@@ -56,8 +57,8 @@ impl Mounts {
         }
     }
 
-    /// With `manage-script-name`: the mount that is the longest beginning of a path, and what follows it. A slash at a mount's
-    /// end belongs to SCRIPT_NAME, but not to what is compared.
+    /// With `manage-script-name`: returns the longest mount point that is a prefix of the path, and the rest of the path. A slash
+    /// at the end of a mount point is part of SCRIPT_NAME, but is ignored in the comparison.
     fn below<'p>(&self, path: &'p [u8]) -> Option<(&[u8], &'p [u8])> {
         if !self.manages_path {
             return None;
@@ -65,19 +66,19 @@ impl Mounts {
         let bare = |mount: &[u8]| mount.len() - usize::from(mount.ends_with(b"/"));
         let mounts =
             self.paths.iter().map(Vec::as_slice).filter(|mount| bare(mount) > 0 && is_below(path, &mount[..bare(mount)]));
-        // The first of the longest.
+        // The first of the longest ones.
         let found = mounts.reduce(|best, mount| if bare(mount) > bare(best) { mount } else { best })?;
         Some((found, path.get(found.len()..).unwrap_or_default()))
     }
 
-    /// The application that a SCRIPT_NAME names, else the default one.
+    /// The application whose mount point is this SCRIPT_NAME, else the default one.
     fn named(&self, script_name: &[u8]) -> Option<usize> {
         let name = if self.ignores_script_name { b"" } else { script_name };
         self.paths.iter().position(|path| path == name).or(self.default)
     }
 }
 
-/// `/app` is at or below `/app` and above `/app/x`, but not above `/apple`.
+/// `/app` matches the paths `/app` and `/app/x`, but not `/apple`.
 fn is_below(path: &[u8], mount: &[u8]) -> bool {
     path.starts_with(mount) && matches!(path.get(mount.len()), None | Some(b'/'))
 }

@@ -1,6 +1,7 @@
-//! What a client sends to an application that has the request in its hands already: a body as it comes, or a WebSocket's messages.
+//! Input from a client to an application that already handles the request: a body as it arrives, or a WebSocket's messages.
 //!
-//! It knows no sockets: the connection feeds it, the application takes from it, and it says whether there is room for more.
+//! It knows no sockets: the connection feeds it, the application reads from it, and it reports whether there is room for more.
+//! Worker threads run it.
 
 use bolide_contract::scoreboard::now_ms;
 use bolide_protocol::Fault;
@@ -9,7 +10,7 @@ use bolide_protocol::http1::Framing;
 use crate::request::websocket::WebSocket;
 use crate::scheduling::body_timeout::BodyTimeout;
 
-/// Bytes of a body that wait for the application. With as many, the client is not read from.
+/// Maximum size in bytes of the part of a body that waits for the application. At this size the client is not read from.
 pub const WAITING_BYTES: usize = 64 * 1024;
 
 /// The client's side of an exchange.
@@ -19,24 +20,24 @@ pub enum RequestStream {
     Messages(Box<WebSocket>),
 }
 
-/// A body on its way to the application.
+/// A body that is streamed to the application.
 pub struct BodyStream {
     most_bytes: u64,
     received: u64,
     waiting: Vec<u8>,
     is_complete: bool,
     end_was_told: bool,
-    /// The client waits for `100 Continue` (RFC 9110 section 10.1.1), which it gets when the application asks for the body.
+    /// The client waits for `100 Continue` (RFC 9110 section 10.1.1), which is sent when the application asks for the body.
     pub owes_continue: bool,
-    /// The application waits for more.
+    /// The application waits for more data.
     pub is_wanted: bool,
-    /// The client has ended its side, or is gone.
+    /// The client has closed its sending side, or has disconnected.
     pub is_gone: bool,
-    /// How long the client may still be waited for.
+    /// The client's remaining time budget.
     pub(crate) body_timeout: BodyTimeout,
 }
 
-/// A part of a body; the last one has no more after it and may be empty.
+/// A part of a body. The last one has `more` unset, and may be empty.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Part {
     pub bytes: Vec<u8>,
@@ -47,7 +48,7 @@ const TOO_LARGE: Fault = Fault::new(413, "the body is larger than limit-post all
 
 impl BodyStream {
     /// # Errors
-    /// 413 when the announced length is already too much.
+    /// 413 if the announced length exceeds the limit.
     pub(crate) fn new(
         framing: Framing,
         most_bytes: u64,
@@ -72,7 +73,7 @@ impl BodyStream {
         })
     }
 
-    /// A body that the application has got as a whole.
+    /// A body that was passed to the application as a whole.
     pub(crate) fn collected(body_timeout: BodyTimeout) -> BodyStream {
         BodyStream {
             most_bytes: 0,
@@ -87,7 +88,7 @@ impl BodyStream {
         }
     }
 
-    /// Takes bytes of the body.
+    /// Adds bytes of the body.
     ///
     /// # Errors
     /// 413 beyond the limit.
@@ -100,17 +101,17 @@ impl BodyStream {
         Ok(())
     }
 
-    /// Something of it has come, be it a frame around no bytes: the client waits for no word of ours.
+    /// The body has begun to arrive, even if only with an empty frame: the client does not wait for `100 Continue`.
     pub fn note_begun(&mut self) {
         self.owes_continue = false;
     }
 
-    /// All of it has come.
+    /// The body is complete.
     pub fn note_end(&mut self) {
         self.is_complete = true;
     }
 
-    /// The next part for the application; `None` while there is nothing to tell, and for ever after the last one.
+    /// Returns the next part for the application; `None` if there is nothing new, and always after the last part.
     pub fn take(&mut self) -> Option<Part> {
         if !self.has_part() {
             return None;
@@ -119,39 +120,39 @@ impl BodyStream {
         Some(Part { bytes: std::mem::take(&mut self.waiting), more: !self.is_complete })
     }
 
-    /// Whether [`BodyStream::take`] would find something.
+    /// Whether [`BodyStream::take`] would return a part.
     pub fn has_part(&self) -> bool {
         !self.end_was_told && (self.is_complete || !self.waiting.is_empty())
     }
 
-    /// All of it has come.
+    /// The body is complete.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// The application has got all of it.
+    /// The application has received the whole body.
     pub fn is_told(&self) -> bool {
         self.end_was_told
     }
 
-    /// Whether it is the client's turn: the application waits for more.
+    /// Whether it is the client's turn: the application waits for more data.
     pub(crate) fn is_owed(&self) -> bool {
         self.is_wanted && !self.is_complete && !self.is_gone
     }
 
-    /// How many bytes may be read now.
+    /// The number of bytes that may be read now.
     pub fn room(&self) -> usize {
         if self.is_complete || self.is_gone { 0 } else { WAITING_BYTES.saturating_sub(self.waiting.len()) }
     }
 
-    /// Nobody wants what comes any more.
+    /// Drops unread data, because the application no longer needs it.
     pub fn drop_waiting(&mut self) {
         self.waiting = Vec::new();
     }
 }
 
 impl RequestStream {
-    /// How many bytes may be read now.
+    /// The number of bytes that may be read now.
     pub fn room(&self) -> usize {
         match self {
             RequestStream::Body(body) => body.room(),
@@ -159,7 +160,7 @@ impl RequestStream {
         }
     }
 
-    /// Counts the client's time from where it is its turn, and no further than where it is not any more.
+    /// Starts or stops the client's time budget when its turn begins or ends.
     pub(crate) fn keep_time(&mut self) {
         if let RequestStream::Body(body_stream) = self
             && body_stream.is_owed() != body_stream.body_timeout.is_waiting()
@@ -168,7 +169,7 @@ impl RequestStream {
         }
     }
 
-    /// The client sends no more.
+    /// The client sends no more data.
     pub fn hang_up(&mut self) {
         match self {
             RequestStream::Body(body) => body.is_gone = true,

@@ -1,7 +1,7 @@
-//! WebSocket (RFC 6455) on a connection that the application has in its hands: the handshake, messages both ways, pings, and the
-//! end, which takes a word from both sides.
+//! WebSocket (RFC 6455) on a connection that the application keeps: the handshake, messages in both directions, pings, and the
+//! closing handshake.
 //!
-//! Frames are the protocol room's. It knows no language and no event loop; the loop's thread runs it.
+//! Frames are encoded and decoded by the protocol room. It knows no language and no event loop. Worker threads run it.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -19,23 +19,23 @@ use bolide_protocol::websocket::{Deflate, Deflation, Event, Inflation, Limits, R
 use crate::response::{HeadRefusal, Pushed, ResponseWriter, When};
 use crate::scheduling::turn::TurnBudget;
 
-/// Messages, and bytes of them, that wait for the application. With as many, the client is not read from.
+/// Maximum number of messages, and of their bytes, that wait for the application. At the limit the client is not read from.
 const WAITING_MESSAGES: usize = 1024;
 const WAITING_BYTES: usize = 64 * 1024;
 
-/// Milliseconds that the application may take to answer the messages that came whole before a client's mistake.
+/// Milliseconds that the application has to answer the complete messages before a client's protocol violation.
 const ANSWER_MS: u64 = 5_000;
 
-/// Milliseconds that a client may take to answer our close frame.
+/// Milliseconds that a client has to answer a close frame.
 const CLOSE_MS: u64 = 5_000;
 
-/// A buffer for frames that grew beyond this many bytes is given back to the allocator after its message.
+/// A frame buffer beyond this size is freed after its message.
 const KEPT_BYTES: usize = 64 * 1024;
 
-/// No time, in monotonic milliseconds.
+/// Never, in monotonic milliseconds.
 const NEVER_MS: u64 = u64::MAX;
 
-/// The working memory of a thread: connections own none (RFC 7692 section 7.1.1, no context is taken over).
+/// Buffers of a thread: connections have none (with no context takeover, RFC 7692 section 7.1.1).
 #[derive(Default)]
 struct Workbench {
     inflation: Inflation,
@@ -47,25 +47,25 @@ thread_local! {
     static WORKBENCH: RefCell<Workbench> = RefCell::default();
 }
 
-/// A client's request to switch, found to be good.
+/// A valid request to switch to WebSocket.
 #[derive(Debug, Clone)]
 pub struct Handshake {
-    /// `None` on a stream of HTTP/2, where nobody could take the answer for another's (RFC 8441 section 5).
+    /// `None` on an HTTP/2 stream, where the answer can't be mistaken for another request's (RFC 8441 section 5).
     accept: Option<[u8; handshake::ACCEPT_BYTES]>,
     deflate: Option<Deflate>,
     settings: Settings,
 }
 
-/// A message from the client. A text is UTF-8.
+/// A message from the client. A text is valid UTF-8.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Message {
     pub kind: MessageKind,
     pub payload: Vec<u8>,
 }
 
-/// The end of a WebSocket, as the application is told of it.
+/// The close code and reason that the application receives.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Goodbye {
+pub struct CloseStatus {
     pub code: u16,
     pub reason: String,
 }
@@ -74,11 +74,11 @@ pub struct Goodbye {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum SocketStage {
     Open,
-    /// We have said that it ends, and wait for the client's word until then, in monotonic milliseconds.
+    /// A close frame has been sent; the client's has to arrive until then, in monotonic milliseconds.
     Closing {
         until_ms: u64,
     },
-    /// All is said; what is left is sent, and the connection closed.
+    /// The WebSocket has ended; pending data is sent before the connection is closed.
     Closed,
 }
 
@@ -87,31 +87,32 @@ pub struct WebSocket {
     receiver: Receiver,
     deflate: Option<Deflate>,
     stage: SocketStage,
-    goodbye: Option<Goodbye>,
+    close_status: Option<CloseStatus>,
     waiting: VecDeque<Message>,
     waiting_bytes: usize,
-    /// The application has taken all and has asked for more.
+    /// The application has received all messages and waits for another one.
     is_wanted: bool,
-    /// A mistake of the client's behind messages that the application has not answered, and the time, in monotonic milliseconds, at
-    /// which it ends the connection whether they are or not.
-    mistake: Option<(Violation, u64)>,
-    /// Frames that the client was slow to take, and how much of them has left.
+    /// A client's protocol violation after messages that the application has not answered yet, and the time, in monotonic
+    /// milliseconds, at which it ends the connection in any case.
+    violation: Option<(Violation, u64)>,
+    /// Frames that the client was too slow to read, and the number of bytes of them that have been sent.
     outgoing: Vec<u8>,
     sent: usize,
     ping_interval_ms: Option<u64>,
     ping_timeout_ms: u64,
-    /// Monotonic milliseconds at which something came from the client, and at which a ping that is unanswered was sent.
+    /// When the client last sent data, and when an unanswered ping was sent, in monotonic milliseconds.
     heard_ms: u64,
     pinged_ms: Option<u64>,
-    /// Monotonic milliseconds since which the client has taken nothing of what waits for it, and what it had taken by then.
+    /// Since when the client has read none of the pending data, in monotonic milliseconds, and the number of bytes it had read by
+    /// then.
     stuck_ms: Option<u64>,
     taken_bytes: u64,
-    /// When the worker, which drains, closes it, and with which code.
+    /// When the draining worker closes the WebSocket, and with which code.
     leave_ms: u64,
     leave_code: u16,
 }
 
-/// Looks whether a request of HTTP/1.1 with an Upgrade field asks for WebSocket.
+/// Checks whether an HTTP/1.1 request with an Upgrade field asks for WebSocket.
 ///
 /// # Errors
 /// 426 for another version than 13, 400 for a malformed key or list of extensions (RFC 6455 section 4.2).
@@ -128,7 +129,7 @@ pub fn asked_by_fields(fields: &[Field], bytes: &[u8], settings: &Settings) -> R
     asked.judge(settings).map(Some)
 }
 
-/// The same for a request of HTTP/2 that asks for WebSocket by its method (RFC 8441 section 4).
+/// Like [`asked_by_fields`], for an HTTP/2 request that asks for WebSocket by its method (RFC 8441 section 4).
 ///
 /// # Errors
 /// As [`asked_by_fields`].
@@ -138,7 +139,7 @@ pub fn asked_by_connect(fields: &[Field], bytes: &[u8], settings: &Settings) -> 
     Asked { version: &version, key: None, extensions: &extensions }.judge(settings)
 }
 
-/// The values of all fields with this name, as one list.
+/// Joins the values of all fields with this name as a list.
 fn joined(fields: &[Field], bytes: &[u8], wanted: &[u8]) -> Vec<u8> {
     let mut joined: Vec<u8> = Vec::new();
     for field in fields.iter().filter(|field| field.name.of(bytes).eq_ignore_ascii_case(wanted)) {
@@ -150,7 +151,7 @@ fn joined(fields: &[Field], bytes: &[u8], wanted: &[u8]) -> Vec<u8> {
     joined
 }
 
-/// Looks the same up in the variables of a front server.
+/// Like [`asked_by_fields`], for the variables of a front server.
 ///
 /// # Errors
 /// As [`asked_by_fields`].
@@ -170,10 +171,10 @@ fn names_websocket(upgrade: &[u8]) -> bool {
     upgrade.split(|byte| *byte == b',').any(|name| name.trim_ascii().eq_ignore_ascii_case(b"websocket"))
 }
 
-/// A client's words when it asks to switch.
+/// The fields of a request to switch.
 struct Asked<'a> {
     version: &'a [u8],
-    /// Of HTTP/1.
+    /// Only in HTTP/1.
     key: Option<&'a [u8]>,
     extensions: &'a [u8],
 }
@@ -191,10 +192,10 @@ impl Asked<'_> {
 }
 
 impl Handshake {
-    /// Answers 101 (of HTTP/2, 200), with the application's choice of a subprotocol and its fields, and begins to speak.
+    /// Answers 101 (in HTTP/2, 200) with the application's subprotocol and fields, and opens the WebSocket.
     ///
     /// # Errors
-    /// A field or a subprotocol that can't be; nothing has left then.
+    /// An invalid field or subprotocol; nothing has been sent in this case.
     pub fn accept(
         &self,
         response: &mut ResponseWriter<'_>,
@@ -203,7 +204,7 @@ impl Handshake {
     ) -> Result<WebSocket, HeadRefusal> {
         let mut fields: Vec<(&[u8], &[u8])> = Vec::new();
         if let Some(chosen) = subprotocol {
-            // RFC 6455 section 11.3.4: the response names one, and names are tokens.
+            // RFC 6455 section 11.3.4: the response has a single subprotocol, which must be a token.
             if !is_token(chosen) {
                 return Err("the subprotocol is not a token (letters, digits and !#$%&'*+-.^_`|~)");
             }
@@ -221,11 +222,11 @@ impl Handshake {
             receiver: Receiver::new(limits, self.deflate),
             deflate: self.deflate,
             stage: SocketStage::Open,
-            goodbye: None,
+            close_status: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
             is_wanted: false,
-            mistake: None,
+            violation: None,
             outgoing: Vec::new(),
             sent: 0,
             ping_interval_ms: self.settings.ping_interval_ms,
@@ -241,7 +242,7 @@ impl Handshake {
 }
 
 impl WebSocket {
-    /// The next message for the application.
+    /// Returns the next message for the application.
     pub fn take(&mut self) -> Option<Message> {
         let message = self.waiting.pop_front();
         self.is_wanted = message.is_none();
@@ -250,26 +251,26 @@ impl WebSocket {
         Some(message)
     }
 
-    /// How it ended. Messages that came before may still wait.
-    pub fn goodbye(&self) -> Option<&Goodbye> {
-        self.goodbye.as_ref()
+    /// How the WebSocket ended. Earlier messages may still wait.
+    pub fn close_status(&self) -> Option<&CloseStatus> {
+        self.close_status.as_ref()
     }
 
-    pub fn has_news(&self) -> bool {
-        !self.waiting.is_empty() || self.goodbye.is_some()
+    pub fn has_event(&self) -> bool {
+        !self.waiting.is_empty() || self.close_status.is_some()
     }
 
-    /// The application may still send.
+    /// Whether the application may still send.
     pub fn is_open(&self) -> bool {
         self.stage == SocketStage::Open
     }
 
-    /// The client is slow to take what it was sent: no more should be handed in.
+    /// The client is slow to read: no more data should be sent.
     pub fn is_behind(&self, response: &ResponseWriter<'_>) -> bool {
         !self.outgoing.is_empty() || response.is_behind()
     }
 
-    /// Sends a message. The payload of a text must be UTF-8. What the client does not take at once is kept.
+    /// Sends a message. The payload of a text must be UTF-8. Data that the client does not read at once is buffered.
     pub fn say(&mut self, kind: MessageKind, payload: &[u8], response: &mut ResponseWriter<'_>) {
         WORKBENCH.with_borrow_mut(|bench| {
             let Workbench { deflation, frame, .. } = bench;
@@ -282,39 +283,40 @@ impl WebSocket {
         });
     }
 
-    /// Says that it ends. `told` is what the application will be told.
+    /// Sends a close frame with this code and reason, which the application also receives.
     pub fn close(&mut self, code: u16, reason: &str, response: &mut ResponseWriter<'_>) {
         if self.stage != SocketStage::Open {
             return;
         }
-        self.goodbye.get_or_insert_with(|| Goodbye { code, reason: reason.to_owned() });
+        self.close_status.get_or_insert_with(|| CloseStatus { code, reason: reason.to_owned() });
         self.write_close(may_be_sent(code).then_some(code), reason, response);
         self.stage = SocketStage::Closing { until_ms: now_ms() + CLOSE_MS };
     }
 
-    /// How many bytes may be read now; what matters is whether it is 0.
+    /// The number of bytes that may be read now; callers only compare it with 0.
     pub fn room(&self) -> usize {
-        let is_full = match self.mistake {
-            // What was read behind it is looked at again, and found to be the same mistake, when its time has come.
+        let is_full = match self.violation {
+            // Input from the violation on is parsed again, with the same result, when its time has come.
             Some(_) => !self.is_wanted,
             None => self.waiting.len() >= WAITING_MESSAGES || self.waiting_bytes >= WAITING_BYTES,
         };
         if self.stage == SocketStage::Closed || is_full && self.stage == SocketStage::Open { 0 } else { WAITING_BYTES }
     }
 
-    /// The client has ended without a word.
+    /// The client has disconnected without a close frame.
     pub fn hang_up(&mut self) {
-        self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: String::new() });
+        self.close_status.get_or_insert_with(|| CloseStatus { code: ABNORMAL, reason: String::new() });
         self.stage = SocketStage::Closed;
     }
 
-    /// The worker drains: it is closed at this time, in monotonic milliseconds. `for_good`: no successor is there to come back to.
+    /// The worker drains: the WebSocket is closed at this time, in monotonic milliseconds. `for_good`: the instance stops, and
+    /// there is no successor to reconnect to.
     pub(crate) fn leave_at(&mut self, when_ms: u64, for_good: bool) {
         self.leave_ms = self.leave_ms.min(when_ms);
         self.leave_code = if for_good { GOING_AWAY } else { SERVICE_RESTART };
     }
 
-    /// Takes what the client has sent before, as far as there is room; the rest stays in `input`.
+    /// Processes earlier input as far as there is room; the rest stays in `input`.
     pub(crate) fn take_in(&mut self, response: &mut ResponseWriter<'_>, input: &mut Vec<u8>, turn: &mut TurnBudget) {
         if !input.is_empty() && self.room() > 0 {
             let mut before = std::mem::take(input);
@@ -323,21 +325,21 @@ impl WebSocket {
         }
     }
 
-    /// The client has sent something.
+    /// The client has sent data.
     pub(crate) fn hear(&mut self, now_ms: u64) {
         self.heard_ms = now_ms;
         self.pinged_ms = None;
     }
 
-    /// Sends what waits and looks after time: pings, the end of a client that says nothing or takes nothing for `timeout_ms`,
-    /// the wait for its last word.
+    /// Sends pending data and enforces time limits: pings, the end of a client that sends nothing or reads nothing for
+    /// `timeout_ms`, and the wait for its close frame.
     pub(crate) fn tend(&mut self, response: &mut ResponseWriter<'_>, now_ms: u64, timeout_ms: u64, is_draining: bool) {
         self.send_outgoing(response);
         self.look_after_slowness(response, now_ms, timeout_ms);
         if is_draining && self.leave_ms == NEVER_MS {
             self.leave_ms = now_ms;
         }
-        if let Some((violation, until_ms)) = self.mistake
+        if let Some((violation, until_ms)) = self.violation
             && until_ms <= now_ms
         {
             self.fail(violation, response);
@@ -350,7 +352,7 @@ impl WebSocket {
             self.look_after_silence(response, now_ms);
         }
         match self.stage {
-            // What it has not taken by now would only make its end wait for the time limit of a slow client, too.
+            // Otherwise the unread data would delay the end further, by the time limit of slow clients.
             SocketStage::Closing { until_ms } if until_ms <= now_ms && self.has_unsent(response) => response.give_client_up(),
             SocketStage::Closing { until_ms } if until_ms <= now_ms => response.cut_off(),
             SocketStage::Closed if self.outgoing.is_empty() || response.client_is_gone() => response.finish(),
@@ -358,11 +360,11 @@ impl WebSocket {
         }
     }
 
-    /// When it wants to be looked after again, in monotonic milliseconds; `timeout_ms` is how long a client may take nothing.
+    /// The next deadline in monotonic milliseconds; `timeout_ms` is the maximum time for which a client may read nothing.
     pub(crate) fn next_ms(&self, response_is_unsent: bool, timeout_ms: u64) -> u64 {
         let own = match self.stage {
             SocketStage::Open => {
-                self.silence_ms().min(self.leave_ms).min(self.mistake.map_or(NEVER_MS, |(_, until_ms)| until_ms))
+                self.silence_ms().min(self.leave_ms).min(self.violation.map_or(NEVER_MS, |(_, until_ms)| until_ms))
             }
             SocketStage::Closing { until_ms } => until_ms,
             SocketStage::Closed => NEVER_MS,
@@ -373,7 +375,7 @@ impl WebSocket {
         own.min(self.stuck_ms.unwrap_or_else(now_ms) + timeout_ms)
     }
 
-    /// Something that was said waits for the client.
+    /// Whether sent data waits for the client.
     pub(crate) fn has_outgoing(&self, response: &ResponseWriter<'_>) -> bool {
         self.has_unsent(response)
     }
@@ -382,7 +384,7 @@ impl WebSocket {
         !self.outgoing.is_empty() || response.has_unsent()
     }
 
-    /// When the client has been silent for too long. What it says while there is no room is not heard: its silence is ours then.
+    /// When the client counts as silent. Without room its data is not read, so its silence is not counted.
     fn silence_ms(&self) -> u64 {
         if self.room() == 0 {
             return NEVER_MS;
@@ -405,7 +407,7 @@ impl WebSocket {
         self.write_control(|out| send::encode_ping(b"", out), response);
     }
 
-    /// What the client says meanwhile does not count: it would keep what it is sent in our memory for ever.
+    /// Data from the client does not count here: otherwise unread data could stay in memory without limit.
     fn look_after_slowness(&mut self, response: &mut ResponseWriter<'_>, now_ms: u64, timeout_ms: u64) {
         if !self.has_unsent(response) {
             self.stuck_ms = None;
@@ -425,14 +427,14 @@ impl WebSocket {
         }
     }
 
-    /// The client is not there any more: nobody will read a close frame.
+    /// The client no longer responds, so a close frame would be useless.
     fn vanish(&mut self, reason: &str, response: &mut ResponseWriter<'_>) {
-        self.goodbye.get_or_insert_with(|| Goodbye { code: ABNORMAL, reason: reason.to_owned() });
+        self.close_status.get_or_insert_with(|| CloseStatus { code: ABNORMAL, reason: reason.to_owned() });
         self.stage = SocketStage::Closed;
         response.give_client_up();
     }
 
-    /// Makes events of bytes; returns how many were taken. What is left waits for room.
+    /// Parses input into events; returns the number of bytes consumed. The rest waits for room.
     pub(crate) fn feed(&mut self, bytes: &mut [u8], response: &mut ResponseWriter<'_>, turn: &mut TurnBudget) -> usize {
         WORKBENCH.with_borrow_mut(|bench| {
             let mut used = 0;
@@ -442,10 +444,10 @@ impl WebSocket {
                         used += count;
                         self.note(event, response, turn);
                     }
-                    // What came whole before it is the application's, and its answers leave before we close.
+                    // Complete messages before the violation are delivered, and their answers are sent before the close.
                     Err(violation) if self.stage == SocketStage::Open && !self.waiting.is_empty() => {
                         self.is_wanted = false;
-                        self.mistake = Some((violation, now_ms() + ANSWER_MS));
+                        self.violation = Some((violation, now_ms() + ANSWER_MS));
                         return used;
                     }
                     Err(violation) => {
@@ -465,9 +467,9 @@ impl WebSocket {
                 self.waiting_bytes += payload.len();
                 self.waiting.push_back(Message { kind, payload: payload.into_owned() });
             }
-            // After our close frame nobody reads what the client still sends (section 5.5.1).
+            // Messages after the server's close frame are discarded (section 5.5.1).
             Event::Message { .. } => {}
-            // Section 5.5.3: a pong for the latest ping is enough; a client that takes nothing gets none.
+            // Section 5.5.3: a pong for the latest ping is enough; a client that does not read gets none.
             Event::Ping(payload) => {
                 turn.note_ping();
                 if self.stage == SocketStage::Open && !self.is_behind(response) {
@@ -476,7 +478,8 @@ impl WebSocket {
             }
             Event::Close { code, reason } => {
                 if self.stage == SocketStage::Open {
-                    self.goodbye.get_or_insert_with(|| Goodbye { code: code.unwrap_or(NO_STATUS), reason: reason.into_owned() });
+                    self.close_status
+                        .get_or_insert_with(|| CloseStatus { code: code.unwrap_or(NO_STATUS), reason: reason.into_owned() });
                     self.write_close(code, "", response);
                 }
                 self.stage = SocketStage::Closed;
@@ -484,14 +487,14 @@ impl WebSocket {
         }
     }
 
-    /// RFC 6455 section 7.1.7: the client's mistake ends it.
+    /// RFC 6455 section 7.1.7: a protocol violation of the client fails the connection.
     fn fail(&mut self, violation: Violation, response: &mut ResponseWriter<'_>) {
         if self.stage == SocketStage::Open {
-            self.goodbye = Some(Goodbye { code: violation.code, reason: violation.reason.to_owned() });
+            self.close_status = Some(CloseStatus { code: violation.code, reason: violation.reason.to_owned() });
             self.write_close(Some(violation.code), violation.reason, response);
         }
         self.stage = SocketStage::Closed;
-        self.mistake = None;
+        self.violation = None;
     }
 
     fn write_close(&mut self, code: Option<u16>, reason: &str, response: &mut ResponseWriter<'_>) {
@@ -504,8 +507,8 @@ impl WebSocket {
         self.write(&frame, response);
     }
 
-    /// Writes whole frames behind those that wait. A client that takes no more may have said something before: the engine, which
-    /// sees that too, reads that first and ends it then.
+    /// Writes whole frames after pending ones. If the client is gone, it may have sent data before: the engine notices the
+    /// disconnect too, reads this data first, and then ends the WebSocket.
     fn write(&mut self, frame: &[u8], response: &mut ResponseWriter<'_>) {
         if !self.outgoing.is_empty() {
             self.outgoing.extend_from_slice(frame);

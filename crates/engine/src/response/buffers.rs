@@ -1,15 +1,15 @@
-//! Buffers that a thread lends to the answer in work, so that a request allocates none and a connection that waits owns none.
+//! Buffers that a thread lends to the current answer, so that a request allocates none and an idle connection has none.
 //!
-//! It knows no answer. Worker threads run it, each for itself.
+//! It knows no answer. Each worker thread has its own.
 
-/// A buffer that grew beyond this many bytes is given back to the allocator after its answer.
+/// A buffer beyond this size is freed after its answer.
 const KEPT_BYTES: usize = 256 * 1024;
 
 #[derive(Debug, Default)]
 pub struct ResponseBuffers {
     /// For the head's fields.
     pub head: Vec<u8>,
-    /// For what is sent.
+    /// For the data that is sent.
     pub output: Vec<u8>,
 }
 

@@ -1,23 +1,25 @@
-//! Content codings: which answers are worth one, and the encoders.
+//! Content codings: which media types are compressed, and the encoders.
 //!
-//! It knows no response and no head: [`crate::response::filters`] asks it, and gives it the bytes. It runs on the thread that serves the request.
+//! It knows no response and no head: [`crate::response::filters`] calls it and passes the bytes. It runs on the thread that
+//! serves the request.
 
 use std::io::Write;
 
 use bolide_contract::answering::{Coding, Compression};
 use flate2::write::GzEncoder;
 
-/// Window of brotli, as a power of two in bytes: larger ones help large files only, and each stream has its own.
+/// The window of brotli, as a power of two in bytes: larger windows only help large files, and each stream has its own.
 const BROTLI_WINDOW: u32 = 19;
 
-/// Bytes of brotli's output buffer.
+/// The size of brotli's output buffer.
 const BROTLI_BUFFER_BYTES: usize = 4096;
 
-/// Window of zstd, as a power of two in bytes. RFC 8878 section 3.1.1.1.2 asks for no more than 8 MiB of readers; a stream needs far less.
+/// The window of zstd, as a power of two in bytes. RFC 8878 section 3.1.1.1.2 recommends that decoders support at least 8 MiB; a
+/// stream needs far less.
 const ZSTD_WINDOW: u32 = 19;
 
-/// Whether answers of this Content-Type are to be compressed. `text/event-stream` is so only when it is named itself: a proxy on the way
-/// may hold back what is compressed, and events are small and come one by one.
+/// Whether answers of this Content-Type are compressed. `text/event-stream` only matches if it is listed itself: a proxy may hold
+/// back compressed data, and events are small and arrive one at a time.
 pub fn is_wanted_type(compression: &Compression, content_type: &[u8]) -> bool {
     let end = content_type.iter().position(|&byte| byte == b';').unwrap_or(content_type.len());
     let found = content_type[..end].trim_ascii().to_ascii_lowercase();
@@ -30,7 +32,7 @@ pub fn is_wanted_type(compression: &Compression, content_type: &[u8]) -> bool {
     })
 }
 
-/// A body on its way through an encoder.
+/// The encoder of a body.
 pub enum Encoder {
     Gzip(Box<GzEncoder<Vec<u8>>>),
     Brotli(Box<brotli::CompressorWriter<Vec<u8>>>),
@@ -38,7 +40,7 @@ pub enum Encoder {
 }
 
 impl Encoder {
-    /// `level` is 1 to 9, of which each coding makes its own.
+    /// `level` is 1 to 9, mapped to the levels of each coding.
     ///
     /// # Errors
     /// No memory for its tables.
@@ -56,17 +58,17 @@ impl Encoder {
         })
     }
 
-    /// Takes a part of the body; what comes of it at once goes to `out`.
+    /// Encodes a part of the body; available output is appended to `out`.
     ///
     /// # Errors
-    /// The encoder's own: the answer can't be ended well.
+    /// An error of the encoder: the answer can't be completed.
     pub fn write(&mut self, part: &[u8], out: &mut Vec<u8>) -> std::io::Result<()> {
         self.writer().write_all(part)?;
         self.take(out);
         Ok(())
     }
 
-    /// Gives all that was taken so far, so that the client can read it.
+    /// Flushes all input so far, so that the client can read it.
     ///
     /// # Errors
     /// As [`Encoder::write`].
@@ -134,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_flushed_can_be_read_at_once() {
+    fn flushed_data_can_be_decoded_at_once() {
         use std::io::Read;
         for coding in [Coding::Gzip, Coding::Brotli, Coding::Zstd] {
             let mut encoder = Encoder::new(coding, 5).unwrap();
@@ -146,7 +148,7 @@ mod tests {
                     Coding::Brotli => Box::new(brotli::Decompressor::new(bytes, 4096)),
                     Coding::Zstd => Box::new(zstd::stream::read::Decoder::new(bytes).unwrap()),
                 };
-                // Reading exactly what was flushed must not need the bytes that are still to come.
+                // Decoding exactly the flushed data must not need later bytes.
                 decoder.take(most).read_to_string(&mut text).unwrap();
                 text
             };

@@ -1,22 +1,22 @@
-//! The fields that an application sets in its answer: which are well-formed, and which are not its to set.
+//! Checks the header fields of an application's answer: which are well-formed, and which only the server may set.
 //!
 //! It knows no response. Workers run it, once for each field of an answer.
 
 use bolide_files::SendfileHeader;
 
-/// Fields of an answer that concern the server.
+/// Response fields with a meaning for the server.
 pub enum Known {
     ContentLength,
     Date,
     Server,
-    /// It names the trailer fields (RFC 9110 section 6.6.2): without any it is nobody's to set.
+    /// It lists the trailer fields (RFC 9110 section 6.6.2): it must not be set if there are none.
     Trailer,
     HopByHop,
-    /// The application names a file in place of a body.
+    /// The application names a file instead of a body.
     NamesFile(SendfileHeader),
 }
 
-/// The fields that the server must know. The length decides first, so that most names cost one comparison.
+/// Returns the meaning of a field. The length is compared first, so that most names cost one comparison.
 pub fn known_field(name: &[u8]) -> Option<Known> {
     let is = |word: &[u8]| name.eq_ignore_ascii_case(word);
     match name.len() {
@@ -38,7 +38,7 @@ pub fn known_field(name: &[u8]) -> Option<Known> {
     }
 }
 
-/// RFC 9110 section 5.5, and PEP 3333: no control characters at all, but for the tab that old applications use.
+/// RFC 9110 section 5.5, and PEP 3333: no control characters, except for the tab that old applications use.
 pub fn is_field_value(value: &[u8]) -> bool {
     let (words, rest) = value.as_chunks::<8>();
     words.iter().all(|word| !may_have_control(u64::from_ne_bytes(*word)) || word.iter().copied().all(is_value_byte))
@@ -49,8 +49,8 @@ fn is_value_byte(byte: u8) -> bool {
     byte >= 0x20 && byte != 0x7f || byte == b'\t'
 }
 
-/// Whether one of eight bytes is below a space or DEL. Each term borrows from a byte's highest bit where its byte is so; a borrow that runs
-/// on to the next byte makes this true too often, and never false where it should not be.
+/// Whether one of eight bytes may be a control character (below space, or DEL). Each term borrows from the highest bit of such a
+/// byte. A borrow that carries into the next byte causes false positives, but never false negatives.
 fn may_have_control(word: u64) -> bool {
     const EACH: u64 = u64::MAX / 0xff;
     let below_space = word.wrapping_sub(EACH * 0x20) & !word;

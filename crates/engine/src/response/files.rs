@@ -1,8 +1,8 @@
-//! The part of [`ResponseWriter`] for bodies that are files: the server's static ones, one that the application hands in, and one that it has
-//! named (`X-Sendfile`). They are sent in turns that leave the other connections theirs.
+//! The part of [`ResponseWriter`] for bodies that are files: static files, a file that the application passes, and a file that it
+//! names (`X-Sendfile`). Files are sent in turns, so that other connections are served in between.
 //!
-//! Heads of static files come ready-made. The head of a named file and the application's become one; what the application says as a body is
-//! not sent then.
+//! Heads of static files are prebuilt. The head of a named file is merged with the application's, whose body is then discarded.
+//! It knows no language. Worker threads run it.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,25 +21,25 @@ use crate::response::named_file::XSendfile;
 use crate::sockets::body_file::{BodyFile, Queue, QueuedPart};
 use crate::sockets::transport::Transport;
 
-/// Bytes of a file that are compressed for one client before others have their turn: a millisecond's work or two.
+/// Maximum number of bytes of a file that are compressed for a client in one turn: one or two milliseconds of work.
 const ENCODED_TURN_BYTES: usize = 64 * 1024;
 
-/// Bytes of a file that are sent to one client before others have their turn.
+/// Maximum number of bytes of a file that are sent to a client in one turn.
 const FILE_TURN_BYTES: u64 = 2 * 1024 * 1024;
 
-/// Of a file, the server says these itself.
+/// Fields of a file's answer that are always the server's.
 const OF_THE_FILE: [&[u8]; 5] = [b"content-length", b"content-range", b"etag", b"last-modified", b"accept-ranges"];
 
 impl ResponseWriter<'_> {
-    /// Takes a head without the fields that are ours to set, in parts of whole lines. `length` is what its Content-Length says, if it has
-    /// one.
+    /// Sets a prebuilt head without the fields that the server adds to all answers, in parts of whole lines. `length` is the
+    /// value of its Content-Length, if any.
     pub(crate) fn ready_head(&mut self, status: u16, lines: &[&[u8]], fields: u32, length: Option<u64>) {
         self.forget_head();
         self.stage = Stage::Head;
         self.head.set_ready(status, lines, fields, length);
     }
 
-    /// The body of such an answer. What the client does not take at once is sent when it does.
+    /// Sends the body of such an answer. Data that the client does not read at once is sent later.
     pub(crate) fn give_body(&mut self, body: FileBody) {
         match body {
             FileBody::Nothing => {}
@@ -53,7 +53,7 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// The whole body. It is no larger than what a slow client may keep waiting here ([`super::OUTPUT_BYTES`]), or little more.
+    /// Sends the whole body, which is not much larger than the buffer for a slow client ([`super::OUTPUT_BYTES`]).
     pub(crate) fn push_ready(&mut self, body: &[u8]) {
         if self.filter.is_some() {
             return self.give_whole(body);
@@ -76,7 +76,7 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// A part of a file as the whole body.
+    /// Sends a part of a file as the whole body.
     pub(crate) fn push_shared_file(&mut self, file: Arc<File>, bytes: Range<u64>, version: FileVersion) {
         self.filter_head(FirstPart::File);
         self.close_head();
@@ -86,9 +86,9 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Parts of a file with lines before each of them.
+    /// Sends parts of a file, each preceded by lines.
     pub(crate) fn push_parts(&mut self, parts: Parts) {
-        // Parts of something are never compressed, so these go out as they are.
+        // Parts are never compressed, so they are sent unchanged.
         self.filter_head(FirstPart::Nothing);
         self.close_head();
         if self.left == BodyLeft::Discard {
@@ -105,7 +105,7 @@ impl ResponseWriter<'_> {
         self.begin_next_part();
     }
 
-    /// Goes on to what comes after the file. False: nothing does.
+    /// Continues with the next part after the file. Returns false if there is none.
     pub(super) fn begin_next_part(&mut self) -> bool {
         let Some(next) = self.queue.as_mut().and_then(|queue| queue.0.pop_front()) else { return false };
         self.write_framed(&next.before);
@@ -113,7 +113,7 @@ impl ResponseWriter<'_> {
         true
     }
 
-    /// Answers with the file, in the words that the application has chosen.
+    /// Sends the named file as the answer, with the application's head.
     pub(super) fn serve_named_file(&mut self, x_sendfile: XSendfile) {
         let status = self.head.status();
         let answer = if self.is_bodiless_status() { None } else { x_sendfile.run(status) };
@@ -123,7 +123,7 @@ impl ResponseWriter<'_> {
             self.note_unmodified(content_type, bytes, is_compressed);
         }
         self.ready_head(answer.status, &answer.head(), answer.fields(), answer.length);
-        // What became of the file is said in the server's own words when it is not the file.
+        // If the result is not the file (an error, for example), the head is the server's own.
         if matches!(answer.status, 200 | 206 | 304) {
             let theirs = std::mem::take(&mut self.head);
             self.head = merged(own, theirs);
@@ -142,7 +142,8 @@ impl ResponseWriter<'_> {
         self.push_file_part(file, offset, length);
     }
 
-    /// The same for one part of several. Nothing may be handed in before it has left ([`ResponseWriter::is_behind`]).
+    /// Like [`ResponseWriter::push_file`], for one of several parts. No further part may be pushed before it has been sent
+    /// ([`ResponseWriter::is_behind`]).
     pub fn push_file_part(&mut self, file: File, offset: i64, length: u64) {
         let announced = self.head.content_length;
         if self.stage == Stage::Head {
@@ -155,7 +156,7 @@ impl ResponseWriter<'_> {
         let left = match self.left {
             BodyLeft::Discard => return,
             BodyLeft::Length(left) => left.min(length),
-            // What is encoded has lost the length that was announced for it.
+            // Compression has removed the announced length.
             BodyLeft::Unknown => announced.map_or(length, |announced| announced.min(length)),
         };
         if self.filter.is_none() {
@@ -165,8 +166,8 @@ impl ResponseWriter<'_> {
         self.sent_file = true;
     }
 
-    /// Ends the answer and sends what waits of it. With `code_follows`, code of the application's runs before the connection is seen to again: a
-    /// client that waits for the connection's end has it now.
+    /// Ends the answer and sends buffered data. With `code_follows`, code of the application runs before the connection is served
+    /// again, so the end of the connection is shown to the client now.
     pub fn complete(&mut self, code_follows: bool) -> Progress {
         self.finish();
         let progress = self.advance();
@@ -176,8 +177,8 @@ impl ResponseWriter<'_> {
         progress
     }
 
-    /// All of the answer has left: where the connection ends with it, its client is shown that. One of HTTP/1.1 that was told a length does not
-    /// wait for it; others read to the end whatever they were told, as many a front server does.
+    /// Shuts down the sending side if the whole answer has been sent and the connection ends with it. An HTTP/1.1 client that
+    /// knows the length does not wait for that; others read to the end even if they know the length, as many front servers do.
     pub(crate) fn show_end(&mut self) {
         let counts_bytes = self.left != BodyLeft::Unknown && matches!(self.terms.wire, Wire::Http11);
         if self.encoder.ends_with_connection() && !counts_bytes && !self.keeps_alive() && !self.transport.is_given_away() {
@@ -185,8 +186,8 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Sends what waits: the buffer, then the file, of which it sends so much at a time that others have their turn. `Blocked`
-    /// with a transport that is not full says that there would be room for more.
+    /// Sends buffered data, then the file, within a turn's limit so that other connections are served. `Blocked` with a transport
+    /// that is not full means that more could be sent.
     pub fn advance(&mut self) -> Progress {
         self.transport.is_full = false;
         let mut turn = FILE_TURN_BYTES;
@@ -224,14 +225,14 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Sends a piece of the file, `most` bytes at the most, with what stands before it; returns its bytes.
+    /// Sends a piece of the file, at most `most` bytes, after the buffered data; returns the number of its bytes.
     fn send_piece_of_file(&mut self, most: u64) -> u64 {
         let Response { encoder, file, .. } = &mut *self.response;
         let Some(part) = file else { return 0 };
         let sent = send_framed(encoder, self.transport, part, most);
         self.account_file(sent);
         if self.transport.is_stream() {
-            // Its end leaves with its last bytes.
+            // A stream's end is sent with its last bytes.
             self.transport.send(false);
         }
         sent
@@ -241,7 +242,7 @@ impl ResponseWriter<'_> {
         self.account(usize::try_from(sent).unwrap_or(usize::MAX));
     }
 
-    /// Takes the next piece of the file through the encoder.
+    /// Encodes the next piece of the file.
     fn encode_file(&mut self) {
         let Some(part) = &mut self.response.file else { return };
         let wanted = usize::try_from(part.left).unwrap_or(usize::MAX).min(ENCODED_TURN_BYTES);
@@ -250,7 +251,7 @@ impl ResponseWriter<'_> {
         part.offset += wanted.cast_signed() as i64;
         part.left -= wanted as u64;
         let is_last = part.left == 0;
-        // What is shorter than it was, or has become something else meanwhile, must not look like a whole answer.
+        // A file that has been truncated or changed meanwhile must not look like a complete answer.
         if !is_read || (is_last && part.has_changed()) {
             self.transport.is_broken = true;
             return;
@@ -270,7 +271,7 @@ impl ResponseWriter<'_> {
         if self.begin_next_part() {
             return;
         }
-        // The end of the body only when nothing follows the file: `finish` leaves it to us.
+        // The end of the body is only written if nothing follows the file: `finish` leaves it to this function.
         if self.stage == Stage::Done {
             if self.filter.is_some() {
                 self.finish_encoding();
@@ -280,7 +281,7 @@ impl ResponseWriter<'_> {
     }
 }
 
-/// Sends a piece of a file within the frame that it belongs to.
+/// Sends a piece of a file within its frame.
 fn send_framed(encoder: &mut ResponseEncoder, transport: &mut Transport, part: &mut BodyFile, most: u64) -> u64 {
     let frame = encoder.open_frame(part.left, &mut transport.outgoing);
     if transport.unsent() > 0 {
@@ -292,11 +293,11 @@ fn send_framed(encoder: &mut ResponseEncoder, transport: &mut Transport, part: &
     transport.send_file(part, most.min(frame))
 }
 
-/// A head with the fields of both: validators and lengths are the file's, the rest is as the application says where it says it.
+/// Merges the two heads: validators and lengths are the file's, the other fields are the application's if it has set them.
 fn merged(mut own: ResponseHead, mut theirs: ResponseHead) -> ResponseHead {
     let status = if theirs.status() == 200 { own.status() } else { theirs.status() };
     let is_unmodified = theirs.status() == 304;
-    // The parts of several ranges have types of their own.
+    // A multipart answer of several ranges has its own content type.
     let is_parts = theirs.value(b"content-type").is_some_and(|text| text.starts_with(b"multipart/"));
     let is_coded = theirs.value(b"content-encoding").is_some();
     let is_kept = |name: &[u8]| match name.to_ascii_lowercase().as_slice() {

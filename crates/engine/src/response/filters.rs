@@ -1,7 +1,7 @@
-//! What is changed in an answer before it leaves: fields taken out and added, response routes, compression.
+//! Changes to an answer before it is sent: removed and added fields, response routes, compression.
 //!
-//! A response has it only where the settings or a route ask for it. It works on the head's fields when they are complete, so that whoever writes
-//! a head (an application, a route, the engine itself) needs to know nothing of it.
+//! A response only has a filter if the settings or a route require it. It changes the head's fields after they are complete, so
+//! the code that writes a head (an application, a route, the engine itself) need not know it. Worker threads run it.
 
 use std::borrow::Cow;
 
@@ -15,12 +15,12 @@ use crate::logging::access_log::tell_all;
 use crate::response::compression::{Encoder, is_wanted_type};
 use crate::response::fields::{Known, is_field_value, known_field};
 
-/// A body of up to this many bytes that is complete is compressed before its head leaves, so that its length can be told.
+/// A complete body up to this size is compressed before its head is sent, so that its length is known.
 const WHOLE_BYTES: usize = 256 * 1024;
 
 /// The rules for every answer, resolved at a worker's start.
 pub struct FilterRules {
-    /// Names and values to be added.
+    /// Names and values of added fields.
     added: Vec<(String, String)>,
     removed: Vec<Vec<u8>>,
     collected: Vec<Collected>,
@@ -56,7 +56,7 @@ impl FilterRules {
         !self.compression.codings.is_empty() || self.compression.on_demand
     }
 
-    /// Whether it is worth to know what a client accepts. A response route may ask for `gzip`.
+    /// Whether the client's accepted codings are needed. A response route may ask for `gzip`.
     pub fn may_compress(&self) -> bool {
         self.compresses() || self.has_routes
     }
@@ -66,24 +66,24 @@ impl FilterRules {
     }
 }
 
-/// The filter of one answer: those rules, and what the routes of its request said.
+/// The filter of one answer: the rules, and the changes by routes of its request.
 pub struct ResponseFilter {
     rules: &'static FilterRules,
     routes: &'static Table,
     added: Vec<Vec<u8>>,
     removed: Vec<Vec<u8>>,
-    /// The `gzip:` of a route.
+    /// A route has requested `gzip:`.
     is_gzip_asked: bool,
     /// The request's variables that response routes read.
     variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     accepted: AcceptedCodings,
     worker: u64,
-    /// Of an answer 304: what it is about is nothing that would be compressed.
+    /// For a 304: the content that it refers to would not be compressed.
     is_of_plain: bool,
     encoder: Option<Encoder>,
 }
 
-/// A head that is complete but for the fields that are the server's own, and what is known of its answer.
+/// A head that is complete except for the server's own fields, with data of its answer.
 pub struct FilteredHead<'a> {
     pub head: &'a mut ResponseHead,
     /// `donotlog` of a response route.
@@ -93,10 +93,10 @@ pub struct FilteredHead<'a> {
     pub head_only: bool,
 }
 
-/// The beginning of a body, as far as it is known when the head is filtered.
+/// The beginning of the body, as far as it is known when the head is filtered.
 #[derive(Clone, Copy)]
 pub enum FirstPart<'a> {
-    /// A part of the body, or all.
+    /// A part of the body, or all of it.
     Bytes(&'a [u8]),
     File,
     Nothing,
@@ -125,13 +125,13 @@ impl ResponseFilter {
         })
     }
 
-    /// Notes what an answer 304 is about, where that is known.
+    /// Notes the content that a 304 refers to, if known.
     pub fn note_unmodified(&mut self, content_type: &[u8], bytes: u64, is_compressed: bool) {
         let compression = &self.rules.compression;
         self.is_of_plain = is_compressed || bytes < compression.least_bytes || !is_wanted_type(compression, content_type);
     }
 
-    /// Changes a head. Returns the body to send in place of the one that was given, if it was compressed whole.
+    /// Changes a head. Returns the body that replaces the given one, if it was compressed as a whole.
     pub fn head(&mut self, head: &mut FilteredHead<'_>, body: FirstPart<'_>) -> Option<Vec<u8>> {
         for name in self.rules.removed.iter().chain(&self.removed) {
             head.remove_for_rule(name);
@@ -182,7 +182,8 @@ impl ResponseFilter {
         self.added.append(&mut overrides.added);
     }
 
-    /// Whether and how this answer is compressed. Where it might have been for another client, Vary says so (RFC 9110 section 12.5.5).
+    /// Decides whether and how this answer is compressed. If other clients might get another coding, Vary says so (RFC 9110
+    /// section 12.5.5).
     fn coding(&mut self, head: &mut FilteredHead<'_>, body: FirstPart<'_>) -> Option<Coding> {
         let compression = &self.rules.compression;
         let asked = compression.on_demand
@@ -193,7 +194,8 @@ impl ResponseFilter {
         if offered.is_empty() || !may_be_coded(head) {
             return None;
         }
-        // RFC 9110 section 15.4.5: it has the Vary and the ETag that the answer 200 would have. Of an application's we do not know the type.
+        // RFC 9110 section 15.4.5: a 304 has the Vary and the ETag of the corresponding 200. The type of an application's content
+        // is unknown.
         if head.head.status() == 304 {
             if !self.is_of_plain {
                 head.vary();
@@ -218,7 +220,7 @@ impl ResponseFilter {
             head.coded(coding);
             return None;
         }
-        // Without memory for the encoder the answer goes out as it is.
+        // Without memory for the encoder the answer is sent uncompressed.
         let mut encoder = Encoder::new(coding, self.rules.compression.level).ok()?;
         let whole = match body {
             FirstPart::Bytes(part) if head.head.content_length == Some(part.len() as u64) && part.len() <= WHOLE_BYTES => {
@@ -252,8 +254,8 @@ impl ResponseFilter {
     }
 }
 
-/// An answer's coding is its application's where it has chosen one; a part of something can't be coded; and nobody may change what
-/// `no-transform` forbids (RFC 9110 section 7.7) or what a digest was taken of.
+/// Whether an answer may be compressed. Not if its application has chosen a coding, if it is a partial answer, if `no-transform`
+/// forbids it (RFC 9110 section 7.7), or if it has a digest.
 fn may_be_coded(head: &mut FilteredHead<'_>) -> bool {
     const FIXED: [&[u8]; 6] =
         [b"content-encoding", b"content-range", b"content-md5", b"digest", b"content-digest", b"repr-digest"];
@@ -268,14 +270,14 @@ fn has_word(list: &[u8], word: &[u8]) -> bool {
 }
 
 impl FilteredHead<'_> {
-    /// Takes all fields of this name out, but for those that say how the bytes that follow are to be read.
+    /// Removes all fields of this name, except those that define the framing.
     fn remove_for_rule(&mut self, name: &[u8]) {
         if !matches!(known_field(name), Some(Known::ContentLength | Known::HopByHop)) {
             self.remove(name);
         }
     }
 
-    /// Takes all fields of this name out; returns the value of the first.
+    /// Removes all fields of this name; returns the value of the first.
     fn remove(&mut self, name: &[u8]) -> Option<Vec<u8>> {
         self.note(name);
         if let Some(Known::ContentLength) = known_field(name) {
@@ -284,7 +286,7 @@ impl FilteredHead<'_> {
         self.head.remove(name)
     }
 
-    /// The server adds none of its own where this field was set or taken out.
+    /// The server does not add its own field if this one was set or removed.
     fn note(&mut self, name: &[u8]) {
         match known_field(name) {
             Some(Known::Date) => self.head.has_date = true,
@@ -293,7 +295,7 @@ impl FilteredHead<'_> {
         }
     }
 
-    /// Adds a field that is known to be good.
+    /// Adds a valid field.
     fn add(&mut self, name: &[u8], value: &[u8]) {
         self.note(name);
         self.head.add(name, value);
@@ -315,7 +317,7 @@ impl FilteredHead<'_> {
         Ok(())
     }
 
-    /// A new status, and no field but the length, which the framing rests on.
+    /// Sets a new status and removes all fields except for the length, which the framing depends on.
     fn clear(&mut self, status: u16, reason: &str) {
         let reason = if is_field_value(reason.as_bytes()) { reason } else { "" };
         let length = self.head.content_length.filter(|_| !matches!(status, 204 | 304));
@@ -334,8 +336,8 @@ impl FilteredHead<'_> {
         }
     }
 
-    /// Says how the body is coded. It is another representation then (RFC 9110 section 8.8.3): a strong validator becomes a weak one, parts of
-    /// the body can't be asked for, and its length is not that of the body as it was.
+    /// Sets the coding of the body. The result is another representation (RFC 9110 section 8.8.3): a strong validator becomes a
+    /// weak one, ranges are not available, and the length changes.
     fn coded(&mut self, coding: Coding) {
         self.remove(b"content-length");
         self.remove(b"accept-ranges");

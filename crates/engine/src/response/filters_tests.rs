@@ -1,4 +1,4 @@
-//! Heads before and after.
+//! Tests of heads before and after the filter.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn rules(change: impl FnOnce(&mut Answering)) -> &'static FilterRules {
     Box::leak(Box::new(FilterRules::new(&answering, &Table::default())))
 }
 
-/// The head after its changes, and whether a body came in place of the one given.
+/// Returns the head after the filter, and whether the body was replaced.
 fn after(rules: &'static FilterRules, text: &str, part: FirstPart<'_>, head_only: bool) -> (String, bool) {
     let length =
         text.split("Content-Length: ").nth(1).and_then(|rest| rest.split("\r\n").next()).map(|text| text.parse().unwrap());
@@ -34,12 +34,12 @@ fn a_compressed_answer_is_another_representation() {
     let text = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: \"x\"\r\nVary: Cookie\r\nAccept-Ranges: bytes\r\n";
     let expected = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nETag: W/\"x\"\r\nVary: Cookie, Accept-Encoding\r\nContent-Encoding: gzip\r\n";
     assert_eq!(after(rules(|_| {}), text, FirstPart::Bytes(LEAST), false), (expected.to_owned(), true));
-    // The same fields for HEAD, though there is nothing to compress.
+    // HEAD gets the same fields, although there is nothing to compress.
     assert_eq!(after(rules(|_| {}), text, FirstPart::Nothing, true), (expected.to_owned(), false));
 }
 
 #[test]
-fn what_must_not_be_compressed_is_left_alone() {
+fn answers_that_must_not_be_compressed_are_unchanged() {
     for (status, fields, body) in [
         ("200 OK", "Content-Type: image/png\r\n", FirstPart::Bytes(LEAST)),
         ("200 OK", "", FirstPart::Bytes(LEAST)),
@@ -67,7 +67,7 @@ fn a_file_goes_through_an_encoder() {
 }
 
 #[test]
-fn what_is_not_modified_has_the_fields_of_what_would_be_compressed() {
+fn a_304_has_the_fields_of_the_compressed_200() {
     let text = "HTTP/1.1 304 Not Modified\r\nETag: \"x\"\r\n";
     let expected = "HTTP/1.1 304 Not Modified\r\nETag: W/\"x\"\r\nVary: Accept-Encoding\r\n";
     assert_eq!(after(rules(|_| {}), text, FirstPart::Nothing, false), (expected.to_owned(), false));

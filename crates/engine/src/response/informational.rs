@@ -1,7 +1,7 @@
-//! What an answer may have beyond a status, fields and a body: interim responses before it, trailer fields behind it, a switch of the connection
-//! to WebSocket, its refusal, and a socket that the application takes.
+//! The parts of an answer beyond status, fields and body: interim responses, trailer fields, the switch to WebSocket and its
+//! refusal, and a socket that the application takes over.
 //!
-//! It knows no language. The thread that has the request runs it.
+//! It knows no language. The thread that serves the request runs it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,7 +16,7 @@ use crate::response::filters::FirstPart;
 use crate::sockets::taken_connections::TakenConnections;
 
 impl Response {
-    /// The answer will have trailer fields: its end comes with [`ResponseWriter::finish_trailers`].
+    /// The answer will have trailer fields; it ends with [`ResponseWriter::finish_trailers`].
     pub fn announce_trailers(&mut self) {
         self.has_trailers = true;
     }
@@ -27,19 +27,19 @@ impl Response {
 }
 
 impl ResponseWriter<'_> {
-    /// RFC 9110 section 10.1.1: the client may send the body. A socket that has no room for 25 bytes will get the final answer
-    /// only, which is allowed. Only while nothing of the answer has been said.
+    /// RFC 9110 section 10.1.1: the client may send the body. If the socket has no room for 25 bytes, only the final answer is
+    /// sent, which is allowed. Does nothing after the answer has begun.
     pub fn say_continue(&mut self) {
         if self.stage == Stage::Fresh {
             self.interim("100 Continue", &[]);
         }
     }
 
-    /// RFC 8297: sends `103 Early Hints` with a Link field for each of `links`, at once and on its own. Clients of HTTP/1.0
-    /// and front servers that speak uwsgi don't get it, nor does one whose socket has no room: it is a hint.
+    /// RFC 8297: sends `103 Early Hints` with a Link field for each of `links`, immediately. Clients of HTTP/1.0, front servers
+    /// that speak uwsgi, and clients whose socket has no room don't get it: it is only a hint.
     ///
     /// # Errors
-    /// The head of the answer is there already, or a link has a control character in it.
+    /// The head of the answer already exists, or a link has a control character in it.
     pub fn early_hints(&mut self, links: &[&[u8]]) -> Result<(), HeadRefusal> {
         if self.stage != Stage::Fresh {
             return Err("early hints must precede the response");
@@ -58,8 +58,8 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Adds a trailer field, the first of them ends the body. Only chunks can carry them (RFC 9112 section 7.1.2): with
-    /// any other framing they are dropped.
+    /// Adds a trailer field; the first one ends the body. Only chunked bodies can have them (RFC 9112 section 7.1.2): with any
+    /// other framing they are dropped.
     ///
     /// # Errors
     /// As [`Response::field`].
@@ -99,12 +99,12 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// RFC 6455 section 4.2.2: from here on the connection carries frames, which [`ResponseWriter::push`] sends as they are. Without `accept` it
-    /// is a stream of HTTP/2, and switches to nothing: it carries frames within its own (RFC 8441 section 5).
-    /// `fields` are further header fields as name and value.
+    /// RFC 6455 section 4.2.2: from here on the connection carries WebSocket frames, which [`ResponseWriter::push`] sends
+    /// unchanged. Without `accept` it is an HTTP/2 stream, which carries them in its own frames (RFC 8441 section 5). `fields`
+    /// are names and values of additional header fields.
     ///
     /// # Errors
-    /// As [`Response::field`]; nothing has left then.
+    /// As [`Response::field`]; nothing has been sent in this case.
     pub fn switch_to_websocket(
         &mut self,
         accept: Option<&[u8]>,
@@ -123,8 +123,8 @@ impl ResponseWriter<'_> {
         let accept = accept.map(|accept| (&b"Sec-WebSocket-Accept"[..], accept));
         for (name, value) in accept.iter().chain(fields) {
             let set = match known_field(name) {
-                // RFC 9110 section 8.6: "A server MUST NOT send a Content-Length header field in any response with a status
-                // code of 1xx".
+                // RFC 9110 section 8.6: "A server MUST NOT send a Content-Length header field in any response with a status code
+                // of 1xx".
                 Some(Known::ContentLength) => Err("the switch to WebSocket has no body"),
                 _ => self.field(name, value),
             };
@@ -147,11 +147,11 @@ impl ResponseWriter<'_> {
         Ok(())
     }
 
-    /// Hands the connection to the application: a descriptor of its own. Nothing more is read or sent here from now on, and closing
-    /// our descriptor does not end the connection. `slot` shows the request.
+    /// Passes the connection to the application, as a duplicate descriptor. The server no longer reads or sends on it, and
+    /// closing its own descriptor does not end the connection. `slot` is the request's.
     ///
     /// # Errors
-    /// Something of an answer has left already, or there is no further descriptor or thread.
+    /// Part of an answer has already been sent, or no further descriptor or thread is available.
     pub fn give_away(&mut self, taken: &'static TakenConnections, slot: Option<&Slot>) -> io::Result<OwnedFd> {
         if self.head_has_left() || self.transport.is_given_away() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the response has begun, or the socket was already taken"));
@@ -159,14 +159,14 @@ impl ResponseWriter<'_> {
         self.transport.give_away(taken, slot)
     }
 
-    /// RFC 9110 section 15.6.4: too much is going on already.
+    /// RFC 9110 section 15.6.4: the server is overloaded.
     pub fn answer_busy(&mut self) {
         let text = "The server has reached its limit of open requests.";
         self.answer_with(503, reason_phrase(503), text, &[("Retry-After", "1")]);
     }
 
-    /// RFC 6455 section 4.2.2: a client that speaks another version of WebSocket learns ours. RFC 9110 section 7.8: who sends Upgrade
-    /// names it in Connection, so that no proxy hands it on.
+    /// RFC 6455 section 4.2.2: a client with another version of WebSocket is told the supported one. RFC 9110 section 7.8: a
+    /// sender of Upgrade must list it in Connection, so that proxies don't forward it.
     pub(crate) fn answer_upgrade_required(&mut self, text: &str) {
         let fields = [("Sec-WebSocket-Version", "13"), ("Connection", "upgrade"), ("Upgrade", "websocket")];
         self.answer_with(426, reason_phrase(426), text, &fields);

@@ -1,7 +1,8 @@
-//! A file that the application may name in place of a body (`X-Sendfile`, `X-Accel-Redirect`): what must be kept of the request to answer
-//! with it, and the answer that comes of it.
+//! A file that the application names instead of a body (`X-Sendfile`, `X-Accel-Redirect`): the data of the request that is needed
+//! to serve it, and the resulting answer.
 //!
-//! Only where the configuration gives folders free for it. It knows no response; the thread that runs the application runs it.
+//! It is only used if the configuration allows folders for it. It knows no response. The thread that runs the application runs
+//! it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +17,7 @@ pub struct XSendfile {
     worker: u32,
     method: Vec<u8>,
     uri: Vec<u8>,
-    /// The request's conditions, its ranges, and the codings that the client takes.
+    /// The request's conditions, its ranges, and the codings that the client accepts.
     conditions: Vec<(&'static [u8], Vec<u8>)>,
     /// The file that the application has named.
     pub named: Option<(SendfileHeader, Vec<u8>)>,
@@ -28,7 +29,7 @@ impl XSendfile {
         XSendfile { files, worker, method, uri, conditions: ask.conditions.fields(), named: None }
     }
 
-    /// Takes the name of a file. False: the application may not use these words, and they are a field like any other.
+    /// Notes the name of a file. Returns false if the application may not use this header, which is then an ordinary field.
     pub fn note(&mut self, by: SendfileHeader, name: &[u8]) -> bool {
         let may = self.files.allows(by);
         if may {
@@ -37,8 +38,8 @@ impl XSendfile {
         may
     }
 
-    /// The answer with the file. Conditions and ranges count for a plain 200 to a request that reads; whatever else the application
-    /// says is said with the whole file.
+    /// Returns the answer with the file. Conditions and ranges apply to a plain 200 and a GET or HEAD request; otherwise the
+    /// whole file is sent with the application's status.
     pub fn run(&self, status: u16) -> Option<Answer> {
         let (by, name) = self.named.as_ref()?;
         let is_read = self.method == b"GET" || self.method == b"HEAD";
@@ -53,7 +54,7 @@ impl XSendfile {
                 let path = name.split(|byte| *byte == b'?').next().unwrap_or_default();
                 match percent_decode(path, &mut decoded) {
                     Ok(true) => &decoded,
-                    // What can't be decoded is the name of nothing.
+                    // A path that can't be decoded names no file.
                     Ok(false) | Err(_) => path,
                 }
             }
@@ -65,7 +66,7 @@ impl XSendfile {
             document_root: b"",
             conditions,
             now_ms: now_ms(),
-            // It is the application's own thread that has named the file, in the midst of its answer.
+            // The application's own thread names the file while it answers, so it does not release the language.
             aside: &|work| work(),
             now: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs().cast_signed()),
         };

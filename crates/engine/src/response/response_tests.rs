@@ -1,4 +1,4 @@
-//! What a response puts on the wire, over a real socket pair.
+//! Tests of the bytes that a response sends, over a real socket pair.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ fn terms() -> Terms {
     Terms { wire: Wire::Http11, head_only: false, keep_alive: true, client_keeps: true, may_cork: false, date_line: *DATE }
 }
 
-/// A response with the connection that it goes out by.
+/// A response with its connection.
 struct Answer {
     response: Response,
     transport: Transport,
@@ -34,7 +34,7 @@ fn begun(terms: Terms) -> (Answer, UnixStream) {
     (answer, theirs)
 }
 
-/// Everything that is sent, and whether the connection goes on.
+/// Returns everything that is sent, and whether the connection stays open.
 fn sent(mut answer: Answer, mut client: UnixStream) -> (String, bool) {
     answer.writer().finish();
     assert_eq!(answer.writer().advance(), Progress::Done);
@@ -45,7 +45,7 @@ fn sent(mut answer: Answer, mut client: UnixStream) -> (String, bool) {
     (text, keeps)
 }
 
-/// Waits until the client has taken all that waits for it.
+/// Waits until the client has read all buffered data.
 fn drained(answer: &mut Answer, most: Duration) -> bool {
     while answer.writer().wants_room() {
         let has_room = answer.writer().room_wait().wait(most);
@@ -55,7 +55,7 @@ fn drained(answer: &mut Answer, most: Duration) -> bool {
 }
 
 #[test]
-fn the_framing_follows_what_is_known_of_the_length() {
+fn the_framing_follows_the_known_length() {
     let chunked = "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n6\r\n world\r\n0\r\n\r\n";
     let http10 = Terms { wire: Wire::Http10, ..terms() };
     let uwsgi = Terms { wire: Wire::Uwsgi, keep_alive: false, ..terms() };
@@ -98,7 +98,7 @@ fn head_204_and_304_have_no_body_and_keep_the_connection() {
 }
 
 #[test]
-fn an_answer_that_has_left_is_still_known_by_its_status() {
+fn a_sent_answer_still_has_its_status() {
     let (mut answer, _client) = begun(terms());
     answer.writer().switch_to_websocket(Some(b"key"), None, &[]).expect("switched");
     answer.writer().finish();
@@ -137,7 +137,7 @@ fn an_answer_never_breaks_its_own_content_length() {
 }
 
 #[test]
-fn what_an_application_may_not_say_is_refused() {
+fn invalid_fields_of_an_application_are_refused() {
     let (mut answer, _client) = begun(terms());
     for status in [&b"OK"[..], b"20", b"200OK", b"200 O\nK", b"100 Continue", b"abc def"] {
         assert!(answer.writer().status(status).is_err(), "{:?}", String::from_utf8_lossy(status));
@@ -160,7 +160,7 @@ fn what_an_application_may_not_say_is_refused() {
 }
 
 #[test]
-fn date_and_server_are_there_once_whoever_sets_them() {
+fn date_and_server_occur_once_regardless_of_their_origin() {
     let (mut answer, client) = begun(terms());
     answer.writer().status(b"200 OK").expect("a status");
     answer.writer().field(b"date", b"yesterday").expect("a date");
@@ -188,7 +188,7 @@ fn a_client_that_reads_nothing_costs_a_bounded_buffer() {
 }
 
 #[test]
-fn a_large_part_goes_on_where_it_stopped() {
+fn a_large_part_continues_where_it_stopped() {
     let (mut answer, mut client) = begun(terms());
     let part: Vec<u8> = (0..1_000_000u32).map(|number| number as u8).collect();
     answer.writer().status(b"200 OK").expect("a status");
@@ -216,7 +216,7 @@ fn a_large_part_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn a_client_that_takes_all_is_sent_a_turns_bytes_and_then_the_next_turns() {
+fn a_fast_client_is_sent_the_bytes_of_one_turn_at_a_time() {
     let (mut answer, mut client) = begun(terms());
     let part = vec![b'x'; 3 * SEND_TURN_BYTES];
     answer.writer().status(b"200 OK").expect("a status");

@@ -1,7 +1,8 @@
-//! An answer with its way out: what an application says goes into its [`Response`], and from there, as the session's encoder writes it, to
-//! the [`Transport`] of its connection.
+//! An answer with its transport: the application's data goes into the [`Response`], is encoded by the session's encoder, and goes
+//! to the [`Transport`] of the connection.
 //!
-//! The budget is the transport's: what it does not take is not taken here either, and offered again. A worker's threads run it.
+//! The transport sets the budget: data that it does not accept is not accepted here either, and must be pushed again. It knows no
+//! language. Worker threads run it.
 
 use std::ops::{Deref, DerefMut};
 use std::os::fd::BorrowedFd;
@@ -15,13 +16,13 @@ use crate::response::filters::{FilteredHead, FirstPart};
 use crate::sockets::transport::RoomWait;
 use crate::sockets::transport::Transport;
 
-/// Parts of a body up to this many bytes are copied behind the head; larger ones go out from where they are.
+/// Parts of a body up to this size are copied behind the head; larger ones are sent without a copy.
 pub(super) const COPY_BYTES: usize = 16 * 1024;
 
-/// Bytes of a body that go through the encoder between two looks at how much waits for the client.
+/// Bytes of a body that are encoded between two checks of the buffered data.
 const SLICE_BYTES: usize = 16 * 1024;
 
-/// Lent for moments to whoever has something to say; the connection owns both halves.
+/// Borrowed for a short time by the code that writes; the connection owns both halves.
 pub struct ResponseWriter<'a> {
     pub(crate) response: &'a mut Response,
     pub(crate) transport: &'a mut Transport,
@@ -42,14 +43,14 @@ impl DerefMut for ResponseWriter<'_> {
 }
 
 impl ResponseWriter<'_> {
-    /// Begins the next answer, with buffers of the thread's.
+    /// Begins the next answer, with buffers of the thread.
     #[inline]
     pub(crate) fn begin(&mut self, terms: Terms, buffers: ResponseBuffers) {
         self.transport.lend(buffers.output);
         self.response.begin(terms, buffers.head);
     }
 
-    /// Gives the buffers back when everything has left.
+    /// Returns the buffers after everything has been sent.
     #[inline]
     pub(crate) fn end(&mut self) -> ResponseBuffers {
         let output = if self.transport.is_broken { Vec::new() } else { self.transport.take_buffer() };
@@ -60,7 +61,7 @@ impl ResponseWriter<'_> {
         self.transport.socket()
     }
 
-    /// Takes a part of the body. An empty one changes nothing, and does not send the head.
+    /// Accepts a part of the body. An empty part has no effect, and does not send the head.
     pub fn push(&mut self, part: &[u8], when: When) -> Pushed {
         if self.transport.is_broken {
             return Pushed::Gone;
@@ -96,68 +97,68 @@ impl ResponseWriter<'_> {
         if taken < allowed { Pushed::Part(taken) } else { Pushed::All }
     }
 
-    /// Whether something waits for the client: `write()`, which can't be suspended, then waits for the socket by itself
-    /// ([`ResponseWriter::room_wait`]) and goes on with [`ResponseWriter::room_came`].
+    /// Whether data waits for the client: `write()`, which can't be suspended, then waits for the socket itself
+    /// ([`ResponseWriter::room_wait`]) and continues with [`ResponseWriter::room_came`].
     pub fn wants_room(&self) -> bool {
         self.transport.wants_room()
     }
 
-    /// Whether a call that has sent something is to wait until all of it has left. What a stream keeps would leave in the stream's own turn, and
-    /// its client may wait for that while all threads are in such calls.
+    /// Whether a call that has sent data must wait until all of it has been sent. Otherwise a stream's buffered data would be
+    /// sent in the stream's own turn, and its client may wait for that while all threads are in such calls.
     pub fn holds_call(&self) -> bool {
         self.transport.is_stream() && self.transport.wants_room()
     }
 
-    /// Whether the end of an answer is to wait likewise ([`ResponseWriter::finish_in_call`]), asked when the application's call has returned: parts
-    /// of the answer were sent within the call, on a stream.
+    /// Whether the end of an answer must wait in the same way ([`ResponseWriter::finish_in_call`]), checked after the
+    /// application's call: parts of the answer were sent during the call, on a stream.
     pub fn was_sent_in_call(&self) -> bool {
         self.transport.is_stream() && self.head_has_left()
     }
 
-    /// Such a wait.
+    /// Returns the wait for room.
     pub fn room_wait(&self) -> RoomWait {
         self.transport.room_wait()
     }
 
-    /// Goes on after such a wait.
+    /// Continues after a wait for room.
     pub fn room_came(&mut self, has_room: bool) {
         self.transport.room_came(has_room);
     }
 
-    /// The client may be sent another turn's bytes.
+    /// Begins the client's next turn.
     pub fn begin_turn(&mut self) {
         self.transport.begin_turn();
     }
 
-    /// The client has been sent a turn's bytes: what produces more stops until the others have had their turn.
+    /// The client's turn is over: producers of further data stop until other connections have had their turn.
     pub fn turn_is_over(&self) -> bool {
         self.transport.turn_is_over()
     }
 
-    /// Whether the client is slow: nothing more should be handed in before it has taken what waits.
+    /// Whether the client is slow: no more data should be pushed before it has read the buffered data.
     pub fn is_behind(&self) -> bool {
         self.file.is_some() || !self.transport.has_room(OUTPUT_BYTES / 2, OUTPUT_BYTES)
     }
 
-    /// Whether something waits for the client: bytes, a file, or what the application has in its hands still, because the
-    /// socket took a part of it only.
+    /// Whether data waits for the client: bytes, a file, or a part that the application still holds because the socket accepted
+    /// only some of it.
     pub fn has_unsent(&self) -> bool {
         self.file.is_some() || self.transport.has_unsent()
     }
 
-    /// All of the answer was given, and has left.
+    /// The answer is complete and has been sent.
     #[inline]
     pub(crate) fn has_left(&self) -> bool {
         self.stage == Stage::Done && !self.has_unsent() && !self.transport.is_broken
     }
 
-    /// Bytes of the body, less what of head and body waits for the client: a figure that grows when the client takes something
-    /// and stands still when it takes nothing.
+    /// Bytes of the body minus buffered bytes of head and body: the number grows when the client reads, and is constant when it
+    /// does not.
     pub(crate) fn taken_bytes(&self) -> u64 {
         self.body_bytes.wrapping_sub(self.transport.unsent() as u64)
     }
 
-    /// The last write found no room: the poll will tell when there is some.
+    /// The last write found no room: the poll will report when there is room.
     pub(crate) fn is_full(&self) -> bool {
         self.transport.is_full
     }
@@ -166,17 +167,17 @@ impl ResponseWriter<'_> {
         self.transport.is_broken
     }
 
-    /// The client is taken for one that has gone: what waits for it is not sent any more.
+    /// Treats the client as disconnected: buffered data is not sent.
     pub(crate) fn give_client_up(&mut self) {
         self.transport.is_broken = true;
     }
 
-    /// The application has taken the connection.
+    /// The application has taken over the connection.
     pub fn is_given_away(&self) -> bool {
         self.transport.is_given_away()
     }
 
-    /// Sends the head now, before anything of the body: the client of a stream learns that it has begun.
+    /// Sends the head now, before the body: the client of a stream learns that it has begun.
     pub fn send_head(&mut self) {
         if self.stage == Stage::Head {
             self.filter_head(FirstPart::Bytes(b""));
@@ -185,7 +186,7 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Ends the answer: what is left of the framing is written.
+    /// Ends the answer: writes the rest of the framing.
     pub fn finish(&mut self) {
         if self.stage == Stage::Head {
             if self.head.content_length.is_none() {
@@ -203,7 +204,7 @@ impl ResponseWriter<'_> {
                     self.short = true;
                     self.terms.keep_alive = false;
                 }
-                // What follows a file is written when that has left.
+                // The data after a file is written when the file has been sent.
                 _ if self.file.is_none() => self.end_body(),
                 _ => {}
             }
@@ -211,8 +212,8 @@ impl ResponseWriter<'_> {
         self.stage = Stage::Done;
     }
 
-    /// Ends an answer of which parts were sent within the application's call, and waits until it has left: `timeout` each time for room. A file that
-    /// follows them has turns, as any other.
+    /// Ends an answer of which parts were sent during the application's call, and waits until it has been sent, up to `timeout`
+    /// for each wait for room. A file after them is sent in turns, like any other.
     pub fn finish_in_call(&mut self, timeout: Duration) {
         self.finish();
         while !self.has_file() {
@@ -225,12 +226,13 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Answers in the engine's own words, in place of whatever head the application has begun. Only while nothing has left.
+    /// Sends the server's own answer, instead of any head that the application has begun. Only allowed while nothing has been
+    /// sent.
     pub fn answer(&mut self, status: u16, reason: &str, text: &str) {
         self.answer_with(status, reason, text, &[]);
     }
 
-    /// The same with further fields.
+    /// Like [`ResponseWriter::answer`], with additional fields.
     pub(super) fn answer_with(&mut self, status: u16, reason: &str, text: &str, fields: &[(&str, &str)]) {
         self.transport.clear();
         self.forget_head();
@@ -246,8 +248,8 @@ impl ResponseWriter<'_> {
         self.finish();
     }
 
-    /// Sends a few bytes of the protocol's own, between the frames of whatever answer is on its way. A client that is so far behind that there
-    /// is no room for them is given up: they must arrive whole.
+    /// Sends a few bytes of the protocol between the frames of the current answer. If there is no room for them, the client is
+    /// disconnected, because they must arrive completely.
     pub(crate) fn say_aside(&mut self, bytes: &[u8]) {
         if self.response.encoder.is_within_frame() {
             self.transport.is_broken = true;
@@ -260,7 +262,7 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Gives up an answer whose head has left: the connection's end tells the client that it is not whole.
+    /// Aborts an answer whose head has been sent: the end of the connection shows the client that it is incomplete.
     pub fn cut_off(&mut self) {
         self.filter = None;
         self.transport.ends_short = self.left == BodyLeft::Unknown && self.encoder.ends_with_connection();
@@ -269,17 +271,17 @@ impl ResponseWriter<'_> {
         self.stage = Stage::Done;
     }
 
-    /// The connection has other requests too.
+    /// The connection also carries other requests.
     pub fn shares_connection(&self) -> bool {
         self.transport.is_stream()
     }
 
-    /// Ends the answer with what was said of it so far, and the connection with it; what is still handed in goes to nobody.
+    /// Ends the answer in its current state, and the connection with it; further data is discarded.
     pub fn disconnect(&mut self) {
         if self.has_head() {
             self.finish();
             self.begin_turn();
-            // What the client does not take at once is lost, as in uWSGI.
+            // Data that the client does not read at once is lost, as in uWSGI.
             self.advance();
         }
         self.terms.keep_alive = false;
@@ -294,16 +296,16 @@ impl ResponseWriter<'_> {
     }
 
     pub(crate) fn status_code(&self) -> u16 {
-        // What an application says that has taken the connection goes to nobody: the log has what the connection was taken for.
+        // The answer of an application that has taken over the connection is discarded: the log shows the switch.
         if self.transport.is_given_away() { 101 } else { self.head.status() }
     }
 
-    /// What the application did against its own Content-Length, as the rest of a sentence.
+    /// How the application violated its own Content-Length, as the rest of a sentence.
     pub fn length_fault(&self) -> Option<&'static str> {
         self.broken_promise().filter(|_| self.overrun || !self.transport.is_given_away())
     }
 
-    /// Decides how long the body is (RFC 9112 section 6.3), and has the encoder write the head.
+    /// Determines the length of the body (RFC 9112 section 6.3), and has the encoder write the head.
     pub(super) fn close_head(&mut self) {
         if let Some(x_sendfile) = self.x_sendfile.take().filter(|x_sendfile| x_sendfile.named.is_some()) {
             return self.serve_named_file(*x_sendfile);
@@ -327,13 +329,13 @@ impl ResponseWriter<'_> {
         self.response.encoder.end(&mut self.transport.outgoing);
     }
 
-    /// Sends what waits. A head leaves in one packet with the start of the file that follows.
+    /// Sends buffered data. A head is sent in one packet with the start of the file that follows.
     pub(super) fn send(&mut self) {
         let file_follows = self.file.as_ref().is_some_and(|part| part.left > 0);
         self.transport.send(file_follows);
     }
 
-    /// Copies or sends as much of a part as there is room for; returns the bytes taken.
+    /// Copies or sends as much of a part as there is room for; returns the number of bytes.
     fn take(&mut self, part: &[u8], when: When) -> usize {
         let mut taken = 0;
         while taken < part.len() {
@@ -349,7 +351,7 @@ impl ResponseWriter<'_> {
         taken
     }
 
-    /// The same for a part that has no frame's end in it. `is_last`: it ends the part.
+    /// Like `take`, for a piece within one frame. `is_last`: it ends the part.
     fn take_piece(&mut self, piece: &[u8], when: When, is_last: bool) -> usize {
         if piece.len() > COPY_BYTES || !self.transport.has_room(piece.len(), OUTPUT_BYTES) {
             let is_last = self.left == BodyLeft::Length(piece.len() as u64);
@@ -362,7 +364,7 @@ impl ResponseWriter<'_> {
         if self.transport.is_full {
             self.transport.count_waiting();
         } else if when == When::Now && is_last {
-            // The last part may wait a moment in the kernel for the answers of other requests; the others may not.
+            // The last part may wait briefly in the kernel for the answers of other requests; earlier parts must not.
             if self.terms.may_cork && self.left == BodyLeft::Length(0) {
                 self.transport.cork();
             } else {
@@ -372,7 +374,7 @@ impl ResponseWriter<'_> {
         piece.len()
     }
 
-    /// So many bytes of the body are on their way.
+    /// Counts bytes of the body that have been sent or buffered.
     pub(super) fn account(&mut self, taken: usize) {
         let Response { encoder, left, body_bytes, .. } = &mut *self.response;
         *body_bytes += taken as u64;
@@ -382,8 +384,8 @@ impl ResponseWriter<'_> {
         encoder.wrote(taken as u64, &mut self.transport.outgoing);
     }
 
-    /// For a part of an answer that has no body. Nothing is written that would fail, so a client that has gone is looked for when it has
-    /// its head: an application that gives parts without end would do so for nobody.
+    /// Handles a part of an answer without a body. No write would fail, so a disconnect is checked for after the head has been
+    /// sent: otherwise an application with an endless body would run for a client that has gone.
     fn discarded(&mut self, length: usize) -> Pushed {
         if self.transport.unsent() == 0 && self.transport.peer_has_ended() {
             self.transport.is_broken = true;
@@ -391,8 +393,8 @@ impl ResponseWriter<'_> {
         self.pushed(length, length)
     }
 
-    /// For a part that is not sent: the head still must leave now. It counts in the turn's bytes as if it were: an application that goes on
-    /// for long takes as much time for a HEAD as for a GET.
+    /// Handles a part that is not sent: the head must still be sent now. The part counts towards the turn as if it were sent,
+    /// because a long answer takes the application as much time for HEAD as for GET.
     pub(super) fn pushed(&mut self, taken: usize, offered: usize) -> Pushed {
         self.send();
         self.transport.note_sent(taken);
@@ -403,16 +405,16 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Sends the last few bytes of all, whatever was sent before them, as far as the socket takes them.
+    /// Sends the last bytes of the connection, as far as the socket accepts them, regardless of the turn.
     pub(crate) fn send_last(&mut self) -> Progress {
         self.begin_turn();
         self.advance()
     }
 
-    /// Changes the head, which is complete. Returns the body in place of `part`, if it was compressed whole.
+    /// Filters the complete head. Returns the body that replaces `part`, if it was compressed as a whole.
     pub(super) fn filter_head(&mut self, part: FirstPart<'_>) -> Option<Vec<u8>> {
         if self.names_file() {
-            // The head is not this one: it is changed when it has become the file's.
+            // This head will be replaced: it is filtered when it has become the file's.
             return None;
         }
         let mut filter = self.filter.take()?;
@@ -428,12 +430,12 @@ impl ResponseWriter<'_> {
         for (name, value) in &log_variables {
             self.set_log_variable(name, value);
         }
-        // An encoder is all that the body still needs.
+        // The rest of the body only needs the encoder.
         self.filter = filter.encoder().is_some().then_some(filter);
         made
     }
 
-    /// Sends a body that is complete and of our own making: what the client does not take at once waits here, whatever its size.
+    /// Sends a complete body of the server's own: data that the client does not read at once is buffered, regardless of its size.
     pub(super) fn push_whole(&mut self, body: &[u8]) {
         self.close_head();
         if self.left != BodyLeft::Discard {
@@ -441,12 +443,12 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Gives a body that is complete, after its head.
+    /// Sends a complete body, after its head.
     pub(crate) fn give_whole(&mut self, body: &[u8]) {
         self.declare_length(body.len() as u64);
         match self.filter_head(FirstPart::Bytes(body)) {
             Some(whole) => self.push_whole(&whole),
-            // A body of any size that is worth an encoder of its own goes through it in `push_encoded`; this one is here already.
+            // Large bodies are normally compressed part by part in `push_encoded`; this one is already complete.
             None => match self.filter.take() {
                 Some(mut filter) => {
                     let mut made = Vec::new();
@@ -461,21 +463,21 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// An answer of the server's own with a page for its body, in place of whatever head was begun.
+    /// Sends the server's own answer with a page as its body, instead of any head that was begun.
     pub(crate) fn answer_page(&mut self, status: u16, content_type: &str, body: &[u8]) {
         self.give_page(status, content_type, body);
         self.finish();
     }
 
-    /// The same, and its end is somebody else's to say.
+    /// Like [`ResponseWriter::answer_page`], but the caller finishes the answer.
     pub(crate) fn give_page(&mut self, status: u16, content_type: &str, body: &[u8]) {
-        // Digits and words of our own can't be refused.
+        // Statuses and content types of the server's own are always valid.
         let _ = self.status_code_only(status);
         let _ = self.field(b"Content-Type", content_type.as_bytes());
         self.give_whole(body);
     }
 
-    /// Takes a part of the body through the encoder.
+    /// Encodes a part of the body.
     pub(super) fn push_encoded(&mut self, part: &[u8], when: When) -> Pushed {
         let mut taken = 0;
         for slice in part.chunks(SLICE_BYTES) {
@@ -509,7 +511,7 @@ impl ResponseWriter<'_> {
         if self.transport.is_broken { Pushed::Gone } else { Pushed::All }
     }
 
-    /// Ends a body that goes through an encoder.
+    /// Ends an encoded body.
     pub(super) fn finish_encoding(&mut self) {
         let encoder = self.filter.take().and_then(|mut filter| filter.take_encoder());
         let mut made = Vec::new();
@@ -522,7 +524,7 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// Writes a piece of the body behind what waits, in the frames that the protocol wants.
+    /// Writes a piece of the body to the buffer, framed as the protocol requires.
     pub(super) fn write_framed(&mut self, mut piece: &[u8]) {
         while !piece.is_empty() {
             let frame = self.response.encoder.open_frame(piece.len() as u64, &mut self.transport.outgoing) as usize;
@@ -533,7 +535,8 @@ impl ResponseWriter<'_> {
         }
     }
 
-    /// An encoder that writes into memory has no error but the end of memory. The body can't be ended, and the connection's end says so.
+    /// An encoder that writes to memory only fails without memory. The body can't be completed, and the end of the connection
+    /// shows that.
     pub(super) fn encoder_failed(&mut self) -> Pushed {
         self.filter = None;
         self.transport.is_broken = true;

@@ -124,9 +124,9 @@ pub struct Forming {
 /// at the start.
 pub fn first_workers(settings: &Settings, before: Option<u32>) -> Vec<bool> {
     let most = settings.workers.processes;
-    let count = match (&settings.elastic.cheaper, before) {
+    let count = match (&settings.scaling.cheaper, before) {
         (_, Some(0)) => 0,
-        (_, None) if settings.elastic.starts_empty => 0,
+        (_, None) if settings.scaling.starts_empty => 0,
         (Some(cheaper), None) => cheaper.first,
         (Some(cheaper), Some(before)) => before.clamp(cheaper.least, most),
         (None, _) => most,
@@ -137,7 +137,7 @@ pub fn first_workers(settings: &Settings, before: Option<u32>) -> Vec<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_contract::elastic::Cheaper;
+    use bolide_contract::scaling::Cheaper;
 
     #[test]
     fn a_generation_begins_with_as_many_workers_as_there_are() {
@@ -145,9 +145,9 @@ mod tests {
         settings.workers.processes = 4;
         let count = |settings: &Settings, before| first_workers(settings, before).iter().filter(|wanted| **wanted).count();
         assert_eq!([None, Some(2), Some(0)].map(|before| count(&settings, before)), [4, 4, 0]);
-        settings.elastic.cheaper = Some(Cheaper { least: 2, first: 3, ..Cheaper::default() });
+        settings.scaling.cheaper = Some(Cheaper { least: 2, first: 3, ..Cheaper::default() });
         assert_eq!([None, Some(1), Some(4), Some(9), Some(0)].map(|before| count(&settings, before)), [3, 2, 4, 4, 0]);
-        settings.elastic.starts_empty = true;
+        settings.scaling.starts_empty = true;
         assert_eq!(count(&settings, None), 0);
     }
 }

@@ -233,7 +233,7 @@ impl Provision {
     ///
     /// # Errors
     /// The program can't be executed, or no file descriptor is available.
-    pub fn execute_prototype(&self, generation: u32, is_lazy: bool, serves_nobody: bool) -> io::Result<Executed> {
+    pub fn execute_prototype(&self, generation: u32, is_lazy: bool, no_generation_serves: bool) -> io::Result<Executed> {
         let (near, far) = order_pair()?;
         let note = ErrorReport::new()?;
         let settings = self.coming_settings();
@@ -268,8 +268,8 @@ impl Provision {
             log,
             log_targets,
             reason: note.descriptor(),
-            slate: error_page,
-            serves_nobody,
+            error_page,
+            no_generation_serves,
             connection_queue: Some(connection_queue),
             listeners: descriptors,
             package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),

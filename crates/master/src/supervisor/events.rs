@@ -293,10 +293,10 @@ impl Supervisor {
             }
             (Role::Worker { row, .. }, Report::Limited { row: claimed, milliseconds }) if row == claimed => {
                 let limit_ms = u64::from(milliseconds);
-                let manners = &self.provision.settings().lifecycle.harakiri_manners;
+                let policy = &self.provision.settings().lifecycle.harakiri_policy;
                 match &mut self.requests {
                     Some(watch) => watch.check_sooner(limit_ms, now),
-                    None => self.requests = Watch::new(None, Some(limit_ms), manners),
+                    None => self.requests = Watch::new(None, Some(limit_ms), policy),
                 }
             }
             (Role::Worker { row, .. }, Report::Halted { row: claimed, is_halted }) if row == claimed => {

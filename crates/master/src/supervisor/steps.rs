@@ -134,7 +134,7 @@ impl Supervisor {
         self.logs.renew(&settings.logging);
         self.watches.renew(&settings.watching, clock_ms());
         self.requests = Watch::for_settings(settings);
-        if before.settings.elastic != settings.elastic || before.settings.workers != settings.workers {
+        if before.settings.scaling != settings.scaling || before.settings.workers != settings.workers {
             self.scaling = Scaling::new(settings, clock_ms());
         }
         if before.settings.recycling != settings.recycling {
@@ -523,7 +523,7 @@ impl Supervisor {
         log_sink::line(&format!("upgrade: the new master (pid {pid}) serves, this one ends when its requests are answered"));
         self.outcomes.settle(format!("the new master (pid {pid}) serves"), &mut self.control.channel, now_ms);
         self.notifier.give_place(pid.as_raw());
-        self.takeover.tell(Step::PlaceGiven);
+        self.takeover.tell(Step::HandedOver);
         self.reporting.hand_over();
         self.control.hand_over();
         self.attendants.retire(self.provision.settings(), now_ms);

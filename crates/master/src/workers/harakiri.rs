@@ -3,7 +3,7 @@
 
 use bolide_contract::message::stack_signal;
 use bolide_contract::scoreboard::{InFlight, Scoreboard, Slot};
-use bolide_contract::settings::{HarakiriManners, Settings};
+use bolide_contract::settings::{HarakiriPolicy, Settings};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::{exit_report, signals, system};
 use bolide_supervision::text::duration;
@@ -56,22 +56,22 @@ pub struct Watch {
     limit_ms: Option<u64>,
     /// The shortest of all limits.
     shortest_ms: u64,
-    manners: HarakiriManners,
+    policy: HarakiriPolicy,
     suspects: Vec<Suspect>,
     next_ms: u64,
 }
 
 impl Watch {
     /// Returns the watch for `harakiri` and for the shortest limit of a route, or `None` if there is no limit.
-    pub fn new(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>, manners: &HarakiriManners) -> Option<Watch> {
+    pub fn new(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>, policy: &HarakiriPolicy) -> Option<Watch> {
         let shortest_ms = limit_ms.into_iter().chain(shortest_of_routes_ms).min()?.max(1);
-        Some(Watch { limit_ms, shortest_ms, manners: manners.clone(), suspects: Vec::new(), next_ms: 0 })
+        Some(Watch { limit_ms, shortest_ms, policy: policy.clone(), suspects: Vec::new(), next_ms: 0 })
     }
 
     /// Returns the watch for the limits of these settings.
     pub fn for_settings(settings: &Settings) -> Option<Watch> {
         let lifecycle = &settings.lifecycle;
-        Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_manners)
+        Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_policy)
     }
 
     /// Notes that a request has a limit of its own, in milliseconds, which later requests may have too.
@@ -101,7 +101,7 @@ impl Watch {
             return Vec::new();
         }
         let mut verdicts = Vec::new();
-        let queue_threshold = self.manners.queue_threshold;
+        let queue_threshold = self.policy.queue_threshold;
         let is_spared = queue_threshold > 0 && waiting < queue_threshold;
         let mut still = Vec::new();
         // A request that begins right after this check is due one limit from now; only requests in flight are due earlier.
@@ -124,16 +124,16 @@ impl Watch {
                 }
                 let new = Suspect { child, slot: request.slot, count: request.count, asked_ms: now_ms, warned_ms: None };
                 let mut suspect = known.copied().unwrap_or(new);
-                let kill_ms = match (suspect.warned_ms, self.manners.graceful_ms) {
+                let kill_ms = match (suspect.warned_ms, self.policy.graceful_ms) {
                     (Some(warned_ms), Some(graceful_ms)) => warned_ms.saturating_add(graceful_ms),
                     _ => suspect.asked_ms + STACK_MS,
                 };
                 if now_ms < kill_ms {
                     next_ms = next_ms.min(kill_ms);
-                } else if let (Some(most_ms), None) = (self.manners.graceful_ms, suspect.warned_ms) {
+                } else if let (Some(most_ms), None) = (self.policy.graceful_ms, suspect.warned_ms) {
                     suspect.warned_ms = Some(now_ms);
                     next_ms = next_ms.min(now_ms.saturating_add(most_ms));
-                    let signal = self.manners.graceful_signal;
+                    let signal = self.policy.graceful_signal;
                     verdicts.push(Verdict::Warn { child, request: request.clone(), signal, most_ms });
                 } else {
                     verdicts.push(Verdict::Kill { child, request });
@@ -159,7 +159,7 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
     };
     let living = children.iter().filter(at_work);
     let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
-    let counts_waiting = provision.settings().lifecycle.harakiri_manners.queue_threshold > 0;
+    let counts_waiting = provision.settings().lifecycle.harakiri_policy.queue_threshold > 0;
     let waiting = if counts_waiting { provision.waiting_connections() } else { 0 };
     let verdicts = watch.check(&workers, children.scoreboard(), waiting, now);
     let limits: Vec<String> = verdicts.iter().map(|verdict| duration(watch.limit_ms(verdict.request()).unwrap_or(0))).collect();
@@ -202,14 +202,14 @@ mod tests {
     const NONE_WAITING: u32 = 0;
 
     fn watch_of(limit_ms: Option<u64>, shortest_of_routes_ms: Option<u64>) -> Option<Watch> {
-        Watch::new(limit_ms, shortest_of_routes_ms, &HarakiriManners::default())
+        Watch::new(limit_ms, shortest_of_routes_ms, &HarakiriPolicy::default())
     }
 
     #[test]
     fn a_signal_precedes_the_kill_if_configured() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
-        let manners = HarakiriManners { graceful_ms: Some(2000), graceful_signal: 10, ..HarakiriManners::default() };
-        let mut watch = Watch::new(Some(1000), None, &manners).expect("watches");
+        let policy = HarakiriPolicy { graceful_ms: Some(2000), graceful_signal: 10, ..HarakiriPolicy::default() };
+        let mut watch = Watch::new(Some(1000), None, &policy).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
         let warned = watch.check(WORKERS, &board, NONE_WAITING, 1200);
@@ -224,8 +224,8 @@ mod tests {
     #[test]
     fn no_worker_is_killed_while_few_connections_wait() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
-        let manners = HarakiriManners { queue_threshold: 3, ..HarakiriManners::default() };
-        let mut watch = Watch::new(Some(1000), None, &manners).expect("watches");
+        let policy = HarakiriPolicy { queue_threshold: 3, ..HarakiriPolicy::default() };
+        let mut watch = Watch::new(Some(1000), None, &policy).expect("watches");
         board.slots(0)[0].begin(1, &[b"GET /a"]);
         assert_eq!(watch.check(WORKERS, &board, 2, 1001), []);
         assert_eq!(watch.wake_ms(), 1001 + QUEUE_CHECK_MS);

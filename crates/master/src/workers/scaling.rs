@@ -52,12 +52,12 @@ struct IdleWatch {
 
 impl Scaling {
     pub fn new(settings: &Settings, now_ms: u64) -> Scaling {
-        let elastic = &settings.elastic;
-        let cheaper = elastic.cheaper.as_ref();
+        let scaling = &settings.scaling;
+        let cheaper = scaling.cheaper.as_ref();
         Scaling {
             regulator: cheaper.map(|cheaper| Regulator::new(cheaper, settings.workers.processes)),
             weighs_memory: cheaper.is_some_and(|cheaper| cheaper.resident_soft.or(cheaper.resident_hard).is_some()),
-            idle: elastic.idle_ms.map(|limit_ms| IdleWatch { limit_ms, since_ms: now_ms, requests: 0 }),
+            idle: scaling.idle_ms.map(|limit_ms| IdleWatch { limit_ms, since_ms: now_ms, requests: 0 }),
             turn_ms: now_ms + TURN_MS,
             look_ms: 0,
             checked_ms: 0,
@@ -134,7 +134,7 @@ impl Scaled<'_> {
         let Some(serving) = self.generations.serving().filter(|_| !self.children.is_paused()) else { return };
         if serving.is_empty() {
             let settings = self.provision.settings();
-            let count = settings.elastic.cheaper.as_ref().map_or(settings.workers.processes, |cheaper| cheaper.least);
+            let count = settings.scaling.cheaper.as_ref().map_or(settings.workers.processes, |cheaper| cheaper.least);
             self.scaling.wake_up(now_ms);
             return self.add_workers(count, "a connection arrived");
         }
@@ -249,9 +249,9 @@ impl Scaled<'_> {
 
     /// `idle`: ends all workers. Returns true if the instance is to end instead.
     fn end_idle(&mut self, now_ms: u64) -> bool {
-        let elastic = &self.provision.settings().elastic;
-        let most = duration(elastic.idle_ms.unwrap_or(0));
-        if elastic.dies_idle {
+        let scaling = &self.provision.settings().scaling;
+        let most = duration(scaling.idle_ms.unwrap_or(0));
+        if scaling.dies_idle {
             log_sink::line(&format!("no request for {most} (idle, die-on-idle)"));
             return true;
         }
@@ -328,7 +328,7 @@ mod tests {
     #[test]
     fn an_instance_is_idle_after_its_limit_without_requests() {
         let mut settings = bolide_supervision::testing::settings();
-        settings.elastic.idle_ms = Some(5000);
+        settings.scaling.idle_ms = Some(5000);
         let mut scaling = Scaling::new(&settings, 0);
         assert!(!scaling.is_idle(0, false, 4999));
         assert!(!scaling.is_idle(1, false, 5000), "a request");

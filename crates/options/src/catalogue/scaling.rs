@@ -1,6 +1,6 @@
 //! Rows of scaling: a number of workers that follows the load. Pure data.
 
-use bolide_contract::elastic::Algorithm;
+use bolide_contract::scaling::Algorithm;
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
 use crate::resolve::processes::MOST_PROCESSES;

@@ -155,7 +155,7 @@ impl Default for LifecycleDraft {
         let settings = Lifecycle {
             harakiri_ms: None,
             shortest_route_harakiri_ms: None,
-            harakiri_manners: Default::default(),
+            harakiri_policy: Default::default(),
             process: Default::default(),
             reload_mercy_ms: RELOAD_MERCY_SECONDS * 1000,
             load_timeout_ms: None,
@@ -422,8 +422,8 @@ pub enum JobLimit {
 /// The options of scaling so far.
 #[derive(Default)]
 pub struct ScalingDraft {
-    pub settings: bolide_contract::elastic::Elastic,
-    pub cheaper: bolide_contract::elastic::Cheaper,
+    pub settings: bolide_contract::scaling::Scaling,
+    pub cheaper: bolide_contract::scaling::Cheaper,
     pub least: Option<(u32, Location)>,
     pub first: Option<(u32, Location)>,
     /// The last option that has no effect without `cheaper`.

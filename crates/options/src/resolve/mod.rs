@@ -168,7 +168,7 @@ impl<'a> Draft<'a> {
         let socket_mode = self.sockets.mode;
         let listeners = self.sockets.complete(&self.tls, &self.clients, &self.identity, &mut context);
         let workers = self.processes.complete(&self.python, &mut context);
-        let elastic = self.scaling.complete(workers.processes, &mut context);
+        let scaling = self.scaling.complete(workers.processes, &mut context);
         // Without a master uWSGI loads the application where it serves, and threads that the application starts while loading
         // continue to run there.
         self.application.lazy |= workers.processes == 1 && !self.processes.has_master && !processes::implies_master(read);
@@ -195,7 +195,7 @@ impl<'a> Draft<'a> {
             control,
             recycling: self.recycling.complete(&mut context),
             reloading: self.reloading,
-            elastic,
+            scaling,
             limits: self.limits,
             logging,
             hooks: hooks::complete(self.hooks, is_jailed, &context),

@@ -1,7 +1,7 @@
 //! Resolves the options of scaling (`cheaper` and related options) to settings. It starts nothing. Runs in the process that reads
 //! the configuration.
 
-use bolide_contract::elastic::{self, Cheaper};
+use bolide_contract::scaling::{Cheaper, Scaling};
 
 use super::context::Context;
 use super::draft::{Draft, ScalingDraft};
@@ -45,7 +45,7 @@ fn small(number: Option<u64>) -> Option<u32> {
 
 impl ScalingDraft {
     /// Completes the settings, once `processes` is known.
-    pub fn complete(self, most: u32, context: &mut Context) -> elastic::Elastic {
+    pub fn complete(self, most: u32, context: &mut Context) -> Scaling {
         let ScalingDraft { mut settings, cheaper, least, first, detail, hard, dies } = self;
         settings.dies_idle = dies.is_some();
         if let (Some(location), None) = (dies, settings.idle_ms) {
@@ -76,6 +76,6 @@ impl ScalingDraft {
             context.diagnostics.push(Diagnostic::error(Some(&location), message).advise("make it larger"));
         }
         let first = first.map_or(least, |(first, _)| first.clamp(least, most));
-        elastic::Elastic { cheaper: Some(Cheaper { least, first, ..cheaper }), ..settings }
+        Scaling { cheaper: Some(Cheaper { least, first, ..cheaper }), ..settings }
     }
 }

@@ -232,7 +232,7 @@ impl Predecessor {
         match self.channel.read(&mut bytes) {
             Ok(count) if count > 0 => {
                 let news = |byte: &u8| match Step::of(*byte)? {
-                    Step::PlaceGiven => Some(PredecessorEvent::Given),
+                    Step::HandedOver => Some(PredecessorEvent::Given),
                     Step::DaemonsGone => Some(PredecessorEvent::DaemonsGone),
                     Step::Serves | Step::Failed => None,
                 };

@@ -1,22 +1,23 @@
-//! Settings of a number of workers that varies: `cheaper` and its kin, `cheap`, `idle`. Plain data; the master acts on it.
+//! Settings of the varying number of workers: `cheaper` and the related options, `cheap`, `idle`. Plain data; the master acts on
+//! it.
 
 use serde::{Deserialize, Serialize};
 
-/// When workers come and go. By default they stay.
+/// When workers are added and removed. By default their number is fixed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Elastic {
-    /// `None`: there are always as many as `processes` says.
+pub struct Scaling {
+    /// `None`: the number of workers is always `processes`.
     pub cheaper: Option<Cheaper>,
-    /// `cheap`: none is started before the first connection comes.
+    /// `cheap`: no worker is started before the first connection arrives.
     pub starts_empty: bool,
-    /// `idle`: time without a request after which all end, in milliseconds.
+    /// `idle`: time without a request after which all workers end, in milliseconds.
     pub idle_ms: Option<u64>,
-    /// `die-on-idle`: the instance ends then.
+    /// `die-on-idle`: the instance ends instead.
     pub dies_idle: bool,
 }
 
-impl Elastic {
-    /// The time that requests take decides how many workers there are.
+impl Scaling {
+    /// The number of workers depends on the duration of requests.
     pub fn weighs_time(&self) -> bool {
         self.cheaper.as_ref().is_some_and(|cheaper| cheaper.algorithm == Algorithm::Busyness)
     }
@@ -28,15 +29,15 @@ pub struct Cheaper {
     pub least: u32,
     /// `cheaper-initial`.
     pub first: u32,
-    /// `cheaper-step`: how many are added at a time.
+    /// `cheaper-step`: the number of workers added at a time.
     pub step: u32,
     /// `cheaper-overload`: seconds for most algorithms, connections for `backlog`.
     pub overload: u32,
     /// `cheaper-idle`, in seconds.
     pub idle_s: u32,
-    /// `cheaper-rss-limit-soft`, in bytes: nobody is added beyond it.
+    /// `cheaper-rss-limit-soft`, in bytes: no worker is added beyond it.
     pub resident_soft: Option<u64>,
-    /// `cheaper-rss-limit-hard`, in bytes: somebody ends beyond it.
+    /// `cheaper-rss-limit-hard`, in bytes: a worker is removed beyond it.
     pub resident_hard: Option<u64>,
     pub algorithm: Algorithm,
     pub busyness: Busyness,
@@ -45,16 +46,16 @@ pub struct Cheaper {
 /// `cheaper-algo`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Algorithm {
-    /// One worker should be free.
+    /// Keep one worker idle.
     #[default]
     Spare,
-    /// `cheaper` workers should be free.
+    /// Keep `cheaper` workers idle.
     Spare2,
-    /// Few connections should wait.
+    /// Keep the listen queue short.
     Backlog,
-    /// Workers should be busy for a share of their time.
+    /// Keep workers busy for a share of their time.
     Busyness,
-    /// Commands alone add and remove workers.
+    /// Only commands add and remove workers.
     Manual,
 }
 
@@ -66,15 +67,15 @@ pub struct Busyness {
     pub multiplier: u32,
     pub penalty: u32,
     pub is_verbose: bool,
-    /// Waiting connections beyond which workers are added at once.
+    /// Number of queued connections beyond which workers are added at once.
     pub backlog_alert: u32,
     pub backlog_multiplier: u32,
     pub backlog_step: u32,
-    /// Seconds for which a single connection may wait.
+    /// Seconds for which a single connection may be queued.
     pub backlog_nonzero_s: u32,
 }
 
-/// As in uWSGI.
+/// uWSGI's defaults.
 impl Default for Busyness {
     fn default() -> Busyness {
         Busyness {
@@ -91,7 +92,7 @@ impl Default for Busyness {
     }
 }
 
-/// As in uWSGI.
+/// uWSGI's defaults.
 impl Default for Cheaper {
     fn default() -> Cheaper {
         Cheaper {
