@@ -126,7 +126,9 @@ def texts_of(name: str, value: OptionValue) -> Iterable[str]:
         # A pair is a response header, as in uvicorn.
         pairs = (":".join(one) if isinstance(one, tuple) and all(isinstance(part, str) for part in one) else one for one in value)
         return [text for one in pairs for text in texts_of(name, one)]
-    raise TypeError(f"{name}={value!r}: an option must be a text, a number, True or False, a path, a list of these or a dictionary")
+    raise TypeError(
+        f"{name}={value!r}: an option must be a text, a number, True or False, a path, a list of these or a dictionary"
+    )
 
 
 # The process.
@@ -143,7 +145,9 @@ def environment_of(options: dict[str, Any]) -> dict[str, str]:
 def command(arguments: Iterable[str]) -> list[str]:
     """Return the command line of a server that ends with this process."""
     if not sys.executable:
-        raise RuntimeError("this program does not know its Python interpreter (sys.executable), which is needed to start a server")
+        raise RuntimeError(
+            "this program does not know its Python interpreter (sys.executable), which is needed to start a server"
+        )
     return [sys.executable, "-m", "bolide.child_master", str(os.getpid()), *arguments]
 
 

@@ -1,4 +1,4 @@
-"""``develop``: the differences while somebody works on the application.
+"""``develop``: the differences while an application is being developed.
 
 If code can't be loaded, a page with the reason is served until a change fixes it. While older code still serves, browsers that
 ask for a page see that page, and the older code answers all other requests. Exceptions of requests are shown too. It wraps

@@ -21,7 +21,9 @@ FRAMES_MOST = 200
 SHARED_BY_MISTAKE = {"anon_inode:[eventpoll]": ("event loop", "epoll"), "anon_inode:inotify": ("file watcher", "inotify")}
 
 #: What the application's developer, or the operator, can do.
-ADVICE = "Open them in a function marked with `uwsgidecorators.postfork`, or set `lazy-apps = true`, which loads it in each worker"
+ADVICE = (
+    "Open them in a function marked with `uwsgidecorators.postfork`, or set `lazy-apps = true`, which loads it in each worker"
+)
 
 #: The file name that CPython gives to the functions that load modules.
 IMPORTLIB = "<frozen importlib._bootstrap_external>"

@@ -73,9 +73,7 @@ def serve(
     """
     settled = sorted(SETTLED.intersection(options))
     if settled:
-        raise TypeError(
-            f"{', '.join(settled)}: a test server listens only at http://127.0.0.1; `port` chooses the port"
-        )
+        raise TypeError(f"{', '.join(settled)}: a test server listens only at http://127.0.0.1; `port` chooses the port")
     # The name is searched first in the module of the call.
     application = name_of(app, sys._getframe(1).f_globals)
     return Server(application, options, port, start_timeout)

@@ -80,7 +80,11 @@ MISTAKES = {
     "hint without links": ([{"type": "http.response.early_hint"}], "TypeError", "'links'"),
     "hint of str": ([{"type": "http.response.early_hint", "links": ["</a>"]}], "TypeError", "a link must be bytes, not str"),
     "hint with newline": ([{"type": "http.response.early_hint", "links": [b"</a>\r\nx-injected: 1"]}], "ValueError", "control"),
-    "path is bytes": ([START, {"type": "http.response.pathsend", "path": b"/etc/passwd"}], "TypeError", "'path' is required, and must be a str"),
+    "path is bytes": (
+        [START, {"type": "http.response.pathsend", "path": b"/etc/passwd"}],
+        "TypeError",
+        "'path' is required, and must be a str",
+    ),
     "path is missing": ([START, {"type": "http.response.pathsend"}], "TypeError", "'path'"),
     "path is nowhere": ([START, {"type": "http.response.pathsend", "path": "/no/where"}], "FileNotFoundError", "/no/where"),
     "path is a folder": ([START, {"type": "http.response.pathsend", "path": "/"}], "OSError", "no regular file"),

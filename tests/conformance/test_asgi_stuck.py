@@ -109,7 +109,9 @@ def test_harakiri_cancels_the_task_logs_where_it_waits_and_answers_504_and_the_w
     server.wait_for_log("^cancelled over$")
     server.wait_for_log(r"^worker 1: harakiri: GET /wait\?over took \d+\.\d s; cancelling its task; it is waiting here:$")
     assert re.search(
-        r'it is waiting here:\n(?:worker 1: .*\n)*worker 1:   File ".*asgi_stuck\.py", line \d+, in wait_at_gate$', server.log, re.M
+        r'it is waiting here:\n(?:worker 1: .*\n)*worker 1:   File ".*asgi_stuck\.py", line \d+, in wait_at_gate$',
+        server.log,
+        re.M,
     )
     assert pid_of(server) == pid
     server.wait_for_log(r"GET /wait\?over => generated \d+ bytes in \d+ msecs \(HTTP/1\.1 504\)")
@@ -202,7 +204,5 @@ def test_a_loop_that_can_not_turn_while_no_request_is_under_way_is_killed_too(st
     server = stuck("harakiri = 1", "loop-stall = 0.2")
     pid = pid_of(server)
     assert server.get("/hang_later").text == "soon"
-    server.wait_for_log(
-        rf"^bolide: harakiri: killing worker 1 \(pid {pid}\) while it serves the event loop, which does not turn"
-    )
+    server.wait_for_log(rf"^bolide: harakiri: killing worker 1 \(pid {pid}\) while it serves the event loop, which does not turn")
     assert wait_until(lambda: pid_of(server), "the replacement") != pid

@@ -310,8 +310,8 @@ def test_a_large_rejection_is_sent_whole_to_a_slow_client(server):
         ([{"type": f"{RESPONSE}.start", "status": 404}, {"type": f"{RESPONSE}.start", "status": 404}], "start"),
         ([{"type": "websocket.close"}, {"type": "websocket.accept"}], "nothing may follow"),
         ([{"type": "websocket.close"}, {"type": "websocket.close"}], "nothing may follow"),
-        ([{"type": "http.response.start", "status": 200}], "no message of a WebSocket"),
-        ([{"type": "websocket.unknown"}], "no message of a WebSocket"),
+        ([{"type": "http.response.start", "status": 200}], "not a message of a WebSocket"),
+        ([{"type": "websocket.unknown"}], "not a message of a WebSocket"),
     ],
 )
 def test_a_message_that_may_not_come_before_the_accept_is_an_exception(server, steps, words):

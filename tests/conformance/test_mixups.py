@@ -93,7 +93,9 @@ def test_the_line_says_at_which_socket_and_where_that_was_asked_for(serve):
     for number, scheme in enumerate(("uwsgi", "scgi", "fastcgi"), start=3):
         host, port = server.address(scheme)
         mix_up(server, (host, port), HTTP)
-        server.wait_for_log(rf"refused a request of {host} with 400 at {host}:{port} \(.*/uwsgi\.ini:{number}\): HTTP came to an? ")
+        server.wait_for_log(
+            rf"refused a request of {host} with 400 at {host}:{port} \(.*/uwsgi\.ini:{number}\): HTTP came to an? "
+        )
     with Client(str(server.folder / "app.sock")) as client:
         client.send(HTTP)
         client.read_to_end()

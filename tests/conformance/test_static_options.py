@@ -353,9 +353,9 @@ def test_a_folder_that_is_not_there_yet_is_a_warning_and_served_when_it_comes(si
         ("static-expires = (?=look) 10", "look-around"),
         ("static-expires-type = text/css", "has no time"),
         ("static-expires-type = text/css=soon", "not a number of seconds"),
-        ("static-immutable = (", "not a pattern"),
+        ("static-immutable = (", "not a usable pattern"),
         ("static-index = ../x", "not the name of a file"),
-        ("static-serve = maybe", "means nothing"),
+        ("static-serve = maybe", "is not valid"),
         ("mime-file = nonexistent\nstatic-map = /s=.", "can't read"),
     ],
 )

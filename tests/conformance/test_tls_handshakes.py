@@ -67,9 +67,7 @@ def test_the_least_version_counts(serve, authority, credentials):
     assert "alert protocol version" in said
     with TlsClient(address_of(server), context_of(authority)) as client:
         assert client.socket.version() == "TLSv1.3"
-    server.wait_for_log(
-        r"refused a TLS handshake of 127\.0\.0\.1: it offers no supported version of TLS \(tls-min-version\)"
-    )
+    server.wait_for_log(r"refused a TLS handshake of 127\.0\.0\.1: it offers no supported version of TLS \(tls-min-version\)")
 
 
 def test_a_renegotiation_is_refused_and_the_server_goes_on(server, authority):

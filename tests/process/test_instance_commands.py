@@ -35,7 +35,7 @@ def test_the_instance_is_found_by_configuration_pidfile_pid_fifo_socket_and_fold
         assert status == DONE, said
         assert said.startswith(f"master {instance.pid}: serving, generation 1, ")
         assert f"worker 1 (pid {instance.worker()}) of generation 1: serving" in said
-    assert call("reload", "fifo") == (DONE, "fifo: `r` is written\n")
+    assert call("reload", "fifo") == (DONE, "fifo: wrote `r`\n")
     instance.wait_for_generation(2)
     assert call("status", "fifo")[0] == NO_ANSWER
     assert call("stop", "--wait", "uwsgi.ini") == (DONE, f"master {instance.pid}: it has ended\n")
@@ -173,7 +173,7 @@ def test_a_socket_of_ones_own_choice_and_none(start, call, tmp_path):
     assert not place.exists()
     instance = start("--control-socket", "off", "--pidfile", tmp_path / "app.pid")
     status, said = call("status", "app.pid")
-    assert (status, "no control socket" in said) == (NO_ANSWER, True)
+    assert (status, "its control socket is not known here" in said) == (NO_ANSWER, True)
     assert call("stop", "app.pid")[0] == DONE
     assert instance.wait_for_exit() == 0
 

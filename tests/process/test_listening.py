@@ -92,9 +92,7 @@ ISOLATED = ["unshare", "--map-root-user", "--net"]
 @pytest.mark.skipif(not may(*ISOLATED, "true"), reason="no network of its own may be made here (unshare --net)")
 def test_a_port_without_a_host_is_at_every_address(start):
     instance = start(socket=":0", command=[*ISOLATED, *program()])
-    said = instance.wait_for_log(
-        r"^bolide: open http://127\.0\.0\.1:(\d+) \(all addresses of this machine: 0\.0\.0\.0:(\d+)\)$"
-    )
+    said = instance.wait_for_log(r"^bolide: open http://127\.0\.0\.1:(\d+) \(all addresses of this machine: 0\.0\.0\.0:(\d+)\)$")
     assert said[1] == said[2]
     table = Path(f"/proc/{instance.worker()}/net/tcp").read_text()
     assert f" 00000000:{int(said[1]):04X} " in table

@@ -236,9 +236,7 @@ def test_a_program_that_ends_is_started_again_and_lines_that_it_missed_are_count
     reader.chmod(0o755)
     instance = says(f"req-logger = pipe:exec {reader}", "processes = 2", alarms=True)
     ask(instance, "1")
-    instance.wait_for_log(
-        rf"^bolide: the log program `exec {reader}` \(pid \d+\) exited with status 3.*; restarted \(pid \d+\)$"
-    )
+    instance.wait_for_log(rf"^bolide: the log program `exec {reader}` \(pid \d+\) exited with status 3.*; restarted \(pid \d+\)$")
 
     def is_counted():
         ask(instance, "again")
@@ -259,12 +257,8 @@ def test_a_program_that_ends_is_started_again_and_lines_that_it_missed_are_count
 def test_a_program_that_ends_at_once_is_left_alone_for_longer_each_time(says, tmp_path):
     starts = tmp_path / "starts"
     instance = says(f"req-logger = pipe:echo x >> {starts}; exit 1", alarms=True)
-    instance.wait_for_log(
-        r"exited with status 1 soon after its start; it was not restarted for 100 ms; restarted \(pid \d+\)$"
-    )
-    instance.wait_for_log(
-        r"exited with status 1 soon after its start; it was not restarted for 400 ms; restarted \(pid \d+\)$"
-    )
+    instance.wait_for_log(r"exited with status 1 soon after its start; it was not restarted for 100 ms; restarted \(pid \d+\)$")
+    instance.wait_for_log(r"exited with status 1 soon after its start; it was not restarted for 400 ms; restarted \(pid \d+\)$")
     ask(instance, "1")
     assert instance.stop() == 0
 
@@ -461,7 +455,7 @@ def test_the_mode_of_a_log_and_its_beginning_are_as_asked(says, tmp_path):
         ),
         ("logger = file:log\nlog-encoder = bzip2", "format, json, gzip and compress"),
         ("logger = socket:/nonexistent/lines.sock", "start the process that listens there"),
-        ("logger = file:/nonexistent/folder/log", "make its folder"),
+        ("logger = file:/nonexistent/folder/log", "create its folder"),
     ],
 )
 def test_a_logger_that_can_not_be_had_is_an_error_that_says_what_to_use(line, words, fail, tmp_path):
@@ -503,9 +497,7 @@ def test_the_program_of_a_killed_guard_goes_with_it_and_another_follows(says, tm
     guard = processes.look(program).parent
     assert processes.look(guard).parent == instance.pid
     processes.kill(guard)
-    instance.wait_for_log(
-        rf"^bolide: the log program .* \(pid {program}\) was killed by SIGKILL.*; restarted \(pid \d+\)$"
-    )
+    instance.wait_for_log(rf"^bolide: the log program .* \(pid {program}\) was killed by SIGKILL.*; restarted \(pid \d+\)$")
     assert not is_alive(program)
     processes.kill(instance.pid)
     instance.wait_until_gone()

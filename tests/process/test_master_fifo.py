@@ -31,7 +31,7 @@ def test_letters_reload_tell_the_state_and_stop(start, tmp_path):
     instance.wait_for_log("^bolide: status: generation in service: 3")
     write(fifo, "q")
     assert instance.wait_for_exit() == 0
-    instance.wait_for_text(f"bolide: master-fifo {fifo}: stopping after its requests are answered")
+    instance.wait_for_text(f"bolide: master-fifo {fifo}: stopping when its requests are answered")
     assert not fifo.exists(), "a writer would wait for ever for a reader"
 
 

@@ -367,13 +367,13 @@ def test_port_and_web_concurrency_are_defaults(bare, free_port, shop):
     assert "http = :9000" in options_of(shop, "app:app", "--http", ":9000", **environment)[0]
     told = bare("--host", "127.0.0.1", environment=environment)
     assert f"listening at http://127.0.0.1:{port}" in told.log
-    assert "environment variable WEB_CONCURRENCY: note: WEB_CONCURRENCY: starting 2" workers" in told.log
+    assert "environment variable WEB_CONCURRENCY: note: WEB_CONCURRENCY: starting 2 workers" in told.log
     assert len(told.workers()) == 2
 
 
 def test_variables_of_other_servers_are_reported_if_unused(shop):
     said = options_of(shop, "app:app", GUNICORN_CMD_ARGS="--bind :9000", UVICORN_PORT="9001")[1]
-    assert "`GUNICORN_CMD_ARGS` and `UVICORN_PORT` are set but not read (write the content of them as flags on the command line" in said
+    assert "`GUNICORN_CMD_ARGS` and `UVICORN_PORT` are set but not read (write their contents as flags on the command line" in said
     (shop / "shop.ini").write_text("[uwsgi]\nmodule = app:app\nhttp = :8080\n")
     assert "not read" not in options_of(shop, "shop.ini", UVICORN_PORT="9001")[1]
 

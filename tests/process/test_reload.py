@@ -120,7 +120,9 @@ def test_a_reload_whose_workers_fail_early_is_given_up(start, tmp_path):
     write(tmp_path, "dying", before="import os\nos.register_at_fork(after_in_child=lambda: os._exit(9))\n")
     with Load(instance.address()) as load:
         instance.send_signal(signal.SIGHUP)
-        instance.wait_for_log(r"^bolide: generation 2 could not be loaded \(its workers die before they serve\): generation 1 keeps")
+        instance.wait_for_log(
+            r"^bolide: generation 2 could not be loaded \(its workers die before they serve\): generation 1 keeps"
+        )
         load.wait_for_more()
     assert load.losses == []
     assert set(load.bodies) == {"sound"}

@@ -51,9 +51,7 @@ def test_a_generation_that_can_not_be_loaded_is_tried_again_while_clients_wait(s
     instance = start("--reload-order", "stop-first", module="shop")
     (tmp_path / "shop.py").write_text("def (:\n")
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(
-        r"generation 2 could not be loaded \(SyntaxError.*\): nothing is served, clients wait; next attempt in"
-    )
+    instance.wait_for_log(r"generation 2 could not be loaded \(SyntaxError.*\): nothing is served, clients wait; next attempt in")
     answers = []
     client = threading.Thread(target=lambda: answers.append(instance.body()))
     client.start()

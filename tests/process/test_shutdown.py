@@ -84,9 +84,7 @@ def test_a_thread_that_does_not_end_keeps_its_worker_for_seconds_and_is_named(sh
         assert instance.wait_for_exit() == 0
     else:
         instance.wait_for_generation(2)
-    instance.wait_for_text(
-        "worker 1: the process stops waiting, and leaves the application's threads: 'kernel 7' behind"
-    )
+    instance.wait_for_text("worker 1: the process stops waiting, and leaves the application's threads: 'kernel 7' behind")
     assert "reload-mercy" not in instance.log
 
 

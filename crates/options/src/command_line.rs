@@ -55,12 +55,9 @@ fn unread_variables(host: &HostInfo) -> Option<Diagnostic> {
     let names = host.environment.iter().map(|(name, _)| name.as_str());
     let names: Vec<&str> = names.filter(|name| *name == GUNICORN_FLAGS || name.starts_with(UVICORN_FLAGS)).collect();
     let first = *names.first()?;
-    let (is, them) = if names.len() == 1 { ("is", "it says") } else { ("are", "they say") };
+    let (is, contents) = if names.len() == 1 { ("is", "its content") } else { ("are", "their contents") };
     let message = format!("{} {is} set but not read", listed(&names, "and"));
-    let advice = format!(
-        "write the content of {them} as flags on the command line, or into a configuration (`bolide init \
-        --from`)"
-    );
+    let advice = format!("write {contents} as flags on the command line, or into a configuration (`bolide init --from`)");
     Some(Diagnostic::note(Some(&Location::environment(first)), message).advise(advice))
 }
 
