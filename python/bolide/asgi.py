@@ -282,7 +282,7 @@ def plain_headers(headers):
             raise TypeError(f"a header must be a pair of a name and a value, not {pair!r}") from None
         for part in (name, value):
             if not isinstance(part, (bytes, bytearray, memoryview)):
-                raise TypeError(f"the header {pair!r} has a {type(part).__name__} instead of bytes")
+                raise TypeError(f"the header {pair!r}: name and value must be bytes, not {type(part).__name__}")
         plain.append((bytes(name), bytes(value)))
     return plain
 

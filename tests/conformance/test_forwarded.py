@@ -363,7 +363,7 @@ def test_a_wrong_value_is_named_with_its_line(serve):
     for option, words in (
         ("trusted-proxies = 10.0.0.0/33", "is neither an address nor a network"),
         ("trusted-proxies = front.example", "is neither an address nor a network"),
-        ("trusted-headers = x-real-ip", "is not known"),
+        ("trusted-headers = x-real-ip", "is unknown"),
         ("root-path = shop", "is not a path"),
         ("root-path = //evil", "is not a path"),
     ):

@@ -160,7 +160,7 @@ def test_junk_is_said_once_and_does_nothing(start, tmp_path):
     for _ in range(50):
         write(fifo, "~x\x07")
     write(fifo, "B")
-    instance.wait_for_log("`B` does nothing: there is no emperor")
+    instance.wait_for_log("`B` has no effect: there is no emperor")
     assert len([line for line in instance.lines if "contains unknown letters" in line]) == 1
     assert instance.body() == str(instance.worker())
     assert instance.stop() == 0

@@ -96,7 +96,7 @@ def test_threads_are_waited_for_on_whichever_thread_of_the_worker_they_were_star
     for client in clients:
         assert client.read_response().status == 200
     instance.send_signal(signal.SIGTERM)
-    instance.wait_for_log("^worker 1: the process has nothing more to serve, and waits")
+    instance.wait_for_log("^worker 1: the process has nothing more to serve, waiting")
     gate.touch()
     assert instance.wait_for_exit() == 0
     assert instance.log.count("mail is sent") == 4
