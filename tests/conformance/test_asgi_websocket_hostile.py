@@ -29,7 +29,7 @@ SIGNS = (
     "never awaited",
     "AssertionError",
     "StopIteration",
-    "does not turn",
+    "has not turned",
 )
 
 

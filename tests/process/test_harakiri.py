@@ -55,7 +55,7 @@ def test_harakiri_with_threads_shows_the_stack_of_the_thread_that_is_stuck(start
     wait_until(lambda: instance.body("/sleep/0.1").isdigit(), "an answer beside it")
 
     def keep_asking():
-        while instance.process.poll() is None and "is killed while" not in instance.log:
+        while instance.process.poll() is None and "killing worker" not in instance.log:
             try:
                 instance.get("/sleep/0.2")
             except (Closed, OSError):
@@ -85,7 +85,7 @@ def test_a_request_that_never_returns_to_python_is_killed_all_the_same(start, tm
     instance = start("--processes", "2", *LIMIT, module="shop")
     with pytest.raises(Closed):
         instance.connect().request("GET", "/hold")
-    instance.wait_for_log(r"is killed while it serves GET /hold \(for [1-9]")
+    instance.wait_for_log(r"killing worker \d \(pid \d+\) while it serves GET /hold \(for [1-9]")
     instance.wait_for_text("in hold_the_lock")
 
 
@@ -96,7 +96,7 @@ def test_harakiri_ends_a_stuck_request_during_a_reload_too(start, tmp_path):
     wait_until((tmp_path / "never.waiting").exists, "the application to have the request")
     instance.reload(2)
     assert client.is_closed()
-    instance.wait_for_text("is killed while it serves GET /wait")
+    instance.wait_for_log(r"killing worker \d \(pid \d+\) while it serves GET /wait")
 
 
 def test_a_handler_can_break_a_request_off_within_harakiri_graceful_timeout(start, tmp_path):
@@ -119,14 +119,14 @@ def test_a_handler_can_break_a_request_off_within_harakiri_graceful_timeout(star
     answer = instance.get("/stuck")
     assert (answer.status, answer.text) == (503, worker)
     assert instance.body() == worker
-    instance.wait_for_text("to SIGRTMIN+0, killing it in 30 s (harakiri-graceful-timeout)")
+    instance.wait_for_log(r"harakiri: sending SIGRTMIN\+0 to worker 1 \(pid \d+\), killing it in 30 s \(harakiri-graceful-timeout\)")
 
 
 def test_a_worker_that_does_not_end_within_harakiri_graceful_timeout_is_killed(start):
     instance = start("--processes", "2", *LIMIT, "--harakiri-graceful-timeout", "1")
     with pytest.raises(Closed):
         instance.connect().request("GET", "/stuck/300")
-    killed = instance.wait_for_log(r"is killed while it serves GET /stuck/300 \(for ")
+    killed = instance.wait_for_log(r"killing worker \d \(pid \d+\) while it serves GET /stuck/300 \(for ")
     assert instance.log.index("to SIGTERM, killing it in 1 s") < killed.start()
     wait_until(lambda: len(instance.workers()) == 2, "the replacement")
 
@@ -141,4 +141,4 @@ def test_harakiri_spares_a_request_without_others_queued_behind_it(start, tmp_pa
     for _ in range(3):
         instance.connect().send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert stuck.is_closed()
-    instance.wait_for_log("is killed while it serves GET /wait")
+    instance.wait_for_log(r"killing worker \d \(pid \d+\) while it serves GET /wait")

@@ -66,13 +66,13 @@ def test_evil_reload_kills_a_worker_with_what_it_serves(start, option, limit, re
         instance.get(request_)
     (fat,) = wait_until(lambda: before - set(instance.workers()), "its end")
     instance.wait_for_log(rf"^bolide: worker \d \(pid {fat}\) has \d+ MiB of memory \({option} = {limit}\)$")
-    instance.wait_for_log(rf"^bolide: worker \d \(pid {fat}\) killing worker 1")
+    instance.wait_for_log(rf"^bolide: killing worker \d \(pid {fat}\) for its memory")
     wait_until(lambda: len(instance.workers()) == PROCESSES, "its replacement")
 
 
 def test_workers_that_are_too_fat_from_their_start_are_tried_again_after_growing_pauses(start):
     instance = start("--evil-reload-on-rss", "1", ready=False)
-    instance.wait_for_log("killing worker 1", count=3)
+    instance.wait_for_log(r"killing worker \d \(pid \d+\) for its memory", count=3)
     # The intervals are those of any worker that fails early.
     instance.wait_for_log(r"^bolide: worker 1 \(pid \d+\) had too much memory soon after its start; next attempt in 400 ms$")
 

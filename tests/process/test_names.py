@@ -190,7 +190,7 @@ def test_a_configuration_keeps_to_what_it_names(fail, tmp_path):
         (
             "app:create_app(1, 2)",
             {"app.py": FACTORY},
-            "can't be called so: too many positional arguments; it is create_app(greeting='hello')",
+            "can't be called like this: too many positional arguments; it is create_app(greeting='hello')",
         ),
         ("app:create_app(x)", {"app.py": FACTORY}, "a call with literal arguments such as create_app('prod')"),
         (

@@ -159,7 +159,7 @@ def test_the_log_names_the_requester_of_a_reload_that_replaces_a_pending_one(ask
     instance.send_signal(signal.SIGHUP)
     instance.wait_for_log("^loading$", count=2)
     ask(tmp_path, instance)
-    instance.wait_for_log(rf"generation 2, which is still being started, is given up for a new one that {name} asks for$")
+    instance.wait_for_log(rf"generation 2, which is still starting, is abandoned for a new one that {name} asks for$")
     gate.touch()
     instance.wait_for_generation(3)
 

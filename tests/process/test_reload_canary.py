@@ -154,7 +154,7 @@ def test_a_further_reload_gives_the_canary_up_and_begins_with_another(start, tmp
             write(tmp_path, "version " + "x" * number)
             instance.send_signal(signal.SIGHUP)
             instance.wait_for_log(rf"^bolide: canary: worker 1 \(pid \d+\) of generation {number} serves")
-        instance.wait_for_log("generation 2, which is still being started, is given up for a new one that SIGHUP asks for$")
+        instance.wait_for_log("generation 2, which is still starting, is abandoned for a new one that SIGHUP asks for$")
         wait_until(lambda: len(instance.prototypes()) == 2, "the end of generation 2")
         load.wait(lambda: load.bodies["version xxx"] > 0, "the newest code")
     assert load.losses == []

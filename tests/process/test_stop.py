@@ -95,7 +95,7 @@ def test_a_second_signal_stops_at_once(start, tmp_path):
     wait_until(is_stopped_at_once, "the second signal to count")
     assert client.is_closed()
     assert instance.wait_for_exit() == 0
-    instance.wait_for_text("is killed while it serves GET /wait")
+    instance.wait_for_log(r"killing worker \d \(pid \d+\) while it serves GET /wait")
 
 
 def test_a_signal_twice_in_a_moment_counts_once(start, tmp_path):

@@ -61,7 +61,7 @@ def test_a_stop_names_a_request_whose_client_has_gone_and_cancels_it_after_secon
     assert shop.wait_for_exit() == 0
     assert "poll is cancelled" in shop.lines
     shop.wait_for_text("tasks whose clients have left, still running 3 s after the order to stop, cancelling them: GET /poll")
-    assert "is killed" not in shop.log
+    assert "killing " not in shop.log
 
 
 def test_a_stop_names_a_request_of_an_asynchronous_application_and_lets_it_end(shop, tmp_path):

@@ -133,7 +133,7 @@ def test_a_brutal_reload_does_not_wait_for_requests_in_flight(start, tmp_path):
     flag.touch()
     instance.wait_for_generation(2)
     assert client.is_closed()
-    instance.wait_for_text("is killed while it serves GET /wait")
+    instance.wait_for_log(r"killing worker \d \(pid \d+\) while it serves GET /wait")
 
 
 def test_files_that_a_reloaded_configuration_names_are_watched_and_others_no_more(start, tmp_path):

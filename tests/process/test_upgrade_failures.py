@@ -98,7 +98,7 @@ def test_a_second_upgrade_is_refused_at_once_and_does_not_affect_the_first(upgra
     write(tmp_path, "new", before=HELD.format(path=str(tmp_path / "hold")))
     with concurrent.futures.ThreadPoolExecutor() as threads:
         first = threads.submit(call, "upgrade", "--wait", instance.pid)
-        pid = instance.wait_for_log(r"^bolide: upgrade \(the control socket\): a new master is started \(pid (\d+)\)")[1]
+        pid = instance.wait_for_log(r"^bolide: upgrade \(the control socket\): starting a new master \(pid (\d+)\)")[1]
         for arguments in (["upgrade"], ["upgrade", "--wait"]):
             status, said = call(*arguments, instance.pid)
             assert (status, f"one is already in progress (pid {pid})" in said) == (REFUSED, True), said

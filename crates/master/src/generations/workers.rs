@@ -56,7 +56,7 @@ pub fn start_missing(
             Err(ForkError::Failed(error)) if error.kind() == ErrorKind::WouldBlock => return slot.hold(now_ms + FORK_RETRY_MS),
             Err(ForkError::Failed(error)) => {
                 let pause = duration(slot.failed_early(now_ms));
-                return log_sink::line(&format!("worker {place} can't be ordered: {error}; the next try is in {pause}"));
+                return log_sink::line(&format!("worker {place} can't be ordered: {error}; next attempt in {pause}"));
             }
         }
     }

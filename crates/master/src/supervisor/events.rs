@@ -48,7 +48,7 @@ impl Supervisor {
                 let (reporting, configuration) = (&self.reporting, &self.configuration);
                 let started = self.takeover.start(&self.generations, &self.provision, reporting, configuration, now_ms);
                 let outcome = match &started {
-                    Ok(pid) => format!("a new master is started (pid {pid}), this one serves until it does"),
+                    Ok(pid) => format!("starting a new master (pid {pid}), this one serves until the new one does"),
                     Err(why) => format!("{why}: this master goes on"),
                 };
                 log_sink::line(&format!("upgrade ({by}): {outcome}"));

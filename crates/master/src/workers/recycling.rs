@@ -138,7 +138,7 @@ impl Recycling {
             "with the loaded code, because lazy-apps is off; a reload (SIGHUP) loads it again"
         };
         let count = workers_in_words(self.chain.len() as u32);
-        log_sink::line(&format!("chain reload ({by}): {count} of generation {number}, one after the other, {code}"));
+        log_sink::line(&format!("chain reload ({by}): {count} of generation {number}, one by one, {code}"));
         for id in self.chain.clone() {
             self.enqueue(id, children);
         }

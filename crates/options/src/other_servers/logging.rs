@@ -71,7 +71,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("metrics-scrape-interval", &[Granian], Refused(METRICS)),
     ServerSetting::new("metrics-address", &[Granian], Refused(METRICS)),
     ServerSetting::new("metrics-port", &[Granian], Refused(METRICS)),
-    ServerSetting::switch("spew", &[Gunicorn], Nothing("there is no such trace: SIGUSR1 writes the state of each worker to the log")).setting("spew"),
+    ServerSetting::switch("spew", &[Gunicorn], Nothing("there is no such trace; SIGUSR1 writes the state of each worker to the log")).setting("spew"),
     ServerSetting::of_file("logconfig_dict", Made(python_logging, "")),
 ];
 
