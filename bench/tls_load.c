@@ -32,7 +32,7 @@
 enum {
     MOST_THREADS = 256,
     BUFFER_BYTES = 4096,     /* the answer's head and its body */
-    PATIENCE_SECONDS = 10,   /* for each step of a connection */
+    TIMEOUT_SECONDS = 10,   /* for each step of a connection */
     MOST_SECONDS = 3600,
     SLOTS = 200000,          /* of the histogram of latencies; the last one has all slower ones */
     LATENCY_STEP_US = 10
@@ -80,7 +80,7 @@ static uint64_t now_us(void) {
 static int connected(void) {
     struct sockaddr_in address = {
         .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    struct timeval patience = {.tv_sec = PATIENCE_SECONDS};
+    struct timeval patience = {.tv_sec = TIMEOUT_SECONDS};
     int on = 1, descriptor = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (descriptor < 0 || setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0 ||
         setsockopt(descriptor, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0) {

@@ -13,13 +13,13 @@ TEXT = b"one two three"
 LENGTH = [("Content-Length", str(len(TEXT)))]
 
 #: Timeout of the confirmation, and polling interval, in seconds.
-PATIENCE_SECONDS = 20
+TIMEOUT_SECONDS = 20
 LOOK_SECONDS = 0.01
 
 
 def wait(name):
     """Waits until the client has its response."""
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not (FOLDER / name).exists():
         if time.monotonic() > end:
             print(f"{name}: the client has not said that it has its answer", file=sys.stderr, flush=True)

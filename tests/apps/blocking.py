@@ -4,13 +4,13 @@ import threading
 import time
 
 PLAIN = [("Content-Type", "text/plain")]
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 
 #: Duration of a call that is longer than the polling interval of a worker's other threads.
 CALL_SECONDS = 0.02
 
 condition = threading.Condition()
-pair = threading.Barrier(2, timeout=PATIENCE_SECONDS)
+pair = threading.Barrier(2, timeout=TIMEOUT_SECONDS)
 present = 0
 most = 0
 released = threading.Event()
@@ -28,7 +28,7 @@ def at_meet(query):
         present += 1
         most = max(most, present)
         condition.notify_all()
-        met = condition.wait_for(lambda: most >= int(query), PATIENCE_SECONDS)
+        met = condition.wait_for(lambda: most >= int(query), TIMEOUT_SECONDS)
         present -= 1
     return f"met {most}" if met else f"alone with {most}"
 
@@ -46,11 +46,11 @@ def at_sleep(query):
 
 
 def at_wait(query):
-    return "released" if released.wait(PATIENCE_SECONDS) else "waited in vain"
+    return "released" if released.wait(TIMEOUT_SECONDS) else "waited in vain"
 
 
 def at_spin(query):
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not released.is_set():
         if time.monotonic() > end:
             return "span in vain"

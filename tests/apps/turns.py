@@ -11,7 +11,7 @@ import time
 PLAIN = [("Content-Type", "application/octet-stream")]
 PART = bytes(100_000)
 #: Longer than any client waits.
-PATIENCE_SECONDS = 100
+TIMEOUT_SECONDS = 100
 
 calls = 0
 given = 0
@@ -42,7 +42,7 @@ def at_given(query):
 
 def at_wait(query):
     print(f"waits in {os.getpid()}", file=sys.stderr, flush=True)
-    return b"released" if released.wait(PATIENCE_SECONDS) else b"waited in vain"
+    return b"released" if released.wait(TIMEOUT_SECONDS) else b"waited in vain"
 
 
 def at_release(query):

@@ -1,8 +1,8 @@
 """Prose is plain technical English: phrases that read as translated do not occur, and neither do retired names.
 
 Prose is Markdown outside of code blocks, comments of Rust and Python, and docstrings. docs/style.md has the rules; PHRASES has
-their most frequent offenders. CHANGELOG.md is left out because it quotes lines of earlier versions, and docs/style.md because it quotes
-bad examples.
+their most frequent offenders. CHANGELOG.md is left out because it quotes lines of earlier versions, and docs/style.md because it
+quotes bad examples.
 """
 
 import io

@@ -11,7 +11,7 @@ import pytest
 from support import processes
 from support.client import Client
 from support.server import program
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 APPLICATION = """
 import json, os
@@ -82,7 +82,7 @@ def notes(server):
 def run(folder, *arguments):
     """Runs `bolide` to its end. Returns its status and its output."""
     command = [*program(), *arguments]
-    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_SECONDS)
+    done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT_SECONDS)
     return done.returncode, done.stdout.decode()
 
 

@@ -5,7 +5,7 @@ import ssl
 
 import pytest
 from support.tls import Authority, context_of
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 APPLICATION = """\
 def application(environ, start_response):
@@ -36,7 +36,7 @@ def test_an_https_address_of_this_shape_serves(name, serve, tmp_path):
     server.start()
     context = context_of(authority, most=ssl.TLSVersion.TLSv1_2)
     with (
-        socket.create_connection(server.address("https"), timeout=PATIENCE_SECONDS) as plain,
+        socket.create_connection(server.address("https"), timeout=TIMEOUT_SECONDS) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as connection,
     ):
         connection.sendall(b"GET /cart HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

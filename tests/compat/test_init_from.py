@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 from support.server import program
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 WSGI = """
 import os
@@ -31,7 +31,7 @@ def run(folder, *arguments, **environment):
         cwd=folder,
         env={**os.environ, **environment},
         capture_output=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
     )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 

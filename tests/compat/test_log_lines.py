@@ -5,7 +5,7 @@ import socket
 import subprocess
 
 import pytest
-from support.client import PATIENCE_SECONDS, Client
+from support.client import TIMEOUT_SECONDS, Client
 from support.server import Server
 
 APPLICATION = """\
@@ -132,7 +132,7 @@ def answers(path):
 def test_lines_for_a_remote_syslog_are_those_of_uwsgi(uwsgi, bolide, tmp_path, text):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as listener:
         listener.bind(("127.0.0.1", 0))
-        listener.settimeout(PATIENCE_SECONDS)
+        listener.settimeout(TIMEOUT_SECONDS)
         options = f"logger = rsyslog:127.0.0.1:{listener.getsockname()[1]}{text}\n"
         said = [
             said_to_syslog(listener, [command], tmp_path / f"{number}", options) for number, command in enumerate((uwsgi, bolide))
@@ -151,7 +151,7 @@ def test_lines_for_the_syslog_of_the_machine_are_those_of_uwsgi(uwsgi, bolide, t
         folder.mkdir()
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
             listener.bind(str(folder / "log.sock"))
-            listener.settimeout(PATIENCE_SECONDS)
+            listener.settimeout(TIMEOUT_SECONDS)
             wrapped = ["unshare", "--mount", "sh", "-c", OWN_DEVICES, str(folder), command]
             said.append(said_to_syslog(listener, wrapped, folder, f"{line}\n"))
     assert said[0] == said[1]

@@ -11,7 +11,7 @@ import uvicorn
 from bolide import _run
 from gunicorn.config import KNOWN_SETTINGS
 from support.server import program
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 #: Values of settings that do not accept "9".
 VALUES = {
@@ -59,7 +59,7 @@ def read(folder, *arguments):
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
     environment = {name: value for name, value in os.environ.items() if name not in ("PORT", "WEB_CONCURRENCY")}
     command = [*program(), "config", *arguments]
-    done = subprocess.run(command, cwd=folder, env=environment, timeout=PATIENCE_SECONDS, **streams)
+    done = subprocess.run(command, cwd=folder, env=environment, timeout=TIMEOUT_SECONDS, **streams)
     said = done.stdout.decode()
     lines = said.splitlines()
     options = {re.sub(r"\s+# .*", "", line) for line in lines if " = " in line and line[0] not in ";#" and "error" not in line}

@@ -23,7 +23,7 @@ from support import processes
 from support.client import Client
 from support.server import Server
 from support.statistics import read_raw, read_statistics
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 BUILD_SECONDS = 1800
 pytestmark = pytest.mark.timeout(BUILD_SECONDS)
@@ -220,7 +220,7 @@ def test_daemons_and_crons_are_reported_as_by_uwsgi(uwsgi, bolide, tmp_path):
             (folder / "enough").touch()
             server.expects_alarms = True
             server.send_signal(signal.SIGQUIT)
-            server.process.wait(timeout=PATIENCE_SECONDS)
+            server.process.wait(timeout=TIMEOUT_SECONDS)
             if (folder / "smart.pid").exists():
                 # It outlives its server.
                 processes.kill(int((folder / "smart.pid").read_text()))
@@ -286,7 +286,7 @@ def instance(bolide, tmp_path):
 
 
 def told_by_http(server):
-    with urllib.request.urlopen(server.url_of_statistics, timeout=PATIENCE_SECONDS) as answer:
+    with urllib.request.urlopen(server.url_of_statistics, timeout=TIMEOUT_SECONDS) as answer:
         return json.load(answer)
 
 
@@ -303,7 +303,7 @@ def at_a_terminal(command):
 
     def wait_for(pattern):
         nonlocal seen
-        end = time.monotonic() + PATIENCE_SECONDS
+        end = time.monotonic() + TIMEOUT_SECONDS
         while not re.search(pattern, seen):
             assert time.monotonic() < end, f"no {pattern!r}: {seen!r}"
             if select.select([parent], [], [], 0.1)[0]:
@@ -327,7 +327,7 @@ def test_the_real_uwsgitop_shows_the_workers(instance):
         press(b"a")
         wait_for(r"[12]:0")
         press(b"q")
-        assert process.wait(timeout=PATIENCE_SECONDS) == 0
+        assert process.wait(timeout=TIMEOUT_SECONDS) == 0
 
 
 def test_a_prometheus_exporter_tells_the_numbers(instance):
@@ -352,7 +352,7 @@ def test_an_exporter_of_every_number_understands_them(instance):
         "registry.register(exporter['get_stats_collector'](told))\n"
         "print(generate_latest(registry).decode())"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
     assert done.returncode == 0, done.stderr
     counted = [
         float(number) for number in re.findall(r'^uwsgi_workers_requests\{worker="\d"\} (\S+)$', done.stdout, re.MULTILINE)

@@ -10,7 +10,7 @@ import threading
 import pytest
 from support import processes
 from support.client import Client
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 #: Maximum memory of a worker with many slow or flooding clients, in bytes.
 HELD_BYTES = 32 << 20
@@ -218,7 +218,7 @@ def flooding(server):
     for thread in threads:
         thread.start()
     for _ in range(20):
-        assert answers.acquire(timeout=PATIENCE_SECONDS)
+        assert answers.acquire(timeout=TIMEOUT_SECONDS)
     try:
         yield
         assert all(thread.is_alive() for thread in threads), "the flood has ended early"

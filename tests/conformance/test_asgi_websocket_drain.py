@@ -9,7 +9,7 @@ import signal
 import time
 
 import pytest
-from support.waiting import PATIENCE_SECONDS, assert_once_below, wait_until
+from support.waiting import TIMEOUT_SECONDS, assert_once_below, wait_until
 from support.websocket import CLOSE, TEXT, Scripted, close_payload, received
 
 #: RFC 6455 section 7.4.1 and the IANA registry: "going away", "service restart".
@@ -99,7 +99,7 @@ def seconds_of_closing(usual, count, generation):
         poll.register(number, select.POLLIN)
     closed, echoed_after_the_first = [], 0
     while by_number:
-        for number, _ in poll.poll(PATIENCE_SECONDS * 1000):
+        for number, _ in poll.poll(TIMEOUT_SECONDS * 1000):
             answer = by_number[number].read()
             if answer.opcode == TEXT:
                 echoed_after_the_first += bool(closed)

@@ -9,7 +9,7 @@ import zlib
 import pytest
 from support.client import TIMEOUTS
 from support.processes import resident_bytes
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support.websocket import (
     BINARY,
     CLOSE,
@@ -225,7 +225,7 @@ def test_no_ping_is_sent_when_the_interval_is_0(serve):
     silent.client.socket.settimeout(1)
     with pytest.raises(TIMEOUTS):
         silent.read()
-    silent.client.socket.settimeout(PATIENCE_SECONDS)
+    silent.client.socket.settimeout(TIMEOUT_SECONDS)
     assert silent.close() == (1000, "")
 
 
@@ -255,7 +255,7 @@ def test_what_an_application_does_not_receive_stays_with_the_client(usual):
     assert resident_bytes(worker) - before < MEGABYTE
     socket.go("hungry")
     # The part of the last frame that has not left.
-    socket.client.socket.settimeout(PATIENCE_SECONDS)
+    socket.client.socket.settimeout(TIMEOUT_SECONDS)
     socket.client.send(wire[sent % len(wire) :] if sent % len(wire) else b"")
     socket.send(CLOSE, close_payload(1000))
     assert socket.read_close() == (1000, "")

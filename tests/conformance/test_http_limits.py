@@ -6,7 +6,7 @@ import os
 import socket
 
 import pytest
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 HOST = b"Host: localhost\r\n"
 
@@ -169,7 +169,7 @@ def test_a_body_may_take_longer_than_the_limit_as_long_as_it_keeps_coming(serve)
         with pytest.raises(socket.timeout):
             client.receive()
         client.send(bytes([byte]))
-    client.socket.settimeout(PATIENCE_SECONDS)
+    client.socket.settimeout(TIMEOUT_SECONDS)
     assert json.loads(client.read_response().body)["body"] == "12345678"
 
 
@@ -184,7 +184,7 @@ def drip(client, most=200):
             if not client.send(b"x"):
                 break
             sent += 1
-    client.socket.settimeout(PATIENCE_SECONDS)
+    client.socket.settimeout(TIMEOUT_SECONDS)
     return sent, client.read_response()
 
 

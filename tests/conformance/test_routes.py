@@ -15,7 +15,7 @@ from support import uwsgi
 from support.client import Client, Closed
 from support.ports import reserve
 from support.server import APPS
-from support.waiting import PATIENCE_SECONDS, assert_once_below, wait_until
+from support.waiting import TIMEOUT_SECONDS, assert_once_below, wait_until
 
 RULES = r"""
 route = ^/plain/(\w+)/(\w+)$ addvar:TAIL=$2-$1
@@ -95,7 +95,7 @@ class Uwsgi:
 
     def finish(self):
         self.process.send_signal(signal.SIGQUIT)
-        self.process.wait(PATIENCE_SECONDS)
+        self.process.wait(TIMEOUT_SECONDS)
         self.log.close()
         self._held.close()
 

@@ -11,7 +11,7 @@ import pytest
 from support.client import Client
 from support.files import assert_same, fill, parts_of, pattern
 from support.ports import reserve
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 CONFIGURATION = """
 daemon off;
@@ -178,7 +178,7 @@ class Nginx:
 
     def finish(self):
         self.process.terminate()
-        self.process.wait(timeout=PATIENCE_SECONDS)
+        self.process.wait(timeout=TIMEOUT_SECONDS)
         self._held.close()
 
 

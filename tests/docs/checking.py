@@ -13,7 +13,7 @@ import sys
 
 from session import FOLDER
 from support.ports import reserve
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 NGINX = """
 daemon off;
@@ -43,7 +43,7 @@ NGINX_FILES = "/etc/nginx"
 
 
 def run(command, **options):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=PATIENCE_SECONDS, **options)
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT_SECONDS, **options)
     return done.returncode, done.stdout.decode(errors="replace")
 
 

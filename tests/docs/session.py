@@ -15,7 +15,7 @@ import sys
 from pathlib import Path
 
 from support.ports import reserve
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 #: Ports as pages write them: after a colon, or as an option's value.
 PORT = re.compile(r"(?P<before>:|--?p(?:ort)?[ =]|_port |port=)(?P<port>[5-9]\d{3})\b")
@@ -137,7 +137,7 @@ class Session:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
         )
         said = COLOUR.sub("", done.stdout.decode(errors="replace"))
         log = self._said() if self._server else ""
@@ -192,7 +192,7 @@ class Session:
         with contextlib.suppress(ProcessLookupError):
             server.send_signal(signal.SIGINT)
         try:
-            server.wait(PATIENCE_SECONDS)
+            server.wait(TIMEOUT_SECONDS)
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(server.pid, signal.SIGKILL)

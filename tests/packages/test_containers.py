@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import requests
 import yaml
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "packaging" / "container"
@@ -97,12 +97,12 @@ def run_for(free_port):
     for process in running:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(PATIENCE_SECONDS)
+        process.wait(TIMEOUT_SECONDS)
 
 
 def answers(port):
     try:
-        return requests.get(f"http://127.0.0.1:{port}/health", timeout=PATIENCE_SECONDS).status_code == 200
+        return requests.get(f"http://127.0.0.1:{port}/health", timeout=TIMEOUT_SECONDS).status_code == 200
     except requests.ConnectionError:
         return False
 
@@ -124,12 +124,12 @@ def test_the_image_serves_is_called_healthy_and_ends_at_sigterm(example, run_for
     process, port = run_for(dockerfile("CMD"), example)
     wait_until(lambda: answers(port), log_of(example))
     assert healthcheck(port) == 0
-    requests.get(f"http://127.0.0.1:{port}/page", timeout=PATIENCE_SECONDS)
+    requests.get(f"http://127.0.0.1:{port}/page", timeout=TIMEOUT_SECONDS)
     # The request of the liveness probe, to process 1 there.
     status = subprocess.run([SCRIPTS / "bolide", "status", str(process.pid)], capture_output=True, text=True)
     assert (status.returncode, "serving" in status.stdout) == (0, True), status
     process.send_signal(signal.SIGTERM)
-    assert process.wait(PATIENCE_SECONDS) == 0
+    assert process.wait(TIMEOUT_SECONDS) == 0
     lines = [json.loads(line) for line in (example / "log").read_text().splitlines() if line.startswith("{")]
     told = [str(line) for line in lines]
     assert [line for line in told if "/page" in line]
@@ -145,7 +145,7 @@ def test_the_procfile_is_run_by_a_program_for_procfiles(example, run_for):
     process, port = run_for([sys.executable, "-m", "honcho", "start"], example)
     wait_until(lambda: answers(port), log_of(example))
     process.send_signal(signal.SIGTERM)
-    process.wait(PATIENCE_SECONDS)
+    process.wait(TIMEOUT_SECONDS)
     wait_until(lambda: not answers(port), "the end of what honcho has started")
 
 

@@ -9,7 +9,7 @@ import threading
 import time
 
 from support.client import Client, Closed
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 
 class Load:
@@ -41,12 +41,12 @@ class Load:
     def stop(self):
         self._over.set()
         for thread in self._threads:
-            thread.join(PATIENCE_SECONDS)
+            thread.join(TIMEOUT_SECONDS)
 
     def wait(self, condition, what):
         """Waits until a condition on this load holds."""
         with self._changed:
-            came = self._changed.wait_for(condition, PATIENCE_SECONDS)
+            came = self._changed.wait_for(condition, TIMEOUT_SECONDS)
             assert came, f"waited in vain for {what}: {self.answers} answers, {self.bodies}, lost: {self.losses[:5]}"
 
     def wait_for_more(self, count=50):

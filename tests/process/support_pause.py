@@ -3,7 +3,7 @@
 import contextlib
 import json
 
-from support.client import PATIENCE_SECONDS, Client
+from support.client import TIMEOUT_SECONDS, Client
 from support.http2 import Http2
 from support.server import APPS
 from support.waiting import wait_until
@@ -85,5 +85,5 @@ def has_answer(client: Client):
     except BlockingIOError:
         return False
     finally:
-        client.socket.settimeout(PATIENCE_SECONDS)
+        client.socket.settimeout(TIMEOUT_SECONDS)
     return True

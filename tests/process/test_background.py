@@ -11,7 +11,7 @@ import pytest
 from support import processes
 from support.client import Client
 from support.server import TIME, program
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_instance import APPLICATIONS, LOAD_FAILED, START_FAILED
 from support_processes import descriptors_of
 from support_users import python_for_everybody
@@ -137,7 +137,7 @@ def test_ctrl_c_at_a_command_that_waits_ends_what_it_starts(background, tmp_path
         wait_until(lambda: background.log.exists() and "loading" in background.log.read_text(), "the application to be loaded")
         command.send_signal(signal.SIGINT)
         said = command.stdout.read().decode()
-        assert command.wait(PATIENCE_SECONDS) == START_FAILED
+        assert command.wait(TIMEOUT_SECONDS) == START_FAILED
     assert "stop: " in said
     wait_until(lambda: processes.look(background.pid) is None, "the end of what was started")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.server import program
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 #: Exit statuses of `check`.
 CLEAN, WARNED, FAILED = 0, 1, 2
@@ -37,7 +37,7 @@ def check(tmp_path):
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
         )
         return done.returncode, done.stdout, done.stderr
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_instance import START_FAILED
 
 #: Exit statuses of uWSGI: the pidfile can't be read; no signal was sent.
@@ -77,7 +77,7 @@ def test_the_commands_work_with_uwsgi_itself_as_well(fail, tmp_path):
         wait_until(lambda: Path(f"/proc/{other.pid}/comm").read_text() == "uwsgi\n", "the program to be executed")
         (tmp_path / "shop.pid").write_text(f"{other.pid}\n")
         assert fail("--stop", "shop.pid")[0] == 0
-        assert other.wait(PATIENCE_SECONDS) != 0
+        assert other.wait(TIMEOUT_SECONDS) != 0
     finally:
         other.kill()
         other.wait()

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_instance import APPLICATIONS, START_FAILED
 from support_processes import status_field
 from support_users import NOBODY, may, python_for_everybody
@@ -217,7 +217,7 @@ def test_an_ordinary_user_can_not_give_up_what_only_root_has(option, fail):
     done = subprocess.run(
         [sys.executable, "-c", f"import os, bolide; {become}bolide.main()", *SERVE, *option],
         cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        timeout=PATIENCE_SECONDS, check=False,
+        timeout=TIMEOUT_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == START_FAILED
     assert f"{option[0][2:]} needs root" in done.stdout.decode().splitlines()[-1]
@@ -282,5 +282,5 @@ def test_an_upgrade_keeps_the_namespaces_and_is_refused_if_the_new_master_were_u
 
     alone = start("--unshare", "net")
     alone.send_signal(signal.SIGRTMIN + 2)
-    alone.wait_for_log("upgrade .*unshare = net.*this master goes on")
+    alone.wait_for_log("upgrade .*unshare = net.*this master stays")
     assert alone.body()

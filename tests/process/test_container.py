@@ -126,7 +126,7 @@ def test_process_1_refuses_an_upgrade_and_says_what_to_do(contained):
     assert "the first process of a container can't be replaced" in done.stderr
     assert "start a container of the new image beside this one" in done.stderr
     os.kill(master, UPGRADE)
-    instance.wait_for_log(r"^bolide: upgrade \(SIGRTMIN\+2\): the first process of a container .*: this master goes on$")
+    instance.wait_for_log(r"^bolide: upgrade \(SIGRTMIN\+2\): the first process of a container .*: this master stays$")
     assert instance.get("/").status == 200
     os.kill(master, signal.SIGTERM)
     assert instance.wait_for_exit() == 0

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_instance import DONE, NO_INSTANCE, REFUSED
 from support_processes import is_alive
 from support_upgrade import wait_for_another, workers_of
@@ -60,7 +60,7 @@ def test_an_upgrade_is_ordered_and_the_name_is_the_new_masters_from_then_on(inst
     waits = [] if name == "fifo" else ["--wait"]
     assert call("upgrade", *waits, name)[0] == DONE
     new = wait_for_another(tmp_path, instance.pid)
-    assert instance.process.wait(PATIENCE_SECONDS) == 0
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0
     assert instance.body() == "young"
     name = new if name == instance.pid else name
     assert call("workers", "-2", name)[0] == DONE

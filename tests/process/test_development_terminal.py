@@ -8,7 +8,7 @@ import threading
 import pytest
 from support.client import Client, Closed
 from support.terminal import Terminal
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 APPLICATION = """\
 TEXT = "{text}"
@@ -64,7 +64,7 @@ class Asking:
             pass
 
     def result(self):
-        self.thread.join(PATIENCE_SECONDS)
+        self.thread.join(TIMEOUT_SECONDS)
         assert not self.thread.is_alive()
         return self.answer
 
@@ -99,7 +99,7 @@ def test_ctrl_c_at_the_debugger_ends_at_once_and_leaves_the_terminal_as_it_was(t
     # Line editors disable the terminal's echo.
     wait_until(lambda: termios.tcgetattr(shown.ours) != before, "the debugger to have taken the terminal")
     shown.type("\x03")
-    assert shown.process.wait(PATIENCE_SECONDS) == 0
+    assert shown.process.wait(TIMEOUT_SECONDS) == 0
     assert "again stops immediately" not in shown.text
     assert termios.tcgetattr(shown.ours) == before
     assert asking.result() is None

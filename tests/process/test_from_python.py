@@ -15,7 +15,7 @@ from bolide import _run
 from flask import Flask, request
 from support import processes
 from support.server import Server
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 APPLICATION = """\
 import os
@@ -99,7 +99,7 @@ def test_a_hangup_of_the_program_reloads_the_server(script):
 def test_a_server_ends_with_the_program_that_was_killed(script):
     server = script(GUARDED.format(app="app", more=""))
     server.send_signal(signal.SIGKILL)
-    server.process.wait(PATIENCE_SECONDS)
+    server.process.wait(TIMEOUT_SECONDS)
     wait_until(lambda: not server.processes(), "the end of the server")
 
 
@@ -155,7 +155,7 @@ def test_keywords_are_words_of_the_command_line(keywords, expected):
         ({"version": True}, TypeError, "starts no server"),
         ({"log_config": {}}, TypeError, "leave it out"),
         ({"http": "h11"}, ValueError, "leave it out"),
-        ({"port": 70_000}, ValueError, "no port"),
+        ({"port": 70_000}, ValueError, "is not a port"),
         ({"uds": "/run/a", "port": 1}, ValueError, "exclude each other"),
         ({"ssl_keyfile": "a.key"}, ValueError, "ssl_certfile"),
         ({"log_level": "loud"}, ValueError, "critical"),
@@ -194,7 +194,7 @@ def folder(tmp_path, monkeypatch):
 
 def test_a_flask_application_of_the_test_itself_is_served():
     with bolide.testing.serve(flask_shop) as server:
-        answer = requests.post(f"{server.url}/echo", json={"a": 1}, timeout=PATIENCE_SECONDS)
+        answer = requests.post(f"{server.url}/echo", json={"a": 1}, timeout=TIMEOUT_SECONDS)
         assert answer.json() == {"echo": {"a": 1}, "multiprocess": False}
         server.wait_for_log("POST /echo")
     assert "stopped after" in server.log.splitlines()[-1]
@@ -208,7 +208,7 @@ def test_a_fastapi_application_is_served_with_its_lifespan_and_its_variables(fol
         "    @app.get('/colour')\n    async def colour():\n        return os.environ['SHOP_COLOUR']\n    return app\n"
     )
     with bolide.testing.serve("fast_shop:create_app", factory=True, env={"SHOP_COLOUR": "red"}) as server:
-        with httpx.Client(base_url=server.url, timeout=PATIENCE_SECONDS) as client:
+        with httpx.Client(base_url=server.url, timeout=TIMEOUT_SECONDS) as client:
             assert client.get("/colour").json() == "red"
         server.wait_for_log("it begins")
     assert "it ends" in server.log
@@ -217,10 +217,10 @@ def test_a_fastapi_application_is_served_with_its_lifespan_and_its_variables(fol
 def test_a_file_is_served_with_options_of_a_configuration(folder):
     (folder / "shop.py").write_text(APPLICATION)
     with bolide.testing.serve(folder / "shop.py", callable="app", add_header="X-Shop: 1", processes=2) as server:
-        answer = requests.get(server.url, timeout=PATIENCE_SECONDS)
+        answer = requests.get(server.url, timeout=TIMEOUT_SECONDS)
     assert answer.headers["X-Shop"] == "1"
     with pytest.raises(requests.ConnectionError):
-        requests.get(server.url, timeout=PATIENCE_SECONDS)
+        requests.get(server.url, timeout=TIMEOUT_SECONDS)
 
 
 def test_a_start_that_fails_raises_with_the_last_line_of_the_log(folder):
@@ -250,7 +250,7 @@ def test_a_test_that_is_killed_takes_its_server_with_it(folder):
     streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen([sys.executable, "killed.py"], cwd=folder, **streams) as killed:
         master, url = killed.stdout.readline().split()
-        assert requests.get(url, timeout=PATIENCE_SECONDS).text.startswith("shop ")
+        assert requests.get(url, timeout=TIMEOUT_SECONDS).text.startswith("shop ")
         session = processes.of_session(int(master))
         assert session
         killed.kill()
@@ -276,6 +276,6 @@ def test_what_console_scripts_start_with_is_not_made_longer():
         env={**os.environ, "PYTHONPATH": os.path.dirname(bolide.__path__[0])},
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
     )
     assert done.stdout.strip() == "[]", done.stderr

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 from support.server import program
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 #: Number of lines of most people's terminals.
 TERMINAL_LINES = 40
@@ -25,7 +25,7 @@ def run(tmp_path):
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
         )
         return done.returncode, done.stdout, done.stderr
 

@@ -125,5 +125,5 @@ def test_a_fifo_instead_of_a_file_of_mime_types_hangs_no_reload(begin, ground):
     instance = begin("--mimefile", ground.theirs / "types", "--static-map", f"/s={ground.theirs}")
     ground.act("rm types; mkfifo types")
     instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log("types.*is no file")
+    instance.wait_for_log("types.*is not a file")
     assert instance.stop() == 0

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_instance import APPLICATIONS, START_FAILED
 from support_processes import command_line_of, descriptors_of, status_field
 from support_users import NOBODY, python_for_everybody
@@ -62,7 +62,7 @@ def test_an_ordinary_user_can_not_become_another(tmp_path):
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        timeout=PATIENCE_SECONDS,
+        timeout=TIMEOUT_SECONDS,
         check=False,
     )
     assert done.returncode == START_FAILED

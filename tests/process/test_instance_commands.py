@@ -96,7 +96,7 @@ def test_without_waiting_the_command_ends_at_once(configured, call, tmp_path):
     )
     instance = configured(module="slow_to_load")
     (tmp_path / "hold").touch()
-    assert call("reload", "uwsgi.ini") == (DONE, f"master {instance.pid}: it reloads\n")
+    assert call("reload", "uwsgi.ini") == (DONE, f"master {instance.pid}: reloading\n")
     assert "reloading" in call("status")[1]
     (tmp_path / "hold").unlink()
     instance.wait_for_generation(2)

@@ -3,7 +3,7 @@
 import signal
 
 import pytest
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_processes import descriptors_of
 
 #: Request lines show 2 KB of a URI: these exceed a pipe plus the megabyte that may wait in memory.
@@ -53,7 +53,7 @@ def test_a_log_without_a_reader_does_not_block_the_master(start):
     instance.send_signal(signal.SIGHUP)
     wait_until(lambda: len(instance.workers()) == 2 and not before & set(instance.workers()), "two new workers alone")
     instance.send_signal(signal.SIGTERM)
-    instance.process.wait(timeout=PATIENCE_SECONDS)
+    instance.process.wait(timeout=TIMEOUT_SECONDS)
     instance.read_log()
     assert instance.wait_for_exit() == 0
 

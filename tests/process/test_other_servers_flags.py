@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.server import program
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_instance import START_FAILED
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -234,7 +234,7 @@ def flags_of_help(server):
     environment = {**os.environ, "COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb", "_TYPER_FORCE_DISABLE_TERMINAL": "1"}
     command = [sys.executable, *HELP[server]]
     streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    said = subprocess.run(command, env=environment, timeout=PATIENCE_SECONDS, **streams).stdout.decode()
+    said = subprocess.run(command, env=environment, timeout=TIMEOUT_SECONDS, **streams).stdout.decode()
     flags = set()
     for line in said.splitlines():
         declared = re.match(r"(?:│ | {2,6})(-.*)", line)
@@ -259,7 +259,7 @@ def options_of(folder, *arguments, **variables):
     environment = {name: value for name, value in os.environ.items() if name not in ("PORT", "WEB_CONCURRENCY")}
     environment.update(variables)
     command = [*program(), "config", *arguments]
-    said = subprocess.run(command, cwd=folder, env=environment, timeout=PATIENCE_SECONDS, **streams).stdout.decode()
+    said = subprocess.run(command, cwd=folder, env=environment, timeout=TIMEOUT_SECONDS, **streams).stdout.decode()
     return {re.sub(r"\s+# .*", "", line) for line in said.splitlines() if " = " in line and line[0] not in ";#"}, said
 
 
@@ -373,7 +373,9 @@ def test_port_and_web_concurrency_are_defaults(bare, free_port, shop):
 
 def test_variables_of_other_servers_are_reported_if_unused(shop):
     said = options_of(shop, "app:app", GUNICORN_CMD_ARGS="--bind :9000", UVICORN_PORT="9001")[1]
-    assert "`GUNICORN_CMD_ARGS` and `UVICORN_PORT` are set but not read (write their contents as flags on the command line" in said
+    assert (
+        "`GUNICORN_CMD_ARGS` and `UVICORN_PORT` are set but not read (write their contents as flags on the command line" in said
+    )
     (shop / "shop.ini").write_text("[uwsgi]\nmodule = app:app\nhttp = :8080\n")
     assert "not read" not in options_of(shop, "shop.ini", UVICORN_PORT="9001")[1]
 
@@ -431,7 +433,7 @@ def test_a_daemon_of_gunicorns_flags_serves_in_the_background(fail, free_port, t
     assert status == 0, lines
     pid = int((tmp_path / "shop.pid").read_text())
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS):
+        with socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_SECONDS):
             pass
     finally:
         assert fail("--stop", "shop.pid")[0] == 0

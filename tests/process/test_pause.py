@@ -314,7 +314,7 @@ def test_no_worker_comes_or_goes_by_itself_in_a_pause(pausable):
 def test_a_connection_wakes_no_instance_that_sleeps_in_a_pause(start, call, tmp_path):
     (tmp_path / "begun").touch()
     instance = start("--idle", "1", "--pythonpath", APPS, module="pausing:wsgi", environment={"BEGUN": str(tmp_path / "begun")})
-    instance.wait_for_log("^bolide: nothing was asked for 1 s [(]idle[)]")
+    instance.wait_for_log("^bolide: no request for 1 s [(]idle[)]")
     wait_until(lambda: not instance.workers(), "the end of its workers")
     assert call("pause", instance.pid)[0] == DONE
     with instance.connect() as client:

@@ -5,12 +5,12 @@ import shutil
 import socket
 
 import pytest
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 
 def answers(port):
     try:
-        with socket.create_connection(("127.0.0.1", port), PATIENCE_SECONDS) as connection:
+        with socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS) as connection:
             connection.sendall(b"PING\r\n")
             return connection.recv(64) == b"+PONG\r\n"
     except OSError:

@@ -56,7 +56,7 @@ def test_code_that_does_not_load_ends_the_chain_and_the_old_workers_serve_on(cha
     with Load(instance.address()) as load:
         write(tmp_path, "broken", before="def (:\n")
         touch(tmp_path)
-        instance.wait_for_log(r"chain reload: worker 1 \(.*\) can't load the application, see above: workers that are not")
+        instance.wait_for_log(r"chain reload: worker 1 \(.*\) can't load the application, see above: the workers that are not")
         wait_until(lambda: sorted(instance.workers()) == before, "the workers of before, and no other")
         load.wait_for_more()
         write(tmp_path, "mended!")

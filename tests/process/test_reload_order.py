@@ -3,7 +3,7 @@
 import signal
 import threading
 
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 from support_load import Load
 
 #: Locks a file for the lifetime of its process, as an embedded database does.
@@ -57,7 +57,7 @@ def test_a_generation_that_can_not_be_loaded_is_tried_again_while_clients_wait(s
     client.start()
     write(tmp_path, "mended")
     instance.send_signal(signal.SIGHUP)
-    client.join(PATIENCE_SECONDS)
+    client.join(TIMEOUT_SECONDS)
     assert answers == ["mended"]
     assert instance.stop() == 0
 

@@ -182,7 +182,7 @@ def test_the_application_is_warmed_up_where_it_is_loaded_and_workers_share_it(st
     first = instance.body()
     assert first.startswith(f"['/? in {instance.pid}', '/login?next=%2F in {instance.pid}', '/five? in {instance.pid}', '/?")
     assert re.search(r"RuntimeError: too early", instance.log)
-    instance.wait_for_log(r"warmup = /five: the application answers 500$")
+    instance.wait_for_log(r"warmup = /five: the application answered 500$")
 
 
 DJANGO = """\
@@ -221,7 +221,7 @@ def test_django_has_no_connection_open_when_workers_are_forked_after_its_warmup(
 def test_a_warmup_of_an_asgi_application_is_reported(start, tmp_path):
     write(tmp_path, "first", ASGI)
     instance = start("--warmup", "/", module="shop")
-    instance.wait_for_log(r"warmup = /: that is an ASGI application's, .*: use its lifespan$")
+    instance.wait_for_log(r"warmup = /: that is an ASGI application, .*: use its lifespan$")
 
 
 def test_exit_on_reload_ends_the_instance_in_good_order(start):

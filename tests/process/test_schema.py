@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 import yaml
 from support.server import program
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 #: A real configuration in uWSGI's syntax, which is converted to every format.
 REAL = Path(__file__).resolve().parents[2] / "crates" / "options" / "fixtures" / "real"
@@ -92,7 +92,7 @@ def parsed(path):
 
 @pytest.fixture(scope="module")
 def validator():
-    done = subprocess.run([*program(), "schema"], capture_output=True, check=True, timeout=PATIENCE_SECONDS)
+    done = subprocess.run([*program(), "schema"], capture_output=True, check=True, timeout=TIMEOUT_SECONDS)
     schema = json.loads(done.stdout)
     jsonschema.Draft7Validator.check_schema(schema)
     return jsonschema.Draft7Validator(schema)
@@ -162,7 +162,7 @@ def test_a_file_passes_and_one_with_a_misspelt_key_does_not_as_check_has_it(name
 def check(path):
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("BOLIDE_", "UWSGI_"))}
     command = [*program(), "check", path.name]
-    streams = {"capture_output": True, "text": True, "timeout": PATIENCE_SECONDS}
+    streams = {"capture_output": True, "text": True, "timeout": TIMEOUT_SECONDS}
     return subprocess.run(command, cwd=path.parent, env=environment, **streams).stdout
 
 

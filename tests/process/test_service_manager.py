@@ -8,7 +8,7 @@ import socket
 import pytest
 from support import uwsgi
 from support.client import Client
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_activate import activated
 from support_instance import APPLICATIONS, LOAD_FAILED
 
@@ -19,7 +19,7 @@ class Manager:
     def __init__(self, place):
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(place)
-        self.socket.settimeout(PATIENCE_SECONDS)
+        self.socket.settimeout(TIMEOUT_SECONDS)
         self.environment = {"NOTIFY_SOCKET": place.replace("\0", "@", 1)}
 
     def hears(self):
@@ -98,7 +98,7 @@ def test_readiness_is_reported_when_workers_serve_and_not_before(manager, start,
     instance.wait_for_log("^loading$")
     manager.hears_nothing()
     gate.touch()
-    manager.socket.settimeout(PATIENCE_SECONDS)
+    manager.socket.settimeout(TIMEOUT_SECONDS)
     assert manager.hears()["READY"] == "1"
     assert instance.body() == str(instance.worker())
 
@@ -217,7 +217,7 @@ def test_a_wrong_configuration_while_a_generation_forms_leaves_the_manager_to_th
     assert manager.hears()["RELOADING"] == "1"
     manager.hears_nothing()
     gate.touch()
-    manager.socket.settimeout(PATIENCE_SECONDS)
+    manager.socket.settimeout(TIMEOUT_SECONDS)
     assert manager.hears() == {"READY": "1", "STATUS": "1 worker of generation 2"}
 
 

@@ -13,7 +13,7 @@ import uuid
 import pytest
 from support import processes
 from support.statistics import connect, read_raw, read_statistics, worker_of
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 MEBIBYTE = 1024 * 1024
 
@@ -240,7 +240,7 @@ def test_the_status_signal_writes_the_same_numbers(serve):
 def test_statsd_receives_each_number_and_the_increments_of_counters(start):
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as collector:
         collector.bind(("127.0.0.1", 0))
-        collector.settimeout(PATIENCE_SECONDS)
+        collector.settimeout(TIMEOUT_SECONDS)
         port = collector.getsockname()[1]
         instance = start("--stats-push", f"statsd:127.0.0.1:{port},shop", "--stats-pusher-default-freq", "1")
         for _ in range(3):

@@ -7,7 +7,7 @@ import time
 
 import pytest
 from support.client import Client
-from support.waiting import PATIENCE_SECONDS, assert_once_below, wait_until
+from support.waiting import TIMEOUT_SECONDS, assert_once_below, wait_until
 from support_instance import port_is_free
 
 #: How long a draining worker would wait for the next request on an idle connection, in seconds; a stop does not.
@@ -232,7 +232,7 @@ def test_a_socket_that_was_handed_down_is_not_shut_with_the_instance(start):
         assert instance.stop() == 0
         # Its owner keeps using it, with the connections that arrived meanwhile.
         with Client(handed.getsockname()):
-            handed.settimeout(PATIENCE_SECONDS)
+            handed.settimeout(TIMEOUT_SECONDS)
             handed.accept()[0].close()
 
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from support.client import Client
 from support.terminal import Terminal
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 APPLICATION = """\
 def application(environ, start_response):
@@ -45,10 +45,10 @@ def test_breakpoint_works_at_a_terminal(options, terminal, tmp_path):
     shown.type("p basket * 2\n")
     shown.wait_for(r"\b84\b")
     shown.type("c\n")
-    client.join(PATIENCE_SECONDS)
+    client.join(TIMEOUT_SECONDS)
     assert answers == ["resumed"]
     shown.type("\x03")
-    assert shown.process.wait(PATIENCE_SECONDS) == 0
+    assert shown.process.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_ctrl_c_lets_the_request_in_flight_finish(terminal, tmp_path):
@@ -64,15 +64,15 @@ def test_ctrl_c_lets_the_request_in_flight_finish(terminal, tmp_path):
     answers = []
     client = threading.Thread(target=lambda: answers.append(Client(("127.0.0.1", port)).request().text))
     client.start()
-    end = time.monotonic() + PATIENCE_SECONDS
+    end = time.monotonic() + TIMEOUT_SECONDS
     while not os.path.exists(f"{gate}.waiting") and time.monotonic() < end:
         time.sleep(0.01)
     shown.type("\x03")
     shown.wait_for("stop: ")
     gate.touch()
-    client.join(PATIENCE_SECONDS)
+    client.join(TIMEOUT_SECONDS)
     assert answers == ["finished"]
-    assert shown.process.wait(PATIENCE_SECONDS) == 0
+    assert shown.process.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_ctrl_c_ends_with_event_streams_open(terminal, tmp_path):
@@ -92,7 +92,7 @@ def test_ctrl_c_ends_with_event_streams_open(terminal, tmp_path):
     # Within its own timeout, which is shorter than that of requests: no second Ctrl-C is needed, and nothing is killed.
     shown.wait_for(r"streams still open 3 s after the order to stop, closing them: 3")
     shown.wait_for(r"stopped after ")
-    assert shown.process.wait(PATIENCE_SECONDS) == 0
+    assert shown.process.wait(TIMEOUT_SECONDS) == 0
     assert "killing " not in shown.text
     for tab in tabs:
         tab.close()

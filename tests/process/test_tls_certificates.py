@@ -11,7 +11,7 @@ import pytest
 from support.repeating import Repeating
 from support.server import program
 from support.tls import Authority, context_of, openssl
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_instance import START_FAILED
 
 #: Threads that open connections while certificates change.
@@ -46,7 +46,7 @@ class Served:
 def shown(address, context, name="localhost"):
     """Returns the certificate that a client gets for this name, in DER, after a response over it."""
     with (
-        socket.create_connection(address, timeout=PATIENCE_SECONDS) as plain,
+        socket.create_connection(address, timeout=TIMEOUT_SECONDS) as plain,
         context.wrap_socket(plain, server_hostname=name) as connection,
     ):
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

@@ -151,7 +151,7 @@ def test_harakiri_ends_a_call_when_its_own_time_is_over(turned):
     have_master_look(held)
     with pytest.raises(Closed):
         stuck.read_response()
-    held.server.wait_for_log("is killed while it serves GET /held/stuck")
+    held.server.wait_for_log(r"killing worker 1 \(pid \d+\) while it serves GET /held/stuck")
 
 
 def make_batch(held, *names, then=()):

@@ -5,7 +5,7 @@ import shutil
 import subprocess
 
 import pytest
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 from support_instance import APPLICATIONS
 from support_users import NOBODY, python_for_everybody
 
@@ -87,7 +87,7 @@ def test_check_tells_it_too(place):
     file = place.folder / "uwsgi.ini"
     file.write_text("[uwsgi]\nhttp-socket = 127.0.0.1:0\nmodule = probe\nuid = nobody\n")
     command, environment = [place.python, "-m", "bolide", "check", file], {"PYTHONPATH": str(place.own)}
-    said = subprocess.check_output(command, cwd=place.folder, env=environment, timeout=PATIENCE_SECONDS, text=True)
+    said = subprocess.check_output(command, cwd=place.folder, env=environment, timeout=TIMEOUT_SECONDS, text=True)
     assert f"{file}:4:" in said
     assert f"{place.own}, which root runs at a start" in said
 

@@ -3,7 +3,7 @@
 import os
 import signal
 
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_load import Load
 from support_processes import children_of, is_alive
 from support_upgrade import HELD, SERVES, UPGRADE, pid_of, pidfile, upgrade, workers_of
@@ -25,7 +25,7 @@ def test_an_upgrade_loses_no_request_and_the_new_master_has_pidfile_and_sockets(
             load.wait(lambda version=version: load.bodies[version] > 0, "the new version")
             load.wait_for_more()
     assert load.losses == []
-    assert instance.process.wait(PATIENCE_SECONDS) == 0
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0
     assert os.stat(path).st_ino == inode
     instance.wait_for_log(SERVES, count=3)
     # No process of earlier masters is left, and it ends like any other.
@@ -54,7 +54,7 @@ def test_a_request_in_flight_is_finished_by_the_master_before(upgradable, tmp_pa
     assert instance.body().isdigit()
     gate.touch()
     assert client.read_response().text == "waited"
-    assert instance.process.wait(PATIENCE_SECONDS) == 0
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_a_stop_of_all_processes_leaves_a_request_of_the_master_before_its_time(upgradable, tmp_path):
@@ -67,7 +67,7 @@ def test_a_stop_of_all_processes_leaves_a_request_of_the_master_before_its_time(
     wait_until(lambda: not is_alive(new), "the end of the new master")
     gate.touch()
     assert client.read_response().text == "waited"
-    assert instance.process.wait(PATIENCE_SECONDS) == 0
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0
     assert "stopping immediately" not in instance.log
 
 
@@ -140,4 +140,4 @@ def test_a_letter_of_the_fifo_orders_an_upgrade_where_no_other_user_can_write_it
     instance = upgradable("--master-fifo", fifo)
     fifo.write_text("f\n")
     instance.wait_for_log(SERVES)
-    assert instance.process.wait(PATIENCE_SECONDS) == 0
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0

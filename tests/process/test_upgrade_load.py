@@ -4,7 +4,7 @@ import os
 import signal
 
 import pytest
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support.websocket import WebSocket
 from support_load import Load
 from support_upgrade import SERVES, upgrade
@@ -106,7 +106,7 @@ def test_kept_and_fresh_connections_an_upload_and_a_long_answer_lose_nothing(int
         assert long.read_response().text == "begun by old, ended by old"
     assert load.losses == []
     assert set(load.bodies) == {"old", "second", "the third one"}
-    assert instance.process.wait(PATIENCE_SECONDS) == 0
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0
 
 
 def test_a_websocket_is_closed_with_service_restart_and_its_client_reaches_the_new_master(loaded, tmp_path):
@@ -121,7 +121,7 @@ def test_a_websocket_is_closed_with_service_restart_and_its_client_reaches_the_n
     fresh = WebSocket(instance.connect()).open()
     fresh.send_text("two")
     assert fresh.read_message() == "young heard two"
-    assert instance.process.wait(PATIENCE_SECONDS) == 0
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0
     assert fresh.close()[0] == 1000
 
 
@@ -133,6 +133,6 @@ def test_a_websocket_that_does_not_end_is_closed_within_the_mercy_of_its_master(
     instance.wait_for_log(SERVES)
     # Going away (RFC 6455 section 7.4.1), or restarting: its client reconnects.
     assert talk.answer_close()[0] in (1001, 1012)
-    assert instance.process.wait(PATIENCE_SECONDS) == 0
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0
     os.kill(new, signal.SIGTERM)
     wait_until(lambda: not instance.processes(), "the end of the new master")

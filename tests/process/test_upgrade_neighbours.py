@@ -17,7 +17,7 @@ from support.client import Client
 from support.repeating import Repeating
 from support.server import program
 from support.statistics import read_raw, read_statistics
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_activate import activated
 from support_processes import is_alive
 from support_upgrade import HELD, SERVES, UPGRADE, pid_of, upgrade, wait_for_another
@@ -62,7 +62,7 @@ def test_the_statistics_are_the_old_masters_until_the_new_one_serves_and_no_read
         assert set(readers.masters) == {instance.pid}
         held.unlink()
         new = wait_for_another(tmp_path, instance.pid)
-        assert instance.process.wait(PATIENCE_SECONDS) == 0
+        assert instance.process.wait(TIMEOUT_SECONDS) == 0
         wait_until(lambda: readers.masters[-1] == new, "the new master's answer")
     assert readers.failures == []
     assert set(readers.masters) == {instance.pid, new}
@@ -93,7 +93,7 @@ def test_an_exporter_that_is_kept_reads_one_master_after_the_other(upgradable, t
     assert requests_total() == 3
     held.unlink()
     wait_for_another(tmp_path, instance.pid)
-    assert instance.process.wait(PATIENCE_SECONDS) == 0
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0
     assert instance.body() == "new"
     wait_until(lambda: requests_total() == 1, "the requests of the new master")
 
@@ -138,7 +138,7 @@ class Ear:
         self.socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self.socket.bind(str(path))
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        self.socket.settimeout(PATIENCE_SECONDS)
+        self.socket.settimeout(TIMEOUT_SECONDS)
 
     def hears(self):
         """Returns the next message and the pid of its sender."""
@@ -167,7 +167,7 @@ def test_the_old_master_reports_the_new_main_pid_and_only_the_main_process_notif
             main = int(said["MAINPID"])
             assert said == {"MAINPID": str(main), "READY": "1", "STATUS": "upgraded, the new master serves"}
     assert main == pid_of(tmp_path)
-    assert instance.process.wait(PATIENCE_SECONDS) == 0
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0
     # From then on it reports for the service.
     os.kill(main, signal.SIGHUP)
     while True:
@@ -192,7 +192,7 @@ def test_sockets_of_the_service_manager_are_handed_on_and_stay_its_own(upgradabl
             upgrade(tmp_path)
             for place in (tcp.getsockname(), str(path)):
                 wait_until(lambda place=place, version=version: Client(place).request().text == version, "the new version")
-        assert instance.process.wait(PATIENCE_SECONDS) == 0
+        assert instance.process.wait(TIMEOUT_SECONDS) == 0
         # A reload parses the inherited sockets and their names again.
         last = pid_of(tmp_path)
         write(tmp_path, "the fourth one")
@@ -239,7 +239,7 @@ def test_a_daemon_runs_once_and_the_new_masters_begins_when_the_old_ones_has_end
     first, second = map(int, lines_of(pids))
     assert not is_alive(first)
     assert is_alive(second)
-    assert instance.process.wait(PATIENCE_SECONDS) == 0
+    assert instance.process.wait(TIMEOUT_SECONDS) == 0
     assert is_alive(second)
     assert not twice.exists()
 

@@ -20,7 +20,7 @@ from selenium.webdriver.remote.client_config import ClientConfig
 from selenium.webdriver.remote.command import Command
 
 from support import processes
-from support.waiting import LOOK_SECONDS, PATIENCE_SECONDS, wait_until
+from support.waiting import LOOK_SECONDS, TIMEOUT_SECONDS, wait_until
 
 #: Timeout of a start of the browser, of a page's load and of a script, in seconds.
 BROWSER_SECONDS = 120
@@ -105,12 +105,12 @@ class Driver:
         """Ends it and all processes that it has started."""
         self.process.terminate()
         try:
-            wait_until(lambda: not self._left(), "the browser has ended", seconds=PATIENCE_SECONDS)
+            wait_until(lambda: not self._left(), "the browser has ended", seconds=TIMEOUT_SECONDS)
         finally:
             for pid in self._left():
                 processes.kill(pid)
             self.process.wait()
-            self._reader.join(PATIENCE_SECONDS)
+            self._reader.join(TIMEOUT_SECONDS)
             self.process.stdout.close()
 
     def _left(self):

@@ -5,7 +5,7 @@ import socket
 import ssl
 import sys
 
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 #: Offset of `tcpi_data_segs_in` (4 bytes) in `struct tcp_info` (linux/tcp.h).
 DATA_SEGMENTS_IN = 152
@@ -67,7 +67,7 @@ class Client:
     address.
     """
 
-    def __init__(self, address, patience=PATIENCE_SECONDS, receive_bytes=None, source=None):
+    def __init__(self, address, patience=TIMEOUT_SECONDS, receive_bytes=None, source=None):
         family = socket.AF_UNIX if isinstance(address, (str, bytes)) else socket.AF_INET
         if family == socket.AF_INET and ":" in address[0]:
             family = socket.AF_INET6

@@ -6,7 +6,7 @@ import subprocess
 
 from support.client import Client
 from support.ports import reserve
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 CONFIGURATION = """
 global
@@ -57,6 +57,6 @@ class HAProxy:
 
     def finish(self):
         self.process.terminate()
-        self.process.wait(timeout=PATIENCE_SECONDS)
+        self.process.wait(timeout=TIMEOUT_SECONDS)
         for held in self._held.values():
             held.close()

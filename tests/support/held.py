@@ -4,7 +4,7 @@ import json
 import os
 
 from support import fastcgi, scgi, uwsgi
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 #: Interface -> the lines that load the application.
 APPLICATIONS = {"wsgi": "wsgi-file = {apps}/held.py", "asgi": "pythonpath = {apps}\nasgi = {apps}/held_asgi.py"}
@@ -146,7 +146,7 @@ class Held:
                 del going[seen["name"]]
         return going
 
-    def wait_for_progress(self, count, seconds=PATIENCE_SECONDS):
+    def wait_for_progress(self, count, seconds=TIMEOUT_SECONDS):
         """Waits until ``count`` calls are in progress; returns them."""
 
         def reached():

@@ -11,7 +11,7 @@ import time
 
 import hpack
 
-from support.client import PATIENCE_SECONDS, Closed, Response
+from support.client import TIMEOUT_SECONDS, Closed, Response
 from support.tls import Authority, context_of
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -315,7 +315,7 @@ class Http2:
         self.read_until(lambda: answer.reset is not None, lambda: f"the stream is reset: {answer}")
         return answer.reset
 
-    def read_until(self, condition, what, seconds=PATIENCE_SECONDS):
+    def read_until(self, condition, what, seconds=TIMEOUT_SECONDS):
         """Read frames until a condition holds."""
         end = time.monotonic() + seconds
         while not condition():

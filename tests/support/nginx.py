@@ -6,7 +6,7 @@ import subprocess
 
 from support.client import Client
 from support.ports import reserve
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 #: ``{http}`` is replaced by the test's own ``http`` block.
 CONFIGURATION = """
@@ -111,7 +111,7 @@ class Nginx:
 
     def finish(self):
         self.process.terminate()
-        self.process.wait(timeout=PATIENCE_SECONDS)
+        self.process.wait(timeout=TIMEOUT_SECONDS)
         self._held.close()
 
 

@@ -2,7 +2,7 @@
 
 import threading
 
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 
 class Repeating:
@@ -23,7 +23,7 @@ class Repeating:
     def __exit__(self, *_):
         self._over.set()
         for thread in self._threads:
-            thread.join(PATIENCE_SECONDS)
+            thread.join(TIMEOUT_SECONDS)
 
     def once(self):
         raise NotImplementedError

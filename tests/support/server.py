@@ -11,7 +11,7 @@ from pathlib import Path
 
 from support import processes
 from support.client import Client
-from support.waiting import PATIENCE_SECONDS, wait_until
+from support.waiting import TIMEOUT_SECONDS, wait_until
 
 TESTS = Path(__file__).resolve().parents[1]
 APPS = TESTS / "apps"
@@ -116,7 +116,7 @@ class Server:
             raise AssertionError(f"it ended with status {self.process.wait()} instead of serving:\n{self.everything()}")
         return self
 
-    def wait_for_exit(self, seconds=PATIENCE_SECONDS):
+    def wait_for_exit(self, seconds=TIMEOUT_SECONDS):
         """Waits for the master's end and the end of its log; returns the exit status."""
         status = self.process.wait(timeout=seconds)
         self._reader.join(seconds)
@@ -126,7 +126,7 @@ class Server:
     def send_signal(self, number):
         os.kill(self.process.pid, number)
 
-    def stop(self, number=signal.SIGTERM, seconds=PATIENCE_SECONDS):
+    def stop(self, number=signal.SIGTERM, seconds=TIMEOUT_SECONDS):
         """Sends a signal and returns the exit status."""
         self.send_signal(number)
         return self.wait_for_exit(seconds)
@@ -141,14 +141,14 @@ class Server:
         try:
             if self.process.poll() is None:
                 self.send_signal(signal.SIGQUIT)
-                self.process.wait(timeout=PATIENCE_SECONDS)
+                self.process.wait(timeout=TIMEOUT_SECONDS)
             wait_until(lambda: not self.processes(), lambda: f"these processes are left: {self.processes()}")
-            self._reader.join(PATIENCE_SECONDS)
+            self._reader.join(TIMEOUT_SECONDS)
         finally:
             for left in self.processes():
                 processes.kill(left.pid)
             self.process.wait()
-            self._reader.join(PATIENCE_SECONDS)
+            self._reader.join(TIMEOUT_SECONDS)
             self.process.stdout.close()
         if not self.expects_alarms:
             log = self.log
@@ -217,7 +217,7 @@ class Server:
         self.leave_log()
         # The reader, which waits for a line, gets one more and then ends.
         self.send_signal(signal.SIGUSR1)
-        assert self._is_left.wait(PATIENCE_SECONDS)
+        assert self._is_left.wait(TIMEOUT_SECONDS)
         self.process.stdout.close()
         self.read_log()
 
@@ -235,7 +235,7 @@ class Server:
             if not data:
                 return
 
-    def wait_for(self, condition, what, seconds=PATIENCE_SECONDS):
+    def wait_for(self, condition, what, seconds=TIMEOUT_SECONDS):
         """Waits until a condition on the log or the process holds; returns its value."""
         end = time.monotonic() + seconds
         while True:
@@ -249,7 +249,7 @@ class Server:
                 # The end of the process is not signalled, so the wait is a short one.
                 self._changed.wait(0.02)
 
-    def wait_for_log(self, pattern, count=1, seconds=PATIENCE_SECONDS):
+    def wait_for_log(self, pattern, count=1, seconds=TIMEOUT_SECONDS):
         """Waits until ``count`` places of the log match; returns the last match."""
         compiled = re.compile(pattern, re.MULTILINE)
 

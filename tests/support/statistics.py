@@ -4,14 +4,14 @@ import contextlib
 import json
 import socket
 
-from support.client import PATIENCE_SECONDS
+from support.client import TIMEOUT_SECONDS
 
 
 def connect(address):
     """``address`` is a pair of host and port, or the path or @name of a UNIX socket."""
     is_tcp = isinstance(address, tuple)
     connection = socket.socket(socket.AF_INET if is_tcp else socket.AF_UNIX)
-    connection.settimeout(PATIENCE_SECONDS)
+    connection.settimeout(TIMEOUT_SECONDS)
     with contextlib.ExitStack() as stack:
         stack.callback(connection.close)
         connection.connect(address if is_tcp else address.replace("@", "\0", 1))

@@ -10,7 +10,7 @@ import termios
 import time
 
 from support.server import REMOVED_PREFIXES, program
-from support.waiting import PATIENCE_SECONDS
+from support.waiting import TIMEOUT_SECONDS
 
 #: Variables of a person's shell that would change the output.
 CHANGES_WHAT_IS_SHOWN = ("NO_COLOR", "FORCE_COLOR", "PORT", "WEB_CONCURRENCY")
@@ -54,7 +54,7 @@ class Terminal:
 
     def wait_for(self, pattern):
         """Returns the first match of ``pattern`` in the output, without colours or with them."""
-        end = time.monotonic() + PATIENCE_SECONDS
+        end = time.monotonic() + TIMEOUT_SECONDS
         while True:
             found = re.search(pattern, self.words) or re.search(pattern, self.text)
             if found:
@@ -65,11 +65,11 @@ class Terminal:
 
     def wait_for_end(self):
         """Returns the exit status when all output is read and no process has the terminal open."""
-        end = time.monotonic() + PATIENCE_SECONDS
+        end = time.monotonic() + TIMEOUT_SECONDS
         while not self._is_shown_to_the_end:
             assert time.monotonic() < end, f"it does not end: {self.words!r}"
             self._read()
-        return self.process.wait(PATIENCE_SECONDS)
+        return self.process.wait(TIMEOUT_SECONDS)
 
     def type(self, text):
         os.write(self.ours, text.encode())
@@ -82,10 +82,10 @@ class Terminal:
         if self.process.poll() is None:
             self.process.terminate()
             try:
-                self.process.wait(PATIENCE_SECONDS)
+                self.process.wait(TIMEOUT_SECONDS)
             except subprocess.TimeoutExpired:
                 self.process.kill()
-                self.process.wait(PATIENCE_SECONDS)
+                self.process.wait(TIMEOUT_SECONDS)
         os.close(self.ours)
 
     def _read(self):

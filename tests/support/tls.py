@@ -7,7 +7,7 @@ import ssl
 import subprocess
 from pathlib import Path
 
-from support.client import PATIENCE_SECONDS, Client
+from support.client import TIMEOUT_SECONDS, Client
 
 
 def openssl(*arguments, stdin=None):
@@ -135,7 +135,7 @@ class TlsClient(Client):
         return self.socket.unwrap()
 
 
-def s_client(address, *arguments, stdin=b"", patience=PATIENCE_SECONDS):
+def s_client(address, *arguments, stdin=b"", patience=TIMEOUT_SECONDS):
     """Runs ``openssl s_client`` to its end and returns its status and output."""
     command = ["openssl", "s_client", "-connect", "{}:{}".format(*address), *map(str, arguments)]
     done = subprocess.run(command, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=patience)

@@ -4,14 +4,14 @@ import threading
 import time
 
 #: Timeout of a condition, in seconds: far beyond what a slow and busy machine needs.
-PATIENCE_SECONDS = 60
+TIMEOUT_SECONDS = 60
 #: Polling interval of conditions without a notification, in seconds.
 LOOK_SECONDS = 0.01
 
 _nobody = threading.Event()
 
 
-def wait_until(condition, what, seconds=PATIENCE_SECONDS, look_seconds=LOOK_SECONDS):
+def wait_until(condition, what, seconds=TIMEOUT_SECONDS, look_seconds=LOOK_SECONDS):
     """Returns the first true value of ``condition()``; fails with ``what`` on timeout."""
     end = time.monotonic() + seconds
     while True:

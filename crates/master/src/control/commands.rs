@@ -164,7 +164,7 @@ commands! {
         command_line: Some((InstanceCommand::Reload, Form::Plain)),
         has_outcome: true,
         is_reload: true,
-        ..row("it reloads")
+        ..row("reloading")
     },
     /// Like `Reload`, without time for requests in flight: the old generation ends as soon as the new one serves.
     ReloadBrutally => CommandRow {
@@ -235,7 +235,7 @@ commands! {
             (signal(Signal::SIGUSR2), "As SIGUSR1."),
         ],
         while_stopping: true,
-        ..row("its state is in the log")
+        ..row("writing its state to the log")
     },
     /// Replace this master with a new master of the program that is installed now.
     Upgrade => CommandRow {

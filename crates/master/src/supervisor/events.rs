@@ -49,7 +49,7 @@ impl Supervisor {
                 let started = self.takeover.start(&self.generations, &self.provision, reporting, configuration, now_ms);
                 let outcome = match &started {
                     Ok(pid) => format!("starting a new master (pid {pid}), this one serves until the new one does"),
-                    Err(why) => format!("{why}: this master goes on"),
+                    Err(why) => format!("{why}: this master stays"),
                 };
                 log_sink::line(&format!("upgrade ({by}): {outcome}"));
                 return started.map(drop);
