@@ -142,7 +142,7 @@ fn test_worker_with_a_request_over_harakiri_is_asked_for_its_stack_once() {
     drop(held);
     let worker = instance.ask("who").expect("an answer");
     assert_eq!(instance.count_events("stack 1"), 1);
-    assert!(lives(worker.pid) && !instance.log().contains("killing "), "{}", instance.log());
+    assert!(lives(worker.pid) && !instance.log().contains("killing worker"), "{}", instance.log());
 }
 
 #[test]
