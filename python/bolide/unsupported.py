@@ -28,7 +28,7 @@ def refusal():
     if sysconfig.get_config_var("Py_GIL_DISABLED"):
         return (
             f"Python {version}t ({sys.executable}) is free-threaded, which Bolide does not support yet: "
-            f"install it into the ordinary build (python{version}), which has the GIL"
+            f"install it into the standard build (python{version}), which has the GIL"
         )
     if sys.implementation.name != "cpython":
         return f"Bolide runs on CPython, and {sys.executable} is {sys.implementation.name}: install it into CPython"
