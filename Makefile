@@ -24,7 +24,7 @@ test-python: ## tests of the real program
 	@scripts/test python
 
 lint: ## rustfmt, clippy, ruff and shellcheck, warnings denied
-	@scripts/lint
+	@$(LOW_PRIORITY) scripts/lint
 
 deny: ## licences, sources and advisories of what this is built of (cargo-deny)
 	@scripts/deny
