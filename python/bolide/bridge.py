@@ -136,7 +136,7 @@ def is_bridge(coroutine):
 
 async def refuse(send):
     """Refuse a request whose body exceeds the disk limit (``limit-post-disk``), as a worker of WSGI applications does."""
-    text = b"the bodies that this worker keeps in temporary files have as many bytes as limit-post-disk allows"
+    text = b"the temporary files of this worker hold as many bytes as limit-post-disk allows"
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(text)).encode())]
     await send({"type": "http.response.start", "status": 507, "headers": headers})
     await send({"type": "http.response.body", "body": text})

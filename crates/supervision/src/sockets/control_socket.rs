@@ -89,7 +89,7 @@ impl ControlSocket {
             Channel::File(path) => {
                 let trouble = |error| {
                     let shown = path.display();
-                    StartError::new(format!("control-socket = {shown}: {error}; make its folder, or choose another file"))
+                    StartError::new(format!("control-socket = {shown}: {error}; create its folder, or choose another file"))
                 };
                 let (listener, file) = bind_file(path, privileges).map_err(trouble)?;
                 (Some(listener), Some(file))
