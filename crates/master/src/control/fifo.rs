@@ -57,7 +57,7 @@ impl Fifo {
         let Some(mut fifo) = Fifo::new(paths, privileges, now_ms) else { return Ok(None) };
         fifo.make().map_err(|error| {
             StartError::new(format!(
-                "master-fifo = {}: {error}; remove what is there, create its folder, or choose another file",
+                "master-fifo = {}: {error}; remove the existing file, create its folder, or choose another file",
                 fifo.path().display()
             ))
         })?;
