@@ -18,6 +18,7 @@ mod object;
 mod procname;
 mod prototype;
 mod request_extras;
+mod services;
 mod start_response;
 mod threads;
 mod uwsgi_module;

@@ -13,6 +13,7 @@ use nix::unistd::{ForkResult, Pid};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use crate::services;
 use crate::uwsgi_module;
 
 /// Runs a prototype, and in each forked child a worker. Returns the exit status of the process. `half` has the Python methods of
@@ -74,6 +75,8 @@ impl Application for PythonApplication<'_> {
 
     /// Passes the settings and the rest of the boot file to Python as plain data.
     fn prepare(&mut self, boot: &Boot) -> PyResult<()> {
+        // The application may use its caches while it is imported.
+        services::attach(boot)?;
         let text = serde_json::to_string(boot).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let boot = self.half.py().import("json")?.call_method1("loads", (text,))?;
         self.half.call_method1("prepare", (boot,)).map(drop)

@@ -27,6 +27,8 @@ pub struct Boot {
     pub slots_in_use: u32,
     /// The memory file of the session ticket keys, if a listener speaks TLS.
     pub ticket_keys: Option<i32>,
+    /// The memory files of the services that `settings.services` asks for.
+    pub memories: Vec<MemoryFile>,
     /// The log, opened by the master, because the prototype's user may lack permission.
     pub log: Option<i32>,
     /// Further logs, in the order of `settings.logging.targets`.
@@ -53,4 +55,50 @@ pub struct ListenerDescriptor {
     pub bound: String,
     /// The master bound the socket itself; it was not inherited from the process that started the master.
     pub is_ours: bool,
+}
+
+/// A memory file that the processes of the instance share.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryFile {
+    /// Unique within its kind.
+    pub name: String,
+    pub kind: MemoryKind,
+    pub descriptor: i32,
+}
+
+/// The structure that a memory file holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemoryKind {
+    Cache,
+    Locks,
+    Queue,
+    SharedArea,
+    Metrics,
+    Signals,
+}
+
+impl MemoryKind {
+    /// The number in the head of the memory. 0 is none.
+    pub const fn code(self) -> u32 {
+        match self {
+            MemoryKind::Cache => 1,
+            MemoryKind::Locks => 2,
+            MemoryKind::Queue => 3,
+            MemoryKind::SharedArea => 4,
+            MemoryKind::Metrics => 5,
+            MemoryKind::Signals => 6,
+        }
+    }
+
+    /// The kind in messages, before the name: `cache "sessions"`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            MemoryKind::Cache => "cache",
+            MemoryKind::Locks => "locks",
+            MemoryKind::Queue => "queue",
+            MemoryKind::SharedArea => "sharedarea",
+            MemoryKind::Metrics => "metrics",
+            MemoryKind::Signals => "signals",
+        }
+    }
 }

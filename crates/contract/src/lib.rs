@@ -20,5 +20,5 @@ mod work;
 
 pub use settings::{
     answering, attendant, clients, confinement, control, developing, exceptions, files, hooks, logging, python_module, recycling,
-    reloading, scaling, sockets, statistics, tls, watching,
+    reloading, scaling, services, sockets, statistics, tls, watching,
 };

@@ -17,6 +17,7 @@ pub mod python_module;
 pub mod recycling;
 pub mod reloading;
 pub mod scaling;
+pub mod services;
 pub mod sockets;
 pub mod statistics;
 pub mod tls;
@@ -38,6 +39,7 @@ use crate::settings::logging::Logging;
 use crate::settings::recycling::Recycling;
 use crate::settings::reloading::Reloading;
 use crate::settings::scaling::Scaling;
+use crate::settings::services::Services;
 use crate::settings::sockets::SocketTuning;
 use crate::settings::statistics::Statistics;
 use crate::settings::tls::{Http2, Tls};
@@ -76,6 +78,8 @@ pub struct Settings {
     /// Static files; `None` if all answers come from the application.
     pub files: Option<crate::settings::files::Files>,
     pub watching: Watching,
+    /// Memory that the processes share: caches.
+    pub services: Services,
     /// `develop`; `None` if it is off.
     pub development: Option<Development>,
 }

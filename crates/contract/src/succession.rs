@@ -5,6 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::boot::MemoryFile;
 use crate::settings::Address;
 
 /// The environment variable. It does not have Bolide's prefix, because variables with that prefix are options.
@@ -22,6 +23,9 @@ pub struct Succession {
     pub sockets: Vec<HandedSocket>,
     /// The socket of `stats`.
     pub statistics: Option<HandedSocket>,
+    /// The memory of services. A master of an earlier version hands none over.
+    #[serde(default)]
+    pub memories: Vec<MemoryFile>,
 }
 
 /// A listening socket, and its configured address.

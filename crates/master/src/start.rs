@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 
+use bolide_contract::boot::MemoryFile;
 use bolide_contract::confinement::Confinement;
 use bolide_contract::hooks::HookPhase;
 use bolide_contract::scoreboard::now_ms;
@@ -35,6 +36,7 @@ use crate::log_keeping::LogKeeping;
 use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
 use crate::provision::interpreter::{Program, enter_folder};
+use crate::provision::memories::Memories;
 use crate::statistics::reporting::Reporting;
 use crate::supervisor::{Ended, Started, Supervisor};
 
@@ -115,10 +117,11 @@ fn prepare(
 ) -> Result<Supervisor, StartError> {
     settings.listeners = socket_activation::merge(settings.listeners);
     configuration.note_logged(warnings);
-    let (predecessor, handed) = match inheritance {
-        Some(Inheritance { place, sockets, statistics }) => (Some(place), Handed { sockets, statistics }),
+    let (predecessor, mut handed) = match inheritance {
+        Some(Inheritance { place, sockets, statistics, memories }) => (Some(place), Handed { sockets, statistics, memories }),
         None => (None, Handed::default()),
     };
+    let handed_memories = std::mem::take(&mut handed.memories);
     let prepared = prepare_files(&settings, &configuration, handed);
     if prepared.is_err() {
         log_sink::lines(warnings);
@@ -150,17 +153,21 @@ fn prepare(
         remove_files();
     })?;
     let logs = LogKeeping::new(Logs::new(&settings.logging, privileges.as_ref()), log_programs, printed);
-    let (provision, scoreboard) = Provision::new(settings, listeners, program, privileges)
-        .map_err(|error| StartError::new(format!("no memory can be shared between processes: {error}")))?;
+    let unshared = |error: io::Error| StartError::new(format!("no memory can be shared between processes: {error}"));
+    let mut emptied = Vec::new();
+    let memories = Memories::at_start(&settings.services, handed_memories, &mut emptied).map_err(unshared)?;
+    log_sink::lines(&emptied);
+    let (provision, scoreboard) = Provision::new(settings, listeners, memories, program, privileges).map_err(unshared)?;
     let children = Children::new(scoreboard);
     Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, predecessor }))
 }
 
-/// Sockets that the previous master has passed to us.
+/// Sockets and memory that the previous master has passed to us.
 #[derive(Default)]
 struct Handed {
     sockets: Vec<(Address, OwnedFd)>,
     statistics: Option<(Address, OwnedFd)>,
+    memories: Vec<(MemoryFile, OwnedFd)>,
 }
 
 /// `unshare`: sockets, logs and control endpoints belong to the system's namespaces, everything opened later does not.

@@ -72,8 +72,10 @@ impl Prototype {
         for end in boot.connection_queue.into_iter().flatten() {
             close_on_exec(end)?;
         }
-        for listener in &boot.listeners {
-            close_on_exec(listener.descriptor)?;
+        for descriptor in
+            boot.listeners.iter().map(|listener| listener.descriptor).chain(boot.memories.iter().map(|memory| memory.descriptor))
+        {
+            close_on_exec(descriptor)?;
         }
         // While the application is loaded, the control socket is not read: if the master dies now, the kernel kills us as well
         // (the master has set the death signal). It may have died before it could set it.

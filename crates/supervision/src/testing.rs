@@ -103,6 +103,7 @@ pub fn settings() -> Settings {
         answering: bolide_contract::answering::Answering::default(),
         files: None,
         watching: Default::default(),
+        services: Default::default(),
         development: None,
     }
 }

@@ -34,6 +34,7 @@ const RELOADED: &[&str] = &[
     "python_module",
     "attendant",
     "hooks",
+    "services",
 ];
 
 /// Settings within those sections that need a restart: the JSON pointer, and the option that sets it.

@@ -133,6 +133,7 @@ fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::R
         rows_in_use: 0,
         slots_in_use: 0,
         ticket_keys: None,
+        memories: Vec::new(),
         log: None,
         log_targets: Vec::new(),
         reason: -1,

@@ -6,6 +6,7 @@ pub mod configuration;
 pub mod error_report;
 pub mod interpreter;
 pub mod load_check;
+pub mod memories;
 pub mod packaged;
 pub mod reading_as_user;
 pub mod renewing;
@@ -31,12 +32,14 @@ use nix::unistd::Pid;
 
 use crate::provision::error_report::ErrorReport;
 use crate::provision::interpreter::Program;
+use crate::provision::memories::Memories;
 
 /// The current resources, the planned ones, and those that stay for the life of an instance.
 #[derive(Debug)]
 pub struct Provision {
     settings: Settings,
     listeners: Listeners,
+    memories: Memories,
     /// `None` if no TLS session can be resumed.
     tickets: Option<TicketKeyRenewal>,
     /// The plan for the forming generation, if the configuration was read again for it; the fields above are those in force.
@@ -58,6 +61,7 @@ pub struct Provision {
 pub struct Plan {
     pub settings: Settings,
     pub listeners: Listeners,
+    pub memories: Memories,
     pub program: Program,
 }
 
@@ -86,6 +90,7 @@ impl Provision {
     pub fn new(
         settings: Settings,
         listeners: Listeners,
+        memories: Memories,
         program: Program,
         privileges: Option<Privileges>,
     ) -> io::Result<(Provision, Scoreboard)> {
@@ -100,6 +105,7 @@ impl Provision {
         let provision = Provision {
             settings,
             listeners,
+            memories,
             tickets,
             coming,
             program,
@@ -175,6 +181,29 @@ impl Provision {
         self.listeners.renewed(pending, &settings.listeners, self.privileges())
     }
 
+    pub fn memories_in_force(&self) -> &Memories {
+        &self.memories
+    }
+
+    /// Recovers what a process held that has ended, in the memory in force and in that of the plan. Returns lines for the log.
+    pub fn recover_memories(&self, pid: u32) -> Vec<String> {
+        let planned = self.coming.as_ref().map(|coming| &coming.memories);
+        let mut lines: Vec<String> =
+            [&self.memories].into_iter().chain(planned).filter_map(|memories| memories.recover(pid)).collect();
+        // The plan shares what its settings do not change.
+        lines.dedup();
+        lines
+    }
+
+    /// Returns the memory for these settings: that which is in the plan or in force, and new one. `changed` gets a line for each
+    /// memory that begins empty.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn memories_for(&self, settings: &Settings, changed: &mut Vec<String>) -> io::Result<Memories> {
+        self.memories.for_settings(&settings.services, changed)
+    }
+
     /// Creates the keys for session tickets if they are missing: the first TLS listener may have come with a reload.
     ///
     /// # Errors
@@ -202,9 +231,10 @@ impl Provision {
         let coming = self.coming.take()?;
         let settings = std::mem::replace(&mut self.settings, coming.settings);
         let listeners = std::mem::replace(&mut self.listeners, coming.listeners);
+        let memories = std::mem::replace(&mut self.memories, coming.memories);
         let program = std::mem::replace(&mut self.program, coming.program);
         let troubles = self.listeners.adjust(&settings.listeners, &self.settings.listeners, self.privileges.as_ref());
-        Some((Plan { settings, listeners, program }, troubles))
+        Some((Plan { settings, listeners, memories, program }, troubles))
     }
 
     /// Shuts the sockets down. Returns the connections that were not accepted yet.
@@ -244,6 +274,8 @@ impl Provision {
         let log_targets = bolide_log::targets();
         inherited.extend(&log_targets);
         let ticket_keys = self.tickets.as_ref().map(|tickets| tickets.ring().memory().as_raw_fd());
+        let memories = self.coming.as_ref().map_or(&self.memories, |coming| &coming.memories);
+        inherited.extend(memories.descriptors());
         let error_page = self.error_page.as_ref().map(AsRawFd::as_raw_fd);
         inherited.extend(error_page);
         let connection_queue = self.connection_queue.each_ref().map(AsRawFd::as_raw_fd);
@@ -265,6 +297,7 @@ impl Provision {
             rows_in_use: self.rows_in_use(),
             slots_in_use: settings.workers.threads.most(),
             ticket_keys,
+            memories: memories.files(),
             log,
             log_targets,
             reason: note.descriptor(),

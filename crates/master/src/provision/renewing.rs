@@ -23,11 +23,16 @@ pub fn read_plan(configuration: &mut Configuration, provision: &Provision) -> Re
     let renewed = changes::renewed(provision.settings(), &wanted, provision.room()).map_err(|error| one(error.to_string()))?;
     let program = configuration.program(&renewed.settings).map_err(|error| one(error.to_string()))?;
     let listeners = provision.listeners_for(&renewed.settings).map_err(|error| one(error.to_string()))?;
+    let mut emptied = Vec::new();
+    let memories = provision.memories_for(&renewed.settings, &mut emptied).map_err(|error| one(error.to_string()))?;
     if !renewed.changed.is_empty() {
         log_sink::line(&format!("reload: the configuration has changed: {}", renewed.changed.join(", ")));
     }
     for option in &renewed.kept {
         log_sink::line(&format!("reload: {option}: keeps its value until a restart"));
     }
-    Ok(Plan { settings: renewed.settings, listeners, program })
+    for line in &emptied {
+        log_sink::line(&format!("reload: {line}"));
+    }
+    Ok(Plan { settings: renewed.settings, listeners, memories, program })
 }

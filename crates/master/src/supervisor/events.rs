@@ -387,6 +387,10 @@ impl Supervisor {
     /// Removes a child from the list and handles its end.
     fn handle_exit(&mut self, id: u64, cause: Cause, now: u64) {
         let Some(child) = self.children.remove(id) else { return };
+        // A process that has exited by itself may have been ended inside a lock too, by os._exit() in another thread.
+        if let Some(pid) = child.pid.filter(|_| cause != Cause::Exited(0)) {
+            self.provision.recover_memories(pid.as_raw().unsigned_abs()).iter().for_each(|line| log_sink::line(line));
+        }
         match child.role {
             Role::Worker { row, number } => self.worker_ended(&child, row, number, &cause, now),
             Role::Helper { row, number } => {

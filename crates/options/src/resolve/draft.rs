@@ -12,6 +12,7 @@ use bolide_contract::logging::{LogStyle, Logging};
 use bolide_contract::python_module::PythonModule;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::reloading::Reloading;
+use bolide_contract::services::SharedCache;
 use bolide_contract::settings::{
     Address, ApplicationSettings, Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads,
 };
@@ -68,6 +69,7 @@ pub struct Draft<'a> {
     pub watching: Watching,
     pub developing: DevelopingDraft,
     pub statistics: StatisticsDraft,
+    pub services: ServicesDraft,
 }
 
 impl<'a> Draft<'a> {
@@ -104,6 +106,7 @@ impl<'a> Draft<'a> {
             watching: Watching::default(),
             developing: DevelopingDraft::default(),
             statistics: StatisticsDraft::default(),
+            services: ServicesDraft::default(),
         }
     }
 
@@ -390,6 +393,12 @@ pub struct StatisticsDraft {
     pub pushers: Vec<Pusher>,
     /// Seconds between two pushes, for those without an interval of their own.
     pub push_every_s: Option<u64>,
+}
+
+/// Settings of the services that processes share in memory. Paths are as written.
+#[derive(Default)]
+pub struct ServicesDraft {
+    pub caches: Vec<SharedCache>,
 }
 
 /// Settings of routes, header fields and compression.

@@ -23,6 +23,7 @@ pub mod logging;
 pub mod platform;
 pub mod processes;
 pub mod scaling;
+mod services;
 pub mod sockets;
 pub mod statistics;
 pub mod tls;
@@ -211,6 +212,7 @@ impl<'a> Draft<'a> {
             answering,
             files,
             watching: watching::complete(self.watching, &self.developing, &context),
+            services: self.services.complete(&mut context),
         };
         (settings, context.diagnostics)
     }

@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
+use bolide_contract::boot::MemoryFile;
 use bolide_contract::settings::Address;
 use bolide_contract::succession::{HandedSocket, Step, Succession, VARIABLE};
 use nix::unistd::Pid;
@@ -146,6 +147,8 @@ pub struct Inheritance {
     pub sockets: Vec<(Address, OwnedFd)>,
     /// The socket of `stats`.
     pub statistics: Option<(Address, OwnedFd)>,
+    /// The memory of services.
+    pub memories: Vec<(MemoryFile, OwnedFd)>,
 }
 
 /// An event of the previous master.
@@ -197,6 +200,7 @@ impl Inheritance {
         let handed = handed()?;
         let take = |descriptor: i32| system::adopt(descriptor).ok();
         let socket = |socket: HandedSocket| Some((socket.address, take(socket.descriptor)?));
+        let memory = |memory: MemoryFile| take(memory.descriptor).map(|descriptor| (memory, descriptor));
         let channel = UnixStream::from(take(handed.channel)?);
         channel.set_nonblocking(true).ok()?;
         let locks = handed.locks.iter().filter_map(|lock| take(*lock)).collect();
@@ -204,6 +208,7 @@ impl Inheritance {
             place: Predecessor { channel, stage: PredecessorStage::Awaited, _locks: locks },
             sockets: handed.sockets.into_iter().filter_map(socket).collect(),
             statistics: handed.statistics.and_then(socket),
+            memories: handed.memories.into_iter().filter_map(memory).collect(),
         })
     }
 }

@@ -1,0 +1,17 @@
+//! The native half of the services of the module `uwsgi`: the memories that processes share. It knows no request. Every process
+//! that loads the application runs it.
+
+use std::io;
+use std::sync::OnceLock;
+
+use bolide_contract::boot::Boot;
+use bolide_memory::Attached;
+
+/// Empty before `prepare`, and in a process that got no memory from the master.
+static ATTACHED: OnceLock<Attached> = OnceLock::new();
+
+/// Maps the memories of the instance, once in the prototype: forked processes inherit them.
+pub fn attach(boot: &Boot) -> io::Result<()> {
+    let attached = Attached::attach(boot)?;
+    ATTACHED.set(attached).map_err(|_| io::Error::other("the memories are attached once only"))
+}

@@ -1,0 +1,60 @@
+//! Settings of the services that the processes of an instance share in memory. Plain data.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// The services of an instance.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Services {
+    /// In the order of the configuration: the first one is the default.
+    pub caches: Vec<SharedCache>,
+}
+
+/// A cache that all processes of the instance share.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct SharedCache {
+    pub name: String,
+    /// The most items at a time.
+    pub items: u64,
+    /// Bytes of a key at the most.
+    pub key_bytes: u32,
+    /// Bytes of a block: of a value at the most, or with `is_bitmap` the unit of the room for values.
+    pub block_bytes: u64,
+    /// Blocks for all values.
+    pub blocks: u64,
+    /// A value may take several consecutive blocks.
+    pub is_bitmap: bool,
+    pub when_full: WhenFull,
+    /// Items that are full or purged are not logged.
+    pub ignores_full: bool,
+    /// Items never expire, whatever time they are given.
+    pub never_expires: bool,
+    /// The time of the last change is kept.
+    pub notes_changes: bool,
+    /// The number that `cache_inc` and the related functions begin with.
+    pub first_number: i64,
+    pub store: Option<Store>,
+    /// Where the cache was configured.
+    pub origin: String,
+}
+
+/// What a new item in a full cache replaces. Expired items are replaced in any case.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum WhenFull {
+    /// Nothing: the new item is refused.
+    #[default]
+    Refuse,
+    /// An item that was not read for long (`purge_lru`).
+    Purge,
+    /// All items (`clear_on_full`).
+    Clear,
+}
+
+/// A file that keeps a cache beyond the end of the instance.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Store {
+    pub path: PathBuf,
+    /// Seconds between two writes to the disk; 0 leaves the time to the kernel.
+    pub sync_s: u64,
+}

@@ -1,0 +1,180 @@
+//! The memory of services: made at the start, kept over reloads and upgrades as long as its settings are the same, and recovered
+//! when a process has died. It does not know what a memory holds. The master runs it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::rc::Rc;
+
+use bolide_contract::boot::MemoryFile;
+use bolide_contract::services::Services;
+use bolide_memory::mapping::whole_bytes;
+use bolide_memory::{Identity, Mapping, Wanted};
+use bolide_supervision::processes::process_attributes;
+
+/// The memories of one generation's settings. Generations with the same settings share them.
+#[derive(Debug, Clone, Default)]
+pub struct Memories {
+    list: Vec<Rc<Memory>>,
+}
+
+/// A memory, and the settings that it was made for.
+#[derive(Debug)]
+struct Memory {
+    wanted: Wanted,
+    identity: Identity,
+    mapping: Mapping,
+    descriptor: OwnedFd,
+}
+
+impl Memories {
+    /// Returns the memories that settings ask for: those of these that fit, and new ones. `changed` gets a line for each memory
+    /// that begins empty although one of its name is there.
+    ///
+    /// # Errors
+    /// A memory can't be made.
+    pub fn for_settings(&self, services: &Services, changed: &mut Vec<String>) -> io::Result<Memories> {
+        let list = Wanted::all(services).into_iter().map(|wanted| {
+            let identity = wanted.identity();
+            let named = self.list.iter().find(|memory| memory.is_named_as(&wanted));
+            match named {
+                Some(kept) if kept.identity == identity => Ok(kept.clone()),
+                Some(_) => {
+                    changed.push(format!("{}: its settings have changed: it begins empty", words(&wanted)));
+                    Memory::create(wanted, identity).map(Rc::new)
+                }
+                None => Memory::create(wanted, identity).map(Rc::new),
+            }
+        });
+        Ok(Memories { list: list.collect::<io::Result<_>>()? })
+    }
+
+    /// Returns the memories for settings at a start: those that the previous master has handed over and that fit, and new ones.
+    ///
+    /// # Errors
+    /// A memory can't be made.
+    pub fn at_start(
+        services: &Services,
+        mut handed: Vec<(MemoryFile, OwnedFd)>,
+        changed: &mut Vec<String>,
+    ) -> io::Result<Memories> {
+        let list = Wanted::all(services).into_iter().map(|wanted| {
+            let identity = wanted.identity();
+            let is_it = |(file, _): &(MemoryFile, OwnedFd)| (file.kind, file.name.as_str()) == (wanted.kind(), wanted.name());
+            let position = handed.iter().position(is_it);
+            if let Some((_, descriptor)) = position.map(|position| handed.swap_remove(position)) {
+                match Mapping::attach(&descriptor, &identity) {
+                    Ok(mapping) => return Ok(Rc::new(Memory { wanted, identity, mapping, descriptor })),
+                    Err(why) => changed.push(format!(
+                        "{}: that of the previous master can't be taken over ({why}): it begins empty",
+                        words(&wanted)
+                    )),
+                }
+            }
+            Memory::create(wanted, identity).map(Rc::new)
+        });
+        Ok(Memories { list: list.collect::<io::Result<_>>()? })
+    }
+
+    /// The files for the boot message and for a successor.
+    pub fn files(&self) -> Vec<MemoryFile> {
+        let file = |memory: &Rc<Memory>| MemoryFile {
+            name: memory.wanted.name().to_owned(),
+            kind: memory.wanted.kind(),
+            descriptor: memory.descriptor.as_raw_fd(),
+        };
+        self.list.iter().map(file).collect()
+    }
+
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.list.iter().map(|memory| memory.descriptor.as_fd().as_raw_fd())
+    }
+
+    /// Recovers what a process held that has ended. Returns a line for the log, if it held anything.
+    pub fn recover(&self, pid: u32) -> Option<String> {
+        let recovered = self.list.iter().flat_map(|memory| memory.wanted.recover(&memory.mapping, pid));
+        let said: Vec<String> = recovered
+            .map(|recovery| match recovery.lost.as_str() {
+                "" => recovery.what,
+                lost => format!("{} ({lost})", recovery.what),
+            })
+            .collect();
+        (!said.is_empty()).then(|| format!("pid {pid} died while it changed {}: repaired", said.join(", ")))
+    }
+}
+
+impl Memory {
+    fn create(wanted: Wanted, identity: Identity) -> io::Result<Memory> {
+        let bytes = whole_bytes(&identity) as u64;
+        let create = || Mapping::create(wanted.name(), &identity);
+        let made = process_attributes::with_file_size(bytes, create)
+            .and_then(|made| made.ok_or_else(|| process_attributes::file_size_too_small(bytes)))
+            .and_then(|(mapping, descriptor)| wanted.begin(&mapping).map(|()| (mapping, descriptor)));
+        let (mapping, descriptor) = made.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", words(&wanted))))?;
+        mapping.finish(&identity);
+        Ok(Memory { wanted, identity, mapping, descriptor })
+    }
+
+    fn is_named_as(&self, wanted: &Wanted) -> bool {
+        (self.wanted.kind(), self.wanted.name()) == (wanted.kind(), wanted.name())
+    }
+}
+
+/// The memory in messages: `cache "sessions"`.
+fn words(wanted: &Wanted) -> String {
+    format!("{} \"{}\"", wanted.kind().word(), wanted.name())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bolide_contract::services::SharedCache;
+
+    fn services(names: &[&str], items: u64) -> Services {
+        let cache = |name: &&str| SharedCache {
+            name: (*name).to_owned(),
+            items,
+            key_bytes: 2048,
+            block_bytes: 65_535,
+            blocks: items,
+            is_bitmap: false,
+            when_full: Default::default(),
+            ignores_full: false,
+            never_expires: false,
+            notes_changes: false,
+            first_number: 0,
+            store: None,
+            origin: "x.ini:1".to_owned(),
+        };
+        Services { caches: names.iter().map(cache).collect() }
+    }
+
+    #[test]
+    fn a_reload_keeps_memory_whose_settings_are_the_same_and_says_which_begins_empty() {
+        let mut changed = Vec::new();
+        let first = Memories::at_start(&services(&["a", "b"], 10), Vec::new(), &mut changed).expect("made");
+        let same = first.for_settings(&services(&["b", "a"], 10), &mut changed).expect("made");
+        assert!(Rc::ptr_eq(&first.list[0], &same.list[1]) && Rc::ptr_eq(&first.list[1], &same.list[0]));
+        assert_eq!(changed, Vec::<String>::new());
+        let other = first.for_settings(&services(&["a", "c"], 20), &mut changed).expect("made");
+        assert!(!Rc::ptr_eq(&first.list[0], &other.list[0]));
+        assert_eq!(changed, ["cache \"a\": its settings have changed: it begins empty"]);
+        assert_eq!(other.files().len(), 2);
+    }
+
+    #[test]
+    fn an_upgrade_takes_over_memory_that_fits() {
+        let mut changed = Vec::new();
+        let old = Memories::at_start(&services(&["a", "b"], 10), Vec::new(), &mut changed).expect("made");
+        let copies = old.list.iter().map(|memory| memory.descriptor.try_clone().expect("a descriptor"));
+        let handed = old.files().into_iter().zip(copies).collect();
+        let mut wanted = services(&["a", "b"], 10);
+        wanted.caches[1].items = 20;
+        let new = Memories::at_start(&wanted, handed, &mut changed).expect("made");
+        assert_eq!(new.files().len(), 2);
+        assert_eq!(changed.len(), 1);
+        assert!(
+            changed[0].starts_with("cache \"b\": that of the previous master can't be taken over (it was made with"),
+            "{changed:?}"
+        );
+    }
+}

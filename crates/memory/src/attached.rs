@@ -1,0 +1,48 @@
+//! The memories of an instance as a process with the application sees them. It makes and recovers none. The prototype attaches
+//! them once, before the application is loaded, and its workers and helpers inherit the mappings.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use bolide_contract::boot::Boot;
+
+use crate::cache::Cache;
+use crate::mapping::Mapping;
+use crate::wanted::Wanted;
+
+/// The structures in the memories, which stay mapped to the end of the process.
+#[derive(Debug, Default)]
+pub struct Attached {
+    /// In the order of the configuration: the first one is the default.
+    pub caches: Vec<Cache>,
+}
+
+impl Attached {
+    /// Maps the memories that the master has passed on. A process that gets none, such as one that only checks whether the
+    /// application can be loaded, has no services.
+    ///
+    /// # Errors
+    /// A memory can't be mapped, or is not what the settings ask for.
+    pub fn attach(boot: &Boot) -> io::Result<Attached> {
+        let mut attached = Attached::default();
+        for wanted in Wanted::all(&boot.settings.services) {
+            let is_it = |kind, name: &str| kind == wanted.kind() && name == wanted.name();
+            let Some(file) = boot.memories.iter().find(|file| is_it(file.kind, &file.name)) else { continue };
+            let unfit = |why: &dyn std::fmt::Display| {
+                io::Error::other(format!("the memory of {} \"{}\" can't be used: {why}", wanted.kind().word(), wanted.name()))
+            };
+            let descriptor = borrowed(file.descriptor);
+            let mapping = Mapping::attach(&descriptor, &wanted.identity()).map_err(|why| unfit(&why))?;
+            let mapping: &'static Mapping = Box::leak(Box::new(mapping));
+            match wanted {
+                Wanted::Cache(settings) => attached.caches.push(Cache::attach(&settings, mapping)),
+            }
+        }
+        Ok(attached)
+    }
+}
+
+fn borrowed(descriptor: i32) -> BorrowedFd<'static> {
+    // SAFETY: the master opened it for this process and passed its number to us; the prototype never closes it.
+    unsafe { BorrowedFd::borrow_raw(descriptor) }
+}

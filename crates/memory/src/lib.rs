@@ -1,0 +1,18 @@
+//! Memory that the processes of an instance share beside the scoreboard, and that survives any of them: mappings with a checked
+//! head, locks whose holder may die, and the structures that stand in them.
+//!
+//! The master makes the memory and recovers what a dead process held; every process that has the application reads and writes it.
+//! It knows no language, no options and no log.
+
+pub mod attached;
+pub mod cache;
+pub mod mapping;
+pub mod recovery;
+pub mod robust_lock;
+pub mod wanted;
+
+pub use attached::Attached;
+pub use mapping::{Identity, Mapping, Mismatch};
+pub use recovery::Recovery;
+pub use robust_lock::{Guard, Left, RobustLock};
+pub use wanted::Wanted;
