@@ -12,6 +12,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 #[path = "../../crates/protocol/tests/cases/mod.rs"]
 mod cases;
+#[path = "../../crates/spool/tests/cases/mod.rs"]
+mod spool_cases;
 pub mod connection;
 pub mod connection_queue;
 pub mod fastcgi;
@@ -25,6 +27,7 @@ pub mod proxy_header;
 pub mod routes;
 pub mod scgi;
 pub mod session;
+pub mod spool_job;
 pub mod target_decode;
 pub mod tls;
 pub mod uwsgi_packet;
@@ -40,6 +43,7 @@ pub const TARGETS: &[Target] = &[
     scgi::TARGET,
     fastcgi::TARGET,
     session::TARGET,
+    spool_job::TARGET,
     http2::TARGET,
     proxy_header::TARGET,
     forwarded::TARGET,

@@ -21,8 +21,9 @@ ARROWS = {
     "bolide-memory": {"bolide-contract"},
     "bolide-protocol": set(),
     "bolide-routes": {"bolide-contract"},
-    "bolide-options": {"bolide-contract", "bolide-routes", "bolide-tls"},
+    "bolide-options": {"bolide-contract", "bolide-routes", "bolide-spool", "bolide-tls"},
     "bolide-files": {"bolide-contract"},
+    "bolide-spool": set(),
     "bolide-services": {"bolide-contract"},
     "bolide-hooks": {"bolide-contract", "bolide-log"},
     "bolide-tls": {"bolide-contract"},
@@ -46,6 +47,7 @@ ARROWS = {
         "bolide-memory",
         "bolide-master",
         "bolide-prototype",
+        "bolide-spool",
     },
     "bolide-testing": {
         "bolide-contract",

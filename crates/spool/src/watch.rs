@@ -1,0 +1,114 @@
+//! Notices that jobs arrive, with inotify(7), so that a spooler need not wait for its next scan.
+//!
+//! Jobs are renamed into their folder, so a rename means a whole job. Other programs create files there and write them, which
+//! takes a moment. It reads no job. Spoolers run it.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, WatchDescriptor};
+
+use crate::folder::Folder;
+use crate::names;
+
+/// Most folders of priorities that are watched. Jobs of further ones are found by the next scan.
+pub const PRIORITIES_MOST: usize = 256;
+/// Most reads of one call, each of up to 4096 bytes. A scan finds the jobs of the events that stay.
+const READS_MOST: usize = 64;
+
+/// The folders of a spooler under watch.
+#[derive(Debug)]
+pub struct Watch {
+    inotify: Inotify,
+    top: WatchDescriptor,
+    folder: Folder,
+    priorities: usize,
+}
+
+/// What has happened in the folders.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// A job has arrived.
+    pub has_job: bool,
+    /// Another program creates a file, which will be a job soon.
+    pub has_beginning: bool,
+    /// The folder was removed or renamed: a new watch is needed.
+    pub is_lost: bool,
+}
+
+impl Watch {
+    /// # Errors
+    /// The folder can't be watched, or the user has too many watches (inotify(7)).
+    pub fn new(folder: &Folder) -> io::Result<Watch> {
+        let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+        let top = inotify.add_watch(folder.path(), flags() | AddWatchFlags::IN_MOVE_SELF)?;
+        let mut watch = Watch { inotify, top, folder: folder.clone(), priorities: 0 };
+        for entry in std::fs::read_dir(folder.path())? {
+            let entry = entry?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                watch.add_priority(&entry.file_name())?;
+            }
+        }
+        Ok(watch)
+    }
+
+    /// Readable when there is news.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.inotify.as_fd()
+    }
+
+    /// Reads what has happened. Never waits.
+    ///
+    /// # Errors
+    /// The error of read(2).
+    pub fn news(&mut self) -> io::Result<Arrivals> {
+        let mut news = Arrivals::default();
+        for _ in 0..READS_MOST {
+            let events = match self.inotify.read_events() {
+                Ok(events) => events,
+                Err(Errno::EAGAIN | Errno::EINTR) => return Ok(news),
+                Err(errno) => return Err(errno.into()),
+            };
+            for event in events {
+                let gone = AddWatchFlags::IN_IGNORED | AddWatchFlags::IN_MOVE_SELF;
+                news.is_lost |= event.wd == self.top && event.mask.intersects(gone);
+                // A queue that was too long: anything may have happened.
+                news.has_job |= event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW);
+                let Some(name) = event.name else { continue };
+                if event.mask.contains(AddWatchFlags::IN_ISDIR) {
+                    let is_new = event.wd == self.top && names::is_priority(name.as_bytes());
+                    news.has_job |= is_new;
+                    if is_new {
+                        self.add_priority(&name)?;
+                    }
+                } else if names::is_job(name.as_bytes(), true) {
+                    news.has_job |= event.mask.contains(AddWatchFlags::IN_MOVED_TO);
+                    news.has_beginning |= event.mask.contains(AddWatchFlags::IN_CREATE);
+                }
+            }
+        }
+        news.has_job = true;
+        Ok(news)
+    }
+
+    fn add_priority(&mut self, name: &OsString) -> io::Result<()> {
+        if self.priorities == PRIORITIES_MOST || !names::is_priority(name.as_bytes()) {
+            return Ok(());
+        }
+        self.priorities += 1;
+        let path: &Path = name.as_ref();
+        match self.inotify.add_watch(&self.folder.path().join(path), flags()) {
+            // It was removed meanwhile.
+            Ok(_) | Err(Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+fn flags() -> AddWatchFlags {
+    AddWatchFlags::IN_MOVED_TO | AddWatchFlags::IN_CREATE | AddWatchFlags::IN_ONLYDIR | AddWatchFlags::IN_DONT_FOLLOW
+}
