@@ -26,13 +26,16 @@ class Hooks:
 
     def begin_worker(self):
         """The worker has the application and is about to serve."""
+        for name, function in self.functions_of_fork():
+            call(name, function)
+
+    def functions_of_fork(self):
+        """Return the functions for a new process, each with its name."""
         functions = list(self.post_fork)
         functions += [
             (f"uwsgidecorators.postfork ({name_of(function)})", function) for function in uwsgi_decorators.postfork_chain
         ]
-        functions += self.of_module("post_fork_hook")
-        for name, function in functions:
-            call(name, function)
+        return functions + self.of_module("post_fork_hook")
 
     def end_worker(self):
         """Every request is answered. The end of the process has begun, and ``shutdown`` bounds its time."""

@@ -33,7 +33,7 @@ def load_applications(applications):
 
 def tell_taken(application, way, module, taken, interface):
     """Log which application is served if the configuration left that open. If several workers load it, the first one logs it."""
-    if log.worker > 1:
+    if log.worker > 1 or log.helper:
         return
     words = f"the {framework(taken.value) or interface.upper()} application `{taken.expression}`"
     if application["is_positional"] and (application["callable"] is None or application["folder"] is not None):

@@ -14,6 +14,9 @@ from bolide import _native
 #: The number of this worker; set once, after the fork.
 worker = 0
 
+#: The name of this helper; set once, after the fork.
+helper = ""
+
 #: Called with each exception of the application that is logged while the worker serves, or None.
 after_exception = None
 
@@ -32,7 +35,14 @@ OURS = (os.path.dirname(os.path.abspath(__file__)) + os.sep, "<frozen importlib"
 is_alone = False
 
 
+def is_forked():
+    """Return whether this process is a worker or a helper."""
+    return bool(worker or helper)
+
+
 def prefix():
+    if helper:
+        return f"{helper}: "
     return f"worker {worker}: " if worker and not is_alone else ""
 
 

@@ -58,6 +58,8 @@ class Half:
         self.followed = None
         #: The hooks of a gunicorn.conf.py, and the reason if it can't be executed; None if there is none.
         self.gunicorn = self.gunicorn_fault = None
+        #: In a helper, its life: an object of `bolide.helpers`.
+        self.helper = None
         #: With `develop`, an object of `bolide.developing`.
         self.development = None
 
@@ -117,7 +119,7 @@ class Half:
             return self.gunicorn_fault
 
         # A worker that loads the application itself keeps everything that it opens.
-        loading = None if self.log.worker else fork_safety.LoadWatch()
+        loading = None if self.log.is_forked() else fork_safety.LoadWatch()
         with loading or contextlib.nullcontext():
             self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext(), self.development)
             if reason is None:
@@ -157,7 +159,7 @@ class Half:
         import faulthandler
         import gc
 
-        if self.gunicorn is not None and not self.log.worker:
+        if self.gunicorn is not None and not self.log.is_forked():
             self.gunicorn.begin()
         gc.collect()
         gc.freeze()
@@ -166,9 +168,9 @@ class Half:
         # ends the process.
         faulthandler.register(self.native.STACK_SIGNAL, file=self.native.log_descriptor(), all_threads=False, chain=False)
 
-    def fork(self):
+    def fork(self, is_worker):
         """Fork this process. Return the result of ``os.fork``."""
-        if self.gunicorn is None:
+        if self.gunicorn is None or not is_worker:
             return os.fork()
         self.gunicorn.before_fork()
         pid = os.fork()
@@ -195,6 +197,17 @@ class Half:
     def undergo_trial(self):
         """Have the application answer `reload-probe` before the worker serves."""
         self.is_on_trial = True
+
+    def become_helper(self, number):
+        """Become the helper of this number. Runs after the fork."""
+        from bolide import helpers
+
+        self.helper = helpers.made(self, number)
+        name_process(self.native, self.settings["naming"], self.helper.name)
+
+    def help(self, link):
+        """Do the helper's work until its end. Return the exit status."""
+        return self.helper.run(link)
 
     def serve(self, assignment):
         """Serve until the worker ends. Return the exit status."""
@@ -318,7 +331,7 @@ def load(boot, hooks, watched, development=None):
         return (applications if development is None else development.wrap(applications)), None
     except LoadError as error:
         failure, reason = error, str(error)
-        if log.worker:
+        if log.is_forked():
             # The master logs the reason of a prototype. A worker may fail to load its application long after the start.
             log.tell(reason)
     except BaseException as error:

@@ -11,6 +11,7 @@ mod current_request;
 mod environ;
 mod exceptions;
 mod faults;
+mod helper;
 mod log;
 mod names;
 mod native;
@@ -118,7 +119,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("EXIT_LOAD_FAILED", bolide_contract::message::EXIT_LOAD_FAILED)?;
     module.add("GROUP_SIGNALS", bolide_contract::message::GROUP_SIGNALS)?;
+    module.add("HELPER_SIGNAL", bolide_contract::message::helper_signal())?;
     module.add("STACK_SIGNAL", bolide_contract::message::stack_signal())?;
+    module.add_class::<helper::HelperLink>()?;
     module.add_class::<prototype::Assignment>()?;
     module.add_class::<asgi::worker::AsgiWorker>()?;
     module.add_class::<threads::ThreadBody>()?;

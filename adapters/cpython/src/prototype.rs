@@ -6,13 +6,15 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 
 use bolide_contract::boot::Boot;
+use bolide_contract::children::ChildKind;
 use bolide_contract::hooks::CallArgument;
 use bolide_engine::Assignment as EngineAssignment;
-use bolide_prototype::{Application, FailureNote, Function, Loading, report_imports};
+use bolide_prototype::{Application, FailureNote, Function, Helper, Loading, report_imports};
 use nix::unistd::{ForkResult, Pid};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
+use crate::helper::HelperLink;
 use crate::services;
 use crate::uwsgi_module;
 
@@ -121,9 +123,9 @@ impl Application for PythonApplication<'_> {
     }
 
     /// As `os.fork` does it, so that `os.register_at_fork` hooks run and random number generators are seeded again.
-    fn fork(&mut self) -> io::Result<ForkResult> {
+    fn fork(&mut self, kind: ChildKind) -> io::Result<ForkResult> {
         let py = self.half.py();
-        let forked = self.half.call_method0("fork").and_then(|pid| pid.extract::<i32>());
+        let forked = self.half.call_method1("fork", (kind == ChildKind::RequestWorker,)).and_then(|pid| pid.extract::<i32>());
         match forked {
             Ok(0) => Ok(ForkResult::Child),
             Ok(pid) => Ok(ForkResult::Parent { child: Pid::from_raw(pid) }),
@@ -144,6 +146,15 @@ impl Application for PythonApplication<'_> {
 
     fn undergo_trial(&mut self) -> PyResult<()> {
         self.half.call_method0("undergo_trial").map(drop)
+    }
+
+    fn become_helper(&mut self, number: u32) -> PyResult<()> {
+        self.half.call_method1("become_helper", (number,)).map(drop)
+    }
+
+    fn help(&mut self, helper: Helper) -> PyResult<i32> {
+        uwsgi_module::attach_helper(&helper)?;
+        self.half.call_method1("help", (HelperLink::new(helper),))?.extract()
     }
 
     fn serve(&mut self, assignment: EngineAssignment, note: FailureNote) -> PyResult<i32> {

@@ -14,14 +14,21 @@ use bolide_contract::scoreboard::{Row, Scoreboard, Slot, Work};
 use bolide_contract::settings::WebSocket;
 use bolide_engine::Assignment;
 use bolide_engine::taken_connections::TakenConnections;
+use bolide_prototype::Helper;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-/// A worker's access to the scoreboard and to its master.
+/// The access of a worker or a helper to the scoreboard and to its master.
 struct Link {
     scoreboard: Scoreboard,
     row: u32,
     control: OwnedFd,
+    /// `None` in a helper.
+    worker: Option<WorkerLink>,
+}
+
+/// The part that only a worker has.
+struct WorkerLink {
     listeners: Vec<RawFd>,
     websocket: WebSocket,
     taken_connections: TakenConnections,
@@ -40,10 +47,20 @@ pub fn attach(assignment: &Assignment) -> io::Result<()> {
         scoreboard: assignment.scoreboard,
         row: assignment.row,
         control: assignment.control.try_clone()?,
-        listeners: assignment.listeners.iter().map(|listener| listener.descriptor.as_raw_fd()).collect(),
-        websocket: assignment.settings.asynchronous.websocket.clone(),
-        taken_connections: TakenConnections::new(row, assignment.worker, threads)?,
+        worker: Some(WorkerLink {
+            listeners: assignment.listeners.iter().map(|listener| listener.descriptor.as_raw_fd()).collect(),
+            websocket: assignment.settings.asynchronous.websocket.clone(),
+            taken_connections: TakenConnections::new(row, assignment.worker, threads)?,
+        }),
     };
+    LINK.get_or_init(|| link);
+    Ok(())
+}
+
+/// Called in a helper that is about to work.
+pub fn attach_helper(helper: &Helper) -> io::Result<()> {
+    let (scoreboard, row) = helper.scoreboard();
+    let link = Link { scoreboard, row, control: helper.descriptor().try_clone_to_owned()?, worker: None };
     LINK.get_or_init(|| link);
     Ok(())
 }
@@ -58,12 +75,13 @@ pub fn own_slot() -> Option<&'static Slot> {
 /// The settings of a WebSocket of this worker.
 pub fn with_websocket_terms<R>(act: impl FnOnce(&WebSocket, &'static Row, &'static TakenConnections) -> R) -> Option<R> {
     let link = LINK.get()?;
-    Some(act(&link.websocket, link.scoreboard.row(link.row)?, &link.taken_connections))
+    let worker = link.worker.as_ref()?;
+    Some(act(&worker.websocket, link.scoreboard.row(link.row)?, &worker.taken_connections))
 }
 
 /// The connections that the applications of this worker have taken over.
 pub fn taken_connections() -> Option<&'static TakenConnections> {
-    Some(&LINK.get()?.taken_connections)
+    Some(&LINK.get()?.worker.as_ref()?.taken_connections)
 }
 
 /// A request has a limit of its own, in milliseconds: the master must check requests at least that often. Only limits shorter
@@ -106,12 +124,12 @@ fn note_debugger(is_halted: bool) {
 
 #[pyfunction]
 fn uwsgi_is_worker() -> bool {
-    LINK.get().is_some()
+    LINK.get().is_some_and(|link| link.worker.is_some())
 }
 
 #[pyfunction]
 fn uwsgi_listeners() -> Vec<RawFd> {
-    LINK.get().map(|link| link.listeners.clone()).unwrap_or_default()
+    LINK.get().and_then(|link| link.worker.as_ref()).map(|worker| worker.listeners.clone()).unwrap_or_default()
 }
 
 /// Returns the row of each running worker.

@@ -19,7 +19,7 @@ pub fn of_environment(settings: &mut settings::Settings) {
     let variables = &settings.application.environment;
     let tasks = variables.iter().rfind(|(name, _)| name == HELPERS).map_or("", |(_, value)| value.as_str());
     let tasks = tasks.split(',').filter(|task| !task.is_empty());
-    settings.helpers = tasks.map(|task| settings::Helper { task: task.to_owned() }).collect();
+    settings.helpers = tasks.map(|task| settings::Helper::new(settings::Task::Word(task.to_owned()))).collect();
 }
 
 /// The task of one helper.
@@ -35,7 +35,11 @@ impl Task {
     /// The settings have no helper of this number.
     pub fn of(settings: &settings::Settings, generation: u32, number: u32) -> io::Result<Task> {
         let helper = settings.helpers.get(number as usize - 1);
-        let word = helper.ok_or_else(|| io::Error::other(format!("there is no helper {number}")))?.task.clone();
+        let task = &helper.ok_or_else(|| io::Error::other(format!("there is no helper {number}")))?.task;
+        let settings::Task::Word(word) = task else {
+            return Err(io::Error::other(format!("the test language has no task {task:?}")));
+        };
+        let word = word.clone();
         let notes = settings.application.chdir.clone().unwrap_or_default().join(NOTES);
         Ok(Task { word, number, generation, notes })
     }

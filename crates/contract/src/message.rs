@@ -150,6 +150,12 @@ pub fn stack_signal() -> i32 {
     libc::SIGRTMIN() + 10
 }
 
+/// The signal by which the master tells a helper to read its orders: code of the application may keep it from its control
+/// socket for as long as it likes.
+pub fn helper_signal() -> i32 {
+    libc::SIGRTMIN() + 12
+}
+
 /// The outcome of [`receive`].
 #[derive(Debug)]
 pub enum Received<Message> {

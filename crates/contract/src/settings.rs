@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 pub use crate::address::Address;
-pub use crate::children::Helper;
+pub use crate::children::{Helper, MuleCode, Task};
 use crate::settings::answering::{Answering, RouteRule};
 use crate::settings::clients::Clients;
 use crate::settings::control::Control;

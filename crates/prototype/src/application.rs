@@ -4,6 +4,7 @@
 use std::io;
 
 use bolide_contract::boot::Boot;
+use bolide_contract::children::ChildKind;
 use bolide_engine::Assignment;
 use bolide_hooks::Function;
 use nix::unistd::{ForkResult, fork};
@@ -60,11 +61,12 @@ pub trait Application {
         wait()
     }
 
-    /// Forks this process. A language with work to do before and after a fork (hooks, seeds, locks of its own) does it here.
+    /// Forks this process, for a child of this kind. A language with work to do before and after a fork (hooks, seeds, locks of its own) does it here.
     ///
     /// # Errors
     /// The error of fork(2); its errno is reported to the master.
-    fn fork(&mut self) -> io::Result<ForkResult> {
+    fn fork(&mut self, kind: ChildKind) -> io::Result<ForkResult> {
+        let _ = kind;
         // SAFETY: a prototype waits for orders and has only this thread, so no other thread holds a lock.
         Ok(unsafe { fork()? })
     }

@@ -17,13 +17,25 @@ use crate::handover::{close_on_exec, set_non_blocking};
 /// A helper's view of its instance.
 pub struct Helper {
     number: u32,
+    name: String,
     control: OwnedFd,
-    is_to_end: bool,
+    scoreboard: Scoreboard,
+    row: u32,
+    end: Option<End>,
+}
+
+/// Why a helper must end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum End {
+    /// A successor takes its place: a reload, or its own replacement.
+    Reload,
+    /// The instance stops, or the master is gone.
+    Stop,
 }
 
 impl Helper {
     /// Reports to the master that the helper is ready.
-    pub(crate) fn begin(control: OwnedFd, scoreboard: &Scoreboard, child: &ForkedAs) -> io::Result<Helper> {
+    pub(crate) fn begin(control: OwnedFd, scoreboard: Scoreboard, child: &ForkedAs, name: String) -> io::Result<Helper> {
         set_non_blocking(&control)?;
         close_on_exec(control.as_raw_fd())?;
         let pid = std::process::id();
@@ -32,11 +44,15 @@ impl Helper {
             row.started_ms.store(now_ms(), Relaxed);
             row.pid.store(pid, Relaxed);
         }
-        let is_to_end = match message::send(control.as_fd(), &Report::Serving { row: child.row, pid }, None) {
-            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => true,
-            result => result.map(|()| false)?,
+        if let Some(slot) = scoreboard.slots(child.row).first() {
+            // The first thread works; the master may ask it for its stack.
+            slot.thread.store(pid, Relaxed);
+        }
+        let end = match message::send(control.as_fd(), &Report::Serving { row: child.row, pid }, None) {
+            Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Some(End::Stop),
+            result => result.map(|()| None)?,
         };
-        Ok(Helper { number: child.number, control, is_to_end })
+        Ok(Helper { number: child.number, name, control, scoreboard, row: child.row, end })
     }
 
     /// Its number, from 1: its position in the settings' `helpers`.
@@ -44,9 +60,36 @@ impl Helper {
         self.number
     }
 
+    /// The numbers of the instance, and this helper's row in them.
+    pub fn scoreboard(&self) -> (Scoreboard, u32) {
+        (self.scoreboard, self.row)
+    }
+
+    /// Its name in logs.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Readable when there is an order, for a helper that also waits for other events. [`Helper::is_to_end`] reads the order.
     pub fn descriptor(&self) -> BorrowedFd<'_> {
         self.control.as_fd()
+    }
+
+    /// A piece of work begins, for statistics and for its time limit. `text` says what it is.
+    pub fn begin_work(&self, text: &str) {
+        if let Some(slot) = self.scoreboard.slots(self.row).first() {
+            slot.begin(now_ms(), &[text.as_bytes()]);
+        }
+    }
+
+    /// The piece of work that was begun has ended.
+    pub fn end_work(&self) {
+        if let Some(slot) = self.scoreboard.slots(self.row).first() {
+            slot.end();
+        }
+        if let Some(row) = self.scoreboard.row(self.row) {
+            row.count_request(true);
+        }
     }
 
     /// Whether it must end: it was ordered to, or the master is gone. Reads the pending orders.
@@ -54,21 +97,30 @@ impl Helper {
     /// # Errors
     /// The error of `recvmsg`.
     pub fn is_to_end(&mut self) -> io::Result<bool> {
-        while !self.is_to_end {
+        Ok(self.end()?.is_some())
+    }
+
+    /// Whether and why it must end. Reads the pending orders.
+    ///
+    /// # Errors
+    /// The error of `recvmsg`.
+    pub fn end(&mut self) -> io::Result<Option<End>> {
+        while self.end.is_none() {
             match message::receive::<Order>(self.control.as_fd())? {
-                Received::Message(Order::Stop | Order::Drain { .. }, _) | Received::End => self.is_to_end = true,
+                Received::Message(Order::Stop, _) | Received::End => self.end = Some(End::Stop),
+                Received::Message(Order::Drain { .. }, _) => self.end = Some(End::Reload),
                 Received::Message(Order::TakeLog { log }, Some(file)) => {
                     if let Err(error) = bolide_log::replace(log as usize, &file) {
-                        bolide_log::line(&format!("helper {} can't take the new file of log {log}: {error}", self.number));
+                        bolide_log::line(&format!("{} can't take the new file of log {log}: {error}", self.name));
                     }
                 }
                 Received::Message(order, _) => {
-                    bolide_log::line(&format!("helper {} received the order {order:?}, which is not for helpers", self.number));
+                    bolide_log::line(&format!("{} received the order {order:?}, which is not for helpers", self.name));
                 }
                 Received::Nothing => break,
             }
         }
-        Ok(self.is_to_end)
+        Ok(self.end)
     }
 
     /// Waits until it must end, up to `most`. Returns whether it must end.

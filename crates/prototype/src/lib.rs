@@ -25,7 +25,7 @@ pub use bolide_hooks::Function;
 pub use application::{Application, Loading};
 use assignment::ForkedAs;
 pub use handover::FailureNote;
-pub use helper::Helper;
+pub use helper::{End, Helper};
 pub use imports::report_imports;
 use prototype::Prototype;
 
@@ -99,9 +99,10 @@ fn live_as_worker<A: Application>(prototype: &mut Prototype, application: &mut A
 
 /// A helper that can't load the application does not prevent serving, so the reason is logged and not sent to the master.
 fn live_as_helper<A: Application>(prototype: &mut Prototype, application: &mut A, child: &ForkedAs) -> Result<i32, A::Error> {
+    signals::in_helper()?;
     application.become_helper(child.number)?;
     if let Loading::Failed(reason) = load_after_fork(prototype, application)? {
-        bolide_log::line(&format!("helper {}: {reason}", child.number));
+        bolide_log::line(&format!("{}: {reason}", prototype.helper_name(child)));
         return Ok(EXIT_LOAD_FAILED);
     }
     let helper = prototype.helper(child)?;

@@ -155,8 +155,19 @@ impl Prototype {
 
     /// The helper's end of its control socket.
     pub fn helper(&mut self, child: &ForkedAs) -> io::Result<Helper> {
-        let scoreboard = Scoreboard::attach(&self.scoreboard, self.boot.scoreboard_rows, self.boot.scoreboard_slots)?;
-        Helper::begin(self.take_control()?, &scoreboard, child)
+        let scoreboard = Scoreboard::attach(&self.scoreboard, self.boot.scoreboard_rows, self.boot.scoreboard_slots)?
+            .within(self.boot.rows_in_use, self.boot.slots_in_use);
+        Helper::begin(self.take_control()?, scoreboard, child, self.helper_name(child))
+    }
+
+    /// The name of a helper, for logs.
+    pub fn helper_name(&self, child: &ForkedAs) -> String {
+        let place = child.number as usize - 1;
+        self.boot
+            .settings
+            .helpers
+            .get(place)
+            .map_or_else(|| format!("helper {}", child.number), |helper| helper.name(child.number))
     }
 
     fn take_control(&mut self) -> io::Result<OwnedFd> {
@@ -219,7 +230,7 @@ impl Prototype {
         let prototype = getpid().as_raw();
         // A signal to the whole group stays pending until the child has its own handlers.
         signals::block_group(true)?;
-        let forked = application.fork();
+        let forked = application.fork(new.kind);
         if !matches!(forked, Ok(ForkResult::Child)) {
             signals::block_group(false)?;
         }

@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
-use bolide_contract::message::{GROUP_SIGNALS, Report, orphan_signal, packet};
+use bolide_contract::message::{GROUP_SIGNALS, Report, helper_signal, orphan_signal, packet};
 use libc::c_int;
 
 /// Time after which a worker without master and prototype is killed, in milliseconds. All of Bolide must be gone within two
@@ -97,6 +97,17 @@ pub fn follow_parents() -> io::Result<()> {
     Ok(())
 }
 
+/// Sets the signals of a helper. The signal that tells it to read its orders ends its waits; a language may set a handler of its
+/// own.
+///
+/// # Errors
+/// The error of `sigaction`.
+pub fn in_helper() -> io::Result<()> {
+    catch_with(helper_signal(), on_helper_signal, 0)
+}
+
+extern "C" fn on_helper_signal(_: c_int) {}
+
 extern "C" fn on_group_signal(signal: c_int) {
     keep_errno(|| {
         if !is_owner() {
@@ -164,11 +175,15 @@ fn keep_errno(body: impl FnOnce()) {
 }
 
 fn catch(signal: c_int, handler: extern "C" fn(c_int)) -> io::Result<()> {
+    // System calls of the application that a signal interrupts are restarted.
+    catch_with(signal, handler, libc::SA_RESTART)
+}
+
+fn catch_with(signal: c_int, handler: extern "C" fn(c_int), flags: c_int) -> io::Result<()> {
     // SAFETY: all zeroes is a valid `sigaction`: no handler, no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { zeroed() };
     action.sa_sigaction = handler as *const () as usize;
-    // System calls of the application that a signal interrupts are restarted.
-    action.sa_flags = libc::SA_RESTART | libc::SA_ONSTACK;
+    action.sa_flags = flags | libc::SA_ONSTACK;
     // SAFETY: the handler is a function of the right type that makes async-signal-safe calls only.
     if unsafe { libc::sigaction(signal, &raw const action, null_mut()) } < 0 {
         return Err(io::Error::last_os_error());

@@ -21,6 +21,7 @@ pub struct Snapshot {
     pub sockets: Vec<SocketFacts>,
     pub applications: Vec<ApplicationFacts>,
     pub workers: Vec<WorkerFacts>,
+    pub helpers: Vec<HelperFacts>,
     pub reloads: ReloadFacts,
     pub jobs: Vec<JobFacts>,
 }
@@ -122,6 +123,25 @@ pub struct WorkerFacts {
     pub cores: Vec<CoreFacts>,
 }
 
+/// A process beside the workers: a mule, a spooler.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct HelperFacts {
+    /// uWSGI's word for its kind: `mule`, `spooler`.
+    pub kind: &'static str,
+    /// Its number within its kind.
+    pub number: u32,
+    /// 0 if there is no such process at present.
+    pub pid: u32,
+    /// Pieces of work that the present process has done.
+    pub done: u64,
+    pub resident_bytes: u64,
+    pub address_space_bytes: u64,
+    /// Seconds since 1970; 0 if it does not run.
+    pub last_spawn_s: u64,
+    /// The piece of work in progress.
+    pub in_flight: Option<RequestFacts>,
+}
+
 /// A thread of a worker, by its number.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CoreFacts {
@@ -217,6 +237,7 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
             list.entry(|entry| write_worker(entry, worker, &snapshot.applications, form));
         }
     });
+    write_helpers(&mut json, &snapshot.helpers);
     if !snapshot.jobs.is_empty() {
         json.list("crons", |list| {
             for job in &snapshot.jobs {
@@ -230,6 +251,28 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
         text.push('\n');
     }
     text
+}
+
+/// Keys that uWSGI does not have, for the kinds of helpers that there are.
+fn write_helpers(json: &mut JsonText, helpers: &[HelperFacts]) {
+    if !helpers.iter().any(|helper| helper.kind == "mule") {
+        return;
+    }
+    json.list("mules", |list| {
+        for helper in helpers.iter().filter(|helper| helper.kind == "mule") {
+            list.entry(|entry| {
+                entry.number("id", helper.number);
+                entry.number("pid", helper.pid);
+                entry.text("status", if helper.in_flight.is_some() { "busy" } else { "idle" });
+                entry.number("messages", helper.done);
+                entry.number("rss", helper.resident_bytes);
+                entry.number("vsz", helper.address_space_bytes);
+                entry.number("last_spawn", helper.last_spawn_s);
+                entry.number("working_since", helper.in_flight.as_ref().map_or(0, |work| work.began_s));
+                entry.text("working_on", helper.in_flight.as_ref().map_or("", |work| &work.line));
+            });
+        }
+    });
 }
 
 /// Keys that uWSGI does not have.

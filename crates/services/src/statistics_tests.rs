@@ -37,6 +37,7 @@ pub fn snapshot() -> Snapshot {
         daemons: vec![DaemonFacts { command: "redis-server \"x\"".to_owned(), pid: 50, respawns: 2 }],
         applications: vec![ApplicationFacts::default()],
         workers: vec![busy, WorkerFacts { number: 2, ..WorkerFacts::default() }],
+        helpers: Vec::new(),
         jobs: vec![
             JobFacts {
                 schedule: Schedule { minute: -5, ..Schedule::ALWAYS },
@@ -90,6 +91,20 @@ fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
 fn daemons_and_jobs_are_keys_only_where_there_are_some_as_in_uwsgi() {
     let text = as_json(&Snapshot { daemons: Vec::new(), jobs: Vec::new(), ..snapshot() }, Form::default());
     assert!(!text.contains("daemons") && !text.contains("crons"));
+}
+
+#[test]
+fn a_mule_has_an_entry_where_there_are_some() {
+    let work = RequestFacts { began_s: 1_795_354_498, line: "a message of 5 bytes".to_owned() };
+    let mule = HelperFacts { kind: "mule", number: 1, pid: 60, done: 7, in_flight: Some(work), ..HelperFacts::default() };
+    let helpers = vec![mule, HelperFacts { kind: "spooler", number: 1, ..HelperFacts::default() }];
+    let expected = concat!(
+        r#""mules":[{"id":1,"pid":60,"status":"busy","messages":7,"rss":0,"vsz":0,"last_spawn":0,"#,
+        r#""working_since":1795354498,"working_on":"a message of 5 bytes"}],"#,
+    );
+    let text = as_json(&Snapshot { helpers, ..snapshot() }, Form { is_minified: true, omits_cores: true });
+    assert!(text.contains(expected), "{text}");
+    assert!(!as_json(&snapshot(), Form::default()).contains("mules"));
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::os::fd::OwnedFd;
 
+use bolide_contract::children::Helper;
 use nix::unistd::Pid;
 
 /// The state of a child.
@@ -187,6 +188,8 @@ pub struct Child {
     pub has_served: bool,
     /// When a prototype that was stopped by a signal is killed.
     pub stopped_until_ms: Option<u64>,
+    /// A helper's entry in the settings of its generation.
+    pub helper: Option<Helper>,
     /// A debugger has stopped the process (development only).
     pub is_halted: bool,
     pub kill_reason: Option<KillReason>,
@@ -209,6 +212,12 @@ impl Child {
             Role::Helper { number, .. } => Some(number),
             Role::Worker { .. } | Role::Prototype => None,
         }
+    }
+
+    /// Returns the name of a helper: `mule 1`.
+    pub fn helper_name(&self) -> Option<String> {
+        let number = self.helper_number()?;
+        Some(self.helper.as_ref().map_or_else(|| format!("helper {number}"), |helper| helper.name(number)))
     }
 
     pub fn row(&self) -> Option<u32> {
@@ -248,12 +257,12 @@ impl Child {
     }
 }
 
-/// Formats as `worker 1 (pid 42)` or `the prototype of generation 2 (pid 41)`.
+/// Formats as `worker 1 (pid 42)`, `mule 1 (pid 43)` or `the prototype of generation 2 (pid 41)`.
 impl fmt::Display for Child {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.role {
             Role::Worker { number, .. } => write!(formatter, "worker {number}")?,
-            Role::Helper { number, .. } => write!(formatter, "helper {number}")?,
+            Role::Helper { .. } => formatter.write_str(&self.helper_name().unwrap_or_default())?,
             Role::Prototype => write!(formatter, "the prototype of generation {}", self.generation)?,
         }
         match self.pid {

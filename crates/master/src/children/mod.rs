@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::children::ChildKind;
+use bolide_contract::children::{ChildKind, Helper};
 use bolide_contract::message::{self, INTERPRETER_END_MS, Order};
 use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_supervision::logs::log_sink;
@@ -145,11 +145,14 @@ impl Children {
             io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => ForkError::NoPrototype,
             _ => ForkError::Failed(error),
         })?;
-        let role = match kind {
-            ChildKind::RequestWorker => Role::Worker { row, number },
-            ChildKind::Helper => Role::Helper { row, number },
+        let (role, helper) = match kind {
+            ChildKind::RequestWorker => (Role::Worker { row, number }, None),
+            ChildKind::Helper => (Role::Helper { row, number }, provision.settings().helpers.get(number as usize - 1).cloned()),
         };
         self.add(role, generation, None, near, State::Ordered);
+        if let Some(child) = self.list.last_mut() {
+            child.helper = helper;
+        }
         Ok(())
     }
 
@@ -210,6 +213,14 @@ impl Children {
             // The deadline stands: if the order could not be sent, the child is killed then.
             log_sink::line(&format!("{child} could not be told to end: {error}"));
         }
+        wake_helper(child);
+    }
+
+    /// Orders a helper to end when its work in progress is done, within its own time.
+    pub fn order_end_of_helper(&mut self, id: u64, order: Order, provision: &Provision, now_ms: u64) {
+        if let Some((mercy_ms, _)) = self.find(id).map(|helper| mercy_of(helper, provision)) {
+            self.order_end(id, order, now_ms.saturating_add(mercy_ms));
+        }
     }
 
     /// Kills a child. A child that is not forked yet is killed as soon as its pid is known.
@@ -233,11 +244,12 @@ impl Children {
         let Some(child) = self.find(id) else { return };
         let in_flight = child.row().map(|row| self.scoreboard.in_flight(row)).unwrap_or_default();
         let served = exit_report::while_serving(&in_flight, now_ms).replace(" while it served", " while it serves");
-        let mercy = duration(provision.settings().lifecycle.reload_mercy_ms);
+        let (mercy_ms, mercy_option) = mercy_of(child, provision);
+        let mercy = duration(mercy_ms);
         let line = match kill_reason {
             KillReason::Mercy if child.is_prototype() => format!("{child} has not ended in time: killing it"),
             KillReason::Mercy if child.ready_ms.is_none() => format!("{child} does not serve yet and takes no order: killing it"),
-            KillReason::Mercy => format!("{child} has not finished within {mercy} (reload-mercy): killing it{served}"),
+            KillReason::Mercy => format!("{child} has not finished within {mercy} ({mercy_option}): killing it{served}"),
             KillReason::Harakiri => format!("harakiri: killing {child}{served}"),
             KillReason::Memory => format!("killing {child} for its memory{served}"),
             KillReason::Unreachable => format!("{child} can't be reached any more: killing it{served}"),
@@ -264,16 +276,17 @@ impl Children {
     /// Ends generations: workers and helpers that are ready finish their work; children that are not ready yet are killed.
     pub fn end_generations(&mut self, which: impl Fn(u32) -> bool, provision: &Provision, now_ms: u64) {
         let mercy_ms = now_ms.saturating_add(provision.settings().lifecycle.reload_mercy_ms);
+        let longest_ms = now_ms.saturating_add(provision.longest_mercy_ms());
         let is_developed = provision.is_developed();
         let succeeds = |child: &Child| child.is_request_worker() && child.state.is_serving() && !which(child.generation);
         let has_successors = self.iter().any(succeeds);
         for id in self.ids(|child| which(child.generation) && child.state.is_active()) {
             let Some((role, state)) = self.find(id).map(|child| (child.role, child.state)) else { continue };
             match (role, state.is_serving()) {
-                (Role::Prototype, true) => self.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
+                (Role::Prototype, true) => self.order_end(id, Order::Retire, longest_ms.saturating_add(GRACE_MS)),
                 // The prototype may be exiting already, with its error half written to the log.
                 (Role::Prototype, false) => self.order_end(id, Order::Retire, now_ms + GRACE_MS),
-                (Role::Helper { .. }, true) => self.order_end(id, Order::Stop, mercy_ms),
+                (Role::Helper { .. }, true) => self.order_end_of_helper(id, Order::Drain { has_successors }, provision, now_ms),
                 // In development, an open page must not continue with old code.
                 (Role::Worker { .. }, true) if is_developed => self.order_end(id, Order::Stop, mercy_ms),
                 (Role::Worker { .. }, true) => self.order_end(id, Order::Drain { has_successors }, mercy_ms),
@@ -462,9 +475,25 @@ impl Children {
             deadline_reason: KillReason::Mercy,
             has_served: false,
             stopped_until_ms: None,
+            helper: None,
             is_halted: false,
             kill_reason: None,
         });
+    }
+}
+
+/// Returns the time that a child has for its work in progress at its end, and the option that sets it.
+fn mercy_of(child: &Child, provision: &Provision) -> (u64, &'static str) {
+    let of_workers = provision.settings().lifecycle.reload_mercy_ms;
+    let helper = child.helper.as_ref();
+    (helper.and_then(|helper| helper.reload_mercy_ms).unwrap_or(of_workers), helper.map_or("reload-mercy", Helper::mercy_option))
+}
+
+/// Has a helper read its orders, whatever code it executes. Other children wait at their order socket.
+pub fn wake_helper(child: &Child) {
+    // A helper that is not ready has no handler for the signal yet, and reads its orders when it begins.
+    if child.helper_number().is_some() && child.ready_ms.is_some() {
+        send_signal(child, message::helper_signal());
     }
 }
 

@@ -305,17 +305,26 @@ fn status_in_words(answer: &Value) -> String {
         // Writing to a String can't fail.
         let _ = writeln!(said, "listening at {}", text(address));
     }
-    for worker in answer["workers"].as_array().into_iter().flatten() {
-        let in_flight: Vec<String> = worker["in_flight"]
+    let work_of = |child: &Value, key: &str| {
+        let in_flight: Vec<String> = child["in_flight"]
             .as_array()
             .into_iter()
             .flatten()
-            .map(|one| format!("{} (for {})", text(&one["request"]), duration(one["milliseconds"].as_u64().unwrap_or(0))))
+            .map(|one| format!("{} (for {})", text(&one[key]), duration(one["milliseconds"].as_u64().unwrap_or(0))))
             .collect();
-        let work = if in_flight.is_empty() { "idle".to_owned() } else { in_flight.join(", ") };
+        if in_flight.is_empty() { "idle".to_owned() } else { in_flight.join(", ") }
+    };
+    for worker in answer["workers"].as_array().into_iter().flatten() {
+        let work = work_of(worker, "request");
         let (number, pid, state) = (text(&worker["number"]), text(&worker["pid"]), text(&worker["state"]));
         let (generation, requests) = (text(&worker["generation"]), counted(worker["requests"].as_u64().unwrap_or(0), "request"));
         let _ = writeln!(said, "worker {number} (pid {pid}) of generation {generation}: {state}, {requests}, {work}");
+    }
+    for helper in answer["helpers"].as_array().into_iter().flatten() {
+        let (name, pid, state) = (text(&helper["name"]), text(&helper["pid"]), text(&helper["state"]));
+        let (generation, done) = (text(&helper["generation"]), helper["done"].as_u64().unwrap_or(0));
+        let work = work_of(helper, "work");
+        let _ = writeln!(said, "{name} (pid {pid}) of generation {generation}: {state}, {done} done, {work}");
     }
     said
 }

@@ -37,7 +37,9 @@ pub fn start_missing(serving: &mut Generation, children: &mut Children, provisio
             Err(ForkError::Failed(error)) if error.kind() == ErrorKind::WouldBlock => return slot.hold(now_ms + FORK_RETRY_MS),
             Err(ForkError::Failed(error)) => {
                 let pause = duration(slot.failed_early(now_ms));
-                return log_sink::line(&format!("helper {number} can't be ordered: {error}; next attempt in {pause}"));
+                let helper = provision.settings().helpers.get(number as usize - 1);
+                let name = helper.map_or_else(|| format!("helper {number}"), |helper| helper.name(number));
+                return log_sink::line(&format!("{name} can't be ordered: {error}; next attempt in {pause}"));
             }
         }
     }
@@ -45,9 +47,8 @@ pub fn start_missing(serving: &mut Generation, children: &mut Children, provisio
 
 /// Restarts a helper that was sent SIGTERM: it ends regularly and is forked again.
 pub fn renew(id: u64, children: &mut Children, provision: &Provision, now_ms: u64) {
-    let mercy_ms = now_ms.saturating_add(provision.settings().lifecycle.reload_mercy_ms);
     if children.find(id).is_some_and(|helper| helper.state.is_active()) {
-        children.order_end(id, Order::Stop, mercy_ms);
+        children.order_end_of_helper(id, Order::Drain { has_successors: true }, provision, now_ms);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Changes every option of the catalogue in a configuration that the application's user may write, and checks which settings are
 //! applied and which are named.
 
-use bolide_contract::settings::{Helper, Settings, Threads};
+use bolide_contract::settings::{Helper, Settings, Task, Threads};
 use bolide_options::catalogue::catalogue;
 use bolide_options::catalogue::row::{OptionRow, Setting, Status, Theme};
 use bolide_options::{PrivilegedOption, Reach, Reading, reach, read};
@@ -35,7 +35,7 @@ fn settings_beyond_the_capacity_of_the_scoreboard_are_cut() {
     let mut new = old.clone();
     new.workers.processes = 9;
     new.workers.threads = Threads::Fixed(5);
-    new.helpers = ["one", "two"].map(|task| Helper { task: task.to_owned() }).to_vec();
+    new.helpers = ["one", "two"].map(|task| Helper::new(Task::Word(task.to_owned()))).to_vec();
     let found = renewed(&old, &new, ROOM).expect("compared");
     assert_eq!(found.kept, ["processes above 8", "threads above 4", "helpers above 1"]);
     assert_eq!((found.settings.workers.processes, found.settings.workers.threads), (8, Threads::Fixed(4)));

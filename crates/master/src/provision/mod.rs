@@ -124,6 +124,12 @@ impl Provision {
         &self.settings
     }
 
+    /// Returns the longest time that any process of the settings in force has for its work in progress, in milliseconds.
+    pub fn longest_mercy_ms(&self) -> u64 {
+        let of_helpers = self.settings.helpers.iter().filter_map(|helper| helper.reload_mercy_ms);
+        of_helpers.fold(self.settings.lifecycle.reload_mercy_ms, u64::max)
+    }
+
     pub fn is_developed(&self) -> bool {
         self.settings.development.is_some()
     }

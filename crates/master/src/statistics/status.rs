@@ -8,6 +8,7 @@ use bolide_services::statistics::Snapshot;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
+use crate::children::child::Child;
 use crate::statistics::view::View;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::exit_report;
@@ -27,7 +28,11 @@ pub fn write(view: View<'_>, snapshot: &Snapshot, now_ms: u64) {
     }
     for child in view.children.iter() {
         let Some((row, number)) = child.row().zip(child.worker_number()) else {
-            log_sink::line(&format!("status: {child}: {:?}", child.state));
+            let work = child.row().map_or(String::new(), |row| {
+                let in_flight = view.children.scoreboard().in_flight(row);
+                if in_flight.is_empty() { String::new() } else { format!(", {}", exit_report::requests(&in_flight, now_ms)) }
+            });
+            log_sink::line(&format!("status: {child}: {:?}{work}", child.state));
             continue;
         };
         let in_flight = view.children.scoreboard().in_flight(row);
@@ -76,14 +81,10 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         .filter(|child| child.is_request_worker())
         .map(|worker| {
             let row = worker.row();
-            let in_flight = row.map(|row| view.children.scoreboard().in_flight(row)).unwrap_or_default();
+            let in_flight = in_flight_of(view, worker, "request", now_ms);
             let row = row.and_then(|row| view.children.scoreboard().row(row));
             let requests = row.map_or(0, |row| row.requests.load(Relaxed));
             let is_paused = worker.state.is_serving() && row.is_some_and(|row| row.paused.load(Relaxed) == 1);
-            let in_flight: Vec<Value> = in_flight
-                .iter()
-                .map(|request| json!({"request": request.text, "milliseconds": now_ms.saturating_sub(request.began_ms)}))
-                .collect();
             json!({
                 "number": worker.worker_number(),
                 "pid": worker.pid.map(Pid::as_raw),
@@ -94,6 +95,7 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
             })
         })
         .collect();
+    let helpers: Vec<Value> = view.children.iter().filter_map(|child| helper(view, child, now_ms)).collect();
     let reloads = view.outcomes.reloads();
     let last_reload = reloads.last.as_ref().map(|last| json!({"at": last.at_s, "outcome": last.outcome(), "why": last.failure}));
     let addresses: Vec<String> = view.provision.listeners().endpoints().iter().map(|endpoint| endpoint.to_open()).collect();
@@ -110,5 +112,26 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         "last_reload": last_reload,
         "canary": view.generations.canary_in_words(view.children, now_ms),
         "workers": workers,
+        "helpers": helpers,
     })
+}
+
+/// Returns the entry of a helper, `None` for other children.
+fn helper(view: View<'_>, child: &Child, now_ms: u64) -> Option<Value> {
+    let name = child.helper_name()?;
+    let row = child.row().and_then(|row| view.children.scoreboard().row(row));
+    Some(json!({
+        "name": name,
+        "pid": child.pid.map(Pid::as_raw),
+        "generation": child.generation,
+        "state": format!("{:?}", child.state).to_lowercase(),
+        "done": row.map_or(0, |row| row.requests.load(Relaxed)),
+        "in_flight": in_flight_of(view, child, "work", now_ms),
+    }))
+}
+
+/// Returns what a child is working on, under this key.
+fn in_flight_of(view: View<'_>, child: &Child, key: &str, now_ms: u64) -> Vec<Value> {
+    let in_flight = child.row().map(|row| view.children.scoreboard().in_flight(row)).unwrap_or_default();
+    in_flight.iter().map(|request| json!({key: request.text, "milliseconds": now_ms.saturating_sub(request.began_ms)})).collect()
 }

@@ -3,8 +3,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::children::Helper;
 use bolide_contract::scoreboard::{InFlight, Work, now_ms};
-use bolide_services::statistics::{ApplicationFacts, CoreFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
+use bolide_services::statistics::{ApplicationFacts, CoreFacts, HelperFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
 use bolide_supervision::processes::memory_watch::usage_of;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
 
@@ -52,8 +53,30 @@ impl View<'_> {
             applications: applications.map(|application| ApplicationFacts { mount: application.mount.clone() }).collect(),
             reloads: self.outcomes.reloads().clone(),
             workers: (1..=self.provision.settings().workers.processes).map(|number| self.worker_facts(number)).collect(),
+            helpers: self.helper_facts(),
             jobs,
         }
+    }
+
+    /// Returns an entry for each helper of the settings in force.
+    fn helper_facts(&self) -> Vec<HelperFacts> {
+        let facts = |(place, helper): (u32, &Helper)| {
+            let (kind, number) = helper.kind(place);
+            let mut facts = HelperFacts { kind, number, ..HelperFacts::default() };
+            let present = self.children.iter().filter(|child| child.helper_number() == Some(place)).max_by_key(|child| child.id);
+            let Some((pid, row)) = present.and_then(|child| child.pid.zip(child.row())) else { return facts };
+            facts.pid = pid.as_raw() as u32;
+            let memory = usage_of(pid, false).unwrap_or_default();
+            (facts.address_space_bytes, facts.resident_bytes) = (memory.address_space, memory.resident);
+            if let Some(row) = self.children.scoreboard().row(row) {
+                facts.done = row.requests.load(Relaxed);
+                let age_s = now_ms().saturating_sub(row.started_ms.load(Relaxed)) / 1000;
+                facts.last_spawn_s = seconds_since_1970().saturating_sub(age_s);
+            }
+            facts.in_flight = self.children.scoreboard().in_flight(row).first().map(request_facts);
+            facts
+        };
+        (1u32..).zip(&self.provision.settings().helpers).map(facts).collect()
     }
 
     fn worker_facts(&self, number: u32) -> WorkerFacts {

@@ -291,7 +291,9 @@ impl Supervisor {
             (Role::Worker { row, .. }, Report::Leaving { row: claimed, .. }) if row == claimed => {
                 reports::advance_end(child, Progress::Leaving, now);
             }
-            (Role::Worker { row, .. }, Report::Limited { row: claimed, milliseconds }) if row == claimed => {
+            (Role::Worker { row, .. } | Role::Helper { row, .. }, Report::Limited { row: claimed, milliseconds })
+                if row == claimed =>
+            {
                 let limit_ms = u64::from(milliseconds);
                 let policy = &self.provision.settings().lifecycle.harakiri_policy;
                 match &mut self.requests {

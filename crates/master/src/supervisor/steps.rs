@@ -406,20 +406,21 @@ impl Supervisor {
         let waiting = self.begin_end(0);
         self.children.hand_over_waiting(waiting, self.generations.serving_number());
         let mercy_ms = now_ms.saturating_add(mercy);
+        let longest_ms = now_ms.saturating_add(self.provision.longest_mercy_ms());
         for id in self.children.ids(|child| child.state != State::Killed) {
-            let Some((is_prototype, state)) = self.children.find(id).map(|child| (child.is_prototype(), child.state)) else {
-                continue;
-            };
+            let Some(child) = self.children.find(id) else { continue };
+            let (is_prototype, is_helper, state) = (child.is_prototype(), child.helper_number().is_some(), child.state);
             match (is_prototype, state) {
                 (true, State::Ordered | State::Starting) => {
                     // A prototype that loads the application reads no order until it has loaded, so a kill loses nothing.
                     self.children.kill_group(id, KillReason::StopNow, now_ms);
                 }
-                (true, _) => self.children.order_end(id, Order::Retire, mercy_ms.saturating_add(GRACE_MS)),
+                (true, _) => self.children.order_end(id, Order::Retire, longest_ms.saturating_add(GRACE_MS)),
                 // A worker that does not serve yet has nothing to finish, but may be about to begin.
                 (false, State::Ordered | State::Starting) => {
                     self.children.order_end(id, Order::Stop, mercy_ms.min(now_ms + GRACE_MS))
                 }
+                (false, _) if is_helper => self.children.order_end_of_helper(id, Order::Stop, &self.provision, now_ms),
                 (false, _) => self.children.order_end(id, Order::Stop, mercy_ms),
             }
         }
@@ -476,7 +477,7 @@ impl Supervisor {
         self.drop_plan();
         self.takeover.give_up();
         if self.ending.begin(status) {
-            self.notifier.stopping(self.provision.settings().lifecycle.reload_mercy_ms + GRACE_MS + INTERPRETER_END_MS);
+            self.notifier.stopping(self.provision.longest_mercy_ms() + GRACE_MS + INTERPRETER_END_MS);
             self.outcomes.report_pending(&mut self.control.channel, clock_ms());
             report_failure("it is being stopped", &mut self.control.channel);
         }

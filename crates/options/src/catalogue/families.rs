@@ -85,7 +85,7 @@ const FAMILIES: &[Family] = &[
         Milestone::Services,
         "Mules: processes beside the workers that have the application loaded.",
         "start a program of your own with `attach-daemon`",
-        &["mule", "mules", "mule-*", "farm", "touch-mules-reload", "hook-as-mule"],
+        &["mule-*", "farm", "touch-mules-reload", "hook-as-mule"],
     ),
     planned(
         Milestone::Services,

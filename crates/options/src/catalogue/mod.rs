@@ -13,6 +13,7 @@ mod interpreter;
 mod language;
 pub mod language_words;
 mod logging;
+mod mules;
 mod processes;
 mod program;
 pub mod reach;
@@ -55,6 +56,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Processes, recycling::RELOADS),
     (Theme::Processes, scaling::ENTRIES),
     (Theme::Attendant, hooks::ENTRIES),
+    (Theme::Background, mules::ENTRIES),
     (Theme::Requests, sockets::REQUESTS),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),

@@ -1,6 +1,6 @@
 //! Rows of worker replacement: recycling, harakiri, and reloads. Pure data.
 
-use crate::catalogue::row::{Milestone, OptionEntry, Setting, Value, set};
+use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::context::normalized;
 use crate::resolve::draft::PROBE_TIMEOUT_S;
 use crate::resolve::processes::{least_ms, request_target, set_min_lifetime};
@@ -56,7 +56,6 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("harakiri-queue-threshold", Setting::Number(|draft| &mut draft.lifecycle.settings.harakiri_policy.queue_threshold), Value::Number { least: 0, most: 65_535, unit: "connections" }, "0", "`harakiri` kills no worker while fewer connections than this wait at the listening sockets; the master checks again every second.")
         .example("harakiri-queue-threshold = 10"),
     OptionEntry::accepted("harakiri-no-arh", Value::Switch, "Excludes work after a request from harakiri.", "a request's time ends with its response"),
-    OptionEntry::planned("mule-reload-mercy", SECONDS, Milestone::Services, "How long a mule may take to end at a reload.", "there are no mules yet"),
 ];
 
 pub const RELOADS: &[OptionEntry] = &[

@@ -179,6 +179,7 @@ pub enum Theme {
     Asynchronous,
     Processes,
     Attendant,
+    Background,
     Requests,
     Answering,
     Files,
@@ -192,7 +193,7 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 16] = [
+    pub const ALL: [Theme; 17] = [
         Theme::Sockets,
         Theme::Tls,
         Theme::Clients,
@@ -200,6 +201,7 @@ impl Theme {
         Theme::Asynchronous,
         Theme::Processes,
         Theme::Attendant,
+        Theme::Background,
         Theme::Requests,
         Theme::Answering,
         Theme::Files,
@@ -220,6 +222,7 @@ impl Theme {
             Theme::Asynchronous => "Asynchronous applications (ASGI)",
             Theme::Processes => "Processes and threads",
             Theme::Attendant => "Daemons, cron and hooks",
+            Theme::Background => "Work in the background: mules and the spooler",
             Theme::Requests => "Requests",
             Theme::Answering => "Routes, header fields and compression",
             Theme::Files => "Static files",

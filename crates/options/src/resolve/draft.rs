@@ -3,6 +3,7 @@
 
 use bolide_contract::answering::{Answering, RouteRule};
 use bolide_contract::attendant::{Daemon, Job};
+use bolide_contract::children::MuleCode;
 use bolide_contract::clients::{TrustedHeader, TrustedProxies};
 use bolide_contract::confinement::Confinement;
 use bolide_contract::control::Control;
@@ -62,6 +63,7 @@ pub struct Draft<'a> {
     pub python_module: PythonModule,
     pub tls: TlsDraft,
     pub attendant: AttendantDraft,
+    pub mules: MulesDraft,
     /// Each with its rank within its step.
     pub hooks: Vec<(u8, Hook)>,
     pub answering: AnsweringDraft,
@@ -100,6 +102,7 @@ impl<'a> Draft<'a> {
             python_module: PythonModule::default(),
             tls: TlsDraft::default(),
             attendant: AttendantDraft::default(),
+            mules: MulesDraft::default(),
             hooks: Vec::new(),
             answering: AnsweringDraft::default(),
             files: FilesDraft::default(),
@@ -418,6 +421,14 @@ pub struct AttendantDraft {
     pub shells: Vec<std::path::PathBuf>,
     pub cron_harakiri_s: Option<u64>,
     pub honours_stdin: bool,
+}
+
+/// Mules so far. Paths are as written.
+#[derive(Default)]
+pub struct MulesDraft {
+    /// The code of each mule, if it has its own.
+    pub list: Vec<Option<MuleCode>>,
+    pub reload_mercy_ms: Option<u64>,
 }
 
 /// The time limit of a job.

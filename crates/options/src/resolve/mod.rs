@@ -20,6 +20,7 @@ pub mod files;
 pub mod hooks;
 pub mod interpreter;
 pub mod logging;
+pub mod mules;
 pub mod platform;
 pub mod processes;
 pub mod scaling;
@@ -191,7 +192,7 @@ impl<'a> Draft<'a> {
             application,
             python,
             workers,
-            helpers: Vec::new(),
+            helpers: self.mules.complete(&context),
             lifecycle,
             control,
             recycling: self.recycling.complete(&mut context),

@@ -1,0 +1,166 @@
+"""Mules: processes beside the workers that have the application loaded."""
+
+import json
+import os
+import signal
+
+import pytest
+from support import processes
+from support.statistics import read_statistics
+from support.waiting import wait_until
+from support_processes import command_line_of
+
+SHOP = """\
+import os, time
+def note(what):
+    with open("notes", "a") as file:
+        file.write(f"{what} {os.getpid()}\\n")
+def application(environ, start_response):
+    start_response("200 OK", [])
+    return [b"hello"]
+def forever():
+    note("works")
+    while True:
+        time.sleep(3600)
+def busy():
+    note("works")
+    while True:
+        pass
+def failing():
+    note("works")
+    raise RuntimeError("no hay")
+"""
+
+
+@pytest.fixture
+def shop(serve, tmp_path):
+    """Starts the shop with mules. Returns the server and the function that returns the pids of a note."""
+
+    def start(*options, source="", files=None, master="master = true"):
+        (tmp_path / "shop.py").write_text(SHOP + source)
+        for name, text in (files or {}).items():
+            (tmp_path / name).write_text(text)
+        instance = serve("\n".join([f"chdir = {tmp_path}", "module = shop:application", master, *options]))
+
+        def notes(what):
+            file = tmp_path / "notes"
+            pairs = [line.rsplit(" ", 1) for line in file.read_text().splitlines()] if file.exists() else []
+            return [int(pid) for word, pid in pairs if word == what]
+
+        instance.notes = notes
+        return instance
+
+    return start
+
+
+def wait_for_notes(instance, what, count):
+    wait_until(lambda: len(instance.notes(what)) >= count, lambda: f"{count} x {what}: {instance.notes(what)}; {instance.log}")
+    return instance.notes(what)
+
+
+def status_of(call, instance):
+    status, said = call("status", str(instance.process.pid), "--json")
+    assert status == 0, said
+    return json.loads(said)
+
+
+def reload(instance, generation):
+    instance.send_signal(signal.SIGHUP)
+    instance.wait_for_log(rf"^bolide: ready: .* of generation {generation} in")
+
+
+CODES = {"function": "mule = shop:forever", "loop": "mule = shop:busy", "file": "mule = work.py", "waiting": "mules = 1"}
+WORK = """\
+import shop
+if __name__ == "__main__":
+    shop.forever()
+"""
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_a_mule_ends_at_once_at_a_reload_and_at_a_stop_whatever_its_code_does(code, shop, call):
+    instance = shop(CODES[code], "mule-reload-mercy = 600", files={"work.py": WORK})
+
+    def pid(generation):
+        def found():
+            mules = status_of(call, instance)["helpers"]
+            is_there = [(one["name"], one["generation"], one["state"]) for one in mules] == [("mule 1", generation, "serving")]
+            return is_there and mules[0]["pid"]
+
+        return wait_until(found, lambda: f"the mule of generation {generation}: {instance.log}")
+
+    first = pid(1)
+    if code != "waiting":
+        assert wait_for_notes(instance, "works", 1) == [first]
+    reload(instance, 2)
+    second = pid(2)
+    assert processes.look(first) is None
+    if code != "waiting":
+        wait_for_notes(instance, "works", 2)
+    assert instance.stop() == 0
+    assert processes.look(second) is None
+    assert "mule 1" not in instance.log
+
+
+def test_a_mule_has_its_name_in_ps_and_in_status_and_its_row_in_statistics(shop, call):
+    instance = shop("mules = 2", "auto-procname = true", "stats = {folder}/stats.sock", "processes = 2")
+    mules = wait_until(
+        lambda: (found := status_of(call, instance)["helpers"]) and all(one["state"] == "serving" for one in found) and found,
+        "two mules",
+    )
+    assert [(one["name"], one["done"], one["in_flight"]) for one in mules] == [("mule 1", 0, []), ("mule 2", 0, [])]
+    assert [command_line_of(one["pid"]) for one in mules] == ["bolide mule 1", "bolide mule 2"]
+    _, said = call("status", str(instance.process.pid))
+    assert f"mule 2 (pid {mules[1]['pid']}) of generation 1: serving, 0 done, idle\n" in said
+    numbers = read_statistics(str(instance.folder / "stats.sock"))
+    assert [(one["id"], one["pid"], one["status"]) for one in numbers["mules"]] == [
+        (1, mules[0]["pid"], "idle"),
+        (2, mules[1]["pid"], "idle"),
+    ]
+    assert len(numbers["workers"]) == 2
+    assert all(one["rss"] > 0 for one in numbers["mules"])
+
+
+def test_a_mule_that_dies_is_started_again(shop):
+    instance = shop("mule = shop:forever")
+    instance.expects_alarms = True
+    (first,) = wait_for_notes(instance, "works", 1)
+    os.kill(first, signal.SIGKILL)
+    _, second = wait_for_notes(instance, "works", 2)
+    instance.wait_for_log(rf"^bolide: mule 1 \(pid {first}\) was killed by SIGKILL")
+    os.kill(second, signal.SIGTERM)
+    wait_for_notes(instance, "works", 3)
+    assert f"mule 1 (pid {second})" not in instance.log
+    assert instance.get("/").text == "hello"
+
+
+def test_a_mule_whose_code_raises_is_in_the_log_and_comes_again_with_a_pause(shop):
+    instance = shop("mule = shop:failing")
+    instance.expects_alarms = True
+    wait_for_notes(instance, "works", 2)
+    instance.wait_for_log(r"^mule 1: RuntimeError: no hay")
+    instance.wait_for_log(r"mule 1 \(pid \d+\) exited with status 1 soon after its start; next attempt in 200 ms")
+    assert instance.get("/").text == "hello"
+
+
+def test_a_mule_in_a_file_without_application_says_what_it_lacks(shop):
+    instance = shop("mule = absent.py")
+    instance.expects_alarms = True
+    instance.wait_for_log(r"^mule 1: FileNotFoundError: .*absent.py")
+
+
+def test_each_mule_has_the_application_with_lazy_apps_too(shop):
+    instance = shop("mule = shop:forever", "lazy-apps = true")
+    wait_for_notes(instance, "works", 1)
+    assert instance.get("/").text == "hello"
+
+
+def test_a_mule_without_code_has_to_say_so(shop, call, tmp_path):
+    for value in ("", " = true", " = 1"):
+        (tmp_path / "uwsgi.ini").write_text(f"[uwsgi]\nhttp = :0\nmodule = shop\nmule{value}\n")
+        status, said = call("check", "uwsgi.ini")
+        assert "mule" not in said, said
+    (tmp_path / "uwsgi.ini").write_text("[uwsgi]\nhttp = :0\nmodule = shop\nmule = mailer\n")
+    status, said = call("check", "uwsgi.ini")
+    assert status != 0
+    assert "`mule = mailer` names no code of a mule" in said
