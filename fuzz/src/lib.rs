@@ -12,8 +12,6 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 #[path = "../../crates/protocol/tests/cases/mod.rs"]
 mod cases;
-#[path = "../../crates/spool/tests/cases/mod.rs"]
-mod spool_cases;
 pub mod connection;
 pub mod connection_queue;
 pub mod fastcgi;
@@ -24,9 +22,12 @@ pub mod http2;
 pub mod mutate;
 pub mod options_parsers;
 pub mod proxy_header;
+pub mod redis_answer;
 pub mod routes;
 pub mod scgi;
 pub mod session;
+#[path = "../../crates/spool/tests/cases/mod.rs"]
+mod spool_cases;
 pub mod spool_job;
 pub mod target_decode;
 pub mod tls;
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     fastcgi::TARGET,
     session::TARGET,
     spool_job::TARGET,
+    redis_answer::TARGET,
     http2::TARGET,
     proxy_header::TARGET,
     forwarded::TARGET,

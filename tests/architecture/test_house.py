@@ -23,6 +23,7 @@ ARROWS = {
     "bolide-routes": {"bolide-contract"},
     "bolide-options": {"bolide-contract", "bolide-routes", "bolide-spool", "bolide-tls"},
     "bolide-files": {"bolide-contract"},
+    "bolide-distributed": {"bolide-contract"},
     "bolide-spool": set(),
     "bolide-services": {"bolide-contract"},
     "bolide-hooks": {"bolide-contract", "bolide-log"},
@@ -77,6 +78,7 @@ UNSAFE_ROOMS = (
 #: block until the reader reads, and panic when it has gone.
 LOGGING_ROOMS = (
     "contract",
+    "distributed",
     "protocol",
     "routes",
     "files",

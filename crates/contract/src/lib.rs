@@ -9,6 +9,7 @@ pub mod boot;
 pub mod children;
 pub mod clock;
 pub mod connection_queue;
+pub mod engine_row;
 pub mod message;
 mod published;
 pub mod scoreboard;

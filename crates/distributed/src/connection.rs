@@ -1,0 +1,120 @@
+//! One connection to an engine: the handshake, and a command with its answer.
+//!
+//! A call has one time limit for all of its parts, and an answer has a bound of bytes.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use crate::address::{Address, Place};
+use crate::channel::Channel;
+use crate::fault::Fault;
+use crate::secure::{SecureChannel, secure};
+use crate::wire::{Command, Reader, Unread, Value};
+
+/// Bytes of an answer to the handshake.
+const HANDSHAKE_BYTES_MOST: u64 = 64 << 10;
+
+enum Stream {
+    Plain(Channel),
+    Secure(Box<SecureChannel>),
+}
+
+pub struct Connection {
+    stream: Stream,
+    reader: Reader,
+    /// The pid of the process that has made it. A fork has the descriptor too, and must not use it.
+    made_by: u32,
+}
+
+impl Connection {
+    /// `addresses` are those of the host, if the place is a host.
+    pub fn open(address: &Address, addresses: &[SocketAddr], deadline: Instant) -> Result<Connection, Fault> {
+        let failed = |error: io::Error| Fault::of_io("connection", &error);
+        let stream = match &address.place {
+            Place::Unix(path) => Stream::Plain(Channel::unix(path, deadline).map_err(failed)?),
+            Place::Tcp { .. } => Stream::Plain(Channel::tcp(addresses, deadline).map_err(failed)?),
+            Place::Tls { host, authority, .. } => {
+                let channel = Channel::tcp(addresses, deadline).map_err(failed)?;
+                let secured = secure(channel, host, authority.as_deref());
+                Stream::Secure(Box::new(secured.map_err(|error| Fault::of_io("TLS", &error))?))
+            }
+        };
+        let mut connection = Connection { stream, reader: Reader::default(), made_by: std::process::id() };
+        connection.greet(address, deadline)?;
+        Ok(connection)
+    }
+
+    fn greet(&mut self, address: &Address, deadline: Instant) -> Result<(), Fault> {
+        if let Some(password) = &address.password {
+            let mut command = Command::new("AUTH");
+            if let Some(user) = &address.user {
+                command.arg(user);
+            }
+            command.arg(password);
+            self.expect_ok(&command, "the password", deadline)?;
+        }
+        if address.database != 0 {
+            self.expect_ok(Command::new("SELECT").number(address.database.into()), "the database", deadline)?;
+        }
+        Ok(())
+    }
+
+    fn expect_ok(&mut self, command: &Command, what: &str, deadline: Instant) -> Result<(), Fault> {
+        match self.exchange(command, deadline, HANDSHAKE_BYTES_MOST)? {
+            answer if answer.is_ok() => Ok(()),
+            Value::Error(error) => Err(Fault::Away(format!("the server refuses {what}: {error}"))),
+            _ => Err(Fault::unexpected(what)),
+        }
+    }
+
+    /// Returns whether a further command can be sent: this process has made the connection, and the server has not closed it.
+    pub fn is_usable(&self) -> bool {
+        let channel = match &self.stream {
+            Stream::Plain(channel) => channel,
+            Stream::Secure(secured) => secured.get_ref(),
+        };
+        self.made_by == std::process::id() && channel.is_quiet()
+    }
+
+    /// Sends a command and waits for its answer. After a fault the connection must not be used again.
+    pub fn exchange(&mut self, command: &Command, deadline: Instant, answer_bytes_most: u64) -> Result<Value, Fault> {
+        let channel = match &mut self.stream {
+            Stream::Plain(channel) => channel,
+            Stream::Secure(secured) => secured.get_mut(),
+        };
+        channel.set_deadline(deadline);
+        let sent = self.stream.write_all(&command.packed()).and_then(|()| self.stream.flush());
+        sent.map_err(|error| Fault::of_io("room for the command", &error))?;
+        self.reader.read(&mut self.stream, answer_bytes_most).map_err(|unread| match unread {
+            Unread::Source(error) => Fault::of_io("answer", &error),
+            Unread::TooLarge => Fault::TooLarge,
+            Unread::Malformed => Fault::Away("the answer is not of Redis' protocol".to_owned()),
+        })
+    }
+}
+
+impl Read for Stream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(channel) => channel.read(buffer),
+            Stream::Secure(secured) => secured.read(buffer),
+        }
+    }
+}
+
+impl Write for Stream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Stream::Plain(channel) => channel.write(bytes),
+            Stream::Secure(secured) => secured.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Stream::Plain(channel) => channel.flush(),
+            Stream::Secure(secured) => secured.flush(),
+        }
+    }
+}

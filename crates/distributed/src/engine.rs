@@ -1,0 +1,195 @@
+//! An engine as the calls of a process see it: a connection when one is needed, time limits, and lines for the log.
+//!
+//! Any thread may call it. No lock is held while a call waits, and none is waited for: after a fork in the middle of a call, the
+//! child only makes a connection of its own.
+
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use bolide_contract::clock;
+use bolide_contract::engine_row::{EngineRow, EngineState};
+
+use crate::address::{Address, Place};
+use crate::breaker::{admit, note_answer, note_away, note_miss, note_refusal};
+use crate::connection::Connection;
+use crate::fault::Fault;
+use crate::wire::{Command, Value};
+
+/// Connections of a process that wait for the next call. A process with more threads makes further ones, and closes them.
+const IDLE_MOST: usize = 8;
+/// Bytes that an answer may have beside its values.
+const ANSWER_BYTES_BESIDE: u64 = 64 << 10;
+/// Seconds for which the addresses of a host are used. Resolving has the time limits of /etc/resolv.conf alone, so a host that
+/// does not answer is not resolved again before [`RESOLVED_SECONDS_LEAST`] have passed.
+const RESOLVED_SECONDS: u64 = 60;
+const RESOLVED_SECONDS_LEAST: u64 = 10;
+
+/// The kinds of errors by which a server says that it does not serve: it reads its data, it is a replica, or its primary is away.
+const NOT_SERVING: [&str; 3] = ["LOADING ", "READONLY ", "MASTERDOWN "];
+
+pub struct Engine {
+    address: Address,
+    name: String,
+    row: &'static EngineRow,
+    report: fn(&str),
+    idle: Mutex<Vec<Connection>>,
+    host: Mutex<Option<Host>>,
+}
+
+#[derive(Clone)]
+struct Host {
+    addresses: Vec<SocketAddr>,
+    resolved_at: Instant,
+    /// A connection to these addresses has failed.
+    has_failed: bool,
+}
+
+impl Engine {
+    /// `report` gets the lines for the log.
+    pub fn new(address: Address, row: &'static EngineRow, report: fn(&str)) -> Engine {
+        let (idle, host) = (Mutex::new(Vec::new()), Mutex::new(None));
+        Engine { name: address.to_string(), address, row, report, idle, host }
+    }
+
+    pub fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub fn state(&self) -> EngineState {
+        self.row.state(clock::now_ms())
+    }
+
+    /// Sends one command, whose answer has at most `answer_bytes` bytes of values.
+    pub(crate) fn call(&self, command: &Command, answer_bytes: u64) -> Result<Value, Fault> {
+        let longest = self.address.connect + self.address.answer;
+        if !admit(self.row, clock::now_ms(), longest.as_millis() as u64) {
+            self.tell(note_miss(self.row, clock::now_ms(), &self.name, "it is not tried again yet"));
+            return Err(Fault::Resting);
+        }
+        let answer = self.attempt(command, answer_bytes.saturating_add(ANSWER_BYTES_BESIDE));
+        let now_ms = clock::now_ms();
+        match &answer {
+            Err(Fault::Away(reason)) => self.tell(note_away(self.row, now_ms, &self.name, reason)),
+            Err(fault) => {
+                self.tell(note_answer(self.row, now_ms, &self.name));
+                self.tell(note_refusal(self.row, now_ms, &self.name, &fault.to_string()));
+            }
+            Ok(_) => self.tell(note_answer(self.row, now_ms, &self.name)),
+        }
+        answer
+    }
+
+    /// Runs a script at the server, which no other command interrupts.
+    pub(crate) fn run(&self, script: &Script<'_>) -> Result<Value, Fault> {
+        let mut command = Command::new("EVAL");
+        command.arg(script.text).number(script.keys.len() as u64);
+        for part in script.keys.iter().chain(script.arguments) {
+            command.arg(*part);
+        }
+        self.call(&command, script.answer_bytes)
+    }
+
+    /// The key of a part of this room's data: `PREFIX:KIND:NAME:`.
+    pub(crate) fn key(&self, kind: &str, name: &str) -> Vec<u8> {
+        format!("{}:{kind}:{name}:", self.address.prefix).into_bytes()
+    }
+
+    /// As [`Engine::key`], with the braces by which a cluster keeps all keys of a name on one server.
+    pub(crate) fn tagged_key(&self, kind: &str, name: &str) -> Vec<u8> {
+        format!("{{{}:{kind}:{name}}}", self.address.prefix).into_bytes()
+    }
+
+    fn attempt(&self, command: &Command, answer_bytes_most: u64) -> Result<Value, Fault> {
+        let mut connection = self.connection()?;
+        let deadline = Instant::now() + self.address.answer;
+        match connection.exchange(command, deadline, answer_bytes_most)? {
+            // The server says that it can't serve now. A host that leads to another server is resolved again.
+            Value::Error(error) if NOT_SERVING.iter().any(|kind| error.starts_with(kind)) => {
+                self.doubt_host();
+                Err(Fault::Away(error))
+            }
+            Value::Error(error) => {
+                self.keep(connection);
+                Err(Fault::Refused(error))
+            }
+            value => {
+                self.keep(connection);
+                Ok(value)
+            }
+        }
+    }
+
+    /// A connection that waited, or a new one. Those that a fork has inherited are closed here, which the parent's ends survive.
+    fn connection(&self) -> Result<Connection, Fault> {
+        let mut idle = self.idle.try_lock().ok();
+        while let Some(connection) = idle.as_mut().and_then(|idle| idle.pop()) {
+            if connection.is_usable() {
+                return Ok(connection);
+            }
+        }
+        drop(idle);
+        let addresses = self.host_addresses()?;
+        let made = Connection::open(&self.address, &addresses, Instant::now() + self.address.connect);
+        if made.is_err() {
+            self.doubt_host();
+        }
+        made
+    }
+
+    fn keep(&self, connection: Connection) {
+        if let Ok(mut idle) = self.idle.try_lock()
+            && idle.len() < IDLE_MOST
+        {
+            idle.push(connection);
+        }
+    }
+
+    fn host_addresses(&self) -> Result<Vec<SocketAddr>, Fault> {
+        let (Place::Tcp { host, port } | Place::Tls { host, port, .. }) = &self.address.place else {
+            return Ok(Vec::new());
+        };
+        if let Ok(address) = host.parse::<IpAddr>() {
+            return Ok(vec![SocketAddr::new(address, *port)]);
+        }
+        let known = self.host.try_lock().ok().and_then(|host| host.clone());
+        if let Some(known) = &known {
+            let lasting = if known.has_failed { RESOLVED_SECONDS_LEAST } else { RESOLVED_SECONDS };
+            if known.resolved_at.elapsed() < Duration::from_secs(lasting) {
+                return Ok(known.addresses.clone());
+            }
+        }
+        let found = (host.as_str(), *port).to_socket_addrs();
+        let addresses: Vec<SocketAddr> = match (found, known) {
+            (Ok(found), _) => found.collect(),
+            (Err(_), Some(known)) if !known.addresses.is_empty() => known.addresses,
+            (Err(error), _) => return Err(Fault::Away(format!("its host {host}: {error}"))),
+        };
+        if let Ok(mut host) = self.host.try_lock() {
+            *host = Some(Host { addresses: addresses.clone(), resolved_at: Instant::now(), has_failed: false });
+        }
+        Ok(addresses)
+    }
+
+    fn doubt_host(&self) {
+        if let Ok(mut host) = self.host.try_lock()
+            && let Some(host) = host.as_mut()
+        {
+            host.has_failed = true;
+        }
+    }
+
+    fn tell(&self, line: Option<String>) {
+        if let Some(line) = line {
+            (self.report)(&line);
+        }
+    }
+}
+
+/// A script for the server, and its values.
+pub(crate) struct Script<'a> {
+    pub text: &'a str,
+    pub keys: &'a [&'a [u8]],
+    pub arguments: &'a [&'a [u8]],
+    pub answer_bytes: u64,
+}

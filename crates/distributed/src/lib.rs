@@ -1,0 +1,26 @@
+//! A cache, leases, a queue of jobs and timers that the instances of several machines share, on a Redis or Valkey server.
+//!
+//! The network hears plain Redis commands and scripts for the server (`EVAL`) alone. Each call has a time limit, and while the
+//! server is away, calls fail at once. This room must not know Python, the files of a spooler, or who logs: it hands its lines to
+//! the caller. Workers and helpers run it; the master and the command `check` only parse addresses.
+
+mod address;
+mod breaker;
+mod cache;
+mod channel;
+mod connection;
+mod engine;
+mod fault;
+mod jobs;
+mod lease;
+mod secure;
+mod timer;
+pub mod wire;
+
+pub use address::{Address, Place, Purpose};
+pub use cache::{CacheBounds, RemoteCache, Write};
+pub use engine::Engine;
+pub use fault::Fault;
+pub use jobs::{Counts, FailedJob, JobQueue, NewJob, ReservedJob};
+pub use lease::{Lease, Leases};
+pub use timer::{Claim, Firing, UniqueTimer};
