@@ -9,7 +9,7 @@ import sys
 import threading
 
 # `from uwsgidecorators import *` imports the module `uwsgi` too, as with uWSGI's file.
-__all__ = ["harakiri", "postfork", "thread", "uwsgi"]  # noqa: F822
+__all__ = ["harakiri", "lock", "postfork", "thread", "uwsgi"]  # noqa: F822
 
 #: Decorators of uWSGI that need a service.
 LATER = frozenset(
@@ -19,7 +19,6 @@ LATER = frozenset(
         "farm",
         "farm_loop",
         "filemon",
-        "lock",
         "mule",
         "mule_brain",
         "mule_brainloop",
@@ -39,6 +38,21 @@ LATER = frozenset(
 
 #: Functions that each worker calls before it serves, in the order of their decoration.
 postfork_chain = []
+
+
+def lock(function):
+    """Have one thread of the instance run the function at a time, under lock 0."""
+
+    @functools.wraps(function)
+    def locked(*arguments, **keywords):
+        uwsgi = sys.modules["uwsgi"]
+        uwsgi.lock()
+        try:
+            return function(*arguments, **keywords)
+        finally:
+            uwsgi.unlock()
+
+    return locked
 
 
 def postfork(function):

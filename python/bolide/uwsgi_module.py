@@ -70,7 +70,7 @@ class Uwsgi:
         module = types.ModuleType("uwsgi", __doc__)
         module.__spec__ = importlib.machinery.ModuleSpec("uwsgi", None, origin="Bolide")
         module.__dict__.update(self.values())
-        for name in uwsgi_names.HERE:
+        for name in filter(self.is_configured, uwsgi_names.HERE):
             function = getattr(self, name, None) or getattr(self.native, f"uwsgi_{name}", None)
             if function is not None:
                 setattr(module, name, function)
@@ -81,8 +81,10 @@ class Uwsgi:
     def values(self):
         """Return the module's attributes that are not functions, by name."""
         described = self.settings["python_module"]
+        queue = self.settings["services"]["queue"]
         magic = {letter.encode(): value.encode("utf-8", "surrogateescape") for letter, value in described["shown_magic"]}
         return {
+            **({"queue_size": queue["slots"]} if queue else {}),
             "applications": None,
             "buffer_size": self.settings["limits"]["head_bytes"],
             "cores": threads_of(self.settings["workers"]["threads"]),
@@ -99,6 +101,11 @@ class Uwsgi:
             "version": ".".join(map(str, uwsgi_names.VERSION)).encode(),
             "version_info": (*uwsgi_names.VERSION, 0, b""),
         }
+
+    def is_configured(self, name):
+        """Return whether the option that a name needs is set."""
+        option, services = uwsgi_names.option_of(name), self.settings["services"]
+        return option is None or bool({"queue": services["queue"], "sharedarea": services["areas"]}[option])
 
     def note_applications(self, applications):
         """Set the module's `applications`, unless the application has set it itself."""
@@ -222,6 +229,12 @@ class Uwsgi:
     def websocket_send_binary(self, message):
         self.native.uwsgi_say(message, False)
 
+    def websocket_send_from_sharedarea(self, area, position=0, length=0):
+        self.native.uwsgi_say(self.native.uwsgi_sharedarea_read(area, position, length), True)
+
+    def websocket_send_binary_from_sharedarea(self, area, position=0, length=0):
+        self.native.uwsgi_say(self.native.uwsgi_sharedarea_read(area, position, length), False)
+
     def reload(self):
         return self.native.uwsgi_ask(self.native.ASK_RELOAD) or None
 
@@ -319,7 +332,7 @@ def options(pairs):
 
 def missing(name):
     """The module's ``__getattr__``."""
-    if name in uwsgi_names.LATER:
+    if name in uwsgi_names.LATER or uwsgi_names.option_of(name):
         raise AttributeError(uwsgi_names.missing(name))
     raise AttributeError(f"module 'uwsgi' has no attribute {name!r}")
 

@@ -24,7 +24,9 @@ HERE = {
     "i_am_the_spooler": "`i_am_the_spooler()`: None",
     "in_farm": "`in_farm([name])`: None",
     "is_a_reload": "True after a reload (no function, as in uWSGI)",
+    "is_locked": "`is_locked([number])`: True if a thread of any process holds a lock of the application",
     "listen_queue": "`listen_queue([socket])`: connections that wait at the first TCP socket, or at the one with this number",
+    "lock": "`lock([number])` waits for a lock that all processes share: 0, or up to `locks`",
     "log": "`log(text)` writes a line to the log",
     "log_this_request": "`log_this_request()`: logs this request in spite of `disable-logging`",
     "logsize": "`logsize()`: bytes of the log's file",
@@ -37,6 +39,15 @@ HERE = {
     "numproc": "the number of workers (`processes`)",
     "opt": "the options as they were written: text keys, and bytes, or True for one without a value",
     "post_fork_hook": "set it to a function, which each worker calls before it serves",
+    "queue_get": "`queue_get(slot)`: the item in a slot of the queue, or None",
+    "queue_last": "`queue_last([count])`: the newest item, or a list of the newest ones",
+    "queue_pop": "`queue_pop()` takes the newest item; None if there is none",
+    "queue_pull": "`queue_pull()` takes the oldest item; None if there is none",
+    "queue_pull_slot": "`queue_pull_slot()`: the slot of the next pull",
+    "queue_push": "`queue_push(item)` adds an item to the queue; None if it is empty or too large",
+    "queue_set": "`queue_set(slot, item)` replaces an item",
+    "queue_size": "the number of slots (`queue`)",
+    "queue_slot": "`queue_slot()`: the slot of the next push",
     "ready": "`ready()`: True in a worker that serves, else None",
     "ready_fd": "`ready_fd()`: -1, as in uWSGI without an asynchronous engine",
     "reload": "`reload()` asks the master for a reload, as SIGHUP does",
@@ -45,12 +56,44 @@ HERE = {
     "set_logvar": "`set_logvar(name, value)` sets a log variable of the request, `%(name)` in `log-format`",
     "set_user_harakiri": "`set_user_harakiri(seconds)`: the time limit of this request from now on; 0 removes it",
     "setprocname": "`setprocname(name)`: the name of this process in `ps`",
+    "sharedarea_dec16": "`sharedarea_dec16(id, position[, amount])` subtracts from a number",
+    "sharedarea_dec32": "`sharedarea_dec32(id, position[, amount])` subtracts from a number",
+    "sharedarea_dec64": "`sharedarea_dec64(id, position[, amount])` subtracts from a number",
+    "sharedarea_dec8": "`sharedarea_dec8(id, position[, amount])` subtracts from a number",
+    "sharedarea_inc16": "`sharedarea_inc16(id, position[, amount])` adds to a number",
+    "sharedarea_inc32": "`sharedarea_inc32(id, position[, amount])` adds to a number",
+    "sharedarea_inc64": "`sharedarea_inc64(id, position[, amount])` adds to a number",
+    "sharedarea_inc8": "`sharedarea_inc8(id, position[, amount])` adds to a number",
+    "sharedarea_inclong": "the same as `sharedarea_inc64`",
+    "sharedarea_memoryview": "`sharedarea_memoryview(id)`: a memoryview of an area, whose changes take no lock",
+    "sharedarea_object": "`sharedarea_object(id)`: the same",
+    "sharedarea_read": "`sharedarea_read(id, position[, length])`: bytes of an area",
+    "sharedarea_read16": "`sharedarea_read16(id, position)`: a signed number of 16 bits",
+    "sharedarea_read32": "`sharedarea_read32(id, position)`: a signed number of 32 bits",
+    "sharedarea_read64": "`sharedarea_read64(id, position)`: a signed number of 64 bits",
+    "sharedarea_read8": "`sharedarea_read8(id, position)`: a signed number of 8 bits",
+    "sharedarea_readbyte": "the same as `sharedarea_read8`",
+    "sharedarea_readfast": "the same",
+    "sharedarea_readlong": "the same as `sharedarea_read64`",
+    "sharedarea_rlock": "`sharedarea_rlock(id)` locks an area for reading, until `sharedarea_unlock`",
+    "sharedarea_unlock": "`sharedarea_unlock(id)` releases the area that this thread has locked",
+    "sharedarea_update": "`sharedarea_update(id)` announces a change that was made through a memoryview",
+    "sharedarea_wait": "`sharedarea_wait(id[, frequency, seconds])` waits for the next change; ValueError after the time",
+    "sharedarea_wlock": "`sharedarea_wlock(id)` locks an area for writing, until `sharedarea_unlock`",
+    "sharedarea_write": "`sharedarea_write(id, position, bytes)` writes bytes into an area",
+    "sharedarea_write16": "`sharedarea_write16(id, position, number)`",
+    "sharedarea_write32": "`sharedarea_write32(id, position, number)`",
+    "sharedarea_write64": "`sharedarea_write64(id, position, number)`",
+    "sharedarea_write8": "`sharedarea_write8(id, position, number)`",
+    "sharedarea_writebyte": "the same as `sharedarea_write8`",
+    "sharedarea_writelong": "the same as `sharedarea_write64`",
     "sockets": "numbers of the listening sockets' descriptors, in a worker",
     "started_on": "seconds since 1970 at which the configuration was read",
     "stop": "`stop()` asks the master for an orderly stop",
     "suspend": "`suspend()` lets other threads run, and returns True",
     "total_requests": "`total_requests()`: the number of requests that all workers have answered since they started",
     "unbit": "None",
+    "unlock": "`unlock([number])` releases a lock that this thread holds",
     "version": "`b'2.0.31'`: the uWSGI version of this module, which programs compare; Bolide's own is `bolide.__version__`",
     "version_info": "`(2, 0, 31, 0, b'')`",
     "websocket_handshake": "`websocket_handshake([key, origin, protocol])` accepts an HTTP/1.1 WebSocket, with or without TLS",
@@ -58,9 +101,14 @@ HERE = {
     "websocket_recv_nb": "`websocket_recv_nb()`: the next message, or `b''` if there is none",
     "websocket_send": "`websocket_send(text)`",
     "websocket_send_binary": "`websocket_send_binary(bytes)`",
+    "websocket_send_binary_from_sharedarea": "`websocket_send_binary_from_sharedarea(id, position[, length])`: bytes of an area",
+    "websocket_send_from_sharedarea": "`websocket_send_from_sharedarea(id, position[, length])`: text of an area",
     "worker_id": "`worker_id()`: the number of this worker, from 1; 0 while the application is loaded before the fork",
     "workers": "`workers()`: a tuple with a dict for each worker",
 }
+
+#: Names that exist only with an option, as in uWSGI: their beginning, and the option.
+CONFIGURED = {"queue_": "queue", "sharedarea_": "sharedarea"}
 
 #: The milestone of names that will never be supported.
 NEVER = "never"
@@ -69,16 +117,11 @@ NEVER = "never"
 MILESTONES = {
     "services": (
         "part of the services (caches, queues, spooler, mules, locks, signals, metrics)",
-        "add_cron add_file_monitor add_rb_timer add_timer alarm cache_clear cache_dec cache_del cache_div cache_exists cache_get "
-        "cache_inc cache_keys cache_mul cache_num cache_set cache_update call farm_get_msg farm_msg is_locked lock metric_dec "
-        "metric_div metric_get metric_inc metric_mul metric_set metric_set_max metric_set_min mule_get_msg mule_msg queue_get "
-        "queue_last queue_pop queue_pull queue_pull_slot queue_push queue_set queue_size queue_slot register_rpc register_signal "
-        "rpc rpc_list send_to_spooler set_spooler_frequency sharedarea_inc16 sharedarea_inc32 sharedarea_inc64 sharedarea_inc8 "
-        "sharedarea_memoryview sharedarea_object sharedarea_read sharedarea_read16 sharedarea_read32 sharedarea_read64 "
-        "sharedarea_read8 sharedarea_readfast sharedarea_rlock sharedarea_unlock sharedarea_wait sharedarea_wlock "
-        "sharedarea_write sharedarea_write16 sharedarea_write32 sharedarea_write64 sharedarea_write8 signal signal_received "
-        "signal_registered signal_wait SPOOL_IGNORE SPOOL_OK SPOOL_RETRY spool spooler_get_task spooler_jobs spooler_pid unlock "
-        "websocket_send_binary_from_sharedarea websocket_send_from_sharedarea",
+        "add_cron add_file_monitor add_rb_timer add_timer alarm cache_clear cache_dec cache_del cache_div cache_exists "
+        "cache_get cache_inc cache_keys cache_mul cache_num cache_set cache_update call farm_get_msg farm_msg metric_dec "
+        "metric_div metric_get metric_inc metric_mul metric_set metric_set_max metric_set_min mule_get_msg mule_msg "
+        "register_rpc register_signal rpc rpc_list send_to_spooler set_spooler_frequency signal signal_received "
+        "signal_registered signal_wait SPOOL_IGNORE SPOOL_OK SPOOL_RETRY spool spooler_get_task spooler_jobs spooler_pid",
     ),
     "gevent": (
         "part of uWSGI's asynchronous engines (gevent)",
@@ -105,9 +148,17 @@ VERSION = (2, 0, 31)
 def missing(name):
     """Return the error message for a missing name."""
     milestone = LATER.get(name)
+    option = option_of(name)
+    if option and name in HERE:
+        return f"`uwsgi.{name}` exists only if the configuration has the option `{option}`"
     if milestone is None:
         return f"module 'uwsgi' has no attribute {name!r}"
     return (
         f"`uwsgi.{name}` is not supported{'' if milestone == NEVER else ' yet'}: {MILESTONES[milestone][0]}. "
         "With `uwsgi-module = false` applications find no module `uwsgi`, and use their fallback"
     )
+
+
+def option_of(name):
+    """Return the option without which a name does not exist, or None."""
+    return next((option for beginning, option in CONFIGURED.items() if name.startswith(beginning)), None)

@@ -5,6 +5,7 @@ import uwsgi as uwsgi
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+def lock(function: Function) -> Function: ...
 @overload
 def postfork(function: Function) -> Function: ...
 @overload

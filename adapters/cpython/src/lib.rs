@@ -141,5 +141,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(prepare_fork, module)?)?;
     module.add_function(wrap_pyfunction!(note_fork, module)?)?;
     uwsgi_module::add_to(module)?;
+    services::add_to(module)?;
     uwsgi_request::add_to(module)
 }

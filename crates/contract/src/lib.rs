@@ -21,5 +21,5 @@ mod work;
 
 pub use settings::{
     answering, attendant, clients, confinement, control, developing, exceptions, files, hooks, logging, python_module, recycling,
-    reloading, scaling, services, sockets, statistics, tls, watching,
+    reloading, scaling, services, sharing, sockets, statistics, tls, watching,
 };

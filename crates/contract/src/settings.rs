@@ -18,6 +18,7 @@ pub mod recycling;
 pub mod reloading;
 pub mod scaling;
 pub mod services;
+pub mod sharing;
 pub mod sockets;
 pub mod statistics;
 pub mod tls;

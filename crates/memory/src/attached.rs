@@ -8,6 +8,11 @@ use bolide_contract::boot::Boot;
 
 use crate::cache::Cache;
 use crate::mapping::Mapping;
+use crate::metrics::NamedMetrics;
+use crate::queue::Queue;
+use crate::robust_lock::RobustLock;
+use crate::shared_area::SharedArea;
+use crate::user_locks;
 use crate::wanted::Wanted;
 
 /// The structures in the memories, which stay mapped to the end of the process.
@@ -15,6 +20,12 @@ use crate::wanted::Wanted;
 pub struct Attached {
     /// In the order of the configuration: the first one is the default.
     pub caches: Vec<Cache>,
+    /// The application's locks, in the order of their numbers.
+    pub locks: &'static [RobustLock],
+    pub queue: Option<Queue<'static>>,
+    /// In the order of their numbers.
+    pub areas: Vec<SharedArea>,
+    pub metrics: Option<NamedMetrics>,
 }
 
 impl Attached {
@@ -36,6 +47,10 @@ impl Attached {
             let mapping: &'static Mapping = Box::leak(Box::new(mapping));
             match wanted {
                 Wanted::Cache(settings) => attached.caches.push(Cache::attach(&settings, mapping)),
+                Wanted::Locks(_) => attached.locks = user_locks::all(mapping),
+                Wanted::Queue(settings) => attached.queue = Queue::attach(&settings, mapping, None),
+                Wanted::Area(_, settings) => attached.areas.extend(SharedArea::attach(&settings, mapping, None)),
+                Wanted::Metrics(settings) => attached.metrics = Some(NamedMetrics::attach(&settings, mapping)),
             }
         }
         Ok(attached)

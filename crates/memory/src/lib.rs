@@ -7,8 +7,14 @@
 pub mod attached;
 pub mod cache;
 pub mod mapping;
+pub mod metric_list;
+pub mod metrics;
+pub mod queue;
 pub mod recovery;
+pub mod region;
 pub mod robust_lock;
+pub mod shared_area;
+pub mod user_locks;
 pub mod wanted;
 
 pub use attached::Attached;

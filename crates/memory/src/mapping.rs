@@ -12,6 +12,8 @@ use bolide_contract::boot::MemoryKind;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::region::Region;
+
 /// Bytes before the structure of a memory: a page, so that the structure is aligned to anything.
 pub const HEAD_BYTES: usize = 4096;
 /// The first bytes of each memory, as text `BolideMM`.
@@ -148,6 +150,16 @@ impl Mapping {
     pub fn body(&self) -> NonNull<u8> {
         // SAFETY: every mapping is longer than its head (`whole_bytes`).
         unsafe { self.start.add(HEAD_BYTES) }
+    }
+
+    /// Bytes of the structure from `at`. `None`: there are fewer.
+    ///
+    /// # Safety
+    /// The mapping lives as long as the region and all copies of it, and no reference to the bytes exists.
+    pub unsafe fn region(&self, at: usize, bytes: usize) -> Option<Region> {
+        let fits = at.checked_add(bytes).is_some_and(|end| end <= self.body_bytes());
+        // SAFETY: the bytes are in the mapping (checked), and the caller vouches for the rest.
+        fits.then(|| unsafe { Region::new(self.body().add(at), bytes) })
     }
 
     /// Bytes of the structure.

@@ -117,6 +117,16 @@ impl RobustLock {
         }
     }
 
+    /// Releases a lock whose guard was kept.
+    ///
+    /// # Errors
+    /// This thread does not hold it (`EPERM`).
+    #[inline]
+    pub fn release(&self) -> io::Result<()> {
+        // SAFETY: as in `lock`. The call fails for a thread that does not hold the mutex, since it is error-checking.
+        check(unsafe { libc::pthread_mutex_unlock(self.mutex.get()) })
+    }
+
     /// The pid of the process that holds the lock, or held it last; 0 if none did.
     pub fn owner(&self) -> u32 {
         self.owner.load(Relaxed)
@@ -152,7 +162,7 @@ impl RobustLock {
             libc::EOWNERDEAD => Some(self.note_death()?),
             error => return Err(io::Error::from_raw_os_error(error)),
         };
-        self.owner.store(pid(), Relaxed);
+        self.owner.store(own_pid(), Relaxed);
         Ok(Guard { lock: self, left_by, _thread: std::marker::PhantomData })
     }
 
@@ -164,6 +174,14 @@ impl RobustLock {
         // SAFETY: this thread has just got the mutex from a dead holder. If it dies in the repair, the next one is told the same.
         check(unsafe { libc::pthread_mutex_consistent(self.mutex.get()) })?;
         Ok(dead)
+    }
+}
+
+impl Guard<'_> {
+    /// Keeps the lock beyond the guard: this thread is to call [`RobustLock::release`].
+    #[inline]
+    pub fn keep(self) {
+        std::mem::forget(self);
     }
 }
 
@@ -186,8 +204,9 @@ fn check(result: i32) -> io::Result<()> {
 /// The pid of this process; 0 before the first look and after a fork. A system call for each lock would cost more than the lock.
 static PID: AtomicU32 = AtomicU32::new(0);
 
+/// The pid of this process.
 #[inline]
-fn pid() -> u32 {
+pub fn own_pid() -> u32 {
     match PID.load(Relaxed) {
         0 => look_up_pid(),
         pid => pid,

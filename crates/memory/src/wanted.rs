@@ -7,33 +7,57 @@ use std::io;
 
 use bolide_contract::boot::MemoryKind;
 use bolide_contract::services::{Services, SharedCache};
+use bolide_contract::sharing::{Area, Metrics, Queue};
 
-use crate::cache;
 use crate::mapping::{Identity, Mapping};
 use crate::recovery::Recovery;
+use crate::{cache, metrics, queue, shared_area, user_locks};
 
 /// A memory that the settings ask for.
 #[derive(Debug, Clone)]
 pub enum Wanted {
     Cache(SharedCache),
+    /// This many locks besides lock 0.
+    Locks(u32),
+    Queue(Queue),
+    /// With its number.
+    Area(String, Area),
+    Metrics(Metrics),
 }
 
 impl Wanted {
     /// Returns the memories of these settings, in a fixed order.
     pub fn all(services: &Services) -> Vec<Wanted> {
-        services.caches.iter().cloned().map(Wanted::Cache).collect()
+        let areas = services.areas.iter().enumerate().map(|(number, area)| Wanted::Area(number.to_string(), area.clone()));
+        services
+            .caches
+            .iter()
+            .cloned()
+            .map(Wanted::Cache)
+            .chain([Wanted::Locks(services.locks)])
+            .chain(services.queue.clone().map(Wanted::Queue))
+            .chain(areas)
+            .chain(services.metrics.clone().map(Wanted::Metrics))
+            .collect()
     }
 
     /// Unique within its kind.
     pub fn name(&self) -> &str {
         match self {
             Wanted::Cache(cache) => &cache.name,
+            Wanted::Area(number, _) => number,
+            // There is one of each.
+            Wanted::Locks(_) | Wanted::Queue(_) | Wanted::Metrics(_) => "",
         }
     }
 
     pub fn kind(&self) -> MemoryKind {
         match self {
             Wanted::Cache(_) => MemoryKind::Cache,
+            Wanted::Locks(_) => MemoryKind::Locks,
+            Wanted::Queue(_) => MemoryKind::Queue,
+            Wanted::Area(..) => MemoryKind::SharedArea,
+            Wanted::Metrics(_) => MemoryKind::Metrics,
         }
     }
 
@@ -41,6 +65,10 @@ impl Wanted {
     pub fn identity(&self) -> Identity {
         match self {
             Wanted::Cache(settings) => cache::identity(settings),
+            Wanted::Locks(locks) => user_locks::identity(*locks),
+            Wanted::Queue(settings) => queue::identity(settings),
+            Wanted::Area(_, settings) => shared_area::identity(settings),
+            Wanted::Metrics(settings) => metrics::identity(settings),
         }
     }
 
@@ -51,6 +79,10 @@ impl Wanted {
     pub fn begin(&self, mapping: &Mapping) -> io::Result<()> {
         match self {
             Wanted::Cache(settings) => cache::begin(settings, mapping),
+            Wanted::Locks(_) => user_locks::begin(mapping),
+            Wanted::Queue(_) => queue::begin(mapping),
+            Wanted::Area(..) => shared_area::begin(mapping),
+            Wanted::Metrics(settings) => metrics::begin(settings, mapping),
         }
     }
 
@@ -58,6 +90,11 @@ impl Wanted {
     pub fn recover(&self, mapping: &Mapping, pid: u32) -> Vec<Recovery> {
         match self {
             Wanted::Cache(settings) => cache::recover(settings, mapping, pid),
+            Wanted::Locks(_) => user_locks::recover(mapping, pid),
+            Wanted::Queue(settings) => queue::recover(settings, mapping, None, pid),
+            Wanted::Area(number, _) => shared_area::recover(number, mapping, pid),
+            // A metric is changed by one instruction.
+            Wanted::Metrics(_) => Vec::new(),
         }
     }
 }

@@ -1,17 +1,22 @@
 //! The native half of the services of the module `uwsgi`: the memories that processes share. It knows no request. Every process
 //! that loads the application runs it.
 
-use std::io;
-use std::sync::OnceLock;
+mod areas;
+mod arguments;
+mod attachment;
+mod locks;
+mod metrics;
+mod queue;
 
-use bolide_contract::boot::Boot;
-use bolide_memory::Attached;
+use pyo3::prelude::*;
 
-/// Empty before `prepare`, and in a process that got no memory from the master.
-static ATTACHED: OnceLock<Attached> = OnceLock::new();
+pub use attachment::attach;
 
-/// Maps the memories of the instance, once in the prototype: forked processes inherit them.
-pub fn attach(boot: &Boot) -> io::Result<()> {
-    let attached = Attached::attach(boot)?;
-    ATTACHED.set(attached).map_err(|_| io::Error::other("the memories are attached once only"))
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    for table in [locks::FUNCTIONS, queue::FUNCTIONS, areas::FUNCTIONS, metrics::FUNCTIONS] {
+        if arguments::add_functions(module.as_ptr(), table).is_none() {
+            return Err(PyErr::fetch(module.py()));
+        }
+    }
+    Ok(())
 }

@@ -4,11 +4,20 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::sharing::{Area, Metrics, Queue};
+
 /// The services of an instance.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Services {
     /// In the order of the configuration: the first one is the default.
     pub caches: Vec<SharedCache>,
+    /// `locks`: how many locks the application has besides lock 0.
+    pub locks: u32,
+    pub queue: Option<Queue>,
+    /// In the order of their numbers.
+    pub areas: Vec<Area>,
+    /// `None` without `enable-metrics` and the options that imply it.
+    pub metrics: Option<Metrics>,
 }
 
 /// A cache that all processes of the instance share.

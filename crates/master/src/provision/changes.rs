@@ -138,6 +138,7 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/application/fork_safety",
     "/workers",
     "/helpers",
+    "/services/locks",
     "/lifecycle/harakiri_ms",
     "/lifecycle/shortest_route_harakiri_ms",
     "/lifecycle/harakiri_policy",

@@ -93,6 +93,7 @@ fn own_base_of(row: &OptionRow, folder: &Folder) -> String {
         "reload-dir" | "reload-include" | "reload-exclude" => "module = shop\npy-autoreload = 1\n".to_owned(),
         "reload-browser" => "module = shop\ndevelop = true\n".to_owned(),
         "tls-certificate" => "module = shop\n".to_owned(),
+        "queue-blocksize" => "module = shop\nqueue = 7\n".to_owned(),
         "tls-key" => format!("module = shop\ntls-certificate = {here}/app.pem\n"),
         "tls-client-auth" => format!("{tls}tls-client-ca = {here}/app.pem\n"),
         _ => match row.theme {

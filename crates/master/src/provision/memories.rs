@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
-use bolide_contract::boot::MemoryFile;
+use bolide_contract::boot::{MemoryFile, MemoryKind};
 use bolide_contract::services::Services;
 use bolide_memory::mapping::whole_bytes;
 use bolide_memory::{Identity, Mapping, Wanted};
@@ -89,16 +89,20 @@ impl Memories {
         self.list.iter().map(|memory| memory.descriptor.as_fd().as_raw_fd())
     }
 
-    /// Recovers what a process held that has ended. Returns a line for the log, if it held anything.
-    pub fn recover(&self, pid: u32) -> Option<String> {
-        let recovered = self.list.iter().flat_map(|memory| memory.wanted.recover(&memory.mapping, pid));
-        let said: Vec<String> = recovered
-            .map(|recovery| match recovery.lost.as_str() {
+    /// Recovers what a process held that has ended. Returns lines for the log, if it held anything.
+    pub fn recover(&self, pid: u32) -> Vec<String> {
+        let (mut changed, mut held) = (Vec::new(), Vec::new());
+        for memory in &self.list {
+            let said = if memory.wanted.kind() == MemoryKind::Locks { &mut held } else { &mut changed };
+            said.extend(memory.wanted.recover(&memory.mapping, pid).into_iter().map(|recovery| match recovery.lost.as_str() {
                 "" => recovery.what,
                 lost => format!("{} ({lost})", recovery.what),
-            })
-            .collect();
-        (!said.is_empty()).then(|| format!("pid {pid} died while it changed {}: repaired", said.join(", ")))
+            }));
+        }
+        let line = |what: &[String], verb, outcome| format!("pid {pid} died while it {verb} {}: {outcome}", what.join(", "));
+        let changed = (!changed.is_empty()).then(|| line(&changed, "changed", "repaired"));
+        let held = (!held.is_empty()).then(|| line(&held, "held", "released"));
+        changed.into_iter().chain(held).collect()
     }
 }
 
@@ -121,7 +125,10 @@ impl Memory {
 
 /// The memory in messages: `cache "sessions"`.
 fn words(wanted: &Wanted) -> String {
-    format!("{} \"{}\"", wanted.kind().word(), wanted.name())
+    match wanted.name() {
+        "" => wanted.kind().word().to_owned(),
+        name => format!("{} \"{name}\"", wanted.kind().word()),
+    }
 }
 
 #[cfg(test)]
@@ -145,7 +152,7 @@ mod tests {
             store: None,
             origin: "x.ini:1".to_owned(),
         };
-        Services { caches: names.iter().map(cache).collect() }
+        Services { caches: names.iter().map(cache).collect(), ..Services::default() }
     }
 
     #[test]
@@ -158,7 +165,7 @@ mod tests {
         let other = first.for_settings(&services(&["a", "c"], 20), &mut changed).expect("made");
         assert!(!Rc::ptr_eq(&first.list[0], &other.list[0]));
         assert_eq!(changed, ["cache \"a\": its settings have changed: it begins empty"]);
-        assert_eq!(other.files().len(), 2);
+        assert_eq!(other.files().len(), 3, "with the locks");
     }
 
     #[test]
@@ -170,7 +177,7 @@ mod tests {
         let mut wanted = services(&["a", "b"], 10);
         wanted.caches[1].items = 20;
         let new = Memories::at_start(&wanted, handed, &mut changed).expect("made");
-        assert_eq!(new.files().len(), 2);
+        assert_eq!(new.files().len(), 3, "with the locks");
         assert_eq!(changed.len(), 1);
         assert!(
             changed[0].starts_with("cache \"b\": that of the previous master can't be taken over (it was made with"),

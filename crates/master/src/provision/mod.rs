@@ -195,8 +195,9 @@ impl Provision {
     pub fn recover_memories(&self, pid: u32) -> Vec<String> {
         let planned = self.coming.as_ref().map(|coming| &coming.memories);
         let mut lines: Vec<String> =
-            [&self.memories].into_iter().chain(planned).filter_map(|memories| memories.recover(pid)).collect();
+            [&self.memories].into_iter().chain(planned).flat_map(|memories| memories.recover(pid)).collect();
         // The plan shares what its settings do not change.
+        lines.sort();
         lines.dedup();
         lines
     }

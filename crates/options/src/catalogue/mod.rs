@@ -20,6 +20,7 @@ pub mod reach;
 mod recycling;
 pub mod row;
 mod scaling;
+mod sharing;
 mod sockets;
 mod statistics;
 mod tls;
@@ -62,6 +63,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
     (Theme::Statistics, statistics::ENTRIES),
+    (Theme::Services, sharing::ENTRIES),
     (Theme::Identity, identity::ENTRIES),
     (Theme::Identity, identity::CONFINEMENT),
     (Theme::Configuration, language::ENTRIES),

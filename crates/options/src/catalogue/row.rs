@@ -185,6 +185,7 @@ pub enum Theme {
     Files,
     Logging,
     Statistics,
+    Services,
     Identity,
     Configuration,
     Program,
@@ -193,7 +194,7 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 17] = [
+    pub const ALL: [Theme; 18] = [
         Theme::Sockets,
         Theme::Tls,
         Theme::Clients,
@@ -207,6 +208,7 @@ impl Theme {
         Theme::Files,
         Theme::Logging,
         Theme::Statistics,
+        Theme::Services,
         Theme::Identity,
         Theme::Configuration,
         Theme::Program,
@@ -228,6 +230,7 @@ impl Theme {
             Theme::Files => "Static files",
             Theme::Logging => "Logging",
             Theme::Statistics => "Statistics",
+            Theme::Services => "Services that processes share",
             Theme::Identity => "Users and names",
             Theme::Configuration => "The configuration itself",
             Theme::Program => "The program",

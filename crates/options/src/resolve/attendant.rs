@@ -222,7 +222,7 @@ pub fn job_in_words(pair: &Pair) -> Result<(Job, JobLimit), Diagnostic> {
 }
 
 /// Parses `KEY=VALUE,KEY=VALUE`, where a backslash escapes the next character.
-fn key_values(pair: &Pair, text: &str) -> Result<Vec<(String, String)>, Diagnostic> {
+pub fn key_values(pair: &Pair, text: &str) -> Result<Vec<(String, String)>, Diagnostic> {
     let mut items = vec![String::new()];
     let mut letters = text.chars();
     while let Some(letter) = letters.next() {

@@ -17,6 +17,7 @@ use bolide_contract::services::SharedCache;
 use bolide_contract::settings::{
     Address, ApplicationSettings, Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads,
 };
+use bolide_contract::sharing::Area;
 use bolide_contract::sockets::SocketTuning;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
@@ -402,6 +403,18 @@ pub struct StatisticsDraft {
 #[derive(Default)]
 pub struct ServicesDraft {
     pub caches: Vec<SharedCache>,
+    pub locks: u32,
+    pub queue: QueueDraft,
+    pub areas: Vec<Area>,
+    /// `py-sharedarea`: numbered after the other areas.
+    pub python_areas: Vec<Area>,
+}
+
+/// The options of the queue so far.
+#[derive(Default)]
+pub struct QueueDraft {
+    pub slots: Option<(u64, Location)>,
+    pub block_bytes: Option<u64>,
 }
 
 /// Settings of routes, header fields and compression.

@@ -25,6 +25,7 @@ pub mod platform;
 pub mod processes;
 pub mod scaling;
 mod services;
+pub mod sharing;
 pub mod sockets;
 pub mod statistics;
 pub mod tls;

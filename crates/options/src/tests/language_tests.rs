@@ -206,6 +206,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             "reload-dir" | "reload-include" | "reload-exclude" => "module = shop\npy-autoreload = 1\n",
             "reload-browser" => "module = shop\ndevelop = true\n",
             "tls-certificate" => "module = shop\n",
+            "queue-blocksize" => "module = shop\nqueue = 7\n",
             "tls-key" => "module = shop\ntls-certificate = app.pem\n",
             "tls-client-auth" => "module = shop\nhttps = :3,app.pem,app.key\ntls-client-ca = clients.pem\n",
             _ => match row.theme {

@@ -1,0 +1,22 @@
+//! The memories of the instance in this process. It knows no function of the module `uwsgi`. Every process that loads the
+//! application runs it.
+
+use std::io;
+use std::sync::OnceLock;
+
+use bolide_contract::boot::Boot;
+use bolide_memory::Attached;
+
+/// Empty before `prepare`, and in a process that got no memory from the master.
+static ATTACHED: OnceLock<Attached> = OnceLock::new();
+
+/// Maps the memories of the instance, once in the prototype: forked processes inherit them.
+pub fn attach(boot: &Boot) -> io::Result<()> {
+    let attached = Attached::attach(boot)?;
+    ATTACHED.set(attached).map_err(|_| io::Error::other("the memories are attached once only"))
+}
+
+/// The memories. `None`: this process has none.
+pub fn attached() -> Option<&'static Attached> {
+    ATTACHED.get()
+}

@@ -1,0 +1,107 @@
+"""Locks, the queue and memory areas give the same values and exceptions as uWSGI's under the same configuration."""
+
+import signal
+import subprocess
+
+import pytest
+from support.expressions import evaluate
+from support.server import APPS
+from support.waiting import wait_until
+
+BUILD_SECONDS = 1800
+pytestmark = pytest.mark.timeout(BUILD_SECONDS)
+
+CONFIGURATION = """\
+wsgi-file = {apps}/expressions.py
+master = true
+locks = 2
+queue = 8
+sharedarea = size=64
+sharedarea = 2
+py-sharedarea = 100
+disable-logging = true
+"""
+
+#: Evaluated in this order: later ones depend on earlier ones.
+SAME = """\
+uwsgi.lock(), uwsgi.is_locked(), uwsgi.is_locked(1), uwsgi.unlock(), uwsgi.is_locked()
+uwsgi.lock(2), uwsgi.unlock(2), uwsgi.unlock(1), uwsgi.lock(True), uwsgi.unlock(True)
+uwsgi.lock(3)
+uwsgi.lock(-1)
+uwsgi.unlock(3)
+uwsgi.is_locked(3)
+uwsgi.lock('x')
+uwsgi.lock(1, 2)
+uwsgi.lock(1.0)
+uwsgi.queue_size, uwsgi.queue_pull(), uwsgi.queue_last(), uwsgi.queue_slot(), uwsgi.queue_pull_slot()
+uwsgi.queue_push(b'one'), uwsgi.queue_push('two'), uwsgi.queue_push(b''), uwsgi.queue_push(b'x' * 8177)
+uwsgi.queue_push(b'x' * 8176), len(uwsgi.queue_last()), uwsgi.queue_slot(), uwsgi.queue_pull_slot()
+len(uwsgi.queue_pop()), uwsgi.queue_last(), uwsgi.queue_last(2), uwsgi.queue_last(99), uwsgi.queue_last(0)
+uwsgi.queue_get(0), uwsgi.queue_get(1), uwsgi.queue_get(7), uwsgi.queue_get(-1), uwsgi.queue_get(100)
+uwsgi.queue_pull(), uwsgi.queue_pop(), uwsgi.queue_pull()
+uwsgi.queue_set(3, b'three'), uwsgi.queue_get(3), uwsgi.queue_set(8, b'x'), uwsgi.queue_set(-1, b'x'), uwsgi.queue_set(1, b'')
+[uwsgi.queue_push(b'%d' % number) for number in range(11)], uwsgi.queue_slot(), uwsgi.queue_pull_slot()
+[uwsgi.queue_pull() for number in range(9)]
+uwsgi.queue_push(1)
+uwsgi.queue_push()
+uwsgi.queue_get()
+uwsgi.queue_get('x')
+uwsgi.sharedarea_write(0, 0, b'hello'), uwsgi.sharedarea_read(0, 0, 5), len(uwsgi.sharedarea_read(0, 0))
+uwsgi.sharedarea_write(0, 0, 'text'), uwsgi.sharedarea_read(0, 0, 5), uwsgi.sharedarea_read(0, 4092)
+uwsgi.sharedarea_write(0, 4094, b'xyz')
+uwsgi.sharedarea_write(0, 4095, b'')
+uwsgi.sharedarea_write(0, 4096, b'')
+uwsgi.sharedarea_write(0, 0, 5)
+uwsgi.sharedarea_read(0, 4096)
+uwsgi.sharedarea_read(0, 4092, 5)
+uwsgi.sharedarea_read(9, 0)
+uwsgi.sharedarea_read('0', 0)
+uwsgi.sharedarea_read(0)
+uwsgi.sharedarea_write8(0, 8, 200), uwsgi.sharedarea_read8(0, 8), uwsgi.sharedarea_readbyte(0, 8)
+uwsgi.sharedarea_write8(0, 8, 256)
+uwsgi.sharedarea_write8(0, 8, -1)
+uwsgi.sharedarea_write16(0, 8, 40000), uwsgi.sharedarea_read16(0, 8)
+uwsgi.sharedarea_write32(0, 8, 2**31), uwsgi.sharedarea_read32(0, 8)
+uwsgi.sharedarea_write32(0, 8, 2**32 + 1), uwsgi.sharedarea_read32(0, 8)
+uwsgi.sharedarea_write32(0, 8, -2), uwsgi.sharedarea_read32(0, 8), uwsgi.sharedarea_inc32(0, 9, 7), uwsgi.sharedarea_dec32(0, 9)
+uwsgi.sharedarea_write64(0, 8, -3), uwsgi.sharedarea_read64(0, 8), uwsgi.sharedarea_readlong(0, 8)
+uwsgi.sharedarea_write64(0, 8, 2**63)
+uwsgi.sharedarea_write64(0, 4089, 1)
+uwsgi.sharedarea_write64(0, 4088, 1), uwsgi.sharedarea_inc64(0, 4088), uwsgi.sharedarea_inclong(0, 4088, -2)
+uwsgi.sharedarea_dec64(0, 4088, 5)
+uwsgi.sharedarea_read64(0, 4088), uwsgi.sharedarea_read(0, 0, 32)
+uwsgi.sharedarea_inc32(0, 0, 2**31)
+uwsgi.sharedarea_inc64(0, -1)
+uwsgi.sharedarea_inc64(0, 4096)
+uwsgi.sharedarea_inc64(0)
+uwsgi.sharedarea_rlock(0), uwsgi.sharedarea_unlock(0), uwsgi.sharedarea_wlock(0), uwsgi.sharedarea_unlock(0)
+uwsgi.sharedarea_rlock(5)
+uwsgi.sharedarea_wlock(0), uwsgi.sharedarea_write(0, 0, b'x'), uwsgi.sharedarea_unlock(0)
+type(uwsgi.sharedarea_memoryview(0)), len(uwsgi.sharedarea_memoryview(0)), uwsgi.sharedarea_memoryview(0).readonly
+uwsgi.sharedarea_memoryview(0)[0], uwsgi.sharedarea_memoryview(0).format
+uwsgi.sharedarea_memoryview(7)
+uwsgi.sharedarea_object(7)
+len(uwsgi.sharedarea_object(2)), len(uwsgi.sharedarea_read(1, 0)), len(uwsgi.sharedarea_read(2, 0))
+"""
+
+
+@pytest.fixture
+def real(uwsgi, tmp_path, free_port):
+    """Starts uWSGI itself with the same configuration. Returns its address."""
+    port, log = free_port(), tmp_path / "log"
+    lines = ["[uwsgi]", f"http-socket = 127.0.0.1:{port}", "die-on-term = true", *CONFIGURATION.splitlines()]
+    (tmp_path / "uwsgi.ini").write_text("\n".join(lines).replace("{apps}", str(APPS)))
+    with open(log, "wb") as output:
+        process = subprocess.Popen([uwsgi, "uwsgi.ini"], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        wait_until(lambda: "spawned uWSGI worker 1" in log.read_text() or process.poll() is not None, "uWSGI to serve")
+        yield ("127.0.0.1", port)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+
+
+def test_each_call_has_uwsgis_value_or_exception(serve, real):
+    expressions = SAME.splitlines()
+    theirs = dict(zip(expressions, evaluate(real, *expressions)))
+    assert dict(zip(expressions, evaluate(serve(CONFIGURATION).address(), *expressions))) == theirs

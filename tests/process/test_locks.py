@@ -1,0 +1,90 @@
+"""`locks`: uwsgi.lock, unlock and is_locked between processes, over deaths of their holders and over reloads."""
+
+import os
+import signal
+
+from support.expressions import Evaluation, evaluate, holder, value
+from support.waiting import wait_until
+
+CONFIGURATION = "wsgi-file = {apps}/expressions.py\nmaster = true\nprocesses = 2\nlocks = 2\ndisable-logging = true\n"
+DEAD = r"^bolide: pid {pid} died while it held lock {number}: released$"
+
+
+def test_a_lock_has_one_holder_among_all_processes_and_waiting_stops_no_other_thread(serve):
+    server = serve(CONFIGURATION.replace("processes = 2", "processes = 2\nthreads = 2"))
+    address = server.address()
+    first = Evaluation(address, "uwsgi.lock(1)", "there('held')", "await_it('go')", "uwsgi.unlock(1)")
+    wait_until((server.folder / "held").exists, "the lock is held")
+    assert evaluate(address, "uwsgi.is_locked(1)", "uwsgi.is_locked()", "uwsgi.is_locked(2)") == ["True", "False", "False"]
+    # More requests wait than one process has threads, so one of them waits beside a thread that answers.
+    others = [Evaluation(address, "uwsgi.lock(1)", "os.path.exists('go')", "uwsgi.unlock(1)") for _ in range(2)]
+    assert value(address, "uwsgi.lock(2), uwsgi.unlock(2)") == "(None, None)"
+    (server.folder / "go").touch()
+    assert first.result() == ["None"] * 4
+    assert [other.result() for other in others] == [["None", "True", "None"]] * 2
+
+
+def test_a_killed_holder_of_a_lock_holds_nobody_up_and_the_log_names_it(serve):
+    server = serve(CONFIGURATION)
+    server.expects_alarms = True
+    pid, _ = holder(server, "uwsgi.lock()", "uwsgi.lock(2)")
+    other = Evaluation(server.address(), "uwsgi.lock()", "uwsgi.unlock()")
+    os.kill(pid, signal.SIGKILL)
+    assert other.result() == ["None", "None"]
+    server.wait_for_log(rf"^bolide: pid {pid} died while it held lock 0, lock 2: released$")
+    assert evaluate(server.address(), "uwsgi.is_locked()", "uwsgi.is_locked(2)") == ["False", "False"]
+
+
+def test_harakiri_frees_the_lock_of_a_request_that_is_stuck(serve):
+    server = serve(CONFIGURATION + "harakiri = 1")
+    server.expects_alarms = True
+    pid, _ = holder(server, "uwsgi.lock(1)")
+    server.wait_for_log(DEAD.format(pid=pid, number=1))
+    assert value(server.address(), "uwsgi.lock(1), uwsgi.unlock(1)") == "(None, None)"
+
+
+def test_a_lock_stays_held_when_its_request_ends_and_over_a_reload(serve):
+    server = serve(CONFIGURATION.replace("processes = 2", "processes = 1\nreload-mercy = 30"))
+    assert value(server.address(), "uwsgi.lock(1)") == "None"
+    assert value(server.address(), "uwsgi.is_locked(1)") == "True"
+    evaluation = Evaluation(server.address(), "there('in')", "await_it('go')", "uwsgi.is_locked(1)", "uwsgi.unlock(1)")
+    wait_until((server.folder / "in").exists, "the old worker has a request")
+    server.send_signal(signal.SIGHUP)
+    server.wait_for_log(r"^bolide: ready: ", count=2)
+    # The new worker sees the lock of the old one, and waits for it.
+    later = Evaluation(server.address(), "uwsgi.is_locked(1)", "there('go')", "uwsgi.lock(1)", "uwsgi.unlock(1)")
+    assert later.result() == ["True", "None", "None", "None"]
+    assert evaluation.result() == ["None", "None", "True", "None"]
+
+
+def test_a_mistake_with_a_lock_is_an_error_and_not_a_wait_without_end(serve):
+    server = serve(CONFIGURATION)
+    assert evaluate(server.address(), "uwsgi.lock(3)", "uwsgi.unlock(-1)", "uwsgi.is_locked('a')", "uwsgi.lock(1, 2)") == [
+        "ValueError: Invalid lock number",
+        "ValueError: Invalid lock number",
+        "TypeError: 'str' object cannot be interpreted as an integer",
+        "TypeError: lock() takes at most 1 argument (2 given)",
+    ]
+    assert evaluate(server.address(), "uwsgi.lock()", "uwsgi.lock()", "uwsgi.unlock()", "uwsgi.unlock()") == [
+        "None",
+        "RuntimeError: this thread holds lock 0 already: it would wait for itself",
+        "None",
+        "None",
+    ]
+
+
+def test_a_fork_of_a_holder_does_not_hold_the_lock(serve):
+    server = serve(CONFIGURATION)
+    child = "[(pid := os.fork()) or os._exit(uwsgi.unlock() is None and uwsgi.is_locked()), os.waitpid(pid, 0)[1] >> 8][1]"
+    assert evaluate(server.address(), "uwsgi.lock()", child, "uwsgi.is_locked()", "uwsgi.unlock()") == [
+        "None",
+        "1",
+        "True",
+        "None",
+    ]
+
+
+def test_the_decorator_lock_runs_a_function_under_lock_0(serve):
+    server = serve(CONFIGURATION)
+    decorated = "__import__('uwsgidecorators').lock(lambda: uwsgi.is_locked())()"
+    assert evaluate(server.address(), decorated, "uwsgi.is_locked()") == ["True", "False"]
