@@ -14,6 +14,12 @@ __version__: str
 EXIT_LOAD_FAILED: int
 #: Signals that are sent to whole process groups. Prototypes and workers catch them; programs of the application get the defaults.
 GROUP_SIGNALS: list[int]
+#: The signal at which a helper reads its orders.
+HELPER_SIGNAL: int
+#: The outcomes of `send_message`: it is in the queue, the queue is full, no queue can hold it.
+MESSAGE_SENT: int
+MESSAGE_FULL: int
+MESSAGE_TOO_LONG: int
 #: The signal at which a worker writes its Python stack to the log.
 STACK_SIGNAL: int
 #: Requests for `uwsgi_ask`.
@@ -156,6 +162,41 @@ def uwsgi_say(payload: str | bytes, is_text: bool) -> None:
 
     ValueError: a text is not UTF-8. OSError: the client has disconnected, or receives nothing any more.
     """
+
+def message_queues() -> list[str]:
+    """Return the names of the queues of messages, in the order of their numbers: `mules`, `mule 1`, `farm mail`."""
+
+def send_message(place: int, message: bytes) -> int:
+    """Put a message into the queue of this number, without waiting. Return the outcome. IndexError: there is no such queue."""
+
+def count_refused_message() -> None:
+    """Count a message that found its queue full, for statistics."""
+
+class HelperLink:
+    """The link of a helper to its master."""
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor that is readable when there is an order."""
+
+    def end(self) -> str | None:
+        """Read the pending orders. Return "reload" or "stop" if the helper must end, and None if it goes on."""
+
+    def receive(self, queues: list[int], bytes: int | None, seconds: float | None) -> bytes | bool | None:
+        """Wait for a message in one of these queues. Return it, None if the time is over, and False if the helper must end.
+
+        `bytes` is the most that is taken of a message; None takes it whole. The work of the calling thread before this call is
+        done, and the message is its work from here on.
+        """
+
+    def begin_work(self, text: str) -> None:
+        """A piece of work of the calling thread begins. The order to end does not interrupt it."""
+
+    def end_work(self) -> None:
+        """The piece of work of the calling thread has ended, if there was one."""
+
+    def is_at_work(self) -> bool:
+        """Return whether any thread has a piece of work in progress."""
 
 class Assignment:
     """The sockets and settings of a worker; it can be served once."""

@@ -38,8 +38,6 @@ class Helper:
         self.pid = os.getpid()
         #: The link to the master, once the helper works.
         self.link = None
-        #: The threads that have a piece of work in progress.
-        self.at_work = set()
         #: The handlers that code of the application has set before this process was a helper.
         self.handlers_before = {number: signal.getsignal(number) for number in SIGNALS_OF_UWSGI.values()}
         self.is_interrupted = False
@@ -63,7 +61,7 @@ class Helper:
             status = FAILED
         if os.getpid() != self.pid:
             # A child that the helper's code has forked came back from it.
-            os._exit(status)
+            self.end_here(status)
         # Nothing may interrupt the end of the interpreter.
         signal.signal(self.native.HELPER_SIGNAL, signal.SIG_IGN)
         return status
@@ -78,6 +76,11 @@ class Helper:
 
     def work(self):
         raise NotImplementedError
+
+    def end_here(self, status):
+        """End the process without its code."""
+        self.native.finish_log()
+        os._exit(status)
 
     def why_to_end(self):
         """Return why the helper must end, or None. Reads the pending orders."""
@@ -98,7 +101,7 @@ class Helper:
             if not self.is_interrupted:
                 self.is_interrupted = True
                 handler(SIGNALS_OF_UWSGI[why], frame)
-        elif not self.at_work:
+        elif not self.link.is_at_work():
             raise SystemExit(0)
 
     def own_handler(self, why):

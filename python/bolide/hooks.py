@@ -6,8 +6,9 @@ has set on the module ``uwsgi``. They are looked up where the application is loa
 
 import importlib
 
-from bolide import log, shutdown, uwsgi_decorators
+from bolide import log, shutdown
 from bolide.load import LoadError
+from bolide.postfork import postfork_chain
 
 
 class Hooks:
@@ -32,9 +33,7 @@ class Hooks:
     def functions_of_fork(self):
         """Return the functions for a new process, each with its name."""
         functions = list(self.post_fork)
-        functions += [
-            (f"uwsgidecorators.postfork ({name_of(function)})", function) for function in uwsgi_decorators.postfork_chain
-        ]
+        functions += [(f"uwsgidecorators.postfork ({name_of(function)})", function) for function in postfork_chain]
         return functions + self.of_module("post_fork_hook")
 
     def end_worker(self):

@@ -3,9 +3,14 @@
 Must not know how messages travel. Runs in mules.
 """
 
-import select
+import os
+import threading
 
+from bolide import log
 from bolide.helpers import Helper
+
+#: A process with code that catches every exception gets this many more of them at its end; then it ends without its code.
+ENDS_MOST = 3
 
 
 class Mule(Helper):
@@ -14,6 +19,11 @@ class Mule(Helper):
     def __init__(self, half, name, task):
         super().__init__(half, name, task)
         self.number = task["number"]
+        self.ends = 0
+        messages = half.uwsgi.messages
+        self.farms = [name for name, mules in messages.farms.items() if self.number in mules]
+        self.of_farms = [messages.places[f"farm {name}"] for name in self.farms]
+        self.of_mule = [messages.places[f"mule {self.number}"], messages.places["mules"]]
 
     def work(self):
         code = self.task["code"]
@@ -37,7 +47,60 @@ class Mule(Helper):
         find({"name": name, "origin": f"mule = {name}"})()
 
     def serve(self):
-        """Wait for the order to end."""
+        """Hand each message to the application's hook."""
         while True:
-            select.select([self.link.descriptor], [], [])
-            self.end_if_told()
+            message = self.receive(self.of_mule + self.of_farms, None, None)
+            if message is not None:
+                self.take(message)
+
+    def take(self, message):
+        hook = self.half.uwsgi.hook("mule_msg_hook")
+        if hook is None:
+            log.tell(
+                f"received a message of {len(message)} bytes, and no code takes it: set uwsgi.mule_msg_hook, or use @mulefunc"
+            )
+            return
+        try:
+            hook(message)
+        except Exception as error:
+            log.log_exception(error, "a message")
+
+    def receive(self, queues, most_bytes, seconds):
+        """Return the next message, or None if there is none within this time. The message before it is done with this call."""
+        message = self.link.receive(queues, most_bytes, seconds)
+        if message is False:
+            self.leave()
+        return message
+
+    def leave(self):
+        """End the mule from within the application's code, which may catch that."""
+        self.ends += 1
+        if self.ends > ENDS_MOST:
+            self.end_here(0)
+        if threading.current_thread() is not threading.main_thread():
+            # The main thread may have been spared for the sake of this one.
+            os.kill(self.pid, self.native.HELPER_SIGNAL)
+        raise SystemExit(0)
+
+    # The functions of the module `uwsgi`.
+
+    def mule_get_msg(self, signals=True, farms=True, buffer_size=None, timeout=-1):
+        queues = self.of_mule + (self.of_farms if farms is not None and farms is not False else [])
+        message = self.receive(queues, most_bytes(buffer_size), None if timeout < 0 else timeout)
+        # As in uWSGI, which tells an empty message and none apart by nothing.
+        return b"" if message is None else message
+
+    def farm_get_msg(self):
+        return self.receive(self.of_farms, None, None)
+
+    def in_farm(self, farm=None):
+        return True if (self.farms if farm is None else farm in self.farms) else None
+
+
+def most_bytes(buffer_size):
+    """Return how much of a message is taken. Without a number the whole message, where uWSGI cuts it at 64 KiB."""
+    if buffer_size is None:
+        return None
+    if buffer_size < 0:
+        raise ValueError(f"mule_get_msg: buffer_size {buffer_size} can't be below 0")
+    return buffer_size

@@ -203,6 +203,8 @@ class Half:
         from bolide import helpers
 
         self.helper = helpers.made(self, number)
+        if hasattr(self.helper, "mule_get_msg"):
+            self.uwsgi.mule = self.helper
         name_process(self.native, self.settings["naming"], self.helper.name)
 
     def help(self, link):

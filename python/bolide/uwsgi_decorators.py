@@ -8,26 +8,51 @@ import functools
 import sys
 import threading
 
+from bolide.mule_decorators import (
+    farm,
+    farm_loop,
+    mule,
+    mule_brain,
+    mule_brainloop,
+    mule_functions,
+    mule_msg_dispatcher,
+    mulefunc,
+    muleloop,
+    mulemsg,
+    mulemsg_loop,
+    rpc,
+)
+from bolide.postfork import postfork_chain
+
 # `from uwsgidecorators import *` imports the module `uwsgi` too, as with uWSGI's file.
-__all__ = ["harakiri", "lock", "postfork", "thread", "uwsgi"]  # noqa: F822
+__all__ = [
+    "farm",
+    "farm_loop",
+    "harakiri",
+    "lock",
+    "mule",
+    "mule_brain",
+    "mule_brainloop",
+    "mule_functions",
+    "mule_msg_dispatcher",
+    "mulefunc",
+    "muleloop",
+    "mulemsg",
+    "mulemsg_loop",
+    "postfork",
+    "postfork_chain",
+    "rpc",
+    "thread",
+    "uwsgi",  # noqa: F822
+]
 
 #: Decorators of uWSGI that need a service.
 LATER = frozenset(
     {
         "cron",
         "erlang",
-        "farm",
-        "farm_loop",
         "filemon",
-        "mule",
-        "mule_brain",
-        "mule_brainloop",
-        "mulefunc",
-        "muleloop",
-        "mulemsg",
-        "mulemsg_loop",
         "rbtimer",
-        "rpc",
         "signal",
         "spool",
         "spoolforever",
@@ -35,9 +60,6 @@ LATER = frozenset(
         "timer",
     }
 )
-
-#: Functions that each worker calls before it serves, in the order of their decoration.
-postfork_chain = []
 
 
 def lock(function):

@@ -13,6 +13,7 @@ import time
 import types
 
 from bolide import uwsgi_decorators, uwsgi_names
+from bolide.messages import Messages
 
 #: Most threads that a worker has with `threads = auto`.
 MOST_THREADS = 64
@@ -62,6 +63,9 @@ class Uwsgi:
         self.boot = boot
         self.log_settings = log
         self.settings = boot["settings"]
+        self.messages = Messages(native, self.settings, log)
+        #: In a mule, its life: an object of `bolide.mule`.
+        self.mule = None
         self.module = None
         self.started = time.time()
 
@@ -71,7 +75,8 @@ class Uwsgi:
         module.__spec__ = importlib.machinery.ModuleSpec("uwsgi", None, origin="Bolide")
         module.__dict__.update(self.values())
         for name in filter(self.is_configured, uwsgi_names.HERE):
-            function = getattr(self, name, None) or getattr(self.native, f"uwsgi_{name}", None)
+            function = getattr(self, name, None) or getattr(self.messages, name, None)
+            function = function or getattr(self.native, f"uwsgi_{name}", None)
             if function is not None:
                 setattr(module, name, function)
         module.__getattr__ = missing
@@ -135,7 +140,17 @@ class Uwsgi:
         return self.boot["master_pid"]
 
     def mule_id(self, *_):
-        return 0
+        return self.mule.number if self.mule is not None else 0
+
+    def mule_get_msg(self, *arguments, **named):
+        if self.mule is None:
+            raise ValueError("you can receive mule messages only in a mule !!!")
+        return self.mule.mule_get_msg(*arguments, **named)
+
+    def farm_get_msg(self, *_):
+        if self.mule is None:
+            raise ValueError("you can receive farm messages only in a mule !!!")
+        return self.mule.farm_get_msg()
 
     def i_am_the_spooler(self):
         return None
@@ -144,7 +159,7 @@ class Uwsgi:
         return False
 
     def in_farm(self, farm=None):
-        return None
+        return self.mule.in_farm(farm) if self.mule is not None else None
 
     def ready(self):
         return True if self.native.uwsgi_is_worker() else None

@@ -17,12 +17,14 @@ HERE = {
     "cores": "threads that a worker may have",
     "disconnect": "`disconnect()` ends the connection to the client, and the application continues",
     "extract": "`extract(path)`: the bytes of a file; other addresses are not supported",
+    "farm_get_msg": "`farm_get_msg()`, in a mule: waits for a message to one of its farms",
+    "farm_msg": "`farm_msg(farm, message)`: a message to any mule of a farm; the result is None",
     "get_logvar": "`get_logvar(name)`: a log variable of the request, as bytes, or None",
     "has_threads": "1: threads of the application always run",
     "hostname": "the machine's name, as bytes",
     "i_am_the_lord": "`i_am_the_lord(legion)`: False, there are no legions",
     "i_am_the_spooler": "`i_am_the_spooler()`: None",
-    "in_farm": "`in_farm([name])`: None",
+    "in_farm": "`in_farm([name])`: True in a mule of this farm, or of any, else None",
     "is_a_reload": "True after a reload (no function, as in uWSGI)",
     "is_locked": "`is_locked([number])`: True if a thread of any process holds a lock of the application",
     "listen_queue": "`listen_queue([socket])`: connections that wait at the first TCP socket, or at the one with this number",
@@ -35,7 +37,10 @@ HERE = {
     "masterpid": "`masterpid()`: the master's pid; in uWSGI 0 without `master`, but Bolide always has a master",
     "mem": "`mem()`: resident memory and address space of this process, in bytes",
     "micros": "`micros()`: microseconds since 1970",
-    "mule_id": "`mule_id()`: 0",
+    "mule_get_msg": "`mule_get_msg([signals, farms, buffer_size, timeout])`, in a mule: a message, or `b''` after this time",
+    "mule_id": "`mule_id()`: the number of this mule, from 1; 0 in other processes",
+    "mule_msg": "`mule_msg(message[, mule])`: to any mule, to one by its number or to a farm; False: the queue is full",
+    "mule_msg_hook": "set it to a function, which a mule without code of its own calls with each message",
     "numproc": "the number of workers (`processes`)",
     "opt": "the options as they were written: text keys, and bytes, or True for one without a value",
     "post_fork_hook": "set it to a function, which each worker calls before it serves",
@@ -118,10 +123,10 @@ MILESTONES = {
     "services": (
         "part of the services (caches, queues, spooler, mules, locks, signals, metrics)",
         "add_cron add_file_monitor add_rb_timer add_timer alarm cache_clear cache_dec cache_del cache_div cache_exists "
-        "cache_get cache_inc cache_keys cache_mul cache_num cache_set cache_update call farm_get_msg farm_msg metric_dec "
-        "metric_div metric_get metric_inc metric_mul metric_set metric_set_max metric_set_min mule_get_msg mule_msg "
-        "register_rpc register_signal rpc rpc_list send_to_spooler set_spooler_frequency signal signal_received "
-        "signal_registered signal_wait SPOOL_IGNORE SPOOL_OK SPOOL_RETRY spool spooler_get_task spooler_jobs spooler_pid",
+        "cache_get cache_inc cache_keys cache_mul cache_num cache_set cache_update call metric_dec metric_div metric_get "
+        "metric_inc metric_mul metric_set metric_set_max metric_set_min register_rpc register_signal rpc rpc_list "
+        "send_to_spooler set_spooler_frequency signal signal_received signal_registered signal_wait SPOOL_IGNORE SPOOL_OK "
+        "SPOOL_RETRY spool spooler_get_task spooler_jobs spooler_pid",
     ),
     "gevent": (
         "part of uWSGI's asynchronous engines (gevent)",
@@ -139,7 +144,7 @@ MILESTONES = {
 LATER = {name: milestone for milestone, (_, names) in MILESTONES.items() for name in names.split()}
 
 #: Names that applications set, and that do not exist before.
-SETTABLE = frozenset({"after_req_hook", "atexit", "post_fork_hook"})
+SETTABLE = frozenset({"after_req_hook", "atexit", "mule_msg_hook", "post_fork_hook"})
 
 #: The version of uWSGI whose module this is.
 VERSION = (2, 0, 31)

@@ -1,6 +1,5 @@
 """Mules: processes beside the workers that have the application loaded."""
 
-import json
 import os
 import signal
 
@@ -8,65 +7,14 @@ import pytest
 from support import processes
 from support.statistics import read_statistics
 from support.waiting import wait_until
+from support_mules import helpers_of, prepare, reload, wait_for_notes
 from support_processes import command_line_of
-
-SHOP = """\
-import os, time
-def note(what):
-    with open("notes", "a") as file:
-        file.write(f"{what} {os.getpid()}\\n")
-def application(environ, start_response):
-    start_response("200 OK", [])
-    return [b"hello"]
-def forever():
-    note("works")
-    while True:
-        time.sleep(3600)
-def busy():
-    note("works")
-    while True:
-        pass
-def failing():
-    note("works")
-    raise RuntimeError("no hay")
-"""
 
 
 @pytest.fixture
 def shop(serve, tmp_path):
-    """Starts the shop with mules. Returns the server and the function that returns the pids of a note."""
-
-    def start(*options, source="", files=None, master="master = true"):
-        (tmp_path / "shop.py").write_text(SHOP + source)
-        for name, text in (files or {}).items():
-            (tmp_path / name).write_text(text)
-        instance = serve("\n".join([f"chdir = {tmp_path}", "module = shop:application", master, *options]))
-
-        def notes(what):
-            file = tmp_path / "notes"
-            pairs = [line.rsplit(" ", 1) for line in file.read_text().splitlines()] if file.exists() else []
-            return [int(pid) for word, pid in pairs if word == what]
-
-        instance.notes = notes
-        return instance
-
-    return start
-
-
-def wait_for_notes(instance, what, count):
-    wait_until(lambda: len(instance.notes(what)) >= count, lambda: f"{count} x {what}: {instance.notes(what)}; {instance.log}")
-    return instance.notes(what)
-
-
-def status_of(call, instance):
-    status, said = call("status", str(instance.process.pid), "--json")
-    assert status == 0, said
-    return json.loads(said)
-
-
-def reload(instance, generation):
-    instance.send_signal(signal.SIGHUP)
-    instance.wait_for_log(rf"^bolide: ready: .* of generation {generation} in")
+    """Starts the shop with mules."""
+    return lambda *options, **more: prepare(serve, tmp_path, *options, **more)
 
 
 CODES = {"function": "mule = shop:forever", "loop": "mule = shop:busy", "file": "mule = work.py", "waiting": "mules = 1"}
@@ -83,7 +31,7 @@ def test_a_mule_ends_at_once_at_a_reload_and_at_a_stop_whatever_its_code_does(co
 
     def pid(generation):
         def found():
-            mules = status_of(call, instance)["helpers"]
+            mules = helpers_of(call, instance)
             is_there = [(one["name"], one["generation"], one["state"]) for one in mules] == [("mule 1", generation, "serving")]
             return is_there and mules[0]["pid"]
 
@@ -105,7 +53,7 @@ def test_a_mule_ends_at_once_at_a_reload_and_at_a_stop_whatever_its_code_does(co
 def test_a_mule_has_its_name_in_ps_and_in_status_and_its_row_in_statistics(shop, call):
     instance = shop("mules = 2", "auto-procname = true", "stats = {folder}/stats.sock", "processes = 2")
     mules = wait_until(
-        lambda: (found := status_of(call, instance)["helpers"]) and all(one["state"] == "serving" for one in found) and found,
+        lambda: (found := helpers_of(call, instance)) and all(one["state"] == "serving" for one in found) and found,
         "two mules",
     )
     assert [(one["name"], one["done"], one["in_flight"]) for one in mules] == [("mule 1", 0, []), ("mule 2", 0, [])]

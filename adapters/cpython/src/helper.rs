@@ -1,22 +1,38 @@
 //! A helper's link to its master for Python: its orders, and the piece of work that it has begun. It decides nothing, and does not
 //! know what a helper does. Mules and spoolers run it.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::collections::HashSet;
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use bolide_prototype::{End, Helper};
+use nix::unistd::gettid;
 use pyo3::prelude::*;
+use pyo3::types::PyBool;
+
+use crate::messages::{self, Arrival};
+
+/// The longest wait for a message with a time, which is no time at all for a process.
+const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// A helper's view of its instance.
 #[pyclass(frozen, module = "bolide._native")]
 pub struct HelperLink {
     helper: Mutex<Helper>,
     control: RawFd,
+    /// The threads that have a piece of work in progress, by the kernel's ids.
+    at_work: Mutex<HashSet<i32>>,
 }
 
 impl HelperLink {
     pub fn new(helper: Helper) -> HelperLink {
-        HelperLink { control: helper.descriptor().as_raw_fd(), helper: Mutex::new(helper) }
+        let control = helper.descriptor().as_raw_fd();
+        HelperLink { control, helper: Mutex::new(helper), at_work: Mutex::default() }
+    }
+
+    fn with_threads<R>(&self, act: impl FnOnce(&mut HashSet<i32>) -> R) -> R {
+        act(&mut self.at_work.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Helper) -> R) -> R {
@@ -42,13 +58,47 @@ impl HelperLink {
         }))
     }
 
-    /// A piece of work begins, for statistics and for its time limit.
+    /// Waits for a message in one of these queues, up to this many seconds. `bytes` is the most that is taken of a message; None
+    /// takes it whole. The work of the calling thread before this call is done, and the message is its work from here on. Returns
+    /// None if the time is over, and False if the helper must end.
+    fn receive(&self, py: Python<'_>, queues: Vec<usize>, bytes: Option<usize>, seconds: Option<f64>) -> PyResult<Py<PyAny>> {
+        self.end_work();
+        let most = seconds.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT));
+        let until = most.map(|most| Instant::now() + most);
+        // SAFETY: the descriptor lives as long as the helper, which this object owns.
+        let control = unsafe { BorrowedFd::borrow_raw(self.control) };
+        loop {
+            // No handler of Python's runs between this look and the wait, so no order is missed.
+            if self.with(Helper::end)?.is_some() {
+                return Ok(PyBool::new(py, false).to_owned().into_any().unbind());
+            }
+            match messages::receive(py, &queues, control, bytes, until)? {
+                Arrival::Message(message) => {
+                    let length = message.bind(py).as_bytes().len();
+                    self.begin_work(&format!("a message of {length} bytes"));
+                    return Ok(message.into_any());
+                }
+                Arrival::Nothing => return Ok(py.None()),
+                Arrival::Orders => {}
+            }
+        }
+    }
+
+    /// A piece of work of the calling thread begins, for statistics and for its time limit. The order to end does not interrupt it.
     fn begin_work(&self, text: &str) {
+        self.with_threads(|threads| threads.insert(gettid().as_raw()));
         self.with(|helper| helper.begin_work(text));
     }
 
-    /// The piece of work has ended.
+    /// The piece of work of the calling thread has ended, if there was one.
     fn end_work(&self) {
-        self.with(|helper| helper.end_work());
+        if self.with_threads(|threads| threads.remove(&gettid().as_raw())) {
+            self.with(|helper| helper.end_work());
+        }
+    }
+
+    /// Whether any thread has a piece of work in progress.
+    fn is_at_work(&self) -> bool {
+        self.with_threads(|threads| !threads.is_empty())
     }
 }

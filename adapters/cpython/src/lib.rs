@@ -13,6 +13,7 @@ mod exceptions;
 mod faults;
 mod helper;
 mod log;
+mod messages;
 mod names;
 mod native;
 mod object;
@@ -140,6 +141,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(prototype::ask_for_replacement, module)?)?;
     module.add_function(wrap_pyfunction!(prepare_fork, module)?)?;
     module.add_function(wrap_pyfunction!(note_fork, module)?)?;
+    messages::add_to(module)?;
     uwsgi_module::add_to(module)?;
     services::add_to(module)?;
     uwsgi_request::add_to(module)

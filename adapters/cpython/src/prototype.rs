@@ -15,8 +15,8 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::helper::HelperLink;
-use crate::services;
 use crate::uwsgi_module;
+use crate::{messages, services};
 
 /// Runs a prototype, and in each forked child a worker. Returns the exit status of the process. `half` has the Python methods of
 /// the trait [`Application`].
@@ -79,6 +79,7 @@ impl Application for PythonApplication<'_> {
     fn prepare(&mut self, boot: &Boot) -> PyResult<()> {
         // The application may use its caches while it is imported.
         services::attach(boot)?;
+        messages::attach(boot);
         let text = serde_json::to_string(boot).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let boot = self.half.py().import("json")?.call_method1("loads", (text,))?;
         self.half.call_method1("prepare", (boot,)).map(drop)

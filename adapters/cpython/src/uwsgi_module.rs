@@ -103,6 +103,14 @@ pub fn ask(asked: Asked) -> bool {
     LINK.get().is_some_and(tell)
 }
 
+/// A message for a mule found its queue full.
+#[pyfunction]
+fn count_refused_message() {
+    if let Some(row) = LINK.get().and_then(|link| link.scoreboard.row(link.row)) {
+        row.refused_messages.fetch_add(1, Relaxed);
+    }
+}
+
 /// A debugger has stopped this worker.
 static IS_HALTED: AtomicBool = AtomicBool::new(false);
 
@@ -173,6 +181,7 @@ fn uwsgi_ask(code: u32) -> bool {
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("ASK_RELOAD", Asked::Reload.code())?;
     module.add("ASK_STOP", Asked::Stop.code())?;
+    module.add_function(wrap_pyfunction!(count_refused_message, module)?)?;
     module.add_function(wrap_pyfunction!(note_debugger, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_is_worker, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_listeners, module)?)?;

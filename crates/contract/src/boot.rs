@@ -29,6 +29,8 @@ pub struct Boot {
     pub ticket_keys: Option<i32>,
     /// The memory files of the services that `settings.services` asks for.
     pub memories: Vec<MemoryFile>,
+    /// The queues of messages for mules.
+    pub message_queues: Vec<MessageQueueFiles>,
     /// The log, opened by the master, because the prototype's user may lack permission.
     pub log: Option<i32>,
     /// Further logs, in the order of `settings.logging.targets`.
@@ -64,6 +66,17 @@ pub struct MemoryFile {
     pub name: String,
     pub kind: MemoryKind,
     pub descriptor: i32,
+}
+
+/// A queue of messages: a pair of sockets, each packet of which is a message.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageQueueFiles {
+    /// `mules`, `mule 1`, `farm mail`
+    pub name: String,
+    /// The end that senders write to.
+    pub put: i32,
+    /// The end that mules read from.
+    pub take: i32,
 }
 
 /// The structure that a memory file holds.

@@ -42,6 +42,8 @@ pub struct Helper {
     pub reload_mercy_ms: Option<u64>,
     /// Maximum time for one piece of its work, in milliseconds; `None` is no limit.
     pub harakiri_ms: Option<u64>,
+    /// It is replaced between two pieces of work if it has more memory than this; `None` is no limit.
+    pub most_resident_bytes: Option<u64>,
 }
 
 /// The work of a helper.
@@ -74,7 +76,7 @@ pub enum MuleCode {
 impl Helper {
     /// A helper with the times of workers.
     pub fn new(task: Task) -> Helper {
-        Helper { task, reload_mercy_ms: None, harakiri_ms: None }
+        Helper { task, reload_mercy_ms: None, harakiri_ms: None, most_resident_bytes: None }
     }
 
     /// Its name in logs, statistics and `ps`: `mule 1`. `place` is its position in the settings, from 1.

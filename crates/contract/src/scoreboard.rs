@@ -52,6 +52,8 @@ pub struct Row {
     /// Monotonic time of the order to stop, in milliseconds; 0 before that. The master writes it, for threads that are in an
     /// application's iterator and read no orders meanwhile.
     pub stopped_ms: AtomicU64,
+    /// Messages for mules that this process could not send because their queue was full.
+    pub refused_messages: AtomicU64,
     /// Monotonic time of the order to drain, like `stopped_ms`, for threads that wait for the next message of a WebSocket.
     pub drained_ms: AtomicU64,
 }
@@ -211,7 +213,7 @@ impl Scoreboard {
         for number in [&found.turned_ms, &found.started_ms, &found.stopped_ms, &found.drained_ms] {
             number.store(0, Relaxed);
         }
-        for number in [&found.requests, &found.average_us] {
+        for number in [&found.requests, &found.average_us, &found.refused_messages] {
             number.store(0, Relaxed);
         }
         for slot in self.slots(row) {

@@ -13,6 +13,7 @@ pub mod exceptions;
 pub mod files;
 pub mod hooks;
 pub mod logging;
+pub mod mules;
 pub mod python_module;
 pub mod recycling;
 pub mod reloading;
@@ -56,6 +57,7 @@ pub struct Settings {
     pub workers: Workers,
     /// Helper processes that run beside the request workers of a generation.
     pub helpers: Vec<Helper>,
+    pub mules: crate::settings::mules::Mules,
     pub lifecycle: Lifecycle,
     pub control: Control,
     pub recycling: Recycling,

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::boot::MemoryFile;
+use crate::boot::{MemoryFile, MessageQueueFiles};
 use crate::settings::Address;
 
 /// The environment variable. It does not have Bolide's prefix, because variables with that prefix are options.
@@ -26,6 +26,9 @@ pub struct Succession {
     /// The memory of services. A master of an earlier version hands none over.
     #[serde(default)]
     pub memories: Vec<MemoryFile>,
+    /// The queues of messages for mules.
+    #[serde(default)]
+    pub message_queues: Vec<MessageQueueFiles>,
 }
 
 /// A listening socket, and its configured address.

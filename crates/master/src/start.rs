@@ -37,6 +37,7 @@ use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
 use crate::provision::interpreter::{Program, enter_folder};
 use crate::provision::memories::Memories;
+use crate::provision::message_queues::MessageQueues;
 use crate::statistics::reporting::Reporting;
 use crate::supervisor::{Ended, Started, Supervisor};
 
@@ -118,10 +119,13 @@ fn prepare(
     settings.listeners = socket_activation::merge(settings.listeners);
     configuration.note_logged(warnings);
     let (predecessor, mut handed) = match inheritance {
-        Some(Inheritance { place, sockets, statistics, memories }) => (Some(place), Handed { sockets, statistics, memories }),
+        Some(Inheritance { place, sockets, statistics, memories, message_queues }) => {
+            (Some(place), Handed { sockets, statistics, memories, message_queues })
+        }
         None => (None, Handed::default()),
     };
     let handed_memories = std::mem::take(&mut handed.memories);
+    let handed_queues = MessageQueues::handed(std::mem::take(&mut handed.message_queues));
     let prepared = prepare_files(&settings, &configuration, handed);
     if prepared.is_err() {
         log_sink::lines(warnings);
@@ -157,7 +161,9 @@ fn prepare(
     let mut emptied = Vec::new();
     let memories = Memories::at_start(&settings.services, handed_memories, &mut emptied).map_err(unshared)?;
     log_sink::lines(&emptied);
-    let (provision, scoreboard) = Provision::new(settings, listeners, memories, program, privileges).map_err(unshared)?;
+    let (mut provision, scoreboard) = Provision::new(settings, listeners, memories, program, privileges).map_err(unshared)?;
+    provision.take_message_queues(handed_queues);
+    log_sink::lines(&provision.prepare_message_queues().map_err(unshared)?);
     let children = Children::new(scoreboard);
     Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, predecessor }))
 }
@@ -168,6 +174,7 @@ struct Handed {
     sockets: Vec<(Address, OwnedFd)>,
     statistics: Option<(Address, OwnedFd)>,
     memories: Vec<(MemoryFile, OwnedFd)>,
+    message_queues: Vec<(String, OwnedFd, OwnedFd)>,
 }
 
 /// `unshare`: sockets, logs and control endpoints belong to the system's namespaces, everything opened later does not.

@@ -44,10 +44,6 @@ impl Helper {
             row.started_ms.store(now_ms(), Relaxed);
             row.pid.store(pid, Relaxed);
         }
-        if let Some(slot) = scoreboard.slots(child.row).first() {
-            // The first thread works; the master may ask it for its stack.
-            slot.thread.store(pid, Relaxed);
-        }
         let end = match message::send(control.as_fd(), &Report::Serving { row: child.row, pid }, None) {
             Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Some(End::Stop),
             result => result.map(|()| None)?,
@@ -78,6 +74,8 @@ impl Helper {
     /// A piece of work begins, for statistics and for its time limit. `text` says what it is.
     pub fn begin_work(&self, text: &str) {
         if let Some(slot) = self.scoreboard.slots(self.row).first() {
+            // The master asks this thread for its stack if the work takes too long.
+            slot.thread.store(nix::unistd::gettid().as_raw().cast_unsigned(), Relaxed);
             slot.begin(now_ms(), &[text.as_bytes()]);
         }
     }
@@ -86,6 +84,7 @@ impl Helper {
     pub fn end_work(&self) {
         if let Some(slot) = self.scoreboard.slots(self.row).first() {
             slot.end();
+            slot.limit_ms.store(0, Relaxed);
         }
         if let Some(row) = self.scoreboard.row(self.row) {
             row.count_request(true);

@@ -17,7 +17,7 @@ pub mod signals;
 use std::os::fd::RawFd;
 use std::time::Instant;
 
-use bolide_contract::children::ChildKind;
+use bolide_contract::children::{ChildKind, Task};
 use bolide_contract::hooks::HookPhase;
 use bolide_contract::message::EXIT_LOAD_FAILED;
 pub use bolide_hooks::Function;
@@ -103,6 +103,11 @@ fn live_as_helper<A: Application>(prototype: &mut Prototype, application: &mut A
     application.become_helper(child.number)?;
     if let Loading::Failed(reason) = load_after_fork(prototype, application)? {
         bolide_log::line(&format!("{}: {reason}", prototype.helper_name(child)));
+        return Ok(EXIT_LOAD_FAILED);
+    }
+    let is_mule = matches!(prototype.helper_task(child), Some(Task::Mule { .. }));
+    if is_mule && let Loading::Failed(_) = hooks::step(prototype, application, HookPhase::AsMule) {
+        // The log has the reason.
         return Ok(EXIT_LOAD_FAILED);
     }
     let helper = prototype.helper(child)?;

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use bolide_contract::boot::Boot;
-use bolide_contract::children::ChildKind;
+use bolide_contract::children::{ChildKind, Task};
 use bolide_contract::message::{self, Order, Received, Report};
 use bolide_contract::scoreboard::Scoreboard;
 use bolide_engine::Assignment;
@@ -72,9 +72,9 @@ impl Prototype {
         for end in boot.connection_queue.into_iter().flatten() {
             close_on_exec(end)?;
         }
-        for descriptor in
-            boot.listeners.iter().map(|listener| listener.descriptor).chain(boot.memories.iter().map(|memory| memory.descriptor))
-        {
+        let queues = boot.message_queues.iter().flat_map(|queue| [queue.put, queue.take]);
+        let listeners = boot.listeners.iter().map(|listener| listener.descriptor);
+        for descriptor in listeners.chain(boot.memories.iter().map(|memory| memory.descriptor)).chain(queues) {
             close_on_exec(descriptor)?;
         }
         // While the application is loaded, the control socket is not read: if the master dies now, the kernel kills us as well
@@ -158,6 +158,11 @@ impl Prototype {
         let scoreboard = Scoreboard::attach(&self.scoreboard, self.boot.scoreboard_rows, self.boot.scoreboard_slots)?
             .within(self.boot.rows_in_use, self.boot.slots_in_use);
         Helper::begin(self.take_control()?, scoreboard, child, self.helper_name(child))
+    }
+
+    /// The task of a helper.
+    pub fn helper_task(&self, child: &ForkedAs) -> Option<&Task> {
+        self.boot.settings.helpers.get(child.number as usize - 1).map(|helper| &helper.task)
     }
 
     /// The name of a helper, for logs.

@@ -22,6 +22,8 @@ pub struct Snapshot {
     pub applications: Vec<ApplicationFacts>,
     pub workers: Vec<WorkerFacts>,
     pub helpers: Vec<HelperFacts>,
+    /// Messages for mules that found their queue full.
+    pub refused_messages: u64,
     pub reloads: ReloadFacts,
     pub jobs: Vec<JobFacts>,
 }
@@ -237,7 +239,7 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
             list.entry(|entry| write_worker(entry, worker, &snapshot.applications, form));
         }
     });
-    write_helpers(&mut json, &snapshot.helpers);
+    write_mules(&mut json, snapshot);
     if !snapshot.jobs.is_empty() {
         json.list("crons", |list| {
             for job in &snapshot.jobs {
@@ -253,11 +255,13 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
     text
 }
 
-/// Keys that uWSGI does not have, for the kinds of helpers that there are.
-fn write_helpers(json: &mut JsonText, helpers: &[HelperFacts]) {
+/// Keys that uWSGI does not have.
+fn write_mules(json: &mut JsonText, snapshot: &Snapshot) {
+    let helpers = &snapshot.helpers;
     if !helpers.iter().any(|helper| helper.kind == "mule") {
         return;
     }
+    json.number("refused_messages", snapshot.refused_messages);
     json.list("mules", |list| {
         for helper in helpers.iter().filter(|helper| helper.kind == "mule") {
             list.entry(|entry| {

@@ -38,6 +38,7 @@ pub fn snapshot() -> Snapshot {
         applications: vec![ApplicationFacts::default()],
         workers: vec![busy, WorkerFacts { number: 2, ..WorkerFacts::default() }],
         helpers: Vec::new(),
+        refused_messages: 0,
         jobs: vec![
             JobFacts {
                 schedule: Schedule { minute: -5, ..Schedule::ALWAYS },
@@ -99,10 +100,10 @@ fn a_mule_has_an_entry_where_there_are_some() {
     let mule = HelperFacts { kind: "mule", number: 1, pid: 60, done: 7, in_flight: Some(work), ..HelperFacts::default() };
     let helpers = vec![mule, HelperFacts { kind: "spooler", number: 1, ..HelperFacts::default() }];
     let expected = concat!(
-        r#""mules":[{"id":1,"pid":60,"status":"busy","messages":7,"rss":0,"vsz":0,"last_spawn":0,"#,
+        r#""refused_messages":3,"mules":[{"id":1,"pid":60,"status":"busy","messages":7,"rss":0,"vsz":0,"last_spawn":0,"#,
         r#""working_since":1795354498,"working_on":"a message of 5 bytes"}],"#,
     );
-    let text = as_json(&Snapshot { helpers, ..snapshot() }, Form { is_minified: true, omits_cores: true });
+    let text = as_json(&Snapshot { helpers, refused_messages: 3, ..snapshot() }, Form { is_minified: true, omits_cores: true });
     assert!(text.contains(expected), "{text}");
     assert!(!as_json(&snapshot(), Form::default()).contains("mules"));
 }

@@ -65,6 +65,7 @@ pub fn settings() -> Settings {
             cpus_of_each: 0,
         },
         helpers: Vec::new(),
+        mules: Default::default(),
         lifecycle: Lifecycle {
             harakiri_ms: None,
             shortest_route_harakiri_ms: None,

@@ -22,6 +22,8 @@ pub enum HookPhase {
     PostApp,
     // In each worker.
     PostFork,
+    /// In each mule, before its work.
+    AsMule,
     Accepting,
     AcceptingOnce,
     Accepting1,
@@ -34,7 +36,7 @@ pub enum HookPhase {
 
 impl HookPhase {
     /// The phases with the suffixes of their option names.
-    pub const NAMES: [(HookPhase, &'static str); 16] = [
+    pub const NAMES: [(HookPhase, &'static str); 17] = [
         (HookPhase::Asap, "asap"),
         (HookPhase::PreJail, "pre-jail"),
         (HookPhase::PostJail, "post-jail"),
@@ -45,6 +47,7 @@ impl HookPhase {
         (HookPhase::PreApp, "pre-app"),
         (HookPhase::PostApp, "post-app"),
         (HookPhase::PostFork, "post-fork"),
+        (HookPhase::AsMule, "as-mule"),
         (HookPhase::Accepting, "accepting"),
         (HookPhase::AcceptingOnce, "accepting-once"),
         (HookPhase::Accepting1, "accepting1"),

@@ -71,6 +71,8 @@ pub enum FileAction {
     ReloadWorkers,
     /// Like `ReloadWorkers`, one worker after the other.
     ReloadChain,
+    /// Each mule is replaced by a new one of the same generation.
+    ReloadMules,
     /// Log files are reopened.
     ReopenLogs,
     /// Log files are rotated.

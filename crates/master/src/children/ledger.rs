@@ -10,6 +10,8 @@ use bolide_supervision::processes::system::seconds_since_1970;
 pub struct Ledger {
     /// The account of worker 1 comes first.
     accounts: Vec<Account>,
+    /// Messages that processes which have ended could not send.
+    refused_messages: u64,
 }
 
 /// The account of one worker number.
@@ -48,6 +50,15 @@ impl Ledger {
             }
             past[core] += work;
         }
+    }
+
+    /// Adds the messages that a process which has ended could not send.
+    pub fn note_refused_messages(&mut self, count: u64) {
+        self.refused_messages = self.refused_messages.saturating_add(count);
+    }
+
+    pub fn refused_messages(&self) -> u64 {
+        self.refused_messages
     }
 
     fn account_mut(&mut self, number: u32) -> &mut Account {

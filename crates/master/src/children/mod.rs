@@ -84,6 +84,12 @@ impl Children {
         &self.ledger
     }
 
+    /// Returns the number of messages for mules that found their queue full, of all processes so far.
+    pub fn refused_messages(&self) -> u64 {
+        let present = self.scoreboard.rows().iter().map(|row| row.refused_messages.load(Relaxed));
+        present.fold(self.ledger.refused_messages(), u64::saturating_add)
+    }
+
     pub fn is_paused(&self) -> bool {
         self.is_paused
     }
@@ -112,6 +118,8 @@ impl Children {
         if let Some(number) = number {
             self.ledger.note_end(number, self.scoreboard.work(row));
         }
+        let refused = self.scoreboard.row(row).map_or(0, |row| row.refused_messages.load(Relaxed));
+        self.ledger.note_refused_messages(refused);
         self.scoreboard.clear(row);
     }
 

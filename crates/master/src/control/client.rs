@@ -320,6 +320,9 @@ fn status_in_words(answer: &Value) -> String {
         let (generation, requests) = (text(&worker["generation"]), counted(worker["requests"].as_u64().unwrap_or(0), "request"));
         let _ = writeln!(said, "worker {number} (pid {pid}) of generation {generation}: {state}, {requests}, {work}");
     }
+    if let Some(refused) = answer["refused_messages"].as_u64().filter(|refused| *refused > 0) {
+        let _ = writeln!(said, "mules: {refused} messages found their queue full");
+    }
     for helper in answer["helpers"].as_array().into_iter().flatten() {
         let (name, pid, state) = (text(&helper["name"]), text(&helper["pid"]), text(&helper["state"]));
         let (generation, done) = (text(&helper["generation"]), helper["done"].as_u64().unwrap_or(0));

@@ -185,6 +185,8 @@ commands! {
         command_line: Some((InstanceCommand::Reload, Form::Chain)),
         ..row("replacing its workers one by one")
     },
+    /// Replace each mule with a new one of the same generation.
+    ReloadMules => CommandRow { ..row("replacing its mules") },
     /// Add a worker, up to `processes`.
     AddWorker => CommandRow {
         letters: &[('+', "Add a worker, up to `processes`.")],
@@ -387,7 +389,9 @@ mod tests {
                 forms.push(form);
             }
             let is_asked_for = !row.letters.is_empty() || !row.signals.is_empty() || row.command_line.is_some();
-            assert_eq!(is_asked_for, !matches!(command, Command::Hook(_)), "{command:?}: nothing asks for it");
+            // A watched file alone asks for these.
+            let is_of_files = matches!(command, Command::Hook(_) | Command::ReloadMules);
+            assert_eq!(is_asked_for, !is_of_files, "{command:?}: nothing asks for it");
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::io::ErrorKind;
 
-use bolide_contract::children::ChildKind;
+use bolide_contract::children::{ChildKind, Task};
 use bolide_contract::message::Order;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
@@ -49,6 +49,14 @@ pub fn start_missing(serving: &mut Generation, children: &mut Children, provisio
 pub fn renew(id: u64, children: &mut Children, provision: &Provision, now_ms: u64) {
     if children.find(id).is_some_and(|helper| helper.state.is_active()) {
         children.order_end_of_helper(id, Order::Drain { has_successors: true }, provision, now_ms);
+    }
+}
+
+/// Replaces all mules: each ends when it has finished its message, and is forked again.
+pub fn renew_mules(children: &mut Children, provision: &Provision, now_ms: u64) {
+    let is_mule = |child: &Child| child.helper.as_ref().is_some_and(|helper| matches!(helper.task, Task::Mule { .. }));
+    for id in children.ids(|child| is_mule(child) && child.state.is_serving()) {
+        renew(id, children, provision, now_ms);
     }
 }
 

@@ -134,6 +134,7 @@ fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::R
         slots_in_use: 0,
         ticket_keys: None,
         memories: Vec::new(),
+        message_queues: Vec::new(),
         log: None,
         log_targets: Vec::new(),
         reason: -1,

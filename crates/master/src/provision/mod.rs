@@ -7,6 +7,7 @@ pub mod error_report;
 pub mod interpreter;
 pub mod load_check;
 pub mod memories;
+pub mod message_queues;
 pub mod packaged;
 pub mod reading_as_user;
 pub mod renewing;
@@ -33,6 +34,7 @@ use nix::unistd::Pid;
 use crate::provision::error_report::ErrorReport;
 use crate::provision::interpreter::Program;
 use crate::provision::memories::Memories;
+use crate::provision::message_queues::MessageQueues;
 
 /// The current resources, the planned ones, and those that stay for the life of an instance.
 #[derive(Debug)]
@@ -54,6 +56,7 @@ pub struct Provision {
     error_page: Option<OwnedFd>,
     room: Room,
     queue_watch: QueueWatch,
+    message_queues: MessageQueues,
 }
 
 /// The settings, sockets and program of a generation.
@@ -115,6 +118,7 @@ impl Provision {
             error_page,
             room,
             queue_watch,
+            message_queues: MessageQueues::default(),
         };
         Ok((provision, scoreboard))
     }
@@ -222,6 +226,24 @@ impl Provision {
         Ok(())
     }
 
+    /// Makes the queues of messages that the coming settings need. Returns lines for the log.
+    ///
+    /// # Errors
+    /// No socket can be made.
+    pub fn prepare_message_queues(&mut self) -> io::Result<Vec<String>> {
+        let settings = self.coming.as_ref().map_or(&self.settings, |coming| &coming.settings);
+        self.message_queues.extend_for(settings)
+    }
+
+    /// Takes over the queues of the previous master.
+    pub fn take_message_queues(&mut self, queues: MessageQueues) {
+        self.message_queues = queues;
+    }
+
+    pub fn message_queues(&self) -> &MessageQueues {
+        &self.message_queues
+    }
+
     pub fn rotate_tickets_if_due(&mut self, now_ms: u64) {
         if let Some(tickets) = &mut self.tickets {
             tickets.rotate_if_due(now_ms);
@@ -239,9 +261,10 @@ impl Provision {
         let settings = std::mem::replace(&mut self.settings, coming.settings);
         let listeners = std::mem::replace(&mut self.listeners, coming.listeners);
         let memories = std::mem::replace(&mut self.memories, coming.memories);
+        let dropped = self.message_queues.keep_for(&self.settings);
         let program = std::mem::replace(&mut self.program, coming.program);
         let troubles = self.listeners.adjust(&settings.listeners, &self.settings.listeners, self.privileges.as_ref());
-        Some((Plan { settings, listeners, memories, program }, troubles))
+        Some((Plan { settings, listeners, memories, program }, troubles.into_iter().chain(dropped).collect()))
     }
 
     /// Shuts the sockets down. Returns the connections that were not accepted yet.
@@ -283,6 +306,7 @@ impl Provision {
         let ticket_keys = self.tickets.as_ref().map(|tickets| tickets.ring().memory().as_raw_fd());
         let memories = self.coming.as_ref().map_or(&self.memories, |coming| &coming.memories);
         inherited.extend(memories.descriptors());
+        inherited.extend(self.message_queues.descriptors());
         let error_page = self.error_page.as_ref().map(AsRawFd::as_raw_fd);
         inherited.extend(error_page);
         let connection_queue = self.connection_queue.each_ref().map(AsRawFd::as_raw_fd);
@@ -305,6 +329,7 @@ impl Provision {
             slots_in_use: settings.workers.threads.most(),
             ticket_keys,
             memories: memories.files(),
+            message_queues: self.message_queues.files(),
             log,
             log_targets,
             reason: note.descriptor(),

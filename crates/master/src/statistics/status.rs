@@ -113,6 +113,7 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         "canary": view.generations.canary_in_words(view.children, now_ms),
         "workers": workers,
         "helpers": helpers,
+        "refused_messages": view.children.refused_messages(),
     })
 }
 

@@ -54,6 +54,7 @@ impl View<'_> {
             reloads: self.outcomes.reloads().clone(),
             workers: (1..=self.provision.settings().workers.processes).map(|number| self.worker_facts(number)).collect(),
             helpers: self.helper_facts(),
+            refused_messages: self.children.refused_messages(),
             jobs,
         }
     }

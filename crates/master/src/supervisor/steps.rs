@@ -100,6 +100,10 @@ impl Supervisor {
                 if let Err(error) = self.provision.prepare_tickets() {
                     log_sink::line(&format!("reload: TLS sessions can't be resumed: {error}"));
                 }
+                let lines = self.provision.prepare_message_queues();
+                for line in lines.unwrap_or_else(|error| vec![format!("a mule has no queue of messages: {error}")]) {
+                    log_sink::line(&format!("reload: {line}"));
+                }
                 Ok(())
             }
             Err(lines) => {
@@ -137,8 +141,8 @@ impl Supervisor {
         if before.settings.scaling != settings.scaling || before.settings.workers != settings.workers {
             self.scaling = Scaling::new(settings, clock_ms());
         }
-        if before.settings.recycling != settings.recycling {
-            self.memory = MemoryWatch::new(&settings.recycling);
+        if before.settings.recycling != settings.recycling || before.settings.helpers != settings.helpers {
+            self.memory = MemoryWatch::new(&settings.recycling, &settings.helpers);
         }
         if before.settings.naming != settings.naming
             && let Some(name) = process_attributes::name_of_master(&settings.naming)

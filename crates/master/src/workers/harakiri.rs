@@ -34,19 +34,21 @@ struct Suspect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     /// Request the Python stack of the request's thread.
-    AskStack { child: u64, request: InFlight },
+    AskStack { child: u64, request: InFlight, limit_ms: u64 },
     /// The request is still in flight: send the worker this signal, and give it time.
     Warn { child: u64, request: InFlight, signal: i32, most_ms: u64 },
     /// The request is still in flight: kill the worker.
     Kill { child: u64, request: InFlight },
 }
 
-impl Verdict {
-    pub fn request(&self) -> &InFlight {
-        match self {
-            Verdict::AskStack { request, .. } | Verdict::Warn { request, .. } | Verdict::Kill { request, .. } => request,
-        }
-    }
+/// The kind of a child whose work is watched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Watched {
+    Worker,
+    /// A helper, with the limit of its pieces of work. It has no clients that wait, and is not warned.
+    Helper {
+        limit_ms: Option<u64>,
+    },
 }
 
 /// The watch over the requests of all workers.
@@ -71,7 +73,9 @@ impl Watch {
     /// Returns the watch for the limits of these settings.
     pub fn for_settings(settings: &Settings) -> Option<Watch> {
         let lifecycle = &settings.lifecycle;
-        Watch::new(lifecycle.harakiri_ms, lifecycle.shortest_route_harakiri_ms, &lifecycle.harakiri_policy)
+        let of_helpers = settings.helpers.iter().filter_map(|helper| helper.harakiri_ms);
+        let shortest_ms = of_helpers.chain(lifecycle.shortest_route_harakiri_ms).min();
+        Watch::new(lifecycle.harakiri_ms, shortest_ms, &lifecycle.harakiri_policy)
     }
 
     /// Notes that a request has a limit of its own, in milliseconds, which later requests may have too.
@@ -81,13 +85,17 @@ impl Watch {
     }
 
     /// Returns the time that a request may take, in milliseconds. As in uWSGI, a route's limit does not extend that of
-    /// `harakiri`.
-    pub fn limit_ms(&self, request: &InFlight) -> Option<u64> {
+    /// `harakiri`. A helper's piece of work has the limit of its kind.
+    fn limit_ms(&self, kind: Watched, request: &InFlight) -> Option<u64> {
         if request.limit_ms == Slot::UNLIMITED_MS {
             return None;
         }
         let own = Some(u64::from(request.limit_ms)).filter(|&limit| limit > 0);
-        self.limit_ms.into_iter().chain(own).min()
+        let common = match kind {
+            Watched::Worker => self.limit_ms,
+            Watched::Helper { limit_ms } => limit_ms,
+        };
+        common.into_iter().chain(own).min()
     }
 
     /// Returns the time of the next check.
@@ -95,8 +103,14 @@ impl Watch {
         self.next_ms
     }
 
-    /// Checks workers, given as (child, row), if that is due. `waiting` is the number of connections that are not accepted yet.
-    pub fn check(&mut self, workers: &[(u64, u32)], scoreboard: &Scoreboard, waiting: u32, now_ms: u64) -> Vec<Verdict> {
+    /// Checks children, given as (child, row, kind), if that is due. `waiting` is the number of connections that are not accepted yet.
+    pub fn check(
+        &mut self,
+        children: &[(u64, u32, Watched)],
+        scoreboard: &Scoreboard,
+        waiting: u32,
+        now_ms: u64,
+    ) -> Vec<Verdict> {
         if now_ms < self.next_ms {
             return Vec::new();
         }
@@ -106,9 +120,9 @@ impl Watch {
         let mut still = Vec::new();
         // A request that begins right after this check is due one limit from now; only requests in flight are due earlier.
         let mut next_ms = now_ms.saturating_add(self.shortest_ms);
-        for (child, row) in workers.iter().copied() {
+        for (child, row, kind) in children.iter().copied() {
             for request in scoreboard.in_flight(row) {
-                let Some(limit_ms) = self.limit_ms(&request) else { continue };
+                let Some(limit_ms) = self.limit_ms(kind, &request) else { continue };
                 let due_ms = request.began_ms.saturating_add(limit_ms);
                 if due_ms > now_ms {
                     next_ms = next_ms.min(due_ms);
@@ -118,7 +132,7 @@ impl Watch {
                     .suspects
                     .iter()
                     .find(|known| (known.child, known.slot, known.count) == (child, request.slot, request.count));
-                if known.is_none() && is_spared {
+                if known.is_none() && is_spared && kind == Watched::Worker {
                     next_ms = next_ms.min(now_ms + QUEUE_CHECK_MS);
                     continue;
                 }
@@ -130,7 +144,7 @@ impl Watch {
                 };
                 if now_ms < kill_ms {
                     next_ms = next_ms.min(kill_ms);
-                } else if let (Some(most_ms), None) = (self.policy.graceful_ms, suspect.warned_ms) {
+                } else if let (Some(most_ms), None, Watched::Worker) = (self.policy.graceful_ms, suspect.warned_ms, kind) {
                     suspect.warned_ms = Some(now_ms);
                     next_ms = next_ms.min(now_ms.saturating_add(most_ms));
                     let signal = self.policy.graceful_signal;
@@ -140,7 +154,7 @@ impl Watch {
                     break;
                 }
                 if known.is_none() {
-                    verdicts.push(Verdict::AskStack { child, request });
+                    verdicts.push(Verdict::AskStack { child, request, limit_ms });
                 }
                 still.push(suspect);
             }
@@ -154,30 +168,33 @@ impl Watch {
 /// Checks the requests of all workers, and acts on those over their time.
 pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mut Provision, now: u64) {
     // A worker that has answered all requests has none over time, whatever its event loop still does.
-    let at_work = |child: &&Child| {
-        child.is_request_worker() && child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork
-    };
+    let at_work = |child: &&Child| child.pid.is_some() && child.state != State::Killed && child.progress == Progress::AtWork;
     let living = children.iter().filter(at_work);
-    let workers: Vec<(u64, u32)> = living.filter_map(|child| child.row().map(|row| (child.id, row))).collect();
+    let kind = |child: &Child| match child.is_request_worker() {
+        true => Watched::Worker,
+        false => Watched::Helper { limit_ms: child.helper.as_ref().and_then(|helper| helper.harakiri_ms) },
+    };
+    let watched: Vec<_> = living.filter_map(|child| child.row().map(|row| (child.id, row, kind(child)))).collect();
     let counts_waiting = provision.settings().lifecycle.harakiri_policy.queue_threshold > 0;
     let waiting = if counts_waiting { provision.waiting_connections() } else { 0 };
-    let verdicts = watch.check(&workers, children.scoreboard(), waiting, now);
-    let limits: Vec<String> = verdicts.iter().map(|verdict| duration(watch.limit_ms(verdict.request()).unwrap_or(0))).collect();
-    for (verdict, limit) in verdicts.into_iter().zip(limits) {
+    for verdict in watch.check(&watched, children.scoreboard(), waiting, now) {
         match verdict {
-            Verdict::AskStack { child: id, request } => {
+            Verdict::AskStack { child: id, request, limit_ms } => {
                 let Some((child, pid)) = children.find(id).and_then(|child| child.pid.map(|pid| (child, pid))) else {
                     continue;
                 };
-                let told = exit_report::requests(std::slice::from_ref(&request), now);
-                log_sink::line(&format!("harakiri: {child} serves {told}, the limit is {limit}; its Python stack:"));
+                let (told, limit) = (exit_report::requests(std::slice::from_ref(&request), now), duration(limit_ms));
+                let verb = if child.is_request_worker() { "serves" } else { "works on" };
+                log_sink::line(&format!("harakiri: {child} {verb} {told}, the limit is {limit}; its Python stack:"));
                 // A thread that has ended has no stack to write; the second check detects that.
                 if child.handle.as_ref().is_none_or(|handle| system::signal_process(handle, 0).is_ok())
                     && let Err(error) = system::signal_thread(pid, request.thread, stack_signal())
                 {
                     log_sink::line(&format!("harakiri: {child} can't be asked for its stack: {error}"));
                 }
-                children.order_hand_over(id);
+                if child.is_request_worker() {
+                    children.order_hand_over(id);
+                }
             }
             Verdict::Warn { child, signal, most_ms, .. } => {
                 if let Some(child) = children.find(child) {
@@ -197,7 +214,7 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
 mod tests {
     use super::*;
 
-    const WORKERS: &[(u64, u32)] = &[(7, 0), (8, 1)];
+    const WORKERS: &[(u64, u32, Watched)] = &[(7, 0, Watched::Worker), (8, 1, Watched::Worker)];
 
     const NONE_WAITING: u32 = 0;
 
@@ -222,6 +239,21 @@ mod tests {
     }
 
     #[test]
+    fn a_helper_has_the_limit_of_its_kind_and_no_client_that_waits() {
+        let (board, _memory) = Scoreboard::create(2, 2).expect("made");
+        let policy = HarakiriPolicy { queue_threshold: 3, graceful_ms: Some(9000), ..HarakiriPolicy::default() };
+        let mut watch = Watch::new(Some(1000), Some(2000), &policy).expect("watches");
+        let helpers = [(7, 0, Watched::Helper { limit_ms: None }), (8, 1, Watched::Helper { limit_ms: Some(2000) })];
+        for row in [0, 1] {
+            board.slots(row)[0].begin(1, &[b"a message of 5 bytes"]);
+        }
+        assert_eq!(watch.check(&helpers, &board, NONE_WAITING, 1500), []);
+        let asked = watch.check(&helpers, &board, NONE_WAITING, 2001);
+        assert!(matches!(&asked[..], [Verdict::AskStack { child: 8, limit_ms: 2000, .. }]), "{asked:?}");
+        assert!(matches!(&watch.check(&helpers, &board, NONE_WAITING, 2200)[..], [Verdict::Kill { child: 8, .. }]));
+    }
+
+    #[test]
     fn no_worker_is_killed_while_few_connections_wait() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let policy = HarakiriPolicy { queue_threshold: 3, ..HarakiriPolicy::default() };
@@ -242,7 +274,7 @@ mod tests {
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 600), []);
         assert_eq!(watch.wake_ms(), 1500);
         let asked = watch.check(WORKERS, &board, NONE_WAITING, 1500);
-        assert!(matches!(&asked[..], [Verdict::AskStack { child: 8, request }] if request.text == "GET /slow"));
+        assert!(matches!(&asked[..], [Verdict::AskStack { child: 8, request, limit_ms: 1000 }] if request.text == "GET /slow"));
         assert_eq!(watch.wake_ms(), 1500 + STACK_MS);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1550), []);
         let killed = watch.check(WORKERS, &board, NONE_WAITING, 1800);

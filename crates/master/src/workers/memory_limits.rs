@@ -3,11 +3,12 @@
 
 use bolide_services::memory::{self, Excess, Usage};
 use bolide_supervision::logs::log_sink;
-use bolide_supervision::processes::memory_watch::{LOOK_MS, MemoryWatch};
+use bolide_supervision::processes::memory_watch::{LOOK_MS, MemoryWatch, usage_of};
 use bolide_supervision::text::duration;
 
 use crate::children::Children;
 use crate::children::child::{Child, KillReason, State};
+use crate::generations::helpers;
 use crate::provision::Provision;
 use crate::workers::recycling::Recycling;
 
@@ -20,6 +21,7 @@ pub fn check(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut R
     let is_checked = |child: &&Child| child.is_request_worker() && child.state != State::Killed;
     let workers = children.iter().filter(is_checked).filter_map(|worker| Some((worker.id, worker.pid?)));
     let Some(look) = watch.look(&workers.collect::<Vec<_>>(), now_ms) else { return };
+    renew_large_helpers(children, provision, now_ms);
     for (id, excess) in look.over_limit {
         if excess.is_evil {
             if let Some(worker) = children.find(id) {
@@ -34,6 +36,20 @@ pub fn check(watch: &mut MemoryWatch, children: &mut Children, recycling: &mut R
         && make_room(&look.usages, &why, children, recycling)
     {
         watch.pause_pressure(now_ms);
+    }
+}
+
+/// Replaces the helpers that have more memory than they may, when they have finished their piece of work.
+fn renew_large_helpers(children: &mut Children, provision: &Provision, now_ms: u64) {
+    for id in children.ids(|child| child.helper_number().is_some() && child.state == State::Serving) {
+        let Some(helper) = children.find(id) else { continue };
+        let limit_bytes = helper.helper.as_ref().and_then(|helper| helper.most_resident_bytes);
+        let used_bytes = limit_bytes.and(helper.pid).and_then(|pid| usage_of(pid, false)).map_or(0, |usage| usage.resident);
+        if let Some(limit_bytes) = limit_bytes.filter(|limit_bytes| used_bytes > *limit_bytes) {
+            let (used, limit) = (memory::mebibytes(used_bytes), memory::mebibytes(limit_bytes));
+            log_sink::line(&format!("{helper} has {used} of memory, the limit is {limit}: it is replaced"));
+            helpers::renew(id, children, provision, now_ms);
+        }
     }
 }
 

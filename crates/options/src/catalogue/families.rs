@@ -83,12 +83,6 @@ const FAMILIES: &[Family] = &[
     ),
     planned(
         Milestone::Services,
-        "Mules: processes beside the workers that have the application loaded.",
-        "start a program of your own with `attach-daemon`",
-        &["mule-*", "farm", "touch-mules-reload", "hook-as-mule"],
-    ),
-    planned(
-        Milestone::Services,
         "uWSGI's own signals, which timers and files raise and workers handle.",
         "let `cron2` or `attach-daemon` run a program, or use a thread of the application",
         &["timer", "rbtimer", "touch-signal", "fs-signal", "signal-bufsize", "exception-handler"],

@@ -64,6 +64,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("hook-pre-app = exec:python manage.py migrate"),
     hook!("hook-post-app", HookPhase::PostApp, "Runs an action after the application is loaded, in the process that loads it.")
         .example("hook-post-app = call:shop.cache:warm"),
+    hook!("hook-as-mule", HookPhase::AsMule, "Runs an action in each mule, before its work.").example("hook-as-mule = call:shop.metrics:begin"),
     hook!("hook-post-fork", HookPhase::PostFork, "Runs an action in each worker after the fork.").example("hook-post-fork = call:shop.metrics:begin"),
     hook!("hook-accepting", HookPhase::Accepting, "Runs an action in each worker just before it accepts connections.")
         .example("hook-accepting = print:accepting"),

@@ -1,7 +1,9 @@
 //! Rows of mules: processes beside the workers that have the application loaded. Pure data.
 
+use bolide_contract::watching::{FileAction, WatchSubject};
+
 use crate::catalogue::row::{OptionEntry, Setting, Value};
-use crate::resolve::mules::{MULES_MOST, add_mule, add_mules};
+use crate::resolve::mules::{MULES_MOST, add_mule, add_mules, set_queue_bytes};
 
 const SECONDS: Value = Value::Number { least: 0, most: 31_536_000, unit: "seconds" };
 
@@ -14,4 +16,15 @@ pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported("mule-reload-mercy", Setting::Seconds(|draft| &mut draft.mules.reload_mercy_ms), SECONDS, "`reload-mercy`", "How long a mule may work on a message at a stop or a reload. A mule between two messages ends at once.")
         .uwsgi("uWSGI interrupts a mule in the middle of a message, unless its code handles the signal.")
         .example("mules = 1\nmule-reload-mercy = 30"),
+    OptionEntry::supported("mule-harakiri", Setting::Seconds(|draft| &mut draft.mules.harakiri_ms), SECONDS, "off", "Kills a mule that works on one message or signal longer than this; the log names it and shows its stack. The mule is started again.")
+        .uwsgi("uWSGI has no limit for messages, only for signals.")
+        .example("mules = 1\nmule-harakiri = 60"),
+    OptionEntry::supported("mule-reload-on-rss", Setting::Mebibytes(|draft| &mut draft.mules.most_resident_bytes), Value::Number { least: 0, most: 1_048_576, unit: "MiB" }, "off", "Replaces a mule that has more resident memory than this, when it has finished the message that it works on.")
+        .example("mules = 1\nmule-reload-on-rss = 512"),
+    OptionEntry::supported("mule-msg-size", Setting::By(set_queue_bytes), Value::Number { least: 1, most: 1_073_741_824, unit: "bytes" }, "that of the kernel", "Bytes of each queue of messages, including the kernel's overhead for each message. In a full queue there is no room for another message: `uwsgi.mule_msg` returns False. net.core.wmem_max limits it.")
+        .example("mules = 1\nmule-msg-size = 1048576"),
+    OptionEntry::supported("farm", Setting::LocatedTexts(|draft| &mut draft.mules.farms), Value::Special, "", "Mules that share a queue of messages: a name, a colon and the numbers of the mules. `uwsgi.farm_msg` and `uwsgi.mule_msg` with the name send to it, and one of its mules takes the message.")
+        .example("mules = 2\nfarm = mail:1,2"),
+    OptionEntry::supported("touch-mules-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadMules), Value::List, "", "Replaces the mules when this file is touched. Workers stay.")
+        .example("mules = 1\ntouch-mules-reload = /srv/shop/mules"),
 ];

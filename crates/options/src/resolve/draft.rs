@@ -442,6 +442,10 @@ pub struct MulesDraft {
     /// The code of each mule, if it has its own.
     pub list: Vec<Option<MuleCode>>,
     pub reload_mercy_ms: Option<u64>,
+    pub harakiri_ms: Option<u64>,
+    pub most_resident_bytes: Option<u64>,
+    pub queue_bytes: Option<usize>,
+    pub farms: Vec<(String, Location)>,
 }
 
 /// The time limit of a job.

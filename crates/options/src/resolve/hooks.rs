@@ -160,6 +160,7 @@ fn put_variable(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) ->
         phase,
         HookPhase::PostApp
             | HookPhase::PostFork
+            | HookPhase::AsMule
             | HookPhase::Accepting
             | HookPhase::AcceptingOnce
             | HookPhase::Accepting1
@@ -240,6 +241,7 @@ fn call(phase: HookPhase, name: &str, text: &str, pair: &Pair) -> Result<HookAct
         HookPhase::PreApp
             | HookPhase::PostApp
             | HookPhase::PostFork
+            | HookPhase::AsMule
             | HookPhase::Accepting
             | HookPhase::AcceptingOnce
             | HookPhase::Accepting1

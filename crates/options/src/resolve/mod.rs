@@ -185,6 +185,7 @@ impl<'a> Draft<'a> {
         let is_enterable = self.chdir.is_some() || is_jailed || context.folder.join(".").exists();
         let application = self.python.complete_application(self.application, is_enterable, &context);
         let python = self.python.complete(&mut context);
+        let (helpers, mules) = self.mules.complete(&mut context);
         let development = self.developing.complete(&listeners, &mut context);
         let settings = Settings {
             development,
@@ -193,7 +194,8 @@ impl<'a> Draft<'a> {
             application,
             python,
             workers,
-            helpers: self.mules.complete(&context),
+            helpers,
+            mules,
             lifecycle,
             control,
             recycling: self.recycling.complete(&mut context),

@@ -1,6 +1,7 @@
 //! Resolves the options of mules to helpers. It starts nothing and opens no file. Runs in the process that reads the configuration.
 
 use bolide_contract::children::{Helper, MuleCode, Task};
+use bolide_contract::mules::{Farm, Mules};
 
 use super::context::Context;
 use super::draft::{Draft, MulesDraft};
@@ -32,6 +33,15 @@ pub fn add_mules(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), 
     (0..draft.bounded_u32(row, pair)?).try_for_each(|_| add(draft, None, &pair.location))
 }
 
+/// `mule-msg-size`; as in uWSGI, 0 and no value leave it to the kernel.
+pub fn set_queue_bytes(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    draft.mules.queue_bytes = match pair.value.as_deref().map(str::trim) {
+        None | Some("" | "0") => None,
+        Some(_) => Some(draft.bounded_usize(row, pair)?),
+    };
+    Ok(())
+}
+
 fn add(draft: &mut Draft, code: Option<MuleCode>, location: &Location) -> Result<(), Diagnostic> {
     if draft.mules.list.len() as i64 >= MULES_MOST {
         return Err(Diagnostic::error(Some(location), format!("there can't be more than {MULES_MOST} mules")));
@@ -41,16 +51,55 @@ fn add(draft: &mut Draft, code: Option<MuleCode>, location: &Location) -> Result
 }
 
 impl MulesDraft {
-    /// Completes the list of helpers. Relative paths start at the folder of `chdir`, as in uWSGI.
-    pub fn complete(self, context: &Context) -> Vec<Helper> {
+    /// Completes the list of helpers, and what mules have in common. Relative paths start at the folder of `chdir`, as in uWSGI.
+    pub fn complete(self, context: &mut Context) -> (Vec<Helper>, Mules) {
+        let count = self.list.len() as u32;
         let mule = |(number, code): (u32, Option<MuleCode>)| {
             let code = code.map(|code| match code {
                 MuleCode::File(path) => MuleCode::File(context.absolute(path)),
                 function => function,
             });
             let task = Task::Mule { number, code };
-            Helper { task, reload_mercy_ms: self.reload_mercy_ms, harakiri_ms: None }
+            let (reload_mercy_ms, harakiri_ms) = (self.reload_mercy_ms, self.harakiri_ms);
+            Helper { task, reload_mercy_ms, harakiri_ms, most_resident_bytes: self.most_resident_bytes }
         };
-        (1u32..).zip(self.list).map(mule).collect()
+        let helpers = (1u32..).zip(self.list).map(mule).collect();
+        let mut farms: Vec<Farm> = Vec::new();
+        for (written, location) in self.farms {
+            match farm(&written, count).and_then(|found| unique(found, &farms)) {
+                Ok(found) => farms.push(found),
+                Err(why) => context.diagnostics.push(
+                    Diagnostic::error(Some(&location), format!("`farm = {written}`: {why}"))
+                        .advise("write a name, a colon and the numbers of its mules: `farm = mail:1,2`"),
+                ),
+            }
+        }
+        (helpers, Mules { farms, queue_bytes: self.queue_bytes })
+    }
+}
+
+/// Reads a farm: `mail:1,2`.
+fn farm(written: &str, count: u32) -> Result<Farm, String> {
+    let (name, numbers) = written.split_once(':').ok_or("there is no colon in it")?;
+    if name.is_empty() {
+        return Err("the farm has no name".to_owned());
+    }
+    let number = |text: &str| match text.trim().parse() {
+        Ok(number) if (1..=count).contains(&number) => Ok(number),
+        _ if count == 0 => Err("there are no mules; add `mules = 2`".to_owned()),
+        _ => Err(format!("there is no mule `{}`, the mules are 1 to {count}", text.trim())),
+    };
+    // As in uWSGI, empty numbers do not count.
+    let mules = numbers.split(',').filter(|text| !text.trim().is_empty()).map(number).collect::<Result<Vec<u32>, String>>()?;
+    match mules.is_empty() {
+        true => Err("the farm has no mule".to_owned()),
+        false => Ok(Farm { name: name.to_owned(), mules }),
+    }
+}
+
+fn unique(found: Farm, farms: &[Farm]) -> Result<Farm, String> {
+    match farms.iter().any(|farm| farm.name == found.name) {
+        true => Err("there is another farm of this name".to_owned()),
+        false => Ok(found),
     }
 }

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use bolide_contract::children::Helper;
 use bolide_contract::recycling::{MemoryLimits, Recycling};
 use bolide_services::memory::{self, CgroupTexts, Excess, Usage};
 use nix::unistd::{Pid, SysconfVar, sysconf};
@@ -52,10 +53,11 @@ struct PressureWatch {
 
 impl MemoryWatch {
     /// `None` if there is nothing to watch.
-    pub fn new(recycling: &Recycling) -> Option<MemoryWatch> {
+    pub fn new(recycling: &Recycling, helpers: &[Helper]) -> Option<MemoryWatch> {
         let pressure = recycling.pressure_percent.and_then(PressureWatch::new);
         let limits = recycling.memory.clone();
-        let is_needed = limits.are_set() || pressure.is_some();
+        let of_helpers = helpers.iter().any(|helper| helper.most_resident_bytes.is_some());
+        let is_needed = limits.are_set() || pressure.is_some() || of_helpers;
         is_needed.then_some(MemoryWatch { limits, pressure, next_ms: 0, measured: 0, early_excess: 0, is_told: false })
     }
 
@@ -162,6 +164,7 @@ fn own_cgroup() -> Option<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bolide_contract::children::Task;
     use std::io::{Read, Write};
     use std::process::{Command, Stdio};
 
@@ -183,8 +186,12 @@ mod tests {
     #[test]
     fn nothing_is_watched_where_no_limit_is_set() {
         let mut recycling = Recycling::default();
-        assert!(MemoryWatch::new(&recycling).is_none());
+        assert!(MemoryWatch::new(&recycling, &[]).is_none());
         recycling.memory.unique = Some(1);
-        assert!(MemoryWatch::new(&recycling).is_some());
+        assert!(MemoryWatch::new(&recycling, &[]).is_some());
+        let mut mule = Helper::new(Task::Mule { number: 1, code: None });
+        assert!(MemoryWatch::new(&Recycling::default(), &[mule.clone()]).is_none());
+        mule.most_resident_bytes = Some(1);
+        assert!(MemoryWatch::new(&Recycling::default(), &[mule]).is_some());
     }
 }

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
-use bolide_contract::boot::MemoryFile;
+use bolide_contract::boot::{MemoryFile, MessageQueueFiles};
 use bolide_contract::settings::Address;
 use bolide_contract::succession::{HandedSocket, Step, Succession, VARIABLE};
 use nix::unistd::Pid;
@@ -149,6 +149,8 @@ pub struct Inheritance {
     pub statistics: Option<(Address, OwnedFd)>,
     /// The memory of services.
     pub memories: Vec<(MemoryFile, OwnedFd)>,
+    /// The queues of messages for mules: the name, and the ends to put into and to take from.
+    pub message_queues: Vec<(String, OwnedFd, OwnedFd)>,
 }
 
 /// An event of the previous master.
@@ -201,6 +203,7 @@ impl Inheritance {
         let take = |descriptor: i32| system::adopt(descriptor).ok();
         let socket = |socket: HandedSocket| Some((socket.address, take(socket.descriptor)?));
         let memory = |memory: MemoryFile| take(memory.descriptor).map(|descriptor| (memory, descriptor));
+        let queue = |queue: MessageQueueFiles| Some((queue.name, take(queue.put)?, take(queue.take)?));
         let channel = UnixStream::from(take(handed.channel)?);
         channel.set_nonblocking(true).ok()?;
         let locks = handed.locks.iter().filter_map(|lock| take(*lock)).collect();
@@ -209,6 +212,7 @@ impl Inheritance {
             sockets: handed.sockets.into_iter().filter_map(socket).collect(),
             statistics: handed.statistics.and_then(socket),
             memories: handed.memories.into_iter().filter_map(memory).collect(),
+            message_queues: handed.message_queues.into_iter().filter_map(queue).collect(),
         })
     }
 }

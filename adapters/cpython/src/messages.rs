@@ -1,0 +1,150 @@
+//! Messages for mules: sends them into the queues that the master has made, and takes them out. It knows neither mules nor the
+//! content of a message. Every process that loads the application may send; mules receive.
+
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use bolide_contract::boot::{Boot, MessageQueueFiles};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
+use pyo3::exceptions::{PyIndexError, PyMemoryError};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+/// The outcome of sending, for Python.
+const SENT: u32 = 0;
+/// The queue has no room for it now.
+const FULL: u32 = 1;
+/// No queue of this size has room for it.
+const TOO_LONG: u32 = 2;
+
+/// The ends of a queue. The master keeps copies of both, so that neither ever reaches its end.
+struct Queue {
+    name: String,
+    put: RawFd,
+    take: RawFd,
+}
+
+static QUEUES: OnceLock<Vec<Queue>> = OnceLock::new();
+
+/// The result of a wait for a message.
+pub enum Arrival {
+    Message(Py<PyBytes>),
+    /// The time is over.
+    Nothing,
+    /// There are orders to read.
+    Orders,
+}
+
+/// Keeps the queues of this instance. The prototype calls it once, and its children inherit them.
+pub fn attach(boot: &Boot) {
+    let queue = |files: &MessageQueueFiles| Queue { name: files.name.clone(), put: files.put, take: files.take };
+    QUEUES.get_or_init(|| boot.message_queues.iter().map(queue).collect());
+}
+
+/// Waits for a message in one of these queues, or for orders. `bytes` is the most that is taken of a message, whose rest is
+/// lost, as in uWSGI; `None` takes it whole.
+pub fn receive(
+    py: Python<'_>,
+    queues: &[usize],
+    orders: BorrowedFd<'_>,
+    bytes: Option<usize>,
+    until: Option<Instant>,
+) -> PyResult<Arrival> {
+    let queues = queues.iter().map(|place| queue(*place)).collect::<PyResult<Vec<&Queue>>>()?;
+    let mut waits = vec![PollFd::new(orders, PollFlags::POLLIN)];
+    // SAFETY: the prototype has taken over the descriptors, and no code of ours closes them.
+    waits.extend(queues.iter().map(|queue| PollFd::new(unsafe { BorrowedFd::borrow_raw(queue.take) }, PollFlags::POLLIN)));
+    loop {
+        let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+        match py.detach(|| poll(&mut waits, in_poll_time(left))) {
+            Ok(0) if left.is_some_and(|left| left.is_zero()) => return Ok(Arrival::Nothing),
+            Ok(_) => {}
+            // The handlers of Python run now: one of them may have read an order.
+            Err(Errno::EINTR) => {
+                py.check_signals()?;
+                return Ok(Arrival::Orders);
+            }
+            Err(errno) => return Err(io::Error::from(errno).into()),
+        }
+        if waits[0].any() == Some(true) {
+            return Ok(Arrival::Orders);
+        }
+        for (_, queue) in waits[1..].iter().zip(&queues).filter(|(wait, _)| wait.any() == Some(true)) {
+            if let Some(message) = take(py, queue, bytes)? {
+                return Ok(Arrival::Message(message));
+            }
+        }
+    }
+}
+
+/// A time for poll(2), whose unit is a millisecond: no time left is none, and any other time is at least one.
+fn in_poll_time(left: Option<Duration>) -> PollTimeout {
+    left.map_or(PollTimeout::NONE, |left| {
+        let milliseconds = i32::try_from(left.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
+        PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX)
+    })
+}
+
+/// Takes a message. `None`: another mule was faster.
+fn take(py: Python<'_>, queue: &Queue, bytes: Option<usize>) -> PyResult<Option<Py<PyBytes>>> {
+    // SAFETY: as in `receive`.
+    let put = unsafe { BorrowedFd::borrow_raw(queue.put) };
+    // No message is longer than the buffer of its sender.
+    let room = match bytes {
+        Some(bytes) => bytes,
+        None => getsockopt(&put, sockopt::SndBuf).map_err(io::Error::from)?,
+    };
+    let mut message = Vec::<u8>::new();
+    message.try_reserve_exact(room).map_err(|_| PyMemoryError::new_err(format!("no {room} bytes for a message")))?;
+    let received = loop {
+        // SAFETY: the room for this many bytes is ours. The kernel writes to it, and only the bytes that it has written are read.
+        match unsafe { libc::recv(queue.take, message.as_mut_ptr().cast(), room, libc::MSG_DONTWAIT) } {
+            ..0 if Errno::last() == Errno::EINTR => {}
+            ..0 if Errno::last() == Errno::EAGAIN => return Ok(None),
+            ..0 => return Err(io::Error::last_os_error().into()),
+            received => break received.cast_unsigned(),
+        }
+    };
+    // SAFETY: the kernel has written this many bytes, at most the room that it was told.
+    unsafe { message.set_len(received.min(room)) };
+    Ok(Some(PyBytes::new(py, &message).unbind()))
+}
+
+fn queue(place: usize) -> PyResult<&'static Queue> {
+    let found = QUEUES.get().and_then(|queues| queues.get(place));
+    found.ok_or_else(|| PyIndexError::new_err(format!("there is no queue of messages {place}")))
+}
+
+/// The names of the queues, in the order of their numbers.
+#[pyfunction]
+fn message_queues() -> Vec<String> {
+    QUEUES.get().map(|queues| queues.iter().map(|queue| queue.name.clone()).collect()).unwrap_or_default()
+}
+
+/// Puts a message into the queue of this number, without waiting. Returns the outcome.
+#[pyfunction]
+fn send_message(place: usize, message: &[u8]) -> PyResult<u32> {
+    let queue = queue(place)?;
+    loop {
+        match send(queue.put, message, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
+            Ok(_) => return Ok(SENT),
+            Err(Errno::EAGAIN | Errno::ENOBUFS) => return Ok(FULL),
+            Err(Errno::EMSGSIZE) => return Ok(TOO_LONG),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(io::Error::from(errno).into()),
+        }
+    }
+}
+
+pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("MESSAGE_SENT", SENT)?;
+    module.add("MESSAGE_FULL", FULL)?;
+    module.add("MESSAGE_TOO_LONG", TOO_LONG)?;
+    module.add_function(wrap_pyfunction!(message_queues, module)?)?;
+    module.add_function(wrap_pyfunction!(send_message, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! The queues of messages for mules: socket pairs that the master makes, and whose both ends it keeps, so that messages in them
+//! survive while their mule does not run: over reloads, deaths and upgrades. It never reads a message. The master runs it.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+
+use bolide_contract::boot::MessageQueueFiles;
+use bolide_contract::settings::Settings;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socketpair, sockopt};
+
+/// The queues by their names.
+#[derive(Debug, Default)]
+pub struct MessageQueues {
+    list: Vec<Queue>,
+}
+
+#[derive(Debug)]
+struct Queue {
+    name: String,
+    put: OwnedFd,
+    take: OwnedFd,
+}
+
+impl MessageQueues {
+    /// Returns the queues that a previous master has handed over.
+    pub fn handed(files: Vec<(String, OwnedFd, OwnedFd)>) -> MessageQueues {
+        MessageQueues { list: files.into_iter().map(|(name, put, take)| Queue { name, put, take }).collect() }
+    }
+
+    /// Makes the queues that settings need beside those that are there, and gives all of them the configured size. Returns lines
+    /// for the log.
+    ///
+    /// # Errors
+    /// No socket can be made.
+    pub fn extend_for(&mut self, settings: &Settings) -> io::Result<Vec<String>> {
+        for name in settings.mules.queue_names(&settings.helpers) {
+            if self.list.iter().all(|queue| queue.name != name) {
+                let kind = SockType::SeqPacket;
+                let (put, take) = socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK)?;
+                self.list.push(Queue { name, put, take });
+            }
+        }
+        let Some(bytes) = settings.mules.queue_bytes else { return Ok(Vec::new()) };
+        let mut smallest = bytes;
+        for queue in &self.list {
+            smallest = smallest.min(resize(queue.put.as_fd(), bytes)?);
+        }
+        if smallest < bytes {
+            return Ok(vec![format!(
+                "mule-msg-size = {bytes}: the kernel gives a queue {smallest} bytes at the most: raise net.core.wmem_max"
+            )]);
+        }
+        Ok(Vec::new())
+    }
+
+    /// Drops the queues that settings do not need. Returns a line for each that still had messages.
+    pub fn keep_for(&mut self, settings: &Settings) -> Vec<String> {
+        let needed = settings.mules.queue_names(&settings.helpers);
+        let mut lines = Vec::new();
+        self.list.retain(|queue| {
+            let is_needed = needed.contains(&queue.name);
+            if !is_needed && has_messages(queue.take.as_fd()) {
+                lines.push(format!("{} is not configured any more: the messages in its queue are dropped", queue.name));
+            }
+            is_needed
+        });
+        lines
+    }
+
+    /// The descriptors, for the boot message and for a successor.
+    pub fn files(&self) -> Vec<MessageQueueFiles> {
+        let files = |queue: &Queue| MessageQueueFiles {
+            name: queue.name.clone(),
+            put: queue.put.as_raw_fd(),
+            take: queue.take.as_raw_fd(),
+        };
+        self.list.iter().map(files).collect()
+    }
+
+    pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
+        self.list.iter().flat_map(|queue| [queue.put.as_raw_fd(), queue.take.as_raw_fd()])
+    }
+}
+
+/// Sets the size of a queue, for a root beyond the kernel's limit. Returns its size.
+fn resize(put: BorrowedFd<'_>, bytes: usize) -> io::Result<usize> {
+    // Only root may, and a master without that right still has the ordinary way.
+    if setsockopt(&put, sockopt::SndBufForce, &bytes).is_err() {
+        setsockopt(&put, sockopt::SndBuf, &bytes)?;
+    }
+    // The kernel doubles the number for its own overhead (socket(7)).
+    Ok(getsockopt(&put, sockopt::SndBuf)? / 2)
+}
+
+fn has_messages(take: BorrowedFd<'_>) -> bool {
+    // A socket that can't be polled is closed and has none.
+    poll(&mut [PollFd::new(take, PollFlags::POLLIN)], PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bolide_contract::children::{Helper, Task};
+    use bolide_contract::mules::Farm;
+    use nix::sys::socket::{MsgFlags, recv, send};
+
+    fn settings(mules: u32, farms: &[&str]) -> Settings {
+        let mut settings = bolide_supervision::testing::settings();
+        settings.helpers = (1..=mules).map(|number| Helper::new(Task::Mule { number, code: None })).collect();
+        settings.mules.farms = farms.iter().map(|name| Farm { name: (*name).to_owned(), mules: vec![1] }).collect();
+        settings
+    }
+
+    fn names(queues: &MessageQueues) -> Vec<String> {
+        queues.files().into_iter().map(|files| files.name).collect()
+    }
+
+    #[test]
+    fn queues_stay_while_they_are_configured_and_a_message_that_is_dropped_is_said() {
+        let mut queues = MessageQueues::default();
+        assert!(queues.extend_for(&settings(0, &["mail"])).expect("made").is_empty() && queues.files().is_empty());
+        queues.extend_for(&settings(2, &["mail"])).expect("made");
+        assert_eq!(names(&queues), ["mules", "mule 1", "mule 2", "farm mail"]);
+        let before = queues.files();
+        send(before[2].put, b"hello", MsgFlags::empty()).expect("sent");
+        queues.extend_for(&settings(3, &[])).expect("made");
+        assert_eq!(queues.files()[..4], before);
+        assert!(queues.keep_for(&settings(3, &[])).is_empty());
+        let mut bytes = [0; 9];
+        assert_eq!(recv(queues.files()[2].take, &mut bytes, MsgFlags::MSG_PEEK), Ok(5));
+        let lines = queues.keep_for(&settings(1, &[]));
+        assert_eq!(lines, ["mule 2 is not configured any more: the messages in its queue are dropped"]);
+        assert_eq!(names(&queues), ["mules", "mule 1"]);
+    }
+
+    #[test]
+    fn a_size_beyond_the_kernels_limit_is_said() {
+        let mut queues = MessageQueues::default();
+        let mut wanted = settings(1, &[]);
+        wanted.mules.queue_bytes = Some(65_536);
+        assert!(queues.extend_for(&wanted).expect("made").is_empty());
+        wanted.mules.queue_bytes = Some(1 << 29);
+        // Root is granted it.
+        let lines = queues.extend_for(&wanted).expect("made");
+        assert_eq!(lines.is_empty(), nix::unistd::getuid().is_root(), "{lines:?}");
+    }
+}
