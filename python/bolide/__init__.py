@@ -1,7 +1,7 @@
 """Bolide: an application server for WSGI and ASGI applications that runs uwsgi.ini files as they are.
 
 This package is the entry point: the console script ``bolide`` and ``python -m bolide`` call :func:`main`. A Python program calls
-:func:`run`, and a test of an application calls ``bolide.testing.serve``.
+:func:`run`, a test of an application calls ``bolide.testing.serve``, and an application on several machines :func:`lease`.
 """
 
 import os.path
@@ -18,8 +18,9 @@ except ImportError as error:
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from bolide._run import run
+    from bolide.leases import Lease, lease
 
-__all__ = ["__version__", "main", "run"]
+__all__ = ["Lease", "__version__", "lease", "main", "run"]
 
 #: This process is a prototype, or was forked from one.
 is_application_process = False
@@ -39,9 +40,13 @@ def main():
 
 
 def __getattr__(name):
-    """Import :func:`run` on first use: the console script does not need it."""
+    """Import functions on first use: the console script does not need them."""
     if name == "run":
         from bolide._run import run
 
         return run
+    if name in ("Lease", "lease"):
+        from bolide import leases
+
+        return getattr(leases, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

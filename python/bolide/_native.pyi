@@ -60,6 +60,20 @@ def serve(
     RuntimeError: the assignment was used before. OSError: the kernel refuses a resource of the worker.
     """
 
+class Lease:
+    """A lease that this process has taken. ConnectionError: the engine is away."""
+
+    token: int
+    def remaining(self) -> float: ...
+    def renew(self, seconds: float) -> bool: ...
+    def release(self) -> bool: ...
+
+def take_lease(name: str, seconds: float, wait: float) -> Lease | None:
+    """Take a lease from the engine of `lock-engine`. None: another process holds it for longer than `wait` seconds.
+
+    ConnectionError: the engine is away. RuntimeError: there is no such engine. ValueError: a bound.
+    """
+
 def write_log(lines: bytes) -> None:
     """Write whole lines, each with its newline, without blocking. Lines that do not fit are dropped and counted."""
 

@@ -21,7 +21,7 @@ ARROWS = {
     "bolide-memory": {"bolide-contract"},
     "bolide-protocol": set(),
     "bolide-routes": {"bolide-contract"},
-    "bolide-options": {"bolide-contract", "bolide-routes", "bolide-spool", "bolide-tls"},
+    "bolide-options": {"bolide-contract", "bolide-distributed", "bolide-routes", "bolide-spool", "bolide-tls"},
     "bolide-files": {"bolide-contract"},
     "bolide-distributed": {"bolide-contract"},
     "bolide-spool": set(),
@@ -42,6 +42,7 @@ ARROWS = {
     },
     "bolide-cpython": {
         "bolide-contract",
+        "bolide-distributed",
         "bolide-engine",
         "bolide-files",
         "bolide-log",

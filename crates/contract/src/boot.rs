@@ -88,6 +88,8 @@ pub enum MemoryKind {
     SharedArea,
     Metrics,
     Signals,
+    /// The rows of the engines on the network.
+    Engines,
 }
 
 impl MemoryKind {
@@ -100,6 +102,7 @@ impl MemoryKind {
             MemoryKind::SharedArea => 4,
             MemoryKind::Metrics => 5,
             MemoryKind::Signals => 6,
+            MemoryKind::Engines => 7,
         }
     }
 
@@ -112,6 +115,7 @@ impl MemoryKind {
             MemoryKind::SharedArea => "sharedarea",
             MemoryKind::Metrics => "metrics",
             MemoryKind::Signals => "signals",
+            MemoryKind::Engines => "engines",
         }
     }
 }

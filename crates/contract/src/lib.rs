@@ -20,6 +20,6 @@ pub mod ticket_keys;
 mod work;
 
 pub use settings::{
-    answering, attendant, clients, confinement, control, developing, exceptions, files, hooks, logging, mules, python_module,
-    recycling, reloading, scaling, services, sharing, sockets, statistics, tls, watching,
+    answering, attendant, clients, confinement, control, developing, distributed, exceptions, files, hooks, logging, mules,
+    python_module, recycling, reloading, scaling, services, sharing, sockets, statistics, tls, watching,
 };

@@ -8,6 +8,7 @@ pub mod clients;
 pub mod confinement;
 pub mod control;
 pub mod developing;
+pub mod distributed;
 
 pub mod exceptions;
 pub mod files;

@@ -39,9 +39,14 @@ impl Lease {
         self.token
     }
 
+    /// Returns whether this process has taken it, and is no fork of the one that has.
+    pub fn is_own(&self) -> bool {
+        self.taken_by == std::process::id()
+    }
+
     /// How long the lease lasts, as far as this process knows. Zero: it has ended.
     pub fn remaining(&self) -> Duration {
-        match self.taken_by == std::process::id() {
+        match self.is_own() {
             true => self.good_until.saturating_duration_since(Instant::now()),
             false => Duration::ZERO,
         }
@@ -87,14 +92,14 @@ impl Leases {
     pub fn renew(&self, lease: &mut Lease, lasting: Duration) -> Result<bool, Fault> {
         let before = Instant::now();
         let answer = self.run(RENEW, &lease.name, &[&lease.holder, milliseconds(lasting).as_bytes()])?;
-        let is_held = matches!(answer, Value::Integer(1)) && lease.taken_by == std::process::id();
+        let is_held = matches!(answer, Value::Integer(1)) && lease.is_own();
         lease.good_until = if is_held { before + lasting } else { before };
         Ok(is_held)
     }
 
     /// `Ok(false)`: it had ended before.
     pub fn release(&self, lease: &Lease) -> Result<bool, Fault> {
-        if lease.taken_by != std::process::id() {
+        if !lease.is_own() {
             return Ok(false);
         }
         let answer = self.run(RELEASE, &lease.name, &[&lease.holder])?;

@@ -5,8 +5,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use bolide_contract::boot::Boot;
+use bolide_contract::engine_row::EngineRow;
 
 use crate::cache::Cache;
+use crate::engines;
 use crate::mapping::Mapping;
 use crate::metrics::NamedMetrics;
 use crate::queue::Queue;
@@ -26,6 +28,8 @@ pub struct Attached {
     /// In the order of their numbers.
     pub areas: Vec<SharedArea>,
     pub metrics: Option<NamedMetrics>,
+    /// In the order of the settings' engines.
+    pub engine_rows: &'static [EngineRow],
 }
 
 impl Attached {
@@ -51,6 +55,7 @@ impl Attached {
                 Wanted::Queue(settings) => attached.queue = Queue::attach(&settings, mapping, None),
                 Wanted::Area(_, settings) => attached.areas.extend(SharedArea::attach(&settings, mapping, None)),
                 Wanted::Metrics(settings) => attached.metrics = Some(NamedMetrics::attach(&settings, mapping)),
+                Wanted::Engines(settings) => attached.engine_rows = engines::rows(&settings, mapping),
             }
         }
         Ok(attached)

@@ -6,6 +6,7 @@
 
 pub mod attached;
 pub mod cache;
+pub mod engines;
 pub mod mapping;
 pub mod metric_list;
 pub mod metrics;

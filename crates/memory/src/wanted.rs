@@ -6,12 +6,13 @@
 use std::io;
 
 use bolide_contract::boot::MemoryKind;
+use bolide_contract::distributed::Distributed;
 use bolide_contract::services::{Services, SharedCache};
 use bolide_contract::sharing::{Area, Metrics, Queue};
 
 use crate::mapping::{Identity, Mapping};
 use crate::recovery::Recovery;
-use crate::{cache, metrics, queue, shared_area, user_locks};
+use crate::{cache, engines, metrics, queue, shared_area, user_locks};
 
 /// A memory that the settings ask for.
 #[derive(Debug, Clone)]
@@ -23,6 +24,7 @@ pub enum Wanted {
     /// With its number.
     Area(String, Area),
     Metrics(Metrics),
+    Engines(Distributed),
 }
 
 impl Wanted {
@@ -38,6 +40,7 @@ impl Wanted {
             .chain(services.queue.clone().map(Wanted::Queue))
             .chain(areas)
             .chain(services.metrics.clone().map(Wanted::Metrics))
+            .chain((!services.distributed.engines.is_empty()).then(|| Wanted::Engines(services.distributed.clone())))
             .collect()
     }
 
@@ -47,7 +50,7 @@ impl Wanted {
             Wanted::Cache(cache) => &cache.name,
             Wanted::Area(number, _) => number,
             // There is one of each.
-            Wanted::Locks(_) | Wanted::Queue(_) | Wanted::Metrics(_) => "",
+            Wanted::Locks(_) | Wanted::Queue(_) | Wanted::Metrics(_) | Wanted::Engines(_) => "",
         }
     }
 
@@ -58,6 +61,7 @@ impl Wanted {
             Wanted::Queue(_) => MemoryKind::Queue,
             Wanted::Area(..) => MemoryKind::SharedArea,
             Wanted::Metrics(_) => MemoryKind::Metrics,
+            Wanted::Engines(_) => MemoryKind::Engines,
         }
     }
 
@@ -69,6 +73,7 @@ impl Wanted {
             Wanted::Queue(settings) => queue::identity(settings),
             Wanted::Area(_, settings) => shared_area::identity(settings),
             Wanted::Metrics(settings) => metrics::identity(settings),
+            Wanted::Engines(settings) => engines::identity(settings),
         }
     }
 
@@ -83,6 +88,8 @@ impl Wanted {
             Wanted::Queue(_) => queue::begin(mapping),
             Wanted::Area(..) => shared_area::begin(mapping),
             Wanted::Metrics(settings) => metrics::begin(settings, mapping),
+            // Zeros are rows that no process has used.
+            Wanted::Engines(_) => Ok(()),
         }
     }
 
@@ -95,6 +102,8 @@ impl Wanted {
             Wanted::Area(number, _) => shared_area::recover(number, mapping, pid),
             // A metric is changed by one instruction.
             Wanted::Metrics(_) => Vec::new(),
+            // No process holds a row.
+            Wanted::Engines(_) => Vec::new(),
         }
     }
 }

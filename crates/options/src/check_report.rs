@@ -83,6 +83,7 @@ fn text(diagnostics: &[Diagnostic], paint: Paint) -> String {
         if let (Some(source), Some(column)) = (source, column(diagnostic)) {
             let before: String =
                 source.chars().take(column - 1).map(|character| if character == '\t' { '\t' } else { ' ' }).collect();
+            let source = without_login(source);
             let _ = writeln!(text, "    {source}\n    {before}{}", paint.severity(diagnostic.severity, "^"));
         }
         if let Some(advice) = &diagnostic.advice {
@@ -91,6 +92,22 @@ fn text(diagnostics: &[Diagnostic], paint: Paint) -> String {
     }
     text.push_str(&summary(diagnostics));
     text
+}
+
+/// A line of a configuration without the user and the password of its addresses: reports end up in the logs of builds.
+fn without_login(source: &str) -> String {
+    let mut words = Vec::new();
+    for word in source.split(' ') {
+        let login = word.find("://").map(|start| start + 3).zip(word.rfind('@')).filter(|(start, end)| start < end);
+        let shown = login.map_or(word.to_owned(), |(start, end)| format!("{}…{}", &word[..start], &word[end..]));
+        words.push(match shown.split_once("pass=") {
+            Some((before, after)) if word.contains("://") => {
+                format!("{before}pass=…{}", after.find(['&', ',']).map_or("", |end| &after[end..]))
+            }
+            _ => shown,
+        });
+    }
+    words.join(" ")
 }
 
 fn summary(diagnostics: &[Diagnostic]) -> String {
@@ -234,4 +251,22 @@ fn column(diagnostic: &Diagnostic) -> Option<usize> {
     let byte = candidates.iter().filter(|candidate| !candidate.is_empty()).find_map(|candidate| text.find(*candidate));
     let byte = byte.unwrap_or_else(|| text.len() - text.trim_start().len());
     Some(text.get(..byte)?.chars().count() + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_shown_without_the_login_of_an_address() {
+        for (line, shown) in [
+            ("cache2 = name=x,engine=redis://me:word@h:1/0", "cache2 = name=x,engine=redis://…@h:1/0"),
+            ("a = redis+unix:///s?pass=word&db=1", "a = redis+unix:///s?pass=…&db=1"),
+            ("a = redis://h?pass=word", "a = redis://h?pass=…"),
+            ("mail = me@example.org", "mail = me@example.org"),
+            ("http = @name", "http = @name"),
+        ] {
+            assert_eq!(without_login(line), shown);
+        }
+    }
 }

@@ -7,12 +7,15 @@ use std::sync::OnceLock;
 use bolide_contract::boot::Boot;
 use bolide_memory::Attached;
 
+use crate::services::engines;
+
 /// Empty before `prepare`, and in a process that got no memory from the master.
 static ATTACHED: OnceLock<Attached> = OnceLock::new();
 
 /// Maps the memories of the instance, once in the prototype: forked processes inherit them.
 pub fn attach(boot: &Boot) -> io::Result<()> {
     let attached = Attached::attach(boot)?;
+    engines::attach(&boot.settings.services.distributed, attached.engine_rows).map_err(io::Error::other)?;
     ATTACHED.set(attached).map_err(|_| io::Error::other("the memories are attached once only"))
 }
 

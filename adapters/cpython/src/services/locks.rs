@@ -1,10 +1,11 @@
-//! `uwsgi.lock`, `unlock` and `is_locked`: the locks that all processes of the instance share. A free lock is taken with the
-//! interpreter held; a wait releases it.
+//! `uwsgi.lock`, `unlock` and `is_locked`: the locks that all processes of the instance share, unless `lock-engine` names a server.
+//! A free lock is taken with the interpreter held; a wait releases it.
 
 use bolide_memory::{Guard, RobustLock};
 
 use crate::services::arguments::{CallArguments, Error, functions, raise, without_interpreter};
 use crate::services::attachment::attached;
+use crate::services::{engines, leased_locks};
 
 functions! { FUNCTIONS:
     lock(0..=1) |arguments: CallArguments<'_>| take(&arguments);
@@ -24,6 +25,9 @@ fn numbered(arguments: &CallArguments<'_>) -> Option<(i64, &'static RobustLock)>
 
 fn take(arguments: &CallArguments<'_>) -> Option<()> {
     let (number, lock) = numbered(arguments)?;
+    if let Some(locks) = engines::locks() {
+        return leased_locks::lock(locks, number);
+    }
     let taken = match lock.try_lock() {
         Ok(Some(guard)) => {
             guard.keep();
@@ -43,14 +47,21 @@ fn take(arguments: &CallArguments<'_>) -> Option<()> {
 }
 
 fn release(arguments: &CallArguments<'_>) -> Option<()> {
-    let (_, lock) = numbered(arguments)?;
+    let (number, lock) = numbered(arguments)?;
+    if let Some(locks) = engines::locks() {
+        leased_locks::unlock(locks, number);
+        return Some(());
+    }
     // As in uWSGI, a lock that this thread does not hold stays as it is.
     let _ = lock.release();
     Some(())
 }
 
 fn is_held(arguments: &CallArguments<'_>) -> Option<bool> {
-    let (_, lock) = numbered(arguments)?;
+    let (number, lock) = numbered(arguments)?;
+    if let Some(locks) = engines::locks() {
+        return leased_locks::is_locked(locks, number);
+    }
     // A holder keeps it, this thread included.
     Some(!matches!(lock.try_lock(), Ok(Some(_))))
 }

@@ -4,6 +4,8 @@
 mod areas;
 mod arguments;
 mod attachment;
+mod engines;
+mod leased_locks;
 mod locks;
 mod metrics;
 mod queue;
@@ -18,5 +20,5 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
             return Err(PyErr::fetch(module.py()));
         }
     }
-    Ok(())
+    engines::add_to(module)
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use super::distributed::Distributed;
 use super::sharing::{Area, Metrics, Queue};
 
 /// The services of an instance.
@@ -18,6 +19,7 @@ pub struct Services {
     pub areas: Vec<Area>,
     /// `None` without `enable-metrics` and the options that imply it.
     pub metrics: Option<Metrics>,
+    pub distributed: Distributed,
 }
 
 /// A cache that all processes of the instance share.

@@ -323,6 +323,15 @@ fn status_in_words(answer: &Value) -> String {
     if let Some(refused) = answer["refused_messages"].as_u64().filter(|refused| *refused > 0) {
         let _ = writeln!(said, "mules: {refused} messages found their queue full");
     }
+    for engine in answer["engines"].as_array().into_iter().flatten() {
+        let (address, state) = (text(&engine["address"]), text(&engine["state"]));
+        let [calls, failed, refused] = ["calls", "failed", "refused"].map(|key| engine[key].as_u64().unwrap_or(0));
+        let state = match engine["away_milliseconds"].as_u64() {
+            Some(milliseconds) => format!("away for {} s", milliseconds / 1000),
+            None => state,
+        };
+        let _ = writeln!(said, "engine {address}: {state}, {}, {failed} failed, {refused} refused", counted(calls, "call"));
+    }
     for helper in answer["helpers"].as_array().into_iter().flatten() {
         let (name, pid, state) = (text(&helper["name"]), text(&helper["pid"]), text(&helper["state"]));
         let (generation, done) = (text(&helper["generation"]), helper["done"].as_u64().unwrap_or(0));

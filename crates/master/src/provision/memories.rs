@@ -6,7 +6,10 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
 use bolide_contract::boot::{MemoryFile, MemoryKind};
+use bolide_contract::distributed::EngineSettings;
+use bolide_contract::engine_row::EngineRow;
 use bolide_contract::services::Services;
+use bolide_memory::engines::rows;
 use bolide_memory::mapping::whole_bytes;
 use bolide_memory::{Identity, Mapping, Wanted};
 use bolide_supervision::processes::process_attributes;
@@ -87,6 +90,14 @@ impl Memories {
 
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
         self.list.iter().map(|memory| memory.descriptor.as_fd().as_raw_fd())
+    }
+
+    /// The engines on the network, and what the processes know about each one.
+    pub fn engines(&self) -> impl Iterator<Item = (&EngineSettings, &EngineRow)> {
+        self.list.iter().flat_map(|memory| match &memory.wanted {
+            Wanted::Engines(settings) => settings.engines.iter().zip(rows(settings, &memory.mapping)).collect(),
+            _ => Vec::new(),
+        })
     }
 
     /// Recovers what a process held that has ended. Returns lines for the log, if it held anything.

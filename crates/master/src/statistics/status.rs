@@ -3,6 +3,8 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::distributed::EngineSettings;
+use bolide_contract::engine_row::{EngineRow, EngineState};
 use bolide_contract::settings::Settings;
 use bolide_services::statistics::Snapshot;
 use nix::unistd::Pid;
@@ -114,7 +116,28 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         "workers": workers,
         "helpers": helpers,
         "refused_messages": view.children.refused_messages(),
+        "engines": engines(view, now_ms),
     })
+}
+
+/// Returns an entry for each Redis or Valkey server of the configuration.
+fn engines(view: View<'_>, now_ms: u64) -> Vec<Value> {
+    let entry = |(engine, row): (&EngineSettings, &EngineRow)| {
+        let (state, away_ms) = match row.state(now_ms) {
+            EngineState::Unused => ("unused", None),
+            EngineState::Connected => ("connected", None),
+            EngineState::Away { for_ms } => ("away", Some(for_ms)),
+        };
+        json!({
+            "address": engine.shown,
+            "state": state,
+            "away_milliseconds": away_ms,
+            "calls": row.calls.load(Relaxed),
+            "failed": row.failed.load(Relaxed),
+            "refused": row.refused.load(Relaxed),
+        })
+    };
+    view.provision.memories_in_force().engines().map(entry).collect()
 }
 
 /// Returns the entry of a helper, `None` for other children.

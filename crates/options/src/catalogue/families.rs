@@ -156,7 +156,7 @@ const FAMILIES: &[Family] = &[
     // Instances that discover each other.
     refused(
         "Legion: instances on several machines that agree on one lord.",
-        "use the cluster's own means (keepalived, Kubernetes, a lock in PostgreSQL, etcd or Redis); `cron2` accepts `unique`",
+        "write `lock-engine = redis://HOST:6379/0`: `bolide.lease` gives one process of all machines a lease with a token; `cache2`, `spooler` and timers take such an address too",
         &["legion", "legion-*", "cron-legion", "unique-cron-legion", "cron-curl-legion"],
     ),
     refused(
@@ -242,11 +242,7 @@ const FAMILIES: &[Family] = &[
         "a request may have 128 fields, and from a front server as many variables as `buffer-size` holds",
         &["max-vars"],
     ),
-    accepted(
-        "The engine of locks, and their location.",
-        "workers share their sockets without a lock",
-        &["lock-engine", "ftok", "persistent-ipcsem"],
-    ),
+    accepted("The location of locks.", "locks are in memory that processes share", &["ftok", "persistent-ipcsem"]),
     accepted("The clock to read.", "the kernel's clock is read without a system call", &["clock"]),
     accepted(
         "How often the master checks its children.",

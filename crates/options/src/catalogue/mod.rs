@@ -20,7 +20,7 @@ pub mod reach;
 mod recycling;
 pub mod row;
 mod scaling;
-mod sharing;
+mod services;
 mod sockets;
 mod statistics;
 mod tls;
@@ -63,7 +63,8 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
     (Theme::Statistics, statistics::ENTRIES),
-    (Theme::Services, sharing::ENTRIES),
+    (Theme::Services, services::sharing::ENTRIES),
+    (Theme::Services, services::distributed::ENTRIES),
     (Theme::Identity, identity::ENTRIES),
     (Theme::Identity, identity::CONFINEMENT),
     (Theme::Configuration, language::ENTRIES),

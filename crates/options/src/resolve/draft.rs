@@ -7,6 +7,7 @@ use bolide_contract::children::MuleCode;
 use bolide_contract::clients::{TrustedHeader, TrustedProxies};
 use bolide_contract::confinement::Confinement;
 use bolide_contract::control::Control;
+use bolide_contract::distributed::Distributed;
 use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
 use bolide_contract::hooks::Hook;
 use bolide_contract::logging::{LogStyle, Logging};
@@ -408,6 +409,7 @@ pub struct ServicesDraft {
     pub areas: Vec<Area>,
     /// `py-sharedarea`: numbered after the other areas.
     pub python_areas: Vec<Area>,
+    pub distributed: Distributed,
 }
 
 /// The options of the queue so far.

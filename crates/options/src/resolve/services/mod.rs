@@ -1,10 +1,13 @@
-//! Resolves the options of services that processes share in memory: caches, locks, the queue, memory areas. It creates no memory. Runs in the process that reads
-//! the configuration.
+//! Resolves the options of services that processes share in memory or on a server: caches, locks, the queue, memory areas, engines.
+//! It creates no memory and opens no connection. Runs in the process that reads the configuration.
+
+pub mod distributed;
+pub mod sharing;
 
 use bolide_contract::services::Services;
 
-use super::context::Context;
-use super::draft::ServicesDraft;
+use crate::resolve::context::Context;
+use crate::resolve::draft::ServicesDraft;
 
 impl ServicesDraft {
     /// Completes the settings.
@@ -17,6 +20,7 @@ impl ServicesDraft {
             queue: self.queue.complete(&mut context.diagnostics),
             areas,
             metrics: None,
+            distributed: self.distributed,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Rows of locks, the queue and memory areas, which processes share. Pure data.
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set};
-use crate::resolve::sharing;
+use crate::resolve::services::sharing;
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(

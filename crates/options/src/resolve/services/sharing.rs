@@ -3,12 +3,12 @@
 
 use bolide_contract::sharing::{Area, AreaSource, Queue};
 
-use super::attendant::key_values;
-use super::draft::{Draft, QueueDraft};
-use super::values;
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
+use crate::resolve::attendant::key_values;
+use crate::resolve::draft::{Draft, QueueDraft};
+use crate::resolve::values;
 
 /// The unit of areas whose size is a number of pages.
 const PAGE_BYTES: u64 = 4096;

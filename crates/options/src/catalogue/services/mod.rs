@@ -1,0 +1,4 @@
+//! Rows of the services that processes share, on this machine and on several. Pure data.
+
+pub mod distributed;
+pub mod sharing;

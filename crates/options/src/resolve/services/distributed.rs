@@ -1,0 +1,47 @@
+//! Resolves the addresses of engines that several machines share. It opens no connection. Runs in the process that reads the
+//! configuration.
+
+use bolide_contract::distributed::EngineSettings;
+use bolide_distributed::{Address, Purpose};
+
+use crate::catalogue::row::OptionRow;
+use crate::diagnostic::Diagnostic;
+use crate::pair::Pair;
+use crate::resolve::draft::Draft;
+use crate::resolve::values;
+
+/// Addresses of one configuration.
+const ENGINES_MOST: usize = 64;
+
+/// `lock-engine`: an address, or one of uWSGI's names for means of the operating system.
+pub fn set_lock_engine(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    if Address::is_meant(&text) {
+        draft.services.distributed.lock_engine = Some(add_engine(draft, pair, &text, Purpose::Locks)?.0);
+        return Ok(());
+    }
+    // The message does not repeat the value, which may have a password.
+    if text.contains(':') {
+        let message = format!("`{}` is no address of an engine", pair.key);
+        return Err(Diagnostic::error(Some(&pair.location), message).advise("write redis://HOST:6379/0"));
+    }
+    let message = format!("`{} = {text}` has no effect", pair.key);
+    let why = "locks of one machine are in shared memory, and survive their holders; redis://HOST:6379/0 is for several machines";
+    draft.diagnostics.push(Diagnostic::note(Some(&pair.location), message).advise(why));
+    Ok(())
+}
+
+/// Returns the number of an engine, and its address. An address that is written twice is one engine.
+pub fn add_engine(draft: &mut Draft, pair: &Pair, text: &str, purpose: Purpose) -> Result<(usize, Address), Diagnostic> {
+    let wrong = |what: &str| Diagnostic::error(Some(&pair.location), format!("`{}`: the engine's address: {what}", pair.key));
+    let address = Address::parse(text, purpose).map_err(|what| wrong(&what))?;
+    let engines = &mut draft.services.distributed.engines;
+    if let Some(number) = engines.iter().position(|engine| engine.url == text) {
+        return Ok((number, address));
+    }
+    if engines.len() >= ENGINES_MOST {
+        return Err(wrong(&format!("there are more than {ENGINES_MOST}; use one for several services")));
+    }
+    engines.push(EngineSettings { url: text.to_owned(), shown: address.to_string(), origin: pair.location.to_string() });
+    Ok((engines.len() - 1, address))
+}
