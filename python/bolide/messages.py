@@ -32,6 +32,9 @@ class Messages:
             raise ValueError("no mule configured")
         if mule is ANY_MULE:
             return self.send(ANY_MULE, message)
+        # uWSGI for Python 3 takes the name of a farm as bytes alone.
+        if isinstance(mule, bytes):
+            mule = mule.decode(errors="replace")
         if isinstance(mule, str):
             if mule not in self.farms:
                 raise ValueError("unknown farm")

@@ -14,6 +14,7 @@ import types
 
 from bolide import uwsgi_decorators, uwsgi_names
 from bolide.messages import Messages
+from bolide.rpc import Calls
 
 #: Most threads that a worker has with `threads = auto`.
 MOST_THREADS = 64
@@ -64,6 +65,7 @@ class Uwsgi:
         self.log_settings = log
         self.settings = boot["settings"]
         self.messages = Messages(native, self.settings, log)
+        self.calls = Calls(self.settings["python_module"]["rpc_most"])
         #: In a mule, its life: an object of `bolide.mule`.
         self.mule = None
         self.module = None
@@ -76,7 +78,7 @@ class Uwsgi:
         module.__dict__.update(self.values())
         for name in filter(self.is_configured, uwsgi_names.HERE):
             function = getattr(self, name, None) or getattr(self.messages, name, None)
-            function = function or getattr(self.native, f"uwsgi_{name}", None)
+            function = function or getattr(self.calls, name, None) or getattr(self.native, f"uwsgi_{name}", None)
             if function is not None:
                 setattr(module, name, function)
         module.__getattr__ = missing

@@ -11,6 +11,7 @@ HERE = {
     "applications": "a dict of mount points and applications, once they are loaded",
     "atexit": "set it to a function, which each worker calls when it exits normally",
     "buffer_size": "the maximum size of a request's head in bytes (`buffer-size`)",
+    "call": "`call(name, …)` calls a function of `register_rpc` with bytes, and returns bytes or None",
     "chunked_read": "`chunked_read([timeout])`: the next part of a chunked body, and `b''` at its end",
     "chunked_read_nb": "the same; it never waits here, because bodies are complete before an application is called",
     "connection_fd": "`connection_fd()`: the number of the connection's descriptor",
@@ -55,8 +56,11 @@ HERE = {
     "queue_slot": "`queue_slot()`: the slot of the next push",
     "ready": "`ready()`: True in a worker that serves, else None",
     "ready_fd": "`ready_fd()`: -1, as in uWSGI without an asynchronous engine",
+    "register_rpc": "`register_rpc(name, function)`: makes it callable by its name in this process, and in those forked later",
     "reload": "`reload()` asks the master for a reload, as SIGHUP does",
     "request_id": "`request_id()`: the number of requests that this worker has answered",
+    "rpc": "`rpc(None, name, …)`: as `call`; functions of other servers can't be called",
+    "rpc_list": "`rpc_list()`: the names of the functions of `register_rpc`, as bytes",
     "sendfile": "`sendfile(path_or_file[, chunk, position, size])` sends a file as part of the response",
     "set_logvar": "`set_logvar(name, value)` sets a log variable of the request, `%(name)` in `log-format`",
     "set_user_harakiri": "`set_user_harakiri(seconds)`: the time limit of this request from now on; 0 removes it",
@@ -123,10 +127,10 @@ MILESTONES = {
     "services": (
         "part of the services (caches, queues, spooler, mules, locks, signals, metrics)",
         "add_cron add_file_monitor add_rb_timer add_timer alarm cache_clear cache_dec cache_del cache_div cache_exists "
-        "cache_get cache_inc cache_keys cache_mul cache_num cache_set cache_update call metric_dec metric_div metric_get "
-        "metric_inc metric_mul metric_set metric_set_max metric_set_min register_rpc register_signal rpc rpc_list "
-        "send_to_spooler set_spooler_frequency signal signal_received signal_registered signal_wait SPOOL_IGNORE SPOOL_OK "
-        "SPOOL_RETRY spool spooler_get_task spooler_jobs spooler_pid",
+        "cache_get cache_inc cache_keys cache_mul cache_num cache_set cache_update metric_dec metric_div metric_get metric_inc "
+        "metric_mul metric_set metric_set_max metric_set_min register_signal send_to_spooler set_spooler_frequency signal "
+        "signal_received signal_registered signal_wait SPOOL_IGNORE SPOOL_OK SPOOL_RETRY spool spooler_get_task spooler_jobs "
+        "spooler_pid",
     ),
     "gevent": (
         "part of uWSGI's asynchronous engines (gevent)",

@@ -89,12 +89,6 @@ const FAMILIES: &[Family] = &[
     ),
     planned(
         Milestone::Services,
-        "Functions that one process calls in another.",
-        "use the means of the operating system, or Redis",
-        &["rpc-max"],
-    ),
-    planned(
-        Milestone::Services,
         "A queue that is kept in a file.",
         "without it the queue is kept in memory until the server ends",
         &["queue-store", "queue-store-sync"],

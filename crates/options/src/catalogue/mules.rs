@@ -27,4 +27,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("mules = 2\nfarm = mail:1,2"),
     OptionEntry::supported("touch-mules-reload", Setting::Watch(WatchSubject::Touch, FileAction::ReloadMules), Value::List, "", "Replaces the mules when this file is touched. Workers stay.")
         .example("mules = 1\ntouch-mules-reload = /srv/shop/mules"),
+    OptionEntry::supported("rpc-max", Setting::Number(|draft| &mut draft.python_module.rpc_most), Value::Number { least: 0, most: 65_536, unit: "functions" }, "64", "The most functions that `uwsgi.register_rpc` registers.")
+        .uwsgi("In uWSGI functions can also be called by other servers; here only by their own process (`uwsgi.rpc(None, …)`, `uwsgi.call`).")
+        .example("rpc-max = 256"),
 ];

@@ -35,6 +35,8 @@ pub const RELOAD_MERCY_SECONDS: u64 = 60;
 /// Default time limit of a response to `reload-probe`, in seconds.
 pub const PROBE_TIMEOUT_S: u64 = 10;
 /// As in uWSGI.
+const RPC_MOST: u32 = 64;
+/// As in uWSGI.
 pub const SESSION_LIFETIME_S: u32 = 300;
 
 /// All settings so far, in the parts that complete them. Paths are as written.
@@ -101,7 +103,7 @@ impl<'a> Draft<'a> {
             clients: ClientsDraft::default(),
             allowed_missing: Vec::new(),
             asynchronous: Asynchronous::default(),
-            python_module: PythonModule::default(),
+            python_module: PythonModule { rpc_most: RPC_MOST, ..PythonModule::default() },
             tls: TlsDraft::default(),
             attendant: AttendantDraft::default(),
             mules: MulesDraft::default(),
