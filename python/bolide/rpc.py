@@ -33,17 +33,19 @@ class Calls:
     def rpc_list(self):
         return tuple(self.functions)
 
-    def rpc(self, node, function, /, *arguments):
+    def rpc(self, node=None, /, *arguments):
         """Call a function of this process. `node` is None, or empty."""
         if node not in (None, "", b""):
             raise NotImplementedError(
                 f"uwsgi.rpc: functions of other servers ({node!r}) can't be called: give the function a URL there, and request it"
             )
-        return self.call(function, *arguments)
+        return self.call(*arguments)
 
-    def call(self, function, /, *arguments):
+    def call(self, *arguments):
         """Return the bytes that a function returns; None if it returns nothing, raises, or does not exist."""
-        name, *texts = (as_bytes(value) for value in (function, *arguments))
+        if not arguments:
+            raise ValueError("unable to call rpc function: it has no name")
+        name, *texts = map(as_bytes, arguments)
         if len(texts) > ARGUMENTS_MOST:
             raise ValueError(f"unable to call rpc function: it has more than {ARGUMENTS_MOST} arguments")
         registered = self.functions.get(name)
