@@ -37,6 +37,14 @@ HERE = {
     "magic_table": "uWSGI's magic variables (`%d`, `%n`, …), bytes for bytes",
     "masterpid": "`masterpid()`: the master's pid; in uWSGI 0 without `master`, but Bolide always has a master",
     "mem": "`mem()`: resident memory and address space of this process, in bytes",
+    "metric_dec": "`metric_dec(name[, number])` subtracts 1 or the number",
+    "metric_div": "`metric_div(name[, number])` divides; None for 0",
+    "metric_get": "`metric_get(name)`: the value of a metric; 0 if there is none of this name",
+    "metric_inc": "`metric_inc(name[, number])` adds 1 or the number: True, or None if the application may not change the metric",
+    "metric_mul": "`metric_mul(name[, number])` multiplies",
+    "metric_set": "`metric_set(name, number)`",
+    "metric_set_max": "`metric_set_max(name, number)` sets a metric that is smaller",
+    "metric_set_min": "`metric_set_min(name, number)` sets a metric that is larger",
     "micros": "`micros()`: microseconds since 1970",
     "mule_get_msg": "`mule_get_msg([signals, farms, buffer_size, timeout])`, in a mule: a message, or `b''` after this time",
     "mule_id": "`mule_id()`: the number of this mule, from 1; 0 in other processes",
@@ -127,10 +135,9 @@ MILESTONES = {
     "services": (
         "part of the services (caches, queues, spooler, mules, locks, signals, metrics)",
         "add_cron add_file_monitor add_rb_timer add_timer alarm cache_clear cache_dec cache_del cache_div cache_exists "
-        "cache_get cache_inc cache_keys cache_mul cache_num cache_set cache_update metric_dec metric_div metric_get metric_inc "
-        "metric_mul metric_set metric_set_max metric_set_min register_signal send_to_spooler set_spooler_frequency signal "
-        "signal_received signal_registered signal_wait SPOOL_IGNORE SPOOL_OK SPOOL_RETRY spool spooler_get_task spooler_jobs "
-        "spooler_pid",
+        "cache_get cache_inc cache_keys cache_mul cache_num cache_set cache_update register_signal send_to_spooler "
+        "set_spooler_frequency signal signal_received signal_registered signal_wait SPOOL_IGNORE SPOOL_OK SPOOL_RETRY spool "
+        "spooler_get_task spooler_jobs spooler_pid",
     ),
     "gevent": (
         "part of uWSGI's asynchronous engines (gevent)",

@@ -1,4 +1,4 @@
-"""Locks, the queue and memory areas give the same values and exceptions as uWSGI's under the same configuration."""
+"""Locks, the queue, memory areas and metrics give the same values and exceptions as uWSGI's under the same configuration."""
 
 import signal
 import subprocess
@@ -19,6 +19,9 @@ queue = 8
 sharedarea = size=64
 sharedarea = 2
 py-sharedarea = 100
+metric = name=foo,type=counter
+metric = name=bar,type=gauge,initial_value=7
+metric = name=other,type=alias,alias=foo
 disable-logging = true
 """
 
@@ -81,6 +84,15 @@ type(uwsgi.sharedarea_memoryview(0)), len(uwsgi.sharedarea_memoryview(0)), uwsgi
 uwsgi.sharedarea_memoryview(0)[0], uwsgi.sharedarea_memoryview(0).format
 uwsgi.sharedarea_memoryview(7)
 uwsgi.sharedarea_object(7)
+uwsgi.metric_get('foo'), uwsgi.metric_inc('foo'), uwsgi.metric_inc('foo', 5), uwsgi.metric_dec('foo'), uwsgi.metric_mul('foo', 3)
+uwsgi.metric_div('foo', 2), uwsgi.metric_get('foo'), uwsgi.metric_div('foo', 0), uwsgi.metric_set('foo', -1)
+uwsgi.metric_set_max('foo', 5), uwsgi.metric_set_min('foo', 3), uwsgi.metric_get('foo'), uwsgi.metric_get('other')
+uwsgi.metric_set_min('bar', 9), uwsgi.metric_set_min('bar', 8), uwsgi.metric_set_min('bar', 6), uwsgi.metric_get('bar')
+uwsgi.metric_get('nothing'), uwsgi.metric_inc('nothing'), uwsgi.metric_inc('worker.1.requests'), uwsgi.metric_inc('other')
+uwsgi.metric_set('foo'), uwsgi.metric_get('foo')
+uwsgi.metric_inc()
+uwsgi.metric_inc(b'foo')
+uwsgi.metric_inc('foo', 'x')
 len(uwsgi.sharedarea_object(2)), len(uwsgi.sharedarea_read(1, 0)), len(uwsgi.sharedarea_read(2, 0))
 """
 

@@ -11,6 +11,7 @@ pub mod clock;
 pub mod connection_queue;
 pub mod engine_row;
 pub mod message;
+pub mod metric_list;
 mod published;
 pub mod scoreboard;
 pub mod settings;

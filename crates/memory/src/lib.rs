@@ -8,7 +8,6 @@ pub mod attached;
 pub mod cache;
 pub mod engines;
 pub mod mapping;
-pub mod metric_list;
 pub mod metrics;
 pub mod queue;
 pub mod recovery;

@@ -7,10 +7,10 @@ use std::sync::atomic::AtomicI64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::boot::MemoryKind;
+use bolide_contract::metric_list::{self, ListedMetric};
 use bolide_contract::sharing::Metrics as Settings;
 
 use crate::mapping::{Identity, Mapping, fingerprint};
-use crate::metric_list::{self, ListedMetric};
 
 /// The version of the layout.
 const VERSION: u32 = 1;
@@ -102,6 +102,17 @@ impl<'a> MetricValues<'a> {
     #[cfg(test)]
     fn new(values: &'a [AtomicI64]) -> MetricValues<'a> {
         MetricValues { values }
+    }
+
+    /// Takes over the values of metrics that were there before. The master calls it for memory that no process uses yet.
+    pub fn adopt(&self, settings: &Settings, old: &MetricValues<'_>, old_settings: &Settings) {
+        let places: HashMap<String, usize> =
+            metric_list::listed(old_settings).into_iter().map(|metric| (metric.name, metric.place)).collect();
+        for metric in metric_list::listed(settings) {
+            if let Some(value) = places.get(&metric.name).and_then(|place| old.get(*place)) {
+                self.change(metric.place, MetricChange::Set(value));
+            }
+        }
     }
 
     pub fn get(&self, place: usize) -> Option<i64> {

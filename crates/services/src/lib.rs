@@ -8,3 +8,4 @@ mod json;
 pub mod memory;
 pub mod metrics;
 pub mod statistics;
+pub mod thresholds;

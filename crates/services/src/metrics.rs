@@ -1,33 +1,17 @@
 //! The numbers of a snapshot as single metrics with uWSGI's names, for its pushers. It knows no socket.
 
 use bolide_contract::scoreboard::Work;
+use bolide_contract::sharing::MetricKind;
 
-use crate::statistics::{Snapshot, WorkerFacts};
+use crate::statistics::{Metric, Snapshot, WorkerFacts};
 
-/// The kind of a metric. The numbers are uWSGI's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MetricKind {
-    /// It only grows.
-    Counter = 0,
-    /// It goes up and down.
-    Gauge = 1,
-    /// A counter that starts over with each process.
-    Absolute = 2,
-}
-
-/// A named number.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Metric {
-    pub name: String,
-    pub kind: MetricKind,
-    pub value: u64,
-}
-
-/// All metrics, in uWSGI's order.
+/// All metrics of the server, in uWSGI's order. With `enable-metrics` the snapshot has them, and those of the configuration.
 pub fn of(snapshot: &Snapshot) -> Vec<Metric> {
     use MetricKind::{Absolute, Counter, Gauge};
     let mut metrics = Vec::new();
-    let mut add = |name: String, kind, value| metrics.push(Metric { name, kind, value });
+    let mut add = |name: String, kind, value: u64| {
+        metrics.push(Metric { name, oid: String::new(), kind, value: i64::try_from(value).unwrap_or(i64::MAX) });
+    };
     let living = || snapshot.workers.iter().filter(|worker| worker.pid > 0);
     let busy = living().filter(|worker| worker.is_busy()).count() as u64;
     add("core.busy_workers".to_owned(), Gauge, busy);
@@ -78,6 +62,19 @@ fn of_core(work: &Work) -> [(&'static str, u64); 7] {
     ]
 }
 
+/// The number that begins a word of a text, as C's `strtoll` reads it; 0 if there is no such word, or no number.
+pub fn number_of_word(text: &str, word: usize) -> i64 {
+    let is_space = |letter: char| matches!(letter, ' ' | '\t' | '\r' | '\n' | '\0');
+    let Some(word) = text.split(is_space).filter(|part| !part.is_empty()).nth(word) else { return 0 };
+    let (sign, digits) = match word.strip_prefix('-') {
+        Some(rest) => (-1i64, rest),
+        None => (1, word.strip_prefix('+').unwrap_or(word)),
+    };
+    let digits = digits.bytes().take_while(u8::is_ascii_digit);
+    let number = digits.fold(0i64, |number, digit| number.saturating_mul(10).saturating_add(i64::from(digit - b'0')));
+    sign * number
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -111,5 +108,12 @@ mod tests {
             assert_eq!(told(name), Some((kind, value)), "{name}");
         }
         assert_eq!(told("worker.4.requests"), None);
+    }
+
+    #[test]
+    fn a_word_of_a_file_is_a_number_as_uwsgi_reads_it() {
+        let text = "0.20 -18x\t+7\n12 99999999999999999999 x";
+        let numbers: Vec<i64> = (0..7).map(|word| number_of_word(text, word)).collect();
+        assert_eq!(numbers, [0, -18, 7, 12, i64::MAX, 0, 0]);
     }
 }

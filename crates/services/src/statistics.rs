@@ -3,6 +3,7 @@
 
 use bolide_contract::attendant::Schedule;
 use bolide_contract::scoreboard::Work;
+use bolide_contract::sharing::MetricKind;
 
 use crate::json::JsonText;
 
@@ -24,6 +25,10 @@ pub struct Snapshot {
     pub helpers: Vec<HelperFacts>,
     /// Messages for mules that found their queue full.
     pub refused_messages: u64,
+    /// The application's locks: their names, and the pid of the process that holds each one, or 0.
+    pub locks: Vec<(String, u32)>,
+    /// With `enable-metrics`.
+    pub metrics: Vec<Metric>,
     pub reloads: ReloadFacts,
     pub jobs: Vec<JobFacts>,
 }
@@ -167,6 +172,17 @@ pub struct RequestFacts {
 pub struct Form {
     pub is_minified: bool,
     pub omits_cores: bool,
+    pub omits_metrics: bool,
+}
+
+/// A named number.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Metric {
+    pub name: String,
+    /// uWSGI's number for SNMP; empty if it has none.
+    pub oid: String,
+    pub kind: MetricKind,
+    pub value: i64,
 }
 
 impl Snapshot {
@@ -228,7 +244,22 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
             }
         });
     }
-    json.list("locks", |_| {});
+    json.list("locks", |list| {
+        for (name, holder) in &snapshot.locks {
+            list.entry(|entry| entry.number(name, *holder));
+        }
+    });
+    if !snapshot.metrics.is_empty() && !form.omits_metrics {
+        json.object("metrics", |object| {
+            for metric in &snapshot.metrics {
+                object.object(&metric.name, |entry| {
+                    entry.number("type", metric.kind as u8);
+                    entry.text("oid", &metric.oid);
+                    entry.number("value", metric.value);
+                });
+            }
+        });
+    }
     json.list("sockets", |list| {
         for socket in &snapshot.sockets {
             list.entry(|entry| write_socket(entry, socket));

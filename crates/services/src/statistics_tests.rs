@@ -1,6 +1,7 @@
 //! The views of a snapshot that is made by hand.
 
 use bolide_contract::scoreboard::WorkOfApplication;
+use bolide_contract::sharing::MetricKind;
 
 use super::*;
 
@@ -39,6 +40,8 @@ pub fn snapshot() -> Snapshot {
         workers: vec![busy, WorkerFacts { number: 2, ..WorkerFacts::default() }],
         helpers: Vec::new(),
         refused_messages: 0,
+        locks: vec![("user 0".to_owned(), 42)],
+        metrics: vec![Metric { name: "a".to_owned(), oid: "3.1".to_owned(), kind: MetricKind::Gauge, value: -7 }],
         jobs: vec![
             JobFacts {
                 schedule: Schedule { minute: -5, ..Schedule::ALWAYS },
@@ -65,7 +68,8 @@ pub fn snapshot() -> Snapshot {
 fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
     let expected = concat!(
         r#"{"version":"1.2.3","listen_queue":7,"listen_queue_errors":4,"signal_queue":0,"load":7,"pid":40,"uid":1000,"gid":1001,"#,
-        r#""cwd":"/srv/\"shop\"","daemons":[{"cmd":"redis-server \"x\"","pid":50,"respawns":2}],"locks":[],"sockets":["#,
+        r#""cwd":"/srv/\"shop\"","daemons":[{"cmd":"redis-server \"x\"","pid":50,"respawns":2}],"locks":[{"user 0":42}],"#,
+        r#""metrics":{"a":{"type":1,"oid":"3.1","value":-7}},"sockets":["#,
         r#"{"name":"127.0.0.1:8000","proto":"http","queue":2,"max_queue":100,"shared":0,"can_offload":0},"#,
         r#"{"name":"/run/a.sock","proto":"uwsgi","queue":7,"max_queue":9,"shared":0,"can_offload":0}],"#,
         r#""workers":[{"id":1,"pid":42,"accepting":1,"requests":8,"delta_requests":5,"exceptions":1,"harakiri_count":2,"#,
@@ -85,7 +89,7 @@ fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
         r#"{"minute":1,"hour":2,"day":3,"month":4,"week":5,"command":"b","unique":0,"legion":"","pid":51,"started_at":1795354499}],"#,
         r#""reloads":2,"failed_reloads":1,"last_reload":{"at":1795354499,"outcome":"failed","why":"no \"database\""}}"#,
     );
-    assert_eq!(as_json(&snapshot(), Form { is_minified: true, omits_cores: false }), expected);
+    assert_eq!(as_json(&snapshot(), Form { is_minified: true, omits_cores: false, omits_metrics: false }), expected);
 }
 
 #[test]
@@ -103,7 +107,8 @@ fn a_mule_has_an_entry_where_there_are_some() {
         r#""refused_messages":3,"mules":[{"id":1,"pid":60,"status":"busy","messages":7,"rss":0,"vsz":0,"last_spawn":0,"#,
         r#""working_since":1795354498,"working_on":"a message of 5 bytes"}],"#,
     );
-    let text = as_json(&Snapshot { helpers, refused_messages: 3, ..snapshot() }, Form { is_minified: true, omits_cores: true });
+    let form = Form { is_minified: true, omits_cores: true, omits_metrics: false };
+    let text = as_json(&Snapshot { helpers, refused_messages: 3, ..snapshot() }, form);
     assert!(text.contains(expected), "{text}");
     assert!(!as_json(&snapshot(), Form::default()).contains("mules"));
 }
@@ -112,7 +117,10 @@ fn a_mule_has_an_entry_where_there_are_some() {
 fn the_last_application_that_is_counted_says_whose_numbers_it_has_too() {
     for (count, expected) in [(8, "\"/8\""), (11, "\"/8 and 3 more\"")] {
         let applications = (1..=count).map(|number| ApplicationFacts { mount: format!("/{number}") }).collect();
-        let text = as_json(&Snapshot { applications, ..snapshot() }, Form { is_minified: true, omits_cores: true });
+        let text = as_json(
+            &Snapshot { applications, ..snapshot() },
+            Form { is_minified: true, omits_cores: true, omits_metrics: false },
+        );
         assert!(text.contains("\"mountpoint\":\"/7\"") && !text.contains("\"/9\""));
         assert!(text.contains(&format!("\"mountpoint\":{expected}")), "{text}");
     }
@@ -124,15 +132,18 @@ fn reloads_are_counted_by_their_outcome_and_the_last_is_told() {
     reloads.note(5, Some("no database".to_owned()));
     reloads.note(7, None);
     assert_eq!(reloads, ReloadFacts { done: 1, failed: 1, last: Some(LastReload { at_s: 7, failure: None }) });
-    let text = as_json(&Snapshot { reloads, ..Snapshot::default() }, Form { is_minified: true, omits_cores: true });
+    let text = as_json(
+        &Snapshot { reloads, ..Snapshot::default() },
+        Form { is_minified: true, omits_cores: true, omits_metrics: false },
+    );
     assert!(text.ends_with(r#""reloads":1,"failed_reloads":1,"last_reload":{"at":7,"outcome":"done","why":""}}"#), "{text}");
-    let text = as_json(&Snapshot::default(), Form { is_minified: true, omits_cores: true });
+    let text = as_json(&Snapshot::default(), Form { is_minified: true, omits_cores: true, omits_metrics: false });
     assert!(text.ends_with(r#""reloads":0,"failed_reloads":0,"last_reload":{}}"#), "{text}");
 }
 
 #[test]
 fn cores_can_be_left_out_and_their_work_stays_in_the_sums() {
-    let text = as_json(&snapshot(), Form { is_minified: true, omits_cores: true });
+    let text = as_json(&snapshot(), Form { is_minified: true, omits_cores: true, omits_metrics: false });
     assert!(!text.contains("\"cores\"") && text.contains("\"requests\":8,\"delta_requests\":5"));
 }
 

@@ -16,6 +16,8 @@ pub struct Statistics {
     pub is_minified: bool,
     /// `stats-no-cores`: without the list of each worker's threads.
     pub omits_cores: bool,
+    /// `stats-no-metrics`: without the metrics of `enable-metrics`.
+    pub omits_metrics: bool,
     /// `stats-push`
     pub pushers: Vec<Pusher>,
 }

@@ -11,7 +11,8 @@ use bolide_contract::engine_row::EngineRow;
 use bolide_contract::services::Services;
 use bolide_memory::engines::rows;
 use bolide_memory::mapping::whole_bytes;
-use bolide_memory::{Identity, Mapping, Wanted};
+use bolide_memory::metrics::MetricValues;
+use bolide_memory::{Identity, Mapping, RobustLock, Wanted, user_locks};
 use bolide_supervision::processes::process_attributes;
 
 /// The memories of one generation's settings. Generations with the same settings share them.
@@ -41,9 +42,15 @@ impl Memories {
             let named = self.list.iter().find(|memory| memory.is_named_as(&wanted));
             match named {
                 Some(kept) if kept.identity == identity => Ok(kept.clone()),
-                Some(_) => {
-                    changed.push(format!("{}: its settings have changed: it begins empty", words(&wanted)));
-                    Memory::create(wanted, identity).map(Rc::new)
+                Some(old) => {
+                    let made = Memory::create(wanted, identity)?;
+                    if let (Wanted::Metrics(before), Wanted::Metrics(now)) = (&old.wanted, &made.wanted) {
+                        MetricValues::of(&made.mapping).adopt(now, &MetricValues::of(&old.mapping), before);
+                        changed.push("metrics: there are others now: those that stay keep their values".to_owned());
+                    } else {
+                        changed.push(format!("{}: its settings have changed: it begins empty", words(&made.wanted)));
+                    }
+                    Ok(Rc::new(made))
                 }
                 None => Memory::create(wanted, identity).map(Rc::new),
             }
@@ -78,6 +85,22 @@ impl Memories {
         Ok(Memories { list: list.collect::<io::Result<_>>()? })
     }
 
+    /// The application's locks: their names in uWSGI's statistics, and the pid of the process that holds each one, or 0.
+    pub fn locks(&self) -> Vec<(String, u32)> {
+        let locks = self.of_kind(MemoryKind::Locks).map(|memory| user_locks::all(&memory.mapping)).unwrap_or_default();
+        let holder = |lock: &RobustLock| if matches!(lock.try_lock(), Ok(None)) { lock.owner() } else { 0 };
+        locks.iter().enumerate().map(|(number, lock)| (format!("user {number}"), holder(lock))).collect()
+    }
+
+    /// The values of the metrics, if there are any.
+    pub fn metrics(&self) -> Option<MetricValues<'_>> {
+        self.of_kind(MemoryKind::Metrics).map(|memory| MetricValues::of(&memory.mapping))
+    }
+
+    fn of_kind(&self, kind: MemoryKind) -> Option<&Memory> {
+        self.list.iter().find(|memory| memory.wanted.kind() == kind).map(Rc::as_ref)
+    }
+
     /// The files for the boot message and for a successor.
     pub fn files(&self) -> Vec<MemoryFile> {
         let file = |memory: &Rc<Memory>| MemoryFile {
@@ -110,10 +133,14 @@ impl Memories {
                 lost => format!("{} ({lost})", recovery.what),
             }));
         }
-        let line = |what: &[String], verb, outcome| format!("pid {pid} died while it {verb} {}: {outcome}", what.join(", "));
-        let changed = (!changed.is_empty()).then(|| line(&changed, "changed", "repaired"));
-        let held = (!held.is_empty()).then(|| line(&held, "held", "released"));
-        changed.into_iter().chain(held).collect()
+        let mut lines = Vec::new();
+        if !changed.is_empty() {
+            lines.push(format!("pid {pid} died while it changed {}: repaired", changed.join(", ")));
+        }
+        if !held.is_empty() {
+            lines.push(format!("pid {pid} died while it held {}: released", held.join(", ")));
+        }
+        lines
     }
 }
 

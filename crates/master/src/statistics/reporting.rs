@@ -15,6 +15,7 @@ use bolide_supervision::sockets::listen_queue::QueueAlarm;
 use bolide_supervision::sockets::stats_pushers::Pushers;
 use bolide_supervision::sockets::stats_server::{self, Page, StatsServer};
 
+use crate::statistics::metering::{Metering, Restoring};
 use crate::statistics::view::View;
 use crate::token::Token;
 
@@ -22,8 +23,11 @@ use crate::token::Token;
 #[derive(Debug, Default)]
 pub struct Reporting {
     queues: QueueAlarm,
+    metering: Metering,
     pushers: Pushers,
     server: Option<StatsServer>,
+    /// What the metrics begin with.
+    restoring: Restoring,
     /// Another master still has, or already has, the instance: this one reports nothing.
     is_silent: bool,
     /// The page for the clients of this turn.
@@ -70,6 +74,7 @@ impl Reporting {
     /// Another master still has the instance: it serves at the address of `stats`, and pushes.
     pub fn await_takeover(&mut self) {
         self.is_silent = true;
+        self.restoring = Restoring::Counters;
     }
 
     /// We report the statistics from now on.
@@ -100,7 +105,9 @@ impl Reporting {
 
     /// Returns the present statistics.
     pub fn snapshot(&mut self, view: View<'_>) -> Snapshot {
-        view.snapshot(&mut self.queues)
+        let mut snapshot = view.snapshot(&mut self.queues);
+        snapshot.metrics = self.metering.present(&snapshot, view.provision);
+        snapshot
     }
 
     /// Handles events at the address of `stats` or of one of its clients.
@@ -123,10 +130,17 @@ impl Reporting {
         if let Some(line) = self.queues.look(view.provision.listeners(), now_ms) {
             log_sink::line(&line);
         }
+        self.metering.renew(view.provision, std::mem::replace(&mut self.restoring, Restoring::Nothing));
+        if self.metering.is_due(now_ms) {
+            let snapshot = view.snapshot(&mut self.queues);
+            self.metering.collect(&snapshot, view.provision, now_ms);
+        }
         if self.pushers.is_due(now_ms) {
             let page = self.page(view);
-            let metrics = metrics::of(&self.snapshot(view));
+            let snapshot = self.snapshot(view);
+            let metrics = if snapshot.metrics.is_empty() { metrics::of(&snapshot) } else { snapshot.metrics };
             self.pushers.push(&page, &metrics, view.provision.privileges(), now_ms);
+            self.metering.note_push(view.provision);
         }
     }
 
@@ -137,7 +151,11 @@ impl Reporting {
         }
         let snapshot = self.snapshot(view);
         let statistics = &view.provision.settings().statistics;
-        let form = Form { is_minified: statistics.is_minified, omits_cores: statistics.omits_cores };
+        let form = Form {
+            is_minified: statistics.is_minified,
+            omits_cores: statistics.omits_cores,
+            omits_metrics: statistics.omits_metrics,
+        };
         self.page.insert(Page::from(as_json(&snapshot, form))).clone()
     }
 
@@ -147,6 +165,6 @@ impl Reporting {
         if self.is_silent {
             return server;
         }
-        self.pushers.wake_ms().into_iter().chain([self.queues.wake_ms()]).fold(server, u64::min)
+        self.pushers.wake_ms().into_iter().chain(self.metering.wake_ms()).chain([self.queues.wake_ms()]).fold(server, u64::min)
     }
 }

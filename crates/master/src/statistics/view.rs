@@ -55,6 +55,8 @@ impl View<'_> {
             workers: (1..=self.provision.settings().workers.processes).map(|number| self.worker_facts(number)).collect(),
             helpers: self.helper_facts(),
             refused_messages: self.children.refused_messages(),
+            locks: self.provision.memories_in_force().locks(),
+            metrics: Vec::new(),
             jobs,
         }
     }

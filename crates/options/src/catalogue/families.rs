@@ -95,12 +95,6 @@ const FAMILIES: &[Family] = &[
     ),
     planned(
         Milestone::Services,
-        "Metrics: named numbers of the server and of the application.",
-        "`stats` has the server's numbers; use prometheus_client for the application's",
-        &["enable-metrics", "metric", "metric-*", "metrics-no-cores"],
-    ),
-    planned(
-        Milestone::Services,
         "Alarms: notifications that a log line, a number or a descriptor triggers.",
         "use the alerts of the system that reads the log or `stats`",
         &["alarm", "alarm-*", "not-alarm-log"],

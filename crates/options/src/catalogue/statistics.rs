@@ -54,10 +54,12 @@ pub const ENTRIES: &[OptionEntry] = &[
         "The time between two pushes of `stats-push`.",
     )
     .example("stats-pusher-default-freq = 10"),
-    OptionEntry::accepted(
+    OptionEntry::supported(
         "stats-no-metrics",
+        Setting::Switch(|draft| &mut draft.statistics.omits_metrics),
         Value::Switch,
-        "The statistics have no list of metrics.",
-        "the statistics have none here",
-    ),
+        "off",
+        "The statistics do not list the metrics of `enable-metrics`.",
+    )
+    .example("stats-no-metrics = true"),
 ];

@@ -18,7 +18,7 @@ use bolide_contract::services::SharedCache;
 use bolide_contract::settings::{
     Address, ApplicationSettings, Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads,
 };
-use bolide_contract::sharing::Area;
+use bolide_contract::sharing::{Area, OwnMetric, Threshold};
 use bolide_contract::sockets::SocketTuning;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
@@ -397,6 +397,7 @@ pub struct StatisticsDraft {
     pub is_http: bool,
     pub is_minified: bool,
     pub omits_cores: bool,
+    pub omits_metrics: bool,
     pub pushers: Vec<Pusher>,
     /// Seconds between two pushes, for those without an interval of their own.
     pub push_every_s: Option<u64>,
@@ -412,6 +413,18 @@ pub struct ServicesDraft {
     /// `py-sharedarea`: numbered after the other areas.
     pub python_areas: Vec<Area>,
     pub distributed: Distributed,
+    pub metrics: MetricsDraft,
+}
+
+/// The options of metrics so far.
+#[derive(Default)]
+pub struct MetricsDraft {
+    pub is_on: bool,
+    pub own: Vec<(OwnMetric, Location)>,
+    pub thresholds: Vec<(Threshold, Location)>,
+    pub folder: Option<String>,
+    pub restores: bool,
+    pub omits_cores: bool,
 }
 
 /// The options of the queue so far.

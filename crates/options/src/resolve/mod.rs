@@ -186,6 +186,8 @@ impl<'a> Draft<'a> {
         let python = self.python.complete(&mut context);
         let (helpers, mules) = self.mules.complete(&mut context);
         let development = self.developing.complete(&listeners, &mut context);
+        let counts = [workers.processes, workers.threads.most(), listeners.len() as u32];
+        let services = self.services.complete(counts, &mut context);
         let settings = Settings {
             development,
             listeners,
@@ -215,7 +217,7 @@ impl<'a> Draft<'a> {
             answering,
             files,
             watching: watching::complete(self.watching, &self.developing, &context),
-            services: self.services.complete(&mut context),
+            services,
         };
         (settings, context.diagnostics)
     }

@@ -46,7 +46,13 @@ impl StatisticsDraft {
             },
             origin: pusher.origin,
         });
-        Statistics { server, is_minified: self.is_minified, omits_cores: self.omits_cores, pushers: pushers.collect() }
+        Statistics {
+            server,
+            is_minified: self.is_minified,
+            omits_cores: self.omits_cores,
+            omits_metrics: self.omits_metrics,
+            pushers: pushers.collect(),
+        }
     }
 }
 

@@ -9,8 +9,9 @@ use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
 use bolide_contract::settings::Address;
+use bolide_contract::sharing::MetricKind;
 use bolide_contract::statistics::{Pusher, PusherKind};
-use bolide_services::metrics::{Metric, MetricKind};
+use bolide_services::statistics::Metric;
 
 use crate::error::StartError;
 use crate::files::guarded_files::{self, How, Rights};
@@ -35,7 +36,7 @@ struct PushTarget {
     socket: Option<DatagramSocket>,
     next_ms: u64,
     /// The counters at the last push: statsd gets increments.
-    last: HashMap<String, u64>,
+    last: HashMap<String, i64>,
     /// The current failure was logged.
     is_told: bool,
 }
@@ -123,13 +124,13 @@ impl PushTarget {
 }
 
 /// Name, value and type for statsd. Its counters are increments; uWSGI sends the total each time, which statsd adds up.
-fn statsd_values<'a>(metrics: &'a [Metric], last: &mut HashMap<String, u64>) -> Vec<(&'a str, u64, char)> {
+fn statsd_values<'a>(metrics: &'a [Metric], last: &mut HashMap<String, i64>) -> Vec<(&'a str, i64, char)> {
     let value = |metric: &'a Metric| match metric.kind {
         MetricKind::Counter => {
             let before = last.insert(metric.name.clone(), metric.value).unwrap_or(0);
             (metric.name.as_str(), metric.value.saturating_sub(before), 'c')
         }
-        MetricKind::Gauge | MetricKind::Absolute => (metric.name.as_str(), metric.value, 'g'),
+        MetricKind::Gauge | MetricKind::Absolute | MetricKind::Alias => (metric.name.as_str(), metric.value, 'g'),
     };
     metrics.iter().map(value).collect()
 }
@@ -174,7 +175,7 @@ mod tests {
     fn counters_are_told_by_how_much_they_have_grown_and_gauges_as_they_are() {
         let metrics = |requests, resident| {
             [("worker.1.requests", MetricKind::Counter, requests), ("rss_size", MetricKind::Gauge, resident)]
-                .map(|(name, kind, value)| Metric { name: name.to_owned(), kind, value })
+                .map(|(name, kind, value)| Metric { name: name.to_owned(), oid: String::new(), kind, value })
         };
         let mut last = HashMap::new();
         assert_eq!(statsd_values(&metrics(5, 7), &mut last), [("worker.1.requests", 5, 'c'), ("rss_size", 7, 'g')]);

@@ -1,7 +1,8 @@
-//! Rows of locks, the queue and memory areas, which processes share. Pure data.
+//! Rows of locks, the queue, memory areas and metrics, which processes share. Pure data.
 
 use crate::catalogue::row::{OptionEntry, Setting, Value, set};
-use crate::resolve::services::sharing;
+use crate::resolve::services::{metrics, sharing};
+use crate::resolve::values;
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
@@ -52,4 +53,58 @@ pub const ENTRIES: &[OptionEntry] = &[
     )
     .uwsgi("`uwsgi.sharedarea_object` returns a memoryview instead of a bytearray, and the memory is shared, whereas uWSGI's processes have a copy each")
     .example("py-sharedarea = 1000"),
+    OptionEntry::supported(
+        "enable-metrics",
+        set!(|draft, _, pair| draft.services.metrics.is_on |= draft.switch(pair)),
+        Value::Switch,
+        "off",
+        "Names the numbers of the server and of the application: `uwsgi.metric_get`, and `metrics` in the statistics. The master collects them each second. The options of metrics turn it on, too.",
+    )
+    .example("enable-metrics = true"),
+    OptionEntry::supported(
+        "metric",
+        Setting::By(metrics::add_metric),
+        Value::List,
+        "",
+        "Adds a metric, which the application changes (`uwsgi.metric_inc`): a name, or `name=NAME` with `type=counter`, `gauge`, `absolute` or `alias` (and `alias=METRIC`), `initial_value=`, `oid=` and `reset_after_push=1`. With `collector=` the master sets it: `file` (`arg1=FILE`, `arg1n=` the number of a word in it, from 0), or `sum`, `avg`, `accumulator`, `adder` and `multiplier` (`arg1n=` the number) of `children=METRIC;METRIC`, every `freq=` seconds.",
+    )
+    .uwsgi("the collectors `ptr` and `func`, which call C functions, are errors, and a second metric of the same name is one")
+    .example("metric = name=orders,type=counter"),
+    OptionEntry::supported(
+        "metric-threshold",
+        Setting::By(metrics::add_threshold),
+        Value::List,
+        "",
+        "Acts when a metric reaches a value: `key=METRIC,value=NUMBER`, with `reset=NUMBER` (the metric is set to it), and `alarm=NAME`, `msg=TEXT` and `rate=SECONDS` (the time between two alarms). The log says it, at most once a minute.",
+    )
+    .example("metric-threshold = key=worker.1.requests,value=1000000"),
+    OptionEntry::supported(
+        "metrics-dir",
+        set!(|draft, _, pair| {
+            draft.services.metrics.folder = Some(values::text(pair)?);
+            draft.services.metrics.is_on = true;
+        }),
+        Value::Path,
+        "",
+        "Writes the value of each metric to a file of its name in this folder, when it has changed.",
+    )
+    .uwsgi("a file has the number and a line end, and no zeros up to the size of a page")
+    .example("metrics-dir = /srv/shop/metrics"),
+    OptionEntry::supported(
+        "metrics-dir-restore",
+        set!(|draft, _, pair| draft.services.metrics.restores = metrics::switch_on(draft, pair)),
+        Value::Switch,
+        "off",
+        "Counters, and the metrics that the application changes, begin with the values in the folder of `metrics-dir`.",
+    )
+    .uwsgi("collected gauges, such as memory sizes, do not")
+    .example("metrics-dir-restore = true"),
+    OptionEntry::supported(
+        "metrics-no-cores",
+        set!(|draft, _, pair| draft.services.metrics.omits_cores = metrics::switch_on(draft, pair)),
+        Value::Switch,
+        "off",
+        "Threads have no metrics of their own.",
+    )
+    .example("metrics-no-cores = true"),
 ];

@@ -1,7 +1,8 @@
-//! Resolves the options of services that processes share in memory or on a server: caches, locks, the queue, memory areas, engines.
-//! It creates no memory and opens no connection. Runs in the process that reads the configuration.
+//! Resolves the options of services that processes share in memory or on a server: caches, locks, the queue, memory areas,
+//! metrics, engines. It creates no memory and opens no connection. Runs in the process that reads the configuration.
 
 pub mod distributed;
+pub mod metrics;
 pub mod sharing;
 
 use bolide_contract::services::Services;
@@ -10,8 +11,8 @@ use crate::resolve::context::Context;
 use crate::resolve::draft::ServicesDraft;
 
 impl ServicesDraft {
-    /// Completes the settings.
-    pub fn complete(self, context: &mut Context) -> Services {
+    /// Completes the settings for these numbers of workers, threads of a worker, and sockets.
+    pub fn complete(self, counts: [u32; 3], context: &mut Context) -> Services {
         let mut areas = self.areas;
         areas.extend(self.python_areas);
         Services {
@@ -19,7 +20,7 @@ impl ServicesDraft {
             locks: self.locks,
             queue: self.queue.complete(&mut context.diagnostics),
             areas,
-            metrics: None,
+            metrics: self.metrics.complete(counts, context),
             distributed: self.distributed,
         }
     }

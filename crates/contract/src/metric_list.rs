@@ -1,7 +1,7 @@
 //! The list of all metrics of an instance: those of the server with uWSGI's names and numbers (oids), then those of the
 //! configuration. Their places in the memory follow from it. Pure data: it knows no values.
 
-use bolide_contract::sharing::{MetricKind, MetricSource, Metrics};
+use crate::sharing::{MetricKind, MetricSource, Metrics};
 
 /// A metric of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -124,7 +124,7 @@ pub fn count(metrics: &Metrics) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bolide_contract::sharing::OwnMetric;
+    use crate::sharing::OwnMetric;
 
     #[test]
     fn names_places_and_the_number_are_those_of_uwsgi() {
