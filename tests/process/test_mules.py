@@ -7,7 +7,7 @@ import pytest
 from support import processes
 from support.statistics import read_statistics
 from support.waiting import wait_until
-from support_mules import helpers_of, prepare, reload, wait_for_notes
+from support_mules import SHOP, helpers_of, prepare, reload, wait_for_notes
 from support_processes import command_line_of
 
 
@@ -112,3 +112,37 @@ def test_a_mule_without_code_has_to_say_so(shop, call, tmp_path):
     status, said = call("check", "uwsgi.ini")
     assert status != 0
     assert "`mule = mailer` names no code of a mule" in said
+
+
+def test_a_mule_in_a_loop_writes_to_the_new_file_after_a_log_rotation(serve, call, tmp_path):
+    source = "def chatty():\n    while True:\n        uwsgi.log('still here')\n        time.sleep(0.01)\n"
+    (tmp_path / "shop.py").write_text(SHOP + source)
+    log = tmp_path / "log"
+    options = [f"chdir = {tmp_path}", "module = shop:application", "mule = shop:chatty", f"logto = {log}"]
+    instance = serve.prepare("\n".join(options)).launch()
+    wait_until(lambda: log.exists() and "still here" in log.read_text(), "the mule's lines")
+    status, said = call("log-rotate", str(instance.process.pid))
+    assert status == 0, said
+    wait_until(lambda: "still here" in log.read_text(), "the mule's lines in the new file")
+    instance.send_signal(signal.SIGTERM)
+    assert instance.wait_for_exit() == 0
+
+
+def test_a_mule_does_not_outlive_a_master_that_is_killed(shop):
+    instance = shop("mule = shop:busy")
+    instance.expects_alarms = True
+    (mule,) = wait_for_notes(instance, "works", 1)
+    os.kill(instance.process.pid, signal.SIGKILL)
+    wait_until(lambda: processes.look(mule) is None, "the end of the mule")
+
+
+def test_a_process_that_a_mule_forks_is_no_second_mule(shop):
+    source = (
+        "def parent():\n    note('works')\n    child = os.fork()\n    if child == 0:\n        note('child')\n        return\n"
+        "    os.waitpid(child, 0)\n    note('reaped')\n    while True: time.sleep(60)\n"
+    )
+    instance = shop("mule = shop:parent", source=source)
+    wait_for_notes(instance, "reaped", 1)
+    reload(instance, 2)
+    wait_for_notes(instance, "reaped", 2)
+    assert len(instance.notes("works")) == 2

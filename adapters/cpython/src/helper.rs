@@ -69,7 +69,7 @@ impl HelperLink {
         let control = unsafe { BorrowedFd::borrow_raw(self.control) };
         loop {
             // No handler of Python's runs between this look and the wait, so no order is missed.
-            if self.with(Helper::end)?.is_some() {
+            if self.with(|helper| helper.has_to_end()) {
                 return Ok(PyBool::new(py, false).to_owned().into_any().unbind());
             }
             match messages::receive(py, &queues, control, bytes, until)? {
@@ -79,7 +79,9 @@ impl HelperLink {
                     return Ok(message.into_any());
                 }
                 Arrival::Nothing => return Ok(py.None()),
-                Arrival::Orders => {}
+                Arrival::Orders => {
+                    self.with(Helper::end)?;
+                }
             }
         }
     }

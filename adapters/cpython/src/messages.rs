@@ -59,6 +59,12 @@ pub fn receive(
     // SAFETY: the prototype has taken over the descriptors, and no code of ours closes them.
     waits.extend(queues.iter().map(|queue| PollFd::new(unsafe { BorrowedFd::borrow_raw(queue.take) }, PollFlags::POLLIN)));
     loop {
+        // Messages that wait already cost no other system call.
+        for queue in &queues {
+            if let Some(message) = take(py, queue, bytes)? {
+                return Ok(Arrival::Message(message));
+            }
+        }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
         match py.detach(|| poll(&mut waits, in_poll_time(left))) {
             Ok(0) if left.is_some_and(|left| left.is_zero()) => return Ok(Arrival::Nothing),
@@ -72,11 +78,6 @@ pub fn receive(
         }
         if waits[0].any() == Some(true) {
             return Ok(Arrival::Orders);
-        }
-        for (_, queue) in waits[1..].iter().zip(&queues).filter(|(wait, _)| wait.any() == Some(true)) {
-            if let Some(message) = take(py, queue, bytes)? {
-                return Ok(Arrival::Message(message));
-            }
         }
     }
 }

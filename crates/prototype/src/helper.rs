@@ -99,6 +99,12 @@ impl Helper {
         Ok(self.end()?.is_some())
     }
 
+    /// Whether it must end, as far as the orders that were read say. Costs no system call: the signal of the master
+    /// ([`message::helper_signal`]) has the language read new ones.
+    pub fn has_to_end(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// Whether and why it must end. Reads the pending orders.
     ///
     /// # Errors
