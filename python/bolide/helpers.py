@@ -24,6 +24,10 @@ def made(half, number):
         from bolide.mule import Mule
 
         return Mule(half, f"mule {task['number']}", task)
+    if kind == "Spooler":
+        from bolide.spooler import Spooler
+
+        return Spooler(half, f"spooler {task['number']}", task)
     raise NotImplementedError(f"a helper of Python can't be a {kind}")
 
 

@@ -23,6 +23,7 @@ from bolide.mule_decorators import (
     rpc,
 )
 from bolide.postfork import postfork_chain
+from bolide.uwsgi_spool import spool, spoolforever, spoolraw
 
 # `from uwsgidecorators import *` imports the module `uwsgi` too, as with uWSGI's file.
 __all__ = [
@@ -42,6 +43,9 @@ __all__ = [
     "postfork",
     "postfork_chain",
     "rpc",
+    "spool",
+    "spoolforever",
+    "spoolraw",
     "thread",
     "uwsgi",  # noqa: F822
 ]
@@ -54,9 +58,6 @@ LATER = frozenset(
         "filemon",
         "rbtimer",
         "signal",
-        "spool",
-        "spoolforever",
-        "spoolraw",
         "timer",
     }
 )

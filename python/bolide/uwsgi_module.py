@@ -5,6 +5,7 @@ is in ``sys.modules`` before that.
 """
 
 import importlib.machinery
+import operator
 import os
 import stat
 import struct
@@ -70,6 +71,8 @@ class Uwsgi:
         self.mule = None
         self.module = None
         self.started = time.time()
+        #: This process is a spooler.
+        self.is_spooler = False
 
     def register(self):
         """Put the module, and ``uwsgidecorators``, where applications find them."""
@@ -92,6 +95,7 @@ class Uwsgi:
         magic = {letter.encode(): value.encode("utf-8", "surrogateescape") for letter, value in described["shown_magic"]}
         return {
             **({"queue_size": queue["slots"]} if queue else {}),
+            **self.spooler_values(),
             "applications": None,
             "buffer_size": self.settings["limits"]["head_bytes"],
             "cores": threads_of(self.settings["workers"]["threads"]),
@@ -112,7 +116,17 @@ class Uwsgi:
     def is_configured(self, name):
         """Return whether the option that a name needs is set."""
         option, services = uwsgi_names.option_of(name), self.settings["services"]
-        return option is None or bool({"queue": services["queue"], "sharedarea": services["areas"]}[option])
+        folders = self.settings["spooling"]["folders"]
+        return option is None or bool({"queue": services["queue"], "sharedarea": services["areas"], "spooler": folders}[option])
+
+    def spooler_values(self):
+        """Return the module's attributes of spoolers. uWSGI counts folders of other instances as spoolers, too."""
+        spooling = self.settings["spooling"]
+        values = {"SPOOL_OK": -2, "SPOOL_RETRY": -1, "SPOOL_IGNORE": 0}
+        if spooling["folders"]:
+            values["send_to_spooler"] = self.native.uwsgi_spool
+            values["spoolers"] = tuple(folder for folder in self.native.spool_folders() for _ in range(spooling["processes"]))
+        return values
 
     def note_applications(self, applications):
         """Set the module's `applications`, unless the application has set it itself."""
@@ -154,8 +168,20 @@ class Uwsgi:
             raise ValueError("you can receive farm messages only in a mule !!!")
         return self.mule.farm_get_msg()
 
-    def i_am_the_spooler(self):
-        return None
+    def i_am_the_spooler(self, *_):
+        return True if self.is_spooler else None
+
+    def spooler_pids(self, *_):
+        pids = dict(self.native.uwsgi_helper_pids())
+        helpers = enumerate(self.settings["helpers"], 1)
+        return [pids.get(number, 0) for number, helper in helpers if "Spooler" in helper["task"]]
+
+    def spooler_pid(self, *_):
+        return next(iter(self.spooler_pids()), 0)
+
+    def set_spooler_frequency(self, seconds):
+        self.native.set_spool_frequency(operator.index(seconds), self.boot["master_pid"])
+        return True
 
     def i_am_the_lord(self, legion):
         return False

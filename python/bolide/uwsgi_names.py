@@ -24,7 +24,7 @@ HERE = {
     "has_threads": "1: threads of the application always run",
     "hostname": "the machine's name, as bytes",
     "i_am_the_lord": "`i_am_the_lord(legion)`: False, there are no legions",
-    "i_am_the_spooler": "`i_am_the_spooler()`: None",
+    "i_am_the_spooler": "`i_am_the_spooler()`: True in a spooler, else None",
     "in_farm": "`in_farm([name])`: True in a mule of this farm, or of any, else None",
     "is_a_reload": "True after a reload (no function, as in uWSGI)",
     "is_locked": "`is_locked([number])`: True if a thread of any process holds a lock of the application",
@@ -69,8 +69,10 @@ HERE = {
     "request_id": "`request_id()`: the number of requests that this worker has answered",
     "rpc": "`rpc(None, name, …)`: as `call`; functions of other servers can't be called",
     "rpc_list": "`rpc_list()`: the names of the functions of `register_rpc`, as bytes",
+    "send_to_spooler": "the same as `spool`",
     "sendfile": "`sendfile(path_or_file[, chunk, position, size])` sends a file as part of the response",
     "set_logvar": "`set_logvar(name, value)` sets a log variable of the request, `%(name)` in `log-format`",
+    "set_spooler_frequency": "`set_spooler_frequency(seconds)`: `spooler-frequency` of all spoolers of this instance from now on",
     "set_user_harakiri": "`set_user_harakiri(seconds)`: the time limit of this request from now on; 0 removes it",
     "setprocname": "`setprocname(name)`: the name of this process in `ps`",
     "sharedarea_dec16": "`sharedarea_dec16(id, position[, amount])` subtracts from a number",
@@ -104,7 +106,17 @@ HERE = {
     "sharedarea_write8": "`sharedarea_write8(id, position, number)`",
     "sharedarea_writebyte": "the same as `sharedarea_write8`",
     "sharedarea_writelong": "the same as `sharedarea_write64`",
+    "SPOOL_IGNORE": "0, a result of `uwsgi.spooler`: the job stays, and is not counted",
+    "SPOOL_OK": "-2, a result of `uwsgi.spooler`: the job is done, and is removed",
+    "SPOOL_RETRY": "-1, a result of `uwsgi.spooler`: the job stays for a later attempt",
     "sockets": "numbers of the listening sockets' descriptors, in a worker",
+    "spool": "`spool(dict)` or `spool(name=value, ...)` writes a job for a spooler, and returns the path of its file as bytes",
+    "spooler": "set it to a function, which spoolers call with the dict of each job",
+    "spooler_get_task": "`spooler_get_task(path)`: the dict of a job; None if it is being worked on or is not there",
+    "spooler_jobs": "`spooler_jobs()`: the paths of the jobs in the first folder",
+    "spooler_pid": "`spooler_pid()`: the pid of the first spooler; 0 while there is none",
+    "spooler_pids": "`spooler_pids()`: the pids of all spoolers",
+    "spoolers": "the folder of each spooler, as bytes",
     "started_on": "seconds since 1970 at which the configuration was read",
     "stop": "`stop()` asks the master for an orderly stop",
     "suspend": "`suspend()` lets other threads run, and returns True",
@@ -125,7 +137,13 @@ HERE = {
 }
 
 #: Names that exist only with an option, as in uWSGI: their beginning, and the option.
-CONFIGURED = {"queue_": "queue", "sharedarea_": "sharedarea"}
+CONFIGURED = {
+    "queue_": "queue",
+    "sharedarea_": "sharedarea",
+    "spool": "spooler",
+    "send_to_spooler": "spooler",
+    "set_spooler_": "spooler",
+}
 
 #: The milestone of names that will never be supported.
 NEVER = "never"
@@ -135,9 +153,8 @@ MILESTONES = {
     "services": (
         "part of the services (caches, queues, spooler, mules, locks, signals, metrics)",
         "add_cron add_file_monitor add_rb_timer add_timer alarm cache_clear cache_dec cache_del cache_div cache_exists "
-        "cache_get cache_inc cache_keys cache_mul cache_num cache_set cache_update register_signal send_to_spooler "
-        "set_spooler_frequency signal signal_received signal_registered signal_wait SPOOL_IGNORE SPOOL_OK SPOOL_RETRY spool "
-        "spooler_get_task spooler_jobs spooler_pid",
+        "cache_get cache_inc cache_keys cache_mul cache_num cache_set cache_update register_signal signal signal_received "
+        "signal_registered signal_wait",
     ),
     "gevent": (
         "part of uWSGI's asynchronous engines (gevent)",
@@ -155,7 +172,7 @@ MILESTONES = {
 LATER = {name: milestone for milestone, (_, names) in MILESTONES.items() for name in names.split()}
 
 #: Names that applications set, and that do not exist before.
-SETTABLE = frozenset({"after_req_hook", "atexit", "mule_msg_hook", "post_fork_hook"})
+SETTABLE = frozenset({"after_req_hook", "atexit", "mule_msg_hook", "post_fork_hook", "spooler"})
 
 #: The version of uWSGI whose module this is.
 VERSION = (2, 0, 31)
@@ -177,4 +194,6 @@ def missing(name):
 
 def option_of(name):
     """Return the option without which a name does not exist, or None."""
+    if name in SETTABLE:
+        return None
     return next((option for beginning, option in CONFIGURED.items() if name.startswith(beginning)), None)

@@ -31,7 +31,7 @@ def test_only_the_rows_know_a_letter_or_a_signal_of_a_command():
     for path in MASTER.rglob("*.rs"):
         code = path.read_text(encoding="utf-8").split("#[cfg(test)]")[0]
         found = {name for name in names if re.search(rf"\bCommand::{name}\b", code)}
-        if len(found) > len(names) // 2:
+        if len(found) > len(names) * 2 // 3:
             named[str(path.relative_to(MASTER))] = found
     assert list(named) == ["supervisor/events.rs"]
     assert named["supervisor/events.rs"] == set(names)

@@ -168,7 +168,7 @@ def check(path):
 
 def test_unsupported_options_are_marked_with_their_replacement(validator):
     options = validator.schema["definitions"]["options"]["properties"]
-    assert "planned" in options["spooler"]["deprecationMessage"]
+    assert "planned" in options["emperor"]["deprecationMessage"]
     assert "deprecated" not in options["harakiri"]
     assert options["harakiri"]["description"].startswith("Kills a worker")
 

@@ -2,7 +2,8 @@
 //! know what a helper does. Mules and spoolers run it.
 
 use std::collections::HashSet;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +34,11 @@ impl HelperLink {
 
     fn with_threads<R>(&self, act: impl FnOnce(&mut HashSet<i32>) -> R) -> R {
         act(&mut self.at_work.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A descriptor of its own that is readable when there is an order.
+    pub fn orders(&self) -> io::Result<OwnedFd> {
+        self.with(|helper| helper.descriptor().try_clone_to_owned())
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Helper) -> R) -> R {

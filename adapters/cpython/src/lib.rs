@@ -119,10 +119,12 @@ extern "C" fn run_master() {
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("EXIT_LOAD_FAILED", bolide_contract::message::EXIT_LOAD_FAILED)?;
+    module.add("EXIT_RECYCLED", bolide_contract::message::EXIT_RECYCLED)?;
     module.add("GROUP_SIGNALS", bolide_contract::message::GROUP_SIGNALS)?;
     module.add("HELPER_SIGNAL", bolide_contract::message::helper_signal())?;
     module.add("STACK_SIGNAL", bolide_contract::message::stack_signal())?;
     module.add_class::<helper::HelperLink>()?;
+    module.add_class::<services::spooler_work::SpoolerWork>()?;
     module.add_class::<prototype::Assignment>()?;
     module.add_class::<asgi::worker::AsgiWorker>()?;
     module.add_class::<threads::ThreadBody>()?;

@@ -80,6 +80,7 @@ impl Application for PythonApplication<'_> {
         // The application may use its caches while it is imported.
         services::attach(boot)?;
         messages::attach(boot);
+        services::spool::prepare(boot);
         let text = serde_json::to_string(boot).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let boot = self.half.py().import("json")?.call_method1("loads", (text,))?;
         self.half.call_method1("prepare", (boot,)).map(drop)

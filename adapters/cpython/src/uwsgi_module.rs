@@ -172,6 +172,15 @@ fn described<'py>(
     Ok(facts)
 }
 
+/// Number and pid of each running helper.
+#[pyfunction]
+fn uwsgi_helper_pids() -> Vec<(u32, u32)> {
+    let Some(link) = LINK.get() else { return Vec::new() };
+    let pairs = link.scoreboard.rows().iter().filter(|row| !row.is_of_request_worker());
+    let pairs = pairs.map(|row| (row.worker.load(Relaxed), row.pid.load(Relaxed)));
+    pairs.filter(|(_, pid)| *pid != 0).collect()
+}
+
 /// `uwsgi.reload()` and `uwsgi.stop()`.
 #[pyfunction]
 fn uwsgi_ask(code: u32) -> bool {
@@ -186,6 +195,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(uwsgi_is_worker, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_listeners, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_rows, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_helper_pids, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_ask, module)?)?;
     Ok(())
 }

@@ -59,6 +59,7 @@ pub enum Task {
     Spooler {
         /// From 1.
         number: u32,
+        folder: PathBuf,
     },
     /// A word that only the language knows: a test.
     Word(String),
@@ -89,7 +90,7 @@ impl Helper {
     pub fn kind(&self, place: u32) -> (&'static str, u32) {
         match &self.task {
             Task::Mule { number, .. } => ("mule", *number),
-            Task::Spooler { number } => ("spooler", *number),
+            Task::Spooler { number, .. } => ("spooler", *number),
             Task::Word(_) => ("helper", place),
         }
     }

@@ -22,5 +22,5 @@ mod work;
 
 pub use settings::{
     answering, attendant, clients, confinement, control, developing, distributed, exceptions, files, hooks, logging, mules,
-    python_module, recycling, reloading, scaling, services, sharing, sockets, statistics, tls, watching,
+    python_module, recycling, reloading, scaling, services, sharing, sockets, spooling, statistics, tls, watching,
 };

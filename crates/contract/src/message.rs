@@ -130,6 +130,9 @@ pub const LATE_DRAIN_MS: u64 = 200;
 /// Exit status of a worker or prototype whose application could not be loaded.
 pub const EXIT_LOAD_FAILED: i32 = 22;
 
+/// Exit status of a helper that has done as much as it may (`spooler-max-tasks`): its successor follows at once.
+pub const EXIT_RECYCLED: i32 = 23;
+
 /// Maximum time for a worker's interpreter to end, in milliseconds, with non-daemon threads and exit handlers. A worker of
 /// CPython stops waiting before that, and logs what it waited for (`bolide/shutdown.py`).
 pub const INTERPRETER_END_MS: u64 = 7_000;

@@ -22,6 +22,7 @@ pub mod scaling;
 pub mod services;
 pub mod sharing;
 pub mod sockets;
+pub mod spooling;
 pub mod statistics;
 pub mod tls;
 pub mod watching;
@@ -44,6 +45,7 @@ use crate::settings::reloading::Reloading;
 use crate::settings::scaling::Scaling;
 use crate::settings::services::Services;
 use crate::settings::sockets::SocketTuning;
+use crate::settings::spooling::Spooling;
 use crate::settings::statistics::Statistics;
 use crate::settings::tls::{Http2, Tls};
 use crate::settings::watching::Watching;
@@ -84,6 +86,8 @@ pub struct Settings {
     pub watching: Watching,
     /// Memory that the processes share: caches.
     pub services: Services,
+    /// Jobs in folders.
+    pub spooling: Spooling,
     /// `develop`; `None` if it is off.
     pub development: Option<Development>,
 }

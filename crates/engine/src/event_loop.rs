@@ -593,8 +593,8 @@ impl<L: Language> Shared<L> {
 
     fn count_elsewhere(&self) {
         let own = self.worker.row;
-        let elsewhere: u64 =
-            self.scoreboard.rows().iter().filter(|row| !std::ptr::eq(*row, own)).map(|row| row.requests.load(Relaxed)).sum();
+        let others = self.scoreboard.rows().iter().filter(|row| row.is_of_request_worker() && !std::ptr::eq(*row, own));
+        let elsewhere: u64 = others.map(|row| row.requests.load(Relaxed)).sum();
         self.worker.requests_elsewhere.store(elsewhere, Relaxed);
     }
 }

@@ -38,6 +38,7 @@ use crate::provision::configuration::Configuration;
 use crate::provision::interpreter::{Program, enter_folder};
 use crate::provision::memories::Memories;
 use crate::provision::message_queues::MessageQueues;
+use crate::provision::spool_folders;
 use crate::statistics::reporting::Reporting;
 use crate::supervisor::{Ended, Started, Supervisor};
 
@@ -214,6 +215,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
     for phase in HookPhase::OF_START.into_iter().filter(|phase| *phase != HookPhase::Asap && !in_namespaces.contains(phase)) {
         hooking::at_start(settings, phase)?;
     }
+    spool_folders::create_missing(settings, privileges.as_ref(), true)?;
     let listeners = Listeners::bind(&settings.listeners, handed.sockets, privileges.as_ref())?;
     let reporting =
         Reporting::open(settings, privileges.as_ref(), handed.statistics).inspect_err(|_| listeners.remove_files())?;

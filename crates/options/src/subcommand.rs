@@ -15,6 +15,8 @@ pub enum Subcommand {
     Check,
     Config,
     Init,
+    /// Looks at the jobs of a spooler.
+    Spool,
     Explain,
     Options,
     Schema,
@@ -91,6 +93,8 @@ const fn flag(name: &'static str, help: &'static str) -> CommandFlag {
 pub const FILE: &[&str] = &["FILE"];
 /// The shells of `completions`.
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
+/// The actions of `spool`.
+pub const SPOOL_ACTIONS: [&str; 4] = ["list", "show", "retry", "drop"];
 /// The forms of `manual`.
 pub const MANUALS: [&str; 2] = ["man", "markdown"];
 
@@ -128,6 +132,13 @@ const CONFIG_EXAMPLES: &[Example] =
     &[("bolide config app:app", "show what this start would do"), ("bolide config --json uwsgi.ini", "the same as JSON")];
 const INIT_EXAMPLES: &[Example] =
     &[("bolide init", "for the project in this folder"), ("bolide init --from Procfile", "for the command of another server")];
+const SPOOL_FLAGS: &[CommandFlag] =
+    &[flag("--json", "print one JSON object"), flag("--all", "with `retry`: all jobs that have failed")];
+const SPOOL_EXAMPLES: &[Example] = &[
+    ("bolide spool list uwsgi.ini", "the jobs in the folders of a configuration"),
+    ("bolide spool show jobs NAME", "the content of a job"),
+    ("bolide spool retry jobs --all", "have a spooler try the failed jobs again"),
+];
 const SCHEMA_EXAMPLES: &[Example] = &[("bolide schema > bolide.schema.json", "for an editor: see docs/check.md")];
 const EXPLAIN_EXAMPLES: &[Example] = &[("bolide explain harakiri", "one option"), ("bolide explain -p", "by its letter")];
 const HELP_EXAMPLES: &[Example] = &[("bolide help check", "a command"), ("bolide help harakiri", "an option")];
@@ -138,10 +149,11 @@ const COMPLETIONS_EXAMPLES: &[Example] = &[
 ];
 
 /// Commands that do not need a running instance.
-const OFFLINE: [Subcommand; 10] = [
+const OFFLINE: [Subcommand; 11] = [
     Subcommand::Check,
     Subcommand::Config,
     Subcommand::Init,
+    Subcommand::Spool,
     Subcommand::Explain,
     Subcommand::Options,
     Subcommand::Schema,
@@ -254,6 +266,17 @@ impl Subcommand {
                     "",
                     "write a bolide.ini for the project in this folder, or for the server that a file \
                     starts",
+                )
+            },
+            Subcommand::Spool => CommandRow {
+                flags: SPOOL_FLAGS,
+                examples: SPOOL_EXAMPLES,
+                ..of(
+                    "spool",
+                    "ACTION FOLDER [JOB…]",
+                    "list, show, retry or drop the jobs of a spooler's folder, or of a configuration",
+                    Group::Instances,
+                    Takes::Words(&SPOOL_ACTIONS),
                 )
             },
             Subcommand::Explain => CommandRow {

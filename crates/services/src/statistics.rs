@@ -141,6 +141,10 @@ pub struct HelperFacts {
     pub pid: u32,
     /// Pieces of work that the present process has done.
     pub done: u64,
+    /// Earlier processes with this number.
+    pub respawns: u64,
+    /// A spooler's folder.
+    pub folder: String,
     pub resident_bytes: u64,
     pub address_space_bytes: u64,
     /// Seconds since 1970; 0 if it does not run.
@@ -271,6 +275,7 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
         }
     });
     write_mules(&mut json, snapshot);
+    write_spoolers(&mut json, &snapshot.helpers);
     if !snapshot.jobs.is_empty() {
         json.list("crons", |list| {
             for job in &snapshot.jobs {
@@ -305,6 +310,26 @@ fn write_mules(json: &mut JsonText, snapshot: &Snapshot) {
                 entry.number("last_spawn", helper.last_spawn_s);
                 entry.number("working_since", helper.in_flight.as_ref().map_or(0, |work| work.began_s));
                 entry.text("working_on", helper.in_flight.as_ref().map_or("", |work| &work.line));
+            });
+        }
+    });
+}
+
+/// With uWSGI's keys, and the job in progress.
+fn write_spoolers(json: &mut JsonText, helpers: &[HelperFacts]) {
+    if !helpers.iter().any(|helper| helper.kind == "spooler") {
+        return;
+    }
+    json.list("spoolers", |list| {
+        for helper in helpers.iter().filter(|helper| helper.kind == "spooler") {
+            list.entry(|entry| {
+                entry.text("dir", &helper.folder);
+                entry.number("pid", helper.pid);
+                entry.number("tasks", helper.done);
+                entry.number("respawns", helper.respawns);
+                entry.number("running", u32::from(helper.in_flight.is_some()));
+                entry.text("working_on", helper.in_flight.as_ref().map_or("", |work| &work.line));
+                entry.number("working_since", helper.in_flight.as_ref().map_or(0, |work| work.began_s));
             });
         }
     });

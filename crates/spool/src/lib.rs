@@ -11,6 +11,7 @@ pub mod claiming;
 mod failed;
 pub mod folder;
 pub mod format;
+pub mod frequency;
 pub mod inspection;
 pub mod names;
 pub mod scan;

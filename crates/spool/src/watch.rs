@@ -65,34 +65,34 @@ impl Watch {
     ///
     /// # Errors
     /// The error of read(2).
-    pub fn news(&mut self) -> io::Result<Arrivals> {
-        let mut news = Arrivals::default();
+    pub fn arrivals(&mut self) -> io::Result<Arrivals> {
+        let mut arrivals = Arrivals::default();
         for _ in 0..READS_MOST {
             let events = match self.inotify.read_events() {
                 Ok(events) => events,
-                Err(Errno::EAGAIN | Errno::EINTR) => return Ok(news),
+                Err(Errno::EAGAIN | Errno::EINTR) => return Ok(arrivals),
                 Err(errno) => return Err(errno.into()),
             };
             for event in events {
                 let gone = AddWatchFlags::IN_IGNORED | AddWatchFlags::IN_MOVE_SELF;
-                news.is_lost |= event.wd == self.top && event.mask.intersects(gone);
+                arrivals.is_lost |= event.wd == self.top && event.mask.intersects(gone);
                 // A queue that was too long: anything may have happened.
-                news.has_job |= event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW);
+                arrivals.has_job |= event.mask.contains(AddWatchFlags::IN_Q_OVERFLOW);
                 let Some(name) = event.name else { continue };
                 if event.mask.contains(AddWatchFlags::IN_ISDIR) {
                     let is_new = event.wd == self.top && names::is_priority(name.as_bytes());
-                    news.has_job |= is_new;
+                    arrivals.has_job |= is_new;
                     if is_new {
                         self.add_priority(&name)?;
                     }
                 } else if names::is_job(name.as_bytes(), true) {
-                    news.has_job |= event.mask.contains(AddWatchFlags::IN_MOVED_TO);
-                    news.has_beginning |= event.mask.contains(AddWatchFlags::IN_CREATE);
+                    arrivals.has_job |= event.mask.contains(AddWatchFlags::IN_MOVED_TO);
+                    arrivals.has_beginning |= event.mask.contains(AddWatchFlags::IN_CREATE);
                 }
             }
         }
-        news.has_job = true;
-        Ok(news)
+        arrivals.has_job = true;
+        Ok(arrivals)
     }
 
     fn add_priority(&mut self, name: &OsString) -> io::Result<()> {

@@ -266,24 +266,24 @@ fn test_remains_of_killed_processes_are_removed_in_time() {
 fn test_jobs_are_noticed_when_they_arrive_and_what_a_spooler_does_is_not() {
     let spool = Spool::new();
     let mut watch = Watch::new(&spool.folder).expect("a watch");
-    assert_eq!(watch.news().expect("news"), Default::default());
+    assert_eq!(watch.arrivals().expect("arrivals"), Default::default());
     spool.write(None, None);
-    assert!(watch.news().expect("news").has_job);
+    assert!(watch.arrivals().expect("arrivals").has_job);
     let place = spool.only_place();
     let job = spool.job(&place);
     job.begin().expect("a note");
     job.again().expect("an end");
     spool.job(&place).done().expect("an end");
-    assert_eq!(watch.news().expect("news"), Default::default());
+    assert_eq!(watch.arrivals().expect("arrivals"), Default::default());
     for _ in 0..2 {
         spool.write(Some("3"), None);
-        assert!(watch.news().expect("news").has_job);
+        assert!(watch.arrivals().expect("arrivals").has_job);
     }
     spool.put("uwsgi_spoolfile_on_other", b"");
-    let news = watch.news().expect("news");
-    assert!(news.has_beginning && !news.has_job && !news.is_lost);
+    let arrivals = watch.arrivals().expect("arrivals");
+    assert!(arrivals.has_beginning && !arrivals.has_job && !arrivals.is_lost);
     fs::remove_dir_all(spool.folder.path()).expect("removed");
-    assert!(watch.news().expect("news").is_lost);
+    assert!(watch.arrivals().expect("arrivals").is_lost);
 }
 
 #[test]

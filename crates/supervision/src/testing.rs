@@ -105,6 +105,7 @@ pub fn settings() -> Settings {
         files: None,
         watching: Default::default(),
         services: Default::default(),
+        spooling: Default::default(),
         development: None,
     }
 }

@@ -1,14 +1,17 @@
-//! The native half of the services of the module `uwsgi`: the memories that processes share. It knows no request. Every process
-//! that loads the application runs it.
+//! The native half of the services of the module `uwsgi`: the memories that processes share, and the jobs of
+//! the spooler. It knows no request. Every process that loads the application runs it.
 
 mod areas;
 mod arguments;
 mod attachment;
 mod engines;
+mod jobs;
 mod leased_locks;
 mod locks;
 mod metrics;
 mod queue;
+pub mod spool;
+pub mod spooler_work;
 
 use pyo3::prelude::*;
 
@@ -20,5 +23,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
             return Err(PyErr::fetch(module.py()));
         }
     }
-    engines::add_to(module)
+    engines::add_to(module)?;
+    spool::add_to(module)
 }

@@ -73,6 +73,8 @@ pub enum FileAction {
     ReloadChain,
     /// Each mule is replaced by a new one of the same generation.
     ReloadMules,
+    /// Each spooler is replaced by a new one of the same generation.
+    ReloadSpoolers,
     /// Log files are reopened.
     ReopenLogs,
     /// Log files are rotated.

@@ -12,6 +12,8 @@ pub struct Ledger {
     accounts: Vec<Account>,
     /// Messages that processes which have ended could not send.
     refused_messages: u64,
+    /// Processes of each helper number that have ended, of number 1 first.
+    ended_helpers: Vec<u64>,
 }
 
 /// The account of one worker number.
@@ -59,6 +61,19 @@ impl Ledger {
 
     pub fn refused_messages(&self) -> u64 {
         self.refused_messages
+    }
+
+    /// Records that a helper of this number has ended.
+    pub fn note_end_of_helper(&mut self, number: u32) {
+        let place = number as usize - 1;
+        if self.ended_helpers.len() <= place {
+            self.ended_helpers.resize(place + 1, 0);
+        }
+        self.ended_helpers[place] += 1;
+    }
+
+    pub fn ended_helpers(&self, number: u32) -> u64 {
+        self.ended_helpers.get(number as usize - 1).copied().unwrap_or(0)
     }
 
     fn account_mut(&mut self, number: u32) -> &mut Account {

@@ -110,7 +110,11 @@ impl Children {
     /// Removes a child that has ended.
     pub fn remove(&mut self, id: u64) -> Option<Child> {
         let position = self.list.iter().position(|child| child.id == id)?;
-        Some(self.list.remove(position))
+        let child = self.list.remove(position);
+        if let Some(number) = child.helper_number() {
+            self.ledger.note_end_of_helper(number);
+        }
+        Some(child)
     }
 
     /// Closes the row of a worker that has ended: adds its work to the account of its number and frees the row.

@@ -187,6 +187,8 @@ commands! {
     },
     /// Replace each mule with a new one of the same generation.
     ReloadMules => CommandRow { ..row("replacing its mules") },
+    /// Replace each spooler with a new one of the same generation. Only the file watcher requests it.
+    ReloadSpoolers => row("replacing its spoolers"),
     /// Add a worker, up to `processes`.
     AddWorker => CommandRow {
         letters: &[('+', "Add a worker, up to `processes`.")],
@@ -390,7 +392,7 @@ mod tests {
             }
             let is_asked_for = !row.letters.is_empty() || !row.signals.is_empty() || row.command_line.is_some();
             // A watched file alone asks for these.
-            let is_of_files = matches!(command, Command::Hook(_) | Command::ReloadMules);
+            let is_of_files = matches!(command, Command::Hook(_) | Command::ReloadMules | Command::ReloadSpoolers);
             assert_eq!(is_asked_for, !is_of_files, "{command:?}: nothing asks for it");
         }
     }

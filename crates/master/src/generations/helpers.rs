@@ -4,8 +4,8 @@
 
 use std::io::ErrorKind;
 
-use bolide_contract::children::{ChildKind, Task};
-use bolide_contract::message::Order;
+use bolide_contract::children::ChildKind;
+use bolide_contract::message::{EXIT_RECYCLED, Order};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
 use bolide_supervision::processes::exit_report::Cause;
@@ -52,10 +52,12 @@ pub fn renew(id: u64, children: &mut Children, provision: &Provision, now_ms: u6
     }
 }
 
-/// Replaces all mules: each ends when it has finished its message, and is forked again.
-pub fn renew_mules(children: &mut Children, provision: &Provision, now_ms: u64) {
-    let is_mule = |child: &Child| child.helper.as_ref().is_some_and(|helper| matches!(helper.task, Task::Mule { .. }));
-    for id in children.ids(|child| is_mule(child) && child.state.is_serving()) {
+/// Replaces all helpers of a kind.
+pub fn renew_kind(kind: &str, by: &str, children: &mut Children, provision: &Provision, now_ms: u64) {
+    log_sink::line(&format!("{by}: replacing the {kind}s"));
+    for id in
+        children.ids(|child| child.helper.as_ref().is_some_and(|helper| helper.kind(0).0 == kind) && child.state.is_serving())
+    {
         renew(id, children, provision, now_ms);
     }
 }
@@ -63,7 +65,8 @@ pub fn renew_mules(children: &mut Children, provision: &Provision, now_ms: u64) 
 /// Records the end of a helper. If its generation continues (`serving`), a replacement follows: immediately, or after a pause if
 /// it failed early.
 pub fn note_end(helper: &Child, number: u32, serving: Option<&mut Generation>, cause: &Cause, now_ms: u64) {
-    let was_told = helper.state == State::Ending && helper.kill_reason.is_none();
+    let has_done_enough = *cause == Cause::Exited(EXIT_RECYCLED);
+    let was_told = helper.state == State::Ending && helper.kill_reason.is_none() || has_done_enough;
     let follows = serving.filter(|serving| serving.number == helper.generation).map(|serving| {
         let slot = &mut serving.helper_slots[number as usize - 1];
         if was_told || helper.ready_ms.is_some_and(|ready| now_ms.saturating_sub(ready) >= EARLY_FAILURE_MS) {
@@ -74,7 +77,7 @@ pub fn note_end(helper: &Child, number: u32, serving: Option<&mut Generation>, c
         }
     });
     // A kill already has a log line, and an ordered end needs none.
-    if helper.kill_reason.is_none() && !(was_told && *cause == Cause::Exited(0)) {
+    if helper.kill_reason.is_none() && !(was_told && matches!(cause, Cause::Exited(0 | EXIT_RECYCLED))) {
         log_sink::line(&format!("{helper} {}{}", cause.words(), follows.unwrap_or_default()));
     }
 }

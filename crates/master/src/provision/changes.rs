@@ -36,6 +36,7 @@ const RELOADED: &[&str] = &[
     "attendant",
     "hooks",
     "services",
+    "spooling",
 ];
 
 /// Settings within those sections that need a restart: the JSON pointer, and the option that sets it.
@@ -178,6 +179,8 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/routes",
     "/answering",
     "/files",
+    // At a reload, folders are created with the rights of the application's user.
+    "/spooling",
 ];
 
 /// Settings that also reach daemons with a user of their own: a variable (LD_PRELOAD) or a folder may determine the code that a

@@ -11,6 +11,7 @@ pub mod message_queues;
 pub mod packaged;
 pub mod reading_as_user;
 pub mod renewing;
+pub mod spool_folders;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

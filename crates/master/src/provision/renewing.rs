@@ -6,7 +6,7 @@ use bolide_supervision::sockets::socket_activation;
 
 use crate::provision::changes;
 use crate::provision::configuration::Configuration;
-use crate::provision::{Plan, Provision};
+use crate::provision::{Plan, Provision, spool_folders};
 
 /// Reads the configuration again, for the next generation.
 ///
@@ -22,6 +22,7 @@ pub fn read_plan(configuration: &mut Configuration, provision: &Provision) -> Re
     wanted.listeners = socket_activation::merge(wanted.listeners);
     let renewed = changes::renewed(provision.settings(), &wanted, provision.room()).map_err(|error| one(error.to_string()))?;
     let program = configuration.program(&renewed.settings).map_err(|error| one(error.to_string()))?;
+    spool_folders::create_missing(&renewed.settings, provision.privileges(), false).map_err(|error| one(error.to_string()))?;
     let listeners = provision.listeners_for(&renewed.settings).map_err(|error| one(error.to_string()))?;
     let mut emptied = Vec::new();
     let memories = provision.memories_for(&renewed.settings, &mut emptied).map_err(|error| one(error.to_string()))?;

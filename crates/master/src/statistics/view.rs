@@ -3,7 +3,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::children::Helper;
+use bolide_contract::children::{Helper, Task};
 use bolide_contract::scoreboard::{InFlight, Work, now_ms};
 use bolide_services::statistics::{ApplicationFacts, CoreFacts, HelperFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
 use bolide_supervision::processes::memory_watch::usage_of;
@@ -66,6 +66,10 @@ impl View<'_> {
         let facts = |(place, helper): (u32, &Helper)| {
             let (kind, number) = helper.kind(place);
             let mut facts = HelperFacts { kind, number, ..HelperFacts::default() };
+            facts.respawns = self.children.ledger().ended_helpers(place);
+            if let Task::Spooler { folder, .. } = &helper.task {
+                facts.folder = folder.display().to_string();
+            }
             let present = self.children.iter().filter(|child| child.helper_number() == Some(place)).max_by_key(|child| child.id);
             let Some((pid, row)) = present.and_then(|child| child.pid.zip(child.row())) else { return facts };
             facts.pid = pid.as_raw() as u32;

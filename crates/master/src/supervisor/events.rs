@@ -64,11 +64,9 @@ impl Supervisor {
             }
             // Workers are always replaced one at a time, so both commands are the same.
             Command::ReloadWorkers | Command::ReloadChain => return self.reload_chain(by, now_ms),
-            Command::ReloadMules if !self.ending.is_stopping() => {
-                log_sink::line(&format!("{by}: replacing the mules"));
-                helpers::renew_mules(&mut self.children, &self.provision, now_ms);
-            }
-            Command::ReloadMules => {}
+            Command::ReloadMules | Command::ReloadSpoolers if self.ending.is_stopping() => {}
+            Command::ReloadMules => helpers::renew_kind("mule", by, &mut self.children, &self.provision, now_ms),
+            Command::ReloadSpoolers => helpers::renew_kind("spooler", by, &mut self.children, &self.provision, now_ms),
             Command::Pause | Command::Resume | Command::TogglePause => {
                 if self.ending.is_stopping() {
                     let why = "it is being stopped";

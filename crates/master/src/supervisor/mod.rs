@@ -425,6 +425,7 @@ fn command_of(action: FileAction) -> Command {
         FileAction::ReloadWorkers => Command::ReloadWorkers,
         FileAction::ReloadChain => Command::ReloadChain,
         FileAction::ReloadMules => Command::ReloadMules,
+        FileAction::ReloadSpoolers => Command::ReloadSpoolers,
         FileAction::ReopenLogs => Command::ReopenLogs,
         FileAction::RotateLogs => Command::RotateLogs,
         FileAction::Hook(number) => Command::Hook(number),

@@ -77,12 +77,6 @@ const FAMILIES: &[Family] = &[
     ),
     planned(
         Milestone::Services,
-        "The spooler: jobs that wait in a folder, and processes that work on them.",
-        "run the jobs with Celery, RQ or Huey, whose worker `attach-daemon` can start",
-        &["spooler", "spooler-*", "touch-spoolers-reload"],
-    ),
-    planned(
-        Milestone::Services,
         "uWSGI's own signals, which timers and files raise and workers handle.",
         "let `cron2` or `attach-daemon` run a program, or use a thread of the application",
         &["timer", "rbtimer", "touch-signal", "fs-signal", "signal-bufsize", "exception-handler"],

@@ -4,6 +4,7 @@
 mod answering;
 mod application;
 mod asynchronous;
+mod background;
 mod clients;
 mod families;
 mod files;
@@ -58,6 +59,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Processes, scaling::ENTRIES),
     (Theme::Attendant, hooks::ENTRIES),
     (Theme::Background, mules::ENTRIES),
+    (Theme::Background, background::spooler::ENTRIES),
     (Theme::Requests, sockets::REQUESTS),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),

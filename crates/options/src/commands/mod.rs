@@ -10,6 +10,7 @@ mod init_from;
 mod lints;
 mod places;
 mod plan;
+mod spool;
 
 #[cfg(test)]
 mod tests;
@@ -40,6 +41,7 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
         Subcommand::Options => explain::list(rest),
         Subcommand::Init if init_from::is_asked(rest) => init_from::run(rest, host),
         Subcommand::Init => init::run(rest, host),
+        Subcommand::Spool => spool::run(rest, host),
         Subcommand::Manual => manual(rest),
         Subcommand::Schema if rest.is_empty() => Reading::Print { text: crate::manual::schema::text(), status: 0 },
         Subcommand::Version if rest.is_empty() => Reading::version(),

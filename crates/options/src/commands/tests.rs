@@ -96,7 +96,7 @@ fn test_check_finds_combinations_that_do_nothing_or_hurt() {
         ("procname-prefix = shop ; name", "the comment is part of the value"),
         ("master = false\nharakiri = 5", "in uWSGI it does nothing without `master = true`"),
         ("logto = /nonexistent/a.log", "there is no folder /nonexistent"),
-        ("spooler = jobs", "`spooler` is known, but not supported yet"),
+        ("emperor = vassals", "`emperor` is known, but not supported yet"),
         ("exec-pre = x", "did you mean `exec-pre-app`?"),
         ("guid = www-data", "did you mean `gid`?"),
         ("pythonhome = /srv", "did you mean `home`?"),
@@ -272,7 +272,7 @@ fn test_explain_tells_the_row_by_any_of_its_names() {
     assert!(text.contains("did you mean `vacuum`?") && status == 1, "{text}");
     assert!(printed(&folder, "explain cflags").0.contains("refused: "));
     assert!(printed(&folder, "explain thunder-lock").0.contains("accepted, and there is nothing to do: "));
-    assert!(printed(&folder, "explain spooler").0.contains("planned, with `services`: known from uWSGI (its core)"));
+    assert!(printed(&folder, "explain emperor").0.contains("planned, with `emperor`: known from uWSGI (its core)"));
 }
 
 #[test]

@@ -20,6 +20,7 @@ use bolide_contract::settings::{
 };
 use bolide_contract::sharing::{Area, OwnMetric, Threshold};
 use bolide_contract::sockets::SocketTuning;
+use bolide_contract::spooling::Spooling;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
 use bolide_contract::watching::Watching;
 
@@ -68,6 +69,7 @@ pub struct Draft<'a> {
     pub tls: TlsDraft,
     pub attendant: AttendantDraft,
     pub mules: MulesDraft,
+    pub spooler: SpoolerDraft,
     /// Each with its rank within its step.
     pub hooks: Vec<(u8, Hook)>,
     pub answering: AnsweringDraft,
@@ -107,6 +109,7 @@ impl<'a> Draft<'a> {
             tls: TlsDraft::default(),
             attendant: AttendantDraft::default(),
             mules: MulesDraft::default(),
+            spooler: SpoolerDraft::default(),
             hooks: Vec::new(),
             answering: AnsweringDraft::default(),
             files: FilesDraft::default(),
@@ -463,6 +466,17 @@ pub struct MulesDraft {
     pub most_resident_bytes: Option<u64>,
     pub queue_bytes: Option<usize>,
     pub farms: Vec<(String, Location)>,
+}
+
+/// The spooler so far. Paths are as written.
+#[derive(Default)]
+pub struct SpoolerDraft {
+    /// The folders, whether another instance works on their jobs, and where they were configured.
+    pub folders: Vec<(String, bool, Location)>,
+    pub job_folder: Option<(String, Location)>,
+    pub harakiri_ms: Option<u64>,
+    /// The values that need no completion.
+    pub settings: Spooling,
 }
 
 /// The time limit of a job.

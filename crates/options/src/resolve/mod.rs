@@ -10,6 +10,7 @@ pub mod answering;
 mod application;
 pub mod asynchronous;
 pub mod attendant;
+pub mod background;
 pub mod clients;
 pub mod confinement;
 pub mod context;
@@ -184,10 +185,13 @@ impl<'a> Draft<'a> {
         let is_enterable = self.chdir.is_some() || is_jailed || context.folder.join(".").exists();
         let application = self.python.complete_application(self.application, is_enterable, &context);
         let python = self.python.complete(&mut context);
-        let (helpers, mules) = self.mules.complete(&mut context);
+        let (mut helpers, mules) = self.mules.complete(&mut context);
         let development = self.developing.complete(&listeners, &mut context);
         let counts = [workers.processes, workers.threads.most(), listeners.len() as u32];
         let services = self.services.complete(counts, &mut context);
+        let spooler_harakiri_ms = self.spooler.harakiri_ms;
+        let spooling = self.spooler.complete(&mut context);
+        helpers.extend(background::spooler::helpers(&spooling, spooler_harakiri_ms));
         let settings = Settings {
             development,
             listeners,
@@ -218,6 +222,7 @@ impl<'a> Draft<'a> {
             files,
             watching: watching::complete(self.watching, &self.developing, &context),
             services,
+            spooling,
         };
         (settings, context.diagnostics)
     }

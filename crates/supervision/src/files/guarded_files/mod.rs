@@ -7,6 +7,7 @@
 //! rights of that user, which the kernel checks: a link to a release still works, and leads nowhere the user could not go. The
 //! master and the attendant run it.
 
+mod folders;
 mod hook_files;
 mod sockets;
 mod walk;
@@ -21,6 +22,7 @@ use nix::fcntl::{AtFlags, OFlag, openat, renameat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use nix::unistd::{Gid, UnlinkatFlags, fchdir, fchown, getegid, geteuid, getgroups, mkfifoat, setfsgid, setfsuid, unlinkat};
 
+pub use self::folders::create_folder;
 pub use self::hook_files::HookFiles;
 pub use self::sockets::{SocketNode, bind_at, connect_at};
 use self::walk::{Last, PathEntry, Trust, Untrusted, check_opened, is_of_proc, kind, walk};

@@ -1,0 +1,263 @@
+//! A spooler's view of its folder for Python: the next job, its end, and the wait for more. It decides which jobs are tried and what
+//! is logged about the others. It does not know what the application does with a job. Spoolers run it.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bolide_spool::claiming::{Claim, ClaimedJob, claim, tidy};
+use bolide_spool::folder::{Folder, Place};
+use bolide_spool::scan::Scan;
+use bolide_spool::watch::Watch;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::helper::HelperLink;
+use crate::services::jobs::{resolved, task};
+
+/// Time that another program has to write a job whose file it has created, before the spooler looks at it.
+const BEGINNING_MS: u64 = 100;
+/// Time between two searches for the remains of killed processes.
+const TIDY_EVERY: Duration = Duration::from_secs(600);
+/// Most problems of jobs that a spooler remembers to have logged. Beyond this it logs no further ones.
+const SAID_MOST: usize = 1024;
+const UNWATCHED: &str = "new jobs are found by `spooler-frequency` alone";
+
+/// The job that this process has claimed: its path and its dict.
+static CLAIMED: Mutex<Option<(PathBuf, Py<PyDict>)>> = Mutex::new(None);
+
+/// The dict of the job at this path, if this process works on it: closing any descriptor of its file would unlock it.
+pub fn claimed_here<'py>(py: Python<'py>, path: &Path) -> PyResult<Option<Bound<'py, PyDict>>> {
+    let claimed = CLAIMED.lock().unwrap_or_else(PoisonError::into_inner);
+    let own = claimed.as_ref().filter(|(claimed, _)| claimed == path || *claimed == resolved(path));
+    own.map(|(_, task)| task.bind(py).copy()).transpose()
+}
+
+/// A spooler's folder.
+#[pyclass(module = "bolide._native")]
+pub struct SpoolerWork {
+    folder: Folder,
+    is_ordered: bool,
+    /// Readable when the master has sent an order.
+    orders: OwnedFd,
+    scan: Option<Scan>,
+    job: Option<ClaimedJob>,
+    /// `None` if the kernel gives no notifications.
+    watch: Option<Watch>,
+    /// When the first of the jobs is due that were not due in this scan, in seconds since 1970.
+    next_due: Option<u64>,
+    tidied: Option<Instant>,
+    /// What was logged about jobs that stay.
+    said: HashSet<String>,
+}
+
+#[pymethods]
+impl SpoolerWork {
+    #[new]
+    fn new(path: PathBuf, is_ordered: bool, link: &HelperLink) -> PyResult<SpoolerWork> {
+        Ok(SpoolerWork {
+            folder: Folder::new(resolved(&path)),
+            is_ordered,
+            orders: link.orders()?,
+            scan: None,
+            job: None,
+            watch: None,
+            next_due: None,
+            tidied: None,
+            said: HashSet::new(),
+        })
+    }
+
+    /// Begins to look for jobs from the start.
+    fn begin(&mut self, py: Python<'_>) {
+        py.detach(|| {
+            self.tidy();
+            // Before the folder is read, so that jobs that arrive meanwhile are noticed.
+            self.renew_watch();
+            self.next_due = None;
+            self.scan = Some(Scan::new(&self.folder, self.is_ordered));
+        });
+    }
+
+    /// Claims the next job. Returns its name and its dict, or None if there is none.
+    fn next<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(String, Bound<'py, PyDict>)>> {
+        if !py.detach(|| self.claim_next()) {
+            return Ok(None);
+        }
+        let Some(job) = &self.job else { return Ok(None) };
+        let name = OsStr::from_bytes(&job.place().name);
+        let task = task(py, name.as_bytes(), job.variables(), job.body())?;
+        let claimed = Some((self.folder.path_of(job.place()), task.copy()?.unbind()));
+        *CLAIMED.lock().unwrap_or_else(PoisonError::into_inner) = claimed;
+        Ok(Some((name.to_string_lossy().into_owned(), task)))
+    }
+
+    /// The attempt at the claimed job has ended, and the spooler with it lives. `is_done`: the job is removed.
+    fn finish(&mut self, py: Python<'_>, is_done: bool) {
+        let Some(job) = self.job.take() else { return };
+        let place = job.place().shown();
+        let ended = py.detach(|| if is_done { job.done() } else { job.again() });
+        *CLAIMED.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Err(error) = ended {
+            let words = if is_done { "it is done but can't be removed, so it will be done again" } else { "its notes stay" };
+            self.say_once(&format!("job {place}: {words}: {error}"));
+        }
+    }
+
+    /// Waits until there may be a job to try: one has arrived or is due, or `seconds` have passed. Ends early if there is an order
+    /// of the master, or if a signal arrives.
+    fn wait(&mut self, py: Python<'_>, seconds: u32) -> PyResult<()> {
+        Ok(py.detach(|| self.wait_for_jobs(seconds))?)
+    }
+
+    /// The seconds between two looks at the folder that the application has set, or None.
+    fn frequency(&self, master: u32) -> Option<u32> {
+        bolide_spool::frequency::get(&self.folder, master)
+    }
+
+    /// The path of the folder, without links.
+    #[getter]
+    fn path<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, self.folder.path().as_os_str().as_bytes())
+    }
+}
+
+impl SpoolerWork {
+    /// Drops the events so far, and watches the folder again if the watch was lost.
+    fn renew_watch(&mut self) {
+        let is_good = |watch: &mut Watch| watch.arrivals().is_ok_and(|arrivals| !arrivals.is_lost);
+        if self.watch.as_mut().is_some_and(is_good) {
+            return;
+        }
+        self.watch = match Watch::new(&self.folder) {
+            Ok(watch) => Some(watch),
+            Err(error) => {
+                self.say_once(&format!("{UNWATCHED}: {error}"));
+                None
+            }
+        };
+    }
+
+    fn claim_next(&mut self) -> bool {
+        while let Some(found) = self.scan.as_mut().and_then(Iterator::next) {
+            let claimed = found.and_then(|place| Ok((claim(&self.folder, &place)?, place)));
+            match claimed {
+                Err(error) => {
+                    self.scan = None;
+                    self.say_once(&format!("the folder can't be read: {error}"));
+                }
+                Ok((Claim::Job(job), _)) => {
+                    if let Err(error) = job.begin() {
+                        self.say_once(&format!("attempts at jobs can't be counted: {error}"));
+                    }
+                    self.job = Some(job);
+                    return true;
+                }
+                Ok((other, place)) => self.note(other, &place),
+            }
+        }
+        self.scan = None;
+        false
+    }
+
+    fn note(&mut self, outcome: Claim, place: &Place) {
+        let job = place.shown();
+        match outcome {
+            Claim::Later(at) => self.next_due = Some(self.next_due.map_or(at, |earlier| earlier.min(at))),
+            Claim::GivenUp(reason) => {
+                self.say(&format!("job {job} is given up and moved to the folder `failed`: {reason}; see `bolide spool`"));
+            }
+            Claim::Refused(reason) => self.say_once(&format!("job {job} is left where it is: {reason}")),
+            Claim::Job(_) | Claim::Busy | Claim::Gone => {}
+        }
+    }
+
+    fn tidy(&mut self) {
+        if self.tidied.is_some_and(|before| before.elapsed() < TIDY_EVERY) {
+            return;
+        }
+        self.tidied = Some(Instant::now());
+        match tidy(&self.folder) {
+            Ok(tidied) if tidied.abandoned > 0 => {
+                self.say(&format!("{} jobs that were never written to their end are removed", tidied.abandoned));
+            }
+            Ok(_) => {}
+            Err(error) => self.say_once(&format!("the remains of killed processes can't be removed: {error}")),
+        }
+    }
+
+    fn wait_for_jobs(&mut self, seconds: u32) -> io::Result<()> {
+        let until = Instant::now() + self.longest_wait(seconds);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let watched = self.watch.as_ref().map(Watch::descriptor);
+            let mut polled = vec![PollFd::new(self.orders.as_fd(), PollFlags::POLLIN)];
+            polled.extend(watched.map(|watched| PollFd::new(watched, PollFlags::POLLIN)));
+            // At least a whole millisecond, the unit of poll(2).
+            let timeout = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
+            match poll(&mut polled, timeout) {
+                // A signal: the interpreter calls its handler.
+                Err(Errno::EINTR) => return Ok(()),
+                Err(errno) => return Err(errno.into()),
+                Ok(_) => {}
+            }
+            let is_ready = |polled: &PollFd<'_>| polled.any().unwrap_or(true);
+            if polled.first().is_some_and(is_ready) {
+                return Ok(());
+            }
+            let has_news = polled.get(1).is_some_and(is_ready);
+            drop(polled);
+            if has_news && self.has_arrivals() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Whether to look for jobs at once.
+    fn has_arrivals(&mut self) -> bool {
+        let arrivals = match self.watch.as_mut().map(Watch::arrivals) {
+            Some(Ok(arrivals)) => arrivals,
+            Some(Err(error)) => {
+                self.watch = None;
+                self.say_once(&format!("{UNWATCHED}: {error}"));
+                return true;
+            }
+            None => return false,
+        };
+        if arrivals.is_lost {
+            self.watch = None;
+            return true;
+        }
+        if arrivals.has_beginning && !arrivals.has_job {
+            std::thread::sleep(Duration::from_millis(BEGINNING_MS));
+        }
+        arrivals.has_job || arrivals.has_beginning
+    }
+
+    fn longest_wait(&self, seconds: u32) -> Duration {
+        let longest = Duration::from_secs(u64::from(seconds));
+        let until = |due| (UNIX_EPOCH + Duration::from_secs(due)).duration_since(SystemTime::now()).unwrap_or_default();
+        self.next_due.map_or(longest, |due| until(due).min(longest))
+    }
+
+    fn say(&self, text: &str) {
+        bolide_log::line(&format!("spooler {}: {text}", self.folder.path().display()));
+    }
+
+    /// Logs a problem that stays, once.
+    fn say_once(&mut self, text: &str) {
+        if self.said.len() < SAID_MOST && self.said.insert(text.to_owned()) {
+            self.say(text);
+        }
+    }
+}

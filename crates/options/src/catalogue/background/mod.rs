@@ -1,0 +1,3 @@
+//! Rows of work in the background. Pure data.
+
+pub mod spooler;

@@ -1,0 +1,3 @@
+//! Resolves the options of work in the background.
+
+pub mod spooler;

@@ -1,0 +1,82 @@
+//! Resolves the options of the spooler to settings and helpers. It starts nothing and opens no file. Runs in the process that reads
+//! the configuration.
+
+use bolide_contract::children::{Helper, Task};
+use bolide_contract::spooling::{SpoolFolder, Spooling};
+
+use crate::catalogue::row::OptionRow;
+use crate::diagnostic::{Diagnostic, Location};
+use crate::pair::Pair;
+use crate::resolve::context::Context;
+use crate::resolve::draft::{Draft, SpoolerDraft};
+use crate::resolve::values;
+
+/// The highest number of spoolers of one folder, and of folders.
+pub const SPOOLERS_MOST: i64 = 64;
+
+/// `spooler`
+pub fn add_spooler(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    add(draft, pair, false)
+}
+
+/// `spooler-external`
+pub fn add_external(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    add(draft, pair, true)
+}
+
+fn add(draft: &mut Draft, pair: &Pair, is_external: bool) -> Result<(), Diagnostic> {
+    let path = values::text(pair)?;
+    if path.starts_with("redis:") || path.starts_with("rediss:") {
+        let message = format!("`{}` needs a folder", pair.key);
+        return Err(Diagnostic::error(Some(&pair.location), message).advise("jobs on Redis are not supported yet; name a folder"));
+    }
+    if draft.spooler.folders.len() as i64 >= SPOOLERS_MOST {
+        let message = format!("there can't be more than {SPOOLERS_MOST} folders of spoolers");
+        return Err(Diagnostic::error(Some(&pair.location), message));
+    }
+    draft.spooler.folders.push((path, is_external, pair.location.clone()));
+    Ok(())
+}
+
+impl SpoolerDraft {
+    /// Completes the settings. Relative paths start at the folder in which the server was started, as in uWSGI, which resolves
+    /// them before it enters `chdir`.
+    pub fn complete(self, context: &mut Context) -> Spooling {
+        let mut folders: Vec<SpoolFolder> = Vec::new();
+        for (path, is_external, location) in self.folders {
+            let path = context.absolute_at_start(path);
+            if folders.iter().any(|folder| folder.path == path) {
+                let message = format!("the folder `{}` has a spooler already", path.display());
+                context.diagnostics.push(
+                    Diagnostic::warning(Some(&location), message)
+                        .advise("write `spooler-processes` for more spoolers of a folder"),
+                );
+                continue;
+            }
+            folders.push(SpoolFolder { path, is_external, origin: location.to_string() });
+        }
+        if folders.is_empty() {
+            return Spooling::default();
+        }
+        let job_folder = self.job_folder.map(|(path, location)| existing(context, &path, &location));
+        Spooling { folders, job_folder, ..self.settings }
+    }
+}
+
+/// Adds the spoolers of the settings to the helpers: those of a folder one after the other.
+pub fn helpers(spooling: &Spooling, harakiri_ms: Option<u64>) -> impl Iterator<Item = Helper> {
+    let folders = spooling.folders.iter().filter(|folder| !folder.is_external);
+    let paths = folders.flat_map(|folder| std::iter::repeat_n(&folder.path, spooling.processes as usize));
+    (1u32..)
+        .zip(paths)
+        .map(move |(number, folder)| Helper { harakiri_ms, ..Helper::new(Task::Spooler { number, folder: folder.clone() }) })
+}
+
+fn existing(context: &mut Context, path: &str, location: &Location) -> std::path::PathBuf {
+    let path = context.absolute(path);
+    if !path.is_dir() {
+        let message = format!("can't change to `{}`: there is no such folder", path.display());
+        context.diagnostics.push(Diagnostic::error(Some(location), message).local());
+    }
+    path
+}
