@@ -5,6 +5,9 @@
 //! The tests are in `tests`. Nothing here is part of the server.
 
 mod atomics;
+/// The items of a cache: `crates/memory/src/cache/table.rs`.
+#[path = "../../crates/memory/src/cache/table.rs"]
+pub mod cache_table;
 #[path = "../../crates/contract/src/published.rs"]
 pub mod published;
 pub mod scheduling;

@@ -11,6 +11,18 @@ HERE = {
     "applications": "a dict of mount points and applications, once they are loaded",
     "atexit": "set it to a function, which each worker calls when it exits normally",
     "buffer_size": "the maximum size of a request's head in bytes (`buffer-size`)",
+    "cache_clear": "`cache_clear([cache])` deletes all items",
+    "cache_dec": "`cache_dec(key[, number, expires, cache])` subtracts from a number",
+    "cache_del": "`cache_del(key[, cache])`: True, or None if there is no such item",
+    "cache_div": "`cache_div(key[, number, expires, cache])` divides a number; by 0 it becomes 0",
+    "cache_exists": "`cache_exists(key[, cache])`: True or None",
+    "cache_get": "`cache_get(key[, cache])`: the value, as bytes, or None",
+    "cache_inc": "`cache_inc(key[, number, expires, cache])` adds to a number",
+    "cache_keys": "`cache_keys([cache])`: a list of the keys, as bytes",
+    "cache_mul": "`cache_mul(key[, number, expires, cache])` multiplies a number",
+    "cache_num": "`cache_num(key[, cache])`: a number, 0 if there is none",
+    "cache_set": "`cache_set(key, value[, expires, cache])`: True, or None if the key exists or there is no room",
+    "cache_update": "`cache_update(key, value[, expires, cache])`: the same, but replaces the value of a key that exists",
     "call": "`call(name, …)` calls a function of `register_rpc` with bytes, and returns bytes or None",
     "chunked_read": "`chunked_read([timeout])`: the next part of a chunked body, and `b''` at its end",
     "chunked_read_nb": "the same; it never waits here, because bodies are complete before an application is called",
@@ -151,10 +163,9 @@ NEVER = "never"
 #: Names of uWSGI that are missing: their milestone, and what to use until then.
 MILESTONES = {
     "services": (
-        "part of the services (caches, queues, spooler, mules, locks, signals, metrics)",
-        "add_cron add_file_monitor add_rb_timer add_timer alarm cache_clear cache_dec cache_del cache_div cache_exists "
-        "cache_get cache_inc cache_keys cache_mul cache_num cache_set cache_update register_signal signal signal_received "
-        "signal_registered signal_wait",
+        "part of the services (signals, alarms)",
+        "add_cron add_file_monitor add_rb_timer add_timer alarm register_signal signal signal_received signal_registered "
+        "signal_wait",
     ),
     "gevent": (
         "part of uWSGI's asynchronous engines (gevent)",

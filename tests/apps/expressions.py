@@ -3,6 +3,7 @@
 ``there(NAME)`` creates a file of this name in the working folder, ``await_it(NAME)`` waits for one.
 """
 
+import itertools
 import os
 import time
 
@@ -21,7 +22,7 @@ def await_it(name):
         time.sleep(LOOK_SECONDS)
 
 
-NAMES = {"uwsgi": uwsgi, "os": os, "time": time, "there": there, "await_it": await_it}
+NAMES = {"uwsgi": uwsgi, "os": os, "time": time, "itertools": itertools, "there": there, "await_it": await_it}
 
 
 def value_of(expression):

@@ -115,12 +115,12 @@ def test_the_options_are_found_by_text_and_by_bytes(serve):
 
 def test_a_name_that_is_not_there_yet_says_what_it_belongs_to_and_what_to_do(serve, tmp_path):
     (tmp_path / "shop.py").write_text(
-        "import uwsgi\nassert not hasattr(uwsgi, 'spool')\n"
+        "import uwsgi\nassert not hasattr(uwsgi, 'scrolls')\n"
         "def application(environ, start_response):\n    start_response('200 OK', [])\n"
-        "    try:\n        uwsgi.cache_get('key')\n    except AttributeError as error:\n        return [str(error).encode()]\n"
+        "    try:\n        uwsgi.scrolls()\n    except AttributeError as error:\n        return [str(error).encode()]\n"
     )
     said = serve(f"chdir = {tmp_path}\nmodule = shop").get("/").text
-    assert said.startswith("`uwsgi.cache_get` is not supported yet: part of the services")
+    assert said.startswith("`uwsgi.scrolls` is not supported yet: part of the emperor")
     assert "`uwsgi-module = false`" in said
     assert uwsgi_names.missing("cl").startswith("`uwsgi.cl` is not supported: not planned")
 

@@ -31,6 +31,13 @@ pub fn wall_second() -> i64 {
     clock_gettime(ClockId::CLOCK_REALTIME_COARSE).map_or(0, |time| time.tv_sec()) + (ADVANCED_MS.get() / 1000) as i64
 }
 
+/// Returns milliseconds since 1970, with the cost and resolution of [`now_ms`].
+#[inline]
+pub fn wall_ms() -> u64 {
+    let time = clock_gettime(ClockId::CLOCK_REALTIME_COARSE);
+    time.map_or(0, |time| time.tv_sec() as u64 * 1000 + time.tv_nsec() as u64 / 1_000_000) + ADVANCED_MS.get()
+}
+
 /// Returns precise monotonic time in microseconds. A call costs about 25 ns.
 pub fn precise_us() -> u64 {
     let advanced_us = ADVANCED_MS.get() * 1000;

@@ -160,7 +160,8 @@ fn prepare(
     let logs = LogKeeping::new(Logs::new(&settings.logging, privileges.as_ref()), log_programs, printed);
     let unshared = |error: io::Error| StartError::new(format!("no memory can be shared between processes: {error}"));
     let mut emptied = Vec::new();
-    let memories = Memories::at_start(&settings.services, handed_memories, &mut emptied).map_err(unshared)?;
+    let memories =
+        Memories::at_start(&settings.services, handed_memories, privileges.as_ref(), &mut emptied).map_err(unshared)?;
     log_sink::lines(&emptied);
     let (mut provision, scoreboard) = Provision::new(settings, listeners, memories, program, privileges).map_err(unshared)?;
     provision.take_message_queues(handed_queues);

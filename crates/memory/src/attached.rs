@@ -50,7 +50,7 @@ impl Attached {
             let mapping = Mapping::attach(&descriptor, &wanted.identity()).map_err(|why| unfit(&why))?;
             let mapping: &'static Mapping = Box::leak(Box::new(mapping));
             match wanted {
-                Wanted::Cache(settings) => attached.caches.push(Cache::attach(&settings, mapping)),
+                Wanted::Cache(settings) => attached.caches.push(Cache::attach(&settings, mapping, descriptor)?),
                 Wanted::Locks(_) => attached.locks = user_locks::all(mapping),
                 Wanted::Queue(settings) => attached.queue = Queue::attach(&settings, mapping, None),
                 Wanted::Area(_, settings) => attached.areas.extend(SharedArea::attach(&settings, mapping, None)),

@@ -4,6 +4,7 @@
 //! The master makes the memory and recovers what a dead process held; every process that has the application reads and writes it.
 //! It knows no language, no options and no log.
 
+pub mod atomics;
 pub mod attached;
 pub mod cache;
 pub mod engines;

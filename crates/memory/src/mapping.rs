@@ -4,7 +4,7 @@
 use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -167,16 +167,6 @@ impl Mapping {
         self.length.get() - HEAD_BYTES
     }
 
-    /// Starts to write changed pages of a file to its disk, without waiting for it.
-    ///
-    /// # Errors
-    /// The error of msync(2).
-    pub fn begin_sync(&self) -> io::Result<()> {
-        // SAFETY: the whole mapping, whose contents are not changed.
-        unsafe { nix::sys::mman::msync(self.start.cast(), self.length.get(), nix::sys::mman::MsFlags::MS_ASYNC)? };
-        Ok(())
-    }
-
     fn head(&self) -> &Head {
         // SAFETY: the mapping is page-aligned, at least a head long, zeroed or written as a head before (any bits are valid for
         // atomics), and only accessed by atomics.
@@ -189,6 +179,25 @@ impl Drop for Mapping {
         // SAFETY: the mapping of `of`, which nothing refers to any more: references into it borrow it.
         // The call fails for no mapping that was made so.
         let _ = unsafe { munmap(self.start.cast(), self.length.get()) };
+    }
+}
+
+/// Returns whether a file begins like a memory of Bolide, of any kind and version.
+pub fn has_head(file: &std::fs::File) -> bool {
+    let mut magic = [0; 8];
+    std::os::unix::fs::FileExt::read_exact_at(file, &mut magic, 0).is_ok() && u64::from_le_bytes(magic) == MAGIC
+}
+
+/// Starts to write the changed pages of a file to its disk, without waiting for their end. (msync(2) with MS_ASYNC does nothing on
+/// Linux.)
+///
+/// # Errors
+/// The error of sync_file_range(2).
+pub fn begin_sync(file: &impl AsRawFd) -> io::Result<()> {
+    // SAFETY: a plain system call on an open descriptor.
+    match unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -224,7 +233,7 @@ mod tests {
         // SAFETY: as above.
         assert_eq!(unsafe { second.body().add(9_999).read() }, 7);
         assert_eq!(second.body_bytes(), 10_000);
-        assert!(second.begin_sync().is_ok());
+        assert!(begin_sync(&memory).is_ok());
     }
 
     #[test]

@@ -4,15 +4,19 @@
 //! A further structure is a variant of [`Wanted`] with its arms here.
 
 use std::io;
+use std::os::fd::AsFd;
 
 use bolide_contract::boot::MemoryKind;
 use bolide_contract::distributed::Distributed;
-use bolide_contract::services::{Services, SharedCache};
+use bolide_contract::services::{Services, SharedCache, Store};
 use bolide_contract::sharing::{Area, Metrics, Queue};
 
-use crate::mapping::{Identity, Mapping};
+use crate::cache::layout::{self, Parts};
+use crate::cache::store::{self, Restored};
+use crate::cache::{self, repair};
+use crate::mapping::{Identity, Mapping, fingerprint};
 use crate::recovery::Recovery;
-use crate::{cache, engines, metrics, queue, shared_area, user_locks};
+use crate::{engines, metrics, queue, shared_area, user_locks};
 
 /// A memory that the settings ask for.
 #[derive(Debug, Clone)]
@@ -68,7 +72,7 @@ impl Wanted {
     /// Returns what the memory holds. Memory of the same identity can be kept over a reload and an upgrade.
     pub fn identity(&self) -> Identity {
         match self {
-            Wanted::Cache(settings) => cache::identity(settings),
+            Wanted::Cache(settings) => layout::identity(settings),
             Wanted::Locks(locks) => user_locks::identity(*locks),
             Wanted::Queue(settings) => queue::identity(settings),
             Wanted::Area(_, settings) => shared_area::identity(settings),
@@ -83,7 +87,7 @@ impl Wanted {
     /// The system lacks what the structure needs.
     pub fn begin(&self, mapping: &Mapping) -> io::Result<()> {
         match self {
-            Wanted::Cache(settings) => cache::begin(settings, mapping),
+            Wanted::Cache(settings) => repair::begin(&Parts::of(settings, mapping), random(), system_start()),
             Wanted::Locks(_) => user_locks::begin(mapping),
             Wanted::Queue(_) => queue::begin(mapping),
             Wanted::Area(..) => shared_area::begin(mapping),
@@ -93,10 +97,44 @@ impl Wanted {
         }
     }
 
+    /// The file that keeps the memory beyond the end of the instance.
+    pub fn store(&self) -> Option<&Store> {
+        match self {
+            Wanted::Cache(settings) => settings.store.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Reserves the room on the disk that a new file needs in any case.
+    ///
+    /// # Errors
+    /// The disk is full.
+    pub fn reserve(&self, file: &impl AsFd) -> io::Result<()> {
+        match self {
+            Wanted::Cache(settings) => store::reserve_beginning(file, settings),
+            _ => Ok(()),
+        }
+    }
+
+    /// Puts a file right that another instance has left. Returns what was found in it, for the log.
+    ///
+    /// # Errors
+    /// The system lacks what the structure needs.
+    pub fn restore(&self, mapping: &Mapping) -> io::Result<String> {
+        match self {
+            Wanted::Cache(settings) => {
+                let Restored { items, dropped } = store::restore(&Parts::of(settings, mapping), system_start())?;
+                let lost = if dropped == 0 { String::new() } else { format!(", {dropped} were incomplete and are dropped") };
+                Ok(format!("{items} items{lost}"))
+            }
+            _ => Err(io::Error::other("it is never kept in a file")),
+        }
+    }
+
     /// Repairs what a process held that has ended. It never waits: what it can't take at once, another process has or repairs.
     pub fn recover(&self, mapping: &Mapping, pid: u32) -> Vec<Recovery> {
         match self {
-            Wanted::Cache(settings) => cache::recover(settings, mapping, pid),
+            Wanted::Cache(settings) => cache::recover(settings, &Parts::of(settings, mapping), pid).into_iter().collect(),
             Wanted::Locks(_) => user_locks::recover(mapping, pid),
             Wanted::Queue(settings) => queue::recover(settings, mapping, None, pid),
             Wanted::Area(number, _) => shared_area::recover(number, mapping, pid),
@@ -105,5 +143,19 @@ impl Wanted {
             // No process holds a row.
             Wanted::Engines(_) => Vec::new(),
         }
+    }
+}
+
+/// A number that clients can't guess.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}
+
+/// A digest that each start of the system changes. Without `/proc` each start of the instance counts as one.
+fn system_start() -> u64 {
+    match std::fs::read("/proc/sys/kernel/random/boot_id") {
+        Ok(text) => fingerprint(&text.iter().map(|byte| u64::from(*byte)).collect::<Vec<u64>>()),
+        Err(_) => random(),
     }
 }

@@ -4,6 +4,7 @@
 mod areas;
 mod arguments;
 mod attachment;
+mod cache;
 mod engines;
 mod jobs;
 mod leased_locks;
@@ -18,7 +19,7 @@ use pyo3::prelude::*;
 pub use attachment::attach;
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
-    for table in [locks::FUNCTIONS, queue::FUNCTIONS, areas::FUNCTIONS, metrics::FUNCTIONS] {
+    for table in [cache::FUNCTIONS, locks::FUNCTIONS, queue::FUNCTIONS, areas::FUNCTIONS, metrics::FUNCTIONS] {
         if arguments::add_functions(module.as_ptr(), table).is_none() {
             return Err(PyErr::fetch(module.py()));
         }

@@ -10,10 +10,13 @@ use bolide_contract::distributed::EngineSettings;
 use bolide_contract::engine_row::EngineRow;
 use bolide_contract::services::Services;
 use bolide_memory::engines::rows;
-use bolide_memory::mapping::whole_bytes;
+use bolide_memory::mapping::{self, whole_bytes};
 use bolide_memory::metrics::MetricValues;
 use bolide_memory::{Identity, Mapping, RobustLock, Wanted, user_locks};
+use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::process_attributes;
+
+use crate::provision::store_files::{self, StoreFile};
 
 /// The memories of one generation's settings. Generations with the same settings share them.
 #[derive(Debug, Clone, Default)]
@@ -31,29 +34,38 @@ struct Memory {
 }
 
 impl Memories {
-    /// Returns the memories that settings ask for: those of these that fit, and new ones. `changed` gets a line for each memory
-    /// that begins empty although one of its name is there.
+    /// Returns the memories that settings ask for: those of these that fit, and new ones. `said` gets a line for each memory that
+    /// begins empty although one of its name is there, and for each file.
     ///
     /// # Errors
     /// A memory can't be made.
-    pub fn for_settings(&self, services: &Services, changed: &mut Vec<String>) -> io::Result<Memories> {
+    pub fn for_settings(
+        &self,
+        services: &Services,
+        privileges: Option<&Privileges>,
+        said: &mut Vec<String>,
+    ) -> io::Result<Memories> {
         let list = Wanted::all(services).into_iter().map(|wanted| {
             let identity = wanted.identity();
+            let path = |wanted: &Wanted| wanted.store().map(|store| store.path.clone());
             let named = self.list.iter().find(|memory| memory.is_named_as(&wanted));
-            match named {
-                Some(kept) if kept.identity == identity => Ok(kept.clone()),
-                Some(old) => {
-                    let made = Memory::create(wanted, identity)?;
-                    if let (Wanted::Metrics(before), Wanted::Metrics(now)) = (&old.wanted, &made.wanted) {
-                        MetricValues::of(&made.mapping).adopt(now, &MetricValues::of(&old.mapping), before);
-                        changed.push("metrics: there are others now: those that stay keep their values".to_owned());
-                    } else {
-                        changed.push(format!("{}: its settings have changed: it begins empty", words(&made.wanted)));
-                    }
-                    Ok(Rc::new(made))
-                }
-                None => Memory::create(wanted, identity).map(Rc::new),
+            if let Some(kept) = named
+                && kept.identity == identity
+                && path(&kept.wanted) == path(&wanted)
+            {
+                return Ok(kept.clone());
             }
+            let is_ours = wanted.store().is_some() && self.list.iter().any(|memory| path(&memory.wanted) == path(&wanted));
+            let made = Memory::create(wanted, identity, is_ours, privileges, said)?;
+            if let Some(old) = named {
+                if let (Wanted::Metrics(before), Wanted::Metrics(now)) = (&old.wanted, &made.wanted) {
+                    MetricValues::of(&made.mapping).adopt(now, &MetricValues::of(&old.mapping), before);
+                    said.push("metrics: there are others now: those that stay keep their values".to_owned());
+                } else if made.wanted.store().is_none() {
+                    said.push(format!("{}: its settings have changed: it begins empty", words(&made.wanted)));
+                }
+            }
+            Ok(Rc::new(made))
         });
         Ok(Memories { list: list.collect::<io::Result<_>>()? })
     }
@@ -65,22 +77,27 @@ impl Memories {
     pub fn at_start(
         services: &Services,
         mut handed: Vec<(MemoryFile, OwnedFd)>,
-        changed: &mut Vec<String>,
+        privileges: Option<&Privileges>,
+        said: &mut Vec<String>,
     ) -> io::Result<Memories> {
         let list = Wanted::all(services).into_iter().map(|wanted| {
             let identity = wanted.identity();
             let is_it = |(file, _): &(MemoryFile, OwnedFd)| (file.kind, file.name.as_str()) == (wanted.kind(), wanted.name());
             let position = handed.iter().position(is_it);
+            let mut is_ours = false;
             if let Some((_, descriptor)) = position.map(|position| handed.swap_remove(position)) {
                 match Mapping::attach(&descriptor, &identity) {
                     Ok(mapping) => return Ok(Rc::new(Memory { wanted, identity, mapping, descriptor })),
-                    Err(why) => changed.push(format!(
-                        "{}: that of the previous master can't be taken over ({why}): it begins empty",
-                        words(&wanted)
-                    )),
+                    Err(why) => {
+                        is_ours = true;
+                        said.push(format!(
+                            "{}: that of the previous master can't be taken over ({why}): it begins empty",
+                            words(&wanted)
+                        ));
+                    }
                 }
             }
-            Memory::create(wanted, identity).map(Rc::new)
+            Memory::create(wanted, identity, is_ours, privileges, said).map(Rc::new)
         });
         Ok(Memories { list: list.collect::<io::Result<_>>()? })
     }
@@ -99,6 +116,22 @@ impl Memories {
 
     fn of_kind(&self, kind: MemoryKind) -> Option<&Memory> {
         self.list.iter().find(|memory| memory.wanted.kind() == kind).map(Rc::as_ref)
+    }
+
+    /// The shortest time between two writes of files to the disk, in milliseconds.
+    pub fn sync_every_ms(&self) -> Option<u64> {
+        let times = self.list.iter().filter_map(|memory| memory.wanted.store()).map(|store| store.sync_s);
+        times.filter(|seconds| *seconds > 0).min().map(|seconds| seconds * 1000)
+    }
+
+    /// Begins to write the files to the disk. Returns the errors.
+    pub fn begin_sync(&self) -> Vec<String> {
+        let with_file = self.list.iter().filter(|memory| memory.wanted.store().is_some());
+        let sync = |memory: &Rc<Memory>| {
+            let error = mapping::begin_sync(&memory.descriptor).err()?;
+            Some(format!("{}: its file can't be written to the disk: {error}", words(&memory.wanted)))
+        };
+        with_file.filter_map(sync).collect()
     }
 
     /// The files for the boot message and for a successor.
@@ -145,14 +178,41 @@ impl Memories {
 }
 
 impl Memory {
-    fn create(wanted: Wanted, identity: Identity) -> io::Result<Memory> {
+    fn create(
+        wanted: Wanted,
+        identity: Identity,
+        is_ours: bool,
+        privileges: Option<&Privileges>,
+        said: &mut Vec<String>,
+    ) -> io::Result<Memory> {
+        let name = words(&wanted);
+        let located = |error: io::Error| match wanted.store() {
+            Some(store) => io::Error::new(error.kind(), format!("{name}: store = {}: {error}", store.path.display())),
+            None => io::Error::new(error.kind(), format!("{name}: {error}")),
+        };
         let bytes = whole_bytes(&identity) as u64;
-        let create = || Mapping::create(wanted.name(), &identity);
-        let made = process_attributes::with_file_size(bytes, create)
-            .and_then(|made| made.ok_or_else(|| process_attributes::file_size_too_small(bytes)))
-            .and_then(|(mapping, descriptor)| wanted.begin(&mapping).map(|()| (mapping, descriptor)));
-        let (mapping, descriptor) = made.map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", words(&wanted))))?;
-        mapping.finish(&identity);
+        let open = || match wanted.store() {
+            None => Mapping::create(wanted.name(), &identity).map(|(mapping, descriptor)| (mapping, descriptor, true)),
+            Some(store) => {
+                let StoreFile { descriptor, mapping, is_new, said: line } =
+                    store_files::open(store, &identity, is_ours, privileges)?;
+                said.extend(line.map(|line| format!("{name}: {line}")));
+                if is_new {
+                    wanted.reserve(&descriptor)?;
+                }
+                Ok((mapping, descriptor, is_new))
+            }
+        };
+        let opened = process_attributes::with_file_size(bytes, open)
+            .and_then(|made| made.ok_or_else(|| process_attributes::file_size_too_small(bytes)));
+        let (mapping, descriptor, is_new) = opened.map_err(located)?;
+        if is_new {
+            wanted.begin(&mapping).map_err(located)?;
+            mapping.finish(&identity);
+        } else {
+            let found = wanted.restore(&mapping).map_err(located)?;
+            said.push(format!("{name}: {found} are kept in its file"));
+        }
         Ok(Memory { wanted, identity, mapping, descriptor })
     }
 
@@ -196,11 +256,11 @@ mod tests {
     #[test]
     fn a_reload_keeps_memory_whose_settings_are_the_same_and_says_which_begins_empty() {
         let mut changed = Vec::new();
-        let first = Memories::at_start(&services(&["a", "b"], 10), Vec::new(), &mut changed).expect("made");
-        let same = first.for_settings(&services(&["b", "a"], 10), &mut changed).expect("made");
+        let first = Memories::at_start(&services(&["a", "b"], 10), Vec::new(), None, &mut changed).expect("made");
+        let same = first.for_settings(&services(&["b", "a"], 10), None, &mut changed).expect("made");
         assert!(Rc::ptr_eq(&first.list[0], &same.list[1]) && Rc::ptr_eq(&first.list[1], &same.list[0]));
         assert_eq!(changed, Vec::<String>::new());
-        let other = first.for_settings(&services(&["a", "c"], 20), &mut changed).expect("made");
+        let other = first.for_settings(&services(&["a", "c"], 20), None, &mut changed).expect("made");
         assert!(!Rc::ptr_eq(&first.list[0], &other.list[0]));
         assert_eq!(changed, ["cache \"a\": its settings have changed: it begins empty"]);
         assert_eq!(other.files().len(), 3, "with the locks");
@@ -209,17 +269,14 @@ mod tests {
     #[test]
     fn an_upgrade_takes_over_memory_that_fits() {
         let mut changed = Vec::new();
-        let old = Memories::at_start(&services(&["a", "b"], 10), Vec::new(), &mut changed).expect("made");
+        let old = Memories::at_start(&services(&["a", "b"], 10), Vec::new(), None, &mut changed).expect("made");
         let copies = old.list.iter().map(|memory| memory.descriptor.try_clone().expect("a descriptor"));
         let handed = old.files().into_iter().zip(copies).collect();
         let mut wanted = services(&["a", "b"], 10);
         wanted.caches[1].items = 20;
-        let new = Memories::at_start(&wanted, handed, &mut changed).expect("made");
+        let new = Memories::at_start(&wanted, handed, None, &mut changed).expect("made");
         assert_eq!(new.files().len(), 3, "with the locks");
         assert_eq!(changed.len(), 1);
-        assert!(
-            changed[0].starts_with("cache \"b\": that of the previous master can't be taken over (it was made with"),
-            "{changed:?}"
-        );
+        assert!(changed[0].starts_with("cache \"b\": that of the previous master can't be taken over (it has"), "{changed:?}");
     }
 }

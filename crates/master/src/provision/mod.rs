@@ -12,6 +12,7 @@ pub mod packaged;
 pub mod reading_as_user;
 pub mod renewing;
 pub mod spool_folders;
+mod store_files;
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -21,6 +22,7 @@ use bolide_contract::scoreboard::{Scoreboard, now_ms};
 use bolide_contract::settings::Settings;
 use bolide_supervision::error::StartError;
 use bolide_supervision::files::pidfile;
+use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::child_setup::RawConfinement;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::process_attributes;
@@ -43,6 +45,8 @@ pub struct Provision {
     settings: Settings,
     listeners: Listeners,
     memories: Memories,
+    /// When the files of memories are written to the disk, if any are.
+    sync_ms: Option<u64>,
     /// `None` if no TLS session can be resumed.
     tickets: Option<TicketKeyRenewal>,
     /// The plan for the forming generation, if the configuration was read again for it; the fields above are those in force.
@@ -110,6 +114,7 @@ impl Provision {
             settings,
             listeners,
             memories,
+            sync_ms: None,
             tickets,
             coming,
             program,
@@ -192,6 +197,24 @@ impl Provision {
         self.listeners.renewed(pending, &settings.listeners, self.privileges())
     }
 
+    /// `cache-store-sync`: begins to write the files of caches to the disk when it is time.
+    pub fn sync_memories_if_due(&mut self, now_ms: u64) {
+        let every_ms = self.memories.sync_every_ms();
+        match (every_ms, self.sync_ms) {
+            (None, _) => self.sync_ms = None,
+            (Some(every_ms), None) => self.sync_ms = Some(now_ms + every_ms),
+            (Some(every_ms), Some(due_ms)) if now_ms >= due_ms => {
+                self.sync_ms = Some(now_ms + every_ms);
+                self.memories.begin_sync().iter().for_each(|line| log_sink::line(line));
+            }
+            _ => {}
+        }
+    }
+
+    pub fn wake_for_memories(&self) -> Option<u64> {
+        self.sync_ms
+    }
+
     pub fn memories_in_force(&self) -> &Memories {
         &self.memories
     }
@@ -213,7 +236,7 @@ impl Provision {
     /// # Errors
     /// There is no memory.
     pub fn memories_for(&self, settings: &Settings, changed: &mut Vec<String>) -> io::Result<Memories> {
-        self.memories.for_settings(&settings.services, changed)
+        self.memories.for_settings(&settings.services, self.privileges(), changed)
     }
 
     /// Creates the keys for session tickets if they are missing: the first TLS listener may have come with a reload.

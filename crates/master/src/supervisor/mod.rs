@@ -281,6 +281,7 @@ impl Supervisor {
         self.takeover.check_successor(self.provision.settings().lifecycle.load_timeout_ms, has_daemons, now);
         self.notifier.feed_watchdog(now);
         self.provision.rotate_tickets_if_due(now);
+        self.provision.sync_memories_if_due(now);
         for id in self.children.ids(|child| child.stopped_until_ms.is_some_and(|time| now >= time)) {
             if let Some(child) = self.children.find_mut(id) {
                 child.stopped_until_ms = None;
@@ -400,6 +401,7 @@ impl Supervisor {
             self.memory.as_ref().filter(|_| !is_stopping).map(MemoryWatch::wake_ms),
             self.scaling.wake_ms(now).filter(|_| !is_stopping),
             self.provision.wake_for_tickets(),
+            self.provision.wake_for_memories(),
             self.attendants.wake_ms(now),
             Some(self.reporting.wake_ms()),
             self.watches.wake_ms(),

@@ -71,9 +71,9 @@ const FAMILIES: &[Family] = &[
     // Services of uWSGI that the workers of an instance share.
     planned(
         Milestone::Services,
-        "The cache that workers share (`uwsgi.cache_get` and related functions).",
-        "use Redis or memcached; the functions of the module `uwsgi` raise an error that says so",
-        &["cache", "cache-*", "cache2", "add-cache-item", "check-cache", "load-file-in-cache", "load-file-in-cache-gzip"],
+        "Items of a cache that the configuration itself sets, and answers from a cache.",
+        "let the application fill its cache when it is loaded",
+        &["add-cache-item", "check-cache", "load-file-in-cache", "load-file-in-cache-gzip"],
     ),
     planned(
         Milestone::Services,

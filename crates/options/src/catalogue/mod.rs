@@ -65,6 +65,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Files, files::ENTRIES),
     (Theme::Logging, logging::ENTRIES),
     (Theme::Statistics, statistics::ENTRIES),
+    (Theme::Services, services::caching::ENTRIES),
     (Theme::Services, services::sharing::ENTRIES),
     (Theme::Services, services::distributed::ENTRIES),
     (Theme::Identity, identity::ENTRIES),

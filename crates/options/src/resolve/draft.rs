@@ -78,6 +78,7 @@ pub struct Draft<'a> {
     pub developing: DevelopingDraft,
     pub statistics: StatisticsDraft,
     pub services: ServicesDraft,
+    pub caching: CachingDraft,
 }
 
 impl<'a> Draft<'a> {
@@ -117,6 +118,7 @@ impl<'a> Draft<'a> {
             developing: DevelopingDraft::default(),
             statistics: StatisticsDraft::default(),
             services: ServicesDraft::default(),
+            caching: CachingDraft::default(),
         }
     }
 
@@ -409,7 +411,6 @@ pub struct StatisticsDraft {
 /// Settings of the services that processes share in memory. Paths are as written.
 #[derive(Default)]
 pub struct ServicesDraft {
-    pub caches: Vec<SharedCache>,
     pub locks: u32,
     pub queue: QueueDraft,
     pub areas: Vec<Area>,
@@ -435,6 +436,29 @@ pub struct MetricsDraft {
 pub struct QueueDraft {
     pub slots: Option<(u64, Location)>,
     pub block_bytes: Option<u64>,
+}
+
+/// Settings of caches. Paths are as written.
+#[derive(Default)]
+pub struct CachingDraft {
+    /// `cache`
+    pub items: Option<(String, Location)>,
+    pub block_bytes: Option<u64>,
+    pub store: Option<String>,
+    pub sync_s: Option<u64>,
+    pub never_expires: bool,
+    pub notes_changes: bool,
+    /// `cache2`
+    pub caches: Vec<(SharedCache, FileDraft, Location)>,
+}
+
+/// The file of a cache.
+#[derive(Default)]
+pub struct FileDraft {
+    pub path: Option<String>,
+    /// `None`: as `cache-store-sync` says.
+    pub sync_s: Option<u64>,
+    pub deletes_foreign: bool,
 }
 
 /// Settings of routes, header fields and compression.

@@ -188,7 +188,7 @@ impl<'a> Draft<'a> {
         let (mut helpers, mules) = self.mules.complete(&mut context);
         let development = self.developing.complete(&listeners, &mut context);
         let counts = [workers.processes, workers.threads.most(), listeners.len() as u32];
-        let services = self.services.complete(counts, &mut context);
+        let services = self.services.complete(self.caching, counts, &mut context);
         let spooler_harakiri_ms = self.spooler.harakiri_ms;
         let spooling = self.spooler.complete(&mut context);
         helpers.extend(background::spooler::helpers(&spooling, spooler_harakiri_ms));

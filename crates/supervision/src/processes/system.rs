@@ -26,6 +26,22 @@ pub fn adopt(descriptor: RawFd) -> io::Result<OwnedFd> {
     Ok(owned)
 }
 
+/// Locks a whole file for this process and those that inherit the descriptor, for as long as one of them has it open. Returns
+/// false if another open file of the same name has the lock. The master calls it.
+///
+/// # Errors
+/// The file system has no locks.
+pub fn lock_file(file: &impl AsRawFd) -> io::Result<bool> {
+    // SAFETY: a plain system call on an open descriptor, which does not wait.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            error => Err(error),
+        },
+    }
+}
+
 /// Sets the queue length of TCP Fast Open for a listening socket (RFC 7413). The master calls it.
 ///
 /// # Errors

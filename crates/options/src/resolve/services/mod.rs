@@ -1,6 +1,7 @@
 //! Resolves the options of services that processes share in memory or on a server: caches, locks, the queue, memory areas,
 //! metrics, engines. It creates no memory and opens no connection. Runs in the process that reads the configuration.
 
+pub mod caching;
 pub mod distributed;
 pub mod metrics;
 pub mod sharing;
@@ -8,15 +9,15 @@ pub mod sharing;
 use bolide_contract::services::Services;
 
 use crate::resolve::context::Context;
-use crate::resolve::draft::ServicesDraft;
+use crate::resolve::draft::{CachingDraft, ServicesDraft};
 
 impl ServicesDraft {
     /// Completes the settings for these numbers of workers, threads of a worker, and sockets.
-    pub fn complete(self, counts: [u32; 3], context: &mut Context) -> Services {
+    pub fn complete(self, caching: CachingDraft, counts: [u32; 3], context: &mut Context) -> Services {
         let mut areas = self.areas;
         areas.extend(self.python_areas);
         Services {
-            caches: self.caches,
+            caches: caching.complete(context),
             locks: self.locks,
             queue: self.queue.complete(&mut context.diagnostics),
             areas,

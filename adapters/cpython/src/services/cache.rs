@@ -1,0 +1,158 @@
+//! `uwsgi.cache_get` and the related functions, on the caches that all processes of the instance share. It knows no request. The
+//! calling threads hold the interpreter, except while they wait for another writer.
+
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
+
+use bolide_memory::atomics::AtomicU64;
+use bolide_memory::cache::table::{Sink, copy_words};
+use bolide_memory::cache::{Cache, Calculation, Change, Outcome, Waiting, Written};
+use pyo3::ffi;
+
+use crate::services::arguments::{CallArguments, Error, Made, TrueOrNone, functions, raise, without_interpreter};
+use crate::services::attachment::attached;
+
+functions! { FUNCTIONS:
+    cache_get(1..=2) |arguments: CallArguments<'_>| get(&arguments);
+    cache_exists(1..=2) |arguments: CallArguments<'_>| exists(&arguments);
+    cache_num(1..=2) |arguments: CallArguments<'_>| num(&arguments);
+    cache_keys(0..=1) |arguments: CallArguments<'_>| keys(&arguments);
+    cache_set(2..=4) |arguments: CallArguments<'_>| put(&arguments, false);
+    cache_update(2..=4) |arguments: CallArguments<'_>| put(&arguments, true);
+    cache_inc(1..=4) |arguments: CallArguments<'_>| calculate(&arguments, Calculation::Add, 1);
+    cache_dec(1..=4) |arguments: CallArguments<'_>| calculate(&arguments, Calculation::Subtract, 1);
+    cache_mul(1..=4) |arguments: CallArguments<'_>| calculate(&arguments, Calculation::Multiply, 2);
+    cache_div(1..=4) |arguments: CallArguments<'_>| calculate(&arguments, Calculation::Divide, 2);
+    cache_del(1..=2) |arguments: CallArguments<'_>| delete(&arguments);
+    cache_clear(0..=1) |arguments: CallArguments<'_>| clear(&arguments);
+}
+
+/// The cache that an argument names, or the first one of the configuration. The inner `None`: there is no such cache. The outer
+/// one: an exception is set.
+fn cache_of(arguments: &CallArguments<'_>, place: usize) -> Option<Option<&'static Cache>> {
+    let caches = attached().map_or(&[][..], |attached| &attached.caches);
+    if !arguments.has(place) {
+        return Some(caches.first());
+    }
+    let name = arguments.text(place)?;
+    if name.contains('@') {
+        return raise(
+            Error::Value,
+            &format!(
+                "'{name}' names a cache of another server, which is not supported: name a cache of this configuration, or use Redis \
+                or Valkey for more than one machine"
+            ),
+        );
+    }
+    Some(if name.is_empty() { caches.first() } else { caches.iter().find(|cache| cache.name() == name) })
+}
+
+fn get(arguments: &CallArguments<'_>) -> Option<Made> {
+    let (key, cache) = (arguments.bytes(0)?, cache_of(arguments, 1)?);
+    let mut value = NewBytes(null_mut());
+    match cache.map(|cache| cache.get(key.as_slice(), &mut value)) {
+        Some(Outcome::Hit { .. }) => Some(Made(std::mem::replace(&mut value.0, null_mut()))),
+        // An exception is set.
+        Some(Outcome::NoRoom) => None,
+        // SAFETY: None lives as long as the interpreter.
+        _ => Some(Made(unsafe { crate::object::new_reference(ffi::Py_None()) })),
+    }
+}
+
+fn exists(arguments: &CallArguments<'_>) -> Option<TrueOrNone> {
+    let (key, cache) = (arguments.bytes(0)?, cache_of(arguments, 1)?);
+    Some(TrueOrNone(cache.is_some_and(|cache| cache.exists(key.as_slice()))))
+}
+
+fn num(arguments: &CallArguments<'_>) -> Option<i64> {
+    let (key, cache) = (arguments.bytes(0)?, cache_of(arguments, 1)?);
+    let mut value = Vec::new();
+    let outcome = cache.map(|cache| cache.get(key.as_slice(), &mut value));
+    let number = <[u8; 8]>::try_from(value).map_or(0, i64::from_ne_bytes);
+    Some(if matches!(outcome, Some(Outcome::Hit { .. })) { number } else { 0 })
+}
+
+fn keys(arguments: &CallArguments<'_>) -> Option<Vec<Option<Vec<u8>>>> {
+    match cache_of(arguments, 0)? {
+        Some(cache) => Some(cache.keys().into_iter().map(Some).collect()),
+        None => raise(Error::Value, "no local uWSGI cache available"),
+    }
+}
+
+fn put(arguments: &CallArguments<'_>, replaces: bool) -> Option<TrueOrNone> {
+    let (key, value) = (arguments.bytes(0)?, arguments.bytes(1)?);
+    let (expires_s, cache) = (arguments.long_or(2, 0)?, cache_of(arguments, 3)?);
+    let change = if replaces { Change::Update(value.as_slice()) } else { Change::Add(value.as_slice()) };
+    write(cache, |cache, waiting| cache.put(key.as_slice(), change, expires_s, waiting))
+}
+
+fn calculate(arguments: &CallArguments<'_>, calculation: Calculation, missing: i64) -> Option<TrueOrNone> {
+    let (key, operand) = (arguments.bytes(0)?, arguments.long_or(1, missing)?);
+    let (expires_s, cache) = (arguments.long_or(2, 0)?, cache_of(arguments, 3)?);
+    write(cache, |cache, waiting| cache.put(key.as_slice(), Change::Calculate(calculation, operand), expires_s, waiting))
+}
+
+fn delete(arguments: &CallArguments<'_>) -> Option<TrueOrNone> {
+    let (key, cache) = (arguments.bytes(0)?, cache_of(arguments, 1)?);
+    write(cache, |cache, waiting| cache.delete(key.as_slice(), waiting))
+}
+
+fn clear(arguments: &CallArguments<'_>) -> Option<TrueOrNone> {
+    write(cache_of(arguments, 0)?, Cache::clear)
+}
+
+/// Writes to a cache. Other threads run Python code while this one waits for another writer.
+fn write(cache: Option<&Cache>, write: impl Fn(&Cache, Waiting) -> Written) -> Option<TrueOrNone> {
+    let Some(cache) = cache else { return Some(TrueOrNone(false)) };
+    let written = match write(cache, Waiting::Never) {
+        Written::Busy => without_interpreter(|| write(cache, Waiting::Bounded)),
+        written => written,
+    };
+    say(cache, written);
+    Some(TrueOrNone(written == Written::Done))
+}
+
+/// Logs that a cache is full.
+fn say(cache: &Cache, written: Written) {
+    let name = cache.name();
+    match written {
+        Written::Full { is_to_be_said: true } => bolide_log::line(&format!(
+            "WARNING: the cache \"{name}\" is full ({} items): new items are not stored; give it more items or blocks, or purge_lru=1 \
+            (said once a minute)",
+            cache.settings().items
+        )),
+        Written::DiskFull { is_to_be_said: true } => bolide_log::line(&format!(
+            "WARNING: the cache \"{name}\" stores no new items, because the disk of its file is full (said once a minute)"
+        )),
+        _ => {}
+    }
+}
+
+/// A `bytes` object that is filled from a cache.
+struct NewBytes(*mut ffi::PyObject);
+
+impl Sink for NewBytes {
+    fn copy(&mut self, words: &[AtomicU64], bytes: usize) -> bool {
+        let Ok(length) = ffi::Py_ssize_t::try_from(bytes) else { return false };
+        // SAFETY: the thread holds the interpreter; the object was made here, and no other code knows it yet.
+        let room = unsafe {
+            if self.0.is_null() || ffi::PyBytes_Size(self.0) != length {
+                ffi::Py_XDECREF(self.0);
+                self.0 = ffi::PyBytes_FromStringAndSize(std::ptr::null(), length);
+            }
+            if self.0.is_null() {
+                return false;
+            }
+            std::slice::from_raw_parts_mut(ffi::PyBytes_AsString(self.0).cast::<MaybeUninit<u8>>(), bytes)
+        };
+        copy_words(words, room);
+        true
+    }
+}
+
+impl Drop for NewBytes {
+    fn drop(&mut self) {
+        // SAFETY: it is ours, or null if it was handed on.
+        unsafe { ffi::Py_XDECREF(self.0) };
+    }
+}

@@ -1,0 +1,97 @@
+//! The files of caches with a `store`: opened, checked and replaced at a start and at a reload. It does not know what a cache is
+//! beyond its head. The master runs it, with the rights of the application's user first.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use bolide_contract::services::Store;
+use bolide_memory::mapping::{self, whole_bytes};
+use bolide_memory::{Identity, Mapping, Mismatch};
+use bolide_supervision::files::guarded_files::{self, How, OpenedFile, Rights};
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::processes::system;
+
+/// Only the user of the application reads what it stores.
+const FILE_MODE: u32 = 0o600;
+/// What is put behind the name of a file that is not a cache's.
+const SET_ASIDE: &str = ".broken";
+
+/// An open file.
+pub struct StoreFile {
+    pub descriptor: OwnedFd,
+    pub mapping: Mapping,
+    /// It has been made, and holds no structure yet.
+    pub is_new: bool,
+    /// What happened to the file that was there, for the log.
+    pub said: Option<String>,
+}
+
+/// Opens the file of a cache. `is_ours`: this instance works with a file at this path already, for other settings.
+///
+/// # Errors
+/// It can't be opened, or another instance works with it.
+pub fn open(store: &Store, identity: &Identity, is_ours: bool, privileges: Option<&Privileges>) -> io::Result<StoreFile> {
+    let rights = Rights::user_first(privileges);
+    let opened = open_file(&store.path, rights)?;
+    let is_empty = opened.is_new || opened.file.metadata()?.len() == 0;
+    let is_locked = system::lock_file(&opened.file)?;
+    if !is_locked && !is_ours {
+        return Err(io::Error::other("another instance works with it: give each instance a file of its own"));
+    }
+    if is_empty && is_locked {
+        return create(opened, identity, None);
+    }
+    let why = match Mapping::attach(&opened.file, identity) {
+        Ok(mapping) if is_locked => return Ok(StoreFile { descriptor: opened.file.into(), mapping, is_new: false, said: None }),
+        Ok(_) => Mismatch::Shape,
+        Err(Mismatch::Unmapped(error)) => return Err(error),
+        Err(why) => why,
+    };
+    let said = if mapping::has_head(&opened.file) {
+        // Old workers may still work with it, so it gets no other size under them: another file takes its name.
+        opened.known(&store.path, rights)?.remove()?;
+        format!("{} is not used, because {why}: the cache begins empty", store.path.display())
+    } else if store.deletes_foreign {
+        opened.known(&store.path, rights)?.remove()?;
+        format!("{} is removed (store_delete), because {why}: the cache begins empty", store.path.display())
+    } else {
+        let aside = set_aside(&store.path, rights)?;
+        format!("{} is renamed to {}, because {why}: the cache begins empty", store.path.display(), aside.display())
+    };
+    let opened = open_file(&store.path, rights)?;
+    if !system::lock_file(&opened.file)? {
+        return Err(io::Error::other("another instance works with it: give each instance a file of its own"));
+    }
+    create(opened, identity, Some(said))
+}
+
+fn open_file(path: &Path, rights: Rights<'_>) -> io::Result<OpenedFile> {
+    let opened = guarded_files::open(path, How::WriteNoLink { mode: FILE_MODE }, rights)?;
+    if !opened.file.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    Ok(opened)
+}
+
+fn create(opened: OpenedFile, identity: &Identity, said: Option<String>) -> io::Result<StoreFile> {
+    opened.cut(whole_bytes(identity) as u64)?;
+    let mapping = Mapping::of(&opened.file, identity)?;
+    Ok(StoreFile { descriptor: opened.file.into(), mapping, is_new: true, said })
+}
+
+/// Renames a file that is no cache's, which may be of value to its owner.
+fn set_aside(path: &Path, rights: Rights<'_>) -> io::Result<PathBuf> {
+    let mut name = OsString::from(path.as_os_str());
+    name.push(SET_ASIDE);
+    let aside = PathBuf::from(name);
+    if !guarded_files::is_missing(&aside, rights) {
+        return Err(io::Error::other(format!(
+            "it is not the file of a cache, and can't be renamed, because {} exists: remove one of them",
+            aside.display()
+        )));
+    }
+    guarded_files::rename(path, &aside, rights)?;
+    Ok(aside)
+}

@@ -1,0 +1,36 @@
+//! Caches for the tests of this folder.
+
+use bolide_contract::services::SharedCache;
+
+use crate::cache::Cache;
+use crate::cache::layout::{Parts, identity};
+use crate::cache::repair;
+use crate::mapping::Mapping;
+
+/// Settings as the options make them, with this many items and small values.
+pub fn settings(items: u64) -> SharedCache {
+    SharedCache {
+        name: "test".to_owned(),
+        items,
+        key_bytes: 32,
+        block_bytes: 100,
+        blocks: items,
+        is_bitmap: false,
+        when_full: Default::default(),
+        ignores_full: false,
+        never_expires: false,
+        notes_changes: false,
+        first_number: 0,
+        store: None,
+        origin: "x.ini:1".to_owned(),
+    }
+}
+
+/// An empty cache that forked processes share.
+pub fn cache(settings: &SharedCache) -> Cache {
+    let (mapping, memory) = Mapping::create("test", &identity(settings)).expect("memory");
+    let mapping: &'static Mapping = Box::leak(Box::new(mapping));
+    repair::begin(&Parts::of(settings, mapping), 7, 1).expect("robust mutexes");
+    mapping.finish(&identity(settings));
+    Cache::attach(settings, mapping, std::os::fd::AsFd::as_fd(&memory)).expect("attached")
+}

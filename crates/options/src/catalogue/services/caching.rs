@@ -1,0 +1,81 @@
+//! Rows of the caches that processes share. Pure data.
+
+use crate::catalogue::row::{OptionEntry, Setting, Value, set};
+use crate::resolve::services::caching;
+
+const ONE_MACHINE: &str = "the caches of several machines: keep them in Redis or Valkey, which all of them reach; within one machine all processes of an instance share a cache anyway";
+
+pub const ENTRIES: &[OptionEntry] = &[
+    OptionEntry::supported(
+        "cache2",
+        set!(|draft, _, pair| caching::add(draft, pair)?),
+        Value::List,
+        "",
+        "A cache that all processes of the instance share (`uwsgi.cache_get` and the related functions), as `KEY=VALUE,…`: `name` and `items` are needed; `blocksize` (bytes of a value, 65536) and `keysize` (bytes of a key, 2048), with `bitmap=1` and `blocks` values of several blocks; `purge_lru`, `clear_on_full`, `ignore_full`, `no_expire`, `lastmod`, `math_initial`; `store`, `store_sync` and `store_delete` for a file that keeps it.",
+    )
+    .uwsgi("readers take no lock, and a process that is killed while it writes holds no other one up; `items` is exact (uWSGI stores one less); an item that has expired is never returned and makes room at once; `hash` and `hashsize` have no effect; `purge_lru` purges an item that was not read for long, not exactly the oldest; `nodes`, `sync` and `udp` are refused")
+    .example("cache2 = name=sessions,items=10000,blocksize=4096\ncache2 = name=pages,items=1000,store=/srv/shop/pages.cache"),
+    OptionEntry::supported(
+        "cache",
+        Setting::Located(|draft| &mut draft.caching.items),
+        Value::Number { least: 1, most: caching::ITEMS_MOST, unit: "items" },
+        "",
+        "A cache of this many items with the name `default`, which is the first one.",
+    )
+    .example("cache = 1000"),
+    OptionEntry::supported(
+        "cache-blocksize",
+        Setting::Positive(|draft| &mut draft.caching.block_bytes),
+        Value::Number { least: 1, most: caching::BLOCK_BYTES_MOST, unit: "bytes" },
+        "65536",
+        "Bytes of a value in the cache of `cache`.",
+    )
+    .example("cache-blocksize = 4096"),
+    OptionEntry::supported(
+        "cache-store",
+        Setting::Text(|draft| &mut draft.caching.store),
+        Value::Path,
+        "",
+        "The file that keeps the cache of `cache` beyond the end of the instance.",
+    )
+    .example("cache-store = /srv/shop/default.cache"),
+    OptionEntry::supported(
+        "cache-store-sync",
+        Setting::Positive(|draft| &mut draft.caching.sync_s),
+        Value::Number { least: 0, most: 86_400, unit: "seconds" },
+        "0",
+        "The time between two writes of the files of caches to the disk, unless `store_sync` of `cache2` names another one; 0 leaves it to the kernel and to the end of the instance.",
+    )
+    .example("cache-store-sync = 30"),
+    OptionEntry::supported(
+        "cache-no-expire",
+        Setting::Switch(|draft| &mut draft.caching.never_expires),
+        Value::Switch,
+        "off",
+        "Items of caches never expire, whatever time they are given.",
+    )
+    .example("cache-no-expire = true"),
+    OptionEntry::supported(
+        "cache-use-last-modified",
+        Setting::Switch(|draft| &mut draft.caching.notes_changes),
+        Value::Switch,
+        "off",
+        "The statistics have the time of the last change of the cache of `cache`.",
+    )
+    .example("cache-use-last-modified = true"),
+    OptionEntry::accepted(
+        "cache-expire-freq",
+        Value::Number { least: 0, most: 86_400, unit: "seconds" },
+        "The time between two searches for expired items.",
+        "no item is returned after its time, and its room is taken when it is needed: there is nothing to search for",
+    ),
+    OptionEntry::accepted(
+        "cache-report-freed-items",
+        Value::Switch,
+        "Logs how many expired items a search has removed.",
+        "there is no such search: expired items are never returned, and make way when room is needed",
+    ),
+    OptionEntry::refused("cache-sync", Value::Address, "Copies the cache of another server at the start.", ONE_MACHINE),
+    OptionEntry::refused("cache-udp-server", Value::Address, "Receives changes of the cache of another server.", ONE_MACHINE),
+    OptionEntry::refused("cache-udp-node", Value::Address, "Sends changes of the cache to another server.", ONE_MACHINE),
+];

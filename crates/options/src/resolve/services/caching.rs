@@ -1,0 +1,202 @@
+//! Resolves the options of caches. It creates no memory. Runs in the process that reads the configuration.
+
+use bolide_contract::services::{SharedCache, Store, WhenFull};
+
+use crate::diagnostic::{Diagnostic, Location};
+use crate::pair::Pair;
+use crate::resolve::context::{Context, normalized};
+use crate::resolve::draft::{CachingDraft, Draft, FileDraft};
+use crate::resolve::values;
+use crate::suggest;
+
+/// Items of a cache at the most: slots have numbers of 32 bits.
+pub const ITEMS_MOST: i64 = 1_000_000_000;
+/// Bytes of a block at the most.
+pub const BLOCK_BYTES_MOST: i64 = 1 << 40;
+/// Bytes of a key at the most, as in uWSGI.
+const KEY_BYTES_MOST: u64 = 65_534;
+/// Bytes of a cache at the most: a process has 128 TiB of addresses.
+const CACHE_BYTES_MOST: u64 = 1 << 45;
+/// As in uWSGI.
+const BLOCK_BYTES: u64 = 65_536;
+/// As in uWSGI.
+const KEY_BYTES: u32 = 2048;
+/// The name of the cache of `cache`, as in uWSGI.
+const DEFAULT_NAME: &str = "default";
+
+/// Keys that are supported, for suggestions.
+const KEYS: [&str; 18] = [
+    "name",
+    "items",
+    "maxitems",
+    "max_items",
+    "blocksize",
+    "blocks",
+    "keysize",
+    "bitmap",
+    "purge_lru",
+    "clear_on_full",
+    "ignore_full",
+    "no_expire",
+    "lastmod",
+    "math_initial",
+    "store",
+    "store_sync",
+    "store_delete",
+    "lazy_expire",
+];
+
+/// Adds a cache: `KEY=VALUE,KEY=VALUE`.
+pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let error = |message: String, advice: &str| Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned());
+    let mut cache = plain(String::new(), 0, pair.location.to_string());
+    let mut blocks = None;
+    let mut file = FileDraft::default();
+    for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        let (key, value) = word.split_once('=').unwrap_or((word, ""));
+        let number = |least: u64, most: u64| match value.parse::<u64>() {
+            Ok(number) if (least..=most).contains(&number) => Ok(number),
+            _ => Err(error(format!("`cache2`: `{key}={value}` is not a number from {least} to {most}"), "correct the number")),
+        };
+        match key {
+            "name" => value.clone_into(&mut cache.name),
+            "items" | "maxitems" | "max_items" => cache.items = number(1, ITEMS_MOST as u64)?,
+            "blocksize" => cache.block_bytes = number(1, BLOCK_BYTES_MOST as u64)?,
+            "blocks" => blocks = Some(number(1, u64::MAX)?),
+            "keysize" | "key_size" => cache.key_bytes = number(1, KEY_BYTES_MOST)? as u32,
+            "bitmap" => cache.is_bitmap = true,
+            "purge_lru" | "lru" => cache.when_full = WhenFull::Purge,
+            "clear_on_full" if cache.when_full == WhenFull::Refuse => cache.when_full = WhenFull::Clear,
+            "clear_on_full" => {}
+            "ignore_full" => cache.ignores_full = true,
+            "no_expire" => cache.never_expires = true,
+            "lastmod" => cache.notes_changes = true,
+            "math_initial" => {
+                let number =
+                    value.parse().map_err(|_| error(format!("`cache2`: `{word}` is not a number"), "correct the number"))?;
+                cache.first_number = number;
+            }
+            "store" if !value.is_empty() => file.path = Some(value.to_owned()),
+            "store_sync" | "storesync" => file.sync_s = Some(number(0, 86_400)?),
+            "store_delete" | "storedelete" => file.deletes_foreign = true,
+            // Each of these asks for what a cache does in any case.
+            "lazy_expire" | "lazy" | "sweep_on_full" => {}
+            "hash" | "hashsize" | "hash_size" => draft.diagnostics.push(
+                Diagnostic::note(Some(&pair.location), format!("`cache2`: `{word}` has no effect"))
+                    .advise("the cache chooses both itself, with a secret number against keys of one hash"),
+            ),
+            "node" | "nodes" | "sync" | "udp" | "udp_servers" | "udp_server" | "udpservers" | "udpserver" | "engine" => {
+                return Err(error(
+                    format!("`cache2`: `{key}` is not supported: a cache belongs to one machine"),
+                    "for several machines use Redis or Valkey in the application",
+                ));
+            }
+            _ => {
+                let nearest = KEYS.iter().filter_map(|known| Some((suggest::distance(key, known)?, *known))).min();
+                let advice = nearest.map_or_else(|| "remove it".to_owned(), |(_, known)| format!("did you mean `{known}`?"));
+                let warning =
+                    Diagnostic::warning(Some(&pair.location), format!("`cache2`: `{key}` is not known: it has no effect"));
+                draft.diagnostics.push(warning.advise(advice));
+            }
+        }
+    }
+    if cache.name.is_empty() || cache.items == 0 {
+        let missing = if cache.name.is_empty() { "name" } else { "items" };
+        return Err(error(format!("`cache2 = {text}` has no `{missing}`"), "write `cache2 = name=pages,items=1000`"));
+    }
+    if cache.name.contains('@') {
+        return Err(error(
+            format!("`cache2`: the name `{}` has an `@`, which names a server", cache.name),
+            "choose another name",
+        ));
+    }
+    cache.blocks = blocks.unwrap_or(cache.items);
+    if cache.blocks < cache.items {
+        return Err(error(
+            format!("`cache2`: the cache `{}` has fewer blocks ({}) than items ({})", cache.name, cache.blocks, cache.items),
+            "give it at least a block for each item, or leave `blocks` out",
+        ));
+    }
+    draft.caching.caches.push((cache, file, pair.location.clone()));
+    Ok(())
+}
+
+impl CachingDraft {
+    /// Completes the settings: the cache of `cache` is the first one.
+    pub fn complete(self, context: &mut Context) -> Vec<SharedCache> {
+        let mut caches = Vec::new();
+        if let Some((text, location)) = &self.items {
+            match text.trim().parse::<u64>().ok().filter(|items| (1..=ITEMS_MOST as u64).contains(items)) {
+                Some(items) => {
+                    let mut cache = plain(DEFAULT_NAME.to_owned(), items, location.to_string());
+                    cache.block_bytes = self.block_bytes.unwrap_or(BLOCK_BYTES);
+                    cache.notes_changes = self.notes_changes;
+                    let file = FileDraft { path: self.store.clone(), ..FileDraft::default() };
+                    caches.push((cache, file, location.clone()));
+                }
+                None => context.diagnostics.push(
+                    Diagnostic::error(Some(location), format!("`cache = {text}` is not a number from 1 to {ITEMS_MOST}"))
+                        .advise("write the number of items, such as `cache = 1000`"),
+                ),
+            }
+        }
+        for (option, is_set) in [("cache-blocksize", self.block_bytes.is_some()), ("cache-store", self.store.is_some())] {
+            if is_set && self.items.is_none() {
+                let warning = Diagnostic::warning(None, format!("`{option}` has no effect without `cache`"));
+                let advice = format!(
+                    "with `cache2` write `{}` beside the name",
+                    if option == "cache-store" { "store=FILE" } else { "blocksize=BYTES" }
+                );
+                context.diagnostics.push(warning.advise(advice));
+            }
+        }
+        caches.extend(self.caches);
+        let mut complete: Vec<SharedCache> = Vec::new();
+        for (mut cache, file, location) in caches {
+            check(&cache, &complete, &location, context);
+            cache.never_expires |= self.never_expires;
+            let sync_s = file.sync_s.or(self.sync_s).unwrap_or(0);
+            let path = file.path.map(|path| normalized(&context.folder.join(path)));
+            cache.store = path.map(|path| Store { path, sync_s, deletes_foreign: file.deletes_foreign });
+            complete.push(cache);
+        }
+        complete
+    }
+}
+
+/// Checks a cache beside those before it.
+fn check(cache: &SharedCache, others: &[SharedCache], location: &Location, context: &mut Context) {
+    let error = |message: String, advice: &str| Diagnostic::error(Some(location), message).advise(advice.to_owned());
+    if others.iter().any(|other| other.name == cache.name) {
+        context
+            .diagnostics
+            .push(error(format!("there are two caches with the name `{}`", cache.name), "give one of them another name"));
+    }
+    let values = cache.blocks.max(cache.items).saturating_mul(cache.block_bytes);
+    let bytes = values.saturating_add(cache.items.saturating_mul(u64::from(cache.key_bytes) + 128));
+    if bytes > CACHE_BYTES_MOST {
+        context.diagnostics.push(error(
+            format!("the cache `{}` would need {} GiB of addresses", cache.name, bytes >> 30),
+            "give it fewer items, or a smaller `blocksize`",
+        ));
+    }
+}
+
+fn plain(name: String, items: u64, origin: String) -> SharedCache {
+    SharedCache {
+        name,
+        items,
+        key_bytes: KEY_BYTES,
+        block_bytes: BLOCK_BYTES,
+        blocks: items,
+        is_bitmap: false,
+        when_full: WhenFull::Refuse,
+        ignores_full: false,
+        never_expires: false,
+        notes_changes: false,
+        first_number: 0,
+        store: None,
+        origin,
+    }
+}
