@@ -7,9 +7,10 @@ import time
 
 import pytest
 from support import processes
-from support.spooler import MODIFIER, Shop, jobs_in, put, write_job
+from support.spooler import MODIFIER, SHOP, Shop, jobs_in, put, write_job
 from support.uwsgi import packet
 from support.waiting import wait_until
+from support_users import NOBODY, python_for_everybody
 
 
 @pytest.fixture
@@ -407,3 +408,26 @@ def test_the_frequency_is_changed_while_spoolers_run(shop):
     # The second job wakes the spooler, which reads the frequency then.
     found.server.get("/")
     found.wait_for_count(8)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can become another user")
+def test_the_folder_is_created_for_the_user_of_the_application(start, open_folder):
+    python = python_for_everybody(open_folder)
+    (open_folder / "shop.py").write_text(SHOP + f"NOTES = '{open_folder}/jobs/notes'\nuwsgi.spool(name='one')\n")
+    options = ["--uid", "nobody", "--chdir", open_folder, "--spooler"]
+    if python is None:
+        # The user of uid can't execute a Python in root's home, and the start says so.
+        assert start(*options, open_folder / "jobs", module="shop:application", ready=False).wait_for_exit() != 0
+        return
+    keywords = {"module": "shop:application", "command": [python, "-m", "bolide"]}
+    start(*options, open_folder / "jobs", **keywords)
+    notes = open_folder / "jobs" / "notes"
+    wait_until(lambda: notes.exists() and notes.read_text().startswith("one "), "a job")
+    there = (open_folder / "jobs").stat()
+    assert (there.st_uid, there.st_mode & 0o777) == (NOBODY.pw_uid, 0o750)
+    # In a folder of a third user no one of the two may create it.
+    (open_folder / "theirs").mkdir()
+    os.chown(open_folder / "theirs", 1, 1)
+    failed = start(*options, open_folder / "theirs" / "jobs", ready=False, **keywords)
+    assert failed.wait_for_exit() == 1
+    assert re.search(r"the folder of the spooler, .*/theirs/jobs, can't be created: .*Create it for the user", failed.log)

@@ -135,3 +135,31 @@ fn only_the_known_file_is_removed() {
     std::fs::remove_file(&path).expect("removed");
     known.remove().expect("nothing is there");
 }
+
+#[test]
+fn a_folder_is_created_for_the_user_wherever_no_third_one_can_replace_it() {
+    let Some(fixture) = Fixture::new() else { return };
+    let owner = |path: &Path| std::fs::symlink_metadata(path).expect("there").uid();
+    for rights in [Rights::RootFirst(&fixture.user), Rights::User(&fixture.user)] {
+        let theirs = fixture.at("theirs/jobs");
+        assert!(create_folder(&theirs, 0o750, rights).expect("created"), "{rights:?}");
+        assert_eq!(owner(&theirs), NOBODY);
+        assert!(!create_folder(&theirs, 0o750, rights).expect("there already"));
+        std::fs::remove_dir(theirs).expect("removed");
+    }
+    let roots = fixture.at("jobs");
+    assert!(create_folder(&roots, 0o750, Rights::User(&fixture.user)).is_err());
+    assert!(create_folder(&roots, 0o750, Rights::RootFirst(&fixture.user)).expect("created"));
+    assert_eq!((owner(&roots), std::fs::metadata(&roots).expect("there").permissions().mode() & 0o777), (NOBODY, 0o750));
+    // A link is not followed, and what it leads to stays as it is.
+    symlink(fixture.at("elsewhere"), fixture.at("theirs/link")).expect("linked");
+    for rights in fixture.rights() {
+        assert!(!create_folder(&fixture.at("theirs/link"), 0o750, rights).expect("there already"));
+    }
+    assert!(!fixture.at("elsewhere").exists());
+    // In the folder of a third user, neither root's rights count nor do those of the user suffice.
+    std::fs::create_dir(fixture.at("others")).expect("made");
+    chown(fixture.at("others"), Some(1), Some(1)).expect("given away");
+    let refused = create_folder(&fixture.at("others/jobs"), 0o750, Rights::RootFirst(&fixture.user));
+    assert!(refused.expect_err("refused").to_string().contains("others"));
+}
