@@ -8,6 +8,7 @@ It knows no implementation, and imports nothing. Runs in every process that load
 HERE = {
     "accepting": "`accepting()` has no effect: a worker accepts connections as soon as it can answer",
     "after_req_hook": "set it to a function, which each worker calls after every response of a WSGI application",
+    "alarm": "`alarm(name, text)` raises an alarm (`alarm`) with a str or bytes as its message",
     "applications": "a dict of mount points and applications, once they are loaded",
     "atexit": "set it to a function, which each worker calls when it exits normally",
     "buffer_size": "the maximum size of a request's head in bytes (`buffer-size`)",
@@ -163,9 +164,8 @@ NEVER = "never"
 #: Names of uWSGI that are missing: their milestone, and what to use until then.
 MILESTONES = {
     "services": (
-        "part of the services (signals, alarms)",
-        "add_cron add_file_monitor add_rb_timer add_timer alarm register_signal signal signal_received signal_registered "
-        "signal_wait",
+        "part of the services (signals)",
+        "add_cron add_file_monitor add_rb_timer add_timer register_signal signal signal_received signal_registered signal_wait",
     ),
     "gevent": (
         "part of uWSGI's asynchronous engines (gevent)",

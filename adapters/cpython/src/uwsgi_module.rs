@@ -5,9 +5,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU32};
+use std::sync::{Once, OnceLock};
 
 use bolide_contract::message::{self, Asked, Report};
 use bolide_contract::scoreboard::{Row, Scoreboard, Slot, Work};
@@ -15,8 +15,9 @@ use bolide_contract::settings::WebSocket;
 use bolide_engine::Assignment;
 use bolide_engine::taken_connections::TakenConnections;
 use bolide_prototype::Helper;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{PyBytes, PyDict, PyString};
 
 /// The access of a worker or a helper to the scoreboard and to its master.
 struct Link {
@@ -181,6 +182,26 @@ fn uwsgi_helper_pids() -> Vec<(u32, u32)> {
     pairs.filter(|(_, pid)| *pid != 0).collect()
 }
 
+/// `uwsgi.alarm(name, text)`. As in uWSGI the caller does not learn whether there is such an alarm: the master logs it.
+#[pyfunction]
+fn uwsgi_alarm(alarm: &str, text: &Bound<'_, PyAny>) -> PyResult<()> {
+    let is_heard = match text.cast::<PyString>() {
+        Ok(text) => bolide_log::alarms::raise(alarm, text.to_str()?.as_bytes()),
+        Err(_) => match text.cast::<PyBytes>() {
+            Ok(text) => bolide_log::alarms::raise(alarm, text.as_bytes()),
+            Err(_) => {
+                let kind = text.get_type().name()?;
+                return Err(PyTypeError::new_err(format!("alarm() argument 2 must be str or bytes, not {kind}")));
+            }
+        },
+    };
+    if !is_heard {
+        static SAID: Once = Once::new();
+        SAID.call_once(|| bolide_log::line(&format!("uwsgi.alarm: `{alarm}` is not heard: no `alarm` is configured")));
+    }
+    Ok(())
+}
+
 /// `uwsgi.reload()` and `uwsgi.stop()`.
 #[pyfunction]
 fn uwsgi_ask(code: u32) -> bool {
@@ -196,6 +217,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(uwsgi_listeners, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_rows, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_helper_pids, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_alarm, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_ask, module)?)?;
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! each other, whatever else they do. Every process uses it.
 
 mod address;
+pub mod alarm_message;
 mod atomics;
 pub mod boot;
 pub mod children;
@@ -21,6 +22,6 @@ pub mod ticket_keys;
 mod work;
 
 pub use settings::{
-    answering, attendant, clients, confinement, control, developing, distributed, exceptions, files, hooks, logging, mules,
-    python_module, recycling, reloading, scaling, services, sharing, sockets, spooling, statistics, tls, watching,
+    alarms, answering, attendant, clients, confinement, control, developing, distributed, exceptions, files, hooks, logging,
+    mules, python_module, recycling, reloading, scaling, services, sharing, sockets, spooling, statistics, tls, watching,
 };

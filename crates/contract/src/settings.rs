@@ -2,6 +2,7 @@
 //!
 //! Plain data: the options room builds them from the configuration, the master passes them on, and they are immutable afterwards.
 
+pub mod alarms;
 pub mod answering;
 pub mod attendant;
 pub mod clients;
@@ -88,6 +89,7 @@ pub struct Settings {
     pub services: Services,
     /// Jobs in folders.
     pub spooling: Spooling,
+    pub alarms: crate::settings::alarms::Alarms,
     /// `develop`; `None` if it is off.
     pub development: Option<Development>,
 }

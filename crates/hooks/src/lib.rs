@@ -133,6 +133,10 @@ fn act(action: &HookAction, means: &mut Means<'_>) -> Result<(), String> {
             at(path, files.change_owner(path, user_number(user)?, group_number(group)?))
         }
         HookAction::WaitFor(subject, name) => wait_for(*subject, name),
+        HookAction::Alarm(name, text) => match bolide_log::alarms::raise(name, text.as_bytes()) {
+            true => Ok(()),
+            false => Err("this process has no socket for alarms".to_owned()),
+        },
         HookAction::Exit(status) => {
             bolide_log::finish();
             std::process::exit(*status)

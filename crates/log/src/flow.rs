@@ -1,11 +1,10 @@
 //! The routing of lines: which logs a line goes to, and how it is encoded on its way. It writes nothing. Every process runs it,
 //! if the settings name loggers.
-//!
-//! Regular expressions are those of the crate `regex`, so matching takes time linear in the length of a line.
 
-use bolide_contract::logging::{LineEncoding, LineFrame, LinePattern, LogFlow, LogFlows, LogTarget};
-use regex::bytes::Regex;
+use bolide_contract::logging::{LineEncoding, LineFrame, LinePattern, LogFlow, LogFlows, LogTarget, Logging};
 
+use crate::alarms::AlarmRules;
+use crate::pattern::Pattern;
 use crate::{dates, json};
 
 /// The flows of messages and requests, compiled.
@@ -13,6 +12,8 @@ pub struct Flows {
     pub messages: Flow,
     /// `None` if they are handled as messages.
     pub requests: Option<Flow>,
+    /// The lines that raise alarms, before any rule of a flow.
+    pub alarms: AlarmRules,
     frames: Vec<LineFrame>,
 }
 
@@ -23,12 +24,6 @@ pub struct Flow {
     routes: Vec<(Pattern, usize)>,
     usual: Vec<usize>,
     encoders: Vec<(Option<usize>, Encoder)>,
-}
-
-/// The expression that a line must match, and the one that it must not match.
-struct Pattern {
-    matches: Regex,
-    except: Option<Regex>,
 }
 
 enum Encoder {
@@ -47,11 +42,23 @@ enum Piece {
 }
 
 impl Flows {
+    /// Compiles the flows of the settings. `None`: all lines go to the log, and none of them raises an alarm.
+    pub fn for_settings(logging: &Logging) -> Option<Flows> {
+        let plain = || LogFlow { drains: vec![], filters: vec![], routes: vec![], usual: vec![], encoders: vec![] };
+        let flows = match &logging.flows {
+            Some(flows) => flows.clone(),
+            None if logging.alarms.is_empty() => return None,
+            None => LogFlows { messages: plain(), requests: None },
+        };
+        Some(Flows { alarms: AlarmRules::compile(&logging.alarms), ..Flows::compile(&flows, &logging.targets) })
+    }
+
     /// Compiles the flows. Invalid expressions were refused when the configuration was read.
-    pub fn compile(flows: &LogFlows, targets: &[LogTarget]) -> Flows {
+    fn compile(flows: &LogFlows, targets: &[LogTarget]) -> Flows {
         // Number 0 is the log itself.
         let frames = std::iter::once(LineFrame::Plain).chain(targets.iter().map(|target| target.frame.clone())).collect();
-        Flows { messages: Flow::compile(&flows.messages), requests: flows.requests.as_ref().map(Flow::compile), frames }
+        let requests = flows.requests.as_ref().map(Flow::compile);
+        Flows { messages: Flow::compile(&flows.messages), requests, alarms: AlarmRules::default(), frames }
     }
 
     /// Calls `write` with the number of each log and the text that it gets of these lines.
@@ -75,17 +82,6 @@ impl Flows {
             });
         }
         outputs.iter().for_each(|(log, output)| write(*log, output));
-    }
-}
-
-impl Pattern {
-    fn compile(pattern: &LinePattern) -> Option<Pattern> {
-        let except = pattern.except.as_deref().map(Regex::new).transpose().ok()?;
-        Some(Pattern { matches: Regex::new(&pattern.matches).ok()?, except })
-    }
-
-    fn is_match(&self, line: &[u8]) -> bool {
-        self.matches.is_match(line) && !self.except.as_ref().is_some_and(|except| except.is_match(line))
     }
 }
 

@@ -12,12 +12,14 @@
 //! A caller writes with [`write`]. A process with an event loop checks [`is_waiting`] and calls [`flush`] after [`RETRY_MS`]. The
 //! crate knows no format: the caller decides what a line says, and that no client can forge one. Every process runs it.
 
+pub mod alarms;
 pub mod dates;
 mod destination;
 mod flow;
 mod form;
 pub mod json;
 mod packing;
+mod pattern;
 mod sink;
 mod writer;
 
@@ -134,7 +136,7 @@ pub fn configure(logging: &Logging) {
             sink.pack(packing);
         }
     }
-    let flows = logging.flows.as_ref().map(|flows| Box::into_raw(Box::new(Flows::compile(flows, &logging.targets))));
+    let flows = Flows::for_settings(logging).map(|flows| Box::into_raw(Box::new(flows)));
     // Never freed: a thread may be writing, and there is one for each reading of the configuration.
     FLOWS.store(flows.unwrap_or(null_mut()), Release);
 }
@@ -149,7 +151,12 @@ pub fn write(lines: &[u8]) {
 pub fn write_requests(lines: &[u8]) {
     match flows() {
         None => write_to(0, lines),
-        Some(flows) => flows.deliver(flows.requests.as_ref().unwrap_or(&flows.messages), lines, write_to),
+        Some(flows) => {
+            if flows.requests.is_none() {
+                flows.alarms.look_at(lines);
+            }
+            flows.deliver(flows.requests.as_ref().unwrap_or(&flows.messages), lines, write_to);
+        }
     }
 }
 
@@ -201,7 +208,19 @@ pub fn finish() {
     }
 }
 
+/// Writes `bolide: text` as one line that raises no alarm: a line about an alarm.
+pub fn quiet_line(text: &str) {
+    deliver_messages(&framed(text));
+}
+
 fn write_messages(lines: &[u8]) {
+    if let Some(flows) = flows() {
+        flows.alarms.look_at(lines);
+    }
+    deliver_messages(lines);
+}
+
+fn deliver_messages(lines: &[u8]) {
     match flows() {
         None => write_to(0, lines),
         Some(flows) => flows.deliver(&flows.messages, lines, write_to),
@@ -244,5 +263,6 @@ fn watch_forks() {
 
 extern "C" fn forget_writers() {
     LOGS.iter().for_each(Sink::forget_writer);
+    alarms::forget_lost();
     WAITING.store(false, Relaxed);
 }

@@ -162,7 +162,8 @@ fn in_child(
     let Some(child) = system::fork().map_err(trouble)? else {
         let log = bolide_log::descriptor().map(|log| log.as_raw_fd());
         let end_of_leash = leash.end_for_group();
-        let kept: Vec<i32> = log.into_iter().chain([writer.as_raw_fd(), end_of_leash]).collect();
+        let alarms = bolide_log::alarms::descriptor().map(|alarms| alarms.as_raw_fd());
+        let kept: Vec<i32> = log.into_iter().chain(alarms).chain([writer.as_raw_fd(), end_of_leash]).collect();
         system::close_others(&kept);
         let outcome = match lead_group(end_of_leash, master).and_then(|()| confinement.take(CapabilitiesAtExec::RootOnly)) {
             Ok(()) => run(settings, hooks, runner.files),

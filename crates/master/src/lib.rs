@@ -4,6 +4,7 @@
 //! The entry points are [`main`], for the program `bolide` and for the console script of the Python package, and [`run`] for the
 //! program of another language. [`supervise`] runs settings that exist already.
 
+mod alarms;
 mod announce;
 mod children;
 mod cli;

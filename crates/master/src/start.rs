@@ -25,6 +25,7 @@ use bolide_supervision::sockets::socket_activation;
 use bolide_supervision::sockets::upgrade_pair::{FailureReport, Inheritance};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
+use crate::alarms::{self, Alarms};
 use crate::announce;
 use crate::children::Children;
 use crate::control::endpoints::ControlEndpoints;
@@ -119,6 +120,8 @@ fn prepare(
 ) -> Result<Supervisor, StartError> {
     settings.listeners = socket_activation::merge(settings.listeners);
     configuration.note_logged(warnings);
+    let mut alarms = Alarms::default();
+    alarms.prepare(&settings).map_err(|error| StartError::new(format!("no socket for alarms: {error}")))?;
     let (predecessor, mut handed) = match inheritance {
         Some(Inheritance { place, sockets, statistics, memories, message_queues }) => {
             (Some(place), Handed { sockets, statistics, memories, message_queues })
@@ -157,6 +160,7 @@ fn prepare(
         control.remove_files();
         remove_files();
     })?;
+    alarms.begin(&settings);
     let logs = LogKeeping::new(Logs::new(&settings.logging, privileges.as_ref()), log_programs, printed);
     let unshared = |error: io::Error| StartError::new(format!("no memory can be shared between processes: {error}"));
     let mut emptied = Vec::new();
@@ -167,7 +171,7 @@ fn prepare(
     provision.take_message_queues(handed_queues);
     log_sink::lines(&provision.prepare_message_queues().map_err(unshared)?);
     let children = Children::new(scoreboard);
-    Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, predecessor }))
+    Ok(Supervisor::new(Started { provision, children, signals, configuration, reporting, control, logs, alarms, predecessor }))
 }
 
 /// Sockets and memory that the previous master has passed to us.
@@ -210,6 +214,7 @@ fn prepare_files(settings: &Settings, configuration: &Configuration, handed: Han
     }
     let privileges = privileges::resolve(&settings.identity)?;
     attendants::identities(&settings.attendant, privileges.as_ref())?;
+    alarms::check_descriptors(&settings.alarms)?;
     let program = configuration.program(settings)?;
     let logs = log_files::open_all(&settings.logging, privileges.as_ref())?;
     let in_namespaces = hooking::phases_in_namespaces(&settings.confinement);

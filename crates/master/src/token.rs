@@ -14,6 +14,10 @@ pub enum Token {
     Listeners,
     /// A watched file has changed.
     Watches,
+    /// Raised alarms.
+    Alarms,
+    /// The descriptor with this number of `alarm-fd`.
+    AlarmDescriptor(i32),
     /// The attendant with this pid.
     Attendant(i32),
     /// The address of `stats`, and its clients.

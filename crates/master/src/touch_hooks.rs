@@ -79,7 +79,8 @@ fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> i
         return Ok((child, leash));
     }
     let log = bolide_log::descriptor().map(|log| log.as_raw_fd());
-    system::close_others(&log.into_iter().chain([end_of_leash]).collect::<Vec<i32>>());
+    let alarms = bolide_log::alarms::descriptor().map(|alarms| alarms.as_raw_fd());
+    system::close_others(&log.into_iter().chain(alarms).chain([end_of_leash]).collect::<Vec<i32>>());
     // A process group of its own, which is killed with the instance. The call fails if the group is already ours.
     let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     let mut call = no_functions;

@@ -62,6 +62,10 @@ impl Prototype {
         for (place, target) in boot.log_targets.iter().enumerate() {
             bolide_log::take_target(place + 1, inherited(*target)?)?;
         }
+        if let Some(alarms) = boot.alarms {
+            bolide_log::alarms::connect(inherited(alarms)?);
+        }
+        bolide_log::alarms::set_message_bytes(boot.settings.alarms.message_bytes);
         bolide_log::configure(&boot.settings.logging);
         let control = inherited(boot.control)?;
         // Orders are also read after the end of a child has woken us, when there may be none: that must not block.

@@ -106,6 +106,7 @@ pub fn settings() -> Settings {
         watching: Default::default(),
         services: Default::default(),
         spooling: Default::default(),
+        alarms: Default::default(),
         development: None,
     }
 }

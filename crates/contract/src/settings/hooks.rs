@@ -98,6 +98,8 @@ pub enum HookAction {
     /// A user and a group, names or numbers.
     ChangeOwner(PathBuf, String, String),
     WaitFor(WaitSubject, String),
+    /// Raises the alarm of this name with this message.
+    Alarm(String, String),
     /// Ends the process with this status.
     Exit(i32),
     /// A function of the application's language, with its argument.

@@ -18,6 +18,8 @@ pub struct Logging {
     pub targets: Vec<LogTarget>,
     /// The routing of lines; `None`: all lines go to the log.
     pub flows: Option<LogFlows>,
+    /// `log-alarm` and `not-log-alarm`, in the order of the configuration.
+    pub alarms: Vec<AlarmRule>,
     pub files: LogFiles,
     /// `log-style`, `log-json`: the format of lines without a `log-format`.
     pub style: LogStyle,
@@ -121,6 +123,14 @@ pub struct LinePattern {
     pub except: Option<String>,
 }
 
+/// Lines that raise alarms. Request lines without a flow of their own are looked at too, as in uWSGI.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlarmRule {
+    pub pattern: LinePattern,
+    /// The names of the alarms. With none (`not-log-alarm`) the rules after this one are not looked at.
+    pub alarms: Vec<String>,
+}
+
 /// `log-encoder`: transforms lines.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LogEncoder {
@@ -212,7 +222,9 @@ impl Logging {
         let is_plain = |flow: &LogFlow| {
             *flow == LogFlow { drains: vec![], filters: vec![], routes: vec![], usual: vec![], encoders: vec![] }
         };
-        self.style == LogStyle::Json || self.flows.as_ref().is_some_and(|flows| !is_plain(&flows.messages))
+        self.style == LogStyle::Json
+            || !self.alarms.is_empty()
+            || self.flows.as_ref().is_some_and(|flows| !is_plain(&flows.messages))
     }
 
     /// Whether any request may be logged.
@@ -230,6 +242,7 @@ impl Default for Logging {
             file: None,
             targets: Vec::new(),
             flows: None,
+            alarms: Vec::new(),
             files: LogFiles::default(),
             style: LogStyle::Uwsgi,
             format: None,

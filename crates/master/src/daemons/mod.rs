@@ -13,5 +13,6 @@ mod program;
 mod supervise;
 
 pub use attendant::{Instructions, run, this_minute};
+pub use output::Output;
 pub use packets::{AttendantOrder, AttendantReport, PACKET_MOST_BYTES, ProgramState};
 pub use program::LaunchEnvironment;

@@ -37,6 +37,7 @@ const RELOADED: &[&str] = &[
     "hooks",
     "services",
     "spooling",
+    "alarms",
 ];
 
 /// Settings within those sections that need a restart: the JSON pointer, and the option that sets it.
@@ -95,6 +96,11 @@ pub fn renewed(in_force: &Settings, wanted: &Settings, room: Room) -> serde_json
         }
     }
     let mut settings: Settings = serde_json::from_value(new)?;
+    // Output of applications is captured from the start on or not at all.
+    if settings.logging.alarms != in_force.logging.alarms && !in_force.logging.takes_output() {
+        settings.logging.alarms.clone_from(&in_force.logging.alarms);
+        kept.push("log-alarm".to_owned());
+    }
     let workers = &mut settings.workers;
     if workers.processes > room.processes {
         kept.push(format!("processes above {}", room.processes));

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use bolide_contract::boot::MessageQueueFiles;
 use bolide_contract::settings::Settings;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, getsockopt, setsockopt, socketpair, sockopt};
+use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, getsockopt, send, setsockopt, socketpair, sockopt};
 
 /// The queues by their names.
 #[derive(Debug, Default)]
@@ -68,6 +68,13 @@ impl MessageQueues {
         lines
     }
 
+    /// Puts a message into the queue of this name. Never waits. Returns false if the queue is full, or does not exist.
+    pub fn put(&self, name: &str, message: &[u8]) -> bool {
+        let queue = self.list.iter().find(|queue| queue.name == name);
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+        queue.is_some_and(|queue| send(queue.put.as_raw_fd(), message, flags).is_ok())
+    }
+
     /// The descriptors, for the boot message and for a successor.
     pub fn files(&self) -> Vec<MessageQueueFiles> {
         let files = |queue: &Queue| MessageQueueFiles {
@@ -103,7 +110,7 @@ mod tests {
     use super::*;
     use bolide_contract::children::{Helper, Task};
     use bolide_contract::mules::Farm;
-    use nix::sys::socket::{MsgFlags, recv, send};
+    use nix::sys::socket::recv;
 
     fn settings(mules: u32, farms: &[&str]) -> Settings {
         let mut settings = bolide_supervision::testing::settings();

@@ -327,6 +327,8 @@ impl Provision {
         let log = bolide_log::descriptor().map(|descriptor| descriptor.as_raw_fd());
         let log_targets = bolide_log::targets();
         inherited.extend(&log_targets);
+        let alarms = bolide_log::alarms::descriptor().map(|descriptor| descriptor.as_raw_fd());
+        inherited.extend(alarms);
         let ticket_keys = self.tickets.as_ref().map(|tickets| tickets.ring().memory().as_raw_fd());
         let memories = self.coming.as_ref().map_or(&self.memories, |coming| &coming.memories);
         inherited.extend(memories.descriptors());
@@ -356,6 +358,7 @@ impl Provision {
             message_queues: self.message_queues.files(),
             log,
             log_targets,
+            alarms,
             reason: note.descriptor(),
             error_page,
             no_generation_serves,

@@ -15,7 +15,7 @@ use bolide_supervision::sockets::listen_queue::QueueAlarm;
 use bolide_supervision::sockets::stats_pushers::Pushers;
 use bolide_supervision::sockets::stats_server::{self, Page, StatsServer};
 
-use crate::statistics::metering::{Metering, Restoring};
+use crate::statistics::metering::{Metering, RaisedAlarm, Restoring};
 use crate::statistics::view::View;
 use crate::token::Token;
 
@@ -118,22 +118,28 @@ impl Reporting {
     }
 
     /// Checks the listen queues, pushes that are due, and clients that exceeded their time. Clients of the next turn get new
-    /// numbers.
-    pub fn report_due(&mut self, view: View<'_>, now_ms: u64) {
+    /// numbers. Returns the alarms of full queues and of thresholds.
+    pub fn report_due(&mut self, view: View<'_>, now_ms: u64) -> Vec<RaisedAlarm> {
         self.page = None;
         if let Some(server) = &mut self.server {
             server.look_after_time(now_ms);
         }
         if self.is_silent {
-            return;
+            return Vec::new();
         }
+        let looks = now_ms >= self.queues.wake_ms();
+        let mut raised = Vec::new();
         if let Some(line) = self.queues.look(view.provision.listeners(), now_ms) {
             log_sink::line(&line);
+        }
+        for alarm in view.provision.settings().alarms.backlog.iter().filter(|_| looks) {
+            let messages = self.queues.messages(view.provision.listeners()).into_iter();
+            raised.extend(messages.map(|message| RaisedAlarm { alarm: alarm.clone(), message }));
         }
         self.metering.renew(view.provision, std::mem::replace(&mut self.restoring, Restoring::Nothing));
         if self.metering.is_due(now_ms) {
             let snapshot = view.snapshot(&mut self.queues);
-            self.metering.collect(&snapshot, view.provision, now_ms);
+            raised.extend(self.metering.collect(&snapshot, view.provision, now_ms));
         }
         if self.pushers.is_due(now_ms) {
             let page = self.page(view);
@@ -142,6 +148,7 @@ impl Reporting {
             self.pushers.push(&page, &metrics, view.provision.privileges(), now_ms);
             self.metering.note_push(view.provision);
         }
+        raised
     }
 
     /// Returns the page for clients; those of one turn get the same page.

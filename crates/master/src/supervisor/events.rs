@@ -8,7 +8,7 @@ use bolide_contract::message::{self, Asked, Received, Report};
 use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
-use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::exit_report::{self, Cause};
 use bolide_supervision::processes::system;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -356,7 +356,10 @@ impl Supervisor {
             }
             let child = child.map(|child| child.id);
             let status = system::take_status(pid);
-            if self.attendants.note_end(pid, status, now) || self.logs.note_end(pid, status, now) {
+            let is_known = self.attendants.note_end(pid, status, now)
+                || self.logs.note_end(pid, status, now)
+                || self.alarms.note_end(pid, status);
+            if is_known {
                 continue;
             }
             self.note_other_end(pid, status, now);
@@ -396,6 +399,7 @@ impl Supervisor {
         if let Some(pid) = child.pid.filter(|_| cause != Cause::Exited(0)) {
             self.provision.recover_memories(pid.as_raw().unsigned_abs()).iter().for_each(|line| log_sink::line(line));
         }
+        self.raise_segfault(&child, &cause, now);
         match child.role {
             Role::Worker { row, number } => self.worker_ended(&child, row, number, &cause, now),
             Role::Helper { row, number } => {
@@ -404,6 +408,18 @@ impl Supervisor {
                 helpers::note_end(&child, number, serving, &cause, now);
             }
             Role::Prototype => self.prototype_ended(&child, &cause, now),
+        }
+    }
+
+    /// Raises the alarms for a process that a fault of the processor has ended (`alarm-segfault`).
+    fn raise_segfault(&mut self, child: &Child, cause: &Cause, now: u64) {
+        let is_fault =
+            matches!(cause, Cause::Signalled { signal: libc::SIGSEGV | libc::SIGBUS | libc::SIGFPE | libc::SIGILL, .. });
+        let alarms = &self.provision.settings().alarms.segfault;
+        if is_fault && !alarms.is_empty() {
+            let in_flight = child.row().map(|row| self.children.scoreboard().in_flight(row)).unwrap_or_default();
+            let message = format!("{child} {}{}", cause.words(), exit_report::while_serving(&in_flight, now));
+            self.alarms.raise_each(alarms, &message, &self.provision, now);
         }
     }
 

@@ -25,6 +25,7 @@ use bolide_supervision::processes::signals::{self, Signals};
 use bolide_supervision::sockets::service_manager::Notifier;
 use bolide_supervision::sockets::upgrade_pair::Predecessor;
 
+use crate::alarms::Alarms;
 use crate::children::child::{Child, KillReason, State};
 use crate::children::{Children, LOST_MS};
 use crate::control::commands::Command;
@@ -79,6 +80,7 @@ pub struct Started {
     pub reporting: Reporting,
     pub control: ControlEndpoints,
     pub logs: LogKeeping,
+    pub alarms: Alarms,
     /// The previous master, which we replace.
     pub predecessor: Option<Predecessor>,
 }
@@ -104,6 +106,7 @@ pub struct Supervisor {
     logs: LogKeeping,
     development: Development,
     attendants: Attendants,
+    alarms: Alarms,
     reporting: Reporting,
     watches: Watches,
     touch_hooks: TouchHooks,
@@ -112,7 +115,7 @@ pub struct Supervisor {
 
 impl Supervisor {
     pub fn new(started: Started) -> Supervisor {
-        let Started { provision, children, signals, configuration, mut reporting, control, logs, predecessor } = started;
+        let Started { provision, children, signals, configuration, mut reporting, control, logs, alarms, predecessor } = started;
         let settings = provision.settings();
         let mut notifier = Notifier::from_environment();
         let is_successor = predecessor.is_some();
@@ -134,6 +137,7 @@ impl Supervisor {
             development: Development::default(),
             attendants: if is_successor { Attendants::held() } else { Attendants::default() },
             touch_hooks: TouchHooks::default(),
+            alarms,
             children,
             provision,
             control,
@@ -176,6 +180,8 @@ impl Supervisor {
                     Token::Child(id) => self.take_reports(id, now_ms()),
                     Token::Printed => self.logs.read_captured(),
                     Token::Watches => self.watches.ring(now_ms()),
+                    Token::Alarms => self.alarms.take_messages(&self.provision, now_ms()),
+                    Token::AlarmDescriptor(number) => self.alarms.read_descriptor(number, &self.provision, now_ms()),
                     Token::Attendant(pid) => self.read_attendant_reports(pid, now_ms()),
                     Token::Listeners => connection_pending = true,
                     Token::Stats(token) => {
@@ -225,6 +231,7 @@ impl Supervisor {
         sources.extend(self.children.sources());
         sources.extend(self.watches.source(Token::Watches));
         sources.extend(self.attendants.sources());
+        sources.extend(self.alarms.sources());
         sources.extend(self.listening_sources(now_ms()));
         sources.extend(self.logs.source());
         sources.extend(self.reporting.sources());
@@ -305,12 +312,15 @@ impl Supervisor {
             watch_requests(watch, &mut self.children, &mut self.provision, now);
         }
         let (view, reporting) = self.view();
-        reporting.report_due(view, now);
+        for raised in reporting.report_due(view, now) {
+            self.alarms.raise_each(&[raised.alarm], &raised.message, &self.provision, now);
+        }
         self.take_file_changes(now);
         if self.takeover.owns_files() {
             self.logs.rotate_due(&self.children, now);
         }
         self.logs.restart_programs(&self.children, &self.provision, now);
+        self.alarms.take_timers(self.provision.settings(), self.provision.privileges(), now);
     }
 
     /// Executes the commands that changed files request.
@@ -403,6 +413,7 @@ impl Supervisor {
             self.provision.wake_for_tickets(),
             self.provision.wake_for_memories(),
             self.attendants.wake_ms(now),
+            self.alarms.wake_ms(),
             Some(self.reporting.wake_ms()),
             self.watches.wake_ms(),
             self.logs.wake_ms(self.takeover.owns_files(), now),

@@ -104,6 +104,9 @@ impl Supervisor {
                 for line in lines.unwrap_or_else(|error| vec![format!("a mule has no queue of messages: {error}")]) {
                     log_sink::line(&format!("reload: {line}"));
                 }
+                if let Err(error) = self.alarms.prepare(self.provision.coming_settings()) {
+                    log_sink::line(&format!("reload: there is no socket for alarms: {error}"));
+                }
                 Ok(())
             }
             Err(lines) => {
@@ -136,6 +139,7 @@ impl Supervisor {
         }
         let (settings, listeners) = (self.provision.settings(), self.provision.listeners());
         self.logs.renew(&settings.logging);
+        self.alarms.renew(settings);
         self.watches.renew(&settings.watching, clock_ms());
         self.requests = Watch::for_settings(settings);
         if before.settings.scaling != settings.scaling || before.settings.workers != settings.workers {
@@ -511,7 +515,12 @@ impl Supervisor {
         if !self.takeover.continues_in_successor() {
             self.attendants.stop(self.provision.settings(), now_ms);
         }
-        self.attendants.is_gone().then_some(status)
+        if !self.attendants.is_gone() {
+            return None;
+        }
+        self.alarms.take_messages(&self.provision, now_ms);
+        self.alarms.take_timers(self.provision.settings(), self.provision.privileges(), now_ms);
+        self.alarms.finish(now_ms).then_some(status)
     }
 
     /// An upgrade: this instance ends like an old generation. The successor owns the sockets, their files and the pidfiles from

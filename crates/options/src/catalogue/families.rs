@@ -87,12 +87,6 @@ const FAMILIES: &[Family] = &[
         "without it the queue is kept in memory until the server ends",
         &["queue-store", "queue-store-sync"],
     ),
-    planned(
-        Milestone::Services,
-        "Alarms: notifications that a log line, a number or a descriptor triggers.",
-        "use the alerts of the system that reads the log or `stats`",
-        &["alarm", "alarm-*", "not-alarm-log"],
-    ),
     // Instances that supervise other instances.
     planned(
         Milestone::Emperor,
@@ -126,7 +120,6 @@ const FAMILIES: &[Family] = &[
         &[
             "dump-options",
             "plugin-list",
-            "alarm-list",
             "clock-list",
             "loop-list",
             "logger-list",

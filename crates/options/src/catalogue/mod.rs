@@ -68,6 +68,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Services, services::caching::ENTRIES),
     (Theme::Services, services::sharing::ENTRIES),
     (Theme::Services, services::distributed::ENTRIES),
+    (Theme::Alarms, services::alarms::ENTRIES),
     (Theme::Identity, identity::ENTRIES),
     (Theme::Identity, identity::CONFINEMENT),
     (Theme::Configuration, language::ENTRIES),

@@ -186,6 +186,7 @@ pub enum Theme {
     Logging,
     Statistics,
     Services,
+    Alarms,
     Identity,
     Configuration,
     Program,
@@ -194,7 +195,7 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 18] = [
+    pub const ALL: [Theme; 19] = [
         Theme::Sockets,
         Theme::Tls,
         Theme::Clients,
@@ -209,6 +210,7 @@ impl Theme {
         Theme::Logging,
         Theme::Statistics,
         Theme::Services,
+        Theme::Alarms,
         Theme::Identity,
         Theme::Configuration,
         Theme::Program,
@@ -231,6 +233,7 @@ impl Theme {
             Theme::Logging => "Logging",
             Theme::Statistics => "Statistics",
             Theme::Services => "Services that processes share",
+            Theme::Alarms => "Alarms",
             Theme::Identity => "Users and names",
             Theme::Configuration => "The configuration itself",
             Theme::Program => "The program",

@@ -1,6 +1,7 @@
 //! The settings while they are assembled: the values of the options so far, as written. It must not know the meaning of options;
 //! the other files of this folder fill it in.
 
+use bolide_contract::alarms::{AlarmDescriptor, Alarms};
 use bolide_contract::answering::{Answering, RouteRule};
 use bolide_contract::attendant::{Daemon, Job};
 use bolide_contract::children::MuleCode;
@@ -10,7 +11,7 @@ use bolide_contract::control::Control;
 use bolide_contract::distributed::Distributed;
 use bolide_contract::files::{Cache, Expiry, MapKind, Missing, Mode, Precompressed};
 use bolide_contract::hooks::Hook;
-use bolide_contract::logging::{LogStyle, Logging};
+use bolide_contract::logging::{AlarmRule, LogStyle, Logging};
 use bolide_contract::python_module::PythonModule;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::reloading::Reloading;
@@ -78,6 +79,7 @@ pub struct Draft<'a> {
     pub developing: DevelopingDraft,
     pub statistics: StatisticsDraft,
     pub services: ServicesDraft,
+    pub alarms: AlarmsDraft,
     pub caching: CachingDraft,
 }
 
@@ -118,6 +120,7 @@ impl<'a> Draft<'a> {
             developing: DevelopingDraft::default(),
             statistics: StatisticsDraft::default(),
             services: ServicesDraft::default(),
+            alarms: AlarmsDraft::default(),
             caching: CachingDraft::default(),
         }
     }
@@ -437,6 +440,22 @@ pub struct QueueDraft {
     pub slots: Option<(u64, Location)>,
     pub block_bytes: Option<u64>,
 }
+
+/// Alarms. Names are as written.
+#[derive(Default)]
+pub struct AlarmsDraft {
+    pub settings: Alarms,
+    /// Each rule about log lines with the names that were written.
+    pub rules: Vec<(AlarmRule, Vec<String>, Location)>,
+    pub backlog: Vec<LocatedName>,
+    pub segfault: Vec<LocatedName>,
+    /// Names in hooks and thresholds.
+    pub raised: Vec<LocatedName>,
+    pub descriptors: Vec<(AlarmDescriptor, Location)>,
+}
+
+/// The name of an alarm, and where it was written.
+type LocatedName = (String, Location);
 
 /// Settings of caches. Paths are as written.
 #[derive(Default)]

@@ -22,13 +22,12 @@ const UNCHANGED_SIGNALS: [(&str, &str); 6] = [
 ];
 
 /// Actions of uWSGI that are not supported, with the alternative.
-const MISSING: [(&str, &str); 9] = [
+const MISSING: [(&str, &str); 8] = [
     ("mount", "write `exec:mount …`, or let the service manager mount it"),
     ("umount", "write `exec:umount …`"),
     ("hostname", "write `exec:hostname NAME`"),
     ("rpc", "RPC is not supported yet; call a function with `call:module:function`"),
     ("retryrpc", "RPC is not supported yet; call a function with `call:module:function`"),
-    ("alarm", "write `exec:` with a command that sends the message"),
     ("spinningfifo", "write `wait_for_fs:FILE` and then `writefifo:FILE TEXT`"),
     ("ffi", "call a function of the application with `call:module:function`"),
     ("tcc", "call a function of the application with `call:module:function`"),
@@ -141,12 +140,20 @@ fn hook_action(draft: &mut Draft, phase: HookPhase, text: &str, pair: &Pair) -> 
         "exit" => HookAction::Exit(i32::try_from(crate::values::number(arguments).value).unwrap_or(0)),
         "putenv" => return put_variable(draft, phase, arguments, pair).map(|()| None),
         "unix_signal" => return signal(arguments, pair).map(|()| None),
+        "alarm" if phase == HookPhase::AsUserAtExit => {
+            return Err(wrong(pair, "has `alarm`, and no process executes alarms any more then", "write `exec:` with a command"));
+        }
+        "alarm" => {
+            let (alarm, text) = two(arguments, pair, name)?;
+            draft.alarms.raised.push((alarm.to_owned(), pair.location.clone()));
+            HookAction::Alarm(alarm.to_owned(), text.to_owned())
+        }
         "call" | "callret" | "callint" | "callintret" => call(phase, name, arguments, pair)?,
         _ => {
             let missing = MISSING.iter().find(|(missing, _)| *missing == name).map(|(_, instead)| *instead);
             let what = if missing.is_some() { "which is not supported" } else { "which is not an action" };
             let actions = "the actions are exec, print, write, writen, append, appendn, writefifo, create, unlink, rename, \
-                mkdir, rmdir, cd, chmod, chown, sticky, putenv, call, wait_for_file, wait_for_dir, wait_for_fs, wait_for_socket \
+                mkdir, rmdir, cd, chmod, chown, sticky, putenv, call, alarm, wait_for_file, wait_for_dir, wait_for_fs, wait_for_socket \
                 and exit";
             return Err(wrong(pair, &format!("has `{name}`, {what}"), missing.unwrap_or(actions)));
         }
@@ -208,6 +215,7 @@ fn complete_paths<'a>(hooks: impl Iterator<Item = &'a mut Hook>, folder: &Path) 
             | HookAction::SafeExec(_)
             | HookAction::Print(_)
             | HookAction::WaitFor(..)
+            | HookAction::Alarm(..)
             | HookAction::Exit(_)
             | HookAction::Call { .. } => {}
         }

@@ -180,7 +180,9 @@ impl<'a> Draft<'a> {
         let attendant = self.attendant.complete(has_mercy.then_some(lifecycle.reload_mercy_ms), &context);
         let control = control::complete(self.control, &mut self.logging, &mut context);
         processes::check_reloading(&self.reloading, &lifecycle, &mut context);
-        let logging = self.logging.complete(&mut context);
+        let mut logging = self.logging.complete(&mut context);
+        let (alarms, rules_of_alarms) = self.alarms.complete(is_jailed, self.mules.list.len(), &mut context);
+        logging.alarms = rules_of_alarms;
         // If the folder can't be entered by its path (others may not search a folder above it), processes only stay in it.
         let is_enterable = self.chdir.is_some() || is_jailed || context.folder.join(".").exists();
         let application = self.python.complete_application(self.application, is_enterable, &context);
@@ -223,6 +225,7 @@ impl<'a> Draft<'a> {
             watching: watching::complete(self.watching, &self.developing, &context),
             services,
             spooling,
+            alarms,
         };
         (settings, context.diagnostics)
     }

@@ -8,7 +8,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sys::socket::{AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrLike, recv, send, socket};
 
-use crate::sockets::listeners::Listeners;
+use crate::sockets::listeners::{Endpoint, Listeners};
 
 /// An accept queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -158,6 +158,18 @@ impl QueueAlarm {
             .collect();
     }
 
+    /// A message for each queue that the last look found full, in uWSGI's words.
+    pub fn messages(&self, listeners: &Listeners) -> Vec<String> {
+        let sockets = listeners.sockets();
+        let full = self.queues.iter().zip(listeners.endpoints()).enumerate().filter(|(_, (queue, _))| queue.is_full());
+        let words = |(number, (queue, endpoint)): (usize, (&ListenQueue, &Endpoint))| {
+            let descriptor = sockets.get(number).map_or(-1, AsRawFd::as_raw_fd);
+            let ListenQueue { length, most } = queue;
+            format!("listen queue of socket \"{}\" (fd: {descriptor}) full !!! ({length}/{most})", endpoint.bound)
+        };
+        full.map(words).collect()
+    }
+
     /// Looks if it is time. Returns the line to log, if any.
     pub fn look(&mut self, listeners: &Listeners, now_ms: u64) -> Option<String> {
         if now_ms < self.next_ms {
@@ -253,6 +265,9 @@ mod tests {
         assert_eq!((alarm.look(&listeners, 5_500), alarm.errors()), (None, 0));
         let line = alarm.look(&listeners, 6_000).expect("it is full");
         assert!(line.starts_with(&format!("listen queue of socket \"{address}\" full (2/1): ")), "{line}");
+        let messages = alarm.messages(&listeners);
+        assert!(messages[0].starts_with(&format!("listen queue of socket \"{address}\" (fd: ")), "{messages:?}");
+        assert!(messages[0].ends_with(") full !!! (2/1)") && messages.len() == 1, "{messages:?}");
         assert_eq!((alarm.look(&listeners, 7_000), alarm.errors()), (None, 2));
         assert!(alarm.look(&listeners, 66_000).is_some());
         assert_eq!((alarm.queues().len(), alarm.wake_ms()), (1, 67_000));

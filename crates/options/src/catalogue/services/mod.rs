@@ -1,5 +1,6 @@
-//! Rows of the services that processes share, on this machine and on several. Pure data.
+//! Rows of the services that processes share, on this machine and on several, and of alarms. Pure data.
 
+pub mod alarms;
 pub mod caching;
 pub mod distributed;
 pub mod sharing;

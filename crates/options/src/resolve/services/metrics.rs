@@ -200,6 +200,7 @@ pub fn add_threshold(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<()
     let (Some(metric), Some(value)) = (metric, value) else {
         return Err(wrong(pair, "lacks a metric or a value", THRESHOLD_FORM));
     };
+    draft.alarms.raised.extend(alarm.iter().map(|alarm| (alarm.clone(), pair.location.clone())));
     let threshold = Threshold { metric, value, reset, alarm, rate_s, message, origin: pair.location.to_string() };
     draft.services.metrics.thresholds.push((threshold, pair.location.clone()));
     Ok(())

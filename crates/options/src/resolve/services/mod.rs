@@ -1,6 +1,8 @@
-//! Resolves the options of services that processes share in memory or on a server: caches, locks, the queue, memory areas,
-//! metrics, engines. It creates no memory and opens no connection. Runs in the process that reads the configuration.
+//! Resolves the options of services that processes share in memory or on a server (caches, locks, the queue, memory areas,
+//! metrics, engines), and those of alarms. It creates no memory and opens no connection. Runs in the process that reads the
+//! configuration.
 
+pub mod alarms;
 pub mod caching;
 pub mod distributed;
 pub mod metrics;

@@ -1,0 +1,221 @@
+//! Alarms: takes those that processes raise, leaves out repeated ones, and does what each of them is configured to do. Commands
+//! and requests run in processes of their own (`runner`), a bounded number at a time, so the master's loop waits for none of
+//! them. It does not know why an alarm was raised. The master runs it, if the settings have alarms.
+
+mod descriptors;
+mod runner;
+mod running;
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+use bolide_contract::alarm_message::{ALARM_PACKET_BYTES, AlarmMessage};
+use bolide_contract::alarms::{Alarm, AlarmAction};
+use bolide_contract::mules::ANY_MULE;
+use bolide_contract::settings::Settings;
+use bolide_supervision::polling::Source;
+use bolide_supervision::processes::privileges::Privileges;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::socket::{MsgFlags, recv};
+use nix::unistd::Pid;
+
+use crate::provision::{Provision, order_pair};
+use crate::token::Token;
+
+use self::descriptors::Descriptors;
+pub use self::descriptors::check as check_descriptors;
+use self::running::Actions;
+
+/// Messages that are taken in a turn, so that a process that raises alarms without end delays no other work.
+const MESSAGES_A_TURN: usize = 64;
+/// How often lost and unknown messages are logged, in milliseconds.
+const COMPLAINT_MS: u64 = 60_000;
+
+/// The alarms of an instance.
+#[derive(Debug, Default)]
+pub struct Alarms {
+    /// The end from which messages are read; `None` until the settings have an alarm.
+    socket: Option<OwnedFd>,
+    packet: Vec<u8>,
+    /// The last message of each alarm.
+    last: Vec<LastMessage>,
+    actions: Actions,
+    descriptors: Descriptors,
+    /// Messages that their senders have lost, since the last line about them.
+    lost: u64,
+    /// Messages that no mule had room for, since the last line about them.
+    untaken: u64,
+    /// A name that is not configured, and how often it was raised since the last line about it.
+    unknown: Option<(String, u64)>,
+    complaint_ms: u64,
+}
+
+#[derive(Debug)]
+struct LastMessage {
+    alarm: String,
+    text: Vec<u8>,
+    raised_ms: u64,
+}
+
+impl Alarms {
+    /// Creates the socket if these settings are the first with an alarm.
+    ///
+    /// # Errors
+    /// No descriptor is left.
+    pub fn prepare(&mut self, settings: &Settings) -> io::Result<()> {
+        bolide_log::alarms::set_message_bytes(settings.alarms.message_bytes);
+        if self.socket.is_some() || settings.alarms.list.is_empty() {
+            return Ok(());
+        }
+        let (near, far) = order_pair()?;
+        fcntl(&far, FcntlArg::F_SETFL(OFlag::O_RDWR | OFlag::O_NONBLOCK))?;
+        bolide_log::alarms::connect(far);
+        self.packet = vec![0; ALARM_PACKET_BYTES];
+        self.socket = Some(near);
+        Ok(())
+    }
+
+    /// Begins to watch descriptors, and lists the alarms if asked to.
+    pub fn begin(&mut self, settings: &Settings) {
+        self.descriptors = Descriptors::of(&settings.alarms);
+        if settings.alarms.is_listed {
+            let listed = |alarm: &Alarm| format!("alarm {} ({}): {}", alarm.name, alarm.origin, alarm.action.word());
+            settings.alarms.list.iter().for_each(|alarm| bolide_log::quiet_line(&listed(alarm)));
+            bolide_log::quiet_line("the actions of alarms are cmd, curl, log and mule");
+        }
+    }
+
+    /// Applies the settings of a reload.
+    pub fn renew(&mut self, settings: &Settings) {
+        bolide_log::alarms::set_message_bytes(settings.alarms.message_bytes);
+        self.descriptors = Descriptors::of(&settings.alarms);
+    }
+
+    pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
+        let socket = self.socket.iter().map(|socket| Source::readable(Token::Alarms, socket.as_fd()));
+        socket.chain(self.descriptors.sources())
+    }
+
+    /// Takes the messages that processes have sent.
+    pub fn take_messages(&mut self, provision: &Provision, now_ms: u64) {
+        let mut packet = std::mem::take(&mut self.packet);
+        for _ in 0..MESSAGES_A_TURN {
+            let Some(socket) = &self.socket else { break };
+            match recv(socket.as_raw_fd(), &mut packet, MsgFlags::MSG_DONTWAIT) {
+                Ok(0) | Err(Errno::EAGAIN) => break,
+                Ok(length) => {
+                    if let Some(message) = AlarmMessage::decode(&packet[..length]) {
+                        self.lost += u64::from(message.lost);
+                        self.raise(message.name, message.text, provision, now_ms);
+                    }
+                }
+                Err(_) => break,
+            }
+        }
+        self.packet = packet;
+    }
+
+    /// Reads a descriptor that is readable, and raises its alarms.
+    pub fn read_descriptor(&mut self, descriptor: i32, provision: &Provision, now_ms: u64) {
+        for (alarm, message) in self.descriptors.read(descriptor) {
+            self.raise(&alarm, message.as_bytes(), provision, now_ms);
+        }
+    }
+
+    /// Raises the alarms of these names.
+    pub fn raise_each(&mut self, names: &[String], text: &str, provision: &Provision, now_ms: u64) {
+        for name in names {
+            let text = &text.as_bytes()[..text.len().min(provision.settings().alarms.message_bytes as usize)];
+            self.raise(name, text, provision, now_ms);
+        }
+    }
+
+    /// Does what an alarm is configured to do, unless its last message is the same and recent.
+    fn raise(&mut self, name: &str, text: &[u8], provision: &Provision, now_ms: u64) {
+        // A generation that forms may have alarms that are new.
+        let configured = [provision.settings(), provision.coming_settings()];
+        let Some(alarm) = configured.iter().find_map(|settings| settings.alarms.named(name)) else {
+            match &mut self.unknown {
+                Some((known, count)) if known == name => *count += 1,
+                Some(_) => {}
+                unknown => *unknown = Some((name.to_owned(), 1)),
+            }
+            return;
+        };
+        if self.is_repeated(alarm, text, provision.settings().alarms.repeat_ms, now_ms) {
+            return;
+        }
+        match &alarm.action {
+            AlarmAction::Log(prefix) => {
+                let text = String::from_utf8_lossy(text);
+                let words = ["ALARM:", prefix.as_str(), text.trim_end_matches('\n')];
+                let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+                bolide_log::quiet_line(&words.join(" ").replace('\n', " "));
+            }
+            AlarmAction::Mule(number) => {
+                let queue = if *number == 0 { ANY_MULE.to_owned() } else { format!("mule {number}") };
+                self.untaken += u64::from(!provision.message_queues().put(&queue, text));
+            }
+            AlarmAction::Command(_) | AlarmAction::Curl(_) => self.actions.add(alarm, text),
+        }
+    }
+
+    /// Compares a message with the alarm's last one, and remembers it if it is new. As in uWSGI, only a message that is acted on
+    /// counts for the time.
+    fn is_repeated(&mut self, alarm: &Alarm, text: &[u8], repeat_ms: u64, now_ms: u64) -> bool {
+        let last = match self.last.iter_mut().find(|last| last.alarm == alarm.name) {
+            Some(last) if last.text == text && now_ms.saturating_sub(last.raised_ms) < repeat_ms => return true,
+            Some(last) => last,
+            None => {
+                self.last.push(LastMessage { alarm: alarm.name.clone(), text: Vec::new(), raised_ms: 0 });
+                let Some(last) = self.last.last_mut() else { return false };
+                last
+            }
+        };
+        last.text.clear();
+        last.text.extend_from_slice(text);
+        last.raised_ms = now_ms;
+        false
+    }
+
+    /// Starts actions that wait, kills those that take too long, and logs what was lost, once a minute.
+    pub fn take_timers(&mut self, settings: &Settings, privileges: Option<&Privileges>, now_ms: u64) {
+        self.actions.kill_late(now_ms);
+        self.actions.start_due(settings, privileges, now_ms);
+        if now_ms < self.complaint_ms {
+            return;
+        }
+        let mut lines = self.actions.take_complaints();
+        if std::mem::take(&mut self.lost) > 0 {
+            lines.push("messages of alarms were lost: they were raised faster than the master could take them".to_owned());
+        }
+        if std::mem::take(&mut self.untaken) > 0 {
+            lines.push("messages of alarms were dropped: the queue of their mule is full".to_owned());
+        }
+        if let Some((name, count)) = self.unknown.take() {
+            let times = if count == 1 { String::new() } else { format!(" {count} times") };
+            lines.push(format!("an alarm `{name}` was raised{times}, and none is configured with this name"));
+        }
+        if !lines.is_empty() {
+            self.complaint_ms = now_ms + COMPLAINT_MS;
+            lines.iter().for_each(|line| bolide_log::quiet_line(line));
+        }
+    }
+
+    /// Records the end of a child of the master. Returns false if it executed no alarm.
+    pub fn note_end(&mut self, pid: Pid, status: i32) -> bool {
+        self.actions.note_end(pid, status)
+    }
+
+    /// At the end of the instance: returns whether every action is done, after which no process of an alarm is left. Actions have
+    /// a short time, and are killed then.
+    pub fn finish(&mut self, now_ms: u64) -> bool {
+        self.actions.finish(now_ms)
+    }
+
+    pub fn wake_ms(&self) -> Option<u64> {
+        let has_complaint = self.lost > 0 || self.untaken > 0 || self.unknown.is_some() || self.actions.has_complaint();
+        self.actions.wake_ms().into_iter().chain(has_complaint.then_some(self.complaint_ms)).min()
+    }
+}

@@ -1,0 +1,194 @@
+//! Actions of alarms that run in processes of their own: which messages wait, which actions are running, and for how long they
+//! may. It executes none itself. The master runs it.
+
+use std::collections::VecDeque;
+
+use bolide_contract::alarms::Alarm;
+use bolide_contract::settings::Settings;
+use bolide_supervision::processes::exit_report::Cause;
+use bolide_supervision::processes::leash::Leash;
+use bolide_supervision::processes::privileges::Privileges;
+use bolide_supervision::processes::system;
+use bolide_supervision::text::duration;
+use nix::unistd::Pid;
+
+use super::runner;
+
+/// Actions of one alarm, and of all together, that run at the same time.
+const RUNNING_OF_ONE_MOST: usize = 4;
+const RUNNING_MOST: usize = 16;
+/// Messages that wait for an action to end, and their bytes together.
+const WAITING_MOST: usize = 256;
+const WAITING_MOST_BYTES: usize = 1024 * 1024;
+/// Time that an action may take, in milliseconds: a message that comes later is of no use.
+const ACTION_MOST_MS: u64 = 300_000;
+/// Time that actions have at the end of the instance, in milliseconds.
+const END_MOST_MS: u64 = 2000;
+
+/// All actions of an instance.
+#[derive(Debug, Default)]
+pub struct Actions {
+    waiting: VecDeque<(Alarm, Vec<u8>)>,
+    waiting_bytes: usize,
+    running: Vec<RunningAction>,
+    /// Alarms with dropped messages, and their number since the last line about it.
+    dropped: Vec<(String, u64)>,
+    /// The instance ends: when the rest is killed.
+    end_ms: Option<u64>,
+}
+
+#[derive(Debug)]
+struct RunningAction {
+    alarm: String,
+    pid: Pid,
+    /// Kills the process group of the action when the master dies.
+    leash: Leash,
+    started_ms: u64,
+    was_killed: bool,
+}
+
+impl Actions {
+    /// Adds an action, or counts it as dropped if too many are waiting.
+    pub fn add(&mut self, alarm: &Alarm, text: &[u8]) {
+        if self.waiting.len() >= WAITING_MOST || self.waiting_bytes + text.len() > WAITING_MOST_BYTES {
+            match self.dropped.iter_mut().find(|(name, _)| *name == alarm.name) {
+                Some((_, count)) => *count += 1,
+                None => self.dropped.push((alarm.name.clone(), 1)),
+            }
+            return;
+        }
+        self.waiting_bytes += text.len();
+        self.waiting.push_back((alarm.clone(), text.to_vec()));
+    }
+
+    /// Starts the actions that have room. A message of another alarm does not wait behind those of a busy one.
+    pub fn start_due(&mut self, settings: &Settings, privileges: Option<&Privileges>, now_ms: u64) {
+        while let Some(position) = self.next() {
+            let Some((alarm, text)) = self.waiting.remove(position) else { return };
+            self.waiting_bytes -= text.len();
+            match runner::start(&alarm, &text, settings, privileges) {
+                Ok((pid, leash)) => {
+                    self.running.push(RunningAction { alarm: alarm.name, pid, leash, started_ms: now_ms, was_killed: false });
+                }
+                Err(error) => bolide_log::quiet_line(&format!("alarm {}: can't be executed: {error}", alarm.name)),
+            }
+        }
+    }
+
+    /// The first waiting action that may start.
+    fn next(&self) -> Option<usize> {
+        let has_room = |(alarm, _): &(Alarm, Vec<u8>)| {
+            self.running.iter().filter(|running| running.alarm == alarm.name).count() < RUNNING_OF_ONE_MOST
+        };
+        self.waiting.iter().position(has_room).filter(|_| self.running.len() < RUNNING_MOST)
+    }
+
+    /// Records an end. Returns false if no action has this pid. The process has logged its own failure.
+    pub fn note_end(&mut self, pid: Pid, status: i32) -> bool {
+        let Some(position) = self.running.iter().position(|running| running.pid == pid) else { return false };
+        let ended = self.running.swap_remove(position);
+        let cause = Cause::from_status(status);
+        if !matches!(cause, Cause::Exited(_)) && !ended.was_killed {
+            bolide_log::quiet_line(&format!("alarm {} (pid {pid}) {}", ended.alarm, cause.words()));
+        }
+        // Dropping the leash kills what an action leaves behind.
+        drop(ended.leash);
+        true
+    }
+
+    /// Kills actions that take too long.
+    pub fn kill_late(&mut self, now_ms: u64) {
+        let is_late = |running: &&mut RunningAction| !running.was_killed && now_ms >= running.started_ms + ACTION_MOST_MS;
+        for running in self.running.iter_mut().filter(is_late) {
+            let (alarm, pid, most) = (&running.alarm, running.pid, duration(ACTION_MOST_MS));
+            bolide_log::quiet_line(&format!("alarm {alarm} (pid {pid}) has not ended within {most}: killing it"));
+            running.kill();
+        }
+    }
+
+    /// Returns a line for each alarm with dropped messages.
+    pub fn take_complaints(&mut self) -> Vec<String> {
+        let words = |(alarm, count): (String, u64)| {
+            let messages = if count == 1 { "1 message was".to_owned() } else { format!("{count} messages were") };
+            format!("alarm {alarm}: {messages} dropped, because {WAITING_MOST} are waiting for earlier actions to end")
+        };
+        self.dropped.drain(..).map(words).collect()
+    }
+
+    pub fn has_complaint(&self) -> bool {
+        !self.dropped.is_empty()
+    }
+
+    /// At the end of the instance: returns whether no action is left. After a short time those that are running are killed.
+    pub fn finish(&mut self, now_ms: u64) -> bool {
+        let end_ms = *self.end_ms.get_or_insert(now_ms + END_MOST_MS);
+        if now_ms >= end_ms {
+            self.waiting.clear();
+            for running in self.running.iter_mut().filter(|running| !running.was_killed) {
+                let (alarm, pid) = (&running.alarm, running.pid);
+                bolide_log::quiet_line(&format!("alarm {alarm} (pid {pid}) has not ended with the instance: killing it"));
+                running.kill();
+            }
+        }
+        self.running.is_empty() && self.waiting.is_empty()
+    }
+
+    pub fn wake_ms(&self) -> Option<u64> {
+        let running = self.running.iter().filter(|running| !running.was_killed);
+        let late = running.map(|running| running.started_ms + ACTION_MOST_MS).min();
+        let end = self.end_ms.filter(|_| self.running.iter().any(|running| !running.was_killed));
+        late.into_iter().chain(end).min()
+    }
+}
+
+impl RunningAction {
+    fn kill(&mut self) {
+        self.was_killed = true;
+        // The process is our child and was not reaped, so its pid was not reused.
+        system::signal_group(self.pid, libc::SIGKILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bolide_contract::alarms::AlarmAction;
+
+    use super::*;
+
+    fn alarm(name: &str) -> Alarm {
+        Alarm { name: name.to_owned(), action: AlarmAction::Command("true".to_owned()), origin: "test".to_owned() }
+    }
+
+    #[test]
+    fn messages_beyond_the_bound_are_dropped_and_counted() {
+        let mut actions = Actions::default();
+        (0..WAITING_MOST).for_each(|_| actions.add(&alarm("mail"), b"text"));
+        assert!(!actions.has_complaint());
+        (0..3).for_each(|_| actions.add(&alarm("mail"), b"text"));
+        actions.add(&alarm("chat"), b"text");
+        assert!(actions.has_complaint());
+        let lines = actions.take_complaints();
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines[0].starts_with("alarm mail: 3 messages were dropped, "), "{lines:?}");
+        assert!(lines[1].starts_with("alarm chat: 1 message was dropped, "), "{lines:?}");
+        let mut actions = Actions::default();
+        (0..20).for_each(|_| actions.add(&alarm("mail"), &[b'x'; 64 * 1024]));
+        assert_eq!(actions.waiting.len(), WAITING_MOST_BYTES / (64 * 1024));
+    }
+
+    #[test]
+    fn an_alarm_that_is_busy_does_not_hold_up_another_one() {
+        let mut actions = Actions::default();
+        for pid in 0..RUNNING_OF_ONE_MOST {
+            let leash = Leash::new().expect("made");
+            let pid = Pid::from_raw(i32::MAX - pid as i32);
+            actions.running.push(RunningAction { alarm: "mail".to_owned(), pid, leash, started_ms: 0, was_killed: true });
+        }
+        actions.add(&alarm("mail"), b"text");
+        assert_eq!(actions.next(), None);
+        actions.add(&alarm("chat"), b"text");
+        assert_eq!(actions.next(), Some(1));
+        assert_eq!((actions.note_end(Pid::from_raw(i32::MAX), 0), actions.next()), (true, Some(0)));
+        assert!(!actions.note_end(Pid::from_raw(i32::MAX), 0));
+    }
+}
