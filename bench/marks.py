@@ -236,6 +236,7 @@ MARKS = [
     Mark("nginx-uwsgi", "at most 0.8 × uWSGI's own CPU", 0.8, _ratio_to("uwsgi")),
     Mark("nginx-django", "by no way more than uWSGI's own CPU", 1.0, _worst_way("uwsgi")),
     Mark("threads", "four threads cost at most 10 % more than one", 1.10, _ratio_to(OURS, f"{OURS} 4 threads")),
+    Mark("cached", "an answer from the cache costs at most 0.85 × hello", 0.85, _ratio_to(f"{OURS} hello")),
     Mark("static-1k", "at most 0.85 × nginx", 0.85, _ratio_to(NGINX)),
     Mark("static-30k", "at most 0.85 × nginx", 0.85, _ratio_to(NGINX)),
     Mark("static-100k", "at most 0.85 × nginx", 0.85, _ratio_to(NGINX)),

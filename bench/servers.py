@@ -60,7 +60,8 @@ PLAIN = Wire()
 @dataclass(frozen=True)
 class Launch:
     """The requirements of a scenario for a server. With `behind` it serves a front server only; with `static` it serves the files
-    of that folder below /static. `waiting`: views sleep, and the limit program is one queue in front of workers x threads.
+    of that folder below /static. `cached`: a route answers with an item of a cache. `waiting`: views sleep, and the limit program
+    is one queue in front of workers x threads.
     """
 
     module: str
@@ -70,6 +71,7 @@ class Launch:
     request_log: bool = False
     behind: Behind | None = None
     static: Path | None = None
+    cached: bool = False
     interface: str = "wsgi"
     websocket: bool = False
     waiting: bool = False
@@ -140,6 +142,9 @@ def _uwsgi_words(launch):
     # uWSGI enables the GIL if threads are mentioned at all, so a single thread is not mentioned.
     words += ["--threads", str(launch.threads)] if launch.threads > 1 else []
     words += ["--static-map", f"/static={launch.static}"] if launch.static else []
+    if launch.cached:
+        words += ["--cache2", "name=pages,items=100", "--add-cache-item", "pages /=Hello, World!"]
+        words += ["--route-run", "cache:key=${REQUEST_URI},name=pages,content_type=text/plain"]
     return words if launch.request_log else [*words, "--disable-logging"]
 
 
@@ -234,9 +239,9 @@ def _abilities(words):
 
 
 # keep-alive: keeps many connections open at once. many: holds 10,000 connections. websocket: supports WebSocket. static: serves
-# files itself. front: takes part in the comparison behind nginx; with uwsgi-protocol over uwsgi and FastCGI too, else over HTTP
-# only. tls, h2: supports them itself. http2-only: takes part in the HTTP/2 comparison only. newest-python: too slow to be
-# measured on a second Python as well.
+# files itself. cache: a route can answer from a cache. front: takes part in the comparison behind nginx; with uwsgi-protocol over
+# uwsgi and FastCGI too, else over HTTP only. tls, h2: supports them itself. http2-only: takes part in the HTTP/2 comparison only.
+# newest-python: too slow to be measured on a second Python as well.
 SERVERS = {
     server.name: server
     for server in [
@@ -245,7 +250,7 @@ SERVERS = {
             OURS,
             "bolide",
             _bolide,
-            _abilities("keep-alive many workers threads log front uwsgi-protocol websocket static tls h2"),
+            _abilities("keep-alive many workers threads log front uwsgi-protocol websocket static tls h2 cache"),
             BOTH,
         ),
         Server("fastpysgi", "fastpysgi", _embedded("fastpysgi"), _abilities("keep-alive many"), BOTH),
@@ -273,7 +278,7 @@ SERVERS = {
             "hypercorn", "hypercorn", _hypercorn, _abilities("keep-alive many workers log websocket newest-python tls h2"), ASGI
         ),
         Server("hypercorn-wsgi", "hypercorn", _hypercorn, _abilities("http2-only keep-alive tls h2")),
-        Server("uwsgi", "uwsgi", _uwsgi("--http11-socket"), _abilities("workers threads log front uwsgi-protocol static")),
+        Server("uwsgi", "uwsgi", _uwsgi("--http11-socket"), _abilities("workers threads log front uwsgi-protocol static cache")),
         Server("uwsgi-http-socket", "uwsgi", _uwsgi("--http-socket"), _abilities("closes workers threads log")),
         Server("gunicorn", "gunicorn", _gunicorn("--worker-class", "sync"), _abilities("closes workers front")),
         Server(

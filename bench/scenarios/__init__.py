@@ -60,6 +60,13 @@ def _threads(session, name):
     return _pairs(session, name, "threads", f" {THREADS_COMPARED} threads", {"threads": THREADS_COMPARED})
 
 
+def _cached(session, name):
+    """Each server with an answer from its cache and with the application's: the application is not called for the first one."""
+    ways = ((" hello", {}), ("", {"cached": True}))
+    entries = [Entry(server + end, server, extra) for server in session.chosen("cache") for end, extra in ways]
+    return compare(session, name, workloads.HELLO, entries)
+
+
 ASGI_WORKLOADS = [
     ("asgi-hello", workloads.ASGI_HELLO, "a constant answer"),
     ("asgi-sleep", workloads.ASGI_SLEEP, "a constant answer after asyncio.sleep(0)"),
@@ -79,6 +86,7 @@ SCENARIOS = {
     ),
     "logging": Scenario("cpu", "logging: hello with request logging on and off", _logging),
     "threads": Scenario("cpu", f"threads: hello with {THREADS_COMPARED} threads and with one", _threads),
+    "cached": Scenario("cpu", "cached: hello as an item of a cache, and as the application's answer", _cached),
     **{
         name: Scenario("cpu", f"{name}: a file of {size.words}", static_files.whole(size))
         for name, size in static_files.SIZES.items()

@@ -28,7 +28,15 @@ ARROWS = {
     "bolide-services": {"bolide-contract"},
     "bolide-hooks": {"bolide-contract", "bolide-log"},
     "bolide-tls": {"bolide-contract"},
-    "bolide-engine": {"bolide-contract", "bolide-files", "bolide-log", "bolide-protocol", "bolide-routes", "bolide-tls"},
+    "bolide-engine": {
+        "bolide-contract",
+        "bolide-files",
+        "bolide-log",
+        "bolide-memory",
+        "bolide-protocol",
+        "bolide-routes",
+        "bolide-tls",
+    },
     "bolide-prototype": {"bolide-contract", "bolide-engine", "bolide-hooks", "bolide-log"},
     "bolide-supervision": {"bolide-contract", "bolide-hooks", "bolide-log", "bolide-services"},
     "bolide-master": {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use bolide_contract::boot::Boot;
 use bolide_contract::children::ChildKind;
 use bolide_contract::hooks::CallArgument;
-use bolide_engine::Assignment as EngineAssignment;
+use bolide_engine::{Assignment as EngineAssignment, preload};
 use bolide_prototype::{Application, FailureNote, Function, Helper, Loading, report_imports};
 use nix::unistd::{ForkResult, Pid};
 use pyo3::exceptions::PyRuntimeError;
@@ -81,6 +81,9 @@ impl Application for PythonApplication<'_> {
         services::attach(boot)?;
         messages::attach(boot);
         services::spool::prepare(boot);
+        for problem in preload(services::caches(), &boot.settings.services.preloaded) {
+            bolide_log::line(&problem);
+        }
         let text = serde_json::to_string(boot).map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
         let boot = self.half.py().import("json")?.call_method1("loads", (text,))?;
         self.half.call_method1("prepare", (boot,)).map(drop)
@@ -160,6 +163,7 @@ impl Application for PythonApplication<'_> {
     }
 
     fn serve(&mut self, assignment: EngineAssignment, note: FailureNote) -> PyResult<i32> {
+        let assignment = EngineAssignment { caches: services::caches(), ..assignment };
         uwsgi_module::attach(&assignment)?;
         let wants_imports = assignment.settings.watching.imports.is_some();
         let control = wants_imports.then(|| assignment.control.try_clone()).transpose()?;

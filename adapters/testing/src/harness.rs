@@ -305,6 +305,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
         .collect();
     (
         Assignment {
+            caches: &[],
             settings,
             row: 0,
             worker: 1,

@@ -6,11 +6,13 @@
 
 pub mod app;
 mod app_thread;
+mod caches;
 mod connection;
 mod event_loop;
 mod exchange;
 pub mod forks;
 mod logging;
+mod preloading;
 pub mod request;
 pub mod response;
 mod scheduling;
@@ -21,6 +23,7 @@ pub use event_loop::embedded::{EmbeddedWorker, Heartbeat, Turned, Visited};
 pub use event_loop::panics::end_worker_at_a_panic;
 pub use event_loop::serve;
 pub use event_loop::worker_state::Assignment;
+pub use preloading::preload;
 pub use request::{blocking_websocket, mounts, request_stream, websocket};
 pub use scheduling::connections::ExchangeId;
 pub use scheduling::handover::ConnectionQueue;

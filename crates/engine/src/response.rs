@@ -12,16 +12,20 @@ mod files;
 pub mod filters;
 mod informational;
 pub mod named_file;
+pub mod storing;
 mod writer;
 
 use bolide_files::SendfileHeader;
 use bolide_protocol::http1::framing::decimal;
 use bolide_protocol::http1::is_token;
 use bolide_protocol::response::{ResponseEncoder, ResponseHead, Wire};
+use bolide_routes::Store;
 
+use crate::caches::SharedCaches;
 use crate::response::fields::{Known, is_field_value, known_field};
 use crate::response::filters::ResponseFilter;
 use crate::response::named_file::XSendfile;
+use crate::response::storing::AnswerStore;
 use crate::sockets::body_file::{BodyFile, Queue};
 pub use crate::sockets::socket::wait_for_client;
 pub use crate::sockets::transport::RoomWait;
@@ -127,6 +131,8 @@ pub struct Response {
     file_replaces_body: bool,
     /// The filter that changes this answer; `None` for none.
     filter: Option<Box<ResponseFilter>>,
+    /// The items that this answer becomes; `None` for none.
+    store: Option<Box<AnswerStore>>,
     /// A route has disabled the log line.
     pub(crate) is_unlogged: bool,
     /// The application has requested a log line, regardless of the settings.
@@ -167,6 +173,7 @@ impl Response {
             x_sendfile: None,
             file_replaces_body: false,
             filter: None,
+            store: None,
             is_unlogged: false,
             is_logged: false,
             log_variables: None,
@@ -194,6 +201,7 @@ impl Response {
         self.file_replaces_body = false;
         self.left = BodyLeft::Unknown;
         self.filter = None;
+        self.store = None;
         self.is_unlogged = false;
         self.is_logged = false;
         self.log_variables = None;
@@ -429,6 +437,15 @@ impl Response {
     /// Sets the filter of this answer. Must be called between its beginning and its first part.
     pub(crate) fn set_filter(&mut self, filter: Box<ResponseFilter>) {
         self.filter = Some(filter);
+    }
+
+    /// Has this answer stored. Must be called before its body begins.
+    pub(crate) fn store(&mut self, stores: Vec<Store>, caches: SharedCaches) {
+        let Some(made) = AnswerStore::new(stores, caches) else { return };
+        match &mut self.store {
+            Some(before) => before.add(*made),
+            None => self.store = Some(made),
+        }
     }
 
     /// The rest of this answer may be changed: its body may be compressed.

@@ -16,7 +16,7 @@ use crate::codings::SUFFIXES;
 use crate::conditions::Conditions;
 use crate::dates;
 use crate::entry::{Description, Entry, FoundFile, Head};
-use crate::mime_types::MimeTypes;
+use crate::mime_types::{MimeTypes, UNKNOWN};
 use crate::paths;
 use crate::roots::{FileType, FileVersion, OpenedRoot, RECHECK_MS, Refusal, ResolvedPath, Root, as_path};
 use crate::rules::Rules;
@@ -129,6 +129,17 @@ impl Files {
             tidied_ms: AtomicU64::new(0),
             settings: settings.clone(),
         }
+    }
+
+    /// Returns the media type of a name that is not that of a file, if its extension is known. Without settings of files the
+    /// built-in types count.
+    pub fn type_by_name(files: Option<&Files>, name: &[u8]) -> Option<String> {
+        let path = as_path(name);
+        let found = match files {
+            Some(files) => files.mime_types.of(path),
+            None => MimeTypes::default().of(path),
+        };
+        Some(found.full).filter(|_| found.bare != UNKNOWN)
     }
 
     /// Whether a request may be for a file without a route that says so.

@@ -19,6 +19,7 @@ const CORRECTIONS: &[(&str, &str)] = &[
 /// Most bytes of a `mime-file`; the system's own has 70 thousand.
 const MIME_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
+#[derive(Default)]
 pub struct MimeTypes {
     own: HashMap<String, String>,
     charset: Option<String>,

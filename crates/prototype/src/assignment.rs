@@ -50,6 +50,8 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
         listeners: listening_sockets(boot)?,
         queue: boot.connection_queue.map(queue).transpose()?,
         is_held: worker.is_on_trial && boot.settings.reloading.probe.is_some(),
+        // The language has attached them, and adds them.
+        caches: &[],
         worn_after: worn_after(&boot.settings.recycling, worker.number),
     })
 }

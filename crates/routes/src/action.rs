@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use crate::access::BasicAuth;
+use crate::cache_access::Operator;
+use crate::caching::{self, CacheAction};
 use crate::diagnostics::{CompileContext, Mistakes, Stage};
 use crate::served::Served;
 use crate::status;
@@ -60,18 +62,12 @@ pub enum Action {
     Serve(Arc<Served>),
     /// Milliseconds.
     Harakiri(u32),
+    /// `cache`, `cachestore`, `cachevar`, `cacheset`, `cacheinc` and the related actions.
+    Cache(Box<CacheAction>),
     /// `gzip`: the answer is compressed, whatever its type and size.
     Gzip,
     /// No effect: the action always happens anyway, or has no effect and caused a warning.
     Nothing,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operator {
-    Plus,
-    Minus,
-    Times,
-    Divide,
 }
 
 /// The destination of `goto`.
@@ -89,21 +85,7 @@ const MISSING: &[(&[&str], Option<&str>)] = &[
         &["http", "httpdumb", "httpconnect", "proxyhttp", "proxyhttpconnect", "uwsgi", "proxyuwsgi"],
         Some("forward requests with a front server"),
     ),
-    (
-        &[
-            "cache",
-            "cache-continue",
-            "cachestore",
-            "cache-store",
-            "cachevar",
-            "cacheset",
-            "cacheinc",
-            "cachedec",
-            "cachemul",
-            "cachediv",
-        ],
-        Some(""),
-    ),
+    (&["cache-continue"], Some("use `cache`: the application can't answer a second time")),
     (&["memcached", "memcached-continue", "memcachedstore", "memcached-store"], Some("")),
     (&["redis", "redis-continue", "redisstore", "redis-store", "gridfs"], Some("")),
     (
@@ -203,6 +185,7 @@ fn named(name: &str, argument: &str, groups: Groups, context: CompileContext<'_>
         }
         "harakiri" => Action::Harakiri(seconds(argument, mistakes)?),
         "gzip" => Action::Gzip,
+        _ if caching::has_action(name) => Action::Cache(Box::new(CacheAction::compile(name, argument, groups, mistakes)?)),
         // Answers without a length are always chunked, and files never block a thread.
         "chunked" | "donotoffload" => Action::Nothing,
         _ => return unknown(name, context.stage, mistakes),
@@ -231,7 +214,7 @@ fn is_for_responses(name: &str) -> bool {
             | "goto"
             | "gzip"
             | "chunked"
-    )
+    ) || (name != "cache" && caching::has_action(name))
 }
 
 fn unknown(name: &str, stage: Stage, mistakes: &mut Mistakes<'_>) -> Option<Action> {
@@ -248,15 +231,15 @@ fn unknown(name: &str, stage: Stage, mistakes: &mut Mistakes<'_>) -> Option<Acti
                 // uWSGI's recipe for X-Sendfile.
                 "static" | "file" => "for files that the application names in X-Sendfile, write `x-sendfile = FOLDER` instead",
                 _ => {
-                    "the actions on responses are addheader, delheader, clearheaders, addvar, gzip, log, donotlog, goto, \
-                    continue and last"
+                    "the actions on responses are addheader, delheader, clearheaders, addvar, gzip, cachestore, cacheinc, log, \
+                    donotlog, goto, continue and last"
                 }
             },
         ),
         None => mistakes.error(
             format!("there is no action `{name}`"),
             "the actions are redirect, redirect-permanent, rewrite, return, break, continue, last, goto, static, file, \
-                basicauth, addheader, delheader, addvar, setpathinfo and similar, log, donotlog, harakiri, gzip",
+                cache, cachestore, basicauth, addheader, delheader, addvar, setpathinfo and similar, log, donotlog, harakiri, gzip",
         ),
     }
     None
@@ -367,6 +350,7 @@ impl Action {
                 value.variables(see);
             }
             Action::Serve(served) => served.rest.variables(see),
+            Action::Cache(action) => action.templates(&mut |text| text.variables(see)),
             _ => {}
         }
     }
@@ -386,6 +370,11 @@ impl Action {
             | Action::Log(text)
             | Action::Goto(Target::Label(text)) => text.needs_groups(),
             Action::Serve(served) => served.rest.needs_groups(),
+            Action::Cache(action) => {
+                let mut needs_groups = false;
+                action.templates(&mut |text| needs_groups |= text.needs_groups());
+                needs_groups
+            }
             _ => false,
         }
     }

@@ -29,6 +29,10 @@ pub struct Routes {
     pub responses: Table,
     /// The folders or single files of `static:` and the related actions. Rules refer to them by index.
     pub folders: Vec<PathBuf>,
+    /// The rules that use a cache whose name is known, and its name; an empty one is the first cache.
+    pub caches: Vec<(usize, String)>,
+    /// A rule needs the media types of file names.
+    pub needs_types: bool,
 }
 
 /// Rules in the order in which they run.
@@ -74,6 +78,11 @@ impl Routes {
             {
                 served.folder = folder_number(&mut routes.folders, &served.folder_path);
             }
+            let of_action = if let Action::Cache(action) = &action { action.cache_name() } else { None };
+            for name in of_action.into_iter().chain(condition.cache_name()) {
+                routes.caches.push((number, String::from_utf8_lossy(name).into_owned()));
+            }
+            routes.needs_types |= matches!(&action, Action::Cache(action) if action.needs_types());
             table.rules.push(Rule { condition, action, origin: rule.origin.clone() });
         }
         routes.requests.build_sets();

@@ -70,7 +70,7 @@ fn a_mistake_in_a_rule_is_named() {
         ("route-run", "addheader:x", "`addheader:x` is not a header field"),
         ("route-run", "basicauth:x", "`basicauth:x` names no user"),
         ("route-run", "harakiri:soon", "`harakiri:soon` is not a time limit"),
-        ("route-run", "cache:key=x", "the action `cache` is known, but not supported yet"),
+        ("route-run", "memcached:key=x", "the action `memcached` is known, but not supported yet"),
         ("route-run", "ldapauth:x", "the action `ldapauth` is known, but not supported yet"),
         ("route-run", "log:${mime[PATH_INFO]}", "`${mime[PATH_INFO]}` is not supported yet"),
         ("route-run", "log:${uwsgi[x]}", "`${uwsgi[x]}`: `uwsgi` has no `x`"),

@@ -11,6 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
+use crate::cache_arguments::in_cache;
 use crate::diagnostics::Mistakes;
 use crate::pattern::{Pattern, pattern};
 use crate::status;
@@ -105,6 +106,11 @@ pub enum Test {
     File(FileKind, Template),
     In4(Template, Template),
     In6(Template, Template),
+    /// `incache`: a cache has an item of this key.
+    InCache {
+        cache: Vec<u8>,
+        key: Template,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,6 +142,7 @@ enum Shape {
     File(FileKind),
     In4,
     In6,
+    InCache,
 }
 
 fn shape(name: &str) -> Option<Shape> {
@@ -157,6 +164,7 @@ fn shape(name: &str) -> Option<Shape> {
         "isexec" => Shape::File(FileKind::Executable),
         "ipv4in" => Shape::In4,
         "ipv6in" => Shape::In6,
+        "incache" => Shape::InCache,
         _ => return None,
     })
 }
@@ -171,12 +179,11 @@ impl Condition {
         };
         let Some(shape) = shape(name) else {
             match name {
-                "incache" => mistakes.error("the condition `incache` is known, but not supported yet", "remove the rule"),
                 "lord" => mistakes.error("the condition `lord` is not supported: there are no legions", "remove the rule"),
                 _ => mistakes.error(
                     format!("there is no condition `{name}`"),
                     "the conditions are equal, empty, startswith, endswith, contains, regexp, ishigher, ishigherequal, islower, \
-                        islowerequal, exists, isfile, isdir, islink, isexec, ipv4in and ipv6in",
+                        islowerequal, exists, isfile, isdir, islink, isexec, ipv4in, ipv6in and incache",
                 ),
             }
             return None;
@@ -213,6 +220,10 @@ impl Condition {
                 let (left, right) = two(mistakes)?;
                 Test::In6(left, template(right, mistakes))
             }
+            Shape::InCache => {
+                let (cache, key) = in_cache(text, mistakes)?;
+                Test::InCache { cache, key }
+            }
         };
         test.check_network(mistakes);
         Some((Condition::If { test, wanted }, Groups::None))
@@ -236,6 +247,14 @@ impl Condition {
             Condition::Always | Condition::Never | Condition::Status(_) => {}
         }
     }
+
+    /// The name of the cache that it looks into.
+    pub fn cache_name(&self) -> Option<&[u8]> {
+        match self {
+            Condition::If { test: Test::InCache { cache, .. }, .. } => Some(cache),
+            _ => None,
+        }
+    }
 }
 
 impl Test {
@@ -255,7 +274,7 @@ impl Test {
 
     fn variables(&self, see: &mut dyn FnMut(&[u8])) {
         match self {
-            Test::Empty(text) | Test::File(_, text) => text.variables(see),
+            Test::Empty(text) | Test::File(_, text) | Test::InCache { key: text, .. } => text.variables(see),
             Test::Two(_, left, right) | Test::In4(left, right) | Test::In6(left, right) => {
                 left.variables(see);
                 right.variables(see);
@@ -277,6 +296,7 @@ impl Test {
                 (Some(address), Some((network, mask))) => u128::from(address) & mask == u128::from(network) & mask,
                 _ => false,
             },
+            Test::InCache { cache, key } => values.caches().is_some_and(|caches| caches.exists(cache, &fill(key))),
         }
     }
 }

@@ -7,6 +7,10 @@
 
 mod access;
 mod action;
+mod cache_access;
+mod cache_arguments;
+mod cached_response;
+mod caching;
 mod compile;
 mod condition;
 mod des_crypt;
@@ -21,6 +25,9 @@ mod values;
 mod walk;
 
 pub use access::{BasicAuth, Credentials};
+pub use cache_access::{Caches, Change, Operator, Write};
+pub use cached_response::whole_response;
+pub use caching::{Cached, CachedForm, Store};
 pub use compile::{Routes, Table};
 pub use diagnostics::Mistake;
 pub use pattern::for_lines;

@@ -73,6 +73,13 @@ impl Template {
         made
     }
 
+    /// A text without expansions.
+    pub fn fixed(text: &str) -> Template {
+        let mut made = Template::default();
+        made.text(text);
+        made
+    }
+
     fn text(&mut self, text: &str) {
         match self.pieces.last_mut() {
             _ if text.is_empty() => {}

@@ -8,6 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::cache_access::Caches;
+
 /// A request, or an answer with its request, for rules.
 pub trait Values {
     /// Returns a variable by its CGI name: `PATH_INFO`, `HTTP_HOST`. `None`: it does not exist.
@@ -15,6 +17,11 @@ pub trait Values {
 
     /// Returns a value that only the server has.
     fn server(&self, what: ServerValue) -> u64;
+
+    /// Returns the caches that rules may use; `None` if there are none.
+    fn caches(&self) -> Option<&dyn Caches> {
+        None
+    }
 
     /// Runs slow work without blocking other requests, such as hashing a password.
     fn aside(&self, work: &mut dyn FnMut()) {

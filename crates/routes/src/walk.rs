@@ -10,7 +10,9 @@ use percent_encoding::{AsciiSet, CONTROLS, percent_decode, percent_encode};
 use regex::bytes::{Captures, SetMatches};
 
 use crate::access::Credentials;
-use crate::action::{Action, Operator, Target};
+use crate::action::{Action, Target};
+use crate::cache_access::{Caches, Operator};
+use crate::caching::{Cached, Effect, Store};
 use crate::compile::{Rule, Table};
 use crate::condition::{Condition, Subject, number};
 use crate::served::Served;
@@ -34,6 +36,8 @@ pub enum Verdict {
     Answer(Answer),
     /// A file is the answer: which one, and its path below its folder.
     File(Arc<Served>, Vec<u8>),
+    /// A value of a cache is the answer.
+    Cached(Cached),
     /// `break:` without a status: the connection ends without an answer.
     Close,
 }
@@ -43,7 +47,7 @@ pub enum Verdict {
 pub struct Answer {
     pub status: u16,
     pub reason: Cow<'static, str>,
-    pub fields: Vec<(&'static str, Vec<u8>)>,
+    pub fields: Vec<(Cow<'static, str>, Vec<u8>)>,
     pub body: Vec<u8>,
     /// The connection ends after it.
     pub closes: bool,
@@ -74,6 +78,8 @@ pub struct Overrides {
     pub lines: Vec<Vec<u8>>,
     /// `send`
     pub sent: Option<Vec<u8>>,
+    /// `cachestore`
+    pub stores: Vec<Store>,
 }
 
 impl Overrides {
@@ -103,6 +109,14 @@ impl Values for WithOverrides<'_> {
 
     fn server(&self, what: ServerValue) -> u64 {
         self.request.server(what)
+    }
+
+    fn caches(&self) -> Option<&dyn Caches> {
+        self.request.caches()
+    }
+
+    fn aside(&self, work: &mut dyn FnMut()) {
+        self.request.aside(work);
     }
 }
 
@@ -293,6 +307,12 @@ impl Rule {
                     return Step::End(Verdict::File(served.clone(), relative));
                 }
             }
+            Action::Cache(action) => match action.run(&WithOverrides { request, overrides }, groups) {
+                Effect::None => {}
+                Effect::Answer(cached) => return Step::End(Verdict::Cached(cached)),
+                Effect::Store(store) => overrides.stores.push(store),
+                Effect::Set(variable, value) => overrides.set(&variable, value),
+            },
             Action::BasicAuth(guard) => return self.authenticate(guard, request, overrides),
         }
         Step::Next
@@ -327,7 +347,10 @@ impl Rule {
             Ok(None) if guard.falls_through && !authorization.is_empty() => {}
             Ok(None) => {
                 return Step::End(Verdict::Answer(Answer {
-                    fields: vec![("WWW-Authenticate", guard.challenge.clone()), ("Content-Type", b"text/plain".to_vec())],
+                    fields: vec![
+                        ("WWW-Authenticate".into(), guard.challenge.clone()),
+                        ("Content-Type".into(), b"text/plain".to_vec()),
+                    ],
                     ..plain(401, "Authorization Required", "Unauthorized")
                 }));
             }
@@ -357,14 +380,14 @@ impl Operator {
 }
 
 fn plain(status: u16, reason: &'static str, text: &str) -> Answer {
-    let fields = vec![("Content-Type", b"text/plain".to_vec())];
+    let fields = vec![("Content-Type".into(), b"text/plain".to_vec())];
     Answer { status, reason: reason.into(), fields, body: text.as_bytes().to_vec(), closes: false, is_in_own_words: false }
 }
 
 fn redirect(permanent: bool, location: &[u8]) -> Answer {
     let (status, reason, text) =
         if permanent { (301, "Moved Permanently", "Moved Permanently") } else { (302, "Found", "Moved") };
-    let fields = vec![("Location", as_uri(location)), ("Content-Type", b"text/plain".to_vec())];
+    let fields = vec![("Location".into(), as_uri(location)), ("Content-Type".into(), b"text/plain".to_vec())];
     Answer { fields, ..plain(status, reason, text) }
 }
 
@@ -386,7 +409,7 @@ fn own_answer(overrides: &mut Overrides, body: Vec<u8>) -> Verdict {
     let (status, reason) = overrides.cleared.take().unwrap_or((200, "OK".to_owned()));
     let has_type =
         overrides.added.iter().any(|line| line.get(..13).is_some_and(|name| name.eq_ignore_ascii_case(b"content-type:")));
-    let fields = if has_type { Vec::new() } else { vec![("Content-Type", b"text/plain".to_vec())] };
+    let fields = if has_type { Vec::new() } else { vec![("Content-Type".into(), b"text/plain".to_vec())] };
     Verdict::Answer(Answer { status, reason: reason.into(), fields, body, closes: false, is_in_own_words: false })
 }
 

@@ -250,7 +250,7 @@ fn basicauth_names_the_user_or_asks() {
         panic!("passed")
     };
     assert_eq!(answer.status, 401);
-    assert_eq!(answer.fields[0], ("WWW-Authenticate", b"Basic realm=\"Cave \\\"1\\\"\"".to_vec()));
+    assert_eq!(answer.fields[0], ("WWW-Authenticate".into(), b"Basic realm=\"Cave \\\"1\\\"\"".to_vec()));
     let two = [("route-run", "basicauth-next:R,ann:x"), ("route-run", "basicauth:R,Aladdin:open sesame")];
     assert_eq!(walk(&two).0, Verdict::Serve);
     assert_eq!(walk(&[("route-run", "setuser:eve:x"), ("route-run", "basicauth:R,ann:x")]).0, Verdict::Serve);

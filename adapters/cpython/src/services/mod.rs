@@ -14,9 +14,15 @@ mod queue;
 pub mod spool;
 pub mod spooler_work;
 
+use bolide_memory::cache::Cache;
 use pyo3::prelude::*;
 
 pub use attachment::attach;
+
+/// The caches, for answers without the application.
+pub fn caches() -> &'static [Cache] {
+    attachment::attached().map_or(&[], |attached| &attached.caches)
+}
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     for table in [cache::FUNCTIONS, locks::FUNCTIONS, queue::FUNCTIONS, areas::FUNCTIONS, metrics::FUNCTIONS] {

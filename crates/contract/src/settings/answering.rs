@@ -27,6 +27,8 @@ pub struct Answering {
     /// `error-page-404` and the related options: a status and its page. If a status has several, the first readable one is used.
     pub error_pages: Vec<(u16, PathBuf)>,
     pub compression: Compression,
+    /// `check-cache`: a cache whose items are answers, by the request's URI. The empty name is the first cache.
+    pub checked_cache: Option<String>,
 }
 
 /// A response field whose value becomes a variable.

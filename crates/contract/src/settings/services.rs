@@ -20,6 +20,8 @@ pub struct Services {
     /// `None` without `enable-metrics` and the options that imply it.
     pub metrics: Option<Metrics>,
     pub distributed: Distributed,
+    /// Items that the configuration puts into caches, in its order.
+    pub preloaded: Vec<PreloadedItem>,
 }
 
 /// A cache that all processes of the instance share.
@@ -70,4 +72,26 @@ pub struct Store {
     pub sync_s: u64,
     /// A file that is no cache's is removed (`store_delete`); otherwise it is renamed.
     pub deletes_foreign: bool,
+}
+
+/// An item that a cache has before the application is loaded.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreloadedItem {
+    /// Empty: all caches.
+    pub cache: String,
+    pub key: String,
+    pub content: PreloadedContent,
+    /// The option and where it was written.
+    pub origin: String,
+}
+
+/// The value of such an item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PreloadedContent {
+    Text(String),
+    /// The content of a file, as it is or compressed with gzip.
+    File {
+        path: PathBuf,
+        is_compressed: bool,
+    },
 }

@@ -12,6 +12,7 @@ use bolide_contract::scoreboard::{Scoreboard, Slot, now_ms};
 use bolide_contract::settings::{Protocol, Settings, Threads};
 use bolide_contract::ticket_keys::TicketKeys;
 use bolide_files::Files;
+use bolide_memory::cache::Cache;
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -19,6 +20,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::app::{App, Language};
 use crate::app_thread::{Leftover, Leftovers};
+use crate::caches::SharedCaches;
 use crate::connection::Connection;
 use crate::exchange::routing::Rules;
 use crate::exchange::worker::Worker;
@@ -56,6 +58,8 @@ pub struct Assignment {
     pub is_held: bool,
     /// The worker asks for a replacement after this many requests: `max-requests`, less a jitter that differs between workers.
     pub worn_after: Option<u64>,
+    /// The caches of the instance that the language has attached, in the order of the settings.
+    pub caches: &'static [Cache],
 }
 
 /// The state that the threads of the worker share.
@@ -169,6 +173,7 @@ impl<L: Language> Shared<L> {
             queue,
             is_held,
             worn_after,
+            caches,
         } = assignment;
         let row =
             scoreboard.row(row_number).ok_or_else(|| io::Error::other(format!("the scoreboard has no row {row_number}")))?;
@@ -188,7 +193,7 @@ impl<L: Language> Shared<L> {
         let has_threads = settings.workers.threads != Threads::Fixed(1);
         let has_other_workers = settings.workers.processes > 1 || settings.scaling.cheaper.is_some();
         let needs_companion = queue.is_some() && has_other_workers;
-        let rules = Rules::of(&settings)?;
+        let rules = Rules::of(&settings, SharedCaches(caches))?;
         let mut problems = Vec::new();
         let folders = rules.map_or(&[][..], Rules::folders);
         // They live as long as the process, as responses refer to them.

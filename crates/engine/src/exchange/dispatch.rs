@@ -10,7 +10,7 @@ use bolide_routes::{Form, Served, Verdict};
 use crate::app::App;
 use crate::exchange::context::ExchangeContext;
 use crate::exchange::https_redirect::https_redirect;
-use crate::exchange::routing::{Rules, give};
+use crate::exchange::routing::{Rules, give, give_cached};
 use crate::logging::access_log::complain;
 use crate::logging::counting::AnsweredBy;
 use crate::request::{HttpRequest, Request, RequestParts, VariablesRequest};
@@ -42,6 +42,10 @@ pub fn serve_directly<A: App>(
         }
         (Some(Verdict::Answer(answer)), _) => {
             give(answer, worker.rules, &mut context.writer);
+            Some(AnsweredBy::Route)
+        }
+        (Some(Verdict::Cached(cached)), files) => {
+            give_cached(cached, files, &mut context.writer);
             Some(AnsweredBy::Route)
         }
         (Some(Verdict::File(served, relative)), Some(files)) => {

@@ -39,6 +39,7 @@ fn refusal() -> Answer {
 }
 
 fn answer(status: u16, reason: &'static str, fields: Vec<(&'static str, Vec<u8>)>, body: &[u8]) -> Answer {
+    let fields = fields.into_iter().map(|(name, value)| (name.into(), value)).collect();
     Answer { status, reason: reason.into(), fields, body: body.to_vec(), closes: false, is_in_own_words: !body.is_empty() }
 }
 

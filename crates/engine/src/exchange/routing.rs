@@ -8,11 +8,12 @@ use std::io;
 use std::path::Path;
 
 use bolide_contract::settings::Settings;
-use bolide_files::AcceptedCodings;
+use bolide_files::{AcceptedCodings, Files};
 use bolide_protocol::Span;
 use bolide_protocol::variables::{Variable, VariableFacts};
-use bolide_routes::{Answer, Overrides, Routes, ServerValue, Values, Verdict, reason};
+use bolide_routes::{Answer, Cached, Caches, Overrides, Routes, ServerValue, Values, Verdict, reason, whole_response};
 
+use crate::caches::SharedCaches;
 use crate::logging::access_log::{tell, tell_all};
 use crate::request::{Version, joint};
 use crate::response::ResponseWriter;
@@ -27,6 +28,9 @@ pub struct Rules {
     routes: Routes,
     answers: FilterRules,
     error_pages: Vec<(u16, std::path::PathBuf)>,
+    caches: SharedCaches,
+    /// `check-cache`: items of this cache that are named after a request's URI are its answers.
+    checked_cache: Option<Vec<u8>>,
 }
 
 /// A request after the rules.
@@ -41,7 +45,7 @@ impl Rules {
     ///
     /// # Errors
     /// A rule that the options accepted and this build does not know.
-    pub fn of(settings: &Settings) -> io::Result<Option<&'static Rules>> {
+    pub fn of(settings: &Settings, caches: SharedCaches) -> io::Result<Option<&'static Rules>> {
         let (routes, mistakes) = Routes::compile(&settings.routes, Path::new(""));
         let routes = routes.ok_or_else(|| {
             let first = mistakes.into_iter().find(|mistake| mistake.is_fatal).map(|mistake| mistake.message);
@@ -49,16 +53,20 @@ impl Rules {
         })?;
         let answers = FilterRules::new(&settings.answering, &routes.responses);
         let error_pages = settings.answering.error_pages.clone();
-        if routes.is_empty() && answers.is_empty() && error_pages.is_empty() {
+        let checked_cache = settings.answering.checked_cache.clone().map(String::into_bytes);
+        if routes.is_empty() && answers.is_empty() && error_pages.is_empty() && checked_cache.is_none() {
             return Ok(None);
         }
-        Ok(Some(Box::leak(Box::new(Rules { routes, answers, error_pages }))))
+        Ok(Some(Box::leak(Box::new(Rules { routes, answers, error_pages, caches, checked_cache }))))
     }
 
     /// Walks the rules for a request, and sets up the response for changes to its answer.
     pub fn walk(&'static self, request: &dyn Values, response: &mut ResponseWriter<'_>) -> Routed {
         let mut overrides = Overrides::default();
-        let verdict = self.routes.requests.walk(request, &mut overrides);
+        let verdict = match self.checked(request) {
+            Some(answer) => Verdict::Answer(answer),
+            None => self.routes.requests.walk(request, &mut overrides),
+        };
         tell_all(&mut overrides.lines);
         for (name, value) in &overrides.log_variables {
             response.set_log_variable(name, value);
@@ -80,10 +88,24 @@ impl Rules {
                 &mut overrides,
                 variables,
                 accepted,
-                worker,
+                (worker, self.caches),
             ));
         }
+        if !overrides.stores.is_empty() {
+            response.store(std::mem::take(&mut overrides.stores), self.caches);
+        }
         Routed { verdict: Some(verdict).filter(|verdict| *verdict != Verdict::Serve), overrides }
+    }
+
+    /// The answer to a GET request that is in the cache of `check-cache`. As in uWSGI it comes before all rules.
+    fn checked(&self, request: &dyn Values) -> Option<Answer> {
+        let cache = self.checked_cache.as_ref()?;
+        let uri = request.value(b"REQUEST_URI").filter(|_| request.value(b"REQUEST_METHOD").is_some_and(|it| *it == *b"GET"))?;
+        self.caches.get(cache, &uri).map(|(item, _)| whole_response(item))
+    }
+
+    pub fn caches(&self) -> &SharedCaches {
+        &self.caches
     }
 
     /// Folders of the files that routes serve, by their number.
@@ -172,7 +194,7 @@ pub fn give(answer: &Answer, rules: Option<&'static Rules>, response: &mut Respo
         let _ = response.status(plain.as_bytes());
     }
     for (name, value) in fields {
-        let value: &[u8] = if page.is_some() && *name == "Content-Type" { b"text/html" } else { value };
+        let value: &[u8] = if page.is_some() && name == "Content-Type" { b"text/html" } else { value };
         if let Err(refusal) = response.field(name.as_bytes(), value) {
             tell(format!("bolide: a route's {name} is omitted: {refusal}").as_bytes());
         }
@@ -181,6 +203,24 @@ pub fn give(answer: &Answer, rules: Option<&'static Rules>, response: &mut Respo
         response.close_after();
     }
     response.give_whole(page.as_ref().unwrap_or(body));
+}
+
+/// Sends an item of a cache, with the length and the type that its rule gives it. Conditions of the client are not considered:
+/// an item has no validators.
+pub fn give_cached(cached: &Cached, files: Option<&Files>, response: &mut ResponseWriter<'_>) {
+    let Cached { value, key, form, .. } = cached;
+    let by_key = form.type_by_key.then(|| Files::type_by_name(files, key)).flatten();
+    // The status and all fields were checked when the rule was compiled.
+    let _ = response.status_code_only(200);
+    let _ = response.field(b"Content-Type", by_key.as_deref().unwrap_or(&form.content_type).as_bytes());
+    if !form.content_encoding.is_empty() {
+        let _ = response.field(b"Content-Encoding", form.content_encoding.as_bytes());
+    }
+    if let Some(date) = cached.expires() {
+        let _ = response.field(b"Expires", date.as_bytes());
+    }
+    response.declare_length(value.len() as u64);
+    response.push_ready(value);
 }
 
 /// A request with the variables that rules have set.
@@ -198,24 +238,33 @@ impl Values for WithOverrides<'_> {
         self.request.server(what)
     }
 
+    fn caches(&self) -> Option<&dyn Caches> {
+        self.request.caches()
+    }
+
     fn aside(&self, work: &mut dyn FnMut()) {
         self.request.aside(work);
     }
 }
 
-/// A request, and how to run slow work of its rules.
-pub struct WithAside<'a, V> {
+/// A request, the caches that its rules may use, and how to run slow work of these.
+pub struct WithMeans<'a, V> {
     pub values: V,
+    pub caches: &'a SharedCaches,
     pub aside: &'a dyn Fn(&mut dyn FnMut()),
 }
 
-impl<V: Values> Values for WithAside<'_, V> {
+impl<V: Values> Values for WithMeans<'_, V> {
     fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
         self.values.value(name)
     }
 
     fn server(&self, what: ServerValue) -> u64 {
         self.values.server(what)
+    }
+
+    fn caches(&self) -> Option<&dyn Caches> {
+        Some(self.caches)
     }
 
     fn aside(&self, work: &mut dyn FnMut()) {

@@ -22,7 +22,7 @@ use super::{BodySource, Served, Suspended};
 use crate::app::{App, Outcome};
 use crate::exchange::context::ExchangeContext;
 use crate::exchange::dispatch::serve_directly;
-use crate::exchange::routing::{HttpValues, Routed, Rules, VariableValues, WithAside};
+use crate::exchange::routing::{HttpValues, Routed, Rules, VariableValues, WithMeans};
 use crate::exchange::worker::Worker;
 use crate::logging::access_log::complain;
 use crate::logging::counting::{self, AnsweredBy};
@@ -249,7 +249,7 @@ fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
 fn walk<A: App>(context: &mut ExchangeContext<'_, A>, rules: &'static Rules, values: impl Values) -> Routed {
     let app = RefCell::new(&mut *context.app);
     let aside = |work: &mut dyn FnMut()| app.borrow_mut().aside(work);
-    rules.walk(&WithAside { values, aside: &aside }, &mut context.writer)
+    rules.walk(&WithMeans { values, caches: rules.caches(), aside: &aside }, &mut context.writer)
 }
 
 /// The values that the log format needs of a request, copied while its bytes are at hand. Costs one branch if there are none.

@@ -41,6 +41,8 @@ impl ResponseWriter<'_> {
 
     /// Sends the body of such an answer. Data that the client does not read at once is sent later.
     pub(crate) fn give_body(&mut self, body: FileBody) {
+        // Files are never stored: they can be served without the application anyway.
+        self.store = None;
         match body {
             FileBody::Nothing => {}
             FileBody::Text(text) => self.push_ready(&text),
@@ -58,6 +60,7 @@ impl ResponseWriter<'_> {
         if self.filter.is_some() {
             return self.give_whole(body);
         }
+        self.store_whole(body);
         self.close_head();
         if self.left == BodyLeft::Discard {
             return;
@@ -145,6 +148,7 @@ impl ResponseWriter<'_> {
     /// Like [`ResponseWriter::push_file`], for one of several parts. No further part may be pushed before it has been sent
     /// ([`ResponseWriter::is_behind`]).
     pub fn push_file_part(&mut self, file: File, offset: i64, length: u64) {
+        self.store = None;
         let announced = self.head.content_length;
         if self.stage == Stage::Head {
             self.filter_head(FirstPart::File);

@@ -9,8 +9,9 @@ use bolide_contract::answering::{Answering, Coding, Collected, Compression};
 use bolide_files::AcceptedCodings;
 use bolide_protocol::http1::is_token;
 use bolide_protocol::response::ResponseHead;
-use bolide_routes::{Overrides, ServerValue, Table, Values};
+use bolide_routes::{Caches, Overrides, ServerValue, Store, Table, Values};
 
+use crate::caches::SharedCaches;
 use crate::logging::access_log::tell_all;
 use crate::response::compression::{Encoder, is_wanted_type};
 use crate::response::fields::{Known, is_field_value, known_field};
@@ -78,6 +79,7 @@ pub struct ResponseFilter {
     variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     accepted: AcceptedCodings,
     worker: u64,
+    caches: SharedCaches,
     /// For a 304: the content that it refers to would not be compressed.
     is_of_plain: bool,
     encoder: Option<Encoder>,
@@ -90,6 +92,8 @@ pub struct FilteredHead<'a> {
     pub is_unlogged: &'a mut bool,
     /// Variables that response routes set for the log line.
     pub log_variables: &'a mut Vec<(Vec<u8>, Vec<u8>)>,
+    /// `cachestore` of a response route.
+    pub stores: &'a mut Vec<Store>,
     pub head_only: bool,
 }
 
@@ -109,7 +113,7 @@ impl ResponseFilter {
         overrides: &mut Overrides,
         variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
         accepted: AcceptedCodings,
-        worker: u64,
+        (worker, caches): (u64, SharedCaches),
     ) -> Box<ResponseFilter> {
         Box::new(ResponseFilter {
             rules,
@@ -120,9 +124,14 @@ impl ResponseFilter {
             variables,
             accepted,
             worker,
+            caches,
             is_of_plain: false,
             encoder: None,
         })
+    }
+
+    pub fn caches(&self) -> SharedCaches {
+        self.caches
     }
 
     /// Notes the content that a 304 refers to, if known.
@@ -164,11 +173,13 @@ impl ResponseFilter {
 
     fn walk(&mut self, head: &mut FilteredHead<'_>) {
         let mut overrides = Overrides::default();
-        let values = AnswerValues { variables: &self.variables, status: head.head.status(), worker: self.worker };
+        let (status, worker) = (head.head.status(), self.worker);
+        let values = AnswerValues { variables: &self.variables, status, worker, caches: &self.caches };
         self.routes.walk(&values, &mut overrides);
         tell_all(&mut overrides.lines);
         *head.is_unlogged |= overrides.is_unlogged;
         head.log_variables.append(&mut overrides.log_variables);
+        head.stores.append(&mut overrides.stores);
         self.is_gzip_asked |= overrides.is_compressed;
         // A switch of protocols can't become another answer.
         if let Some((status, reason)) = &overrides.cleared
@@ -359,6 +370,7 @@ struct AnswerValues<'a> {
     variables: &'a [(Vec<u8>, Option<Vec<u8>>)],
     status: u16,
     worker: u64,
+    caches: &'a SharedCaches,
 }
 
 impl Values for AnswerValues<'_> {
@@ -373,6 +385,10 @@ impl Values for AnswerValues<'_> {
             ServerValue::Worker => self.worker,
             ServerValue::Process => std::process::id().into(),
         }
+    }
+
+    fn caches(&self) -> Option<&dyn Caches> {
+        Some(self.caches)
     }
 }
 

@@ -21,8 +21,15 @@ fn after(rules: &'static FilterRules, text: &str, part: FirstPart<'_>, head_only
     head.set_ready(text[..3].parse().unwrap(), &[text.as_bytes()], 9, length);
     let routes: &'static Table = Box::leak(Box::default());
     let accepted = AcceptedCodings::read(b"gzip");
-    let mut filter = ResponseFilter::new(rules, routes, &mut Overrides::default(), Vec::new(), accepted, 1);
-    let mut filtered = FilteredHead { head: &mut head, is_unlogged: &mut false, log_variables: &mut Vec::new(), head_only };
+    let mut filter =
+        ResponseFilter::new(rules, routes, &mut Overrides::default(), Vec::new(), accepted, (1, SharedCaches::default()));
+    let mut filtered = FilteredHead {
+        head: &mut head,
+        is_unlogged: &mut false,
+        log_variables: &mut Vec::new(),
+        stores: &mut Vec::new(),
+        head_only,
+    };
     let made = filter.head(&mut filtered, part);
     let mut written = Vec::new();
     head.write(b"HTTP/1.1 ", &mut written);

@@ -13,6 +13,7 @@ use bolide_protocol::response::{BodyLength, HeadTerms};
 use super::{BodyLeft, OUTPUT_BYTES, Progress, Pushed, Response, Stage, Terms, When};
 use crate::response::buffers::ResponseBuffers;
 use crate::response::filters::{FilteredHead, FirstPart};
+use crate::response::storing::AnswerStore;
 use crate::sockets::transport::RoomWait;
 use crate::sockets::transport::Transport;
 
@@ -71,11 +72,47 @@ impl ResponseWriter<'_> {
         }
         if self.stage == Stage::Head {
             if let Some(whole) = self.filter_head(FirstPart::Bytes(part)) {
+                self.store_whole(part);
                 self.push_whole(&whole);
                 return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
             }
             self.close_head();
         }
+        match self.store.take() {
+            Some(store) => self.push_stored(store, part, when),
+            None => self.push_body(part, when),
+        }
+    }
+
+    /// As `push_body`, for an answer that is stored.
+    #[cold]
+    fn push_stored(&mut self, store: Box<AnswerStore>, part: &[u8], when: When) -> Pushed {
+        let left = if let BodyLeft::Length(left) = self.left { Some(left) } else { None };
+        let wanted = Some(store).filter(|_| self.left != BodyLeft::Discard);
+        let store = wanted.and_then(|store| store.before(part, left, self.head.status()));
+        let pushed = self.push_body(part, when);
+        let taken = match pushed {
+            Pushed::All => part.len(),
+            Pushed::Part(taken) => taken,
+            Pushed::Gone => return pushed,
+        };
+        self.store = store;
+        if let Some(store) = &mut self.store {
+            store.note(&part[..taken]);
+        }
+        pushed
+    }
+
+    /// Stores an answer whose body is complete at once.
+    pub(super) fn store_whole(&mut self, body: &[u8]) {
+        if let Some(store) = self.store.take().filter(|_| !self.has_no_body()) {
+            store.keep_whole(body, self.head.status());
+        }
+    }
+
+    /// Accepts a part after the head.
+    #[inline]
+    fn push_body(&mut self, part: &[u8], when: When) -> Pushed {
         if self.file_replaces_body {
             return if when == When::Now { self.pushed(part.len(), part.len()) } else { Pushed::All };
         }
@@ -196,6 +233,10 @@ impl ResponseWriter<'_> {
             self.close_head();
         }
         if self.stage == Stage::Body {
+            let is_complete = matches!(self.left, BodyLeft::Unknown | BodyLeft::Length(0)) && self.file.is_none();
+            if let Some(store) = self.store.take().filter(|_| is_complete) {
+                store.keep_whole(b"", self.head.status());
+            }
             if self.filter.is_some() && self.file.is_none() {
                 self.finish_encoding();
             }
@@ -237,6 +278,7 @@ impl ResponseWriter<'_> {
         self.transport.clear();
         self.forget_head();
         self.drop_files();
+        self.store = None;
         self.stage = Stage::Head;
         self.head.begin_with(status, reason);
         self.head.add_own(b"Content-Type", b"text/plain; charset=utf-8");
@@ -265,6 +307,7 @@ impl ResponseWriter<'_> {
     /// Aborts an answer whose head has been sent: the end of the connection shows the client that it is incomplete.
     pub fn cut_off(&mut self) {
         self.filter = None;
+        self.store = None;
         self.transport.ends_short = self.left == BodyLeft::Unknown && self.encoder.ends_with_connection();
         self.terms.keep_alive = false;
         self.drop_files();
@@ -419,16 +462,20 @@ impl ResponseWriter<'_> {
         }
         let mut filter = self.filter.take()?;
         let response = &mut *self.response;
-        let mut log_variables = Vec::new();
+        let (mut log_variables, mut stores) = (Vec::new(), Vec::new());
         let mut head = FilteredHead {
             head: &mut response.head,
             is_unlogged: &mut response.is_unlogged,
             log_variables: &mut log_variables,
+            stores: &mut stores,
             head_only: response.terms.head_only,
         };
         let made = filter.head(&mut head, part);
         for (name, value) in &log_variables {
             self.set_log_variable(name, value);
+        }
+        if !stores.is_empty() {
+            self.store(stores, filter.caches());
         }
         // The rest of the body only needs the encoder.
         self.filter = filter.encoder().is_some().then_some(filter);
@@ -446,7 +493,9 @@ impl ResponseWriter<'_> {
     /// Sends a complete body, after its head.
     pub(crate) fn give_whole(&mut self, body: &[u8]) {
         self.declare_length(body.len() as u64);
-        match self.filter_head(FirstPart::Bytes(body)) {
+        let made = self.filter_head(FirstPart::Bytes(body));
+        self.store_whole(body);
+        match made {
             Some(whole) => self.push_whole(&whole),
             // Large bodies are normally compressed part by part in `push_encoded`; this one is already complete.
             None => match self.filter.take() {
@@ -465,6 +514,7 @@ impl ResponseWriter<'_> {
 
     /// Sends the server's own answer with a page as its body, instead of any head that was begun.
     pub(crate) fn answer_page(&mut self, status: u16, content_type: &str, body: &[u8]) {
+        self.store = None;
         self.give_page(status, content_type, body);
         self.finish();
     }

@@ -96,6 +96,9 @@ fn own_base_of(row: &OptionRow, folder: &Folder) -> String {
         "reload-browser" => "module = shop\ndevelop = true\n".to_owned(),
         "cache-store-sync" | "cache-no-expire" => "module = shop\ncache2 = name=x,items=1,store=x\n".to_owned(),
         name if name.starts_with("cache-") => "module = shop\ncache = 9\n".to_owned(),
+        "add-cache-item" | "check-cache" | "load-file-in-cache" | "load-file-in-cache-gzip" => {
+            "module = shop\ncache2 = name=pages,items=9\n".to_owned()
+        }
         "tls-certificate" => "module = shop\n".to_owned(),
         "queue-blocksize" => "module = shop\nqueue = 7\n".to_owned(),
         "tls-key" => format!("module = shop\ntls-certificate = {here}/app.pem\n"),

@@ -71,12 +71,6 @@ const FAMILIES: &[Family] = &[
     // Services of uWSGI that the workers of an instance share.
     planned(
         Milestone::Services,
-        "Items of a cache that the configuration itself sets, and answers from a cache.",
-        "let the application fill its cache when it is loaded",
-        &["add-cache-item", "check-cache", "load-file-in-cache", "load-file-in-cache-gzip"],
-    ),
-    planned(
-        Milestone::Services,
         "uWSGI's own signals, which timers and files raise and workers handle.",
         "let `cron2` or `attach-daemon` run a program, or use a thread of the application",
         &["timer", "rbtimer", "touch-signal", "fs-signal", "signal-bufsize", "exception-handler"],

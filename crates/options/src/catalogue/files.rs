@@ -73,7 +73,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("static-cache-files = 5000"),
     OptionEntry::supported("static-cache-memory", set!(|draft, row, pair| draft.files.cache.memory_bytes = draft.bounded(row, pair)?.unsigned_abs()), Value::Number { least: 0, most: 4_294_967_296, unit: "bytes" }, "16777216", "Bytes of small files (at most 16 KiB each) that a worker keeps in memory; 0 keeps none.")
         .example("static-cache-memory = 67108864"),
-    OptionEntry::accepted("static-cache-paths", Value::Special, "Caches the location of files for this time.", "files are always cached, and checked again after a second"),
-    OptionEntry::accepted("static-cache-paths-name", Value::Special, "The cache for the location of files.", "each worker has its own"),
+    OptionEntry::accepted("static-cache-paths", Value::Special, "Caches the location of files for this time.", "each worker remembers the files that it has found, and looks again after a second; a path from memory that the application can write would not be below its folder for certain"),
+    OptionEntry::accepted("static-cache-paths-name", Value::Special, "The cache for the location of files.", "each worker has its own, which the application can't write"),
     OptionEntry::accepted("honour-range", Value::Switch, "Answers requests for a part of a file.", "they are always answered"),
 ];

@@ -66,6 +66,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Logging, logging::ENTRIES),
     (Theme::Statistics, statistics::ENTRIES),
     (Theme::Services, services::caching::ENTRIES),
+    (Theme::Services, services::cached_answers::ENTRIES),
     (Theme::Services, services::sharing::ENTRIES),
     (Theme::Services, services::distributed::ENTRIES),
     (Theme::Alarms, services::alarms::ENTRIES),

@@ -65,7 +65,7 @@ const ALLOWED: [(Reach, &str); 3] = [
     route-referer route-remote-user route-if route-if-not route-run route-label response-route response-route-status
     response-route-uri response-route-host response-route-qs response-route-remote-addr response-route-user-agent
     response-route-referer response-route-remote-user response-route-if response-route-if-not response-route-run
-    response-route-label add-header del-header collect-header pull-header error-page-403 error-page-404 error-page-500
+    response-route-label add-cache-item check-cache load-file-in-cache load-file-in-cache-gzip add-header del-header collect-header pull-header error-page-403 error-page-404 error-page-500
     ignore-script-name compress compress-types compress-min-size compress-level http-auto-gzip static-map static-map2
     check-static check-static-docroot static-serve static-index static-skip-ext static-safe static-dot-files static-expires
     static-expires-mtime static-expires-path-info static-expires-path-info-mtime static-expires-uri static-expires-uri-mtime

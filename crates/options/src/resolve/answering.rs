@@ -2,10 +2,12 @@
 //! configuration.
 
 use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
+use bolide_contract::services::SharedCache;
 use bolide_routes::Routes;
 
 use super::context::Context;
 use super::draft::{AnsweringDraft, Draft};
+use super::services::cached_answers;
 use super::values;
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
@@ -56,7 +58,12 @@ pub fn add_compressed_types(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Re
 
 impl AnsweringDraft {
     /// Compiles the routes, so that errors in them are reported before anything starts.
-    pub fn complete(self, context: &mut Context) -> (Vec<RouteRule>, Answering, Routes) {
+    pub fn complete(
+        self,
+        checked_cache: Option<String>,
+        caches: &[SharedCache],
+        context: &mut Context,
+    ) -> (Vec<RouteRule>, Answering, Routes) {
         let (rules, locations): (Vec<RouteRule>, Vec<Location>) = self.routes.into_iter().unzip();
         let (routes, mistakes) = Routes::compile(&rules, &context.folder);
         for mistake in mistakes {
@@ -67,11 +74,13 @@ impl AnsweringDraft {
             };
             context.diagnostics.push(if mistake.advice.is_empty() { diagnostic } else { diagnostic.advise(mistake.advice) });
         }
-        let mut answering = self.answering;
+        let routes = routes.unwrap_or_default();
+        cached_answers::check_rules(&routes, &locations, caches, context);
+        let mut answering = Answering { checked_cache, ..self.answering };
         for (_, page) in &mut answering.error_pages {
             *page = context.absolute(&page);
         }
-        (rules, answering, routes.unwrap_or_default())
+        (rules, answering, routes)
     }
 }
 

@@ -15,7 +15,7 @@ use bolide_contract::logging::{AlarmRule, LogStyle, Logging};
 use bolide_contract::python_module::PythonModule;
 use bolide_contract::recycling::Recycling;
 use bolide_contract::reloading::Reloading;
-use bolide_contract::services::SharedCache;
+use bolide_contract::services::{PreloadedItem, SharedCache};
 use bolide_contract::settings::{
     Address, ApplicationSettings, Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads,
 };
@@ -81,6 +81,7 @@ pub struct Draft<'a> {
     pub services: ServicesDraft,
     pub alarms: AlarmsDraft,
     pub caching: CachingDraft,
+    pub cached_answers: CachedAnswersDraft,
 }
 
 impl<'a> Draft<'a> {
@@ -122,6 +123,7 @@ impl<'a> Draft<'a> {
             services: ServicesDraft::default(),
             alarms: AlarmsDraft::default(),
             caching: CachingDraft::default(),
+            cached_answers: CachedAnswersDraft::default(),
         }
     }
 
@@ -469,6 +471,14 @@ pub struct CachingDraft {
     pub notes_changes: bool,
     /// `cache2`
     pub caches: Vec<(SharedCache, FileDraft, Location)>,
+}
+
+/// Items that the configuration puts into caches, and answers from a cache. Paths are as written.
+#[derive(Default)]
+pub struct CachedAnswersDraft {
+    pub preloaded: Vec<(PreloadedItem, Location)>,
+    /// `check-cache`
+    pub checked: Option<(String, Location)>,
 }
 
 /// The file of a cache.

@@ -162,9 +162,13 @@ impl<'a> Draft<'a> {
         let applications = std::mem::take(&mut self.applications).complete(positional, &self.python, is_jailed, &mut context);
         self.sockets.add_default(&self.python, &mut context);
         developing::prepare(&mut self, &mut context);
-        let (rules, answering, routes) = self.answering.complete(&mut context);
-        let files = self.files.complete(&applications, &self.application, !routes.folders.is_empty(), &mut context);
-        let serves_itself = files.is_some() || rules.len() > usize::from(self.developing.tells_browsers());
+        let caches = self.caching.complete(&mut context);
+        let (preloaded, checked_cache) = self.cached_answers.complete(&caches, &mut context);
+        let answers_from_cache = checked_cache.is_some();
+        let (rules, answering, routes) = self.answering.complete(checked_cache, &caches, &mut context);
+        let needs_files = !routes.folders.is_empty() || routes.needs_types;
+        let files = self.files.complete(&applications, &self.application, needs_files, &mut context);
+        let serves_itself = files.is_some() || answers_from_cache || rules.len() > usize::from(self.developing.tells_browsers());
         // An invalid application on the command line has its own error.
         let is_named = !applications.is_empty() || positional.is_some();
         check_something_to_serve(is_named || serves_itself && !is_needed, &self.sockets, &mut context);
@@ -190,7 +194,7 @@ impl<'a> Draft<'a> {
         let (mut helpers, mules) = self.mules.complete(&mut context);
         let development = self.developing.complete(&listeners, &mut context);
         let counts = [workers.processes, workers.threads.most(), listeners.len() as u32];
-        let services = self.services.complete(self.caching, counts, &mut context);
+        let services = self.services.complete(caches, preloaded, counts, &mut context);
         let spooler_harakiri_ms = self.spooler.harakiri_ms;
         let spooling = self.spooler.complete(&mut context);
         helpers.extend(background::spooler::helpers(&spooling, spooler_harakiri_ms));

@@ -210,6 +210,9 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             // They are about a cache.
             "cache-store-sync" | "cache-no-expire" => "module = shop\ncache2 = name=x,items=1,store=x\n",
             name if name.starts_with("cache-") => "module = shop\ncache = 9\n",
+            "add-cache-item" | "check-cache" | "load-file-in-cache" | "load-file-in-cache-gzip" => {
+                "module = shop\ncache2 = name=pages,items=9\n"
+            }
             "tls-certificate" => "module = shop\n",
             "queue-blocksize" => "module = shop\nqueue = 7\n",
             "tls-key" => "module = shop\ntls-certificate = app.pem\n",

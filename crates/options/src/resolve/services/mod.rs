@@ -3,23 +3,31 @@
 //! configuration.
 
 pub mod alarms;
+pub mod cached_answers;
 pub mod caching;
 pub mod distributed;
 pub mod metrics;
 pub mod sharing;
 
-use bolide_contract::services::Services;
+use bolide_contract::services::{PreloadedItem, Services, SharedCache};
 
 use crate::resolve::context::Context;
-use crate::resolve::draft::{CachingDraft, ServicesDraft};
+use crate::resolve::draft::ServicesDraft;
 
 impl ServicesDraft {
-    /// Completes the settings for these numbers of workers, threads of a worker, and sockets.
-    pub fn complete(self, caching: CachingDraft, counts: [u32; 3], context: &mut Context) -> Services {
+    /// Completes the settings, with caches that are complete, for these numbers of workers, threads of a worker, and sockets.
+    pub fn complete(
+        self,
+        caches: Vec<SharedCache>,
+        preloaded: Vec<PreloadedItem>,
+        counts: [u32; 3],
+        context: &mut Context,
+    ) -> Services {
         let mut areas = self.areas;
         areas.extend(self.python_areas);
         Services {
-            caches: caching.complete(context),
+            caches,
+            preloaded,
             locks: self.locks,
             queue: self.queue.complete(&mut context.diagnostics),
             areas,

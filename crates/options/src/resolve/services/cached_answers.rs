@@ -1,0 +1,81 @@
+//! Resolves the options of items that the configuration puts into caches, and of answers from a cache. It reads no files. Runs in
+//! the process that reads the configuration.
+
+use bolide_contract::services::{PreloadedContent, PreloadedItem, SharedCache};
+use bolide_routes::Routes;
+
+use crate::diagnostic::{Diagnostic, Location};
+use crate::pair::Pair;
+use crate::resolve::context::{Context, normalized};
+use crate::resolve::draft::CachedAnswersDraft;
+use crate::resolve::values;
+
+const NO_CACHE: &str = "write `cache2 = name=NAME,items=1000`";
+
+/// `[CACHE ]KEY=VALUE`
+pub fn text_item(pair: &Pair) -> Result<(PreloadedItem, Location), Diagnostic> {
+    let text = values::text(pair)?;
+    let (cache, rest) = text.split_once(' ').filter(|(cache, _)| !cache.contains('=')).unwrap_or(("", &text));
+    let Some((key, value)) = rest.split_once('=').filter(|(key, value)| !key.is_empty() && !value.is_empty()) else {
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` has no key with a value", pair.key))
+            .advise("write KEY=VALUE, or CACHE KEY=VALUE"));
+    };
+    Ok((item(pair, cache, key, PreloadedContent::Text(value.to_owned())), pair.location.clone()))
+}
+
+/// `[CACHE ]FILE`: the name of the file as written is the key.
+pub fn file_item(pair: &Pair, is_compressed: bool) -> Result<(PreloadedItem, Location), Diagnostic> {
+    let text = values::text(pair)?;
+    let (cache, file) = text.split_once(' ').unwrap_or(("", &text));
+    if file.is_empty() {
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` names no file", pair.key))
+            .advise("write FILE, or CACHE FILE"));
+    }
+    Ok((item(pair, cache, file, PreloadedContent::File { path: file.into(), is_compressed }), pair.location.clone()))
+}
+
+fn item(pair: &Pair, cache: &str, key: &str, content: PreloadedContent) -> PreloadedItem {
+    let origin = format!("{} ({})", pair.key, pair.location);
+    PreloadedItem { cache: cache.to_owned(), key: key.to_owned(), content, origin }
+}
+
+impl CachedAnswersDraft {
+    /// Completes the settings: the items, and the cache of `check-cache`.
+    pub fn complete(self, caches: &[SharedCache], context: &mut Context) -> (Vec<PreloadedItem>, Option<String>) {
+        let mut items = Vec::new();
+        for (mut item, location) in self.preloaded {
+            check(&item.cache, caches, &location, context);
+            if let PreloadedContent::File { path, .. } = &mut item.content {
+                *path = normalized(&context.folder.join(&*path));
+            }
+            items.push(item);
+        }
+        let checked = self.checked.map(|(name, location)| {
+            check(&name, caches, &location, context);
+            name
+        });
+        (items, checked)
+    }
+}
+
+/// Checks that the caches exist that rules name.
+pub fn check_rules(routes: &Routes, locations: &[Location], caches: &[SharedCache], context: &mut Context) {
+    for (rule, name) in &routes.caches {
+        if let Some(location) = locations.get(*rule) {
+            check(name, caches, location, context);
+        }
+    }
+}
+
+/// The empty name is the first cache.
+fn check(name: &str, caches: &[SharedCache], location: &Location, context: &mut Context) {
+    let message = match name {
+        _ if caches.iter().any(|cache| cache.name == name) => return,
+        "" if !caches.is_empty() => return,
+        "" => "this needs a cache, and there is none".to_owned(),
+        _ => format!("there is no cache with the name `{name}`"),
+    };
+    let names: Vec<&str> = caches.iter().map(|cache| cache.name.as_str()).collect();
+    let advice = if names.is_empty() { NO_CACHE.to_owned() } else { format!("the caches are {}", names.join(", ")) };
+    context.diagnostics.push(Diagnostic::error(Some(location), message).advise(advice));
+}
