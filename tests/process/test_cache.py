@@ -3,9 +3,11 @@
 import os
 import re
 import signal
+import subprocess
 
 from support.expressions import Evaluation, evaluate, value
-from support.server import APPS
+from support.server import APPS, program
+from support.statistics import read_statistics
 from support.waiting import wait_until
 from support_upgrade import SERVES, upgrade
 
@@ -196,3 +198,18 @@ def test_an_item_is_not_returned_after_its_time(serve):
     read = "uwsgi.cache_get('key'), uwsgi.cache_exists('key'), uwsgi.cache_keys(), uwsgi.cache_get('kept')"
     wait_until(lambda: value(server.address(), read) == "(None, None, [b'kept'], b'y')", "it has expired")
     assert value(server.address(), "uwsgi.cache_set('key', 'again'), uwsgi.cache_get('key')") == "(True, b'again')"
+
+
+def test_statistics_and_status_have_the_numbers_of_each_cache(serve):
+    server = serve(CONFIGURATION + "cache2 = name=other,items=1,blocksize=10,lastmod=1\nstats = {folder}/stats.sock")
+    calls = ["uwsgi.cache_set('key', 'x')", "uwsgi.cache_get('key')", "uwsgi.cache_get('absent'), uwsgi.cache_get('key')"]
+    evaluate(server.address(), *calls, "uwsgi.cache_set('a', 'x' * 11, 0, 'other'), uwsgi.cache_set('a', 'x', 0, 'other')")
+    assert value(server.address(), "uwsgi.cache_set('b', 'x', 0, 'other')") == "None"
+    pages, other = read_statistics(str(server.folder / "stats.sock"))["caches"]
+    assert (pages["name"], pages["items"], pages["max_items"], pages["hits"], pages["miss"]) == ("pages", 1, 100, 2, 1)
+    assert (pages["blocksize"], pages["keysize"], pages["blocks"], pages["last_modified_at"]) == (1000, 2048, 100, 0)
+    assert (other["items"], other["full"], other["refused"]) == (1, 1, 1)
+    assert other["last_modified_at"] > 1_700_000_000
+    said = subprocess.run([*program(), "status", str(server.process.pid)], capture_output=True, text=True, check=True).stdout
+    assert "cache pages: 1 of 100 items, 2 hits, 1 misses\n" in said
+    assert "cache other: 1 of 1 items, 0 hits, 0 misses, 1 times full\n" in said

@@ -27,6 +27,7 @@ pub struct Snapshot {
     pub refused_messages: u64,
     /// The application's locks: their names, and the pid of the process that holds each one, or 0.
     pub locks: Vec<(String, u32)>,
+    pub caches: Vec<CacheFacts>,
     /// With `enable-metrics`.
     pub metrics: Vec<Metric>,
     pub reloads: ReloadFacts,
@@ -171,6 +172,27 @@ pub struct RequestFacts {
     pub line: String,
 }
 
+/// A cache that processes share.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct CacheFacts {
+    pub name: String,
+    pub buckets: u64,
+    pub key_bytes: u64,
+    pub items_most: u64,
+    pub blocks: u64,
+    pub block_bytes: u64,
+    /// With those that have expired and were not replaced yet.
+    pub items: u64,
+    pub hits: u64,
+    pub misses: u64,
+    /// Items that found it full.
+    pub full: u64,
+    /// Items that were too large.
+    pub refused: u64,
+    /// Seconds since 1970; 0 if it is not kept.
+    pub changed_s: u64,
+}
+
 /// The form of the JSON.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Form {
@@ -253,6 +275,13 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
             list.entry(|entry| entry.number(name, *holder));
         }
     });
+    if !snapshot.caches.is_empty() {
+        json.list("caches", |list| {
+            for cache in &snapshot.caches {
+                list.entry(|entry| write_cache(entry, cache));
+            }
+        });
+    }
     if !snapshot.metrics.is_empty() && !form.omits_metrics {
         json.object("metrics", |object| {
             for metric in &snapshot.metrics {
@@ -289,6 +318,24 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
         text.push('\n');
     }
     text
+}
+
+/// With uWSGI's keys, and the count of items that were too large.
+fn write_cache(entry: &mut JsonText, cache: &CacheFacts) {
+    entry.text("name", &cache.name);
+    // A name that uWSGI does not have: the hash depends on a secret number.
+    entry.text("hash", "seeded");
+    entry.number("hashsize", cache.buckets);
+    entry.number("keysize", cache.key_bytes);
+    entry.number("max_items", cache.items_most);
+    entry.number("blocks", cache.blocks);
+    entry.number("blocksize", cache.block_bytes);
+    entry.number("items", cache.items);
+    entry.number("hits", cache.hits);
+    entry.number("miss", cache.misses);
+    entry.number("full", cache.full);
+    entry.number("refused", cache.refused);
+    entry.number("last_modified_at", cache.changed_s);
 }
 
 /// Keys that uWSGI does not have.

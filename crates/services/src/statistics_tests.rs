@@ -41,6 +41,7 @@ pub fn snapshot() -> Snapshot {
         helpers: Vec::new(),
         refused_messages: 0,
         locks: vec![("user 0".to_owned(), 42)],
+        caches: vec![CacheFacts { name: "pages".to_owned(), items: 3, hits: 2, misses: 1, ..CacheFacts::default() }],
         metrics: vec![Metric { name: "a".to_owned(), oid: "3.1".to_owned(), kind: MetricKind::Gauge, value: -7 }],
         jobs: vec![
             JobFacts {
@@ -69,6 +70,8 @@ fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
     let expected = concat!(
         r#"{"version":"1.2.3","listen_queue":7,"listen_queue_errors":4,"signal_queue":0,"load":7,"pid":40,"uid":1000,"gid":1001,"#,
         r#""cwd":"/srv/\"shop\"","daemons":[{"cmd":"redis-server \"x\"","pid":50,"respawns":2}],"locks":[{"user 0":42}],"#,
+        r#""caches":[{"name":"pages","hash":"seeded","hashsize":0,"keysize":0,"max_items":0,"blocks":0,"blocksize":0,"items":3,"hits":2,"miss":1,"#,
+        r#""full":0,"refused":0,"last_modified_at":0}],"#,
         r#""metrics":{"a":{"type":1,"oid":"3.1","value":-7}},"sockets":["#,
         r#"{"name":"127.0.0.1:8000","proto":"http","queue":2,"max_queue":100,"shared":0,"can_offload":0},"#,
         r#"{"name":"/run/a.sock","proto":"uwsgi","queue":7,"max_queue":9,"shared":0,"can_offload":0}],"#,

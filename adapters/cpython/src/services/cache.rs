@@ -9,7 +9,7 @@ use bolide_memory::cache::table::{Sink, copy_words};
 use bolide_memory::cache::{Cache, Calculation, Change, Outcome, Waiting, Written};
 use pyo3::ffi;
 
-use crate::services::arguments::{CallArguments, Error, Made, TrueOrNone, functions, raise, without_interpreter};
+use crate::services::arguments::{CallArguments, Error, Made, ToPython, TrueOrNone, functions, raise, without_interpreter};
 use crate::services::attachment::attached;
 
 functions! { FUNCTIONS:
@@ -23,6 +23,7 @@ functions! { FUNCTIONS:
     cache_dec(1..=4) |arguments: CallArguments<'_>| calculate(&arguments, Calculation::Subtract, 1);
     cache_mul(1..=4) |arguments: CallArguments<'_>| calculate(&arguments, Calculation::Multiply, 2);
     cache_div(1..=4) |arguments: CallArguments<'_>| calculate(&arguments, Calculation::Divide, 2);
+    cache_count(4..=4) |arguments: CallArguments<'_>| count(&arguments);
     cache_del(1..=2) |arguments: CallArguments<'_>| delete(&arguments);
     cache_clear(0..=1) |arguments: CallArguments<'_>| clear(&arguments);
 }
@@ -90,6 +91,24 @@ fn calculate(arguments: &CallArguments<'_>, calculation: Calculation, missing: i
     let (key, operand) = (arguments.bytes(0)?, arguments.long_or(1, missing)?);
     let (expires_s, cache) = (arguments.long_or(2, 0)?, cache_of(arguments, 3)?);
     write(cache, |cache, waiting| cache.put(key.as_slice(), Change::Calculate(calculation, operand), expires_s, waiting))
+}
+
+/// For `bolide.contrib.django` alone, which needs the sum: adds to a number and returns it, or `None` if it is not stored.
+fn count(arguments: &CallArguments<'_>) -> Option<Made> {
+    let (key, operand) = (arguments.bytes(0)?, arguments.long(1)?);
+    let (expires_s, cache) = (arguments.long(2)?, cache_of(arguments, 3)?);
+    let count = |waiting| cache.map_or(Err(Written::Unchanged), |cache| cache.count(key.as_slice(), operand, expires_s, waiting));
+    let counted = match count(Waiting::Never) {
+        Err(Written::Busy) => without_interpreter(|| count(Waiting::Bounded)),
+        counted => counted,
+    };
+    if let (Err(written), Some(cache)) = (counted, cache) {
+        say(cache, written);
+    }
+    Some(Made(match counted {
+        Ok(sum) => sum.into_python(),
+        Err(_) => ().into_python(),
+    }))
 }
 
 fn delete(arguments: &CallArguments<'_>) -> Option<TrueOrNone> {

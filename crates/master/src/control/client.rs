@@ -323,6 +323,14 @@ fn status_in_words(answer: &Value) -> String {
     if let Some(refused) = answer["refused_messages"].as_u64().filter(|refused| *refused > 0) {
         let _ = writeln!(said, "mules: {refused} messages found their queue full");
     }
+    for cache in answer["caches"].as_array().into_iter().flatten() {
+        let number = |key: &str| cache[key].as_u64().unwrap_or(0);
+        let (items, hits, misses) = (number("items"), number("hits"), number("misses"));
+        let name = text(&cache["name"]);
+        let found_full = if number("full") > 0 { format!(", {} times full", number("full")) } else { String::new() };
+        let most = number("items_most");
+        let _ = writeln!(said, "cache {name}: {items} of {most} items, {hits} hits, {misses} misses{found_full}");
+    }
     for engine in answer["engines"].as_array().into_iter().flatten() {
         let (address, state) = (text(&engine["address"]), text(&engine["state"]));
         let [calls, failed, refused] = ["calls", "failed", "refused"].map(|key| engine[key].as_u64().unwrap_or(0));

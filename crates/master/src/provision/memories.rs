@@ -9,10 +9,12 @@ use bolide_contract::boot::{MemoryFile, MemoryKind};
 use bolide_contract::distributed::EngineSettings;
 use bolide_contract::engine_row::EngineRow;
 use bolide_contract::services::Services;
+use bolide_memory::cache::{self, layout::Parts};
 use bolide_memory::engines::rows;
 use bolide_memory::mapping::{self, whole_bytes};
 use bolide_memory::metrics::MetricValues;
 use bolide_memory::{Identity, Mapping, RobustLock, Wanted, user_locks};
+use bolide_services::statistics::CacheFacts;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::process_attributes;
 
@@ -107,6 +109,30 @@ impl Memories {
         let locks = self.of_kind(MemoryKind::Locks).map(|memory| user_locks::all(&memory.mapping)).unwrap_or_default();
         let holder = |lock: &RobustLock| if matches!(lock.try_lock(), Ok(None)) { lock.owner() } else { 0 };
         locks.iter().enumerate().map(|(number, lock)| (format!("user {number}"), holder(lock))).collect()
+    }
+
+    /// The caches and their numbers, in the order of the configuration.
+    pub fn caches(&self) -> Vec<CacheFacts> {
+        let facts = |memory: &Rc<Memory>| {
+            let Wanted::Cache(settings) = &memory.wanted else { return None };
+            let parts = Parts::of(settings, &memory.mapping);
+            let counts = cache::counts(&parts);
+            Some(CacheFacts {
+                name: settings.name.clone(),
+                buckets: parts.table.buckets.len() as u64,
+                key_bytes: settings.key_bytes.into(),
+                items_most: settings.items,
+                blocks: settings.blocks,
+                block_bytes: settings.block_bytes,
+                items: counts.items,
+                hits: counts.hits,
+                misses: counts.misses,
+                full: counts.full,
+                refused: counts.refused,
+                changed_s: counts.changed_s,
+            })
+        };
+        self.list.iter().filter_map(facts).collect()
     }
 
     /// The values of the metrics, if there are any.

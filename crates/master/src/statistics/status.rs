@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_contract::distributed::EngineSettings;
 use bolide_contract::engine_row::{EngineRow, EngineState};
 use bolide_contract::settings::Settings;
-use bolide_services::statistics::Snapshot;
+use bolide_services::statistics::{CacheFacts, Snapshot};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
@@ -116,8 +116,25 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         "workers": workers,
         "helpers": helpers,
         "refused_messages": view.children.refused_messages(),
+        "caches": caches(view),
         "engines": engines(view, now_ms),
     })
+}
+
+/// Returns an entry for each cache that processes share.
+fn caches(view: View<'_>) -> Vec<Value> {
+    let entry = |cache: CacheFacts| {
+        json!({
+            "name": cache.name,
+            "items": cache.items,
+            "items_most": cache.items_most,
+            "hits": cache.hits,
+            "misses": cache.misses,
+            "full": cache.full,
+            "refused": cache.refused,
+        })
+    };
+    view.provision.memories_in_force().caches().into_iter().map(entry).collect()
 }
 
 /// Returns an entry for each Redis or Valkey server of the configuration.

@@ -56,6 +56,7 @@ impl View<'_> {
             helpers: self.helper_facts(),
             refused_messages: self.children.refused_messages(),
             locks: self.provision.memories_in_force().locks(),
+            caches: self.provision.memories_in_force().caches(),
             metrics: Vec::new(),
             jobs,
         }

@@ -13,6 +13,7 @@ mod stage;
 pub mod store;
 pub mod table;
 
+use std::cell::Cell;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -151,6 +152,22 @@ impl Cache {
 
     /// Writes an item. It expires after this many seconds; 0 is never, and an item with less has expired already.
     pub fn put(&self, key: &[u8], change: Change<'_>, expires_s: i64, waiting: Waiting) -> Written {
+        self.put_counted(key, change, expires_s, waiting, &Cell::new(0))
+    }
+
+    /// Adds to a number, as [`Change::Calculate`]. Returns the sum, which no other process has got.
+    ///
+    /// # Errors
+    /// It is not stored.
+    pub fn count(&self, key: &[u8], operand: i64, expires_s: i64, waiting: Waiting) -> Result<i64, Written> {
+        let number = Cell::new(0);
+        match self.put_counted(key, Change::Calculate(Calculation::Add, operand), expires_s, waiting, &number) {
+            Written::Done => Ok(number.get()),
+            written => Err(written),
+        }
+    }
+
+    fn put_counted(&self, key: &[u8], change: Change<'_>, expires_s: i64, waiting: Waiting, number: &Cell<i64>) -> Written {
         let most = self.settings.block_bytes.saturating_mul(if self.settings.is_bitmap { self.settings.blocks } else { 1 });
         let bytes = match change {
             Change::Add(value) | Change::Update(value) => value.len(),
@@ -167,7 +184,7 @@ impl Cache {
                 Ok(guard) => guard,
                 Err(written) => return written,
             };
-            if let Some(written) = self.put_in(index, hash, key, change, expires_s).unwrap_or(Some(Written::Busy)) {
+            if let Some(written) = self.put_in(index, hash, key, change, expires_s, number).unwrap_or(Some(Written::Busy)) {
                 return written;
             }
             drop(guard);
@@ -264,7 +281,15 @@ impl Cache {
     }
 
     /// Writes an item to a shard that is locked. `None`: the shard has no room for it.
-    fn put_in(&self, index: usize, hash: u64, key: &[u8], change: Change<'_>, expires_s: i64) -> io::Result<Option<Written>> {
+    fn put_in(
+        &self,
+        index: usize,
+        hash: u64,
+        key: &[u8],
+        change: Change<'_>,
+        expires_s: i64,
+        result: &Cell<i64>,
+    ) -> io::Result<Option<Written>> {
         let (parts, shard) = (&self.parts, &self.parts.shards[index]);
         let found = parts.table.find(hash, key);
         let current = found.filter(|place| !self.has_expired(*place));
@@ -273,7 +298,8 @@ impl Cache {
             Change::Add(_) if current.is_some() => return Ok(Some(Written::Unchanged)),
             Change::Add(value) | Change::Update(value) => value,
             Change::Calculate(calculation, operand) => {
-                number = calculated(calculation, self.number_at(current), operand).to_ne_bytes();
+                result.set(calculated(calculation, self.number_at(current), operand));
+                number = result.get().to_ne_bytes();
                 &number[..]
             }
         };

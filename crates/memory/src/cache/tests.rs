@@ -166,6 +166,14 @@ fn numbers_are_changed_in_place_and_keep_their_time() {
 }
 
 #[test]
+fn a_count_returns_the_sum() {
+    let cache = cache(&settings(2));
+    assert_eq!(cache.count(b"n", 5, 0, Waiting::Bounded), Ok(5));
+    assert_eq!(cache.count(b"n", -7, 0, Waiting::Bounded), Ok(-2));
+    assert_eq!(cache.count(b"", 1, 0, Waiting::Bounded), Err(Written::Unfit));
+}
+
+#[test]
 fn values_of_several_blocks_take_consecutive_ones_and_give_them_back() {
     let mut settings = settings(4);
     (settings.is_bitmap, settings.blocks) = (true, 8);
