@@ -317,6 +317,37 @@ def test_files_that_are_no_jobs_are_said_once_and_nothing_is_lost(shop):
     assert (found.jobs / foreign).exists()
 
 
+def test_jobs_go_on_when_attempts_can_not_be_noted_and_junk_stays_when_it_can_not_be_moved(shop, tmp_path):
+    jobs = tmp_path / "jobs"
+    jobs.mkdir()
+    for taken in (".attempts", "failed"):
+        (jobs / taken).write_text("a file instead of a folder")
+    put(jobs, "uwsgi_spoolfile_on_junk", b"hello")
+    found = shop("spooler-frequency = 1", spooler=f"spooler = {jobs}")
+    for number in range(3):
+        found.spool(name=str(number))
+        found.wait_for_count(number + 1)
+    found.server.wait_for_log(r"attempts at jobs can't be counted: Not a directory")
+    found.server.wait_for_log(r"job uwsgi_spoolfile_on_junk is left where it is: it can't be moved to the folder `failed`")
+    wait_until(lambda: jobs_in(jobs) == ["uwsgi_spoolfile_on_junk"], lambda: f"{os.listdir(jobs)}; {found.server.log}")
+    assert found.server.log.count("attempts at jobs can't be counted") == 1
+    assert found.server.log.count("job uwsgi_spoolfile_on_junk is left") == 1
+
+
+def test_a_reload_with_another_folder_moves_the_spooler_there(shop):
+    found = shop()
+    found.spool(name="one")
+    found.wait_for_notes("one")
+    configuration = found.server.folder / "uwsgi.ini"
+    configuration.write_text(configuration.read_text().replace(str(found.jobs), f"{found.jobs}-2"))
+    found.server.send_signal(signal.SIGHUP)
+    found.server.wait_for_log(r"^bolide: ready: .* of generation 2 in")
+    # A worker of the old generation may still take a connection.
+    second = f"{found.jobs}-2/uwsgi_spoolfile_on_"
+    wait_until(lambda: found.spool(name="two").startswith(second), "a job in the second folder")
+    wait_until(lambda: "two" in found.words() and jobs_in(f"{found.jobs}-2") == [], lambda: found.server.log)
+
+
 FULL = """\
 import resource
 def application(environ, start_response):
