@@ -183,6 +183,9 @@ def message_queues() -> list[str]:
 def send_message(place: int, message: bytes) -> int:
     """Put a message into the queue of this number, without waiting. Return the outcome. IndexError: there is no such queue."""
 
+def send_call(place: int) -> int | None:
+    """Put a call into the queue of this number, without waiting. Return the descriptor of the caller's end; None: it is full."""
+
 def count_refused_message() -> None:
     """Count a message that found its queue full, for statistics."""
 
@@ -196,8 +199,10 @@ class HelperLink:
     def end(self) -> str | None:
         """Read the pending orders. Return "reload" or "stop" if the helper must end, and None if it goes on."""
 
-    def receive(self, queues: list[int], bytes: int | None, seconds: float | None) -> bytes | bool | None:
+    def receive(self, queues: list[int], bytes: int | None, seconds: float | None) -> bytes | tuple[int, int] | bool | None:
         """Wait for a message in one of these queues. Return it, None if the time is over, and False if the helper must end.
+
+        A call is the number of its queue and the descriptor of the connection to the caller.
 
         `bytes` is the most that is taken of a message; None takes it whole. The work of the calling thread before this call is
         done, and the message is its work from here on.

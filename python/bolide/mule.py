@@ -23,6 +23,10 @@ class Mule(Helper):
         messages = half.uwsgi.messages
         self.farms = [name for name, mules in messages.farms.items() if self.number in mules]
         self.of_farms = [messages.places[f"farm {name}"] for name in self.farms]
+        #: The objects whose calls it answers, if there are some.
+        self.apps = None
+        self.described = half.settings["mules"]["apps"]
+        self.places = messages.places
         self.of_mule = [messages.places[f"mule {self.number}"], messages.places["mules"]]
 
     def work(self):
@@ -47,11 +51,23 @@ class Mule(Helper):
         find({"name": name, "origin": f"mule = {name}"})()
 
     def serve(self):
-        """Hand each message to the application's hook."""
-        while True:
-            message = self.receive(self.of_mule + self.of_farms, None, None)
-            if message is not None:
-                self.take(message)
+        """Hand each message to the application's hook, and answer calls."""
+        queues = self.of_mule + self.of_farms
+        if self.described:
+            from bolide.mule_apps import Apps
+
+            self.apps = Apps(self.described, self.number, self.places)
+            queues = self.apps.load() + queues
+        try:
+            while True:
+                message = self.receive(queues, None, None)
+                if isinstance(message, tuple):
+                    self.apps.answer(*message, self.link)
+                elif message is not None:
+                    self.take(message)
+        finally:
+            if self.apps is not None:
+                self.apps.close()
 
     def take(self, message):
         hook = self.half.uwsgi.hook("mule_msg_hook")

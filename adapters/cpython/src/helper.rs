@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -83,6 +83,10 @@ impl HelperLink {
                     let length = message.bind(py).as_bytes().len();
                     self.begin_work(&format!("a message of {length} bytes"));
                     return Ok(message.into_any());
+                }
+                Arrival::Call(place, caller) => {
+                    self.begin_work("a call");
+                    return Ok((place, caller.into_raw_fd()).into_pyobject(py)?.into_any().unbind());
                 }
                 Arrival::Nothing => return Ok(py.None()),
                 Arrival::Orders => {

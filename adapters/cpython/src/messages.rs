@@ -1,15 +1,19 @@
 //! Messages for mules: sends them into the queues that the master has made, and takes them out. It knows neither mules nor the
 //! content of a message. Every process that loads the application may send; mules receive.
 
-use std::io;
-use std::os::fd::{BorrowedFd, RawFd};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use bolide_contract::boot::{Boot, MessageQueueFiles};
+use nix::cmsg_space;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{MsgFlags, getsockopt, send, sockopt};
+use nix::sys::socket::{
+    AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags, SockFlag, SockType, getsockopt, recvmsg, send, sendmsg,
+    socketpair, sockopt,
+};
 use pyo3::exceptions::{PyIndexError, PyMemoryError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -24,6 +28,8 @@ const TOO_LONG: u32 = 2;
 /// The ends of a queue. The master keeps copies of both, so that neither ever reaches its end.
 struct Queue {
     name: String,
+    /// Its messages are calls: each carries the connection to its caller.
+    has_calls: bool,
     put: RawFd,
     take: RawFd,
 }
@@ -33,6 +39,8 @@ static QUEUES: OnceLock<Vec<Queue>> = OnceLock::new();
 /// The result of a wait for a message.
 pub enum Arrival {
     Message(Py<PyBytes>),
+    /// A call to the queue of this number, with the connection to its caller.
+    Call(usize, OwnedFd),
     /// The time is over.
     Nothing,
     /// There are orders to read.
@@ -41,7 +49,10 @@ pub enum Arrival {
 
 /// Keeps the queues of this instance. The prototype calls it once, and its children inherit them.
 pub fn attach(boot: &Boot) {
-    let queue = |files: &MessageQueueFiles| Queue { name: files.name.clone(), put: files.put, take: files.take };
+    let queue = |files: &MessageQueueFiles| {
+        let has_calls = files.name.starts_with("app ");
+        Queue { name: files.name.clone(), has_calls, put: files.put, take: files.take }
+    };
     QUEUES.get_or_init(|| boot.message_queues.iter().map(queue).collect());
 }
 
@@ -54,15 +65,19 @@ pub fn receive(
     bytes: Option<usize>,
     until: Option<Instant>,
 ) -> PyResult<Arrival> {
-    let queues = queues.iter().map(|place| queue(*place)).collect::<PyResult<Vec<&Queue>>>()?;
+    let queues = queues.iter().map(|place| Ok((*place, queue(*place)?))).collect::<PyResult<Vec<(usize, &Queue)>>>()?;
     let mut waits = vec![PollFd::new(orders, PollFlags::POLLIN)];
     // SAFETY: the prototype has taken over the descriptors, and no code of ours closes them.
-    waits.extend(queues.iter().map(|queue| PollFd::new(unsafe { BorrowedFd::borrow_raw(queue.take) }, PollFlags::POLLIN)));
+    waits.extend(queues.iter().map(|(_, queue)| PollFd::new(unsafe { BorrowedFd::borrow_raw(queue.take) }, PollFlags::POLLIN)));
     loop {
         // Messages that wait already cost no other system call.
-        for queue in &queues {
-            if let Some(message) = take(py, queue, bytes)? {
-                return Ok(Arrival::Message(message));
+        for (place, queue) in &queues {
+            let arrival = match queue.has_calls {
+                true => take_call(queue)?.map(|caller| Arrival::Call(*place, caller)),
+                false => take(py, queue, bytes)?.map(Arrival::Message),
+            };
+            if let Some(arrival) = arrival {
+                return Ok(arrival);
             }
         }
         let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -115,6 +130,30 @@ fn take(py: Python<'_>, queue: &Queue, bytes: Option<usize>) -> PyResult<Option<
     Ok(Some(PyBytes::new(py, &message).unbind()))
 }
 
+/// Takes a call. `None`: there is none.
+fn take_call(queue: &Queue) -> io::Result<Option<OwnedFd>> {
+    loop {
+        let mut byte = [0];
+        let mut slices = [IoSliceMut::new(&mut byte)];
+        let mut space = cmsg_space!([RawFd; 1]);
+        let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_CMSG_CLOEXEC;
+        match recvmsg::<()>(queue.take, &mut slices, Some(&mut space), flags) {
+            // A call whose connection could not be taken (no descriptor is free) is lost, and its caller sees the end of it.
+            Ok(received) => match received.cmsgs()?.next() {
+                Some(ControlMessageOwned::ScmRights(descriptors)) if descriptors.len() == 1 => {
+                    // SAFETY: the kernel has made the descriptor for this process, and no other code knows its number.
+                    let caller = unsafe { OwnedFd::from_raw_fd(descriptors[0]) };
+                    return Ok(Some(caller));
+                }
+                _ => {}
+            },
+            Err(Errno::EAGAIN) => return Ok(None),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
 fn queue(place: usize) -> PyResult<&'static Queue> {
     let found = QUEUES.get().and_then(|queues| queues.get(place));
     found.ok_or_else(|| PyIndexError::new_err(format!("there is no queue of messages {place}")))
@@ -141,11 +180,32 @@ fn send_message(place: usize, message: &[u8]) -> PyResult<u32> {
     }
 }
 
+/// Puts a call into the queue of this number, without waiting. Returns the descriptor of the caller's end of its connection, or
+/// None if the queue is full.
+#[pyfunction]
+fn send_call(place: usize) -> PyResult<Option<RawFd>> {
+    let queue = queue(place)?;
+    let pair = socketpair(AddressFamily::Unix, SockType::Stream, None, SockFlag::SOCK_CLOEXEC).map_err(io::Error::from)?;
+    let (near, far) = pair;
+    let handed = [far.as_raw_fd()];
+    let control = [ControlMessage::ScmRights(&handed)];
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    loop {
+        match sendmsg::<()>(queue.put, &[IoSlice::new(&[0])], &control, flags, None) {
+            Ok(_) => return Ok(Some(near.into_raw_fd())),
+            Err(Errno::EAGAIN | Errno::ENOBUFS) => return Ok(None),
+            Err(Errno::EINTR) => {}
+            Err(errno) => return Err(io::Error::from(errno).into()),
+        }
+    }
+}
+
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("MESSAGE_SENT", SENT)?;
     module.add("MESSAGE_FULL", FULL)?;
     module.add("MESSAGE_TOO_LONG", TOO_LONG)?;
     module.add_function(wrap_pyfunction!(message_queues, module)?)?;
     module.add_function(wrap_pyfunction!(send_message, module)?)?;
+    module.add_function(wrap_pyfunction!(send_call, module)?)?;
     Ok(())
 }

@@ -53,7 +53,7 @@ const ALLOWED: [(Reach, &str); 3] = [
     load-timeout reload-browser reload-on-exception reload-on-exception-type reload-on-exception-value
     reload-on-exception-repr fork-safety max-requests max-requests-delta max-worker-lifetime max-worker-lifetime-delta
     lock-engine
-    rpc-max mule mules farm mule-reload-mercy mule-harakiri mule-reload-on-rss mule-msg-size
+    rpc-max mule mules mule-app farm mule-reload-mercy mule-harakiri mule-reload-on-rss mule-msg-size
     min-worker-lifetime reload-on-rss reload-on-as reload-on-uss reload-on-pss evil-reload-on-rss evil-reload-on-as
     reload-on-pressure limit-as limit-nproc harakiri-graceful-timeout harakiri-graceful-signal harakiri-queue-threshold cron
     unique-cron cron2 cron-harakiri reload-probe reload-probe-timeout reload-canary warmup exit-on-reload cheaper

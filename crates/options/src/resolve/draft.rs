@@ -519,6 +519,7 @@ pub struct MulesDraft {
     pub most_resident_bytes: Option<u64>,
     pub queue_bytes: Option<usize>,
     pub farms: Vec<(String, Location)>,
+    pub apps: Vec<(String, Location)>,
 }
 
 /// The spooler so far. Paths are as written.

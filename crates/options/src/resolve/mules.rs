@@ -1,7 +1,7 @@
 //! Resolves the options of mules to helpers. It starts nothing and opens no file. Runs in the process that reads the configuration.
 
 use bolide_contract::children::{Helper, MuleCode, Task};
-use bolide_contract::mules::{Farm, Mules};
+use bolide_contract::mules::{Farm, MuleApp, Mules};
 
 use super::context::Context;
 use super::draft::{Draft, MulesDraft};
@@ -54,6 +54,7 @@ impl MulesDraft {
     /// Completes the list of helpers, and what mules have in common. Relative paths start at the folder of `chdir`, as in uWSGI.
     pub fn complete(self, context: &mut Context) -> (Vec<Helper>, Mules) {
         let count = self.list.len() as u32;
+        let waiting: Vec<u32> = (1u32..).zip(&self.list).filter(|(_, code)| code.is_none()).map(|(number, _)| number).collect();
         let mule = |(number, code): (u32, Option<MuleCode>)| {
             let code = code.map(|code| match code {
                 MuleCode::File(path) => MuleCode::File(context.absolute(path)),
@@ -74,8 +75,44 @@ impl MulesDraft {
                 ),
             }
         }
-        (helpers, Mules { farms, queue_bytes: self.queue_bytes })
+        let mut apps: Vec<MuleApp> = Vec::new();
+        for (written, location) in self.apps {
+            let taken = apps.iter().filter(|app| app.has_count).map(|app| app.mules.len()).sum();
+            match app(&written, &waiting, taken, &location) {
+                Ok(found) if apps.iter().all(|app| app.name != found.name) => apps.push(found),
+                Ok(_) => {}
+                Err((why, advice)) => context
+                    .diagnostics
+                    .push(Diagnostic::error(Some(&location), format!("`mule-app = {written}`: {why}")).advise(advice)),
+            }
+        }
+        (helpers, Mules { farms, apps, queue_bytes: self.queue_bytes })
     }
+}
+
+/// Reads an app: `shop.models:Model` or `shop.models:Model:2`. Apps with a number of mules are spread over them. `taken` is the
+/// number of places that apps before it take.
+fn app(written: &str, waiting: &[u32], taken: usize, location: &Location) -> Result<MuleApp, (String, String)> {
+    let form = || "write `package.module:Class`, or `package.module:Class:2` for an object in two of the mules".to_owned();
+    let parts: Vec<&str> = written.split(':').collect();
+    let (module, class, count) = match parts[..] {
+        [module, class] => (module, class, None),
+        [module, class, count] => (module, class, Some(count)),
+        _ => return Err(("it names no class in a module".to_owned(), form())),
+    };
+    if module.is_empty() || class.is_empty() {
+        return Err(("it names no class in a module".to_owned(), form()));
+    }
+    if waiting.is_empty() {
+        return Err(("there is no mule that waits for calls".to_owned(), "write `mules = 2` too".to_owned()));
+    }
+    let most = waiting.len();
+    let mules = match count.map(str::parse::<usize>) {
+        None => waiting.to_vec(),
+        Some(Ok(count)) if count > 0 => (0..count.min(most)).map(|place| waiting[(taken + place) % most]).collect(),
+        Some(_) => return Err((format!("`{}` is not a number of mules", count.unwrap_or_default()), form())),
+    };
+    Ok(MuleApp { name: format!("{module}:{class}"), mules, has_count: count.is_some(), origin: location.to_string() })
 }
 
 /// Reads a farm: `mail:1,2`.

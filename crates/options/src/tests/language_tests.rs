@@ -195,7 +195,7 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
             _ if is_application => "module = other\n",
             // A single worker without a master is lazy anyway.
             "lazy" | "lazy-apps" => "master = true\nmodule = shop\n",
-            "farm" => "module = shop\nmules = 2\n",
+            "farm" | "mule-app" => "module = shop\nmules = 2\n",
             // Details of `cheaper` and `idle` have no effect without these.
             "idle" | "die-on-idle" => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n",
             name if name.starts_with("cheap") => "module = shop\nprocesses = 64\ncheaper = 1\nidle = 1\n",
