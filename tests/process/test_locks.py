@@ -88,3 +88,15 @@ def test_the_decorator_lock_runs_a_function_under_lock_0(serve):
     server = serve(CONFIGURATION)
     decorated = "__import__('uwsgidecorators').lock(lambda: uwsgi.is_locked())()"
     assert evaluate(server.address(), decorated, "uwsgi.is_locked()") == ["True", "False"]
+
+
+def test_a_lock_that_is_left_when_the_application_is_loaded_is_released_with_a_line_in_the_log(serve, tmp_path):
+    (tmp_path / "leaving.py").write_text(
+        "import uwsgi\nuwsgi.lock(1)\nuwsgi.sharedarea_rlock(0)\nuwsgi.sharedarea_rlock(0)\nfrom expressions import application\n"
+    )
+    server = serve(
+        CONFIGURATION.replace("{apps}/expressions.py", f"{tmp_path}/leaving.py") + "sharedarea = 1\npythonpath = {apps}\n"
+    )
+    assert "bolide: the application has left lock 1 taken while it was loaded: released" in server.log
+    assert "bolide: the application has left sharedarea 0 locked while it was loaded: released" in server.log
+    assert evaluate(server.address(), "uwsgi.lock(1)", "uwsgi.unlock(1)", "uwsgi.sharedarea_write(0, 0, 'x')") == ["None"] * 3

@@ -103,3 +103,33 @@ def test_a_websocket_gets_a_part_of_an_area(serve):
     server = serve(CONFIGURATION.replace("expressions.py", "area_socket.py"))
     socket = WebSocket(server.connect()).open()
     assert [socket.read_message(), socket.read_message()] == ["text", b"ext\0"]
+
+
+def test_an_area_can_be_a_part_of_a_file(serve, tmp_path):
+    file = tmp_path / "bytes"
+    file.write_bytes(bytes(5000) + b"hello" + bytes(5000))
+    lines = "wsgi-file = {apps}/expressions.py\nmaster = true\nprocesses = 2\n"
+    server = serve(lines + f"sharedarea = file={file},size=4096,offset=5000\n")
+    assert value(server.address(), "uwsgi.sharedarea_read(0, 0, 5), len(uwsgi.sharedarea_memoryview(0))") == "(b'hello', 4096)"
+    assert value(server.address(), "uwsgi.sharedarea_write(0, 4091, b'world')") == "None"
+    server.stop()
+    assert file.read_bytes()[5000 + 4091 :][:6] == b"world\0"
+
+
+def test_an_area_can_be_that_of_a_descriptor_which_the_server_has_inherited(serve, tmp_path):
+    with open(tmp_path / "bytes", "wb+") as file:
+        file.write(b"hello" + bytes(4091))
+        file.flush()
+        lines = f"wsgi-file = {{apps}}/expressions.py\nmaster = true\nsharedarea = fd={file.fileno()},size=4096\n"
+        server = serve(lines, kept=(file.fileno(),))
+        assert value(server.address(), "uwsgi.sharedarea_read(0, 0, 5)") == "b'hello'"
+
+
+def test_a_file_that_is_too_short_for_an_area_or_missing_is_an_error_that_names_it(serve, tmp_path):
+    (tmp_path / "short").write_bytes(bytes(100))
+    for name, words in (("short", "it has 100 bytes, and 4196 are needed"), ("missing", "No such file")):
+        server = serve.prepare(f"wsgi-file = {{apps}}/expressions.py\nsharedarea = file={tmp_path}/{name},size=4096,offset=100\n")
+        server.launch()
+        assert server.wait_for_exit() != 0
+        assert f'sharedarea "0": {tmp_path}/{name}: {words}' in server.log
+    assert not (tmp_path / "missing").exists()

@@ -120,6 +120,8 @@ impl Application for PythonApplication<'_> {
     }
 
     fn freeze(&mut self) -> PyResult<()> {
+        // A lock of the prototype would never be free for the processes that serve.
+        services::release_own_locks();
         self.half.call_method0("freeze").map(drop)
     }
 

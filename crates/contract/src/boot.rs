@@ -92,6 +92,8 @@ pub enum MemoryKind {
     Signals,
     /// The rows of the engines on the network.
     Engines,
+    /// Bytes of a file that belong to the memory of this name, without a head.
+    Data,
 }
 
 impl MemoryKind {
@@ -105,6 +107,7 @@ impl MemoryKind {
             MemoryKind::Metrics => 5,
             MemoryKind::Signals => 6,
             MemoryKind::Engines => 7,
+            MemoryKind::Data => 8,
         }
     }
 
@@ -118,6 +121,7 @@ impl MemoryKind {
             MemoryKind::Metrics => "metrics",
             MemoryKind::Signals => "signals",
             MemoryKind::Engines => "engines",
+            MemoryKind::Data => "data",
         }
     }
 }

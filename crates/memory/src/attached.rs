@@ -4,14 +4,15 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use bolide_contract::boot::Boot;
+use bolide_contract::boot::{Boot, MemoryKind};
 use bolide_contract::engine_row::EngineRow;
 
 use crate::cache::Cache;
 use crate::engines;
 use crate::mapping::Mapping;
 use crate::metrics::NamedMetrics;
-use crate::queue::Queue;
+use crate::queue::{self, Queue};
+use crate::region::Region;
 use crate::robust_lock::RobustLock;
 use crate::shared_area::SharedArea;
 use crate::user_locks;
@@ -49,17 +50,33 @@ impl Attached {
             let descriptor = borrowed(file.descriptor);
             let mapping = Mapping::attach(&descriptor, &wanted.identity()).map_err(|why| unfit(&why))?;
             let mapping: &'static Mapping = Box::leak(Box::new(mapping));
-            match wanted {
-                Wanted::Cache(settings) => attached.caches.push(Cache::attach(&settings, mapping, descriptor)?),
+            match &wanted {
+                Wanted::Cache(settings) => attached.caches.push(Cache::attach(settings, mapping, descriptor)?),
                 Wanted::Locks(_) => attached.locks = user_locks::all(mapping),
-                Wanted::Queue(settings) => attached.queue = Queue::attach(&settings, mapping, None),
-                Wanted::Area(_, settings) => attached.areas.extend(SharedArea::attach(&settings, mapping, None)),
-                Wanted::Metrics(settings) => attached.metrics = Some(NamedMetrics::attach(&settings, mapping)),
-                Wanted::Engines(settings) => attached.engine_rows = engines::rows(&settings, mapping),
+                Wanted::Queue(settings) => {
+                    let bytes = queue::data_bytes(settings.slots, settings.block_bytes).unwrap_or(0);
+                    let data = data_of(boot, wanted.data_name(), 0, bytes).map_err(|why| unfit(&why))?;
+                    attached.queue = Queue::attach(settings, mapping, data.as_ref());
+                }
+                Wanted::Area(_, settings) => {
+                    let offset = settings.source.offset();
+                    let data = data_of(boot, wanted.data_name(), offset, settings.bytes as usize).map_err(|why| unfit(&why))?;
+                    attached.areas.extend(SharedArea::attach(settings, mapping, data.as_ref()));
+                }
+                Wanted::Metrics(settings) => attached.metrics = Some(NamedMetrics::attach(settings, mapping)),
+                Wanted::Engines(settings) => attached.engine_rows = engines::rows(settings, mapping),
             }
         }
         Ok(attached)
     }
+}
+
+/// Maps the bytes of a file that belong to a memory. `None`: the memory has its bytes itself.
+fn data_of(boot: &Boot, name: Option<String>, offset: u64, bytes: usize) -> io::Result<Option<Region>> {
+    let Some(name) = name else { return Ok(None) };
+    let file = boot.memories.iter().find(|file| file.kind == MemoryKind::Data && file.name == name);
+    let file = file.ok_or_else(|| io::Error::other("its file was not passed on"))?;
+    Region::map(&borrowed(file.descriptor), offset, bytes).map(Some)
 }
 
 fn borrowed(descriptor: i32) -> BorrowedFd<'static> {

@@ -74,13 +74,20 @@ pub fn data_bytes(slots: u64, block_bytes: u64) -> Option<usize> {
     usize::try_from(slots.checked_mul(block_bytes)?).ok()?.checked_add(HEADER_BYTES)
 }
 
+/// Returns whether the header of a file is that of a queue of these slots: its positions are within their bounds.
+pub fn is_header(header: &[u8; HEADER_BYTES], slots: u64) -> bool {
+    header.chunks_exact(8).all(|word| word.try_into().is_ok_and(|word| u64::from_ne_bytes(word) < slots))
+}
+
 /// What the memory of a queue holds.
 pub fn identity(settings: &Settings) -> Identity {
     let data = match settings.store {
         Some(_) => 0,
         None => data_bytes(settings.slots, settings.block_bytes).unwrap_or(usize::MAX),
     };
-    let shape = fingerprint(&[settings.slots, settings.block_bytes, settings.store.is_some().into()]);
+    // With another file it is another queue.
+    let path = settings.store.iter().flat_map(|store| store.path.as_os_str().as_encoded_bytes()).map(|byte| u64::from(*byte));
+    let shape = fingerprint(&[settings.slots, settings.block_bytes].into_iter().chain(path).collect::<Vec<u64>>());
     Identity { kind: MemoryKind::Queue, version: VERSION, shape, bytes: DATA_AT.saturating_add(data) }
 }
 
@@ -92,18 +99,11 @@ pub fn begin(mapping: &Mapping) -> io::Result<()> {
     control(mapping).begin()
 }
 
-/// Takes back the change of a process that has ended inside of the lock.
-pub fn recover(settings: &Settings, mapping: &Mapping, file: Option<&Region>, pid: u32) -> Vec<Recovery> {
-    let recovered = || vec![Recovery { what: "the queue".to_owned(), lost: String::new() }];
+/// Frees the lock of a process that has ended inside of it. The journal stays, and the next holder takes the change back: the
+/// master does not touch the data, which a file may hold that another process shortens.
+pub fn recover(mapping: &Mapping, pid: u32) -> Vec<Recovery> {
     match control(mapping).lock.recover(pid) {
-        Ok(Left::Held(guard)) => {
-            // SAFETY: the region is used only here, where the mapping lives.
-            if let Some(queue) = unsafe { Queue::of(settings, mapping, file) } {
-                queue.items(&guard);
-            }
-            recovered()
-        }
-        Ok(Left::Recovered) => recovered(),
+        Ok(Left::Held(_) | Left::Recovered) => vec![Recovery { what: "the queue".to_owned(), lost: String::new() }],
         Ok(Left::Free) | Err(_) => Vec::new(),
     }
 }
@@ -190,9 +190,9 @@ impl<'a> Queue<'a> {
         &self.control.lock
     }
 
-    /// Returns the items, for the holder of the lock. If the last holder has died inside of it, its change is taken back first.
-    pub fn items<'b>(&'b self, held: &'b Guard<'_>) -> Items<'b> {
-        if held.left_by.is_some() {
+    /// Returns the items, for the holder of the lock. If the last holder has died inside of a change, it is taken back first.
+    pub fn items<'b>(&'b self, _: &'b Guard<'_>) -> Items<'b> {
+        if self.control.change.load(SeqCst) != NONE {
             self.take_back();
         }
         Items { queue: self, _held: std::marker::PhantomData }
@@ -219,7 +219,7 @@ impl<'a> Queue<'a> {
             }
             // The old item may be overwritten in part.
             SET => self.set_length(slot, 0),
-            _ => return,
+            _ => return self.done(),
         }
         self.control.recovered.fetch_add(1, Relaxed);
         self.done();

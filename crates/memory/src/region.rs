@@ -3,7 +3,12 @@
 //!
 //! Other processes see the same bytes, so no reference to them exists: they are copied, or moved as whole words.
 
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
+
+use nix::sys::mman::{MapFlags, ProtFlags, mmap};
 
 /// A part of a mapping that is never unmapped.
 #[derive(Debug, Clone, Copy)]
@@ -23,6 +28,29 @@ impl Region {
     /// The bytes are mapped for reading and writing, stay mapped for the life of the process, and no reference to them exists.
     pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Region {
         Region { start, bytes }
+    }
+
+    /// Maps bytes of a file, which stay mapped for the life of the process.
+    ///
+    /// # Errors
+    /// The file is shorter, or can't be mapped.
+    pub fn map(file: &impl AsFd, offset: u64, bytes: usize) -> io::Result<Region> {
+        /// The start of a mapping is a multiple of it; larger pages are not rounded here, so mmap(2) refuses other offsets.
+        const PAGE_BYTES: u64 = 4096;
+        let before = usize::try_from(offset % PAGE_BYTES).unwrap_or(0);
+        let end = offset.checked_add(bytes as u64).ok_or(io::ErrorKind::InvalidInput)?;
+        let found = nix::sys::stat::fstat(file)?.st_size.unsigned_abs();
+        // A read behind the end of a file would be a SIGBUS.
+        if end > found {
+            return Err(io::Error::other(format!("it has {found} bytes, and {end} are needed")));
+        }
+        let length = bytes.checked_add(before).and_then(NonZeroUsize::new).ok_or(io::ErrorKind::InvalidInput)?;
+        let protection = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
+        let from = i64::try_from(offset - before as u64).map_err(|_| io::ErrorKind::InvalidInput)?;
+        // SAFETY: a new mapping, at an address chosen by the kernel, of a file that is long enough (checked above).
+        let start = unsafe { mmap(None, length, protection, MapFlags::MAP_SHARED, file.as_fd(), from)? };
+        // SAFETY: the bytes are in the mapping, which is never unmapped, and no reference to them exists.
+        Ok(unsafe { Region::new(start.cast::<u8>().add(before), bytes) })
     }
 
     pub fn bytes(&self) -> usize {

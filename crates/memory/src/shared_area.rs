@@ -92,7 +92,15 @@ thread_local! {
 pub fn identity(settings: &Area) -> Identity {
     let is_memory = settings.source == AreaSource::Memory;
     let bytes = if is_memory { usize::try_from(settings.bytes).unwrap_or(usize::MAX) } else { 0 };
-    let shape = fingerprint(&[settings.bytes, is_memory.into()]);
+    // Other bytes of a file are another area.
+    let source: Vec<u64> = match &settings.source {
+        AreaSource::Memory => Vec::new(),
+        AreaSource::File { path, offset } => {
+            path.as_os_str().as_encoded_bytes().iter().map(|byte| u64::from(*byte)).chain([*offset]).collect()
+        }
+        AreaSource::Descriptor { number, offset } => vec![number.unsigned_abs().into(), *offset],
+    };
+    let shape = fingerprint(&[&[settings.bytes, is_memory.into()], source.as_slice()].concat());
     Identity { kind: MemoryKind::SharedArea, version: VERSION, shape, bytes: DATA_AT.saturating_add(bytes) }
 }
 

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use bolide_contract::boot::MemoryKind;
 use bolide_contract::distributed::Distributed;
 use bolide_contract::services::{Services, SharedCache, Store};
-use bolide_contract::sharing::{Area, Metrics, Queue};
+use bolide_contract::sharing::{Area, AreaSource, Metrics, Queue};
 
 use crate::cache::layout::{self, Parts};
 use crate::cache::store::{self, Restored};
@@ -81,6 +81,15 @@ impl Wanted {
         }
     }
 
+    /// The name of the file that holds the bytes of the structure, among the memories of kind `Data`. `None`: it has no file.
+    pub fn data_name(&self) -> Option<String> {
+        match self {
+            Wanted::Queue(settings) if settings.store.is_some() => Some("queue".to_owned()),
+            Wanted::Area(number, settings) if settings.source != AreaSource::Memory => Some(format!("sharedarea {number}")),
+            _ => None,
+        }
+    }
+
     /// Makes the structure in zeroed memory that no other process knows yet.
     ///
     /// # Errors
@@ -101,6 +110,15 @@ impl Wanted {
     pub fn store(&self) -> Option<&Store> {
         match self {
             Wanted::Cache(settings) => settings.store.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Seconds between two writes of the file to the disk. `None`: there is no file to write.
+    pub fn sync_s(&self) -> Option<u64> {
+        match self {
+            Wanted::Cache(settings) => settings.store.as_ref().map(|store| store.sync_s),
+            Wanted::Queue(settings) => settings.store.as_ref().map(|store| store.sync_s),
             _ => None,
         }
     }
@@ -136,7 +154,7 @@ impl Wanted {
         match self {
             Wanted::Cache(settings) => cache::recover(settings, &Parts::of(settings, mapping), pid).into_iter().collect(),
             Wanted::Locks(_) => user_locks::recover(mapping, pid),
-            Wanted::Queue(settings) => queue::recover(settings, mapping, None, pid),
+            Wanted::Queue(_) => queue::recover(mapping, pid),
             Wanted::Area(number, _) => shared_area::recover(number, mapping, pid),
             // A metric is changed by one instruction.
             Wanted::Metrics(_) => Vec::new(),

@@ -69,7 +69,7 @@ fn a_queue_has_whole_items_in_order_after_each_kill() {
                 }
             },
         );
-        died_inside += queue::recover(&settings, mapping, None, victim.as_raw().unsigned_abs()).len();
+        died_inside += queue::recover(mapping, victim.as_raw().unsigned_abs()).len();
         let guard = queue.lock().lock().expect("nobody has it");
         assert_eq!(guard.left_by, None, "the master has recovered it");
         let items = queue.items(&guard);

@@ -7,6 +7,9 @@ use crate::services::arguments::{CallArguments, Error, functions, raise, without
 use crate::services::attachment::attached;
 use crate::services::{engines, leased_locks};
 
+/// How often a thread's lock of an area is released after the application was loaded.
+const READ_DEPTH_MOST: u32 = 1024;
+
 functions! { FUNCTIONS:
     lock(0..=1) |arguments: CallArguments<'_>| take(&arguments);
     unlock(0..=1) |arguments: CallArguments<'_>| release(&arguments);
@@ -64,4 +67,21 @@ fn is_held(arguments: &CallArguments<'_>) -> Option<bool> {
     }
     // A holder keeps it, this thread included.
     Some(!matches!(lock.try_lock(), Ok(Some(_))))
+}
+
+/// Releases the locks and areas that this thread has taken while it loaded the application.
+pub fn release_own_locks() {
+    let Some(memories) = attached() else { return };
+    for (number, lock) in memories.locks.iter().enumerate() {
+        if lock.release().is_ok() {
+            bolide_log::line(&format!("the application has left lock {number} taken while it was loaded: released"));
+        }
+    }
+    for (number, area) in memories.areas.iter().enumerate() {
+        // A thread may have locked an area for reading several times.
+        let times = (0..READ_DEPTH_MOST).take_while(|_| area.unlock().is_ok()).count();
+        if times > 0 {
+            bolide_log::line(&format!("the application has left sharedarea {number} locked while it was loaded: released"));
+        }
+    }
 }

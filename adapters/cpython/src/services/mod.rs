@@ -18,6 +18,7 @@ use bolide_memory::cache::Cache;
 use pyo3::prelude::*;
 
 pub use attachment::attach;
+pub use locks::release_own_locks;
 
 /// The caches, for answers without the application.
 pub fn caches() -> &'static [Cache] {

@@ -54,6 +54,16 @@ pub enum AreaSource {
     },
 }
 
+impl AreaSource {
+    /// The first byte of the area in its file.
+    pub fn offset(&self) -> u64 {
+        match self {
+            AreaSource::Memory => 0,
+            AreaSource::File { offset, .. } | AreaSource::Descriptor { offset, .. } => *offset,
+        }
+    }
+}
+
 /// `enable-metrics`, and everything that adds to it.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Metrics {

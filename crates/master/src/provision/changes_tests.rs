@@ -100,7 +100,8 @@ fn own_base_of(row: &OptionRow, folder: &Folder) -> String {
             "module = shop\ncache2 = name=pages,items=9\n".to_owned()
         }
         "tls-certificate" => "module = shop\n".to_owned(),
-        "queue-blocksize" => "module = shop\nqueue = 7\n".to_owned(),
+        "queue-blocksize" | "queue-store" => "module = shop\nqueue = 7\n".to_owned(),
+        "queue-store-sync" => "module = shop\nqueue = 7\nqueue-store = kept\n".to_owned(),
         "tls-key" => format!("module = shop\ntls-certificate = {here}/app.pem\n"),
         "tls-client-auth" => format!("{tls}tls-client-ca = {here}/app.pem\n"),
         _ => match row.theme {

@@ -2,7 +2,7 @@
 //! when a process has died. It does not know what a memory holds. The master runs it.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::rc::Rc;
 
 use bolide_contract::boot::{MemoryFile, MemoryKind};
@@ -18,6 +18,7 @@ use bolide_services::statistics::CacheFacts;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::process_attributes;
 
+use crate::provision::data_files;
 use crate::provision::store_files::{self, StoreFile};
 
 /// The memories of one generation's settings. Generations with the same settings share them.
@@ -33,6 +34,8 @@ struct Memory {
     identity: Identity,
     mapping: Mapping,
     descriptor: OwnedFd,
+    /// The file that holds the bytes of the structure.
+    data: Option<OwnedFd>,
 }
 
 impl Memories {
@@ -63,7 +66,7 @@ impl Memories {
                 if let (Wanted::Metrics(before), Wanted::Metrics(now)) = (&old.wanted, &made.wanted) {
                     MetricValues::of(&made.mapping).adopt(now, &MetricValues::of(&old.mapping), before);
                     said.push("metrics: there are others now: those that stay keep their values".to_owned());
-                } else if made.wanted.store().is_none() {
+                } else if made.wanted.store().is_none() && made.data.is_none() {
                     said.push(format!("{}: its settings have changed: it begins empty", words(&made.wanted)));
                 }
             }
@@ -89,7 +92,10 @@ impl Memories {
             let mut is_ours = false;
             if let Some((_, descriptor)) = position.map(|position| handed.swap_remove(position)) {
                 match Mapping::attach(&descriptor, &identity) {
-                    Ok(mapping) => return Ok(Rc::new(Memory { wanted, identity, mapping, descriptor })),
+                    Ok(mapping) => {
+                        let data = wanted.data_name().map(|name| take_data(&mut handed, &name)).transpose()?;
+                        return Ok(Rc::new(Memory { wanted, identity, mapping, descriptor, data }));
+                    }
                     Err(why) => {
                         is_ours = true;
                         said.push(format!(
@@ -146,15 +152,15 @@ impl Memories {
 
     /// The shortest time between two writes of files to the disk, in milliseconds.
     pub fn sync_every_ms(&self) -> Option<u64> {
-        let times = self.list.iter().filter_map(|memory| memory.wanted.store()).map(|store| store.sync_s);
+        let times = self.list.iter().filter_map(|memory| memory.wanted.sync_s());
         times.filter(|seconds| *seconds > 0).min().map(|seconds| seconds * 1000)
     }
 
     /// Begins to write the files to the disk. Returns the errors.
     pub fn begin_sync(&self) -> Vec<String> {
-        let with_file = self.list.iter().filter(|memory| memory.wanted.store().is_some());
+        let with_file = self.list.iter().filter(|memory| memory.wanted.sync_s().is_some());
         let sync = |memory: &Rc<Memory>| {
-            let error = mapping::begin_sync(&memory.descriptor).err()?;
+            let error = mapping::begin_sync(memory.data.as_ref().unwrap_or(&memory.descriptor)).err()?;
             Some(format!("{}: its file can't be written to the disk: {error}", words(&memory.wanted)))
         };
         with_file.filter_map(sync).collect()
@@ -162,16 +168,18 @@ impl Memories {
 
     /// The files for the boot message and for a successor.
     pub fn files(&self) -> Vec<MemoryFile> {
-        let file = |memory: &Rc<Memory>| MemoryFile {
-            name: memory.wanted.name().to_owned(),
-            kind: memory.wanted.kind(),
-            descriptor: memory.descriptor.as_raw_fd(),
+        let file = |memory: &Rc<Memory>| {
+            let (name, kind, descriptor) = (memory.wanted.name().to_owned(), memory.wanted.kind(), memory.descriptor.as_raw_fd());
+            let data = memory.data.as_ref().zip(memory.wanted.data_name());
+            let data = data.map(|(data, name)| MemoryFile { name, kind: MemoryKind::Data, descriptor: data.as_raw_fd() });
+            std::iter::once(MemoryFile { name, kind, descriptor }).chain(data)
         };
-        self.list.iter().map(file).collect()
+        self.list.iter().flat_map(file).collect()
     }
 
     pub fn descriptors(&self) -> impl Iterator<Item = RawFd> {
-        self.list.iter().map(|memory| memory.descriptor.as_fd().as_raw_fd())
+        let of_memory = |memory: &Rc<Memory>| [Some(memory.descriptor.as_raw_fd()), memory.data.as_ref().map(AsRawFd::as_raw_fd)];
+        self.list.iter().flat_map(of_memory).flatten()
     }
 
     /// The engines on the network, and what the processes know about each one.
@@ -239,12 +247,21 @@ impl Memory {
             let found = wanted.restore(&mapping).map_err(located)?;
             said.push(format!("{name}: {found} are kept in its file"));
         }
-        Ok(Memory { wanted, identity, mapping, descriptor })
+        let data = data_files::open(&wanted, privileges, said);
+        let data = data.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;
+        Ok(Memory { wanted, identity, mapping, descriptor, data })
     }
 
     fn is_named_as(&self, wanted: &Wanted) -> bool {
         (self.wanted.kind(), self.wanted.name()) == (wanted.kind(), wanted.name())
     }
+}
+
+/// Takes the file of a memory from those that the previous master has handed over.
+fn take_data(handed: &mut Vec<(MemoryFile, OwnedFd)>, name: &str) -> io::Result<OwnedFd> {
+    let position = handed.iter().position(|(file, _)| file.kind == MemoryKind::Data && file.name == name);
+    let position = position.ok_or_else(|| io::Error::other(format!("{name}: its file was not handed over")))?;
+    Ok(handed.swap_remove(position).1)
 }
 
 /// The memory in messages: `cache "sessions"`.

@@ -3,6 +3,7 @@
 
 pub mod changes;
 pub mod configuration;
+pub mod data_files;
 pub mod error_report;
 pub mod interpreter;
 pub mod load_check;

@@ -75,12 +75,6 @@ const FAMILIES: &[Family] = &[
         "let `cron2` or `attach-daemon` run a program, or use a thread of the application",
         &["timer", "rbtimer", "touch-signal", "fs-signal", "signal-bufsize", "exception-handler"],
     ),
-    planned(
-        Milestone::Services,
-        "A queue that is kept in a file.",
-        "without it the queue is kept in memory until the server ends",
-        &["queue-store", "queue-store-sync"],
-    ),
     // Instances that supervise other instances.
     planned(
         Milestone::Emperor,

@@ -441,6 +441,8 @@ pub struct MetricsDraft {
 pub struct QueueDraft {
     pub slots: Option<(u64, Location)>,
     pub block_bytes: Option<u64>,
+    pub store: Option<(String, Location)>,
+    pub store_sync_s: Option<u64>,
 }
 
 /// Alarms. Names are as written.

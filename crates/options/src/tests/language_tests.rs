@@ -214,7 +214,8 @@ fn test_the_example_of_every_supported_row_changes_the_settings() {
                 "module = shop\ncache2 = name=pages,items=9\n"
             }
             "tls-certificate" => "module = shop\n",
-            "queue-blocksize" => "module = shop\nqueue = 7\n",
+            "queue-blocksize" | "queue-store" => "module = shop\nqueue = 7\n",
+            "queue-store-sync" => "module = shop\nqueue = 7\nqueue-store = kept\n",
             "tls-key" => "module = shop\ntls-certificate = app.pem\n",
             "tls-client-auth" => "module = shop\nhttps = :3,app.pem,app.key\ntls-client-ca = clients.pem\n",
             _ => match row.theme {

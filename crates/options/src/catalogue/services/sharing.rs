@@ -36,13 +36,30 @@ pub const ENTRIES: &[OptionEntry] = &[
     .uwsgi("all items together need not be a multiple of a memory page")
     .example("queue-blocksize = 65536"),
     OptionEntry::supported(
+        "queue-store",
+        Setting::Located(|draft| &mut draft.services.queue.store),
+        Value::Path,
+        "",
+        "Keeps the items of the queue in this file, beyond the end of the server. The file is uWSGI's: a server of either kind works on with the items of the other.",
+    )
+    .uwsgi("a file whose first bytes are not those of a queue is renamed to NAME.broken, and the queue begins empty")
+    .example("queue-store = /srv/shop/queue"),
+    OptionEntry::supported(
+        "queue-store-sync",
+        Setting::Positive(|draft| &mut draft.services.queue.store_sync_s),
+        Value::Number { least: 0, most: 86_400, unit: "seconds" },
+        "0",
+        "The time between two writes of `queue-store` to the disk. Without it the kernel chooses the time, and only a crash of the machine loses items.",
+    )
+    .example("queue-store-sync = 5"),
+    OptionEntry::supported(
         "sharedarea",
         Setting::By(sharing::add_area),
         Value::List,
         "",
-        "Creates an area of memory, which all processes share (`uwsgi.sharedarea_read`, `uwsgi.sharedarea_memoryview` and the related functions): a number of pages of 4096 bytes, or `size=BYTES`, which is rounded up to whole pages. Areas have numbers from 0.",
+        "Creates an area of memory, which all processes share (`uwsgi.sharedarea_read`, `uwsgi.sharedarea_memoryview` and the related functions): a number of pages of 4096 bytes, or `size=BYTES`, which is rounded up to whole pages. With `file=FILE,size=BYTES,offset=BYTES`, or `fd=NUMBER` for a descriptor that the server has inherited, the bytes are those of a file. Areas have numbers from 0.",
     )
-    .uwsgi("a number that does not fit into the area is an error also for `sharedarea_inc64` and `sharedarea_dec64`")
+    .uwsgi("a number that does not fit into the area is an error also for `sharedarea_inc64` and `sharedarea_dec64`; a file is a regular one, no device")
     .example("sharedarea = size=65536"),
     OptionEntry::supported(
         "py-sharedarea",

@@ -10,6 +10,7 @@ pub mod metrics;
 pub mod sharing;
 
 use bolide_contract::services::{PreloadedItem, Services, SharedCache};
+use bolide_contract::sharing::AreaSource;
 
 use crate::resolve::context::Context;
 use crate::resolve::draft::ServicesDraft;
@@ -25,11 +26,16 @@ impl ServicesDraft {
     ) -> Services {
         let mut areas = self.areas;
         areas.extend(self.python_areas);
+        for area in &mut areas {
+            if let AreaSource::File { path, .. } = &mut area.source {
+                *path = context.absolute(&*path);
+            }
+        }
         Services {
             caches,
             preloaded,
             locks: self.locks,
-            queue: self.queue.complete(&mut context.diagnostics),
+            queue: self.queue.complete(context),
             areas,
             metrics: self.metrics.complete(counts, context),
             distributed: self.distributed,

@@ -1,12 +1,13 @@
 //! Resolves the options of locks, the queue and memory areas. It creates no memory. Runs in the process that reads the
 //! configuration.
 
-use bolide_contract::sharing::{Area, AreaSource, Queue};
+use bolide_contract::sharing::{Area, AreaSource, Queue, QueueStore};
 
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
 use crate::resolve::attendant::key_values;
+use crate::resolve::context::Context;
 use crate::resolve::draft::{Draft, QueueDraft};
 use crate::resolve::values;
 
@@ -17,45 +18,62 @@ const BYTES_MOST: u64 = 1 << 40;
 /// The most areas.
 const AREAS_MOST: usize = 64;
 
-const AREA_FORM: &str = "write a number of pages, or `size=BYTES`";
+const AREA_FORM: &str = "write a number of pages, `size=BYTES`, or `file=FILE,size=BYTES,offset=BYTES`";
 
 impl QueueDraft {
     /// The queue, if there is one.
-    pub fn complete(self, diagnostics: &mut Vec<Diagnostic>) -> Option<Queue> {
-        let (slots, location) = self.slots.filter(|(slots, _)| *slots > 0)?;
+    pub fn complete(self, context: &mut Context) -> Option<Queue> {
+        let Some((slots, location)) = self.slots.filter(|(slots, _)| *slots > 0) else {
+            if let Some((_, location)) = self.store {
+                let message = "`queue-store` keeps a queue, and there is none";
+                context.diagnostics.push(Diagnostic::warning(Some(&location), message).advise("write `queue = NUMBER` too"));
+            }
+            return None;
+        };
         let block_bytes = self.block_bytes.unwrap_or(Queue::BLOCK_BYTES);
         if slots.checked_mul(block_bytes).is_none_or(|bytes| bytes > BYTES_MOST) {
             let message = format!("a queue of {slots} blocks of {block_bytes} bytes is too large");
-            diagnostics.push(Diagnostic::error(Some(&location), message).advise("all blocks together may have 1 TiB"));
+            context.diagnostics.push(Diagnostic::error(Some(&location), message).advise("all blocks together may have 1 TiB"));
             return None;
         }
-        Some(Queue { slots, block_bytes, store: None, origin: location.to_string() })
+        let sync_s = self.store_sync_s.unwrap_or(0);
+        let store = self.store.map(|(path, _)| QueueStore { path: context.absolute(path), sync_s });
+        Some(Queue { slots, block_bytes, store, origin: location.to_string() })
     }
 }
 
 /// `sharedarea`: a number of pages, or keys and values.
 pub fn add_area(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
-    let (mut bytes, mut is_memory) = (None, true);
+    let (mut pages, mut size, mut offset, mut source) = (None, None, 0, AreaSource::Memory);
     if text.contains('=') {
         for (key, value) in key_values(pair, &text)? {
             match key.as_str() {
-                "pages" => bytes = Some(number(pair, &value)?.saturating_mul(PAGE_BYTES)),
-                // As in uWSGI, memory has whole pages.
-                "size" => bytes = bytes.or(Some(number(pair, &value)?.next_multiple_of(PAGE_BYTES))),
+                "pages" => pages = Some(number(pair, &value)?.saturating_mul(PAGE_BYTES)),
+                "size" => size = Some(number(pair, &value)?),
+                "offset" => offset = number(pair, &value)?,
+                "file" => source = AreaSource::File { path: value.into(), offset: 0 },
+                "fd" => {
+                    let number = value.parse().map_err(|_| wrong(pair, &format!("has the descriptor `{value}`"), AREA_FORM))?;
+                    source = AreaSource::Descriptor { number, offset: 0 };
+                }
                 "ptr" => return Err(wrong(pair, "has `ptr`, which names an address in uWSGI itself", AREA_FORM)),
-                "file" | "fd" | "offset" => is_memory = false,
                 _ => return Err(wrong(pair, &format!("has an unknown `{key}`"), AREA_FORM)),
             }
         }
     } else {
-        bytes = Some(number(pair, &text)?.saturating_mul(PAGE_BYTES));
+        pages = Some(number(pair, &text)?.saturating_mul(PAGE_BYTES));
     }
-    if !is_memory {
-        return Err(wrong(pair, "has a file", AREA_FORM));
-    }
+    let bytes = match &mut source {
+        // As in uWSGI, memory has whole pages.
+        AreaSource::Memory => pages.or(size.map(|bytes| bytes.next_multiple_of(PAGE_BYTES))),
+        AreaSource::File { offset: place, .. } | AreaSource::Descriptor { offset: place, .. } => {
+            *place = offset;
+            size.or(pages)
+        }
+    };
     let bytes = bytes.ok_or_else(|| wrong(pair, "has no size", AREA_FORM))?;
-    push(draft, pair, Area { bytes, source: AreaSource::Memory, origin: pair.location.to_string() })
+    push(draft, pair, Area { bytes, source, origin: pair.location.to_string() })
 }
 
 /// `py-sharedarea`: a number of bytes.
