@@ -17,8 +17,8 @@ const CONNECT_MS: u64 = 100;
 const ANSWER_MS: u64 = 500;
 /// Milliseconds that a limit may have at the most: a request waits that long.
 const LIMIT_MS_MOST: u64 = 60_000;
-/// Bytes of the prefix of all keys.
-const PREFIX_BYTES_MOST: usize = 128;
+/// Bytes of the prefix of all keys, and of a queue's name.
+const NAME_BYTES_MOST: usize = 128;
 /// Seconds of a reservation, a lease or a firing.
 const SECONDS_MOST: u64 = 86_400;
 
@@ -40,7 +40,9 @@ impl Purpose {
     const fn keys(self) -> &'static [&'static str] {
         match self {
             Purpose::Cache => &["ca", "db", "user", "pass", "connect-ms", "answer-ms", "prefix"],
-            Purpose::Jobs => &["ca", "db", "user", "pass", "connect-ms", "answer-ms", "prefix", "folder", "hold-seconds"],
+            Purpose::Jobs => {
+                &["ca", "db", "user", "pass", "connect-ms", "answer-ms", "prefix", "folder", "queue", "hold-seconds"]
+            }
             Purpose::Locks | Purpose::Timers => {
                 &["ca", "db", "user", "pass", "connect-ms", "answer-ms", "prefix", "hold-seconds"]
             }
@@ -75,6 +77,8 @@ pub struct Address {
     pub prefix: String,
     /// The folder that keeps jobs while the engine is away.
     pub folder: Option<String>,
+    /// The name of the queue of jobs, so that several spoolers can share a prefix.
+    pub queue: String,
     /// How long a reservation, a lease or a firing lasts after its process has died.
     pub hold: Option<Duration>,
 }
@@ -105,6 +109,7 @@ impl Address {
             answer: query.answer,
             prefix: query.prefix,
             folder: query.folder,
+            queue: query.queue,
             hold: query.hold,
         };
         address.place = match scheme {
@@ -186,6 +191,7 @@ struct Query {
     answer: Duration,
     prefix: String,
     folder: Option<String>,
+    queue: String,
     hold: Option<Duration>,
 }
 
@@ -200,6 +206,7 @@ impl Query {
             answer: Duration::from_millis(ANSWER_MS),
             prefix: "bolide".to_owned(),
             folder: None,
+            queue: "spooler".to_owned(),
             hold: None,
         };
         for pair in text.split('&').filter(|pair| !pair.is_empty()) {
@@ -222,7 +229,8 @@ impl Query {
                 "ca" => query.authority = Some(PathBuf::from(value)),
                 "folder" if value.is_empty() => return Err("`folder` is empty; write folder=PATH".to_owned()),
                 "folder" => query.folder = Some(value),
-                _ => query.prefix = prefix(value)?,
+                "queue" => query.queue = name(key, value)?,
+                _ => query.prefix = name(key, value)?,
             }
         }
         Ok(query)
@@ -230,9 +238,9 @@ impl Query {
 }
 
 /// Braces would choose another hash slot than the keys of a queue have together.
-fn prefix(value: String) -> Result<String, String> {
-    let is_fit = (1..=PREFIX_BYTES_MOST).contains(&value.len()) && !value.contains(['{', '}']);
-    is_fit.then_some(value).ok_or_else(|| format!("`prefix` is not 1 to {PREFIX_BYTES_MOST} bytes without braces"))
+fn name(key: &str, value: String) -> Result<String, String> {
+    let is_fit = (1..=NAME_BYTES_MOST).contains(&value.len()) && !value.contains(['{', '}']);
+    is_fit.then_some(value).ok_or_else(|| format!("`{key}` is not 1 to {NAME_BYTES_MOST} bytes without braces"))
 }
 
 /// Reads `%2F` and the like.

@@ -53,6 +53,13 @@ pub struct ReservedJob {
     token: Vec<u8>,
 }
 
+impl ReservedJob {
+    /// The reservation alone, for a thread that extends it.
+    pub fn reservation(&self) -> ReservedJob {
+        ReservedJob { body: Vec::new(), name: self.name.clone(), member: self.member.clone(), token: self.token.clone(), ..*self }
+    }
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub ready: u64,

@@ -11,6 +11,7 @@ use pyo3::ffi;
 
 use crate::services::arguments::{CallArguments, Error, Made, ToPython, TrueOrNone, functions, raise, without_interpreter};
 use crate::services::attachment::attached;
+use crate::services::remote_caches::{self, NamedCache};
 
 functions! { FUNCTIONS:
     cache_get(1..=2) |arguments: CallArguments<'_>| get(&arguments);
@@ -40,15 +41,29 @@ fn cache_of(arguments: &CallArguments<'_>, place: usize) -> Option<Option<&'stat
         return raise(
             Error::Value,
             &format!(
-                "'{name}' names a cache of another server, which is not supported: name a cache of this configuration, or use Redis \
-                or Valkey for more than one machine"
+                "'{name}' names a cache of another server, which is not supported: name a cache of this configuration, or use one with \
+                engine=redis://HOST:6379/0 for several machines"
             ),
         );
     }
     Some(if name.is_empty() { caches.first() } else { caches.iter().find(|cache| cache.name() == name) })
 }
 
+/// The cache on an engine that an argument names, or that is the first one of the configuration. The inner `None`: it is none of
+/// those. The outer one: an exception is set.
+#[inline]
+fn remote_of(arguments: &CallArguments<'_>, place: usize) -> Option<Option<&'static NamedCache>> {
+    if !remote_caches::are_used() {
+        return Some(None);
+    }
+    let name = if arguments.has(place) { arguments.text(place)? } else { "" };
+    Some(remote_caches::named(name))
+}
+
 fn get(arguments: &CallArguments<'_>) -> Option<Made> {
+    if let Some(remote) = remote_of(arguments, 1)? {
+        return value_of(remote, arguments.bytes(0)?.as_slice());
+    }
     let (key, cache) = (arguments.bytes(0)?, cache_of(arguments, 1)?);
     let mut value = NewBytes(null_mut());
     match cache.map(|cache| cache.get(key.as_slice(), &mut value)) {
@@ -60,12 +75,30 @@ fn get(arguments: &CallArguments<'_>) -> Option<Made> {
     }
 }
 
+/// The value of an item on an engine as a `bytes` object, or None. An exception is set if there is no memory.
+fn value_of(remote: &NamedCache, key: &[u8]) -> Option<Made> {
+    let Some(value) = remote.get(key) else {
+        // SAFETY: None lives as long as the interpreter.
+        return Some(Made(unsafe { crate::object::new_reference(ffi::Py_None()) }));
+    };
+    let length = ffi::Py_ssize_t::try_from(value.len()).ok()?;
+    // SAFETY: the thread holds the interpreter, and the bytes are copied.
+    let object = unsafe { ffi::PyBytes_FromStringAndSize(value.as_ptr().cast(), length) };
+    (!object.is_null()).then_some(Made(object))
+}
+
 fn exists(arguments: &CallArguments<'_>) -> Option<TrueOrNone> {
+    if let Some(remote) = remote_of(arguments, 1)? {
+        return Some(TrueOrNone(remote.exists(arguments.bytes(0)?.as_slice())));
+    }
     let (key, cache) = (arguments.bytes(0)?, cache_of(arguments, 1)?);
     Some(TrueOrNone(cache.is_some_and(|cache| cache.exists(key.as_slice()))))
 }
 
 fn num(arguments: &CallArguments<'_>) -> Option<i64> {
+    if let Some(remote) = remote_of(arguments, 1)? {
+        return Some(remote.number(arguments.bytes(0)?.as_slice()));
+    }
     let (key, cache) = (arguments.bytes(0)?, cache_of(arguments, 1)?);
     let mut value = Vec::new();
     let outcome = cache.map(|cache| cache.get(key.as_slice(), &mut value));
@@ -74,6 +107,9 @@ fn num(arguments: &CallArguments<'_>) -> Option<i64> {
 }
 
 fn keys(arguments: &CallArguments<'_>) -> Option<Vec<Option<Vec<u8>>>> {
+    if let Some(remote) = remote_of(arguments, 0)? {
+        return Some(remote.keys().into_iter().map(Some).collect());
+    }
     match cache_of(arguments, 0)? {
         Some(cache) => Some(cache.keys().into_iter().map(Some).collect()),
         None => raise(Error::Value, "no local uWSGI cache available"),
@@ -82,6 +118,9 @@ fn keys(arguments: &CallArguments<'_>) -> Option<Vec<Option<Vec<u8>>>> {
 
 fn put(arguments: &CallArguments<'_>, replaces: bool) -> Option<TrueOrNone> {
     let (key, value) = (arguments.bytes(0)?, arguments.bytes(1)?);
+    if let Some(remote) = remote_of(arguments, 3)? {
+        return Some(TrueOrNone(remote.put(key.as_slice(), value.as_slice(), arguments.long_or(2, 0)?, replaces)));
+    }
     let (expires_s, cache) = (arguments.long_or(2, 0)?, cache_of(arguments, 3)?);
     let change = if replaces { Change::Update(value.as_slice()) } else { Change::Add(value.as_slice()) };
     write(cache, |cache, waiting| cache.put(key.as_slice(), change, expires_s, waiting))
@@ -89,6 +128,9 @@ fn put(arguments: &CallArguments<'_>, replaces: bool) -> Option<TrueOrNone> {
 
 fn calculate(arguments: &CallArguments<'_>, calculation: Calculation, missing: i64) -> Option<TrueOrNone> {
     let (key, operand) = (arguments.bytes(0)?, arguments.long_or(1, missing)?);
+    if let Some(remote) = remote_of(arguments, 3)? {
+        return Some(TrueOrNone(remote.calculate(key.as_slice(), calculation, operand, arguments.long_or(2, 0)?)));
+    }
     let (expires_s, cache) = (arguments.long_or(2, 0)?, cache_of(arguments, 3)?);
     write(cache, |cache, waiting| cache.put(key.as_slice(), Change::Calculate(calculation, operand), expires_s, waiting))
 }
@@ -112,11 +154,17 @@ fn count(arguments: &CallArguments<'_>) -> Option<Made> {
 }
 
 fn delete(arguments: &CallArguments<'_>) -> Option<TrueOrNone> {
+    if let Some(remote) = remote_of(arguments, 1)? {
+        return Some(TrueOrNone(remote.delete(arguments.bytes(0)?.as_slice())));
+    }
     let (key, cache) = (arguments.bytes(0)?, cache_of(arguments, 1)?);
     write(cache, |cache, waiting| cache.delete(key.as_slice(), waiting))
 }
 
 fn clear(arguments: &CallArguments<'_>) -> Option<TrueOrNone> {
+    if let Some(remote) = remote_of(arguments, 0)? {
+        return Some(TrueOrNone(remote.clear()));
+    }
     write(cache_of(arguments, 0)?, Cache::clear)
 }
 

@@ -10,6 +10,8 @@ use bolide_distributed::{Address, Engine, Fault, Leases, Purpose};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
+use crate::services::remote_caches;
+
 /// Milliseconds between two tries to take what another process holds: the first pause, and the longest one.
 const PAUSE_MS_LEAST: u64 = 5;
 const PAUSE_MS_MOST: u64 = 100;
@@ -43,6 +45,7 @@ pub fn attach(settings: &Distributed, rows: &'static [EngineRow]) -> Result<(), 
         engines.push(Engine::new(address, row, bolide_log::line));
     }
     let engines = ENGINES.get_or_init(|| engines);
+    remote_caches::attach(settings, engines);
     if let Some(engine) = settings.lock_engine.and_then(|number| engines.get(number)) {
         let hold = engine.address().hold.unwrap_or(Duration::from_secs(LOCK_SECONDS));
         LOCKS.get_or_init(|| Locks { leases: Leases::new(engine), hold });

@@ -11,6 +11,7 @@ mod leased_locks;
 mod locks;
 mod metrics;
 mod queue;
+mod remote_caches;
 pub mod spool;
 pub mod spooler_work;
 

@@ -9,8 +9,27 @@ use serde::{Deserialize, Serialize};
 pub struct Distributed {
     /// Each address once.
     pub engines: Vec<EngineSettings>,
+    /// `cache2` with `engine`.
+    pub caches: Vec<EngineCache>,
     /// `lock-engine`: the engine of `uwsgi.lock` and of leases.
     pub lock_engine: Option<usize>,
+}
+
+/// A cache that an engine keeps.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EngineCache {
+    pub name: String,
+    /// The number of its engine.
+    pub engine: usize,
+    /// Bytes of a key and of a value, at the most.
+    pub key_bytes: u32,
+    pub value_bytes: u64,
+    /// Items never expire, whatever time they are given.
+    pub never_expires: bool,
+    /// The number that `cache_inc` and the related functions begin with.
+    pub first_number: i64,
+    /// It is the first cache of the configuration.
+    pub is_default: bool,
 }
 
 /// A server that an option names.

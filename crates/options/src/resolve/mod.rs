@@ -162,6 +162,7 @@ impl<'a> Draft<'a> {
         let applications = std::mem::take(&mut self.applications).complete(positional, &self.python, is_jailed, &mut context);
         self.sockets.add_default(&self.python, &mut context);
         developing::prepare(&mut self, &mut context);
+        self.caching.complete_engine_caches(&mut self.services.distributed.caches);
         let caches = self.caching.complete(&mut context);
         let (preloaded, checked_cache) = self.cached_answers.complete(&caches, &mut context);
         let answers_from_cache = checked_cache.is_some();

@@ -3,7 +3,7 @@
 use crate::catalogue::row::{OptionEntry, Setting, Value, set};
 use crate::resolve::services::caching;
 
-const ONE_MACHINE: &str = "the caches of several machines: keep them in Redis or Valkey, which all of them reach; within one machine all processes of an instance share a cache anyway";
+const ONE_MACHINE: &str = "write `cache2 = name=NAME,engine=redis://HOST:6379/0` for a cache that several machines share; within one machine all processes of an instance share a cache anyway";
 
 pub const ENTRIES: &[OptionEntry] = &[
     OptionEntry::supported(
@@ -11,10 +11,10 @@ pub const ENTRIES: &[OptionEntry] = &[
         set!(|draft, _, pair| caching::add(draft, pair)?),
         Value::List,
         "",
-        "A cache that all processes of the instance share (`uwsgi.cache_get` and the related functions), as `KEY=VALUE,…`: `name` and `items` are needed; `blocksize` (bytes of a value, 65536) and `keysize` (bytes of a key, 2048), with `bitmap=1` and `blocks` values of several blocks; `purge_lru`, `clear_on_full`, `ignore_full`, `no_expire`, `lastmod`, `math_initial`; `store`, `store_sync` and `store_delete` for a file that keeps it.",
+        "A cache that all processes of the instance share (`uwsgi.cache_get` and the related functions), as `KEY=VALUE,…`: `name` and `items` are needed; `blocksize` (bytes of a value, 65536) and `keysize` (bytes of a key, 2048), with `bitmap=1` and `blocks` values of several blocks; `purge_lru`, `clear_on_full`, `ignore_full`, `no_expire`, `lastmod`, `math_initial`; `store`, `store_sync` and `store_delete` for a file that keeps it. With `engine=redis://HOST:6379/0` a Redis or Valkey server keeps it, and the caches of one name on all machines are one cache; `items` is not needed then, the server removes items by its own `maxmemory-policy`, and while it is away all items are missing.",
     )
     .uwsgi("readers take no lock, and a process that is killed while it writes holds no other one up; `items` is exact (uWSGI stores one less); an item that has expired is never returned and makes room at once; `hash` and `hashsize` have no effect; `purge_lru` purges an item that was not read for long, not exactly the oldest; `nodes`, `sync` and `udp` are refused")
-    .example("cache2 = name=sessions,items=10000,blocksize=4096\ncache2 = name=pages,items=1000,store=/srv/shop/pages.cache"),
+    .example("cache2 = name=sessions,items=10000,blocksize=4096\ncache2 = name=pages,items=1000,store=/srv/shop/pages.cache\ncache2 = name=users,engine=redis://127.0.0.1:6379/0"),
     OptionEntry::supported(
         "cache",
         Setting::Located(|draft| &mut draft.caching.items),

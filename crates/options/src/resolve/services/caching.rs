@@ -1,11 +1,14 @@
 //! Resolves the options of caches. It creates no memory. Runs in the process that reads the configuration.
 
+use bolide_contract::distributed::EngineCache;
 use bolide_contract::services::{SharedCache, Store, WhenFull};
+use bolide_distributed::Purpose;
 
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 use crate::resolve::context::{Context, normalized};
 use crate::resolve::draft::{CachingDraft, Draft, FileDraft};
+use crate::resolve::services::distributed;
 use crate::resolve::values;
 use crate::suggest;
 
@@ -25,7 +28,7 @@ const KEY_BYTES: u32 = 2048;
 const DEFAULT_NAME: &str = "default";
 
 /// Keys that are supported, for suggestions.
-const KEYS: [&str; 18] = [
+const KEYS: [&str; 19] = [
     "name",
     "items",
     "maxitems",
@@ -44,6 +47,7 @@ const KEYS: [&str; 18] = [
     "store_sync",
     "store_delete",
     "lazy_expire",
+    "engine",
 ];
 
 /// Adds a cache: `KEY=VALUE,KEY=VALUE`.
@@ -53,6 +57,7 @@ pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
     let mut cache = plain(String::new(), 0, pair.location.to_string());
     let mut blocks = None;
     let mut file = FileDraft::default();
+    let mut engine = None;
     for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
         let (key, value) = word.split_once('=').unwrap_or((word, ""));
         let number = |least: u64, most: u64| match value.parse::<u64>() {
@@ -80,16 +85,17 @@ pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
             "store" if !value.is_empty() => file.path = Some(value.to_owned()),
             "store_sync" | "storesync" => file.sync_s = Some(number(0, 86_400)?),
             "store_delete" | "storedelete" => file.deletes_foreign = true,
+            "engine" => engine = Some(distributed::add_engine(draft, pair, value, Purpose::Cache)?.0),
             // Each of these asks for what a cache does in any case.
             "lazy_expire" | "lazy" | "sweep_on_full" => {}
             "hash" | "hashsize" | "hash_size" => draft.diagnostics.push(
                 Diagnostic::note(Some(&pair.location), format!("`cache2`: `{word}` has no effect"))
                     .advise("the cache chooses both itself, with a secret number against keys of one hash"),
             ),
-            "node" | "nodes" | "sync" | "udp" | "udp_servers" | "udp_server" | "udpservers" | "udpserver" | "engine" => {
+            "node" | "nodes" | "sync" | "udp" | "udp_servers" | "udp_server" | "udpservers" | "udpserver" => {
                 return Err(error(
                     format!("`cache2`: `{key}` is not supported: a cache belongs to one machine"),
-                    "for several machines use Redis or Valkey in the application",
+                    "write `engine=redis://HOST:6379/0` for a cache that several machines share",
                 ));
             }
             _ => {
@@ -101,6 +107,9 @@ pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
             }
         }
     }
+    if let Some(engine) = engine {
+        return distributed::add_cache(draft, pair, engine, cache);
+    }
     if cache.name.is_empty() || cache.items == 0 {
         let missing = if cache.name.is_empty() { "name" } else { "items" };
         return Err(error(format!("`cache2 = {text}` has no `{missing}`"), "write `cache2 = name=pages,items=1000`"));
@@ -110,6 +119,9 @@ pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
             format!("`cache2`: the name `{}` has an `@`, which names a server", cache.name),
             "choose another name",
         ));
+    }
+    if draft.services.distributed.caches.iter().any(|other| other.name == cache.name) {
+        return Err(error(format!("there are two caches with the name `{}`", cache.name), "give one of them another name"));
     }
     cache.blocks = blocks.unwrap_or(cache.items);
     if cache.blocks < cache.items {
@@ -123,6 +135,15 @@ pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
 }
 
 impl CachingDraft {
+    /// Applies the options of all caches to those on engines.
+    pub fn complete_engine_caches(&self, caches: &mut [EngineCache]) {
+        for cache in caches {
+            // The cache of `cache` comes before those of `cache2`.
+            cache.is_default &= self.items.is_none();
+            cache.never_expires |= self.never_expires;
+        }
+    }
+
     /// Completes the settings: the cache of `cache` is the first one.
     pub fn complete(self, context: &mut Context) -> Vec<SharedCache> {
         let mut caches = Vec::new();

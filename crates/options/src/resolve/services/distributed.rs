@@ -1,7 +1,8 @@
 //! Resolves the addresses of engines that several machines share. It opens no connection. Runs in the process that reads the
 //! configuration.
 
-use bolide_contract::distributed::EngineSettings;
+use bolide_contract::distributed::{EngineCache, EngineSettings};
+use bolide_contract::services::SharedCache;
 use bolide_distributed::{Address, Purpose};
 
 use crate::catalogue::row::OptionRow;
@@ -12,6 +13,8 @@ use crate::resolve::values;
 
 /// Addresses of one configuration.
 const ENGINES_MOST: usize = 64;
+/// Bytes of a value of a cache on an engine: Redis' own bound.
+const VALUE_BYTES_MOST: u64 = 512 << 20;
 
 /// `lock-engine`: an address, or one of uWSGI's names for means of the operating system.
 pub fn set_lock_engine(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
@@ -28,6 +31,37 @@ pub fn set_lock_engine(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<
     let message = format!("`{} = {text}` has no effect", pair.key);
     let why = "locks of one machine are in shared memory, and survive their holders; redis://HOST:6379/0 is for several machines";
     draft.diagnostics.push(Diagnostic::note(Some(&pair.location), message).advise(why));
+    Ok(())
+}
+
+/// `cache2` with `engine`: a cache that several machines share.
+pub fn add_cache(draft: &mut Draft, pair: &Pair, engine: usize, cache: SharedCache) -> Result<(), Diagnostic> {
+    let error = |message: String, advice: &str| Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned());
+    if cache.name.is_empty() || cache.name.contains(['@', '{', '}']) {
+        return Err(error("`cache2` with `engine` has no name, or one with @ or braces".to_owned(), "write `name=pages`"));
+    }
+    let caches = &draft.services.distributed.caches;
+    let is_taken = caches.iter().any(|other| other.name == cache.name)
+        || draft.caching.caches.iter().any(|(other, ..)| other.name == cache.name);
+    if is_taken {
+        return Err(error(format!("there are two caches with the name `{}`", cache.name), "give one of them another name"));
+    }
+    if cache.block_bytes > VALUE_BYTES_MOST {
+        return Err(error(
+            format!("`cache2` with `engine` has a `blocksize` of more than {VALUE_BYTES_MOST} bytes"),
+            "an engine takes smaller values",
+        ));
+    }
+    let is_default = caches.is_empty() && draft.caching.caches.is_empty();
+    draft.services.distributed.caches.push(EngineCache {
+        name: cache.name,
+        engine,
+        key_bytes: cache.key_bytes,
+        value_bytes: cache.block_bytes,
+        never_expires: cache.never_expires,
+        first_number: cache.first_number,
+        is_default,
+    });
     Ok(())
 }
 
