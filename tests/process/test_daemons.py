@@ -251,7 +251,7 @@ def test_a_daemon_runs_as_the_user_that_it_names(start, tmp_path):
         ("attach-daemon2", "cmd=x,daemonize=1", "no pidfile"),
         ("attach-daemon2", "cmd=x,stopsignal=99", "number from 1 to 64"),
         ("smart-attach-daemon", "/tmp/x.pid", "needs a pidfile and a command"),
-        ("legion-attach-daemon", "lord x", "use the cluster's own means"),
+        ("legion-attach-daemon", "lord x", "write `lock-engine = redis://HOST:6379/0`"),
     ],
 )
 def test_a_daemon_that_can_not_be_is_refused_at_the_start(refuse, option, value, words):

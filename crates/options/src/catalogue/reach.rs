@@ -52,7 +52,6 @@ const ALLOWED: [(Reach, &str); 3] = [
     websocket-compression master reload-order cpu-affinity processes threads harakiri reload-mercy worker-reload-mercy
     load-timeout reload-browser reload-on-exception reload-on-exception-type reload-on-exception-value
     reload-on-exception-repr fork-safety max-requests max-requests-delta max-worker-lifetime max-worker-lifetime-delta
-    lock-engine
     rpc-max mule mules mule-app farm mule-reload-mercy mule-harakiri mule-reload-on-rss mule-msg-size
     min-worker-lifetime reload-on-rss reload-on-as reload-on-uss reload-on-pss evil-reload-on-rss evil-reload-on-as
     reload-on-pressure limit-as limit-nproc harakiri-graceful-timeout harakiri-graceful-signal harakiri-queue-threshold cron
@@ -65,7 +64,7 @@ const ALLOWED: [(Reach, &str); 3] = [
     route-referer route-remote-user route-if route-if-not route-run route-label response-route response-route-status
     response-route-uri response-route-host response-route-qs response-route-remote-addr response-route-user-agent
     response-route-referer response-route-remote-user response-route-if response-route-if-not response-route-run
-    response-route-label add-cache-item check-cache load-file-in-cache load-file-in-cache-gzip add-header del-header collect-header pull-header error-page-403 error-page-404 error-page-500
+    response-route-label check-cache add-header del-header collect-header pull-header error-page-403 error-page-404 error-page-500
     ignore-script-name compress compress-types compress-min-size compress-level http-auto-gzip static-map static-map2
     check-static check-static-docroot static-serve static-index static-skip-ext static-safe static-dot-files static-expires
     static-expires-mtime static-expires-path-info static-expires-path-info-mtime static-expires-uri static-expires-uri-mtime
