@@ -57,6 +57,7 @@ def ask(path):
 
 
 def main(bolide, uwsgi):
+    bolide, uwsgi = (str(Path(program).absolute()) for program in (bolide, uwsgi))
     print("| call | processes | Bolide, ns | uWSGI, ns |\n| --- | --- | --- | --- |")
     for operation in OPERATIONS:
         for processes in PROCESSES:
