@@ -180,6 +180,9 @@ fn texts(arguments: &[OsString]) -> Result<Vec<String>, Failure> {
 #[path = "tests/asynchronous_tests.rs"]
 mod asynchronous_tests;
 #[cfg(test)]
+#[path = "tests/caching_tests.rs"]
+mod caching_tests;
+#[cfg(test)]
 #[path = "tests/corpus.rs"]
 mod corpus;
 #[cfg(test)]

@@ -586,6 +586,8 @@ impl Sink for Vec<u8> {
 #[cfg(test)]
 mod kill_tests;
 #[cfg(test)]
+mod store_tests;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;

@@ -44,13 +44,11 @@ pub fn rebuild(parts: &Parts<'_>) {
             for place in table.chain(bucket) {
                 let before = kept.last().map(|place| place.slot);
                 let place = Place { before, ..place };
-                if std::mem::replace(&mut is_live[place.slot], true) {
-                    // Two chains that meet: a file that was changed by another program.
-                    if let Some(before) = before {
-                        table.slots[before].end_chain();
-                    }
+                // Two chains that meet, or a slot of another one: a file that was changed by another program.
+                if is_live[place.slot] || table.bucket_of(table.slots[place.slot].hash()) != bucket {
                     break;
                 }
+                is_live[place.slot] = true;
                 if kept.iter().any(|earlier| is_same_key(parts, earlier.slot, place.slot)) {
                     table.unlink(place);
                     is_live[place.slot] = false;
@@ -58,6 +56,7 @@ pub fn rebuild(parts: &Parts<'_>) {
                 }
                 kept.push(place);
             }
+            end_chain(parts, bucket, kept.last().map(|place| place.slot));
             for Place { slot, .. } in kept {
                 items += 1;
                 let slot = &table.slots[slot];
@@ -85,6 +84,15 @@ pub fn rebuild(parts: &Parts<'_>) {
     parts.facts.free.store(rest.len() as u32, Relaxed);
     parts.facts.items.store(items, Relaxed);
     parts.facts.needs_repair.store(0, Release);
+}
+
+/// Cuts a chain behind its last good slot, where it leads to something else.
+fn end_chain(parts: &Parts<'_>, bucket: usize, last: Option<usize>) {
+    match last {
+        Some(last) => parts.table.slots[last].end_chain(),
+        None if parts.table.buckets[bucket].load(Relaxed) as u32 != 0 => parts.table.buckets[bucket].store(0, Release),
+        None => {}
+    }
 }
 
 /// Hangs the slots of a file into chains again, if the chains can't be trusted: those whose content is complete by `is_whole`.

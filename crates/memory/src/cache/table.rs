@@ -311,12 +311,9 @@ impl Slot {
 
     /// Ends the chain behind this slot.
     pub fn end_chain(&self) {
-        self.next.store(0, Release);
-    }
-
-    /// For a slot of a file, which comes before this one in its chain.
-    pub fn note_backed(&self) {
-        self.marks.fetch_or(BACKED, Relaxed);
+        if self.next.load(Relaxed) != 0 {
+            self.next.store(0, Release);
+        }
     }
 
     pub fn sequence(&self) -> u64 {

@@ -7,6 +7,9 @@ use crate::cache::layout::{Parts, identity};
 use crate::cache::repair;
 use crate::mapping::Mapping;
 
+/// The digest of the present start of the system.
+pub const SYSTEM_START: u64 = 1;
+
 /// Settings as the options make them, with this many items and small values.
 pub fn settings(items: u64) -> SharedCache {
     SharedCache {
@@ -30,7 +33,7 @@ pub fn settings(items: u64) -> SharedCache {
 pub fn cache(settings: &SharedCache) -> Cache {
     let (mapping, memory) = Mapping::create("test", &identity(settings)).expect("memory");
     let mapping: &'static Mapping = Box::leak(Box::new(mapping));
-    repair::begin(&Parts::of(settings, mapping), 7, 1).expect("robust mutexes");
+    repair::begin(&Parts::of(settings, mapping), 7, SYSTEM_START).expect("robust mutexes");
     mapping.finish(&identity(settings));
     Cache::attach(settings, mapping, std::os::fd::AsFd::as_fd(&memory)).expect("attached")
 }
