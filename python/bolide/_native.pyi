@@ -12,6 +12,8 @@ from typing import Any, TypedDict
 __version__: str
 #: Exit status of a process whose application can't be loaded.
 EXIT_LOAD_FAILED: int
+#: Exit status of a helper that has worked on as many jobs as it may.
+EXIT_RECYCLED: int
 #: Signals that are sent to whole process groups. Prototypes and workers catch them; programs of the application get the defaults.
 GROUP_SIGNALS: list[int]
 #: The signal at which a helper reads its orders.
@@ -60,10 +62,55 @@ def serve(
     RuntimeError: the assignment was used before. OSError: the kernel refuses a resource of the worker.
     """
 
+class SpoolerWork:
+    """The jobs of a spooler: those of a folder, or of the engine that the folder stands for."""
+
+    def __init__(self, path: str, is_ordered: bool, link: HelperLink) -> None: ...
+    @property
+    def path(self) -> bytes:
+        """The path of the folder, without links."""
+
+    def begin(self) -> None:
+        """Begin to look for jobs from the start."""
+
+    def next(self) -> tuple[str, dict[str | bytes, bytes]] | None:
+        """Claim the next job. Return its name and its dict, or None."""
+
+    def finish(self, is_done: bool) -> None:
+        """Say that the attempt at the claimed job has ended. A job that is done is removed."""
+
+    def wait(self, seconds: int) -> None:
+        """Wait until there may be a job, `seconds` have passed, or there is an order of the master."""
+
+    def frequency(self, master: int) -> int | None:
+        """Return the seconds between two looks at the folder that the application has set, or None."""
+
+def uwsgi_spool(*arguments: dict[Any, Any], **named: Any) -> bytes:
+    """Write a job. Return its path. ValueError: it can't be written."""
+
+def uwsgi_spooler_jobs() -> list[bytes]:
+    """Return the paths of the jobs in the first folder."""
+
+def uwsgi_spooler_get_task(path: str) -> dict[str | bytes, bytes] | None:
+    """Return a job's dict by its path without working on it, or None."""
+
+def spool_folders() -> list[bytes]:
+    """Return the folders of the spoolers, without links."""
+
+def set_spool_frequency(seconds: int, master: int) -> None:
+    """Have the spoolers of the instance with this master look for jobs so often. 0 or less is as configured."""
+
+def uwsgi_alarm(alarm: str, text: str) -> None:
+    """Raise an alarm. The master logs it if there is no such alarm."""
+
+def uwsgi_helper_pids() -> list[tuple[int, int]]:
+    """Return number and pid of each running helper."""
+
 class Lease:
     """A lease that this process has taken. ConnectionError: the engine is away."""
 
-    token: int
+    @property
+    def token(self) -> int: ...
     def remaining(self) -> float: ...
     def renew(self, seconds: float) -> bool: ...
     def release(self) -> bool: ...

@@ -17,7 +17,9 @@ USUAL = {"__doc__", "__module__", "__new__", "__init__"}
 
 def arguments_of(function):
     """Returns the names of a function's arguments in the stub, without `self`."""
-    return [argument.arg for argument in function.args.posonlyargs + function.args.args if argument.arg != "self"]
+    given = function.args
+    further = [argument for argument in (given.vararg, given.kwarg) if argument is not None]
+    return [argument.arg for argument in given.posonlyargs + given.args + further if argument.arg != "self"]
 
 
 def declared(body):

@@ -70,6 +70,14 @@ impl Writer {
         }
     }
 
+    /// A name that no other job has, for a job that is kept in another place than a folder.
+    ///
+    /// # Errors
+    /// The system has no random bytes.
+    pub fn name(&self) -> io::Result<String> {
+        self.next_name(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+    }
+
     fn next_name(&self, now: Duration) -> io::Result<String> {
         let pid = std::process::id();
         let mut maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);

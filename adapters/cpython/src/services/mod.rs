@@ -12,6 +12,7 @@ mod locks;
 mod metrics;
 mod queue;
 mod remote_caches;
+mod remote_jobs;
 pub mod spool;
 pub mod spooler_work;
 

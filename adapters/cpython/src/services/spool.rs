@@ -5,8 +5,10 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use bolide_contract::boot::Boot;
+use bolide_distributed::{Engine, Fault, JobQueue};
 use bolide_spool::folder::{Folder, Place};
 use bolide_spool::format::{Unwritable, VARIABLES_BYTES_MOST, push_variable};
 use bolide_spool::inspection;
@@ -19,6 +21,7 @@ use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyString, PyTuple};
 
 use crate::services::jobs::{resolved, task};
 use crate::services::spooler_work::claimed_here;
+use crate::services::{engines, remote_jobs};
 
 /// Most jobs of one call of `uwsgi.spooler_jobs`.
 const JOBS_MOST: usize = 100_000;
@@ -31,6 +34,8 @@ struct Spooling {
     folders: Vec<Folder>,
     /// As written in the configuration, for jobs that name a folder.
     configured: Vec<PathBuf>,
+    /// The queues of the folders whose jobs are on an engine.
+    queues: Vec<Option<(&'static Engine, JobQueue)>>,
     writer: Writer,
     is_quiet: bool,
 }
@@ -44,12 +49,21 @@ pub fn prepare(boot: &Boot) {
         return;
     }
     let host = nix::unistd::gethostname().unwrap_or_default();
+    let folders = settings.folders.iter();
+    let on_engines = folders.filter_map(|folder| Some((resolved(&folder.path), engines::engine(folder.engine?)?)));
+    remote_jobs::prepare(on_engines.collect(), Duration::from_secs(settings.frequency_s.into()));
     SPOOLING.get_or_init(|| Spooling {
         folders: settings.folders.iter().map(|folder| Folder::new(resolved(&folder.path))).collect(),
         configured: settings.folders.iter().map(|folder| folder.path.clone()).collect(),
+        queues: settings.folders.iter().map(|folder| queue_of_number(folder.engine?)).collect(),
         writer: Writer::new(&host.to_string_lossy()),
         is_quiet: settings.is_quiet,
     });
+}
+
+fn queue_of_number(number: usize) -> Option<(&'static Engine, JobQueue)> {
+    let engine = engines::engine(number)?;
+    Some((engine, remote_jobs::queue_of(engine)))
 }
 
 /// A job as the application describes it.
@@ -77,20 +91,30 @@ fn uwsgi_spool<'py>(
     };
     let job = described(&given)?;
     let spooling = SPOOLING.get().ok_or_else(|| failure("no spooler available"))?;
-    let folder = match &job.folder {
-        None => spooling.folders.first(),
+    let place = match &job.folder {
+        None => (!spooling.folders.is_empty()).then_some(0),
         Some(name) => {
             let is_it = |place: &usize| {
                 [spooling.folders[*place].path(), &spooling.configured[*place]].contains(&Path::new(OsStr::from_bytes(name)))
             };
-            (0..spooling.folders.len()).find(is_it).map(|place| &spooling.folders[place])
+            (0..spooling.folders.len()).find(is_it)
         }
     };
-    let folder = folder.ok_or_else(|| {
+    let place = place.ok_or_else(|| {
         let name = job.folder.as_deref().unwrap_or_default();
         failure(&format!("unable to find spooler \"{}\"", String::from_utf8_lossy(name)))
     })?;
+    let folder = &spooling.folders[place];
     let Described { variables, body, priority, at, .. } = &job;
+    if let Some((engine, queue)) = &spooling.queues[place]
+        && let Some(name) = py.detach(|| added(spooling, queue, &job)).map_err(|reason| failure(&reason))?
+    {
+        if !spooling.is_quiet {
+            let bytes = variables.len() + body.len() + bolide_spool::format::HEAD_BYTES;
+            bolide_log::write(format!("[spooler] written {bytes} bytes to {} as {name}\n", engine.address()).as_bytes());
+        }
+        return Ok(PyBytes::new(py, folder.path().join(name).as_os_str().as_bytes()));
+    }
     let new = NewJob { variables, body, priority: priority.as_deref(), at: *at };
     // A disk may take its time, and other threads of the application need not wait for it.
     let written = py.detach(|| spooling.writer.write(folder, &new));
@@ -100,6 +124,16 @@ fn uwsgi_spool<'py>(
         bolide_log::write(format!("[spooler] written {bytes} bytes to file {}\n", path.display()).as_bytes());
     }
     Ok(PyBytes::new(py, path.as_os_str().as_bytes()))
+}
+
+/// Adds a job to the engine. Returns its name, or None if the engine is away: then the folder keeps the job.
+fn added(spooling: &Spooling, queue: &JobQueue, job: &Described) -> Result<Option<String>, String> {
+    let name = spooling.writer.name().map_err(|error| error.to_string())?;
+    match remote_jobs::add(queue, name.as_bytes(), [&job.variables, &job.body], job.priority.as_deref(), job.at) {
+        Ok(()) => Ok(Some(name)),
+        Err(Fault::Away(_) | Fault::Resting) => Ok(None),
+        Err(fault) => Err(format!("{}: {fault}", queue.engine().address())),
+    }
 }
 
 /// The error of a job that can't be written. It begins with uWSGI's words.

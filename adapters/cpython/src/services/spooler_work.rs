@@ -21,6 +21,7 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::helper::HelperLink;
 use crate::services::jobs::{resolved, task};
+use crate::services::remote_jobs::RemoteJobs;
 
 /// Time that another program has to write a job whose file it has created, before the spooler looks at it.
 const BEGINNING_MS: u64 = 100;
@@ -28,6 +29,10 @@ const BEGINNING_MS: u64 = 100;
 const TIDY_EVERY: Duration = Duration::from_secs(600);
 /// Most problems of jobs that a spooler remembers to have logged. Beyond this it logs no further ones.
 const SAID_MOST: usize = 1024;
+/// Seconds between two questions of a spooler to its engine, if no job is ready.
+const REMOTE_LOOK_SECONDS: u32 = 1;
+/// Jobs that are none, which a spooler gives up before it looks at its orders again.
+const GIVEN_UP_MOST: usize = 100;
 const UNWATCHED: &str = "new jobs are found by `spooler-frequency` alone";
 
 /// The job that this process has claimed: its path and its dict.
@@ -49,6 +54,8 @@ pub struct SpoolerWork {
     orders: OwnedFd,
     scan: Option<Scan>,
     job: Option<ClaimedJob>,
+    /// The jobs are on an engine, and the folder keeps those that came while it was away.
+    remote: Option<RemoteJobs>,
     /// `None` if the kernel gives no notifications.
     watch: Option<Watch>,
     /// When the first of the jobs is due that were not due in this scan, in seconds since 1970.
@@ -62,8 +69,10 @@ pub struct SpoolerWork {
 impl SpoolerWork {
     #[new]
     fn new(path: PathBuf, is_ordered: bool, link: &HelperLink) -> PyResult<SpoolerWork> {
+        let folder = Folder::new(resolved(&path));
         Ok(SpoolerWork {
-            folder: Folder::new(resolved(&path)),
+            remote: RemoteJobs::of(&folder),
+            folder,
             is_ordered,
             orders: link.orders()?,
             scan: None,
@@ -82,12 +91,18 @@ impl SpoolerWork {
             // Before the folder is read, so that jobs that arrive meanwhile are noticed.
             self.renew_watch();
             self.next_due = None;
-            self.scan = Some(Scan::new(&self.folder, self.is_ordered));
+            match &self.remote {
+                Some(remote) => self.say_delivered(remote.deliver(&self.folder)),
+                None => self.scan = Some(Scan::new(&self.folder, self.is_ordered)),
+            }
         });
     }
 
     /// Claims the next job. Returns its name and its dict, or None if there is none.
     fn next<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(String, Bound<'py, PyDict>)>> {
+        if self.remote.is_some() {
+            return self.next_remote(py);
+        }
         if !py.detach(|| self.claim_next()) {
             return Ok(None);
         }
@@ -101,6 +116,9 @@ impl SpoolerWork {
 
     /// The attempt at the claimed job has ended, and the spooler with it lives. `is_done`: the job is removed.
     fn finish(&mut self, py: Python<'_>, is_done: bool) {
+        if self.remote.is_some() {
+            return self.finish_remote(py, is_done);
+        }
         let Some(job) = self.job.take() else { return };
         let place = job.place().shown();
         let ended = py.detach(|| if is_done { job.done() } else { job.again() });
@@ -179,6 +197,43 @@ impl SpoolerWork {
         }
     }
 
+    /// The next job of the engine.
+    fn next_remote<'py>(&mut self, py: Python<'py>) -> PyResult<Option<(String, Bound<'py, PyDict>)>> {
+        for _ in 0..GIVEN_UP_MOST {
+            let Some(remote) = &mut self.remote else { return Ok(None) };
+            match py.detach(|| remote.next()) {
+                Ok(None) => return Ok(None),
+                Ok(Some(job)) => {
+                    let task = task(py, &job.name, job.variables(), job.body())?;
+                    let name = OsStr::from_bytes(&job.name);
+                    let claimed = Some((self.folder.path().join(name), task.copy()?.unbind()));
+                    *CLAIMED.lock().unwrap_or_else(PoisonError::into_inner) = claimed;
+                    return Ok(Some((name.to_string_lossy().into_owned(), task)));
+                }
+                Err(reason) => self.say(&reason),
+            }
+        }
+        Ok(None)
+    }
+
+    fn finish_remote(&mut self, py: Python<'_>, is_done: bool) {
+        let Some(remote) = &mut self.remote else { return };
+        let ended = py.detach(|| remote.finish(is_done));
+        *CLAIMED.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        if let Err(reason) = ended {
+            self.say(&reason);
+        }
+    }
+
+    fn say_delivered(&mut self, (delivered, problem): (usize, Option<String>)) {
+        if delivered > 0 {
+            self.say(&format!("{delivered} jobs that were kept while the engine was away are delivered"));
+        }
+        if let Some(problem) = problem {
+            self.say_once(&problem);
+        }
+    }
+
     fn tidy(&mut self) {
         if self.tidied.is_some_and(|before| before.elapsed() < TIDY_EVERY) {
             return;
@@ -245,6 +300,7 @@ impl SpoolerWork {
     }
 
     fn longest_wait(&self, seconds: u32) -> Duration {
+        let seconds = if self.remote.is_some() { seconds.min(REMOTE_LOOK_SECONDS) } else { seconds };
         let longest = Duration::from_secs(u64::from(seconds));
         let until = |due| (UNIX_EPOCH + Duration::from_secs(due)).duration_since(SystemTime::now()).unwrap_or_default();
         self.next_due.map_or(longest, |due| until(due).min(longest))

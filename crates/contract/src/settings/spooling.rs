@@ -30,6 +30,8 @@ pub struct Spooling {
 pub struct SpoolFolder {
     /// Absolute.
     pub path: PathBuf,
+    /// The number of the engine that has the jobs. The folder keeps those that come while it is away.
+    pub engine: Option<usize>,
     /// `spooler-external`: another instance works on its jobs.
     pub is_external: bool,
     /// Where it was configured: `uwsgi.ini:3`.

@@ -527,8 +527,8 @@ pub struct MulesDraft {
 /// The spooler so far. Paths are as written.
 #[derive(Default)]
 pub struct SpoolerDraft {
-    /// The folders, whether another instance works on their jobs, and where they were configured.
-    pub folders: Vec<(String, bool, Location)>,
+    /// The folders, the engines that have their jobs, whether another instance works on them, and where they were configured.
+    pub folders: Vec<(String, Option<usize>, bool, Location)>,
     pub job_folder: Option<(String, Location)>,
     pub harakiri_ms: Option<u64>,
     /// The values that need no completion.

@@ -3,16 +3,21 @@
 
 use bolide_contract::children::{Helper, Task};
 use bolide_contract::spooling::{SpoolFolder, Spooling};
+use bolide_distributed::{Address, Purpose};
 
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 use crate::resolve::context::Context;
 use crate::resolve::draft::{Draft, SpoolerDraft};
+use crate::resolve::services::distributed;
 use crate::resolve::values;
 
 /// The highest number of spoolers of one folder, and of folders.
 pub const SPOOLERS_MOST: i64 = 64;
+
+/// The folder that keeps jobs while their engine is away, if its address has no `folder`.
+const KEEPING_FOLDER: &str = "kept-jobs";
 
 /// `spooler`
 pub fn add_spooler(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
@@ -26,15 +31,16 @@ pub fn add_external(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(),
 
 fn add(draft: &mut Draft, pair: &Pair, is_external: bool) -> Result<(), Diagnostic> {
     let path = values::text(pair)?;
-    if path.starts_with("redis:") || path.starts_with("rediss:") {
-        let message = format!("`{}` needs a folder", pair.key);
-        return Err(Diagnostic::error(Some(&pair.location), message).advise("jobs on Redis are not supported yet; name a folder"));
+    let (mut path, mut engine) = (path, None);
+    if Address::is_meant(&path) {
+        let (number, address) = distributed::add_engine(draft, pair, &path, Purpose::Jobs)?;
+        (path, engine) = (address.folder.unwrap_or_else(|| KEEPING_FOLDER.to_owned()), Some(number));
     }
     if draft.spooler.folders.len() as i64 >= SPOOLERS_MOST {
         let message = format!("there can't be more than {SPOOLERS_MOST} folders of spoolers");
         return Err(Diagnostic::error(Some(&pair.location), message));
     }
-    draft.spooler.folders.push((path, is_external, pair.location.clone()));
+    draft.spooler.folders.push((path, engine, is_external, pair.location.clone()));
     Ok(())
 }
 
@@ -43,7 +49,7 @@ impl SpoolerDraft {
     /// them before it enters `chdir`.
     pub fn complete(self, context: &mut Context) -> Spooling {
         let mut folders: Vec<SpoolFolder> = Vec::new();
-        for (path, is_external, location) in self.folders {
+        for (path, engine, is_external, location) in self.folders {
             let path = context.absolute_at_start(path);
             if folders.iter().any(|folder| folder.path == path) {
                 let message = format!("the folder `{}` has a spooler already", path.display());
@@ -53,7 +59,7 @@ impl SpoolerDraft {
                 );
                 continue;
             }
-            folders.push(SpoolFolder { path, is_external, origin: location.to_string() });
+            folders.push(SpoolFolder { path, engine, is_external, origin: location.to_string() });
         }
         if folders.is_empty() {
             return Spooling::default();

@@ -1,0 +1,106 @@
+"""Jobs of the spooler on a real redis-server, for instances of several machines (`spooler = redis://…`)."""
+
+import os
+
+import pytest
+from support.redis_server import RedisServer
+from support.spooler import Shop, jobs_in
+from support.waiting import wait_until
+
+FAILING = """\
+def work(job):
+    name = job[b"name"].decode()
+    note(name)
+    if name == "deadly":
+        os.kill(os.getpid(), 9)
+    if name == "long":
+        time.sleep(2.5)
+    return uwsgi.SPOOL_RETRY if name == "again" else uwsgi.SPOOL_OK
+uwsgi.spooler = work
+"""
+
+
+@pytest.fixture
+def redis():
+    server = RedisServer()
+    yield server
+    server.finish()
+
+
+@pytest.fixture
+def machine(serve, redis, tmp_path):
+    """Starts an instance, as on a machine of its own."""
+
+    def start(*options, spooler="spooler", query="hold-seconds=1", url=redis.url, **keywords):
+        address = f"{url}?folder={{folder}}/jobs&{query}"
+        return Shop(serve, tmp_path, options, spooler=f"{spooler} = {address}", **keywords)
+
+    return start
+
+
+def count(redis, kind):
+    return redis.ask("ZCARD", f"{{bolide:jobs:spooler}}:{kind}")
+
+
+def is_empty(redis):
+    return {count(redis, kind) for kind in ("ready", "waiting", "reserved", "failed")} == {":0"}
+
+
+def test_a_job_of_one_machine_is_worked_on_by_another_and_removed(machine, redis):
+    writing = machine(spooler="spooler-external")
+    path = writing.spool(name="one", body="content")
+    assert os.path.basename(path).startswith("uwsgi_spoolfile_on_")
+    assert (count(redis, "ready"), jobs_in(writing.jobs)) == (":1", [])
+    working = machine()
+    working.wait_for_notes("one")
+    wait_until(lambda: is_empty(redis), "the end of the job")
+    assert redis.ask("KEYS", "*bodies") == "*0"
+    working.server.wait_for_log(r"^\[spooler \S+ pid: \d+\] done with task uwsgi_spoolfile_on_")
+
+
+def test_jobs_leave_the_engine_by_their_priorities(machine):
+    writing = machine(spooler="spooler-external")
+    for name, priority in (("third", None), ("second", "20"), ("first", "3")):
+        writing.spool(name=name, **({"priority": priority} if priority else {}))
+    machine().wait_for_notes("first", "second", "third")
+
+
+def test_a_job_that_asks_for_it_is_tried_again(machine):
+    found = machine("spooler-frequency = 1", source=FAILING)
+    found.spool(name="again")
+    found.wait_for_count(3)
+
+
+def test_a_job_that_kills_its_spoolers_is_given_up_and_the_others_go_on(machine, redis):
+    found = machine("spooler-frequency = 1", source=FAILING)
+    found.server.expects_alarms = True
+    found.spool(name="deadly")
+    found.spool(name="harmless")
+    wait_until(lambda: count(redis, "failed") == ":1", "the job is given up")
+    assert sorted(set(found.words())) == ["deadly", "harmless"]
+    assert found.words().count("deadly") == 3
+
+
+def test_a_reservation_lasts_as_long_as_its_job(machine, redis):
+    found = machine("spooler-processes = 2", source=FAILING)
+    found.spool(name="long")
+    wait_until(lambda: found.words() and is_empty(redis), "the end of the job")
+    assert found.words() == ["long"]
+
+
+def test_jobs_are_kept_while_the_engine_is_away_and_delivered_later(machine, redis):
+    found = machine()
+    found.spool(name="before")
+    found.wait_for_notes("before")
+    # A job whose end can't be told is done again.
+    wait_until(lambda: is_empty(redis), "the end of the job")
+    redis.kill()
+    for name in ("kept", "kept-too"):
+        path = found.spool(name=name)
+        assert os.path.exists(path)
+    assert len(jobs_in(found.jobs)) == 2
+    redis.start()
+    found.wait_for_notes("before", "kept", "kept-too")
+    wait_until(lambda: is_empty(redis), "the end of the jobs")
+    found.wait_until_empty()
+    found.server.wait_for_log(r"^bolide: spooler \S+: \d jobs that were kept while the engine was away are delivered$")
