@@ -246,13 +246,15 @@ class HelperLink:
     def end(self) -> str | None:
         """Read the pending orders. Return "reload" or "stop" if the helper must end, and None if it goes on."""
 
-    def receive(self, queues: list[int], bytes: int | None, seconds: float | None) -> bytes | tuple[int, int] | bool | None:
+    def receive(
+        self, queues: list[int], bytes: int | None, seconds: float | None, signals: bool
+    ) -> bytes | tuple[int, int] | bool | None:
         """Wait for a message in one of these queues. Return it, None if the time is over, and False if the helper must end.
 
         A call is the number of its queue and the descriptor of the connection to the caller.
 
-        `bytes` is the most that is taken of a message; None takes it whole. The work of the calling thread before this call is
-        done, and the message is its work from here on.
+        `bytes` is the most that is taken of a message; None takes it whole. With `signals`, the handlers of signals run
+        meanwhile. The work of the calling thread before this call is done, and the message is its work from here on.
         """
 
     def begin_work(self, text: str) -> None:
@@ -261,8 +263,37 @@ class HelperLink:
     def end_work(self) -> None:
         """The piece of work of the calling thread has ended, if there was one."""
 
+    def run_signals(self) -> bool:
+        """Run the handlers of the signals that wait. Return False if one of them requests the end of the process."""
+
     def is_at_work(self) -> bool:
         """Return whether any thread has a piece of work in progress."""
+
+#: Results of the function that runs handlers of signals.
+SIGNAL_HANDLED: int
+SIGNAL_FAILED: int
+SIGNAL_FAILED_FATALLY: int
+
+def set_signal_runner(runner: Callable[[int], int]) -> None:
+    """Set the function that runs the handler of a signal, and returns one of the results above."""
+
+def raise_signal(number: int) -> bool:
+    """Raise a signal. Return False in a prototype, whose report has it."""
+
+def register_signals(list: str) -> bool:
+    """Report registrations to the master, as JSON. Return False in a prototype, whose report has them.
+
+    OSError: the master is gone or does not read.
+    """
+
+def signals_report(list: str, raised: list[int]) -> bytes:
+    """Return the report of a process that has loaded the application. `list` has its registrations as JSON."""
+
+def wait_for_signal() -> int | None:
+    """Wait for a signal without the interpreter, and return its number; None if the process must end.
+
+    SystemError: the process loads the application, and gets no signals.
+    """
 
 class Assignment:
     """The sockets and settings of a worker; it can be served once."""

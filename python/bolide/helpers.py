@@ -52,6 +52,8 @@ class Helper:
     def run(self, link):
         """Work until the end. Return the exit status."""
         self.link = link
+        # As in uWSGI, in whose helpers the functions that register fail.
+        self.half.uwsgi.signals.may_register = False
         try:
             # An order that came before the link has raised no signal.
             if self.why_to_end() is None:

@@ -60,7 +60,7 @@ class Mule(Helper):
             queues = self.apps.load() + queues
         try:
             while True:
-                message = self.receive(queues, None, None)
+                message = self.receive(queues, None, None, signals=True)
                 if isinstance(message, tuple):
                     self.apps.answer(*message, self.link)
                 elif message is not None:
@@ -81,9 +81,12 @@ class Mule(Helper):
         except Exception as error:
             log.log_exception(error, "a message")
 
-    def receive(self, queues, most_bytes, seconds):
-        """Return the next message, or None if there is none within this time. The message before it is done with this call."""
-        message = self.link.receive(queues, most_bytes, seconds)
+    def receive(self, queues, most_bytes, seconds, signals=False):
+        """Return the next message, or None if there is none within this time. The message before it is done with this call.
+
+        With `signals`, the handlers of uWSGI's signals run meanwhile.
+        """
+        message = self.link.receive(queues, most_bytes, seconds, signals)
         if message is False:
             self.leave()
         return message
@@ -102,7 +105,8 @@ class Mule(Helper):
 
     def mule_get_msg(self, signals=True, farms=True, buffer_size=None, timeout=-1):
         queues = self.of_mule + (self.of_farms if farms is not None and farms is not False else [])
-        message = self.receive(queues, most_bytes(buffer_size), None if timeout < 0 else timeout)
+        handles = signals is not None and signals is not False
+        message = self.receive(queues, most_bytes(buffer_size), None if timeout < 0 else timeout, handles)
         # As in uWSGI, which tells an empty message and none apart by nothing.
         return b"" if message is None else message
 

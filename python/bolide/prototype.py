@@ -148,6 +148,10 @@ class Half:
         """Return the files of the imported modules, for `py-autoreload`."""
         return self.followed.unreported()
 
+    def registrations(self):
+        """Return what the application has registered for uWSGI's signals, for the master, or None."""
+        return self.uwsgi.signals.report()
+
     def call(self, name, argument, counts_answer):
         """Call a function that a hook names. Return None, or the reason of its failure."""
         from bolide.hooks import call_named

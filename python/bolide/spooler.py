@@ -36,6 +36,8 @@ class Spooler(Helper):
         while True:
             self.work_off()
             self.end_if_told()
+            if not self.link.run_signals():
+                raise SystemExit(0)
             self.jobs.wait(self.jobs.frequency(master) or self.settings["frequency_s"])
 
     def take_orders(self, number, frame):

@@ -27,8 +27,11 @@ from bolide.uwsgi_spool import spool, spoolforever, spoolraw
 
 # `from uwsgidecorators import *` imports the module `uwsgi` too, as with uWSGI's file.
 __all__ = [
+    "cron",
     "farm",
     "farm_loop",
+    "filemon",
+    "get_free_signal",
     "harakiri",
     "lock",
     "mule",
@@ -42,23 +45,21 @@ __all__ = [
     "mulemsg_loop",
     "postfork",
     "postfork_chain",
+    "rbtimer",
     "rpc",
+    "signal",
     "spool",
     "spoolforever",
     "spoolraw",
     "thread",
+    "timer",
     "uwsgi",  # noqa: F822
 ]
 
 #: Decorators of uWSGI that need a service.
 LATER = frozenset(
     {
-        "cron",
         "erlang",
-        "filemon",
-        "rbtimer",
-        "signal",
-        "timer",
     }
 )
 
@@ -106,6 +107,57 @@ def thread(function):
         return function
 
     return start
+
+
+def get_free_signal():
+    """Return the lowest number of a signal that has no handler."""
+    uwsgi = sys.modules["uwsgi"]
+    for number in range(256):
+        if not uwsgi.signal_registered(number):
+            return number
+    raise Exception("No free uwsgi signal available")
+
+
+def signal(number, **named):
+    """Have a function run at this signal, in the processes of ``target``."""
+
+    def decorate(function):
+        sys.modules["uwsgi"].register_signal(number, named.get("target", ""), function)
+        return function
+
+    return decorate
+
+
+def raised_by(register, named):
+    """Return a decorator for a function whose signal the master raises. ``register`` tells the master when."""
+
+    def decorate(function):
+        number = named["signum"] if "signum" in named else get_free_signal()
+        sys.modules["uwsgi"].register_signal(number, named.get("target", ""), function)
+        register(sys.modules["uwsgi"], number)
+        return function
+
+    return decorate
+
+
+def timer(seconds, **named):
+    """Have a function run again and again, after this number of seconds, in one worker or in the processes of ``target``."""
+    return raised_by(lambda uwsgi, number: uwsgi.add_timer(number, seconds), named)
+
+
+def rbtimer(seconds, **named):
+    """Like ``timer``; the seconds count from each time that it fires."""
+    return raised_by(lambda uwsgi, number: uwsgi.add_rb_timer(number, seconds), named)
+
+
+def cron(minute, hour, day, month, dayweek, **named):
+    """Have a function run at these times of the day; -1 means every."""
+    return raised_by(lambda uwsgi, number: uwsgi.add_cron(number, minute, hour, day, month, dayweek), named)
+
+
+def filemon(path, **named):
+    """Have a function run when this file, or a file in this folder, changes."""
+    return raised_by(lambda uwsgi, number: uwsgi.add_file_monitor(number, path), named)
 
 
 class harakiri:

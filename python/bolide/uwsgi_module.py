@@ -16,6 +16,7 @@ import types
 from bolide import uwsgi_decorators, uwsgi_names
 from bolide.messages import Messages
 from bolide.rpc import Calls
+from bolide.uwsgi_signals import Signals
 
 #: Most threads that a worker has with `threads = auto`.
 MOST_THREADS = 64
@@ -33,6 +34,7 @@ TCP_INFO_BYTES = 28
 NOBODY = {
     "pid": 0,
     "requests": 0,
+    "signals": 0,
     "exceptions": 0,
     "sent_bytes": 0,
     "is_busy": False,
@@ -73,6 +75,7 @@ class Uwsgi:
         self.started = time.time()
         #: This process is a spooler.
         self.is_spooler = False
+        self.signals = Signals(native, log)
 
     def register(self):
         """Put the module, and ``uwsgidecorators``, where applications find them."""
@@ -80,7 +83,7 @@ class Uwsgi:
         module.__spec__ = importlib.machinery.ModuleSpec("uwsgi", None, origin="Bolide")
         module.__dict__.update(self.values())
         for name in filter(self.is_configured, uwsgi_names.HERE):
-            function = getattr(self, name, None) or getattr(self.messages, name, None)
+            function = getattr(self, name, None) or getattr(self.messages, name, None) or getattr(self.signals, name, None)
             function = function or getattr(self.calls, name, None) or getattr(self.native, f"uwsgi_{name}", None)
             if function is not None:
                 setattr(module, name, function)
@@ -318,7 +321,7 @@ class Uwsgi:
             "pid": row["pid"],
             "requests": row["requests"],
             "delta_requests": row["requests"],
-            "signals": 0,
+            "signals": row["signals"],
             "exceptions": row["exceptions"],
             "status": b"cheap" if not row["pid"] else b"busy" if row["is_busy"] else b"idle",
             "rss": resident,

@@ -7,6 +7,10 @@ It knows no implementation, and imports nothing. Runs in every process that load
 #: Supported names, with a description.
 HERE = {
     "accepting": "`accepting()` has no effect: a worker accepts connections as soon as it can answer",
+    "add_cron": "`add_cron(signal, minute, hour, day, month, weekday)`: raises the signal at these times; -1 means every",
+    "add_file_monitor": "`add_file_monitor(signal, path)`: raises the signal when this file or folder changes",
+    "add_rb_timer": "`add_rb_timer(signal, seconds[, iterations])`: a timer that ends after this number of times",
+    "add_timer": "`add_timer(signal, seconds)`: raises the signal again and again",
     "after_req_hook": "set it to a function, which each worker calls after every response of a WSGI application",
     "alarm": "`alarm(name, text)` raises an alarm (`alarm`) with a str or bytes as its message",
     "applications": "a dict of mount points and applications, once they are loaded",
@@ -78,6 +82,7 @@ HERE = {
     "ready": "`ready()`: True in a worker that serves, else None",
     "ready_fd": "`ready_fd()`: -1, as in uWSGI without an asynchronous engine",
     "register_rpc": "`register_rpc(name, function)`: makes it callable by its name in this process, and in those forked later",
+    "register_signal": "`register_signal(number, target, function)`: the function that runs at this signal, and where",
     "reload": "`reload()` asks the master for a reload, as SIGHUP does",
     "request_id": "`request_id()`: the number of requests that this worker has answered",
     "rpc": "`rpc(None, name, …)`: as `call`; functions of other servers can't be called",
@@ -122,6 +127,10 @@ HERE = {
     "SPOOL_IGNORE": "0, a result of `uwsgi.spooler`: the job stays, and is not counted",
     "SPOOL_OK": "-2, a result of `uwsgi.spooler`: the job is done, and is removed",
     "SPOOL_RETRY": "-1, a result of `uwsgi.spooler`: the job stays for a later attempt",
+    "signal": "`signal(number)` raises a signal of this instance; another instance as a second argument is an error",
+    "signal_received": "`signal_received()`: the number of the signal for which `signal_wait` has waited last in this thread",
+    "signal_registered": "`signal_registered(number)`: True if this process has a handler for the signal, else None",
+    "signal_wait": "`signal_wait([number])` waits for any signal, or for this one, and runs its handler",
     "sockets": "numbers of the listening sockets' descriptors, in a worker",
     "spool": "`spool(dict)` or `spool(name=value, ...)` writes a job for a spooler, and returns the path of its file as bytes",
     "spooler": "set it to a function, which spoolers call with the dict of each job",
@@ -163,10 +172,6 @@ NEVER = "never"
 
 #: Names of uWSGI that are missing: their milestone, and what to use until then.
 MILESTONES = {
-    "services": (
-        "part of the services (signals)",
-        "add_cron add_file_monitor add_rb_timer add_timer register_signal signal signal_received signal_registered signal_wait",
-    ),
     "gevent": (
         "part of uWSGI's asynchronous engines (gevent)",
         "async_connect async_sleep connect close green_schedule is_connected recv send wait_fd_read wait_fd_write",

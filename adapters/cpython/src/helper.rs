@@ -4,15 +4,19 @@
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use bolide_contract::uwsgi_signals::PENDING_MOST;
+use bolide_engine::app::SignalOutcome;
+use bolide_engine::uwsgi_signals::{OrderReader, SignalPort};
 use bolide_prototype::{End, Helper};
 use nix::unistd::gettid;
 use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::messages::{self, Arrival};
+use crate::uwsgi_signals::run_handler;
 
 /// The longest wait for a message with a time, which is no time at all for a process.
 const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86_400);
@@ -20,16 +24,30 @@ const LONGEST_WAIT: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// A helper's view of its instance.
 #[pyclass(frozen, module = "bolide._native")]
 pub struct HelperLink {
-    helper: Mutex<Helper>,
+    helper: Arc<Mutex<Helper>>,
+    signals: Arc<SignalPort>,
     control: RawFd,
     /// The threads that have a piece of work in progress, by the kernel's ids.
     at_work: Mutex<HashSet<i32>>,
 }
 
+/// Reads orders for a thread that waits for a signal.
+struct Reader(Weak<Mutex<Helper>>);
+
+impl OrderReader for Reader {
+    fn read_orders(&self) -> bool {
+        let Some(helper) = self.0.upgrade() else { return true };
+        // An error is found again by the helper's own look at its orders.
+        helper.lock().unwrap_or_else(PoisonError::into_inner).is_to_end().unwrap_or(true)
+    }
+}
+
 impl HelperLink {
     pub fn new(helper: Helper) -> HelperLink {
-        let control = helper.descriptor().as_raw_fd();
-        HelperLink { control, helper: Mutex::new(helper), at_work: Mutex::default() }
+        let (control, signals) = (helper.descriptor().as_raw_fd(), helper.signals().clone());
+        let helper = Arc::new(Mutex::new(helper));
+        signals.set_reader(Box::new(Reader(Arc::downgrade(&helper))));
+        HelperLink { control, helper, signals, at_work: Mutex::default() }
     }
 
     fn with_threads<R>(&self, act: impl FnOnce(&mut HashSet<i32>) -> R) -> R {
@@ -39,6 +57,20 @@ impl HelperLink {
     /// A descriptor of its own that is readable when there is an order.
     pub fn orders(&self) -> io::Result<OwnedFd> {
         self.with(|helper| helper.descriptor().try_clone_to_owned())
+    }
+
+    /// The helper's end of uWSGI's signals.
+    pub fn signals(&self) -> &Arc<SignalPort> {
+        &self.signals
+    }
+
+    /// Runs the handler of a signal, as a piece of work.
+    fn handle(&self, number: u8) -> SignalOutcome {
+        self.begin_work(&format!("signal {number}"));
+        self.signals.note_call();
+        let outcome = run_handler(number);
+        self.end_work();
+        outcome
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut Helper) -> R) -> R {
@@ -65,9 +97,16 @@ impl HelperLink {
     }
 
     /// Waits for a message in one of these queues, up to this many seconds. `bytes` is the most that is taken of a message; None
-    /// takes it whole. The work of the calling thread before this call is done, and the message is its work from here on. Returns
-    /// None if the time is over, and False if the helper must end.
-    fn receive(&self, py: Python<'_>, queues: Vec<usize>, bytes: Option<usize>, seconds: Option<f64>) -> PyResult<Py<PyAny>> {
+    /// takes it whole. With `signals`, the handlers of signals run meanwhile. The work of the calling thread before this call is
+    /// done, and the message is its work from here on. Returns None if the time is over, and False if the helper must end.
+    fn receive(
+        &self,
+        py: Python<'_>,
+        queues: Vec<usize>,
+        bytes: Option<usize>,
+        seconds: Option<f64>,
+        signals: bool,
+    ) -> PyResult<Py<PyAny>> {
         self.end_work();
         let most = seconds.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT));
         let until = most.map(|most| Instant::now() + most);
@@ -78,7 +117,14 @@ impl HelperLink {
             if self.with(|helper| helper.has_to_end()) {
                 return Ok(PyBool::new(py, false).to_owned().into_any().unbind());
             }
-            match messages::receive(py, &queues, control, bytes, until)? {
+            if signals && let Some(number) = self.signals.take() {
+                if self.handle(number) == SignalOutcome::FailedFatally {
+                    return Ok(PyBool::new(py, false).to_owned().into_any().unbind());
+                }
+                continue;
+            }
+            let pools = if signals { self.signals.pools() } else { Vec::new() };
+            match messages::receive(py, &queues, control, &pools, bytes, until)? {
                 Arrival::Message(message) => {
                     let length = message.bind(py).as_bytes().len();
                     self.begin_work(&format!("a message of {length} bytes"));
@@ -107,6 +153,12 @@ impl HelperLink {
         if self.with_threads(|threads| threads.remove(&gettid().as_raw())) {
             self.with(|helper| helper.end_work());
         }
+    }
+
+    /// Runs the handlers of the signals that wait, up to as many as may wait. Returns False if one of them requests the end.
+    fn run_signals(&self) -> bool {
+        let mut waiting = (0..PENDING_MOST).map_while(|_| self.signals.take());
+        waiting.all(|number| self.handle(number) != SignalOutcome::FailedFatally)
     }
 
     /// Whether any thread has a piece of work in progress.

@@ -25,6 +25,7 @@ mod start_response;
 mod threads;
 mod uwsgi_module;
 mod uwsgi_request;
+mod uwsgi_signals;
 mod worker;
 mod wsgi;
 
@@ -146,5 +147,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     messages::add_to(module)?;
     uwsgi_module::add_to(module)?;
     services::add_to(module)?;
+    uwsgi_signals::add_to(module)?;
     uwsgi_request::add_to(module)
 }

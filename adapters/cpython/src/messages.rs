@@ -2,8 +2,8 @@
 //! content of a message. Every process that loads the application may send; mules receive.
 
 use std::io::{self, IoSlice, IoSliceMut};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
-use std::sync::OnceLock;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bolide_contract::boot::{Boot, MessageQueueFiles};
@@ -43,7 +43,7 @@ pub enum Arrival {
     Call(usize, OwnedFd),
     /// The time is over.
     Nothing,
-    /// There are orders to read.
+    /// There are orders to read, or signals to handle.
     Orders,
 }
 
@@ -56,17 +56,20 @@ pub fn attach(boot: &Boot) {
     QUEUES.get_or_init(|| boot.message_queues.iter().map(queue).collect());
 }
 
-/// Waits for a message in one of these queues, or for orders. `bytes` is the most that is taken of a message, whose rest is
-/// lost, as in uWSGI; `None` takes it whole.
+/// Waits for a message in one of these queues, or for orders, or for signals of these pools. `bytes` is the most that is taken of
+/// a message, whose rest is lost, as in uWSGI; `None` takes it whole.
 pub fn receive(
     py: Python<'_>,
     queues: &[usize],
     orders: BorrowedFd<'_>,
+    pools: &[Arc<OwnedFd>],
     bytes: Option<usize>,
     until: Option<Instant>,
 ) -> PyResult<Arrival> {
     let queues = queues.iter().map(|place| Ok((*place, queue(*place)?))).collect::<PyResult<Vec<(usize, &Queue)>>>()?;
     let mut waits = vec![PollFd::new(orders, PollFlags::POLLIN)];
+    waits.extend(pools.iter().map(|pool| PollFd::new(pool.as_fd(), PollFlags::POLLIN)));
+    let others = waits.len();
     // SAFETY: the prototype has taken over the descriptors, and no code of ours closes them.
     waits.extend(queues.iter().map(|(_, queue)| PollFd::new(unsafe { BorrowedFd::borrow_raw(queue.take) }, PollFlags::POLLIN)));
     loop {
@@ -91,7 +94,7 @@ pub fn receive(
             }
             Err(errno) => return Err(io::Error::from(errno).into()),
         }
-        if waits[0].any() == Some(true) {
+        if waits[..others].iter().any(|wait| wait.any() == Some(true)) {
             return Ok(Arrival::Orders);
         }
     }

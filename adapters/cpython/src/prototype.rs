@@ -103,6 +103,10 @@ impl Application for PythonApplication<'_> {
         self.half.call_method0("imports")?.extract()
     }
 
+    fn registrations(&mut self) -> PyResult<Option<Vec<u8>>> {
+        self.half.call_method0("registrations")?.extract()
+    }
+
     fn call(&mut self, function: &Function<'_>) -> Result<(), String> {
         let py = self.half.py();
         let argument = match function.argument {

@@ -19,6 +19,8 @@ use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
+use crate::uwsgi_signals;
+
 /// The access of a worker or a helper to the scoreboard and to its master.
 struct Link {
     scoreboard: Scoreboard,
@@ -44,6 +46,7 @@ static SHORTEST_LIMIT_MS: AtomicU32 = AtomicU32::new(u32::MAX);
 pub fn attach(assignment: &Assignment) -> io::Result<()> {
     let row = assignment.scoreboard.row(assignment.row).ok_or(io::ErrorKind::NotFound)?;
     let threads = assignment.settings.workers.threads.most();
+    uwsgi_signals::attach(&assignment.signals, row);
     let link = Link {
         scoreboard: assignment.scoreboard,
         row: assignment.row,
@@ -61,6 +64,7 @@ pub fn attach(assignment: &Assignment) -> io::Result<()> {
 /// Called in a helper that is about to work.
 pub fn attach_helper(helper: &Helper) -> io::Result<()> {
     let (scoreboard, row) = helper.scoreboard();
+    uwsgi_signals::attach(helper.signals(), scoreboard.row(row).ok_or(io::ErrorKind::NotFound)?);
     let link = Link { scoreboard, row, control: helper.descriptor().try_clone_to_owned()?, worker: None };
     LINK.get_or_init(|| link);
     Ok(())
@@ -162,6 +166,7 @@ fn described<'py>(
     facts.set_item("worker", row.worker.load(Relaxed))?;
     facts.set_item("pid", row.pid.load(Relaxed))?;
     facts.set_item("requests", row.requests.load(Relaxed))?;
+    facts.set_item("signals", row.signals.load(Relaxed))?;
     facts.set_item("exceptions", work.exceptions())?;
     facts.set_item("sent_bytes", work.sent_bytes)?;
     facts.set_item("started_ms", row.started_ms.load(Relaxed))?;

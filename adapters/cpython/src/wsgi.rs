@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::ptr::null_mut;
 
 use bolide_contract::scoreboard::{Row, Slot};
-use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
 use bolide_engine::cut_off_late_stream;
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::mounts::Mounts;
@@ -27,6 +27,7 @@ use crate::names::{EnvironKeys, EnvironNames, Methods};
 use crate::object::{Object, bytes_of};
 use crate::start_response::StartResponse;
 use crate::threads;
+use crate::uwsgi_signals;
 
 /// Size of a body part whose compression takes long enough, about a millisecond, to release the interpreter to other threads
 /// meanwhile.
@@ -172,6 +173,10 @@ impl App for WsgiThread {
         // SAFETY: `saved` is the value that `release` got on this thread.
         unsafe { ffi::PyEval_RestoreThread(self.saved) };
         self.saved = null_mut();
+    }
+
+    fn signal(&mut self, number: u8) -> SignalOutcome {
+        uwsgi_signals::run_handler(number)
     }
 
     fn interrupted(&mut self) -> ControlFlow<()> {

@@ -9,7 +9,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use std::sync::{Once, OnceLock};
+use std::sync::{Arc, Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use bolide_contract::clock::advance_thread_clock;
@@ -17,6 +17,7 @@ use bolide_contract::message::{self, Order};
 use bolide_contract::scoreboard::{Row, Scoreboard, Slot};
 use bolide_contract::settings::{Protocol, Settings};
 use bolide_engine::app::Language;
+use bolide_engine::uwsgi_signals::SignalPort;
 use bolide_engine::{Assignment, EmbeddedWorker, ListeningSocket, Turned, inode_of};
 use bolide_options::{Reading, read};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -311,6 +312,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
             worker: 1,
             scoreboard,
             ticket_keys: None,
+            signals: Arc::new(SignalPort::new(control.try_clone().expect("a copy"), scoreboard.row(0).expect("a row"))),
             control,
             listeners,
             queue: None,

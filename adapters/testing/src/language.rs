@@ -6,7 +6,7 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
 use bolide_engine::request::{Body, HeaderMemory, HttpRequest, Request, RequestParts};
 use bolide_engine::response::{Pushed, ResponseWriter, When};
 
@@ -114,6 +114,11 @@ impl App for TestApp {
 
     fn acquire(&mut self) {
         self.interpreter.acquire();
+    }
+
+    fn signal(&mut self, number: u8) -> SignalOutcome {
+        self.interpreter.note_call(format!("SIGNAL {number}\n").as_bytes());
+        SignalOutcome::Handled
     }
 
     fn interrupted(&mut self) -> ControlFlow<()> {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
 use bolide_engine::request::{Request, RequestParts};
 use bolide_engine::request_stream::{BodyStream, RequestStream};
 use bolide_engine::response::{Pushed, ResponseWriter, When};
@@ -181,6 +181,11 @@ impl<const STREAMS_BODY: bool> App for StreamApp<STREAMS_BODY> {
 
     fn acquire(&mut self) {
         self.streams.interpreter.acquire();
+    }
+
+    fn signal(&mut self, number: u8) -> SignalOutcome {
+        self.streams.interpreter.note_call(format!("SIGNAL {number}\n").as_bytes());
+        SignalOutcome::Handled
     }
 
     fn interrupted(&mut self) -> ControlFlow<()> {

@@ -19,9 +19,11 @@ pub mod settings;
 mod slot;
 pub mod succession;
 pub mod ticket_keys;
+pub mod uwsgi_signals;
 mod work;
 
 pub use settings::{
     alarms, answering, attendant, clients, confinement, control, developing, distributed, exceptions, files, hooks, logging,
-    mules, python_module, recycling, reloading, scaling, services, sharing, sockets, spooling, statistics, tls, watching,
+    mules, python_module, recycling, reloading, scaling, services, sharing, signals, sockets, spooling, statistics, tls,
+    watching,
 };

@@ -11,6 +11,7 @@ use nix::cmsg_space;
 use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
 
 use crate::children::ChildKind;
+use crate::uwsgi_signals::Pool;
 
 /// Length of every packet in bytes.
 pub const PACKET_BYTES: usize = 24;
@@ -48,6 +49,11 @@ pub enum Order {
     /// To a worker: check the listening sockets. The kernel may have announced a connection only to a worker that no longer
     /// watches them.
     Look,
+    /// To a worker or a helper: run the handler of this signal (uWSGI's), between two requests.
+    Signal { number: u8 },
+    /// To a worker or a helper: take signals of this pool, one byte each, from the pipe that the packet carries, whenever it is
+    /// free.
+    JoinPool { pool: Pool },
 }
 
 /// A message from a prototype or a worker to the master.
@@ -91,6 +97,11 @@ pub enum Report {
     Limited { row: u32, milliseconds: u32 },
     /// Worker, in development: a debugger has stopped it, or has resumed it.
     Halted { row: u32, is_halted: bool },
+    /// Prototype, worker or helper: the packet carries a sealed memory file with
+    /// [`Registrations`](crate::uwsgi_signals::Registrations) as JSON.
+    Registered,
+    /// Prototype, worker or helper: the application raises this signal.
+    Signalled { number: u8 },
 }
 
 /// An action that an application can request from its master.
@@ -191,6 +202,8 @@ impl Packet for Order {
             Order::Resume => [9, 0, 0, 0, 0, 0],
             Order::Look => [10, 0, 0, 0, 0, 0],
             Order::HandOver => [11, 0, 0, 0, 0, 0],
+            Order::Signal { number } => [20, u32::from(number), 0, 0, 0, 0],
+            Order::JoinPool { pool } => [21, pool.code(), 0, 0, 0, 0],
         }
     }
 
@@ -210,6 +223,11 @@ impl Packet for Order {
             [9, ..] => Ok(Order::Resume),
             [10, ..] => Ok(Order::Look),
             [11, ..] => Ok(Order::HandOver),
+            [20, number, ..] => signal_number(number, fields[0]).map(|number| Order::Signal { number }),
+            [21, code, ..] => {
+                let pool = Pool::from_code(code).ok_or_else(|| unknown_packet(fields[0]))?;
+                Ok(Order::JoinPool { pool })
+            }
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -234,6 +252,8 @@ impl Packet for Report {
             Report::Passed { row, pid } => [122, row, pid, 0, 0, 0],
             Report::Left { row, somebody_waits } => [124, row, u32::from(somebody_waits), 0, 0, 0],
             Report::Halted { row, is_halted } => [123, row, u32::from(is_halted), 0, 0, 0],
+            Report::Registered => [130, 0, 0, 0, 0, 0],
+            Report::Signalled { number } => [131, u32::from(number), 0, 0, 0, 0],
         }
     }
 
@@ -257,6 +277,8 @@ impl Packet for Report {
             [122, row, pid, ..] => Ok(Report::Passed { row, pid }),
             [124, row, waits, ..] => Ok(Report::Left { row, somebody_waits: waits != 0 }),
             [123, row, halted, ..] => Ok(Report::Halted { row, is_halted: halted != 0 }),
+            [130, ..] => Ok(Report::Registered),
+            [131, number, ..] => signal_number(number, fields[0]).map(|number| Report::Signalled { number }),
             _ => Err(unknown_packet(fields[0])),
         }
     }
@@ -335,6 +357,10 @@ fn unknown_packet(kind: u32) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("a packet of unknown kind {kind}: are two builds of Bolide mixed?"))
 }
 
+fn signal_number(number: u32, kind: u32) -> io::Result<u8> {
+    u8::try_from(number).map_err(|_| unknown_packet(kind))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -353,8 +379,9 @@ mod tests {
         let drain = |has_successors| Order::Drain { has_successors };
         let others = [Order::Retire, drain(false), drain(true), Order::Stop, serve, Order::TakeLog { log: 2 }, Order::Admit];
         let pauses = [Order::Pause, Order::Resume, Order::Look, Order::HandOver];
-        for order in ChildKind::ALL.into_iter().flat_map(|kind| [fork(kind, false), fork(kind, true)]).chain(others).chain(pauses)
-        {
+        let signals = [Order::Signal { number: 255 }, Order::JoinPool { pool: Pool::Farm(2) }];
+        let forks = ChildKind::ALL.into_iter().flat_map(|kind| [fork(kind, false), fork(kind, true)]);
+        for order in forks.chain(others).chain(pauses).chain(signals) {
             send(left.as_fd(), &order, None).expect("sent");
             assert!(matches!(receive::<Order>(right.as_fd()), Ok(Received::Message(got, None)) if got == order));
         }
@@ -376,6 +403,8 @@ mod tests {
             Report::Halted { row: 1, is_halted: true },
             Report::Passed { row: 1, pid: 2 },
             Report::Left { row: 1, somebody_waits: true },
+            Report::Registered,
+            Report::Signalled { number: 17 },
         ] {
             send(left.as_fd(), &report, None).expect("sent");
             assert!(matches!(receive::<Report>(right.as_fd()), Ok(Received::Message(got, None)) if got == report));

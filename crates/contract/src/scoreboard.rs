@@ -56,6 +56,15 @@ pub struct Row {
     pub refused_messages: AtomicU64,
     /// Monotonic time of the order to drain, like `stopped_ms`, for threads that wait for the next message of a WebSocket.
     pub drained_ms: AtomicU64,
+    /// Handlers of uWSGI's signals that were called since the process' start.
+    pub signals: AtomicU64,
+    /// Orders `Signal` that the process has carried out or begun to. The master counts those that it has sent.
+    pub signals_taken: AtomicU32,
+    /// Signals that the process has raised, and those of them that the master has heard of, which writes the latter.
+    pub signals_raised: AtomicU32,
+    pub signals_heard: AtomicU32,
+    /// Signals that the process has dropped because the master has not heard of too many before them.
+    pub signals_dropped: AtomicU32,
 }
 
 impl Row {
@@ -207,13 +216,14 @@ impl Scoreboard {
         let who = [&found.pid, &found.worker, &found.kind];
         let accepts =
             [&found.connections, &found.accepting, &found.waiting, &found.takes_turns, &found.turns, &found.paused, &found.work];
-        for number in who.into_iter().chain(accepts) {
+        let signals = [&found.signals_taken, &found.signals_raised, &found.signals_heard, &found.signals_dropped];
+        for number in who.into_iter().chain(accepts).chain(signals) {
             number.store(0, Relaxed);
         }
         for number in [&found.turned_ms, &found.started_ms, &found.stopped_ms, &found.drained_ms] {
             number.store(0, Relaxed);
         }
-        for number in [&found.requests, &found.average_us, &found.refused_messages] {
+        for number in [&found.requests, &found.average_us, &found.refused_messages, &found.signals] {
             number.store(0, Relaxed);
         }
         for slot in self.slots(row) {

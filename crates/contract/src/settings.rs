@@ -22,6 +22,7 @@ pub mod reloading;
 pub mod scaling;
 pub mod services;
 pub mod sharing;
+pub mod signals;
 pub mod sockets;
 pub mod spooling;
 pub mod statistics;
@@ -45,6 +46,7 @@ use crate::settings::recycling::Recycling;
 use crate::settings::reloading::Reloading;
 use crate::settings::scaling::Scaling;
 use crate::settings::services::Services;
+use crate::settings::signals::Signals;
 use crate::settings::sockets::SocketTuning;
 use crate::settings::spooling::Spooling;
 use crate::settings::statistics::Statistics;
@@ -90,6 +92,7 @@ pub struct Settings {
     /// Jobs in folders.
     pub spooling: Spooling,
     pub alarms: crate::settings::alarms::Alarms,
+    pub signals: Signals,
     /// `develop`; `None` if it is off.
     pub development: Option<Development>,
 }

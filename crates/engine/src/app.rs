@@ -90,9 +90,22 @@ pub trait App: Sized {
     /// An answer has been sent, or its client has disconnected. Its log line has not been written yet, and may be changed.
     fn exchange_has_ended(&mut self, _response: &mut ResponseWriter<'_>) {}
 
-    /// A signal interrupted the wait. The language may have handlers to run, on the thread that entered it first. `Break`
+    /// Runs the handler of a signal of uWSGI's, between two requests.
+    fn signal(&mut self, number: u8) -> SignalOutcome;
+
+    /// A signal of the kernel interrupted the wait. The language may have handlers to run, on the thread that entered it first. `Break`
     /// requests an orderly end of the worker.
     fn interrupted(&mut self) -> ControlFlow<()>;
+}
+
+/// The outcome of a signal's handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SignalOutcome {
+    Handled,
+    /// It failed; the adapter has logged why.
+    Failed,
+    /// Like `Failed`, and the worker must end: the handler has requested an exit.
+    FailedFatally,
 }
 
 /// The outcome of a call of the application.

@@ -9,10 +9,13 @@ pub mod draining;
 pub mod embedded;
 mod moving;
 mod multiplexing;
+mod orders;
 pub mod panics;
 mod pausing;
+mod signal_pools;
 mod standby;
 mod threads;
+mod uwsgi_signals;
 pub mod worker_state;
 
 use std::io;
@@ -22,23 +25,24 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::clock::now_ms;
-use bolide_contract::message::{self, Order, Received, Report};
+use bolide_contract::message::Report;
 use nix::errno::Errno;
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 
 use crate::app::{App, Language};
 use crate::app_thread::AppThread;
 use crate::connection::{Connection, Link, NextAction};
-use crate::event_loop::accepting::{
-    accept, accept_handed_over, end_pauses, listen, listen_or_leave, recheck_listeners, shut_listeners,
-};
+use crate::event_loop::accepting::{accept, end_pauses, listen, listen_or_leave};
 use crate::event_loop::draining::End;
-use crate::event_loop::draining::{begin_drain, begin_handover, log_mercy_end, log_stream_end};
+use crate::event_loop::draining::{begin_drain, log_mercy_end, log_stream_end};
 use crate::event_loop::moving::Move;
 use crate::event_loop::moving::{drop_moved_leftovers, move_away, move_rest, take_moved};
 use crate::event_loop::multiplexing::{insert_streams, place_stream_back};
+use crate::event_loop::orders::take_orders;
 use crate::event_loop::panics::end_worker_at_a_panic;
-use crate::event_loop::pausing::{begin_pause, check_in, end_pause};
+use crate::event_loop::pausing::check_in;
+use crate::event_loop::signal_pools::watch_signal_pools;
+use crate::event_loop::uwsgi_signals::{adopt_signals, handle_uwsgi_signal};
 use crate::event_loop::worker_state::{Assignment, Guard, Housekeeping, LeadEnd, LeaderState, Shared};
 use crate::exchange::thread_context::ThreadContext;
 use crate::forks;
@@ -81,6 +85,7 @@ pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment)
         shared.watch_queue();
     }
     shared.poll.add(&shared.control, EpollEvent::new(EpollFlags::EPOLLIN, Key::CONTROL.0))?;
+    adopt_signals(&shared);
     if let Some(bell) = &shared.bell {
         // Edge-triggered: each ring is reported once, so the counter is never read.
         shared.poll.add(bell, EpollEvent::new(EpollFlags::EPOLLIN | EpollFlags::EPOLLET, Key::BELL.0))?;
@@ -119,6 +124,7 @@ impl<L: Language> Shared<L> {
             listen_or_leave(self, number);
         }
         self.watch_queue();
+        watch_signal_pools(self);
     }
 
     fn report_serving(&self) {
@@ -188,11 +194,18 @@ impl<L: Language> Shared<L> {
     ) -> (Guard<'a, L>, bool) {
         while let Some(key) = guard.connections.next_ready() {
             match key.source() {
-                EventSource::Control => self.take_orders(&mut guard),
+                EventSource::Control => take_orders(self, &mut guard),
                 EventSource::Listener(number) => accept(self, number, &mut guard, thread),
                 EventSource::Queue => take_moved(self, &mut guard.connections),
                 EventSource::Heartbeat => answer_heartbeat(),
                 EventSource::Bell => {}
+                EventSource::Signals => {
+                    let still_leads;
+                    (guard, still_leads) = handle_uwsgi_signal(self, guard, thread, app, alone);
+                    if !still_leads {
+                        return (guard, false);
+                    }
+                }
                 EventSource::Connection(key) => {
                     let still_leads;
                     (guard, still_leads) = self.attend(key, guard, thread, app, alone);
@@ -551,44 +564,6 @@ impl<L: Language> Shared<L> {
 
     pub(crate) fn is_worn(&self) -> bool {
         self.worn_after.is_some_and(|most| self.worker.row.requests.load(Relaxed) >= most)
-    }
-
-    pub(crate) fn take_orders(&self, state: &mut LeaderState<L::App>) {
-        loop {
-            let LeaderState { connections, housekeeping, .. } = &mut *state;
-            match message::receive::<Order>(self.control.as_fd()) {
-                Ok(Received::Message(Order::Drain { has_successors }, _)) => {
-                    begin_drain(self, state, if has_successors { End::Replaced } else { End::Alone });
-                }
-                Ok(Received::Message(Order::Stop, _)) => begin_drain(self, state, End::AtOnce),
-                Ok(Received::Message(Order::Admit, _)) => self.admit(),
-                Ok(Received::Message(Order::Pause, _)) => begin_pause(self, housekeeping),
-                Ok(Received::Message(Order::Resume, _)) => end_pause(self, connections, housekeeping),
-                Ok(Received::Message(Order::Look, _)) => recheck_listeners(self, connections, housekeeping),
-                Ok(Received::Message(Order::HandOver, _)) => begin_handover(self, state),
-                Ok(Received::Message(Order::Serve { listener }, Some(socket))) => {
-                    accept_handed_over(self, listener, socket, connections, housekeeping);
-                }
-                Ok(Received::Message(Order::TakeLog { log }, Some(file))) => {
-                    if let Err(error) = bolide_log::replace(log as usize, &file) {
-                        complain(self.worker.number, &format!("the log {log} can't be replaced: {error}"));
-                    }
-                }
-                Ok(Received::Message(order, _)) => {
-                    complain(self.worker.number, &format!("ignoring the order {order:?}, which can't be carried out here"));
-                }
-                Ok(Received::Nothing) => return,
-                // The master is gone. The remaining workers finish the requests in flight and end.
-                Ok(Received::End) | Err(_) => {
-                    let _known_to_be_there = self.poll.delete(&self.control);
-                    // A draining worker has successors that serve at these sockets, possibly those of another master.
-                    if !self.worker.is_draining() {
-                        shut_listeners(self, connections, housekeeping);
-                    }
-                    return begin_drain(self, state, End::AtOnce);
-                }
-            }
-        }
     }
 
     fn count_elsewhere(&self) {

@@ -17,6 +17,7 @@ pub mod request;
 pub mod response;
 mod scheduling;
 mod sockets;
+pub mod uwsgi_signals;
 
 pub use event_loop::draining::cut_off_late_stream;
 pub use event_loop::embedded::{EmbeddedWorker, Heartbeat, Turned, Visited};

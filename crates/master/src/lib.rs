@@ -17,6 +17,7 @@ mod log_keeping;
 pub mod manual;
 mod outcomes;
 mod provision;
+mod signalling;
 mod start;
 mod statistics;
 mod supervisor;

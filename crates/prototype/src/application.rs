@@ -41,6 +41,15 @@ pub trait Application {
         Ok(None)
     }
 
+    /// What the application has registered for uWSGI's signals while it was loaded, in the contract's format
+    /// ([`bolide_contract::uwsgi_signals::Registrations`]). Called after a successful [`Application::load`]. `None`: nothing.
+    ///
+    /// # Errors
+    /// An error that prevents the language from working.
+    fn registrations(&mut self) -> Result<Option<Vec<u8>>, Self::Error> {
+        Ok(None)
+    }
+
     /// Calls a function of the application that a hook names. The error says why it failed.
     ///
     /// # Errors

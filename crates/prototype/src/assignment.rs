@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
 
 use bolide_contract::boot::Boot;
 use bolide_contract::children::ChildKind;
@@ -10,6 +11,7 @@ use bolide_contract::recycling::Recycling;
 use bolide_contract::scoreboard::Scoreboard;
 use bolide_contract::settings::{Address, Listener};
 use bolide_contract::ticket_keys::TicketKeys;
+use bolide_engine::uwsgi_signals::SignalPort;
 use bolide_engine::{Assignment, ConnectionQueue, ListeningSocket, inode_of};
 
 use crate::handover::{close_on_exec, copied, set_non_blocking};
@@ -39,12 +41,15 @@ pub struct SharedMemory<'a> {
 pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, worker: &ForkedAs) -> io::Result<Assignment> {
     set_non_blocking(&control)?;
     close_on_exec(control.as_raw_fd())?;
+    let scoreboard = Scoreboard::attach(memory.scoreboard, boot.scoreboard_rows, boot.scoreboard_slots)?
+        .within(boot.rows_in_use, boot.slots_in_use);
+    let row = scoreboard.row(worker.row).ok_or(io::ErrorKind::NotFound)?;
     Ok(Assignment {
         settings: boot.settings.clone(),
         row: worker.row,
         worker: worker.number,
-        scoreboard: Scoreboard::attach(memory.scoreboard, boot.scoreboard_rows, boot.scoreboard_slots)?
-            .within(boot.rows_in_use, boot.slots_in_use),
+        scoreboard,
+        signals: Arc::new(SignalPort::new(control.try_clone()?, row)),
         ticket_keys: memory.ticket_keys.map(TicketKeys::attach).transpose()?,
         control,
         listeners: listening_sockets(boot)?,

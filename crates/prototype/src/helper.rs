@@ -3,11 +3,13 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use bolide_contract::message::{self, Order, Received, Report};
 use bolide_contract::scoreboard::{Scoreboard, now_ms};
+use bolide_engine::uwsgi_signals::SignalPort;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
@@ -21,6 +23,7 @@ pub struct Helper {
     control: OwnedFd,
     scoreboard: Scoreboard,
     row: u32,
+    signals: Arc<SignalPort>,
     end: Option<End>,
 }
 
@@ -48,7 +51,9 @@ impl Helper {
             Err(error) if matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset) => Some(End::Stop),
             result => result.map(|()| None)?,
         };
-        Ok(Helper { number: child.number, name, control, scoreboard, row: child.row, end })
+        let row = scoreboard.row(child.row).ok_or(io::ErrorKind::NotFound)?;
+        let signals = Arc::new(SignalPort::new(control.try_clone()?, row));
+        Ok(Helper { number: child.number, name, control, scoreboard, row: child.row, signals, end })
     }
 
     /// Its number, from 1: its position in the settings' `helpers`.
@@ -59,6 +64,11 @@ impl Helper {
     /// The numbers of the instance, and this helper's row in them.
     pub fn scoreboard(&self) -> (Scoreboard, u32) {
         (self.scoreboard, self.row)
+    }
+
+    /// Its end of uWSGI's signals.
+    pub fn signals(&self) -> &Arc<SignalPort> {
+        &self.signals
     }
 
     /// Its name in logs.
@@ -114,6 +124,8 @@ impl Helper {
             match message::receive::<Order>(self.control.as_fd())? {
                 Received::Message(Order::Stop, _) | Received::End => self.end = Some(End::Stop),
                 Received::Message(Order::Drain { .. }, _) => self.end = Some(End::Reload),
+                Received::Message(Order::Signal { number }, _) => self.signals.put(number),
+                Received::Message(Order::JoinPool { .. }, Some(pipe)) => self.signals.join_pool(pipe),
                 Received::Message(Order::TakeLog { log }, Some(file)) => {
                     if let Err(error) = bolide_log::replace(log as usize, &file) {
                         bolide_log::line(&format!("{} can't take the new file of log {log}: {error}", self.name));

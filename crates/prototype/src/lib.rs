@@ -141,5 +141,10 @@ fn load<A: Application>(prototype: &Prototype, application: &mut A) -> Result<Lo
     {
         prototype.report_imports(&list)?;
     }
+    if loading == Loading::Loaded
+        && let Some(registrations) = application.registrations()?
+    {
+        prototype.report_registrations(&registrations)?;
+    }
     Ok(loading)
 }

@@ -11,6 +11,7 @@ use bolide_contract::children::{ChildKind, Task};
 use bolide_contract::message::{self, Order, Received, Report};
 use bolide_contract::scoreboard::Scoreboard;
 use bolide_engine::Assignment;
+use bolide_engine::uwsgi_signals::report_registrations;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
@@ -129,6 +130,11 @@ impl Prototype {
     /// Reports the imported files to the master.
     pub fn report_imports(&self, list: &[u8]) -> io::Result<()> {
         self.control.as_ref().map_or(Ok(()), |control| report_imports(control.as_fd(), list))
+    }
+
+    /// Reports the application's registrations for uWSGI's signals to the master.
+    pub fn report_registrations(&self, registrations: &[u8]) -> io::Result<()> {
+        self.control.as_ref().map_or(Ok(()), |control| report_registrations(control.as_fd(), registrations))
     }
 
     /// Executes orders until the end. Returns its role in each new child, and `None` in the prototype when it is done.

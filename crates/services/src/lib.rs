@@ -9,3 +9,4 @@ pub mod memory;
 pub mod metrics;
 pub mod statistics;
 pub mod thresholds;
+pub mod uwsgi_signals;

@@ -18,6 +18,8 @@ pub struct Snapshot {
     pub cwd: String,
     /// Looks that found an accept queue full.
     pub queue_errors: u64,
+    /// Signals of uWSGI's that wait for any worker.
+    pub signal_queue: u32,
     pub daemons: Vec<DaemonFacts>,
     pub sockets: Vec<SocketFacts>,
     pub applications: Vec<ApplicationFacts>,
@@ -119,6 +121,9 @@ pub struct WorkerFacts {
     /// Requests of the present process.
     pub requests_since_spawn: u64,
     pub harakiri_count: u64,
+    /// Calls of handlers of uWSGI's signals, and signals that wait for this worker alone.
+    pub signals: u64,
+    pub signal_queue: u32,
     pub resident_bytes: u64,
     pub address_space_bytes: u64,
     /// Seconds since 1970; 0 if never.
@@ -257,7 +262,7 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
     json.text("version", &snapshot.version);
     json.number("listen_queue", queue);
     json.number("listen_queue_errors", snapshot.queue_errors);
-    json.number("signal_queue", 0);
+    json.number("signal_queue", snapshot.signal_queue);
     json.number("load", queue);
     json.number("pid", snapshot.pid);
     json.number("uid", snapshot.uid);
@@ -431,8 +436,8 @@ fn write_worker(json: &mut JsonText, worker: &WorkerFacts, applications: &[Appli
     json.number("delta_requests", worker.requests_since_spawn);
     json.number("exceptions", work.exceptions());
     json.number("harakiri_count", worker.harakiri_count);
-    json.number("signals", 0);
-    json.number("signal_queue", 0);
+    json.number("signals", worker.signals);
+    json.number("signal_queue", worker.signal_queue);
     json.text("status", worker.status());
     json.number("rss", worker.resident_bytes);
     json.number("vsz", worker.address_space_bytes);

@@ -21,6 +21,8 @@ pub fn snapshot() -> Snapshot {
         last_spawn_s: 1_795_354_496,
         spawn_count: 3,
         average_us: 170,
+        signals: 6,
+        signal_queue: 1,
         cores: vec![CoreFacts { work, ..CoreFacts::default() }, CoreFacts { in_flight: Some(request), ..CoreFacts::default() }],
         ..WorkerFacts::default()
     };
@@ -31,6 +33,7 @@ pub fn snapshot() -> Snapshot {
         gid: 1001,
         cwd: "/srv/\"shop\"".to_owned(),
         queue_errors: 4,
+        signal_queue: 3,
         sockets: vec![
             SocketFacts { name: "127.0.0.1:8000".to_owned(), protocol: "http".to_owned(), queue: 2, queue_most: 100 },
             SocketFacts { name: "/run/a.sock".to_owned(), protocol: "uwsgi".to_owned(), queue: 7, queue_most: 9 },
@@ -68,7 +71,7 @@ pub fn snapshot() -> Snapshot {
 #[test]
 fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
     let expected = concat!(
-        r#"{"version":"1.2.3","listen_queue":7,"listen_queue_errors":4,"signal_queue":0,"load":7,"pid":40,"uid":1000,"gid":1001,"#,
+        r#"{"version":"1.2.3","listen_queue":7,"listen_queue_errors":4,"signal_queue":3,"load":7,"pid":40,"uid":1000,"gid":1001,"#,
         r#""cwd":"/srv/\"shop\"","daemons":[{"cmd":"redis-server \"x\"","pid":50,"respawns":2}],"locks":[{"user 0":42}],"#,
         r#""caches":[{"name":"pages","hash":"seeded","hashsize":0,"keysize":0,"max_items":0,"blocks":0,"blocksize":0,"items":3,"hits":2,"miss":1,"#,
         r#""full":0,"refused":0,"last_modified_at":0}],"#,
@@ -76,7 +79,7 @@ fn the_json_has_uwsgis_keys_and_the_sums_of_the_threads() {
         r#"{"name":"127.0.0.1:8000","proto":"http","queue":2,"max_queue":100,"shared":0,"can_offload":0},"#,
         r#"{"name":"/run/a.sock","proto":"uwsgi","queue":7,"max_queue":9,"shared":0,"can_offload":0}],"#,
         r#""workers":[{"id":1,"pid":42,"accepting":1,"requests":8,"delta_requests":5,"exceptions":1,"harakiri_count":2,"#,
-        r#""signals":0,"signal_queue":0,"status":"busy","rss":11988992,"vsz":135028736,"running_time":1288,"#,
+        r#""signals":6,"signal_queue":1,"status":"busy","rss":11988992,"vsz":135028736,"running_time":1288,"#,
         r#""last_spawn":1795354496,"respawn_count":3,"tx":6595,"avg_rt":170,"#,
         r#""apps":[{"id":0,"modifier1":0,"mountpoint":"","startup_time":0,"requests":7,"exceptions":1,"chdir":""}],"#,
         r#""cores":[{"id":0,"requests":8,"static_requests":1,"routed_requests":0,"offloaded_requests":0,"write_errors":0,"#,

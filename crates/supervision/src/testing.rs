@@ -107,6 +107,7 @@ pub fn settings() -> Settings {
         services: Default::default(),
         spooling: Default::default(),
         alarms: Default::default(),
+        signals: Default::default(),
         development: None,
     }
 }

@@ -25,7 +25,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 
 use bolide_contract::scoreboard::now_ms;
-use bolide_engine::app::{App, Language, Outcome};
+use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
@@ -34,6 +34,7 @@ use crate::exceptions::{keeping_exception, lookup_error, raise, runtime_error};
 use crate::faults::{described, failed};
 use crate::names::Methods;
 use crate::native::NativeType;
+use crate::uwsgi_signals;
 use context::Asgi;
 use exchange::{AsgiChannel, AsgiExchange, ConnectionRef, ExchangeHandle, ProtocolState};
 use futures::is_done;
@@ -112,6 +113,10 @@ impl App for AsgiThread {
     fn release(&mut self) {}
 
     fn acquire(&mut self) {}
+
+    fn signal(&mut self, number: u8) -> SignalOutcome {
+        uwsgi_signals::run_handler(number)
+    }
 
     fn interrupted(&mut self) -> ControlFlow<()> {
         // The loop itself handles signals.

@@ -7,9 +7,10 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use bolide_engine::uwsgi_signals::SignalPort;
 use bolide_spool::claiming::{Claim, ClaimedJob, claim, tidy};
 use bolide_spool::folder::{Folder, Place};
 use bolide_spool::scan::Scan;
@@ -52,6 +53,7 @@ pub struct SpoolerWork {
     is_ordered: bool,
     /// Readable when the master has sent an order.
     orders: OwnedFd,
+    signals: Arc<SignalPort>,
     scan: Option<Scan>,
     job: Option<ClaimedJob>,
     /// The jobs are on an engine, and the folder keeps those that came while it was away.
@@ -75,6 +77,7 @@ impl SpoolerWork {
             folder,
             is_ordered,
             orders: link.orders()?,
+            signals: link.signals().clone(),
             scan: None,
             job: None,
             watch: None,
@@ -130,7 +133,7 @@ impl SpoolerWork {
     }
 
     /// Waits until there may be a job to try: one has arrived or is due, or `seconds` have passed. Ends early if there is an order
-    /// of the master, or if a signal arrives.
+    /// of the master, or if a signal arrives, of the kernel or uWSGI's.
     fn wait(&mut self, py: Python<'_>, seconds: u32) -> PyResult<()> {
         Ok(py.detach(|| self.wait_for_jobs(seconds))?)
     }
@@ -256,7 +259,10 @@ impl SpoolerWork {
                 return Ok(());
             }
             let watched = self.watch.as_ref().map(Watch::descriptor);
+            let pools = self.signals.pools();
             let mut polled = vec![PollFd::new(self.orders.as_fd(), PollFlags::POLLIN)];
+            polled.extend(pools.iter().map(|pool| PollFd::new(pool.as_fd(), PollFlags::POLLIN)));
+            let others = polled.len();
             polled.extend(watched.map(|watched| PollFd::new(watched, PollFlags::POLLIN)));
             // At least a whole millisecond, the unit of poll(2).
             let timeout = PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX);
@@ -267,10 +273,10 @@ impl SpoolerWork {
                 Ok(_) => {}
             }
             let is_ready = |polled: &PollFd<'_>| polled.any().unwrap_or(true);
-            if polled.first().is_some_and(is_ready) {
+            if polled[..others].iter().any(is_ready) {
                 return Ok(());
             }
-            let has_news = polled.get(1).is_some_and(is_ready);
+            let has_news = polled.get(others).is_some_and(is_ready);
             drop(polled);
             if has_news && self.has_arrivals() {
                 return Ok(());

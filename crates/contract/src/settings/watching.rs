@@ -81,4 +81,6 @@ pub enum FileAction {
     RotateLogs,
     /// Runs the hook of this index.
     Hook(u32),
+    /// Raises this signal of uWSGI's.
+    Signal(u8),
 }

@@ -22,6 +22,7 @@ use crate::app::{App, Language};
 use crate::connection::Connection;
 use crate::connection::beginning;
 use crate::event_loop::moving::pass_on;
+use crate::event_loop::signal_pools::leave_signal_pools;
 use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, Shared};
 use crate::exchange::thread_context::ThreadContext;
 use crate::logging::access_log::complain;
@@ -237,6 +238,7 @@ pub(crate) fn leave_listeners<L: Language>(
 ) -> bool {
     housekeeping.pauses.clear();
     shared.leave_queue();
+    leave_signal_pools(shared);
     if shared.is_held.load(Relaxed) {
         // No connection waits for a worker that has never listened.
         return false;

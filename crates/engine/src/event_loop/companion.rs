@@ -21,6 +21,7 @@ use nix::sys::signal::SigSet;
 use crate::app::Language;
 use crate::event_loop::moving::Move;
 use crate::event_loop::moving::{move_away, move_rest};
+use crate::event_loop::orders::take_orders;
 use crate::event_loop::worker_state::{LeaderState, Shared};
 use crate::forks::ForkHooks;
 use crate::logging::access_log::complain;
@@ -230,7 +231,7 @@ impl<L: Language> Shared<L> {
             let source = Key(event.data()).source();
             waits_elsewhere |= !matches!(source, EventSource::Connection(_));
             match source {
-                EventSource::Control => self.take_orders(&mut guard),
+                EventSource::Control => take_orders(self, &mut guard),
                 _ => Self::take_event(event, &mut guard.connections),
             }
         }

@@ -119,6 +119,10 @@ impl<L: Language> EmbeddedWorker<L> {
     /// Reports to the master and the other workers that this worker serves.
     pub fn announce(&self) {
         self.shared.announce();
+        if self.shared.lock_state().connections.has_ready() {
+            // Orders came before the worker served: the descriptor does not report them.
+            self.heartbeat.ask();
+        }
     }
 
     /// Fetches events and attends to them. A nested call does nothing: the outer call continues.

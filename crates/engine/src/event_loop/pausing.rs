@@ -10,6 +10,7 @@ use bolide_contract::scoreboard::now_ms;
 
 use crate::app::Language;
 use crate::connection::Connection;
+use crate::event_loop::signal_pools::leave_signal_pools;
 use crate::event_loop::worker_state::{Housekeeping, Shared};
 use crate::scheduling::connections::{ConnectionTable, Key};
 
@@ -22,6 +23,7 @@ pub(crate) fn begin_pause<L: Language>(shared: &Shared<L>, housekeeping: &mut Ho
     housekeeping.paused_ms = now_ms();
     housekeeping.pauses.clear();
     shared.leave_queue();
+    leave_signal_pools(shared);
     for listener in &shared.worker.listeners {
         // The listener may not be registered: the worker is held, or ahead of the others.
         let _may_be_unknown = shared.poll.delete(&listener.descriptor);
@@ -56,6 +58,7 @@ pub(crate) fn resume_connections<L: Language>(
         }
         connection.due_ms()
     });
+    connections.note_event(Key::SIGNALS);
     for key in connections.keys(|connection| std::mem::take(&mut connection.is_resting)) {
         connections.note_event(key);
     }

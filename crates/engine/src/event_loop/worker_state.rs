@@ -37,6 +37,7 @@ use crate::scheduling::leadership::Leadership;
 use crate::scheduling::memory_trim::MemoryTrim;
 use crate::sockets::client::ClientRules;
 use crate::sockets::listener::ListeningSocket;
+use crate::uwsgi_signals::SignalPort;
 
 /// Milliseconds that a draining worker waits, after the last answer, for another request on a connection that was not told
 /// `Connection: close`. Closing at once would lose a request that is on its way.
@@ -56,6 +57,8 @@ pub struct Assignment {
     pub queue: Option<ConnectionQueue>,
     /// It accepts nothing until the master admits it.
     pub is_held: bool,
+    /// Its end of uWSGI's signals.
+    pub signals: Arc<SignalPort>,
     /// The worker asks for a replacement after this many requests: `max-requests`, less a jitter that differs between workers.
     pub worn_after: Option<u64>,
     /// The caches of the instance that the language has attached, in the order of the settings.
@@ -81,6 +84,7 @@ pub(crate) struct Shared<L: Language> {
     pub(crate) scoreboard: Scoreboard,
     pub(crate) row_number: u32,
     pub(crate) worn_after: Option<u64>,
+    pub(crate) signals: Arc<SignalPort>,
     /// No listening socket is registered with the poll yet: the generation is not admitted.
     pub(crate) is_held: AtomicBool,
 }
@@ -172,6 +176,7 @@ impl<L: Language> Shared<L> {
             listeners,
             queue,
             is_held,
+            signals,
             worn_after,
             caches,
         } = assignment;
@@ -253,6 +258,7 @@ impl<L: Language> Shared<L> {
             scoreboard,
             row_number,
             worn_after,
+            signals,
             is_held: AtomicBool::new(is_held),
         })
     }

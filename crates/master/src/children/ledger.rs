@@ -23,6 +23,8 @@ pub struct Account {
     /// Seconds since 1970; 0 means never.
     pub last_spawn_s: u64,
     pub harakiri_count: u64,
+    /// Calls of handlers of uWSGI's signals by processes that have ended.
+    pub signals: u64,
     /// The work of each thread, summed over the processes that have ended.
     pub past: Vec<Work>,
 }
@@ -43,9 +45,11 @@ impl Ledger {
         self.account_mut(number).harakiri_count += 1;
     }
 
-    /// Adds the work of a process of this number that has ended, by thread.
-    pub fn note_end(&mut self, number: u32, works: impl Iterator<Item = Work>) {
-        let past = &mut self.account_mut(number).past;
+    /// Adds the work of a process of this number that has ended, by thread, and its calls of signal handlers.
+    pub fn note_end(&mut self, number: u32, works: impl Iterator<Item = Work>, signals: u64) {
+        let account = self.account_mut(number);
+        account.signals += signals;
+        let past = &mut account.past;
         for (core, work) in works.enumerate() {
             if past.len() <= core {
                 past.resize(core + 1, Work::default());
@@ -94,12 +98,12 @@ mod tests {
         let mut ledger = Ledger::default();
         let work = |requests| Work { requests, ..Work::default() };
         ledger.note_spawn(2);
-        ledger.note_end(2, [work(3), work(4)].into_iter());
+        ledger.note_end(2, [work(3), work(4)].into_iter(), 2);
         ledger.note_harakiri(2);
         ledger.note_spawn(2);
-        ledger.note_end(2, [work(1)].into_iter());
+        ledger.note_end(2, [work(1)].into_iter(), 3);
         let account = ledger.account(2);
-        assert_eq!((account.spawn_count, account.harakiri_count), (2, 1));
+        assert_eq!((account.spawn_count, account.harakiri_count, account.signals), (2, 1, 5));
         assert!(account.last_spawn_s > 1_700_000_000);
         assert_eq!(account.past, [work(4), work(4)]);
         assert_eq!((ledger.account(1).spawn_count, ledger.account(7).past.len()), (0, 0));

@@ -120,7 +120,8 @@ impl Children {
     /// Closes the row of a worker that has ended: adds its work to the account of its number and frees the row.
     pub fn close_row(&mut self, row: u32, number: Option<u32>) {
         if let Some(number) = number {
-            self.ledger.note_end(number, self.scoreboard.work(row));
+            let signals = self.scoreboard.row(row).map_or(0, |row| row.signals.load(Relaxed));
+            self.ledger.note_end(number, self.scoreboard.work(row), signals);
         }
         let refused = self.scoreboard.row(row).map_or(0, |row| row.refused_messages.load(Relaxed));
         self.ledger.note_refused_messages(refused);

@@ -346,7 +346,28 @@ fn status_in_words(answer: &Value) -> String {
         let work = work_of(helper, "work");
         let _ = writeln!(said, "{name} (pid {pid}) of generation {generation}: {state}, {done} done, {work}");
     }
+    write_signals(&answer["signals"], &mut said);
     said
+}
+
+/// Writes the timers of uWSGI's signals, and the signals that were dropped.
+fn write_signals(signals: &Value, said: &mut String) {
+    let list = |key: &str| signals[key].as_array().into_iter().flatten();
+    for timer in list("timers") {
+        let seconds = duration(timer["seconds"].as_u64().unwrap_or(0).saturating_mul(1000));
+        let next = duration(timer["next_in_ms"].as_u64().unwrap_or(0));
+        let _ = writeln!(said, "timer: signal {} every {seconds}, next in {next}", timer["signal"]);
+    }
+    for cron in list("crons") {
+        let _ = writeln!(said, "cron: signal {} at {}", cron["signal"], printable(cron["schedule"].as_str().unwrap_or_default()));
+    }
+    for file in list("files") {
+        let _ = writeln!(said, "file: signal {} for {}", file["signal"], printable(file["path"].as_str().unwrap_or_default()));
+    }
+    let (waiting, dropped) = (signals["waiting"].as_u64().unwrap_or(0), signals["dropped"].as_u64().unwrap_or(0));
+    if waiting + dropped > 0 {
+        let _ = writeln!(said, "signals: {waiting} waiting, {dropped} dropped");
+    }
 }
 
 /// Without a control socket (another version, uWSGI, `control-socket = off`), a signal can be sent but no question asked.

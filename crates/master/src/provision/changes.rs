@@ -32,6 +32,7 @@ const RELOADED: &[&str] = &[
     "answering",
     "files",
     "watching",
+    "signals",
     "python_module",
     "attendant",
     "hooks",
@@ -122,6 +123,7 @@ pub fn renewed(in_force: &Settings, wanted: &Settings, room: Room) -> serde_json
 /// those keep their values. Listeners, hooks, daemons and the surroundings of daemons are compared one by one below.
 const APPLICATION_SETTINGS: &[&str] = &[
     "/applications",
+    "/signals",
     "/python/virtualenv",
     "/python/path",
     "/application/chdir_after",

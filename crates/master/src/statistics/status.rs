@@ -118,6 +118,7 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         "refused_messages": view.children.refused_messages(),
         "caches": caches(view),
         "engines": engines(view, now_ms),
+        "signals": view.signalling.described(now_ms),
     })
 }
 

@@ -15,6 +15,7 @@ use crate::daemons::attendants::Attendants;
 use crate::generations::Generations;
 use crate::outcomes::Outcomes;
 use crate::provision::Provision;
+use crate::signalling::Signalling;
 use bolide_supervision::processes::system::seconds_since_1970;
 
 /// The parts of the instance from which its statistics and its status are collected. Nothing can be changed through it.
@@ -25,6 +26,7 @@ pub struct View<'a> {
     pub provision: &'a Provision,
     pub attendants: &'a Attendants,
     pub outcomes: &'a Outcomes,
+    pub signalling: &'a Signalling,
 }
 
 impl View<'_> {
@@ -41,6 +43,7 @@ impl View<'_> {
             gid: nix::unistd::getgid().as_raw(),
             cwd: std::env::current_dir().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default(),
             queue_errors: queues.errors(),
+            signal_queue: self.signalling.waiting_for_any_worker(),
             daemons,
             sockets: endpoints
                 .map(|(endpoint, queue)| SocketFacts {
@@ -101,6 +104,8 @@ impl View<'_> {
             harakiri_count: account.harakiri_count,
             last_spawn_s: account.last_spawn_s,
             spawn_count: account.spawn_count,
+            signals: account.signals,
+            signal_queue: self.signalling.waiting_for_worker(number),
             ..WorkerFacts::default()
         };
         let Some(child) = present else {
@@ -119,6 +124,7 @@ impl View<'_> {
         facts.is_paused = row.paused.load(Relaxed) == 1;
         facts.is_accepting = row.accepting.load(Relaxed) == 1;
         facts.requests_since_spawn = row.requests.load(Relaxed);
+        facts.signals += row.signals.load(Relaxed);
         facts.average_us = row.average_us.load(Relaxed);
         let slots = self.children.scoreboard().slots(number);
         // With threads that start on demand, threads that never started do not count.

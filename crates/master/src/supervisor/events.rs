@@ -20,6 +20,7 @@ use crate::control::commands::{self, Command, Letter};
 use crate::generations::generation::Reason;
 use crate::generations::{fork_safety, helpers, imports};
 use crate::outcomes::report_failure;
+use crate::signalling;
 use crate::statistics::status;
 use crate::supervisor::Supervisor;
 use crate::upgrade::SuccessorOutcome;
@@ -213,6 +214,16 @@ impl Supervisor {
                     let (generations, provision, watches) = (&self.generations, &self.provision, &mut self.watches);
                     imports::take(id, list, &mut self.children, generations, provision, watches, now);
                 }
+                Ok(Received::Message(Report::Registered, file)) => {
+                    let (signalling, instance, watches) = self.signalling();
+                    if let Some(reason) = signalling::take_report(id, file, signalling, instance, watches, now) {
+                        self.children.kill_and_log(id, reason, &self.provision, now);
+                    }
+                }
+                Ok(Received::Message(Report::Signalled { number }, _)) => {
+                    let (signalling, instance, _) = self.signalling();
+                    signalling.take_raised(id, number, instance);
+                }
                 Ok(Received::Message(report, _)) => self.take_report(id, report, now),
                 Ok(Received::Nothing) => return,
                 Ok(Received::End) | Err(_) => {
@@ -395,6 +406,7 @@ impl Supervisor {
     /// Removes a child from the list and handles its end.
     fn handle_exit(&mut self, id: u64, cause: Cause, now: u64) {
         let Some(child) = self.children.remove(id) else { return };
+        self.signalling.note_end(&child, &self.children);
         // A process that has exited by itself may have been ended inside a lock too, by os._exit() in another thread.
         if let Some(pid) = child.pid.filter(|_| cause != Cause::Exited(0)) {
             self.provision.recover_memories(pid.as_raw().unsigned_abs()).iter().for_each(|line| log_sink::line(line));

@@ -15,7 +15,7 @@ use std::os::fd::AsFd;
 use bolide_contract::scoreboard::now_ms;
 use bolide_contract::watching::FileAction;
 use bolide_supervision::error::StartError;
-use bolide_supervision::files::file_watches::Watches;
+use bolide_supervision::files::file_watches::{FileChange, Watches};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::{self, ServerToken, Source};
 use bolide_supervision::processes::daemonize::ParentPipe;
@@ -39,6 +39,7 @@ use crate::log_keeping::LogKeeping;
 use crate::outcomes::Outcomes;
 use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
+use crate::signalling::{Instance, Signalling};
 use crate::statistics::reporting::Reporting;
 use crate::statistics::view::View;
 use crate::supervisor::ending::{Ending, StopProgress};
@@ -109,6 +110,7 @@ pub struct Supervisor {
     alarms: Alarms,
     reporting: Reporting,
     watches: Watches,
+    signalling: Signalling,
     touch_hooks: TouchHooks,
     signals: Signals,
 }
@@ -138,6 +140,7 @@ impl Supervisor {
             attendants: if is_successor { Attendants::held() } else { Attendants::default() },
             touch_hooks: TouchHooks::default(),
             alarms,
+            signalling: Signalling::default(),
             children,
             provision,
             control,
@@ -255,13 +258,19 @@ impl Supervisor {
 
     /// Returns the view for statistics and status, and the reporting that uses it.
     fn view(&mut self) -> (View<'_>, &mut Reporting) {
-        let Supervisor { children, generations, provision, attendants, outcomes, reporting, .. } = self;
-        (View { children, generations, provision, attendants, outcomes }, reporting)
+        let Supervisor { children, generations, provision, attendants, outcomes, signalling, reporting, .. } = self;
+        (View { children, generations, provision, attendants, outcomes, signalling }, reporting)
     }
 
     fn scaled(&mut self) -> Scaled<'_> {
         let Supervisor { scaling, generations, children, provision, recycling, .. } = self;
         Scaled { scaling, generations, children, provision, recycling }
+    }
+
+    /// uWSGI's signals, with what their decisions need.
+    fn signalling(&mut self) -> (&mut Signalling, Instance<'_>, &mut Watches) {
+        let Supervisor { signalling, children, generations, provision, watches, .. } = self;
+        (signalling, Instance { children, generations, provision }, watches)
     }
 
     fn take_signals(&mut self) {
@@ -316,6 +325,10 @@ impl Supervisor {
             self.alarms.raise_each(&[raised.alarm], &raised.message, &self.provision, now);
         }
         self.take_file_changes(now);
+        if !self.ending.is_stopping() && !self.takeover.awaits_takeover() {
+            let (signalling, instance, _) = self.signalling();
+            signalling.fire_due(instance, now);
+        }
         if self.takeover.owns_files() {
             self.logs.rotate_due(&self.children, now);
         }
@@ -326,7 +339,10 @@ impl Supervisor {
     /// Executes the commands that changed files request.
     fn take_file_changes(&mut self, now: u64) {
         for change in self.watches.take_changes(now) {
-            let command = command_of(change.action);
+            let Some(command) = command_of(change.action) else {
+                self.raise_for_file(&change);
+                continue;
+            };
             // The other master executes commands for the instance; changed code must be loaded by us too.
             let is_for_predecessor = self.takeover.awaits_takeover() && !command.row().is_reload;
             if self.ending.is_stopping() || is_for_predecessor {
@@ -346,6 +362,18 @@ impl Supervisor {
         {
             self.obey(command, &option, now);
         }
+    }
+
+    /// Raises the signal that a changed file stands for.
+    fn raise_for_file(&mut self, change: &FileChange) {
+        let FileAction::Signal(number) = change.action else { return };
+        if self.ending.is_stopping() || self.takeover.awaits_takeover() {
+            return;
+        }
+        let changes = change.words(self.provision.settings().application.chdir.as_deref());
+        log_sink::line(&format!("{}: {changes}: raising signal {number}", change.option));
+        let (signalling, instance, _) = self.signalling();
+        signalling.raise_in_service(number, instance);
     }
 
     fn deadline_passed(&mut self, id: u64, now: u64) {
@@ -395,6 +423,9 @@ impl Supervisor {
         }
         generations.assign_turns(children);
         children.send_pause_orders();
+        let (signalling, instance, watches) = self.signalling();
+        signalling.note_generation(instance, watches, now);
+        signalling.advance(instance, now);
     }
 
     /// Returns how long the next turn may wait, in milliseconds.
@@ -416,6 +447,7 @@ impl Supervisor {
             self.alarms.wake_ms(),
             Some(self.reporting.wake_ms()),
             self.watches.wake_ms(),
+            self.signalling.wake_ms(now).filter(|_| !is_stopping),
             self.logs.wake_ms(self.takeover.owns_files(), now),
             self.generations.wake_ms(&self.provision, now),
             pausing::wake_ms(&self.children, now),
@@ -430,17 +462,18 @@ impl Supervisor {
     }
 }
 
-/// Returns the command that the change of a watched file requests.
-fn command_of(action: FileAction) -> Command {
+/// Returns the command that the change of a watched file requests. `None`: it raises a signal of uWSGI's.
+fn command_of(action: FileAction) -> Option<Command> {
     match action {
-        FileAction::Reload => Command::Reload,
-        FileAction::BrutalReload => Command::ReloadBrutally,
-        FileAction::ReloadWorkers => Command::ReloadWorkers,
-        FileAction::ReloadChain => Command::ReloadChain,
-        FileAction::ReloadMules => Command::ReloadMules,
-        FileAction::ReloadSpoolers => Command::ReloadSpoolers,
-        FileAction::ReopenLogs => Command::ReopenLogs,
-        FileAction::RotateLogs => Command::RotateLogs,
-        FileAction::Hook(number) => Command::Hook(number),
+        FileAction::Reload => Some(Command::Reload),
+        FileAction::BrutalReload => Some(Command::ReloadBrutally),
+        FileAction::ReloadWorkers => Some(Command::ReloadWorkers),
+        FileAction::ReloadChain => Some(Command::ReloadChain),
+        FileAction::ReloadMules => Some(Command::ReloadMules),
+        FileAction::ReloadSpoolers => Some(Command::ReloadSpoolers),
+        FileAction::ReopenLogs => Some(Command::ReopenLogs),
+        FileAction::RotateLogs => Some(Command::RotateLogs),
+        FileAction::Hook(number) => Some(Command::Hook(number)),
+        FileAction::Signal(_) => None,
     }
 }

@@ -71,9 +71,9 @@ const FAMILIES: &[Family] = &[
     // Services of uWSGI that the workers of an instance share.
     planned(
         Milestone::Services,
-        "uWSGI's own signals, which timers and files raise and workers handle.",
-        "let `cron2` or `attach-daemon` run a program, or use a thread of the application",
-        &["timer", "rbtimer", "touch-signal", "fs-signal", "signal-bufsize", "exception-handler"],
+        "Programs and addresses that get a description of each exception of the application.",
+        "use Sentry, or the alerts of the system that reads the log; `log-json` describes exceptions too",
+        &["exception-handler"],
     ),
     // Instances that supervise other instances.
     planned(

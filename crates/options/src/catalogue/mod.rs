@@ -60,6 +60,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Attendant, hooks::ENTRIES),
     (Theme::Background, mules::ENTRIES),
     (Theme::Background, background::spooler::ENTRIES),
+    (Theme::Background, watching::SIGNALS),
     (Theme::Requests, sockets::REQUESTS),
     (Theme::Answering, answering::ENTRIES),
     (Theme::Files, files::ENTRIES),

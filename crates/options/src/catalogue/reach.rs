@@ -55,7 +55,7 @@ const ALLOWED: [(Reach, &str); 3] = [
     rpc-max mule mules mule-app farm mule-reload-mercy mule-harakiri mule-reload-on-rss mule-msg-size
     min-worker-lifetime reload-on-rss reload-on-as reload-on-uss reload-on-pss evil-reload-on-rss evil-reload-on-as
     reload-on-pressure limit-as limit-nproc harakiri-graceful-timeout harakiri-graceful-signal harakiri-queue-threshold cron
-    unique-cron cron2 cron-harakiri reload-probe reload-probe-timeout reload-canary warmup exit-on-reload cheaper
+    unique-cron cron2 cron-harakiri timer rbtimer reload-probe reload-probe-timeout reload-canary warmup exit-on-reload cheaper
     cheaper-initial cheaper-step cheaper-overload cheaper-idle cheaper-algo cheaper-rss-limit-soft cheaper-rss-limit-hard
     cheaper-busyness-max cheaper-busyness-min cheaper-busyness-multiplier cheaper-busyness-penalty cheaper-busyness-verbose
     cheaper-busyness-backlog-alert cheaper-busyness-backlog-multiplier cheaper-busyness-backlog-step

@@ -1,4 +1,5 @@
-//! Rows of the files that the master watches, and whose changes reload. Pure data.
+//! Rows of the files that the master watches, and whose changes reload; and of timers and files that raise uWSGI's signals. Pure
+//! data.
 
 use bolide_contract::settings::ForkSafety;
 use bolide_contract::watching::{FileAction, WatchSubject};
@@ -71,4 +72,17 @@ pub const ENTRIES: &[OptionEntry] = &[
         .example("reload-on-exception-repr = OperationalError: connection lost"),
     OptionEntry::supported("fork-safety", set!(|draft, _, pair| draft.application.fork_safety = values::one_of(pair, &FORK_SAFETY)?), Value::OneOf(&FORK_SAFETY_WORDS), "warn", "The reaction if the application, while it is loaded before workers are forked, starts threads or opens connections, event loops or file watches, which workers can't share: `warn` names each with its module in one line of the log; with `refuse` such code counts as code that fails to load, at the start and at a reload; with `lazy` each worker of that generation loads it itself, as with `lazy-apps`, and the log says why. Code that opens nothing is still loaded once and shared.")
         .example("fork-safety = lazy"),
+];
+
+/// uWSGI's signals.
+pub const SIGNALS: &[OptionEntry] = &[
+    OptionEntry::supported("timer", Setting::By(watching::add_timer), Value::List, "", "Raises a signal of uWSGI's again and again: its number, a space, and the seconds between. The application says what happens then, with `uwsgi.register_signal` or `uwsgidecorators.signal`. The timer fires once for the instance, however many workers it has, and goes on over reloads.")
+        .example("timer = 17 60"),
+    OptionEntry::supported("rbtimer", Setting::By(watching::add_timer), Value::List, "", "Like `timer`, except that the seconds count from each time that it fires, so that a delay puts off all later ones.")
+        .example("rbtimer = 18 5"),
+    OptionEntry::supported("touch-signal", Setting::By(watching::add_signal_file), Value::List, "", "Raises a signal of uWSGI's when a file is touched: the file, a space, and the number. The file is watched as by `touch-reload`.")
+        .example("touch-signal = /run/shop/flush 19"),
+    OptionEntry::supported("fs-signal", Setting::By(watching::add_signal_file), Value::List, "", "Raises a signal of uWSGI's when anything about this file or folder changes, as with `fs-reload`: the path, a space, and the number.")
+        .example("fs-signal = /srv/shop/inbox 20"),
+    OptionEntry::accepted("signal-bufsize", Value::Special, "The size of the buffer for waiting signals, in bytes.", "64 signals wait for a target; further ones are dropped, and the log says so"),
 ];

@@ -20,6 +20,7 @@ use bolide_contract::settings::{
     Address, ApplicationSettings, Asynchronous, Identity, Interface, Lifecycle, Limits, Naming, Protocol, Python, Threads,
 };
 use bolide_contract::sharing::{Area, OwnMetric, Threshold};
+use bolide_contract::signals::Signals;
 use bolide_contract::sockets::SocketTuning;
 use bolide_contract::spooling::Spooling;
 use bolide_contract::tls::{ClientAuth, Http2, TlsVersion};
@@ -76,6 +77,7 @@ pub struct Draft<'a> {
     pub answering: AnsweringDraft,
     pub files: FilesDraft,
     pub watching: Watching,
+    pub signals: Signals,
     pub developing: DevelopingDraft,
     pub statistics: StatisticsDraft,
     pub services: ServicesDraft,
@@ -118,6 +120,7 @@ impl<'a> Draft<'a> {
             answering: AnsweringDraft::default(),
             files: FilesDraft::default(),
             watching: Watching::default(),
+            signals: Signals::default(),
             developing: DevelopingDraft::default(),
             statistics: StatisticsDraft::default(),
             services: ServicesDraft::default(),

@@ -231,6 +231,7 @@ impl<'a> Draft<'a> {
             services,
             spooling,
             alarms,
+            signals: self.signals,
         };
         (settings, context.diagnostics)
     }

@@ -1,6 +1,7 @@
-//! Resolves the options that name files whose changes trigger an action. It watches none. Runs in the process that reads the
-//! configuration.
+//! Resolves the options that name files whose changes trigger an action, and the timers of uWSGI's signals. It watches none. Runs in
+//! the process that reads the configuration.
 
+use bolide_contract::signals::ConfiguredTimer;
 use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile, WatchedImports, Watching};
 
 use super::context::Context;
@@ -49,6 +50,32 @@ pub fn add_touch_hook(draft: &mut Draft, kind: HookKind, row: &OptionRow, pair: 
         action: FileAction::Hook(number),
     };
     draft.watching.files.push(file);
+    Ok(())
+}
+
+/// `SIGNAL SECONDS`.
+pub fn add_timer(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let parts = text.trim().split_once(' ').map(|(number, seconds)| (number.parse(), seconds.trim().parse()));
+    let Some((Ok(number), Ok(seconds @ 1..))) = parts else {
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` lacks a signal and seconds", pair.key))
+            .advise("write the number of the signal, 0 to 255, a space, and at least 1 second: `17 60`"));
+    };
+    draft.signals.timers.push(ConfiguredTimer { number, seconds, keeps_time: row.name() == "timer" });
+    Ok(())
+}
+
+/// `FILE SIGNAL`.
+pub fn add_signal_file(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    let parts = text.trim().rsplit_once(' ').map(|(path, number)| (path.trim(), number.parse::<u8>()));
+    let Some((path, Ok(number))) = parts.filter(|(path, _)| !path.is_empty()) else {
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{} = {text}` lacks a file and a signal", pair.key))
+            .advise("write the file, a space, and the number of the signal, 0 to 255"));
+    };
+    let subject = if row.name() == "touch-signal" { WatchSubject::Touch } else { WatchSubject::Contents };
+    let action = FileAction::Signal(number);
+    draft.watching.files.push(WatchedFile { path: path.into(), option: row.name().to_owned(), subject, action });
     Ok(())
 }
 

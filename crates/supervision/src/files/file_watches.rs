@@ -47,6 +47,8 @@ pub struct Watches {
     /// Files of `sources` whose change is not reported yet.
     changed_sources: Vec<PathBuf>,
     wanted_sources: WatchedSources,
+    /// Files that the application wants to be watched.
+    monitored: Vec<WatchedFile>,
     /// Files that had changed before their generation reported them: a file that changes itself at each import causes one reload
     /// only.
     late: HashSet<PathBuf>,
@@ -120,7 +122,7 @@ impl Watches {
         };
         let configuration =
             watching.imports.iter().flat_map(|imports| &imports.configuration).map(|path| autoreload(path.clone()));
-        let named = watching.files.iter().cloned().chain(configuration);
+        let named = watching.files.iter().chain(&self.monitored).cloned().chain(configuration);
         self.entries = named.map(|file| kept(&file).unwrap_or_else(|| Entry::named(file))).chain(imported).collect();
         if self.wanted_sources != watching.sources {
             (self.sources, self.wanted_sources) = (WatchedFolders::new(&watching.sources), watching.sources.clone());
@@ -136,6 +138,14 @@ impl Watches {
             self.look_ms = now_ms + LOOK_MS;
         }
         self.renew_watches(before.into_iter().filter_map(|entry| entry.watch).collect());
+    }
+
+    /// Watches these files of the application from now on, instead of those before.
+    pub fn monitor(&mut self, files: Vec<WatchedFile>, watching: &Watching, now_ms: u64) {
+        if files != self.monitored {
+            self.monitored = files;
+            self.renew(watching, now_ms);
+        }
     }
 
     /// Adds the files that a generation reports as imported to those that the generations of `living` have reported. A file that

@@ -1,0 +1,204 @@
+//! The registrations of a generation for uWSGI's signals: the target of each signal, timers, cron times and files. Reports of
+//! several processes that load the same application count once. It fires nothing. The master runs it.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use bolide_contract::attendant::Schedule;
+use bolide_contract::uwsgi_signals::{EACH_MOST, Registration, Registrations, TARGET_BYTES};
+use bolide_services::uwsgi_signals::{Members, Target, target_of};
+
+/// The registrations of a generation.
+#[derive(Debug, Default)]
+pub struct Table {
+    /// Each registered signal, with its target as written, and the target, or `None` if the instance has none of this name.
+    targets: BTreeMap<u8, (String, Option<Target>)>,
+    pub timers: Vec<Timer>,
+    pub crons: Vec<(u8, Schedule)>,
+    pub files: Vec<(u8, PathBuf)>,
+    /// What processes have registered while they loaded the application, each by its id in the master.
+    loading: Vec<(u64, Vec<Registration>)>,
+    /// The registrations of the process that was first to make them.
+    loaded: Vec<Registration>,
+}
+
+/// A timer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timer {
+    pub number: u8,
+    pub seconds: u32,
+    /// `add_timer` keeps its rhythm, `add_rb_timer` counts from each firing.
+    pub keeps_time: bool,
+    /// How often it still fires; `None` is without end.
+    pub left: Option<u32>,
+}
+
+/// What a report has changed, for the log and for the clock.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    pub problems: Vec<String>,
+    pub timers: Vec<Timer>,
+    pub crons: Vec<(u8, Schedule)>,
+    pub has_files: bool,
+}
+
+impl Table {
+    /// Returns the target of a signal. `None`: it has no valid one. A signal that is not registered is for any worker.
+    pub fn target(&self, number: u8) -> Option<Target> {
+        let any = Target::Any(bolide_contract::uwsgi_signals::Pool::Workers);
+        self.targets.get(&number).map_or(Some(any), |(_, target)| target.clone())
+    }
+
+    /// Returns the registered signals with their targets as written.
+    pub fn registered(&self) -> impl Iterator<Item = (u8, &str)> {
+        self.targets.iter().map(|(number, (text, _))| (*number, text.as_str()))
+    }
+
+    /// Takes the report of the child with this id.
+    pub fn take(&mut self, id: u64, registrations: Registrations, members: &Members) -> Changes {
+        let mut changes = Changes::default();
+        for registration in registrations.list {
+            if registrations.is_loading && self.is_repeated(id, &registration) {
+                continue;
+            }
+            self.add(registration, registrations.is_loading, members, &mut changes);
+        }
+        changes
+    }
+
+    /// Forgets what a child that has ended has reported: its replacement reports the same.
+    pub fn forget_child(&mut self, id: u64) {
+        self.loading.retain(|(known, _)| *known != id);
+    }
+
+    /// Whether another process has registered the same while it loaded. Where a process registers the same twice, the second
+    /// one is the second of the others.
+    fn is_repeated(&mut self, id: u64, registration: &Registration) -> bool {
+        if !self.loading.iter().any(|(known, _)| *known == id) {
+            self.loading.push((id, Vec::new()));
+        }
+        let Some((_, own)) = self.loading.iter_mut().find(|(known, _)| *known == id) else { return false };
+        let count = |list: &[Registration]| list.iter().filter(|known| *known == registration).count();
+        let is_repeated = count(own) < count(&self.loaded);
+        if own.len() < REPORTED_MOST {
+            own.push(registration.clone());
+        }
+        if !is_repeated && self.loaded.len() < REPORTED_MOST {
+            self.loaded.push(registration.clone());
+        }
+        is_repeated
+    }
+
+    /// A timer that is added while the process serves runs in this generation alone, and not in one that is like it.
+    fn add(&mut self, registration: Registration, is_loading: bool, members: &Members, changes: &mut Changes) {
+        let is_timer = matches!(registration, Registration::Timer { .. } | Registration::RbTimer { .. });
+        let (is_full, what) = match &registration {
+            Registration::Handler { .. } => (false, ""),
+            Registration::Timer { .. } | Registration::RbTimer { .. } => (self.timers.len() >= TIMERS_MOST, "timers"),
+            Registration::Cron { .. } => (self.crons.len() >= EACH_MOST, "cron times"),
+            Registration::File { .. } => (self.files.len() >= EACH_MOST, "file monitors"),
+        };
+        if is_full {
+            return changes
+                .problems
+                .push(format!("the application has the most {what} already: this one is ignored: {registration:?}"));
+        }
+        match registration {
+            Registration::Handler { number, target } => self.set_target(number, target, members, changes),
+            Registration::Timer { number, seconds } => {
+                changes.timers.push(Timer { number, seconds: seconds.max(1), keeps_time: true, left: None });
+            }
+            Registration::RbTimer { number, seconds, iterations } => {
+                let left = (iterations > 0).then_some(iterations);
+                changes.timers.push(Timer { number, seconds: seconds.max(1), keeps_time: false, left });
+            }
+            Registration::Cron { number, schedule } => {
+                self.crons.push((number, schedule));
+                changes.crons.push((number, schedule));
+            }
+            Registration::File { number, path } if path.is_absolute() => {
+                self.files.push((number, path));
+                changes.has_files = true;
+            }
+            Registration::File { .. } => {}
+        }
+        if is_loading && self.timers.len() < TIMERS_MOST {
+            self.timers.extend(changes.timers.last().filter(|_| is_timer));
+        }
+    }
+
+    fn set_target(&mut self, number: u8, mut text: String, members: &Members, changes: &mut Changes) {
+        if text.len() > TARGET_BYTES {
+            text = String::new();
+        }
+        let target = target_of(&text, members);
+        if let Err(why) = &target {
+            changes.problems.push(format!("signal {number} has the target `{text}`: {why}; it is dropped whenever it is raised"));
+        }
+        self.targets.insert(number, (text, target.ok()));
+    }
+}
+
+/// Timers of both kinds.
+pub const TIMERS_MOST: usize = 2 * EACH_MOST;
+/// Registrations of a process that are remembered, at the most: 256 handlers, and the others.
+const REPORTED_MOST: usize = 256 + 5 * EACH_MOST;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bolide_contract::uwsgi_signals::Pool;
+
+    fn timer(number: u8) -> Registration {
+        Registration::Timer { number, seconds: 5 }
+    }
+
+    fn report(is_loading: bool, list: &[Registration]) -> Registrations {
+        Registrations { is_loading, list: list.to_vec(), raised: Vec::new() }
+    }
+
+    fn numbers(table: &Table) -> Vec<u8> {
+        table.timers.iter().map(|timer| timer.number).collect()
+    }
+
+    #[test]
+    fn what_each_worker_registers_while_it_loads_counts_once() {
+        let mut table = Table::default();
+        let members = Members { workers: 2, ..Members::default() };
+        for id in 1..4 {
+            // One process may register the same twice, in one report or in two.
+            table.take(id, report(true, &[timer(1), timer(2), timer(1)]), &members);
+            table.take(id, report(true, &[timer(3)]), &members);
+        }
+        assert_eq!(numbers(&table), [1, 2, 1, 3]);
+        // A replacement of a worker is another process.
+        table.forget_child(1);
+        table.take(4, report(true, &[timer(1), timer(1), timer(2), timer(3), timer(4)]), &members);
+        assert_eq!(numbers(&table), [1, 2, 1, 3, 4]);
+        // While it serves, each call counts.
+        let changes = table.take(4, report(false, &[timer(1)]), &members);
+        assert_eq!((changes.timers.len(), numbers(&table).len()), (1, 5));
+    }
+
+    #[test]
+    fn a_target_that_the_instance_has_not_is_told_and_gets_nothing() {
+        let mut table = Table::default();
+        let handler = |number, target: &str| Registration::Handler { number, target: target.to_owned() };
+        let members = Members { workers: 1, ..Members::default() };
+        let changes = table.take(1, report(true, &[handler(1, "workers"), handler(2, "mule1")]), &members);
+        assert_eq!(changes.problems.len(), 1, "{changes:?}");
+        assert_eq!((table.target(1), table.target(2)), (Some(Target::Workers), None));
+        assert_eq!(table.target(9), Some(Target::Any(Pool::Workers)));
+    }
+
+    #[test]
+    fn there_is_a_most_of_each_kind() {
+        let mut table = Table::default();
+        let cron = Registration::Cron { number: 1, schedule: Schedule::ALWAYS };
+        let changes = table.take(1, report(false, &vec![cron; EACH_MOST + 2]), &Members::default());
+        assert_eq!((table.crons.len(), changes.problems.len()), (EACH_MOST, 2));
+        let relative = Registration::File { number: 1, path: PathBuf::from("relative") };
+        table.take(1, report(false, &[relative]), &Members::default());
+        assert_eq!(table.files, []);
+    }
+}
