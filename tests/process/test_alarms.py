@@ -35,8 +35,8 @@ def application(environ, start_response):
 def shop(serve, tmp_path):
     """Starts the shop with alarms. `written` of the server has the lines that the command of the alarm `note` has written."""
 
-    def start(*options, **further):
-        (tmp_path / "shop.py").write_text(SHOP)
+    def start(*options, source="", **further):
+        (tmp_path / "shop.py").write_text(SHOP + source)
         notes = tmp_path / "notes"
         common = [f"chdir = {tmp_path}", "module = shop", "master = true", f"alarm = note cmd:cat >> {notes}"]
         instance = serve("\n".join([*common, *options]), **further)
@@ -191,6 +191,16 @@ def test_a_full_listen_queue_raises_alarms(shop):
         os.kill(worker, signal.SIGCONT)
         for one in waiting:
             one.close()
+
+
+def test_a_signal_is_raised_for_its_handler(shop, tmp_path):
+    source = """
+import uwsgi
+uwsgi.register_signal(17, "worker", lambda number: open("heard", "a").write(f"{number};"))
+"""
+    instance = shop("alarm = ring signal:17", source=source)
+    instance.get("/alarm?ring=fire")
+    wait_until(lambda: (tmp_path / "heard").exists() and (tmp_path / "heard").read_text() == "17;", lambda: instance.log)
 
 
 def test_a_metric_that_reaches_a_value_raises_an_alarm(shop):
@@ -390,6 +400,7 @@ MISTAKES = {
     "alarm = a log:\nalarm-log = a (?=x)": "uwsgi.ini:5: error: `alarm-log = a (?=x)` is invalid: `(?=x)` has a lookahead",
     "metric = m\nmetric-threshold = key=m,value=1,alarm=none": "uwsgi.ini:5: error: no alarm is called `none`",
     "alarm = m mule:1": "uwsgi.ini:4: error: the alarm `m` is for a mule, and there is none (write `mule = true`)",
+    "alarm = m signal:256": "uwsgi.ini:4: error: `alarm = m signal` has no number of a signal",
     "alarm = m mule:x": "uwsgi.ini:4: error: `alarm = m mule` has no number of a mule",
     "hook-touch = x alarm:none text": "uwsgi.ini:4: error: no alarm is called `none`",
     "alarm = a log:\nhook-as-user-atexit = alarm:a text": "has `alarm`, and no process executes alarms any more then",

@@ -65,6 +65,8 @@ pub enum AlarmAction {
     Command(String),
     /// `log`: a log line, which begins with this text.
     Log(String),
+    /// `signal`: raises the signal of uWSGI's with this number. The message is not sent.
+    Signal(u8),
     /// `mule`: a message to the mule of this number; 0 is any mule.
     Mule(u32),
     /// `curl`: a request, or a mail.
@@ -77,6 +79,7 @@ impl AlarmAction {
         match self {
             AlarmAction::Command(_) => "cmd",
             AlarmAction::Log(_) => "log",
+            AlarmAction::Signal(_) => "signal",
             AlarmAction::Mule(_) => "mule",
             AlarmAction::Curl(_) => "curl",
         }

@@ -44,6 +44,8 @@ pub struct Alarms {
     descriptors: Descriptors,
     /// Messages that their senders have lost, since the last line about them.
     lost: u64,
+    /// Signals of uWSGI's that this turn raises.
+    signals: Vec<u8>,
     /// Messages that no mule had room for, since the last line about them.
     untaken: u64,
     /// A name that is not configured, and how often it was raised since the last line about it.
@@ -82,7 +84,7 @@ impl Alarms {
         if settings.alarms.is_listed {
             let listed = |alarm: &Alarm| format!("alarm {} ({}): {}", alarm.name, alarm.origin, alarm.action.word());
             settings.alarms.list.iter().for_each(|alarm| bolide_log::quiet_line(&listed(alarm)));
-            bolide_log::quiet_line("the actions of alarms are cmd, curl, log and mule");
+            bolide_log::quiet_line("the actions of alarms are cmd, curl, log, mule and signal");
         }
     }
 
@@ -153,6 +155,7 @@ impl Alarms {
                 let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
                 bolide_log::quiet_line(&words.join(" ").replace('\n', " "));
             }
+            AlarmAction::Signal(number) => self.signals.push(*number),
             AlarmAction::Mule(number) => {
                 let queue = if *number == 0 { ANY_MULE.to_owned() } else { format!("mule {number}") };
                 self.untaken += u64::from(!provision.message_queues().put(&queue, text));
@@ -201,6 +204,11 @@ impl Alarms {
             self.complaint_ms = now_ms + COMPLAINT_MS;
             lines.iter().for_each(|line| bolide_log::quiet_line(line));
         }
+    }
+
+    /// Returns the signals of uWSGI's that alarms have raised, to be raised in this turn.
+    pub fn take_signals(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.signals)
     }
 
     /// Records the end of a child of the master. Returns false if it executed no alarm.

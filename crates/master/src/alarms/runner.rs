@@ -83,7 +83,9 @@ fn execute(alarm: &Alarm, text: &[u8], settings: &Settings) -> io::Result<ExitSt
             files.extend([body, options]);
             command
         }
-        AlarmAction::Log(_) | AlarmAction::Mule(_) => return Err(io::Error::other("this action needs no process")),
+        AlarmAction::Log(_) | AlarmAction::Mule(_) | AlarmAction::Signal(_) => {
+            return Err(io::Error::other("this action needs no process"));
+        }
     };
     for variable in socket_activation::VARIABLES.into_iter().chain(service_manager::VARIABLES) {
         command.env_remove(variable);

@@ -334,6 +334,10 @@ impl Supervisor {
         }
         self.logs.restart_programs(&self.children, &self.provision, now);
         self.alarms.take_timers(self.provision.settings(), self.provision.privileges(), now);
+        for number in self.alarms.take_signals() {
+            let (signalling, instance, _) = self.signalling();
+            signalling.raise_in_service(number, instance);
+        }
     }
 
     /// Executes the commands that changed files request.

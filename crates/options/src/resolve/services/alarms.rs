@@ -39,12 +39,13 @@ pub fn add_alarm(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Di
         "cmd" if argument.trim().is_empty() => return Err(wrong(pair, "has no command", "write `cmd:COMMAND`")),
         "cmd" => AlarmAction::Command(argument.to_owned()),
         "log" => AlarmAction::Log(argument.to_owned()),
+        "signal" => AlarmAction::Signal(signal(argument, pair)?),
         "mule" => AlarmAction::Mule(mule(argument, pair)?),
         "curl" => AlarmAction::Curl(request(argument, pair)?),
         _ => {
             let instead = ELSEWHERE.iter().find(|(missing, _)| *missing == word).map(|(_, instead)| *instead);
             let what = format!("has `{word}`, which is not an action");
-            return Err(wrong(pair, &what, instead.unwrap_or("the actions are cmd, curl, log and mule")));
+            return Err(wrong(pair, &what, instead.unwrap_or("the actions are cmd, curl, log, mule and signal")));
         }
     };
     let list = &mut draft.alarms.settings.list;
@@ -58,6 +59,11 @@ pub fn add_alarm(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Di
     }
     list.push(Alarm { name: name.to_owned(), action, origin: pair.location.to_string() });
     Ok(())
+}
+
+fn signal(argument: &str, pair: &Pair) -> Result<u8, Diagnostic> {
+    let number = argument.trim().parse().ok();
+    number.ok_or_else(|| wrong(pair, "has no number of a signal", "write `signal:NUMBER`, from 0 to 255"))
 }
 
 /// The number of a mule; without one, any mule.
