@@ -149,6 +149,8 @@ const APPLICATION_SETTINGS: &[&str] = &[
     "/workers",
     "/helpers",
     "/services/locks",
+    // Workers and helpers talk to engines. Their numbers are places in one list, so all of it is taken or none.
+    "/services/distributed",
     "/mules",
     "/lifecycle/harakiri_ms",
     "/lifecycle/shortest_route_harakiri_ms",

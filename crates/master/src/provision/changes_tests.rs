@@ -196,6 +196,8 @@ fn every_option_is_taken_from_a_configuration_of_the_applications_user_or_stays_
                 Reach::Application | Reach::Surroundings => taken == new && named.is_empty(),
                 // Its effects outside of its own section belong to the application.
                 Reach::Master if row.name() == "develop" => is_named,
+                // A cache on an engine has no file, which the master would open.
+                Reach::Master if line.starts_with("cache2") && line.contains("engine=") => taken == new && named.is_empty(),
                 Reach::Master => taken == old && is_named,
                 // Applied or not, but never in part.
                 Reach::Each => taken == new && named.is_empty() || taken == old && is_named,

@@ -11,7 +11,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "",
         "An item that caches have before the application is loaded, as `KEY=VALUE` for all caches, or `CACHE KEY=VALUE`. An item that a cache still has from before a reload stays.",
     )
-    .example("add-cache-item = pages /robots.txt=User-agent: *"),
+    .example("cache2 = name=pages,items=1000\nadd-cache-item = pages /robots.txt=User-agent: *"),
     OptionEntry::supported(
         "load-file-in-cache",
         set!(|draft, _, pair| draft.cached_answers.preloaded.push(cached_answers::file_item(pair, false)?)),
@@ -20,7 +20,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "A file whose content is an item before the application is loaded, as `FILE` for all caches, or `CACHE FILE`. The key is the name of the file as written. A file that can't be read is a line in the log.",
     )
     .uwsgi("a reload loads the files again (uWSGI begins with an empty cache after a reload)")
-    .example("load-file-in-cache = pages /srv/shop/media/logo.svg"),
+    .example("cache2 = name=pages,items=1000\nload-file-in-cache = pages /srv/shop/media/logo.svg"),
     OptionEntry::supported(
         "load-file-in-cache-gzip",
         set!(|draft, _, pair| draft.cached_answers.preloaded.push(cached_answers::file_item(pair, true)?)),
@@ -29,7 +29,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "As `load-file-in-cache`, compressed with gzip.",
     )
     .uwsgi("uWSGI stores bytes of its memory behind the compressed content")
-    .example("load-file-in-cache-gzip = pages /srv/shop/media/logo.svg"),
+    .example("cache2 = name=pages,items=1000\nload-file-in-cache-gzip = pages /srv/shop/media/logo.svg"),
     OptionEntry::supported(
         "check-cache",
         set!(|draft, _, pair| draft.cached_answers.checked = Some((pair.value.clone().unwrap_or_default(), pair.location.clone()))),
@@ -38,5 +38,5 @@ pub const ENTRIES: &[OptionEntry] = &[
         "The cache whose items answer GET requests before all rules, by REQUEST_URI; without a value the first cache. An item is a whole response, from `HTTP/1.1 200 OK` to its body; any other text is the body of a page.",
     )
     .uwsgi("uWSGI looks into the first cache, whatever the name, and sends the bytes as they are, so a text without a head is no HTTP; here the server sets the length, the date and what belongs to the connection")
-    .example("check-cache = pages"),
+    .example("cache2 = name=pages,items=1000\ncheck-cache = pages"),
 ];

@@ -43,7 +43,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "Keeps the items of the queue in this file, beyond the end of the server. The file is uWSGI's: a server of either kind works on with the items of the other.",
     )
     .uwsgi("a file whose first bytes are not those of a queue is renamed to NAME.broken, and the queue begins empty")
-    .example("queue-store = /srv/shop/queue"),
+    .example("queue = 100\nqueue-store = /srv/shop/queue"),
     OptionEntry::supported(
         "queue-store-sync",
         Setting::Positive(|draft| &mut draft.services.queue.store_sync_s),
