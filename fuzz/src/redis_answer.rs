@@ -1,4 +1,5 @@
-//! Answers of a Redis server, and addresses of engines.
+//! An answer of a Redis server is read as the same value whole and byte by byte, or refused; an address is shown as one that means the
+//! same.
 
 use std::io::{self, Read};
 
@@ -93,6 +94,25 @@ fn seeds() -> Vec<Vec<u8>> {
         "redis://me:word@[::1]:7000/3?connect-ms=20",
         "rediss://host.example/1?ca=/etc/ca.pem&prefix=a%20b",
         "redis+unix:///run/redis%20s?db=2",
+        "redis://",
+        "redis://127.0.0.1",
+        "redis://:word@127.0.0.1:6379",
+        "redis://127.0.0.1:0/0",
+        "redis://127.0.0.1/0?answer-ms=0",
+        "http://127.0.0.1",
+        "+OK\r\n",
+        ":-9223372036854775808\r\n",
+        ":9223372036854775808\r\n",
+        "$0\r\n\r\n",
+        "$5\r\nab",
+        "$3\r\nabcd\r\n",
+        "$-2\r\n",
+        "$999999999999\r\n",
+        "*3\r\n$1\r\na\r\n",
+        "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n:1\r\n",
+        "*-2\r\n",
+        "%1\r\n+a\r\n:1\r\n",
+        "\r\n",
     ]
     .map(|seed| seed.as_bytes().to_vec())
     .to_vec()
