@@ -392,13 +392,18 @@ fn write_words(places: &[AtomicU64], bytes: &[u8]) {
 /// Copies a value out of the shared memory. Both have the same length, but for the end of the last word.
 #[inline]
 pub fn copy_words(words: &[AtomicU64], to: &mut [MaybeUninit<u8>]) {
-    let mut chunks = to.chunks_exact_mut(WORD_BYTES);
-    for (chunk, word) in chunks.by_ref().zip(words) {
-        chunk.copy_from_slice(&word.load(Relaxed).to_ne_bytes().map(MaybeUninit::new));
+    let whole = to.len() / WORD_BYTES;
+    let start = to.as_mut_ptr();
+    for (index, word) in words.iter().take(whole).enumerate() {
+        let word = word.load(Relaxed);
+        // SAFETY: the word is one of the whole words of `to`, so its bytes lie within; the write needs no alignment. (As a copy of
+        // eight bytes between slices it costs ten times as much.)
+        unsafe { start.add(index * WORD_BYTES).cast::<u64>().write_unaligned(word) };
     }
-    let rest = chunks.into_remainder();
-    if let Some(word) = words.last().filter(|_| !rest.is_empty()) {
-        let word = word.load(Relaxed).to_ne_bytes().map(MaybeUninit::new);
-        rest.copy_from_slice(&word[..rest.len()]);
+    let rest = &mut to[whole * WORD_BYTES..];
+    if let Some(word) = words.get(whole) {
+        for (place, byte) in rest.iter_mut().zip(word.load(Relaxed).to_ne_bytes()) {
+            place.write(byte);
+        }
     }
 }

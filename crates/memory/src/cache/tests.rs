@@ -1,5 +1,7 @@
 //! The cache in one process: what uWSGI's functions do, and the bounds.
 
+use std::mem::MaybeUninit;
+
 use bolide_contract::clock::advance_thread_clock;
 use bolide_contract::services::WhenFull;
 
@@ -163,6 +165,32 @@ fn numbers_are_changed_in_place_and_keep_their_time() {
     assert_eq!(number(&cache, "n"), i64::MIN, "it wraps around");
     advance_thread_clock(11_000);
     assert!(!cache.exists(b"n"), "the time of the first call counts");
+}
+
+#[test]
+fn values_of_each_length_are_copied_whole_and_nothing_behind_them() {
+    let cache = cache(&settings(2));
+    for length in 1..=100 {
+        let value: Vec<u8> = (1..=length).collect();
+        assert_eq!(put(&cache, "key", Change::Update(&value), 0), Written::Done);
+        let mut room = Room([MaybeUninit::new(0xff); 101]);
+        assert!(matches!(cache.get(b"key", &mut room), super::Outcome::Hit { .. }));
+        // SAFETY: each byte was written above.
+        let bytes = room.0.map(|byte| unsafe { byte.assume_init() });
+        let (copied, behind) = bytes.split_at(value.len());
+        assert_eq!(copied, value);
+        assert!(behind.iter().all(|byte| *byte == 0xff));
+    }
+}
+
+/// A buffer that is filled as one of Python is.
+struct Room([MaybeUninit<u8>; 101]);
+
+impl super::Sink for Room {
+    fn copy(&mut self, words: &[super::AtomicU64], bytes: usize) -> bool {
+        super::table::copy_words(words, &mut self.0[..bytes]);
+        true
+    }
 }
 
 #[test]
