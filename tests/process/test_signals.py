@@ -174,6 +174,17 @@ def test_threads_of_a_worker_run_handlers_beside_requests(start, tmp_path):
     assert client.read_response().status == 200
 
 
+def test_handlers_of_asgi_workers_run_on_the_loop_and_coroutines_become_tasks(start, tmp_path):
+    site = Signalled(start("--processes", "2", "--asgi", "signalled_asgi:application", module=None, alarms=True), tmp_path)
+    assert site.instance.body("/71/72/70") == "ok"
+    assert site.wait_for_notes("waiting71", 1)[0][0] == "waiting71-True"
+    site.instance.wait_for_log(r"^worker \d: RuntimeError: signal 72$")
+    # The timer of each worker's lifespan is one timer, and the loop stays alive.
+    notes = site.wait_for_notes("plain70", 3)
+    assert {word for word, _, _ in notes} == {"plain70-True"}
+    assert site.instance.stop() == 0
+
+
 def test_a_signal_without_a_handler_is_said_once(start, tmp_path):
     site = served(start, tmp_path, alarms=True)
     site.run("[uwsgi.signal(number) for number in (99, 99, 1)]")
