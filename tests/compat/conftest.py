@@ -16,6 +16,14 @@ UWSGI_ENVIRONMENT = REPOSITORY / "build" / f"uwsgi-{UWSGI_VERSION}"
 #: Libraries that it is built without, even if the machine has them: with them it has additional option names.
 UWSGI_FEATURES = {"UWSGI_PROFILE_OVERRIDE": "json=false"}
 BUILD_SECONDS = 900
+#: A test that needs uWSGI may be the one that builds it, or wait for that one, on a busy machine.
+TEST_SECONDS = 2 * BUILD_SECONDS
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if "uwsgi" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(TEST_SECONDS))
 
 
 def run_or_fail(what, command, **variables):

@@ -15,9 +15,6 @@ app = application
 #: A mount may be any of these.
 APPLICATIONS = {f"{name}.py": TELLS.format(name=name) for name in ("main", "one", "two", "deep")}
 LISTEN = ("socket = {folder}/uwsgi.sock", "http-socket = {folder}/http.sock")
-BUILD_SECONDS = 1800
-pytestmark = pytest.mark.timeout(BUILD_SECONDS)
-
 MANAGED = "manage-script-name = true"
 
 #: Name of the setup, its lines, and the files besides the four applications.

@@ -6,14 +6,10 @@ import contextlib
 import os
 import socket
 
-import pytest
 from support.client import Client
 from support.held import APPLICATIONS, GATE_BYTES, get
 from support.server import Server
 from support.waiting import wait_until
-
-BUILD_SECONDS = 1800
-pytestmark = pytest.mark.timeout(BUILD_SECONDS)
 
 WORKERS = 4
 LISTEN = 128

@@ -2,7 +2,6 @@
 
 import gzip
 
-import pytest
 from support import uwsgi as protocol
 from support.client import Client
 from support.server import Server
@@ -96,8 +95,6 @@ REQUESTS = [
     "GET /number",
     "GET /item?number",
 ]
-BUILD_SECONDS = 1800
-pytestmark = pytest.mark.timeout(BUILD_SECONDS)
 
 
 def told_of(answer):

@@ -17,9 +17,6 @@ def application(environ, start_response):
     return [body]
 """
 LISTEN = ("http-socket = {folder}/http.sock",)
-BUILD_SECONDS = 1800
-pytestmark = pytest.mark.timeout(BUILD_SECONDS)
-
 #: Formats whose lines are equal, byte for byte.
 EQUAL = (
     "%(method) %(uri) %(proto) %(status)",

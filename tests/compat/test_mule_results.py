@@ -1,14 +1,10 @@
 """Mules and calls by name: the same application gives the same results in uWSGI itself and here."""
 
 import json
-import shutil
-import signal
-import subprocess
-from pathlib import Path
 
 import pytest
+from support.real_uwsgi import real_uwsgi
 from support.waiting import wait_until
-from test_uwsgi_module import UWSGI
 
 APPLICATION = """\
 import json, os
@@ -111,18 +107,10 @@ def wait_for_all(read, log):
     return read()
 
 
-def test_messages_and_calls_have_uwsgis_results(serve, notes, free_port):
-    assert Path(UWSGI).exists() or shutil.which("uwsgi"), "uWSGI is needed for this comparison"
+def test_messages_and_calls_have_uwsgis_results(serve, uwsgi, notes, free_port):
     folder, read = notes("theirs")
-    lines = ["[uwsgi]", f"http-socket = 127.0.0.1:{free_port()}", *CONFIGURATION]
-    (folder / "uwsgi.ini").write_text("\n".join(lines) + "\n")
-    with open(folder / "log", "wb") as output:
-        process = subprocess.Popen([UWSGI, "uwsgi.ini"], cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-    try:
+    with real_uwsgi(uwsgi, folder, free_port(), "\n".join(CONFIGURATION)):
         theirs = wait_for_all(read, (folder / "log").read_text)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait()
     folder, read = notes("ours")
     instance = serve("\n".join([f"chdir = {folder}", *CONFIGURATION]))
     ours = wait_for_all(read, lambda: instance.log)

@@ -99,16 +99,16 @@ def call(address, expressions):
     return json.loads(answer.text)["called"]
 
 
-def test_each_call_has_uwsgis_result(serve, tmp_path, free_port):
+def test_each_call_has_uwsgis_result(serve, uwsgi, tmp_path, free_port):
     ours = call(serve(CONFIGURATION.format(apps="{apps}", items=3)).address(), CALLS)
     # uWSGI stores one item less than it is told.
-    with real_uwsgi(tmp_path / "real", free_port(), CONFIGURATION.format(apps="{apps}", items=4)) as address:
+    with real_uwsgi(uwsgi, tmp_path / "real", free_port(), CONFIGURATION.format(apps="{apps}", items=4)) as address:
         theirs = call(address, CALLS)
     different = {text: (us, them) for text, us, them in zip(CALLS, ours, theirs, strict=True) if us != them}
     assert different == {}
 
 
-def test_without_a_cache_nothing_is_stored_and_nothing_fails(serve, tmp_path, free_port):
+def test_without_a_cache_nothing_is_stored_and_nothing_fails(serve, uwsgi, tmp_path, free_port):
     calls = [
         "uwsgi.cache_set('key', 'x'), uwsgi.cache_get('key'), uwsgi.cache_exists('key'), uwsgi.cache_del('key')",
         "uwsgi.cache_update('key', 'x'), uwsgi.cache_inc('key'), uwsgi.cache_num('key'), uwsgi.cache_clear()",
@@ -117,5 +117,5 @@ def test_without_a_cache_nothing_is_stored_and_nothing_fails(serve, tmp_path, fr
     ]
     configuration = CONFIGURATION.partition("cache2")[0]
     ours = call(serve(configuration).address(), calls)
-    with real_uwsgi(tmp_path / "real", free_port(), configuration) as address:
+    with real_uwsgi(uwsgi, tmp_path / "real", free_port(), configuration) as address:
         assert ours == call(address, calls)

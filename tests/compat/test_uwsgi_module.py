@@ -1,21 +1,12 @@
-"""`import uwsgi`: names, types and values, compared with those of uWSGI itself if it is installed."""
+"""`import uwsgi`: names, types and values, compared with those of uWSGI itself."""
 
 import json
-import os
 import re
-import shutil
-import signal
-import subprocess
-from pathlib import Path
 
 import pytest
 from bolide import uwsgi_names
 from support.client import Client
-from support.server import APPS
-from support.waiting import wait_until
-
-#: The real program, if it is installed.
-UWSGI = os.environ.get("BOLIDE_TEST_UWSGI") or shutil.which("uwsgi") or "/opt/uwsgi/bin/uwsgi"
+from support.real_uwsgi import real_uwsgi
 
 CONFIGURATION = """\
 wsgi-file = {apps}/uwsgi_module.py
@@ -73,24 +64,10 @@ def ask(address, expressions):
 
 
 @pytest.fixture
-def real(tmp_path, free_port):
+def real(uwsgi, tmp_path, free_port):
     """Starts uWSGI itself with the same configuration. Returns its address."""
-    if not Path(UWSGI).exists():
-        pytest.skip("uWSGI is not installed")
-    port = free_port()
-    folder = tmp_path / "real"
-    folder.mkdir()
-    log = folder / "log"
-    lines = ["[uwsgi]", f"http-socket = 127.0.0.1:{port}", "die-on-term = true", *CONFIGURATION.splitlines()]
-    (folder / "uwsgi.ini").write_text("\n".join(lines).replace("{apps}", str(APPS)))
-    with open(log, "wb") as output:
-        process = subprocess.Popen([UWSGI, "uwsgi.ini"], cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-    try:
-        wait_until(lambda: "spawned uWSGI worker 2" in log.read_text() or process.poll() is not None, "uWSGI to serve")
-        yield ("127.0.0.1", port)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait()
+    with real_uwsgi(uwsgi, tmp_path / "real", free_port(), CONFIGURATION, "spawned uWSGI worker 2") as address:
+        yield address
 
 
 def test_functions_and_values_have_uwsgis_types_and_results(serve, real):

@@ -1,15 +1,8 @@
 """Locks, the queue, memory areas and metrics give the same values and exceptions as uWSGI's under the same configuration."""
 
-import signal
-import subprocess
-
 import pytest
 from support.expressions import evaluate
-from support.server import APPS
-from support.waiting import wait_until
-
-BUILD_SECONDS = 1800
-pytestmark = pytest.mark.timeout(BUILD_SECONDS)
+from support.real_uwsgi import real_uwsgi
 
 CONFIGURATION = """\
 wsgi-file = {apps}/expressions.py
@@ -100,17 +93,8 @@ len(uwsgi.sharedarea_object(2)), len(uwsgi.sharedarea_read(1, 0)), len(uwsgi.sha
 @pytest.fixture
 def real(uwsgi, tmp_path, free_port):
     """Starts uWSGI itself with the same configuration. Returns its address."""
-    port, log = free_port(), tmp_path / "log"
-    lines = ["[uwsgi]", f"http-socket = 127.0.0.1:{port}", "die-on-term = true", *CONFIGURATION.splitlines()]
-    (tmp_path / "uwsgi.ini").write_text("\n".join(lines).replace("{apps}", str(APPS)))
-    with open(log, "wb") as output:
-        process = subprocess.Popen([uwsgi, "uwsgi.ini"], cwd=tmp_path, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
-    try:
-        wait_until(lambda: "spawned uWSGI worker 1" in log.read_text() or process.poll() is not None, "uWSGI to serve")
-        yield ("127.0.0.1", port)
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.wait()
+    with real_uwsgi(uwsgi, tmp_path, free_port(), CONFIGURATION) as address:
+        yield address
 
 
 def test_each_call_has_uwsgis_value_or_exception(serve, real):

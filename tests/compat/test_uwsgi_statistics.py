@@ -25,9 +25,6 @@ from support.server import Server
 from support.statistics import read_raw, read_statistics
 from support.waiting import TIMEOUT_SECONDS, wait_until
 
-BUILD_SECONDS = 1800
-pytestmark = pytest.mark.timeout(BUILD_SECONDS)
-
 APPLICATION = """\
 import os, time
 

@@ -1,34 +1,37 @@
-"""uWSGI itself, for tests that compare with it."""
+"""uWSGI itself, for tests that compare with it. The fixture `uwsgi` of tests/compat/conftest.py has the path of the program."""
 
 import contextlib
 import os
-import shutil
 import signal
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from support.server import APPS
 from support.waiting import wait_until
 
-#: The real program, if it is installed.
-UWSGI = os.environ.get("BOLIDE_TEST_UWSGI") or shutil.which("uwsgi") or "/opt/uwsgi/bin/uwsgi"
-
 
 @contextlib.contextmanager
-def real_uwsgi(folder, port, configuration):
-    """Starts uWSGI with a configuration, without its section and its socket. Yields its address."""
-    if not Path(UWSGI).exists():
-        pytest.skip("uWSGI is not installed")
-    folder.mkdir()
+def real_uwsgi(program, folder, port, configuration, serves="spawned uWSGI worker 1"):
+    """Starts uWSGI with a configuration, without its section and its socket. `serves` is the log line to wait for. Yields its
+    address.
+    """
+    folder.mkdir(exist_ok=True)
     log = folder / "log"
     lines = ["[uwsgi]", f"http-socket = 127.0.0.1:{port}", "die-on-term = true", *configuration.splitlines()]
     (folder / "uwsgi.ini").write_text("\n".join(lines).replace("{apps}", str(APPS)).replace("{folder}", str(folder)))
+    # The program runs the Python that it was built with. The module uwsgidecorators is in its own environment.
+    packages = os.pathsep.join(map(str, Path(program).parents[1].glob("lib/python*/site-packages")))
     with open(log, "wb") as output:
-        process = subprocess.Popen([UWSGI, "uwsgi.ini"], cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        process = subprocess.Popen(
+            [program, "uwsgi.ini"],
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            env={**os.environ, "PYTHONPATH": packages},
+        )
     try:
-        wait_until(lambda: "spawned uWSGI worker 1" in log.read_text() or process.poll() is not None, "uWSGI to serve")
+        wait_until(lambda: serves in log.read_text() or process.poll() is not None, lambda: f"uWSGI to serve:\n{log.read_text()}")
         yield ("127.0.0.1", port)
     finally:
         process.send_signal(signal.SIGINT)
