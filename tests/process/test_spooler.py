@@ -7,6 +7,7 @@ import time
 
 import pytest
 from support import processes
+from support.killed_at_step import KilledAtStep
 from support.spooler import MODIFIER, SHOP, Shop, jobs_in, put, write_job
 from support.uwsgi import packet
 from support.waiting import wait_until
@@ -230,23 +231,55 @@ def test_a_job_that_kills_its_spooler_three_times_is_given_up_with_the_reason(sh
     assert found.words() == ["kill"] * 3 + ["after"]
 
 
+KILLS = 10
+
+
 def test_no_job_is_lost_when_spoolers_are_killed_at_any_moment(shop):
     found = shop("spooler-processes = 2", "spooler-frequency = 1", "spooler-quiet = true")
     found.server.expects_alarms = True
-    wanted = {str(number) for number in range(120)}
-    for number in range(120):
-        write_job(found.jobs, name=str(number))
     killed = set()
-    # Jobs are short, so a kill hits any of the steps of a job or none.
-    while set(found.words()) != wanted:
-        before = len(found.noted())
-        pids = [pid for _, pid, _ in found.noted()[-1:] if pid not in killed]
-        for pid in pids:
-            killed.add(pid)
-            os.kill(pid, signal.SIGKILL)
-        wait_until(lambda before=before: len(found.noted()) > before or set(found.words()) == wanted, lambda: found.server.log)
-    found.wait_until_empty()
-    assert killed
+    wanted = set()
+    for round in range(KILLS):
+        noted = len(found.noted())
+        names = {f"{round}-{number}" for number in range(12)}
+        wanted |= names
+        for name in sorted(names):
+            write_job(found.jobs, name=name)
+        found.wait_for_count(noted + 1)
+        # Jobs are short, so this hits any of the steps of a job or none.
+        _, pid, _ = found.noted()[-1]
+        killed.add(pid)
+        os.kill(pid, signal.SIGKILL)
+        found.wait_until_empty()
+        assert set(found.words()) == wanted
+    assert len(killed) == KILLS
+    assert not (found.jobs / "failed").exists()
+
+
+def test_no_job_is_lost_whichever_step_of_it_kills_the_spooler(shop, tmp_path):
+    kill = KilledAtStep(tmp_path)
+    found = shop("spooler-frequency = 1", environment=kill.environment)
+    found.server.expects_alarms = True
+
+    def work_off(name):
+        write_job(found.jobs, name=name)
+        found.wait_until_empty()
+        attempts = found.jobs / ".attempts"
+        wait_until(lambda: not attempts.exists() or not os.listdir(attempts), lambda: found.server.log)
+
+    step = 0
+    has_killed = True
+    while has_killed:
+        # A spooler that has done a job is replaced without a pause.
+        work_off("before")
+        kill.arm(step)
+        work_off(f"step-{step}")
+        has_killed = kill.has_killed()
+        kill.disarm()
+        step += 1
+    # The lock, the note of the attempt created and written, the job and the note removed.
+    assert step > 5
+    assert {word for word in found.words() if word != "before"} == {f"step-{number}" for number in range(step)}
     assert not (found.jobs / "failed").exists()
 
 
@@ -306,13 +339,13 @@ def test_files_that_are_no_jobs_are_said_once_and_nothing_is_lost(shop):
     found.spool(name="one")
     found.wait_for_notes("one")
     found.server.wait_for_log(r"job uwsgi_spoolfile_on_junk is given up and moved to the folder `failed`: it is no job")
-    found.server.wait_for_log(r"job uwsgi_spoolfile_on_folder is left where it is: it is a folder")
-    found.server.wait_for_log(rf"job {foreign} is left where it is: it (is of the user 65534|can't be opened)")
+    found.server.wait_for_log(r"job uwsgi_spoolfile_on_folder stays in the folder: it is a folder")
+    found.server.wait_for_log(rf"job {foreign} stays in the folder: it (belongs to user 65534|can't be opened)")
     for number in range(3):
         found.spool(name=str(number))
         found.wait_for_count(number + 2)
     log = found.server.log
-    assert [log.count(f"job {name} is") for name in ("uwsgi_spoolfile_on_folder", foreign)] == [1, 1]
+    assert [log.count(f"job {name} stays") for name in ("uwsgi_spoolfile_on_folder", foreign)] == [1, 1]
     assert (found.jobs / "failed" / "uwsgi_spoolfile_on_junk").read_bytes() == b"hello"
     assert (found.jobs / foreign).exists()
 
@@ -328,10 +361,10 @@ def test_jobs_go_on_when_attempts_can_not_be_noted_and_junk_stays_when_it_can_no
         found.spool(name=str(number))
         found.wait_for_count(number + 1)
     found.server.wait_for_log(r"attempts at jobs can't be counted: Not a directory")
-    found.server.wait_for_log(r"job uwsgi_spoolfile_on_junk is left where it is: it can't be moved to the folder `failed`")
+    found.server.wait_for_log(r"job uwsgi_spoolfile_on_junk stays in the folder: it can't be moved to the folder `failed`")
     wait_until(lambda: jobs_in(jobs) == ["uwsgi_spoolfile_on_junk"], lambda: f"{os.listdir(jobs)}; {found.server.log}")
     assert found.server.log.count("attempts at jobs can't be counted") == 1
-    assert found.server.log.count("job uwsgi_spoolfile_on_junk is left") == 1
+    assert found.server.log.count("job uwsgi_spoolfile_on_junk stays") == 1
 
 
 def test_a_reload_with_another_folder_moves_the_spooler_there(shop):

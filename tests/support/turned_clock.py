@@ -8,8 +8,9 @@ the server afterwards. No clock goes back, and none stands still.
 
 import os
 import struct
-import subprocess
 from pathlib import Path
+
+from support.preloaded import compiled
 
 NANOSECONDS = 1_000_000_000
 #: The format that the C side reads.
@@ -24,10 +25,7 @@ class TurnedClock:
         self._path = Path(folder) / "turned-clock"
         self._path.write_bytes(AHEAD.pack(0))
         self._seconds = 0
-        library = Path(folder) / "turned-clock.so"
-        command = ["gcc", "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(library), str(SOURCE), "-ldl", "-lpthread"]
-        subprocess.run(command, check=True)
-        self.environment = {"LD_PRELOAD": str(library), "TURNED_CLOCK": str(self._path)}
+        self.environment = {"LD_PRELOAD": compiled(SOURCE, folder), "TURNED_CLOCK": str(self._path)}
 
     def turn(self, seconds):
         """Advances the server's clocks by ``seconds`` at once."""

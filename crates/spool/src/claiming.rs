@@ -42,7 +42,7 @@ pub enum Claim {
     Later(u64),
     /// It is given up, and is in the folder `failed` now.
     GivenUp(String),
-    /// It stays where it is, and needs the attention of a person.
+    /// It stays in the folder until someone looks at it.
     Refused(String),
 }
 
@@ -271,7 +271,7 @@ fn refusal(folder: &Folder, seen: &Metadata) -> io::Result<Option<String>> {
     }
     if !folder.trusts(seen.uid())? {
         let owner = seen.uid();
-        return Ok(Some(format!("it is of the user {owner}, who is neither this spooler's nor the owner of the folder")));
+        return Ok(Some(format!("it belongs to user {owner}, but only this spooler's user, the folder's owner and root may leave jobs")));
     }
     Ok(None)
 }

@@ -195,7 +195,7 @@ impl SpoolerWork {
             Claim::GivenUp(reason) => {
                 self.say(&format!("job {job} is given up and moved to the folder `failed`: {reason}; see `bolide spool`"));
             }
-            Claim::Refused(reason) => self.say_once(&format!("job {job} is left where it is: {reason}")),
+            Claim::Refused(reason) => self.say_once(&format!("job {job} stays in the folder: {reason}")),
             Claim::Job(_) | Claim::Busy | Claim::Gone => {}
         }
     }
