@@ -1,7 +1,10 @@
 """No process of Bolide outlives its master, however that dies: within two seconds all have ended and the port is free."""
 
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 from support import processes
@@ -24,6 +27,24 @@ def kill_master(instance, port):
     instance.send_signal(signal.SIGKILL)
     instance.wait_until_gone()
     assert port_is_free(port)
+
+
+ENDED_MAIN_THREAD = """\
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(300,)).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_process_with_a_thread_that_runs_is_not_gone():
+    with subprocess.Popen([sys.executable, "-c", ENDED_MAIN_THREAD]) as process:
+        try:
+            stat = Path(f"/proc/{process.pid}/stat")
+            wait_until(lambda: ") Z " in stat.read_text(), "the end of the main thread")
+            assert processes.look(process.pid) is not None
+        finally:
+            process.kill()
+    assert processes.look(process.pid) is None
 
 
 @pytest.mark.parametrize("options", [(), ("--lazy-apps",), ("--threads", "4")], ids=["plain", "lazy", "threads"])

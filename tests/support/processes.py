@@ -20,15 +20,20 @@ class Process:
 
 
 def look(pid):
-    """Returns the :class:`Process`, or None if it is gone. A zombie counts as gone."""
+    """Returns the :class:`Process`, or None if it is gone.
+
+    A zombie counts as gone, unless only its main thread has ended: the others hold its descriptors until they end as well.
+    """
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
     # The name is in parentheses and may contain any character: proc(5).
     name, rest = text[text.index("(") + 1 :].rsplit(")", 1)
-    state, parent, _, session = rest.split()[:4]
-    return None if state in "ZX" else Process(pid, name, state, int(parent), int(session))
+    fields = rest.split()
+    state, parent, _, session = fields[:4]
+    threads = int(fields[17])
+    return None if state in "ZX" and threads <= 1 else Process(pid, name, state, int(parent), int(session))
 
 
 def of_session(session):
