@@ -60,7 +60,7 @@ def test_an_upgrade_hands_a_cache_on(upgradable, tmp_path):
     assert value(instance.address(), "uwsgi.cache_get('key')") == "b'y'"
 
 
-def test_writers_that_are_killed_hold_nobody_up_and_tear_nothing(serve):
+def test_writers_that_are_killed_block_no_other_and_tear_no_value(serve):
     server = serve(CONFIGURATION.replace("blocksize=1000", "blocksize=60000"))
     server.expects_alarms = True
     letters = "all(uwsgi.cache_update('key', letter * 60000) for letter in itertools.cycle('ab'))"

@@ -70,7 +70,7 @@ fn a_queue_has_whole_items_in_order_after_each_kill() {
             },
         );
         died_inside += queue::recover(mapping, victim.as_raw().unsigned_abs()).len();
-        let guard = queue.lock().lock().expect("nobody has it");
+        let guard = queue.lock().lock().expect("the lock is free");
         assert_eq!(guard.left_by, None, "the master has recovered it");
         let items = queue.items(&guard);
         for item in items.last(16).into_iter().flatten() {
@@ -109,12 +109,12 @@ fn an_area_has_whole_numbers_and_no_dead_holder_after_each_kill() {
             },
         );
         died_inside += shared_area::recover("0", mapping, victim.as_raw().unsigned_abs()).len();
-        let number = area.get::<i64>(61).expect("nobody has the lock");
+        let number = area.get::<i64>(61).expect("the lock is free");
         assert_eq!(number >> 32, number & 0xffff_ffff, "a half of an addition");
-        area.lock_for_writing().expect("nobody has a lock");
+        area.lock_for_writing().expect("the lock is free");
         area.unlock().expect("it is ours");
     }
-    assert!(died_inside > 0, "nobody died inside of a lock");
+    assert!(died_inside > 0, "no process died inside a lock");
 }
 
 #[test]
@@ -139,5 +139,5 @@ fn the_locks_of_the_application_are_free_after_each_kill() {
         died_inside += user_locks::recover(mapping, victim.as_raw().unsigned_abs()).len();
         assert!(locks[1].try_lock().expect("a lock").is_some_and(|guard| guard.left_by.is_none()));
     }
-    assert!(died_inside > 0, "nobody died inside of the lock");
+    assert!(died_inside > 0, "no process died inside the lock");
 }

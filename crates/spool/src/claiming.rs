@@ -271,7 +271,9 @@ fn refusal(folder: &Folder, seen: &Metadata) -> io::Result<Option<String>> {
     }
     if !folder.trusts(seen.uid())? {
         let owner = seen.uid();
-        return Ok(Some(format!("it belongs to user {owner}, but only this spooler's user, the folder's owner and root may leave jobs")));
+        return Ok(Some(format!(
+            "it belongs to user {owner}, but only this spooler's user, the folder's owner and root may leave jobs"
+        )));
     }
     Ok(None)
 }

@@ -52,7 +52,7 @@ fn a_period_whose_process_dies_is_fired_by_another() {
         claim = other.claim_named(7).expect("an engine");
         claim != Claim::Busy
     });
-    let Claim::Fire(firing) = claim else { panic!("nobody has fired yet") };
+    let Claim::Fire(firing) = claim else { panic!("the timer has not fired yet") };
     assert_eq!(dying.claim_named(7), Ok(Claim::Busy));
     assert_eq!(other.finish(&firing), Ok(true));
     assert_eq!(dying.finish(&late), Ok(false), "it was too late");

@@ -102,7 +102,7 @@ fn sorts() -> [SharedCache; 4] {
 }
 
 #[test]
-fn writers_killed_500_times_at_any_moment_tear_nothing_and_hold_nobody_up() {
+fn writers_killed_500_times_at_any_moment_tear_no_value_and_block_no_writer() {
     let mut left = 0;
     for (settings, kills) in sorts().iter().zip([KILLS / 4; 4]) {
         let cache = cache(settings);

@@ -63,7 +63,7 @@ fn a_cache_holds_exactly_its_items_with_one_shard_and_with_many() {
         }
         assert_eq!(add(&cache, "one more", "value"), Written::Full { is_to_be_said: true });
         assert_eq!(add(&cache, "one more", "value"), Written::Full { is_to_be_said: false });
-        assert_eq!(put(&cache, "key 0", Change::Update(b"other"), 0), Written::Done, "what is there may be replaced");
+        assert_eq!(put(&cache, "key 0", Change::Update(b"other"), 0), Written::Done, "an existing item may be replaced");
         assert_eq!((cache.counts().items, keys(&cache).len() as u64), (items, items));
         assert_eq!(delete(&cache, "key 0"), Written::Done);
         assert_eq!(add(&cache, "one more", "value"), Written::Done);
