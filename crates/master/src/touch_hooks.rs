@@ -3,18 +3,18 @@
 //! The master runs it.
 
 use std::io;
-use std::os::fd::AsRawFd;
 
 use bolide_contract::hooks::Hook;
 use bolide_contract::settings::Settings;
 use bolide_hooks::{Means, OwnFiles, no_functions};
 use bolide_supervision::logs::log_sink;
-use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement};
 use bolide_supervision::processes::exit_report::Cause;
-use bolide_supervision::processes::leash::{self, Leash};
+use bolide_supervision::processes::leash::Leash;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::system;
-use nix::unistd::{Pid, setpgid};
+use nix::unistd::Pid;
+
+use crate::children::grouped::{self, Side};
 
 /// The running hooks: at most one run of each.
 #[derive(Debug, Default)]
@@ -71,24 +71,14 @@ impl TouchHooks {
 const FAILED: i32 = 1;
 
 fn begin(settings: &Settings, hook: &Hook, privileges: Option<&Privileges>) -> io::Result<(Pid, Leash)> {
-    let confinement = RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), privileges)?;
-    let leash = Leash::new()?;
-    let end_of_leash = leash.end_for_group();
-    let master = Pid::this().as_raw();
-    if let Some(child) = system::fork()? {
-        return Ok((child, leash));
-    }
-    let log = bolide_log::descriptor().map(|log| log.as_raw_fd());
-    let alarms = bolide_log::alarms::descriptor().map(|alarms| alarms.as_raw_fd());
-    system::close_others(&log.into_iter().chain(alarms).chain([end_of_leash]).collect::<Vec<i32>>());
-    // A process group of its own, which is killed with the instance. The call fails if the group is already ours.
-    let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+    let prepared = match grouped::fork(settings, privileges)? {
+        Side::Master(child, leash) => return Ok((child, leash)),
+        Side::Child(prepared) => prepared,
+    };
     let mut call = no_functions;
     let environment = &settings.application.environment;
     // The child has become the user before it opens any file.
     let mut means = Means { shells: &settings.attendant.shells, environment, files: &OwnFiles, call: &mut call };
-    let prepared = leash::put_on(end_of_leash).and_then(|()| confinement.take(CapabilitiesAtExec::RootOnly));
-    let prepared = prepared.and_then(|()| child_setup::die_with(master));
     let outcome = prepared.map_err(|error| format!("{}: {error}", hook.origin));
     let outcome = outcome.and_then(|()| bolide_hooks::run_one(hook, &mut means).map_err(|error| error.to_string()));
     if let Err(words) = &outcome {

@@ -10,17 +10,18 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use bolide_contract::alarms::{Alarm, AlarmAction, CurlRequest};
 use bolide_contract::settings::Settings;
-use bolide_supervision::processes::child_setup::{self, CapabilitiesAtExec, RawConfinement};
+use bolide_supervision::processes::child_setup;
 use bolide_supervision::processes::exit_report::Cause;
-use bolide_supervision::processes::leash::{self, Leash};
+use bolide_supervision::processes::leash::Leash;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::process_attributes;
 use bolide_supervision::processes::system;
 use bolide_supervision::sockets::{service_manager, socket_activation};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::unistd::{Pid, setpgid};
+use nix::unistd::Pid;
 
+use crate::children::grouped::{self, Side};
 use crate::daemons::Output;
 
 /// The shell that every system has.
@@ -33,21 +34,12 @@ const FAILED: i32 = 1;
 /// # Errors
 /// No process or descriptor is left.
 pub fn start(alarm: &Alarm, text: &[u8], settings: &Settings, privileges: Option<&Privileges>) -> io::Result<(Pid, Leash)> {
-    let confinement = RawConfinement::of(&settings.confinement, settings.application.chdir.as_deref(), privileges)?;
-    let leash = Leash::new()?;
-    let end_of_leash = leash.end_for_group();
-    let master = Pid::this().as_raw();
-    if let Some(child) = system::fork()? {
-        return Ok((child, leash));
-    }
-    let log = bolide_log::descriptor().map(|log| log.as_raw_fd());
-    system::close_others(&log.into_iter().chain(bolide_log::targets()).chain([end_of_leash]).collect::<Vec<i32>>());
+    let prepared = match grouped::fork(settings, privileges)? {
+        Side::Master(child, leash) => return Ok((child, leash)),
+        Side::Child(prepared) => prepared,
+    };
     bolide_log::alarms::be_silent();
-    // A process group of its own, which is killed as a whole. The call fails if the group is already ours.
-    let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
     process_attributes::set_name(&process_attributes::name_of_helper(&settings.naming, &format!("alarm {}", alarm.name)));
-    let prepared = leash::put_on(end_of_leash).and_then(|()| confinement.take(CapabilitiesAtExec::RootOnly));
-    let prepared = prepared.and_then(|()| child_setup::die_with(master));
     let outcome = prepared.and_then(|()| execute(alarm, text, settings));
     let failure = match outcome {
         Ok(status) if status.success() => None,

@@ -1,6 +1,7 @@
 //! The children that exist, and the operations on them: start, fork, notify, kill. It decides nothing. The master runs it.
 
 pub mod child;
+pub mod grouped;
 pub mod ledger;
 pub mod reports;
 
