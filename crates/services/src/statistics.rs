@@ -308,8 +308,11 @@ pub fn as_json(snapshot: &Snapshot, form: Form) -> String {
             list.entry(|entry| write_worker(entry, worker, &snapshot.applications, form));
         }
     });
-    write_mules(&mut json, snapshot);
-    write_spoolers(&mut json, &snapshot.helpers);
+    if snapshot.helpers.iter().any(|helper| helper.kind == "mule") {
+        json.number("refused_messages", snapshot.refused_messages);
+    }
+    write_helpers(&mut json, "mules", "mule", &snapshot.helpers, write_mule);
+    write_helpers(&mut json, "spoolers", "spooler", &snapshot.helpers, write_spooler);
     if !snapshot.jobs.is_empty() {
         json.list("crons", |list| {
             for job in &snapshot.jobs {
@@ -343,23 +346,15 @@ fn write_cache(entry: &mut JsonText, cache: &CacheFacts) {
     entry.number("last_modified_at", cache.changed_s);
 }
 
-/// Keys that uWSGI does not have.
-fn write_mules(json: &mut JsonText, snapshot: &Snapshot) {
-    let helpers = &snapshot.helpers;
-    if !helpers.iter().any(|helper| helper.kind == "mule") {
+/// A list of the helpers of one kind, unless there are none.
+fn write_helpers(json: &mut JsonText, key: &str, kind: &str, helpers: &[HelperFacts], write: fn(&mut JsonText, &HelperFacts)) {
+    if !helpers.iter().any(|helper| helper.kind == kind) {
         return;
     }
-    json.number("refused_messages", snapshot.refused_messages);
-    json.list("mules", |list| {
-        for helper in helpers.iter().filter(|helper| helper.kind == "mule") {
+    json.list(key, |list| {
+        for helper in helpers.iter().filter(|helper| helper.kind == kind) {
             list.entry(|entry| {
-                entry.number("id", helper.number);
-                entry.number("pid", helper.pid);
-                entry.text("status", if helper.in_flight.is_some() { "busy" } else { "idle" });
-                entry.number("messages", helper.done);
-                entry.number("rss", helper.resident_bytes);
-                entry.number("vsz", helper.address_space_bytes);
-                entry.number("last_spawn", helper.last_spawn_s);
+                write(entry, helper);
                 entry.number("working_since", helper.in_flight.as_ref().map_or(0, |work| work.began_s));
                 entry.text("working_on", helper.in_flight.as_ref().map_or("", |work| &work.line));
             });
@@ -367,24 +362,24 @@ fn write_mules(json: &mut JsonText, snapshot: &Snapshot) {
     });
 }
 
-/// With uWSGI's keys, and the job in progress.
-fn write_spoolers(json: &mut JsonText, helpers: &[HelperFacts]) {
-    if !helpers.iter().any(|helper| helper.kind == "spooler") {
-        return;
-    }
-    json.list("spoolers", |list| {
-        for helper in helpers.iter().filter(|helper| helper.kind == "spooler") {
-            list.entry(|entry| {
-                entry.text("dir", &helper.folder);
-                entry.number("pid", helper.pid);
-                entry.number("tasks", helper.done);
-                entry.number("respawns", helper.respawns);
-                entry.number("running", u32::from(helper.in_flight.is_some()));
-                entry.text("working_on", helper.in_flight.as_ref().map_or("", |work| &work.line));
-                entry.number("working_since", helper.in_flight.as_ref().map_or(0, |work| work.began_s));
-            });
-        }
-    });
+/// Keys that uWSGI does not have.
+fn write_mule(entry: &mut JsonText, mule: &HelperFacts) {
+    entry.number("id", mule.number);
+    entry.number("pid", mule.pid);
+    entry.text("status", if mule.in_flight.is_some() { "busy" } else { "idle" });
+    entry.number("messages", mule.done);
+    entry.number("rss", mule.resident_bytes);
+    entry.number("vsz", mule.address_space_bytes);
+    entry.number("last_spawn", mule.last_spawn_s);
+}
+
+/// With uWSGI's keys.
+fn write_spooler(entry: &mut JsonText, spooler: &HelperFacts) {
+    entry.text("dir", &spooler.folder);
+    entry.number("pid", spooler.pid);
+    entry.number("tasks", spooler.done);
+    entry.number("respawns", spooler.respawns);
+    entry.number("running", u32::from(spooler.in_flight.is_some()));
 }
 
 /// Keys that uWSGI does not have.
