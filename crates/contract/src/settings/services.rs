@@ -52,6 +52,32 @@ pub struct SharedCache {
     pub origin: String,
 }
 
+impl SharedCache {
+    /// As in uWSGI.
+    pub const BLOCK_BYTES: u64 = 65_536;
+    /// As in uWSGI.
+    const KEY_BYTES: u32 = 2048;
+
+    /// A cache whose settings are the defaults but for these.
+    pub fn new(name: String, items: u64, origin: String) -> SharedCache {
+        SharedCache {
+            name,
+            items,
+            key_bytes: Self::KEY_BYTES,
+            block_bytes: Self::BLOCK_BYTES,
+            blocks: items,
+            is_bitmap: false,
+            when_full: WhenFull::Refuse,
+            ignores_full: false,
+            never_expires: false,
+            notes_changes: false,
+            first_number: 0,
+            store: None,
+            origin,
+        }
+    }
+}
+
 /// What a new item in a full cache replaces. Expired items are replaced in any case.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum WhenFull {

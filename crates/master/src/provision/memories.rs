@@ -278,21 +278,7 @@ mod tests {
     use bolide_contract::services::SharedCache;
 
     fn services(names: &[&str], items: u64) -> Services {
-        let cache = |name: &&str| SharedCache {
-            name: (*name).to_owned(),
-            items,
-            key_bytes: 2048,
-            block_bytes: 65_535,
-            blocks: items,
-            is_bitmap: false,
-            when_full: Default::default(),
-            ignores_full: false,
-            never_expires: false,
-            notes_changes: false,
-            first_number: 0,
-            store: None,
-            origin: "x.ini:1".to_owned(),
-        };
+        let cache = |name: &&str| SharedCache::new((*name).to_owned(), items, "x.ini:1".to_owned());
         Services { caches: names.iter().map(cache).collect(), ..Services::default() }
     }
 

@@ -12,21 +12,7 @@ pub const SYSTEM_START: u64 = 1;
 
 /// Settings as the options make them, with this many items and small values.
 pub fn settings(items: u64) -> SharedCache {
-    SharedCache {
-        name: "test".to_owned(),
-        items,
-        key_bytes: 32,
-        block_bytes: 100,
-        blocks: items,
-        is_bitmap: false,
-        when_full: Default::default(),
-        ignores_full: false,
-        never_expires: false,
-        notes_changes: false,
-        first_number: 0,
-        store: None,
-        origin: "x.ini:1".to_owned(),
-    }
+    SharedCache { key_bytes: 32, block_bytes: 100, ..SharedCache::new("test".to_owned(), items, "x.ini:1".to_owned()) }
 }
 
 /// An empty cache that forked processes share.

@@ -20,10 +20,6 @@ pub const BLOCK_BYTES_MOST: i64 = 1 << 40;
 const KEY_BYTES_MOST: u64 = 65_534;
 /// Bytes of a cache at the most: a process has 128 TiB of addresses.
 const CACHE_BYTES_MOST: u64 = 1 << 45;
-/// As in uWSGI.
-const BLOCK_BYTES: u64 = 65_536;
-/// As in uWSGI.
-const KEY_BYTES: u32 = 2048;
 /// The name of the cache of `cache`, as in uWSGI.
 const DEFAULT_NAME: &str = "default";
 
@@ -54,7 +50,7 @@ const KEYS: [&str; 19] = [
 pub fn add(draft: &mut Draft, pair: &Pair) -> Result<(), Diagnostic> {
     let text = values::text(pair)?;
     let error = |message: String, advice: &str| Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned());
-    let mut cache = plain(String::new(), 0, pair.location.to_string());
+    let mut cache = SharedCache::new(String::new(), 0, pair.location.to_string());
     let mut blocks = None;
     let mut file = FileDraft::default();
     let mut engine = None;
@@ -150,8 +146,8 @@ impl CachingDraft {
         if let Some((text, location)) = &self.items {
             match text.trim().parse::<u64>().ok().filter(|items| (1..=ITEMS_MOST as u64).contains(items)) {
                 Some(items) => {
-                    let mut cache = plain(DEFAULT_NAME.to_owned(), items, location.to_string());
-                    cache.block_bytes = self.block_bytes.unwrap_or(BLOCK_BYTES);
+                    let mut cache = SharedCache::new(DEFAULT_NAME.to_owned(), items, location.to_string());
+                    cache.block_bytes = self.block_bytes.unwrap_or(SharedCache::BLOCK_BYTES);
                     cache.notes_changes = self.notes_changes;
                     let file = FileDraft { path: self.store.clone(), ..FileDraft::default() };
                     caches.push((cache, file, location.clone()));
@@ -201,23 +197,5 @@ fn check(cache: &SharedCache, others: &[SharedCache], location: &Location, conte
             format!("the cache `{}` would need {} GiB of addresses", cache.name, bytes >> 30),
             "give it fewer items, or a smaller `blocksize`",
         ));
-    }
-}
-
-fn plain(name: String, items: u64, origin: String) -> SharedCache {
-    SharedCache {
-        name,
-        items,
-        key_bytes: KEY_BYTES,
-        block_bytes: BLOCK_BYTES,
-        blocks: items,
-        is_bitmap: false,
-        when_full: WhenFull::Refuse,
-        ignores_full: false,
-        never_expires: false,
-        notes_changes: false,
-        first_number: 0,
-        store: None,
-        origin,
     }
 }
