@@ -10,6 +10,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
+from support.redis_server import Proxy, RedisServer
 from support.server import TIME, program
 from support_instance import APPLICATIONS, START_FAILED, Instance
 from support_upgrade import pidfile
@@ -44,6 +45,22 @@ def start(tmp_path):
     yield start
     for instance in instances:
         instance.finish()
+
+
+@pytest.fixture
+def redis():
+    """A real redis-server."""
+    server = RedisServer()
+    yield server
+    server.finish()
+
+
+@pytest.fixture
+def proxy(redis):
+    """A way to `redis` that can be cut."""
+    proxy = Proxy(redis)
+    yield proxy
+    proxy.finish()
 
 
 def run_to_end(arguments, folder, seconds, options):

@@ -3,17 +3,9 @@
 from urllib.parse import quote
 
 import pytest
-from support.redis_server import Proxy, RedisServer
 from support.waiting import wait_until
 
 CONFIGURATION = "wsgi-file = {{apps}}/engines.py\ncache2 = name=pages,engine={url},blocksize=1000,keysize=50\n{more}"
-
-
-@pytest.fixture
-def redis():
-    server = RedisServer()
-    yield server
-    server.finish()
 
 
 def instance_of(serve, url, *more):
@@ -73,8 +65,7 @@ def test_a_cache_whose_engine_is_away_has_no_items_and_is_back_with_it(serve, re
     assert len([line for line in instance.lines if "engine redis" in line]) == 2
 
 
-def test_a_cache_whose_engine_is_cut_off_holds_no_request_longer_than_the_limit(serve, redis):
-    proxy = Proxy(redis)
+def test_a_cache_whose_engine_is_cut_off_holds_no_request_longer_than_the_limit(serve, proxy):
     instance = instance_of(serve, f"{proxy.url}?connect-ms=2000&answer-ms=100")
     wait_until(lambda: told(instance, "uwsgi.cache_update('k', 'v')") == "True", "an item")
     proxy.cut()
@@ -82,7 +73,6 @@ def test_a_cache_whose_engine_is_cut_off_holds_no_request_longer_than_the_limit(
         assert told(instance, "uwsgi.cache_get('k')") == "None"
     proxy.heal()
     wait_until(lambda: told(instance, "uwsgi.cache_get('k')") == "b'v'", "the item is back")
-    proxy.finish()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import os
 
 import pytest
-from support.redis_server import RedisServer
 from support.spooler import Shop, jobs_in
 from support.waiting import wait_until
 
@@ -18,13 +17,6 @@ def work(job):
     return uwsgi.SPOOL_RETRY if name == "again" else uwsgi.SPOOL_OK
 uwsgi.spooler = work
 """
-
-
-@pytest.fixture
-def redis():
-    server = RedisServer()
-    yield server
-    server.finish()
 
 
 @pytest.fixture

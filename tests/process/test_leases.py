@@ -6,24 +6,10 @@ from urllib.parse import quote
 
 import pytest
 from support.client import Closed
-from support.redis_server import Proxy, RedisServer
+from support.redis_server import RedisServer
 from support.waiting import wait_until
 
 CONFIGURATION = "wsgi-file = {{apps}}/engines.py\nlock-engine = {url}"
-
-
-@pytest.fixture
-def redis():
-    server = RedisServer()
-    yield server
-    server.finish()
-
-
-@pytest.fixture
-def proxy(redis):
-    proxy = Proxy(redis)
-    yield proxy
-    proxy.finish()
 
 
 def instance_of(serve, url, *options):
