@@ -86,6 +86,17 @@ def test_writers_that_are_killed_block_no_other_and_tear_no_value(serve):
     assert evaluate(server.address(), "uwsgi.cache_clear()", "uwsgi.cache_keys()") == ["True", "[]"]
 
 
+def test_a_writer_that_harakiri_kills_blocks_no_other_and_tears_no_value(serve):
+    server = serve(CONFIGURATION.replace("blocksize=1000", "blocksize=60000") + "harakiri = 1")
+    server.expects_alarms = True
+    letters = "all(uwsgi.cache_update('key', letter * 60000) for letter in itertools.cycle('ab'))"
+    writer = Evaluation(server.address(), letters)
+    assert writer.result() is None
+    server.wait_for_log(r"harakiri: killing worker")
+    read = "len(uwsgi.cache_get('key')), len(set(uwsgi.cache_get('key'))), uwsgi.cache_update('key', 'x')"
+    assert value(server.address(), read) == "(60000, 1, True)"
+
+
 def test_a_full_cache_is_said_once_and_stores_nothing_new(serve):
     server = serve(CONFIGURATION.replace("items=100", "items=3"))
     stored = "[uwsgi.cache_set(str(number), 'x') for number in range(6)], len(uwsgi.cache_keys())"
@@ -110,15 +121,35 @@ def test_a_cache_with_a_file_survives_a_restart_and_the_death_of_all_processes(s
     assert os.stat(file).st_blocks * 512 < os.stat(file).st_size
     server.stop()
     second = serve(configuration)
-    second.wait_for_log(r'^bolide: cache "pages": 2 items are kept in its file$')
+    second.wait_for_log(r'^bolide: cache "pages": its file has 2 items$')
     assert value(second.address(), "uwsgi.cache_get('key'), uwsgi.cache_get('timed')") == "(b'x', b'y')"
     assert value(second.address(), "uwsgi.cache_update('key', 'z'), uwsgi.cache_del('timed')") == "(True, True)"
     second.expects_alarms = True
     os.kill(second.process.pid, signal.SIGKILL)
     wait_until(lambda: not second.processes(), "all of its processes have ended")
     third = serve(configuration)
-    third.wait_for_log(r'^bolide: cache "pages": 1 items are kept in its file$')
+    third.wait_for_log(r'^bolide: cache "pages": its file has 1 item$')
     assert value(third.address(), "uwsgi.cache_get('key'), uwsgi.cache_keys()") == "(b'z', [b'key'])"
+
+
+#: A file system of 2 MiB, for a program and its children only.
+SMALL_DISK = 'mkdir "$0" && mount -t tmpfs -o size=2m none "$0" && exec "$@"'
+
+
+def test_a_full_disk_refuses_new_values_and_kills_no_process(serve, tmp_path):
+    disk = tmp_path / "disk"
+    unshare = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    _, configuration = stored(disk)
+    configuration = configuration.replace("blocksize=1000", "blocksize=100000")
+    server = serve(configuration, command=[*unshare, "sh", "-c", SMALL_DISK, disk, *program()])
+    update = "uwsgi.cache_update(str(number), str(number % 10) * 100000)"
+    results = value(server.address(), f"''.join(str({update})[0] for number in range(30))")
+    assert re.fullmatch("'T{5,20}N+'", results)
+    # Stored values can be replaced, and the room of a removed one is used again.
+    assert value(server.address(), "uwsgi.cache_get('29'), len(set(uwsgi.cache_get('0')))") == "(None, 1)"
+    for _ in range(10):
+        assert value(server.address(), "uwsgi.cache_update('0', 'y' * 100000)") == "True"
+        assert value(server.address(), "uwsgi.cache_del('1'), uwsgi.cache_set('1', 'z' * 100000)") == "(True, True)"
 
 
 def test_a_file_of_another_sort_is_said_and_not_destroyed(serve, tmp_path):
@@ -211,5 +242,5 @@ def test_statistics_and_status_have_the_numbers_of_each_cache(serve):
     assert (other["items"], other["full"], other["refused"]) == (1, 1, 1)
     assert other["last_modified_at"] > 1_700_000_000
     said = subprocess.run([*program(), "status", str(server.process.pid)], capture_output=True, text=True, check=True).stdout
-    assert "cache pages: 1 of 100 items, 2 hits, 1 misses\n" in said
-    assert "cache other: 1 of 1 items, 0 hits, 0 misses, 1 times full\n" in said
+    assert "cache pages: 1 of 100 items, 2 hits, 1 miss\n" in said
+    assert "cache other: 1 of 1 items, 0 hits, 0 misses, full once\n" in said

@@ -142,8 +142,9 @@ impl Wanted {
         match self {
             Wanted::Cache(settings) => {
                 let Restored { items, dropped } = store::restore(&Parts::of(settings, mapping), system_start())?;
-                let lost = if dropped == 0 { String::new() } else { format!(", {dropped} were incomplete and are dropped") };
-                Ok(format!("{items} items{lost}"))
+                let lost = if dropped == 0 { String::new() } else { format!("; {dropped} incomplete ones are dropped") };
+                let plural = if items == 1 { "" } else { "s" };
+                Ok(format!("{items} item{plural}{lost}"))
             }
             _ => Err(io::Error::other("it is never kept in a file")),
         }

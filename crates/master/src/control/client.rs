@@ -327,9 +327,14 @@ fn status_in_words(answer: &Value) -> String {
         let number = |key: &str| cache[key].as_u64().unwrap_or(0);
         let (items, hits, misses) = (number("items"), number("hits"), number("misses"));
         let name = text(&cache["name"]);
-        let found_full = if number("full") > 0 { format!(", {} times full", number("full")) } else { String::new() };
+        let found_full = match number("full") {
+            0 => String::new(),
+            1 => ", full once".to_owned(),
+            times => format!(", full {times} times"),
+        };
+        let misses = if misses == 1 { "1 miss".to_owned() } else { format!("{misses} misses") };
         let most = number("items_most");
-        let _ = writeln!(said, "cache {name}: {items} of {most} items, {hits} hits, {misses} misses{found_full}");
+        let _ = writeln!(said, "cache {name}: {items} of {most} items, {}, {misses}{found_full}", counted(hits, "hit"));
     }
     for engine in answer["engines"].as_array().into_iter().flatten() {
         let (address, state) = (text(&engine["address"]), text(&engine["state"]));

@@ -245,7 +245,7 @@ impl Memory {
             mapping.finish(&identity);
         } else {
             let found = wanted.restore(&mapping).map_err(located)?;
-            said.push(format!("{name}: {found} are kept in its file"));
+            said.push(format!("{name}: its file has {found}"));
         }
         let data = data_files::open(&wanted, privileges, said);
         let data = data.map_err(|error| io::Error::new(error.kind(), format!("{name}: {error}")))?;

@@ -7,7 +7,7 @@ use crate::atomics::Ordering::{Relaxed, Release};
 use crate::cache::layout::{COUNTER_LINES, Parts};
 use crate::cache::room;
 use crate::cache::stage::{Stage, reached};
-use crate::cache::table::{self, LIVE, Place};
+use crate::cache::table::{self, BACKED, LIVE, Place};
 
 /// Makes the locks of a cache, with which no process works yet.
 ///
@@ -71,12 +71,15 @@ pub fn rebuild(parts: &Parts<'_>) {
         shard.hand.store(0, Relaxed);
         reached(Stage::Repairing);
     }
-    let mut free = (0..table.slots.len()).filter(|slot| !is_live[*slot]);
+    let is_backed = |slot: &usize| table.slots[*slot].marks() & BACKED != 0;
+    // Slots with room on the disk are used first: the others may get none.
+    let (backed, others): (Vec<usize>, Vec<usize>) = (0..table.slots.len()).filter(|slot| !is_live[*slot]).partition(is_backed);
+    let mut free = backed.into_iter().chain(others);
     for place in parts.shards.iter().flat_map(|shard| &shard.spares) {
         place.store(free.next().unwrap_or(0) as u32, Relaxed);
     }
     parts.shards.iter().for_each(|shard| shard.oldest.store(0, Relaxed));
-    // The lowest one is taken first, so that an almost empty cache touches little memory.
+    // The first one is taken first, so that an almost empty cache touches little memory.
     let rest: Vec<usize> = free.collect();
     for (place, slot) in parts.stack.iter().zip(rest.iter().rev()) {
         place.store(*slot as u32, Relaxed);

@@ -8,7 +8,7 @@ use bolide_contract::services::SharedCache;
 
 use crate::atomics::Ordering::Relaxed;
 use crate::cache::digest::{checksum_of, hash_of};
-use crate::cache::layout::{Parts, Sizes};
+use crate::cache::layout::{Parts, SPARES, Sizes};
 use crate::cache::repair;
 use crate::cache::table::WORD_BYTES;
 use crate::mapping::HEAD_BYTES;
@@ -35,18 +35,17 @@ pub fn reserve(file: &impl AsFd, start: u64, bytes: u64) -> io::Result<()> {
     }
 }
 
-/// Reserves the room on the disk that every use needs, for a new file.
+/// Reserves the room on the disk that every use needs, for a new file. Spare slots have room from the start, so that a value can be
+/// replaced while the disk is full; slots that are freed later were written before.
 ///
 /// # Errors
 /// The disk is full.
 pub fn reserve_beginning(file: &impl AsFd, settings: &SharedCache) -> io::Result<()> {
     let sizes = Sizes::of(settings);
-    reserve(file, 0, sizes.bytes_before_keys())?;
-    if settings.is_bitmap {
-        let start = sizes.byte_of_block(0);
-        reserve(file, start, (sizes.blocks * sizes.block_words * WORD_BYTES) as u64)?;
-    }
-    Ok(())
+    let spares = sizes.shards * SPARES;
+    let blocks = if settings.is_bitmap { sizes.blocks } else { spares };
+    reserve(file, 0, sizes.bytes_before_keys() + (spares * sizes.key_words * WORD_BYTES) as u64)?;
+    reserve(file, sizes.byte_of_block(0), (blocks * sizes.block_words * WORD_BYTES) as u64)
 }
 
 /// Puts a file right that an instance has left: no process works with it. If the system was started again since, the disk may have
