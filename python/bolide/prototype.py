@@ -101,6 +101,10 @@ class Half:
             from bolide import autoreload
 
             self.followed = autoreload.Imports(self.settings["watching"]["imports"])
+        if self.settings["mules"]["apps"]:
+            from bolide import gunicorn_dirty
+
+            gunicorn_dirty.install()
         if described["gunicorn"]:
             from bolide import gunicorn_hooks
 

@@ -7,8 +7,6 @@ use super::translation::{Subject, Translation};
 use super::values;
 
 const NO_RUNTIME: &str = "leave it out: there are no runtime threads beside the application's";
-const NO_DIRTY: &str =
-    "leave it out: there is no such pool; use `--threads 16` for requests that wait, and a task queue for long work";
 
 pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("workers", &[Gunicorn, Uvicorn, Granian, Hypercorn, FastApi], Same)
@@ -76,11 +74,16 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("runtime-mode", &[Granian], Refused(NO_RUNTIME)),
     ServerSetting::new("task-impl", &[Granian], Refused("leave it out: `--loop` names the event loop, which has its own tasks")),
     ServerSetting::new("blocking-threads-idle-timeout", &[Granian], Refused("leave it out: the lifetime of an idle thread can't be set")),
-    ServerSetting::new("dirty-app", &[Gunicorn], Refused(NO_DIRTY)).setting("dirty_apps"),
-    ServerSetting::new("dirty-workers", &[Gunicorn], Refused(NO_DIRTY)).setting("dirty_workers"),
-    ServerSetting::new("dirty-timeout", &[Gunicorn], Nothing("there are no dirty arbiters")).setting("dirty_timeout"),
-    ServerSetting::new("dirty-threads", &[Gunicorn], Nothing("there are no dirty arbiters")).setting("dirty_threads"),
-    ServerSetting::new("dirty-graceful-timeout", &[Gunicorn], Nothing("there are no dirty arbiters")).setting("dirty_graceful_timeout"),
+    ServerSetting::new("dirty-app", &[Gunicorn], Kept(Subject::DirtyApps, values::as_it_is, "`mule-app` for each, beside `--dirty-workers`"))
+        .setting("dirty_apps")
+        .says("mules keep the objects, and `gunicorn.dirty.get_dirty_client` calls them; `gunicorn.dirty.stash` does not work here: use `uwsgi.cache_set`"),
+    ServerSetting::new("dirty-workers", &[Gunicorn], Kept(Subject::DirtyWorkers, values::as_it_is, "`mules`, beside `--dirty-app`"))
+        .setting("dirty_workers"),
+    ServerSetting::new("dirty-timeout", &[Gunicorn], Option("mule-harakiri"))
+        .setting("dirty_timeout")
+        .says("without it a call has no limit here, and 300 s in gunicorn"),
+    ServerSetting::new("dirty-threads", &[Gunicorn], Made(dirty_threads, "nothing for 1; more are an error")).setting("dirty_threads"),
+    ServerSetting::new("dirty-graceful-timeout", &[Gunicorn], Option("mule-reload-mercy")).setting("dirty_graceful_timeout"),
     ServerSetting::of_file("default_proc_name", Nothing("processes are named `bolide master` and `bolide worker 1`")),
     ServerSetting::of_file("tmp_upload_dir", Nothing("bodies that exceed the memory limit go to the system's temporary folder; the variable TMPDIR selects another")),
 ];
@@ -99,6 +102,14 @@ fn worker_class(to: &mut Translation, class: &str) -> Result<(), String> {
         _ => to.note("workers are Bolide's own, and detect WSGI and ASGI"),
     }
     Ok(())
+}
+
+/// A mule answers one call at a time.
+fn dirty_threads(_: &mut Translation, count: &str) -> Result<(), String> {
+    match count {
+        "0" | "1" => Ok(()),
+        more => Err(format!("write `dirty_workers = {more}` instead: a mule answers one call at a time")),
+    }
 }
 
 fn lifetime(to: &mut Translation, text: &str) -> Result<(), String> {

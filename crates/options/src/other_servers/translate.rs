@@ -81,6 +81,7 @@ impl Translation {
     pub fn finish(mut self, port: Option<u16>) -> Result<(Vec<MadeOption>, Vec<SettingRemark>), Refusal> {
         self.finish_addresses(port)?;
         self.finish_timeout();
+        self.finish_dirty_apps();
         self.finish_logs();
         self.finish_statsd()?;
         self.finish_static_files()?;
@@ -91,6 +92,12 @@ impl Translation {
     fn add_for(&mut self, kept: &KeptSetting, name: &str, value: &str) {
         self.place.clone_from(&kept.place);
         self.add(name, value);
+    }
+
+    /// Notes something about a kept setting.
+    fn note_for(&mut self, kept: &KeptSetting, message: &str) {
+        self.place.clone_from(&kept.place);
+        self.note(message);
     }
 
     /// `--host` and `--port` form one address. A host alone in `--bind` gets the port of `--port`, as in daphne.
@@ -143,10 +150,25 @@ impl Translation {
         if is_sync {
             return self.add_for(&timeout, "harakiri", seconds);
         }
-        self.place.clone_from(&timeout.place);
-        self.note(format!(
+        let message = format!(
             "with these workers gunicorn's timeout is the silence of a worker, not the time of a request; `harakiri = {seconds}` limits requests, and `loop-stall` reports a blocked event loop"
-        ));
+        );
+        self.note_for(&timeout, &message);
+    }
+
+    /// As in gunicorn, dirty apps without workers start nothing, and neither do workers without apps.
+    fn finish_dirty_apps(&mut self) {
+        let apps = self.take_all(Subject::DirtyApps);
+        let workers = self.take_kept(Subject::DirtyWorkers).filter(|workers| workers.value != "0");
+        match (workers, apps.first()) {
+            (Some(workers), Some(_)) => {
+                self.add_for(&workers, "mules", &workers.value);
+                apps.iter().for_each(|app| self.add_for(app, "mule-app", &app.value));
+            }
+            (Some(alone), None) => self.note_for(&alone, "nothing to do: there are no dirty apps for these workers"),
+            (None, Some(alone)) => self.note_for(alone, "nothing to do: there are no dirty workers for these apps"),
+            (None, None) => {}
+        }
     }
 
     fn finish_logs(&mut self) {

@@ -36,6 +36,8 @@ pub enum Subject {
     AccessLog,
     Bind,
     Daemon,
+    DirtyApps,
+    DirtyWorkers,
     ErrorLog,
     Host,
     Port,

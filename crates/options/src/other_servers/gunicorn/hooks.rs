@@ -25,10 +25,10 @@ pub const NOT_CALLED: &[(&str, &str)] = &[
         "the master runs no Python; `worker_exit` is called in each worker, and `exec-as-user-atexit` runs a command at the end",
     ),
     ("ssl_context", "TLS is not handled by Python here: see `tls-min-version`, `tls-client-auth` and `https`"),
-    ("on_dirty_starting", "there are no dirty arbiters"),
-    ("dirty_post_fork", "there are no dirty arbiters"),
-    ("dirty_worker_init", "there are no dirty arbiters"),
-    ("dirty_worker_exit", "there are no dirty arbiters"),
+    ("on_dirty_starting", "mules keep the dirty apps: write it in `init` and `close` of an app"),
+    ("dirty_post_fork", "mules keep the dirty apps: write it in `init` and `close` of an app"),
+    ("dirty_worker_init", "mules keep the dirty apps: write it in `init` and `close` of an app"),
+    ("dirty_worker_exit", "mules keep the dirty apps: write it in `init` and `close` of an app"),
 ];
 
 /// The names of the hooks that are not called.

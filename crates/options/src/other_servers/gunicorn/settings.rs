@@ -84,7 +84,9 @@ fn values_of(row: &ServerSetting, asked: &RawSetting) -> Vec<String> {
         Value::Array(list) => {
             let words = list.iter().map(|one| one.as_str().map_or_else(|| one.to_string(), str::to_owned));
             match row.meaning {
-                Meaning::Same | Meaning::Listed(_) | Meaning::Option(_) => words.collect(),
+                Meaning::Same | Meaning::Listed(_) | Meaning::Option(_) | Meaning::Kept(Subject::DirtyApps, ..) => {
+                    words.collect()
+                }
                 _ => vec![words.collect::<Vec<_>>().join(",")],
             }
         }
