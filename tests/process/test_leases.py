@@ -135,13 +135,14 @@ def test_a_wrong_address_is_an_error_with_its_place_and_without_the_password(tmp
 def test_a_password_is_in_no_log_and_no_status(serve, call):
     redis = RedisServer("--requirepass", "pass-word")
     try:
-        instance = instance_of(serve, f"{redis.url}?pass=pass-word")
+        instance = instance_of(serve, f"{redis.url}?pass=pass-word", "show-config = true")
         assert told(instance, "bolide.lease('l', 600).token > 0") == "True"
         redis.kill()
         assert told(instance, "bolide.lease('l', 600)").startswith("ConnectionError")
         assert "pass-word" not in told(instance, "bolide.lease('l', 600)")
         assert "pass-word" not in call("status", instance.process.pid, "--json")[1]
-        assert "pass-word" not in instance.log
+        assert f"lock-engine = {redis.url}?pass=***" in instance.everything()
+        assert "pass-word" not in instance.everything()
     finally:
         redis.finish()
 

@@ -18,13 +18,72 @@ pub struct Pair {
 }
 
 /// Formats the pairs for `--show-config`, in the order in which they were read. The form is uWSGI's, frame included, so that the
-/// two listings can be compared.
+/// two listings can be compared. A password in a value is not shown, since the listing is part of the log.
 pub fn as_uwsgi(pairs: &[Pair]) -> String {
     let mut text = "\n;uWSGI instance configuration\n[uwsgi]\n".to_owned();
     for pair in pairs {
         // Writing to a String can't fail.
-        let _ = writeln!(text, "{} = {}", pair.key, pair.value.as_deref().unwrap_or("true"));
+        let _ = writeln!(text, "{} = {}", pair.key, without_passwords(pair.value.as_deref().unwrap_or("true")));
     }
     text.push_str(";end of configuration\n\n");
     text
+}
+
+/// Keys within a value whose values are passwords.
+const PASSWORD_KEYS: [&str; 2] = ["auth_pass=", "pass="];
+/// The end of an address, or of a key's value, within the value of an option.
+const ENDS: [char; 5] = [',', ';', '&', '?', ' '];
+const HIDDEN: &str = "***";
+
+/// Replaces the passwords of addresses (RFC 3986, section 3.2.1: `user:password@host`) and of the [`PASSWORD_KEYS`].
+fn without_passwords(value: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = value;
+    while let Some(end) = rest.find(ENDS).map(|end| end + 1).or((!rest.is_empty()).then_some(rest.len())) {
+        let (part, after) = rest.split_at(end);
+        shown.push_str(&without_password(part));
+        rest = after;
+    }
+    shown
+}
+
+fn without_password(part: &str) -> String {
+    let (text, end) = part.split_at(part.trim_end_matches(ENDS).len());
+    if let Some(key) = PASSWORD_KEYS.iter().find(|key| text.starts_with(**key)) {
+        return format!("{key}{HIDDEN}{end}");
+    }
+    let login = text.split_once("://").and_then(|(scheme, authority)| Some((scheme, authority.rsplit_once('@')?)));
+    match login {
+        Some((scheme, (login, host))) if login.contains(':') => {
+            let user = login.split(':').next().unwrap_or_default();
+            format!("{scheme}://{user}:{HIDDEN}@{host}{end}")
+        }
+        _ => part.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_passwords;
+
+    #[test]
+    fn a_listing_shows_no_password_and_changes_nothing_else() {
+        let cases = [
+            ("redis://me:secret@127.0.0.1:6379/0?prefix=shop", "redis://me:***@127.0.0.1:6379/0?prefix=shop"),
+            ("name=users,engine=redis://:secret@host/0,blocksize=4096", "name=users,engine=redis://:***@host/0,blocksize=4096"),
+            ("redis+unix:///run/redis.sock?db=0&pass=secret&user=me", "redis+unix:///run/redis.sock?db=0&pass=***&user=me"),
+            ("redis://me:se@c/r:et@host", "redis://me:***@host"),
+            (
+                "mail curl:smtps://mail.example.com;mail_to=a@b;auth_user=shop;auth_pass=secret;subject=x y",
+                "mail curl:smtps://mail.example.com;mail_to=a@b;auth_user=shop;auth_pass=***;subject=x y",
+            ),
+            ("redis://me@host:6379/0", "redis://me@host:6379/0"),
+            ("127.0.0.1:8000", "127.0.0.1:8000"),
+            ("cmd:echo 'a,  b'; cat ", "cmd:echo 'a,  b'; cat "),
+            ("", ""),
+        ];
+        for (value, shown) in cases {
+            assert_eq!(without_passwords(value), shown);
+        }
+    }
 }
