@@ -169,7 +169,7 @@ impl Application for PythonApplication<'_> {
     }
 
     fn serve(&mut self, assignment: EngineAssignment, note: FailureNote) -> PyResult<i32> {
-        let assignment = EngineAssignment { caches: services::caches(), ..assignment };
+        let assignment = EngineAssignment { caches: services::caches(), metrics: services::metrics(), ..assignment };
         uwsgi_module::attach(&assignment)?;
         let wants_imports = assignment.settings.watching.imports.is_some();
         let control = wants_imports.then(|| assignment.control.try_clone()).transpose()?;

@@ -307,6 +307,7 @@ pub fn assignment(settings: Settings) -> (Assignment, OwnedFd) {
     (
         Assignment {
             caches: &[],
+            metrics: None,
             settings,
             row: 0,
             worker: 1,

@@ -16,6 +16,7 @@ mod preloading;
 pub mod request;
 pub mod response;
 mod scheduling;
+mod services;
 mod sockets;
 pub mod uwsgi_signals;
 

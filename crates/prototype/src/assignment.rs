@@ -57,6 +57,7 @@ pub fn assignment(boot: &Boot, memory: &SharedMemory<'_>, control: OwnedFd, work
         is_held: worker.is_on_trial && boot.settings.reloading.probe.is_some(),
         // The language has attached them, and adds them.
         caches: &[],
+        metrics: None,
         worn_after: worn_after(&boot.settings.recycling, worker.number),
     })
 }

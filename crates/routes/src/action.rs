@@ -10,6 +10,7 @@ use crate::cache_access::Operator;
 use crate::caching::{self, CacheAction};
 use crate::diagnostics::{CompileContext, Mistakes, Stage};
 use crate::served::Served;
+use crate::service_action::{self, ServiceAction};
 use crate::status;
 use crate::template::{Groups, Template};
 
@@ -64,6 +65,8 @@ pub enum Action {
     Harakiri(u32),
     /// `cache`, `cachestore`, `cachevar`, `cacheset`, `cacheinc` and the related actions.
     Cache(Box<CacheAction>),
+    /// `signal`, `alarm`, `metricinc` and the related actions.
+    Service(Box<ServiceAction>),
     /// `gzip`: the answer is compressed, whatever its type and size.
     Gzip,
     /// No effect: the action always happens anyway, or has no effect and caused a warning.
@@ -98,8 +101,7 @@ const MISSING: &[(&[&str], Option<&str>)] = &[
     (&["chdir"], Some("all requests of a worker share one folder; use `chdir`")),
     (&["setmodifier1", "setmodifier2"], Some("there are no modifiers: a path chooses an application with `mount`")),
     (&["sse", "websocket", "offload", "spool", "hash", "geoip", "expires", "tofile", "to-file", "disableheaders"], Some("")),
-    (&["signal", "alarm", "setprocname", "flush", "fixcl", "forcecl", "metricinc", "metricdec", "metricmul"], None),
-    (&["metricdiv", "metricset"], None),
+    (&["setprocname", "flush", "fixcl", "forcecl"], None),
 ];
 
 /// Compiles an action. `None`: the mistake was reported.
@@ -186,6 +188,9 @@ fn named(name: &str, argument: &str, groups: Groups, context: CompileContext<'_>
         "harakiri" => Action::Harakiri(seconds(argument, mistakes)?),
         "gzip" => Action::Gzip,
         _ if caching::has_action(name) => Action::Cache(Box::new(CacheAction::compile(name, argument, groups, mistakes)?)),
+        _ if service_action::has_action(name) => {
+            Action::Service(Box::new(ServiceAction::compile(name, argument, groups, mistakes)?))
+        }
         // Answers without a length are always chunked, and files never block a thread.
         "chunked" | "donotoffload" => Action::Nothing,
         _ => return unknown(name, context.stage, mistakes),
@@ -215,6 +220,7 @@ fn is_for_responses(name: &str) -> bool {
             | "gzip"
             | "chunked"
     ) || (name != "cache" && caching::has_action(name))
+        || service_action::has_action(name)
 }
 
 fn unknown(name: &str, stage: Stage, mistakes: &mut Mistakes<'_>) -> Option<Action> {
@@ -231,15 +237,15 @@ fn unknown(name: &str, stage: Stage, mistakes: &mut Mistakes<'_>) -> Option<Acti
                 // uWSGI's recipe for X-Sendfile.
                 "static" | "file" => "for files that the application names in X-Sendfile, write `x-sendfile = FOLDER` instead",
                 _ => {
-                    "the actions on responses are addheader, delheader, clearheaders, addvar, gzip, cachestore, cacheinc, log, \
-                    donotlog, goto, continue and last"
+                    "the actions on responses are addheader, delheader, clearheaders, addvar, gzip, cachestore, cacheinc, metricinc, \
+                    signal, alarm, log, donotlog, goto, continue and last"
                 }
             },
         ),
         None => mistakes.error(
             format!("there is no action `{name}`"),
             "the actions are redirect, redirect-permanent, rewrite, return, break, continue, last, goto, static, file, \
-                cache, cachestore, basicauth, addheader, delheader, addvar, setpathinfo and similar, log, donotlog, harakiri, gzip",
+                cache, cachestore, metricinc, signal, alarm, basicauth, addheader, delheader, addvar, setpathinfo and similar, log, donotlog, harakiri, gzip",
         ),
     }
     None
@@ -332,6 +338,13 @@ fn seconds(argument: &str, mistakes: &mut Mistakes<'_>) -> Option<u32> {
     }
 }
 
+/// Whether one of these texts inserts groups.
+fn any_needs_groups(texts: impl FnOnce(&mut dyn FnMut(&Template))) -> bool {
+    let mut needs_groups = false;
+    texts(&mut |text| needs_groups |= text.needs_groups());
+    needs_groups
+}
+
 impl Action {
     pub fn variables(&self, see: &mut dyn FnMut(&[u8])) {
         match self {
@@ -351,6 +364,7 @@ impl Action {
             }
             Action::Serve(served) => served.rest.variables(see),
             Action::Cache(action) => action.templates(&mut |text| text.variables(see)),
+            Action::Service(action) => action.templates(&mut |text| text.variables(see)),
             _ => {}
         }
     }
@@ -370,11 +384,8 @@ impl Action {
             | Action::Log(text)
             | Action::Goto(Target::Label(text)) => text.needs_groups(),
             Action::Serve(served) => served.rest.needs_groups(),
-            Action::Cache(action) => {
-                let mut needs_groups = false;
-                action.templates(&mut |text| needs_groups |= text.needs_groups());
-                needs_groups
-            }
+            Action::Cache(action) => any_needs_groups(|see| action.templates(see)),
+            Action::Service(action) => any_needs_groups(|see| action.templates(see)),
             _ => false,
         }
     }

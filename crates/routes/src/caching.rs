@@ -12,6 +12,7 @@ use crate::cache_access::{Change, Operator, Write};
 use crate::cache_arguments::{Parts, cache_name};
 use crate::condition::number;
 use crate::diagnostics::Mistakes;
+use crate::service_access::Services;
 use crate::template::{Groups, Template};
 use crate::values::Values;
 
@@ -176,7 +177,7 @@ impl CacheAction {
             let (gzip_key, value) = (gzip_key.as_ref().map(fill), value.as_ref().map(fill));
             return Effect::Store(Store { cache, key, gzip_key, value, status: *status, expires_s: self.expires_s });
         }
-        let Some(caches) = values.caches() else { return Effect::None };
+        let Some(caches) = values.services().map(Services::caches) else { return Effect::None };
         let write = |change| {
             let write = Write { change, expires_s: self.expires_s };
             if !caches.write(&cache, &key, &write, false) {

@@ -8,7 +8,7 @@ use std::path::Path;
 use bolide_contract::answering::RouteRule;
 
 use super::Store;
-use crate::{Caches, Change, Mistake, Operator, Overrides, Routes, ServerValue, Values, Verdict, Write};
+use crate::{Caches, Change, MetricChange, Mistake, Operator, Overrides, Routes, ServerValue, Services, Values, Verdict, Write};
 
 type Bytes = Vec<u8>;
 
@@ -52,6 +52,24 @@ impl Caches for Table {
     }
 }
 
+impl Services for Table {
+    fn caches(&self) -> &dyn Caches {
+        self
+    }
+
+    fn metric(&self, _: &[u8]) -> i64 {
+        0
+    }
+
+    fn change_metric(&self, _: &[u8], _: MetricChange) -> bool {
+        false
+    }
+
+    fn raise_signal(&self, _: u8) {}
+
+    fn raise_alarm(&self, _: &[u8], _: &[u8]) {}
+}
+
 struct Request<'a>(&'a Table);
 
 impl Values for Request<'_> {
@@ -63,7 +81,7 @@ impl Values for Request<'_> {
         0
     }
 
-    fn caches(&self) -> Option<&dyn Caches> {
+    fn services(&self) -> Option<&dyn Services> {
         Some(self.0)
     }
 }

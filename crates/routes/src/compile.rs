@@ -31,6 +31,10 @@ pub struct Routes {
     pub folders: Vec<PathBuf>,
     /// The rules that use a cache whose name is known, and its name; an empty one is the first cache.
     pub caches: Vec<(usize, String)>,
+    /// The rules that raise an alarm whose name is known, and its name.
+    pub alarms: Vec<(usize, String)>,
+    /// The rules that change a metric whose name is known, and its name.
+    pub metrics: Vec<(usize, String)>,
     /// A rule needs the media types of file names.
     pub needs_types: bool,
 }
@@ -81,6 +85,11 @@ impl Routes {
             let of_action = if let Action::Cache(action) = &action { action.cache_name() } else { None };
             for name in of_action.into_iter().chain(condition.cache_name()) {
                 routes.caches.push((number, String::from_utf8_lossy(name).into_owned()));
+            }
+            if let Action::Service(action) = &action {
+                let named = |name: &[u8]| (number, String::from_utf8_lossy(name).into_owned());
+                routes.alarms.extend(action.alarm_name().map(named));
+                routes.metrics.extend(action.metric_name().map(named));
             }
             routes.needs_types |= matches!(&action, Action::Cache(action) if action.needs_types());
             table.rules.push(Rule { condition, action, origin: rule.origin.clone() });

@@ -87,7 +87,7 @@ fn a_mistake_in_a_rule_is_named() {
 #[test]
 fn a_rule_without_effect_is_a_warning() {
     for (option, text, message) in [
-        ("route-run", "alarm:a b", "the action `alarm` is known, but not supported yet: it has no effect"),
+        ("route-run", "setprocname:a", "the action `setprocname` is known, but not supported yet: it has no effect"),
         ("route-run", "log:$1", "`$1` is always empty: this rule has no regular expression"),
         ("route", "^/(.*) log:$2", "`$2` is always empty: the regular expression has 1 groups"),
         ("route-run", "basicauth:R,/nowhere/at/all", "the file `/nowhere/at/all` does not exist yet"),

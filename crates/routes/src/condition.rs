@@ -296,7 +296,7 @@ impl Test {
                 (Some(address), Some((network, mask))) => u128::from(address) & mask == u128::from(network) & mask,
                 _ => false,
             },
-            Test::InCache { cache, key } => values.caches().is_some_and(|caches| caches.exists(cache, &fill(key))),
+            Test::InCache { cache, key } => values.services().is_some_and(|services| services.caches().exists(cache, &fill(key))),
         }
     }
 }

@@ -124,7 +124,7 @@ impl Template {
             Err(FunctionError::UnknownKey) => mistakes.error(format!("`${{{text}}}`: `{name}` has no `{key}`"), ""),
             Err(FunctionError::Unknown) => mistakes.error(
                 format!("`${{{text}}}`: there is no function `{name}`"),
-                "the functions are cookie, qs, base64, hex, time, httptime and uwsgi",
+                "the functions are cookie, qs, base64, hex, time, httptime, uwsgi and metric",
             ),
         }
     }

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::cache_access::Caches;
+use crate::service_access::Services;
 
 /// A request, or an answer with its request, for rules.
 pub trait Values {
@@ -18,8 +18,8 @@ pub trait Values {
     /// Returns a value that only the server has.
     fn server(&self, what: ServerValue) -> u64;
 
-    /// Returns the caches that rules may use; `None` if there are none.
-    fn caches(&self) -> Option<&dyn Caches> {
+    /// Returns the services that rules may use; `None` if there are none.
+    fn services(&self) -> Option<&dyn Services> {
         None
     }
 
@@ -59,6 +59,8 @@ pub enum Function {
     /// `uwsgi[uuid]`: a new one each time.
     Uuid,
     Server(ServerValue),
+    /// `metric[name]`
+    Metric(Vec<u8>),
 }
 
 /// Why a `${function[key]}` is not available.
@@ -86,7 +88,8 @@ impl Function {
             ("uwsgi", "wid") => Ok(Function::Server(ServerValue::Worker)),
             ("uwsgi", "pid") => Ok(Function::Server(ServerValue::Process)),
             ("uwsgi", "status") => Ok(Function::Server(ServerValue::Status)),
-            ("uwsgi", "rtime" | "lq" | "rsize" | "sor") | ("mime" | "metric" | "math" | "geoip" | "xattr" | "xattr2", _) => {
+            ("metric", _) => Ok(Function::Metric(bytes())),
+            ("uwsgi", "rtime" | "lq" | "rsize" | "sor") | ("mime" | "math" | "geoip" | "xattr" | "xattr2", _) => {
                 Err(FunctionError::NotYet)
             }
             ("time" | "uwsgi", _) => Err(FunctionError::UnknownKey),
@@ -100,7 +103,12 @@ impl Function {
             Function::Cookie(_) => Some(b"HTTP_COOKIE"),
             Function::Query(_) => Some(b"QUERY_STRING"),
             Function::Base64(name) | Function::Hex(name) => Some(name),
-            Function::Seconds | Function::Microseconds | Function::HttpTime(_) | Function::Uuid | Function::Server(_) => None,
+            Function::Seconds
+            | Function::Microseconds
+            | Function::HttpTime(_)
+            | Function::Uuid
+            | Function::Server(_)
+            | Function::Metric(_) => None,
         }
     }
 
@@ -127,6 +135,7 @@ impl Function {
             }
             Function::Uuid => uuid(),
             Function::Server(what) => values.server(*what).to_string(),
+            Function::Metric(name) => values.services().map_or(0, |services| services.metric(name)).to_string(),
         };
         out.extend_from_slice(text.as_bytes());
     }

@@ -11,11 +11,13 @@ use regex::bytes::{Captures, SetMatches};
 
 use crate::access::Credentials;
 use crate::action::{Action, Target};
-use crate::cache_access::{Caches, Operator};
+use crate::cache_access::Operator;
 use crate::caching::{Cached, Effect, Store};
 use crate::compile::{Rule, Table};
 use crate::condition::{Condition, Subject, number};
 use crate::served::Served;
+use crate::service_access::Services;
+use crate::service_action::Failed;
 use crate::status;
 use crate::template::Template;
 use crate::values::{ServerValue, Values};
@@ -111,8 +113,8 @@ impl Values for WithOverrides<'_> {
         self.request.server(what)
     }
 
-    fn caches(&self) -> Option<&dyn Caches> {
-        self.request.caches()
+    fn services(&self) -> Option<&dyn Services> {
+        self.request.services()
     }
 
     fn aside(&self, work: &mut dyn FnMut()) {
@@ -313,6 +315,12 @@ impl Rule {
                 Effect::Store(store) => overrides.stores.push(store),
                 Effect::Set(variable, value) => overrides.set(&variable, value),
             },
+            Action::Service(action) => {
+                if let Err(Failed(message)) = action.run(&WithOverrides { request, overrides }, groups) {
+                    self.log_error(overrides, &message);
+                    return Step::End(broken_off(None, overrides));
+                }
+            }
             Action::BasicAuth(guard) => return self.authenticate(guard, request, overrides),
         }
         Step::Next

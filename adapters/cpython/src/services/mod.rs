@@ -17,6 +17,7 @@ pub mod spool;
 pub mod spooler_work;
 
 use bolide_memory::cache::Cache;
+use bolide_memory::metrics::NamedMetrics;
 use pyo3::prelude::*;
 
 pub use attachment::attach;
@@ -25,6 +26,11 @@ pub use locks::release_own_locks;
 /// The caches, for answers without the application.
 pub fn caches() -> &'static [Cache] {
     attachment::attached().map_or(&[], |attached| &attached.caches)
+}
+
+/// The metrics, for rules.
+pub fn metrics() -> Option<&'static NamedMetrics> {
+    attachment::attached()?.metrics.as_ref()
 }
 
 pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {

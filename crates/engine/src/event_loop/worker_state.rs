@@ -13,6 +13,7 @@ use bolide_contract::settings::{Protocol, Settings, Threads};
 use bolide_contract::ticket_keys::TicketKeys;
 use bolide_files::Files;
 use bolide_memory::cache::Cache;
+use bolide_memory::metrics::NamedMetrics;
 use bolide_protocol::http1::head::HeadLimits;
 use bolide_tls::{ALPN_HTTP1, ALPN_HTTP1_0, ALPN_HTTP2, ListenerTls};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
@@ -35,6 +36,7 @@ use crate::scheduling::fairness::WorkMeter;
 use crate::scheduling::handover::{Companion, ConnectionQueue, Sleep};
 use crate::scheduling::leadership::Leadership;
 use crate::scheduling::memory_trim::MemoryTrim;
+use crate::services::SharedServices;
 use crate::sockets::client::ClientRules;
 use crate::sockets::listener::ListeningSocket;
 use crate::uwsgi_signals::SignalPort;
@@ -63,6 +65,8 @@ pub struct Assignment {
     pub worn_after: Option<u64>,
     /// The caches of the instance that the language has attached, in the order of the settings.
     pub caches: &'static [Cache],
+    /// The metrics of the instance that the language has attached.
+    pub metrics: Option<&'static NamedMetrics>,
 }
 
 /// The state that the threads of the worker share.
@@ -179,6 +183,7 @@ impl<L: Language> Shared<L> {
             signals,
             worn_after,
             caches,
+            metrics,
         } = assignment;
         let row =
             scoreboard.row(row_number).ok_or_else(|| io::Error::other(format!("the scoreboard has no row {row_number}")))?;
@@ -198,7 +203,8 @@ impl<L: Language> Shared<L> {
         let has_threads = settings.workers.threads != Threads::Fixed(1);
         let has_other_workers = settings.workers.processes > 1 || settings.scaling.cheaper.is_some();
         let needs_companion = queue.is_some() && has_other_workers;
-        let rules = Rules::of(&settings, SharedCaches(caches))?;
+        let services = SharedServices { caches: SharedCaches(caches), metrics, signals: Some(signals.clone()) };
+        let rules = Rules::of(&settings, services)?;
         let mut problems = Vec::new();
         let folders = rules.map_or(&[][..], Rules::folders);
         // They live as long as the process, as responses refer to them.

@@ -11,13 +11,13 @@ use bolide_contract::settings::Settings;
 use bolide_files::{AcceptedCodings, Files};
 use bolide_protocol::Span;
 use bolide_protocol::variables::{Variable, VariableFacts};
-use bolide_routes::{Answer, Cached, Caches, Overrides, Routes, ServerValue, Values, Verdict, reason, whole_response};
+use bolide_routes::{Answer, Cached, Caches, Overrides, Routes, ServerValue, Services, Values, Verdict, reason, whole_response};
 
-use crate::caches::SharedCaches;
 use crate::logging::access_log::{tell, tell_all};
 use crate::request::{Version, joint};
 use crate::response::ResponseWriter;
 use crate::response::filters::{FilterRules, ResponseFilter};
+use crate::services::SharedServices;
 use crate::sockets::listener::{ListeningSocket, Peer};
 
 /// Maximum size of an error page in bytes.
@@ -28,7 +28,7 @@ pub struct Rules {
     routes: Routes,
     answers: FilterRules,
     error_pages: Vec<(u16, std::path::PathBuf)>,
-    caches: SharedCaches,
+    services: SharedServices,
     /// `check-cache`: items of this cache that are named after a request's URI are its answers.
     checked_cache: Option<Vec<u8>>,
 }
@@ -45,7 +45,7 @@ impl Rules {
     ///
     /// # Errors
     /// A rule that the options accepted and this build does not know.
-    pub fn of(settings: &Settings, caches: SharedCaches) -> io::Result<Option<&'static Rules>> {
+    pub fn of(settings: &Settings, services: SharedServices) -> io::Result<Option<&'static Rules>> {
         let (routes, mistakes) = Routes::compile(&settings.routes, Path::new(""));
         let routes = routes.ok_or_else(|| {
             let first = mistakes.into_iter().find(|mistake| mistake.is_fatal).map(|mistake| mistake.message);
@@ -57,7 +57,7 @@ impl Rules {
         if routes.is_empty() && answers.is_empty() && error_pages.is_empty() && checked_cache.is_none() {
             return Ok(None);
         }
-        Ok(Some(Box::leak(Box::new(Rules { routes, answers, error_pages, caches, checked_cache }))))
+        Ok(Some(Box::leak(Box::new(Rules { routes, answers, error_pages, services, checked_cache }))))
     }
 
     /// Walks the rules for a request, and sets up the response for changes to its answer.
@@ -88,11 +88,11 @@ impl Rules {
                 &mut overrides,
                 variables,
                 accepted,
-                (worker, self.caches),
+                (worker, &self.services),
             ));
         }
         if !overrides.stores.is_empty() {
-            response.store(std::mem::take(&mut overrides.stores), self.caches);
+            response.store(std::mem::take(&mut overrides.stores), self.services.caches);
         }
         Routed { verdict: Some(verdict).filter(|verdict| *verdict != Verdict::Serve), overrides }
     }
@@ -101,11 +101,11 @@ impl Rules {
     fn checked(&self, request: &dyn Values) -> Option<Answer> {
         let cache = self.checked_cache.as_ref()?;
         let uri = request.value(b"REQUEST_URI").filter(|_| request.value(b"REQUEST_METHOD").is_some_and(|it| *it == *b"GET"))?;
-        self.caches.get(cache, &uri).map(|(item, _)| whole_response(item))
+        self.services.caches.get(cache, &uri).map(|(item, _)| whole_response(item))
     }
 
-    pub fn caches(&self) -> &SharedCaches {
-        &self.caches
+    pub fn services(&self) -> &SharedServices {
+        &self.services
     }
 
     /// Folders of the files that routes serve, by their number.
@@ -238,8 +238,8 @@ impl Values for WithOverrides<'_> {
         self.request.server(what)
     }
 
-    fn caches(&self) -> Option<&dyn Caches> {
-        self.request.caches()
+    fn services(&self) -> Option<&dyn Services> {
+        self.request.services()
     }
 
     fn aside(&self, work: &mut dyn FnMut()) {
@@ -247,10 +247,10 @@ impl Values for WithOverrides<'_> {
     }
 }
 
-/// A request, the caches that its rules may use, and how to run slow work of these.
+/// A request, the services that its rules may use, and how to run slow work of these.
 pub struct WithMeans<'a, V> {
     pub values: V,
-    pub caches: &'a SharedCaches,
+    pub services: &'a SharedServices,
     pub aside: &'a dyn Fn(&mut dyn FnMut()),
 }
 
@@ -263,8 +263,8 @@ impl<V: Values> Values for WithMeans<'_, V> {
         self.values.server(what)
     }
 
-    fn caches(&self) -> Option<&dyn Caches> {
-        Some(self.caches)
+    fn services(&self) -> Option<&dyn Services> {
+        Some(self.services)
     }
 
     fn aside(&self, work: &mut dyn FnMut()) {

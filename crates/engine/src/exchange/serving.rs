@@ -249,7 +249,7 @@ fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
 fn walk<A: App>(context: &mut ExchangeContext<'_, A>, rules: &'static Rules, values: impl Values) -> Routed {
     let app = RefCell::new(&mut *context.app);
     let aside = |work: &mut dyn FnMut()| app.borrow_mut().aside(work);
-    rules.walk(&WithMeans { values, caches: rules.caches(), aside: &aside }, &mut context.writer)
+    rules.walk(&WithMeans { values, services: rules.services(), aside: &aside }, &mut context.writer)
 }
 
 /// The values that the log format needs of a request, copied while its bytes are at hand. Costs one branch if there are none.

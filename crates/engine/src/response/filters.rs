@@ -9,12 +9,13 @@ use bolide_contract::answering::{Answering, Coding, Collected, Compression};
 use bolide_files::AcceptedCodings;
 use bolide_protocol::http1::is_token;
 use bolide_protocol::response::ResponseHead;
-use bolide_routes::{Caches, Overrides, ServerValue, Store, Table, Values};
+use bolide_routes::{Overrides, ServerValue, Services, Store, Table, Values};
 
 use crate::caches::SharedCaches;
 use crate::logging::access_log::tell_all;
 use crate::response::compression::{Encoder, is_wanted_type};
 use crate::response::fields::{Known, is_field_value, known_field};
+use crate::services::SharedServices;
 
 /// A complete body up to this size is compressed before its head is sent, so that its length is known.
 const WHOLE_BYTES: usize = 256 * 1024;
@@ -79,7 +80,7 @@ pub struct ResponseFilter {
     variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
     accepted: AcceptedCodings,
     worker: u64,
-    caches: SharedCaches,
+    services: &'static SharedServices,
     /// For a 304: the content that it refers to would not be compressed.
     is_of_plain: bool,
     encoder: Option<Encoder>,
@@ -113,7 +114,7 @@ impl ResponseFilter {
         overrides: &mut Overrides,
         variables: Vec<(Vec<u8>, Option<Vec<u8>>)>,
         accepted: AcceptedCodings,
-        (worker, caches): (u64, SharedCaches),
+        (worker, services): (u64, &'static SharedServices),
     ) -> Box<ResponseFilter> {
         Box::new(ResponseFilter {
             rules,
@@ -124,14 +125,14 @@ impl ResponseFilter {
             variables,
             accepted,
             worker,
-            caches,
+            services,
             is_of_plain: false,
             encoder: None,
         })
     }
 
     pub fn caches(&self) -> SharedCaches {
-        self.caches
+        self.services.caches
     }
 
     /// Notes the content that a 304 refers to, if known.
@@ -174,7 +175,7 @@ impl ResponseFilter {
     fn walk(&mut self, head: &mut FilteredHead<'_>) {
         let mut overrides = Overrides::default();
         let (status, worker) = (head.head.status(), self.worker);
-        let values = AnswerValues { variables: &self.variables, status, worker, caches: &self.caches };
+        let values = AnswerValues { variables: &self.variables, status, worker, services: self.services };
         self.routes.walk(&values, &mut overrides);
         tell_all(&mut overrides.lines);
         *head.is_unlogged |= overrides.is_unlogged;
@@ -370,7 +371,7 @@ struct AnswerValues<'a> {
     variables: &'a [(Vec<u8>, Option<Vec<u8>>)],
     status: u16,
     worker: u64,
-    caches: &'a SharedCaches,
+    services: &'a SharedServices,
 }
 
 impl Values for AnswerValues<'_> {
@@ -387,8 +388,8 @@ impl Values for AnswerValues<'_> {
         }
     }
 
-    fn caches(&self) -> Option<&dyn Caches> {
-        Some(self.caches)
+    fn services(&self) -> Option<&dyn Services> {
+        Some(self.services)
     }
 }
 

@@ -22,7 +22,7 @@ fn after(rules: &'static FilterRules, text: &str, part: FirstPart<'_>, head_only
     let routes: &'static Table = Box::leak(Box::default());
     let accepted = AcceptedCodings::read(b"gzip");
     let mut filter =
-        ResponseFilter::new(rules, routes, &mut Overrides::default(), Vec::new(), accepted, (1, SharedCaches::default()));
+        ResponseFilter::new(rules, routes, &mut Overrides::default(), Vec::new(), accepted, (1, Box::leak(Box::default())));
     let mut filtered = FilteredHead {
         head: &mut head,
         is_unlogged: &mut false,

@@ -2,12 +2,11 @@
 //! configuration.
 
 use bolide_contract::answering::{Answering, Coding, Collected, RouteRule};
-use bolide_contract::services::SharedCache;
 use bolide_routes::Routes;
 
 use super::context::Context;
 use super::draft::{AnsweringDraft, Draft};
-use super::services::cached_answers;
+use super::services::named_in_rules::CompiledRules;
 use super::values;
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::{Diagnostic, Location};
@@ -58,12 +57,7 @@ pub fn add_compressed_types(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Re
 
 impl AnsweringDraft {
     /// Compiles the routes, so that errors in them are reported before anything starts.
-    pub fn complete(
-        self,
-        checked_cache: Option<String>,
-        caches: &[SharedCache],
-        context: &mut Context,
-    ) -> (Vec<RouteRule>, Answering, Routes) {
+    pub fn complete(self, checked_cache: Option<String>, context: &mut Context) -> (Vec<RouteRule>, Answering, CompiledRules) {
         let (rules, locations): (Vec<RouteRule>, Vec<Location>) = self.routes.into_iter().unzip();
         let (routes, mistakes) = Routes::compile(&rules, &context.folder);
         for mistake in mistakes {
@@ -75,12 +69,11 @@ impl AnsweringDraft {
             context.diagnostics.push(if mistake.advice.is_empty() { diagnostic } else { diagnostic.advise(mistake.advice) });
         }
         let routes = routes.unwrap_or_default();
-        cached_answers::check_rules(&routes, &locations, caches, context);
         let mut answering = Answering { checked_cache, ..self.answering };
         for (_, page) in &mut answering.error_pages {
             *page = context.absolute(&page);
         }
-        (rules, answering, routes)
+        (rules, answering, CompiledRules { routes, locations })
     }
 }
 

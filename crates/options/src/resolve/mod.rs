@@ -166,7 +166,8 @@ impl<'a> Draft<'a> {
         let caches = self.caching.complete(&mut context);
         let (preloaded, checked_cache) = self.cached_answers.complete(&caches, &mut context);
         let answers_from_cache = checked_cache.is_some();
-        let (rules, answering, routes) = self.answering.complete(checked_cache, &caches, &mut context);
+        let (rules, answering, compiled) = self.answering.complete(checked_cache, &mut context);
+        let routes = &compiled.routes;
         let needs_files = !routes.folders.is_empty() || routes.needs_types;
         let files = self.files.complete(&applications, &self.application, needs_files, &mut context);
         let serves_itself = files.is_some() || answers_from_cache || rules.len() > usize::from(self.developing.tells_browsers());
@@ -196,6 +197,7 @@ impl<'a> Draft<'a> {
         let development = self.developing.complete(&listeners, &mut context);
         let counts = [workers.processes, workers.threads.most(), listeners.len() as u32];
         let services = self.services.complete(caches, preloaded, counts, &mut context);
+        compiled.check(&services, &alarms, &mut context);
         let spooler_harakiri_ms = self.spooler.harakiri_ms;
         let spooling = self.spooler.complete(&mut context);
         helpers.extend(background::spooler::helpers(&spooling, spooler_harakiri_ms));

@@ -2,7 +2,6 @@
 //! the process that reads the configuration.
 
 use bolide_contract::services::{PreloadedContent, PreloadedItem, SharedCache};
-use bolide_routes::Routes;
 
 use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
@@ -58,17 +57,8 @@ impl CachedAnswersDraft {
     }
 }
 
-/// Checks that the caches exist that rules name.
-pub fn check_rules(routes: &Routes, locations: &[Location], caches: &[SharedCache], context: &mut Context) {
-    for (rule, name) in &routes.caches {
-        if let Some(location) = locations.get(*rule) {
-            check(name, caches, location, context);
-        }
-    }
-}
-
-/// The empty name is the first cache.
-fn check(name: &str, caches: &[SharedCache], location: &Location, context: &mut Context) {
+/// Checks that a cache exists. The empty name is the first one.
+pub fn check(name: &str, caches: &[SharedCache], location: &Location, context: &mut Context) {
     let message = match name {
         _ if caches.iter().any(|cache| cache.name == name) => return,
         "" if !caches.is_empty() => return,

@@ -7,6 +7,7 @@ pub mod cached_answers;
 pub mod caching;
 pub mod distributed;
 pub mod metrics;
+pub mod named_in_rules;
 pub mod sharing;
 
 use bolide_contract::services::{PreloadedItem, Services, SharedCache};

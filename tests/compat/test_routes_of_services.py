@@ -1,0 +1,91 @@
+"""Routes that use metrics, signals and alarms: for the same configuration and requests, real uWSGI and Bolide do the same."""
+
+import pytest
+from support.client import Client
+from support.real_uwsgi import real_uwsgi
+from support.waiting import wait_until
+
+APPLICATION = """\
+import uwsgi
+
+def note(number):
+    with open("notes", "a") as file:
+        file.write(f"signal {number}\\n")
+
+uwsgi.register_signal(17, "", note)
+
+def application(environ, start_response):
+    body = f"{environ.get('FOUND')} {uwsgi.metric_get('orders')}".encode()
+    start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(len(body)))])
+    return [body]
+"""
+CONFIGURATION = r"""chdir = {folder}
+wsgi-file = {folder}/application.py
+master = true
+metric = orders
+metric = name=seen,type=gauge,initial_value=5
+alarm = team cmd:cat >> notes; echo >> notes
+route = ^/add/(\w+)/(-?\d+) metricinc:$1,$2
+route = ^/less metricdec:orders
+route = ^/times metricmul:orders,3 and words
+route = ^/share metricdiv:orders,2
+route = ^/set metricset:orders,-7
+route = ^/words metricset:orders,words
+route = ^/zero metricdiv:orders,0
+route = ^/found addvar:FOUND=${metric[seen]} ${metric[absent]}
+route = ^/signal signal:17
+route = ^/alarm/(\w+) alarm:team ${REQUEST_METHOD} of $1"""
+REQUESTS = [
+    "/add/orders/20",
+    "/less",
+    "/times",
+    "/share",
+    "/add/seen/2",
+    "/found",
+    "/add/absent/1",
+    "/zero",
+    "/set",
+    "/add/orders/-3",
+    "/words",
+    "/signal",
+    "/alarm/it",
+]
+
+
+@pytest.fixture
+def application(tmp_path):
+    """A function that writes the application to a folder, and returns the folder and its configuration."""
+
+    def prepare(name):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "application.py").write_text(APPLICATION)
+        return folder, CONFIGURATION.replace("{folder}", str(folder))
+
+    return prepare
+
+
+def results_of(address, folder, log):
+    """The body of each answer, empty without one, and what signals and alarms have noted."""
+    bodies = {}
+    for path in REQUESTS:
+        with Client(address) as client:
+            client.send(f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            bodies[path] = client.read_to_end().partition(b"\r\n\r\n")[2]
+    notes = folder / "notes"
+
+    def noted():
+        return {line for line in notes.read_text().splitlines() if line} if notes.exists() else set()
+
+    wait_until(lambda: len(noted()) >= 2, lambda: f"a signal and an alarm: {noted()}\n{log()}")
+    return bodies, noted()
+
+
+def test_routes_use_metrics_signals_and_alarms_as_in_uwsgi(serve, uwsgi, application, free_port):
+    folder, configuration = application("theirs")
+    with real_uwsgi(uwsgi, folder, free_port(), configuration) as address:
+        theirs = results_of(address, folder, (folder / "log").read_text)
+    folder, configuration = application("ours")
+    instance = serve(configuration)
+    assert results_of(instance.address(), folder, lambda: instance.log) == theirs
+    assert theirs[1] == {"signal 17", "GET of it"}
