@@ -115,6 +115,21 @@ class Lease:
     def renew(self, seconds: float) -> bool: ...
     def release(self) -> bool: ...
 
+class Firing:
+    """A period of a timer that this process fires."""
+
+    def finish(self) -> bool:
+        """Say that the period is done. False: another process may have fired too, or the engine is away."""
+
+def has_timer_engine() -> bool:
+    """Return whether the option `timer-engine` is set."""
+
+def claim_timer(name: str, seconds: int, period: int | None) -> Firing | None:
+    """Ask whether this process fires a timer. Without `period`, it is that of the engine's clock, of `seconds`.
+
+    None: another process has fired or fires, or the engine is away. RuntimeError: there is no such engine. ValueError: a bound.
+    """
+
 def take_lease(name: str, seconds: float, wait: float) -> Lease | None:
     """Take a lease from the engine of `lock-engine`. None: another process holds it for longer than `wait` seconds.
 
@@ -279,6 +294,9 @@ def set_signal_runner(runner: Callable[[int], int]) -> None:
 
 def raise_signal(number: int) -> bool:
     """Raise a signal. Return False in a prototype, whose report has it."""
+
+def is_loading() -> bool:
+    """Return whether this process does not serve yet, so that each process of the instance makes the same registrations."""
 
 def register_signals(list: str) -> bool:
     """Report registrations to the master, as JSON. Return False in a prototype, whose report has them.

@@ -75,7 +75,7 @@ class Uwsgi:
         self.started = time.time()
         #: This process is a spooler.
         self.is_spooler = False
-        self.signals = Signals(native, log)
+        self.signals = Signals(native, log, self.settings)
 
     def register(self):
         """Put the module, and ``uwsgidecorators``, where applications find them."""

@@ -12,6 +12,7 @@ import time
 import types
 
 from bolide import log
+from bolide.unique_timers import UniqueTimers
 
 #: As in uWSGI: the longest target and path, in bytes, and the most timers of each kind.
 TARGET_BYTES = 63
@@ -28,8 +29,9 @@ UNHANDLED_SECONDS = 60
 class Signals:
     """The handlers of this process, and its registrations that are not reported yet."""
 
-    def __init__(self, native, log_settings):
+    def __init__(self, native, log_settings, settings):
         self.native = native
+        self.unique = UniqueTimers(native, settings)
         self.log_settings = log_settings
         #: The handler of each signal. Forks of the prototype share those of the application.
         self.handlers = {}
@@ -62,29 +64,44 @@ class Signals:
         if handler is None:
             self.tell_unhandled(number)
             return self.native.SIGNAL_HANDLED
+        firing = None
+        if self.unique.has(number):
+            firing = self.unique.claim(number, handler)
+            if firing is None:
+                return self.native.SIGNAL_HANDLED
         try:
             result = handler(number)
             if isinstance(result, types.CoroutineType):
-                self.run_coroutine(number, result)
+                self.run_coroutine(number, result, firing)
+                firing = None
         except SystemExit as error:
             log.log_exception(error, f"signal {number}")
             return self.native.SIGNAL_FAILED_FATALLY
         except BaseException as error:
             log.log_exception(error, f"signal {number}")
             return self.native.SIGNAL_FAILED
+        finally:
+            if firing is not None:
+                firing.finish()
         return self.native.SIGNAL_HANDLED
 
-    def run_coroutine(self, number, coroutine):
+    def run_coroutine(self, number, coroutine, firing):
         """Run a handler that is a coroutine function: as a task where a loop runs, else to its end."""
         import asyncio
 
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
-            asyncio.run(coroutine)
+            try:
+                asyncio.run(coroutine)
+            finally:
+                if firing is not None:
+                    firing.finish()
             return
         task = loop.create_task(coroutine, name=f"signal {number}")
         self.tasks.add(task)
+        if firing is not None:
+            task.add_done_callback(lambda task: firing.finish())
         task.add_done_callback(self.note_task)
 
     def note_task(self, task):
@@ -107,6 +124,7 @@ class Signals:
         if not self.may_register or is_taken or len(target.encode("utf-8", "surrogateescape")) > TARGET_BYTES:
             raise ValueError("unable to register signal")
         self.handlers[number] = handler
+        self.unique.note_target(number, target)
         self.register({"Handler": {"number": number, "target": target}})
 
     def signal_registered(self, number):
@@ -142,15 +160,21 @@ class Signals:
         return getattr(self.received, "number", 0)
 
     def add_timer(self, number, seconds):
-        self.add("timer", "Timer", number, seconds=seconds_of(seconds))
+        seconds = seconds_of(seconds)
+        self.add("timer", "Timer", number, seconds=seconds)
+        self.unique.note_timer(number_of(number), seconds)
 
     def add_rb_timer(self, number, seconds, iterations=0):
-        self.add("rb_timer", "RbTimer", number, seconds=seconds_of(seconds), iterations=max(0, int_of(iterations)))
+        seconds, iterations = seconds_of(seconds), max(0, int_of(iterations))
+        self.add("rb_timer", "RbTimer", number, seconds=seconds, iterations=iterations)
+        if iterations == 0:
+            self.unique.note_timer(number_of(number), seconds)
 
     def add_cron(self, number, minute, hour, day, month, week):
         schedule = {"minute": minute, "hour": hour, "day": day, "month": month, "weekday": week}
         schedule = {name: int_of(value) for name, value in schedule.items()}
         self.add("cron", "Cron", number, schedule=schedule)
+        self.unique.note_cron(number_of(number))
         return True
 
     def add_file_monitor(self, number, path):

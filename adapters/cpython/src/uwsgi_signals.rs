@@ -72,10 +72,15 @@ fn raise_signal(number: u8) -> bool {
 /// Reports registrations, a list as JSON. False: this process is a prototype, whose report has them.
 #[pyfunction]
 fn register_signals(list: &str) -> PyResult<bool> {
-    let Some((port, row)) = PORT.get().zip(ROW.get()) else { return Ok(false) };
-    let is_loading = row.started_ms.load(std::sync::atomic::Ordering::Relaxed) == 0;
-    port.register(&registrations(list, Vec::new(), is_loading)?)?;
+    let Some(port) = PORT.get() else { return Ok(false) };
+    port.register(&registrations(list, Vec::new(), is_loading())?)?;
     Ok(true)
+}
+
+/// Whether this process does not serve yet, so that each process of the instance makes the same registrations.
+#[pyfunction]
+fn is_loading() -> bool {
+    ROW.get().is_none_or(|row| row.started_ms.load(std::sync::atomic::Ordering::Relaxed) == 0)
 }
 
 /// Returns the report of a process that has loaded the application.
@@ -120,6 +125,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(raise_signal, module)?)?;
     module.add_function(wrap_pyfunction!(register_signals, module)?)?;
     module.add_function(wrap_pyfunction!(signals_report, module)?)?;
+    module.add_function(wrap_pyfunction!(is_loading, module)?)?;
     module.add_function(wrap_pyfunction!(wait_for_signal, module)?)?;
     Ok(())
 }

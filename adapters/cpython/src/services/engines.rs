@@ -10,7 +10,7 @@ use bolide_distributed::{Address, Engine, Fault, Leases, Purpose};
 use pyo3::exceptions::{PyConnectionError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 
-use crate::services::remote_caches;
+use crate::services::{remote_caches, unique_timers};
 
 /// Milliseconds between two tries to take what another process holds: the first pause, and the longest one.
 const PAUSE_MS_LEAST: u64 = 5;
@@ -49,6 +49,9 @@ pub fn attach(settings: &Distributed, rows: &'static [EngineRow]) -> Result<(), 
     if let Some(engine) = settings.lock_engine.and_then(|number| engines.get(number)) {
         let hold = engine.address().hold.unwrap_or(Duration::from_secs(LOCK_SECONDS));
         LOCKS.get_or_init(|| Locks { leases: Leases::new(engine), hold });
+    }
+    if let Some(engine) = settings.timer_engine.and_then(|number| engines.get(number)) {
+        unique_timers::attach(engine);
     }
     Ok(())
 }

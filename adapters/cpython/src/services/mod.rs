@@ -15,6 +15,7 @@ mod remote_caches;
 mod remote_jobs;
 pub mod spool;
 pub mod spooler_work;
+mod unique_timers;
 
 use bolide_memory::cache::Cache;
 use bolide_memory::metrics::NamedMetrics;
@@ -40,5 +41,6 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
         }
     }
     engines::add_to(module)?;
+    unique_timers::add_to(module)?;
     spool::add_to(module)
 }

@@ -13,6 +13,8 @@ pub struct Distributed {
     pub caches: Vec<EngineCache>,
     /// `lock-engine`: the engine of `uwsgi.lock` and of leases.
     pub lock_engine: Option<usize>,
+    /// `timer-engine`: timers and cron times fire once for all instances of this engine.
+    pub timer_engine: Option<usize>,
 }
 
 /// A cache that an engine keeps.

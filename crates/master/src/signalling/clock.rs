@@ -28,7 +28,7 @@ impl Clock {
     /// Runs the timers of another generation. A timer that is the same as one of before keeps its rhythm.
     pub fn renew(&mut self, timers: &[Timer], crons: &[(u8, Schedule)], now_ms: u64) {
         let mut before = std::mem::take(&mut self.running);
-        let key = |timer: &Timer| (timer.number, timer.seconds, timer.keeps_time);
+        let key = |timer: &Timer| (timer.number, timer.seconds, timer.every, timer.keeps_time);
         for timer in timers {
             let same = before.iter().position(|running| key(&running.timer) == key(timer) && timer.left.is_none());
             let due_ms = same.map(|place| before.swap_remove(place).due_ms);
@@ -91,7 +91,7 @@ impl Clock {
 }
 
 fn every_ms(timer: &Timer) -> u64 {
-    u64::from(timer.seconds) * 1000
+    u64::from(timer.every) * 1000
 }
 
 #[cfg(test)]
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     fn timer(number: u8, seconds: u32, left: Option<u32>) -> Timer {
-        Timer { number, seconds, keeps_time: left.is_none(), left }
+        Timer { left, ..Timer::new(number, seconds, left.is_none()) }
     }
 
     const NOON: LocalMinute = LocalMinute { minute: 0, hour: 12, day: 1, month: 6, weekday: 1 };

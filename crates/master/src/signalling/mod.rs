@@ -17,7 +17,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::children::Task;
 use bolide_contract::settings::Settings;
-use bolide_contract::uwsgi_signals::Registrations;
 use bolide_contract::watching::{FileAction, WatchSubject, WatchedFile};
 use bolide_services::uwsgi_signals::{Members, Target};
 use bolide_supervision::files::file_watches::Watches;
@@ -103,15 +102,16 @@ impl Signalling {
         if !instance.lives(generation) {
             return true;
         }
-        let Registrations { raised, .. } = &registrations;
-        let (raised, is_in_force) = (raised.clone(), instance.in_force() == Some(generation));
-        let members = members_of(instance.settings(generation));
+        let (raised, is_in_force) = (registrations.raised.clone(), instance.in_force() == Some(generation));
+        let settings = instance.settings(generation);
+        let (members, is_shared) = (members_of(settings), registrations.is_loading && has_timer_engine(settings));
         let changes = self.of(generation).table.take(child.id, registrations, &members);
         for problem in changes.problems {
             log_sink::line(&problem);
         }
         if is_in_force && self.in_force == Some(generation) {
             for timer in changes.timers {
+                let timer = if is_shared { self.of(generation).table.shared(timer) } else { timer };
                 self.run_timer(timer, now_ms);
             }
             for (number, schedule) in changes.crons {
@@ -153,16 +153,15 @@ impl Signalling {
         let before = std::mem::replace(&mut self.in_force, now);
         let Some(generation) = now else { return };
         let settings = instance.settings(generation);
-        let configured = settings.signals.timers.iter().map(|timer| Timer {
-            number: timer.number,
-            seconds: timer.seconds,
-            keeps_time: timer.keeps_time,
-            left: None,
-        });
-        let mut timers: Vec<Timer> = configured.collect();
-        let table = self.generations.iter().find(|of| of.number == generation).map(|of| &of.table);
-        timers.extend(table.iter().flat_map(|table| &table.timers));
-        self.clock.renew(&timers, table.map_or(&[][..], |table| &table.crons), now_ms);
+        let configured = settings.signals.timers.iter();
+        let mut timers: Vec<Timer> = configured.map(|timer| Timer::new(timer.number, timer.seconds, timer.keeps_time)).collect();
+        let nothing = Table::default();
+        let table = self.generations.iter().find(|of| of.number == generation).map_or(&nothing, |of| &of.table);
+        timers.extend(&table.timers);
+        if has_timer_engine(settings) {
+            timers.iter_mut().for_each(|timer| *timer = table.shared(*timer));
+        }
+        self.clock.renew(&timers, &table.crons, now_ms);
         self.watch_files(instance, watches, now_ms);
         let waiting = self.generations.iter_mut().find(|of| Some(of.number) == before).map(|of| of.channels.take_waiting());
         for number in waiting.into_iter().flatten() {
@@ -309,6 +308,10 @@ pub fn take_report(
     }
     log_sink::line(&format!("{child} sent invalid registrations of signals"));
     Some(KillReason::Unreachable)
+}
+
+fn has_timer_engine(settings: &Settings) -> bool {
+    settings.services.distributed.timer_engine.is_some()
 }
 
 /// The number of each mule, and its place among the helpers, from 1.

@@ -27,10 +27,24 @@ pub struct Table {
 pub struct Timer {
     pub number: u8,
     pub seconds: u32,
+    /// Seconds between two signals. With `timer-engine` an instance asks more often than the timer fires.
+    pub every: u32,
     /// `add_timer` keeps its rhythm, `add_rb_timer` counts from each firing.
     pub keeps_time: bool,
     /// How often it still fires; `None` is without end.
     pub left: Option<u32>,
+}
+
+impl Timer {
+    pub fn new(number: u8, seconds: u32, keeps_time: bool) -> Timer {
+        let seconds = seconds.max(1);
+        Timer { number, seconds, every: seconds, keeps_time, left: None }
+    }
+
+    /// The timer fires once for several instances, of which each asks twice in a period, so that a delay skips none.
+    pub fn shared(self) -> Timer {
+        Timer { every: (self.seconds / 2).clamp(1, ASK_SECONDS_MOST), ..self }
+    }
 }
 
 /// What a report has changed, for the log and for the clock.
@@ -47,6 +61,14 @@ impl Table {
     pub fn target(&self, number: u8) -> Option<Target> {
         let any = Target::Any(bolide_contract::uwsgi_signals::Pool::Workers);
         self.targets.get(&number).map_or(Some(any), |(_, target)| target.clone())
+    }
+
+    /// Returns a timer that the application has registered while it was loaded, or that is configured, as it runs with
+    /// `timer-engine`: one that fires in several processes of an instance, or a number of times, is a matter of each instance.
+    /// `bolide/unique_timers.py` decides the same.
+    pub fn shared(&self, timer: Timer) -> Timer {
+        let is_for_all = matches!(self.target(timer.number), Some(Target::Workers | Target::ActiveWorkers | Target::Mules));
+        if is_for_all || timer.left.is_some() { timer } else { timer.shared() }
     }
 
     /// Returns the registered signals with their targets as written.
@@ -106,11 +128,11 @@ impl Table {
         match registration {
             Registration::Handler { number, target } => self.set_target(number, target, members, changes),
             Registration::Timer { number, seconds } => {
-                changes.timers.push(Timer { number, seconds: seconds.max(1), keeps_time: true, left: None });
+                changes.timers.push(Timer::new(number, seconds, true));
             }
             Registration::RbTimer { number, seconds, iterations } => {
                 let left = (iterations > 0).then_some(iterations);
-                changes.timers.push(Timer { number, seconds: seconds.max(1), keeps_time: false, left });
+                changes.timers.push(Timer { left, ..Timer::new(number, seconds, false) });
             }
             Registration::Cron { number, schedule } => {
                 self.crons.push((number, schedule));
@@ -139,6 +161,9 @@ impl Table {
     }
 }
 
+/// The longest time between two questions of an instance about a timer, in seconds: how late a period may fire, and how long a
+/// period waits whose process has died, beyond `hold-seconds`.
+const ASK_SECONDS_MOST: u32 = 10;
 /// Timers of both kinds.
 pub const TIMERS_MOST: usize = 2 * EACH_MOST;
 /// Registrations of a process that are remembered, at the most: 256 handlers, and the others.
@@ -189,6 +214,18 @@ mod tests {
         assert_eq!(changes.problems.len(), 1, "{changes:?}");
         assert_eq!((table.target(1), table.target(2)), (Some(Target::Workers), None));
         assert_eq!(table.target(9), Some(Target::Any(Pool::Workers)));
+    }
+
+    #[test]
+    fn an_instance_asks_about_a_shared_timer_twice_in_a_period_and_every_ten_seconds() {
+        let mut table = Table::default();
+        let members = Members { workers: 2, ..Members::default() };
+        let handler = Registration::Handler { number: 2, target: "workers".to_owned() };
+        table.take(1, report(true, &[handler]), &members);
+        let every = |timer| table.shared(timer).every;
+        assert_eq!([1, 2, 9, 60].map(|seconds| every(Timer::new(1, seconds, true))), [1, 1, 4, 10]);
+        assert_eq!(every(Timer::new(2, 60, true)), 60, "each worker runs it");
+        assert_eq!(every(Timer { left: Some(3), ..Timer::new(1, 60, false) }), 60);
     }
 
     #[test]

@@ -73,7 +73,7 @@ const ALLOWED: [(Reach, &str); 3] = [
     static-cache-memory disable-logging log-format logformat-strftime log-date log-micros log-style log-json log-4xx log-5xx
     log-slow log-big log-zero log-sendfile log-ioerror memory-report ignore-write-errors disable-write-exception
     auto-procname procname-prefix procname-prefix-spaced procname-append procname procname-master allow-missing
-    locks lock-engine spooler spooler-external spooler-processes spooler-ordered spooler-frequency spooler-max-tasks spooler-harakiri
+    locks lock-engine timer-engine spooler spooler-external spooler-processes spooler-ordered spooler-frequency spooler-max-tasks spooler-harakiri
     spooler-chdir spooler-import spooler-quiet
 ",
     ),

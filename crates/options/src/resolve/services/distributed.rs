@@ -34,6 +34,13 @@ pub fn set_lock_engine(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<
     Ok(())
 }
 
+/// `timer-engine`: an address.
+pub fn set_timer_engine(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let text = values::text(pair)?;
+    draft.services.distributed.timer_engine = Some(add_engine(draft, pair, &text, Purpose::Timers)?.0);
+    Ok(())
+}
+
 /// `cache2` with `engine`: a cache that several machines share.
 pub fn add_cache(draft: &mut Draft, pair: &Pair, engine: usize, cache: SharedCache) -> Result<(), Diagnostic> {
     let error = |message: String, advice: &str| Diagnostic::error(Some(&pair.location), message).advise(advice.to_owned());
