@@ -4,6 +4,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ REPOSITORY = Path(__file__).resolve().parents[2]
 UWSGI_VERSION = "2.0.31"
 #: uWSGI is built here once and kept; BOLIDE_UWSGI names an existing program instead.
 UWSGI_ENVIRONMENT = REPOSITORY / "build" / f"uwsgi-{UWSGI_VERSION}"
+#: Its source distribution, which has its own tests.
+UWSGI_SOURCES = REPOSITORY / "build" / f"uwsgi-{UWSGI_VERSION}-sources"
 #: Libraries that it is built without, even if the machine has them: with them it has additional option names.
 UWSGI_FEATURES = {"UWSGI_PROFILE_OVERRIDE": "json=false"}
 BUILD_SECONDS = 900
@@ -65,3 +68,18 @@ def uwsgi():
 def bolide():
     """Path of the installed `bolide`; BOLIDE_PROGRAM names another one, such as the example `reading`."""
     return os.environ.get("BOLIDE_PROGRAM") or program()[0]
+
+
+@pytest.fixture(scope="session")
+def uwsgi_sources():
+    """The folder of uWSGI's source distribution, which the first of the parallel test processes downloads."""
+    folder = UWSGI_SOURCES / f"uwsgi-{UWSGI_VERSION}"
+    UWSGI_SOURCES.mkdir(parents=True, exist_ok=True)
+    with open(f"{UWSGI_SOURCES}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "t" / "cachebitmap.py").exists():
+            only_sources = ["--no-deps", "--no-binary", ":all:", "--dest", str(UWSGI_SOURCES), f"uwsgi=={UWSGI_VERSION}"]
+            run_or_fail("downloading uWSGI", [sys.executable, "-m", "pip", "--quiet", "download", *only_sources])
+            with tarfile.open(UWSGI_SOURCES / f"uwsgi-{UWSGI_VERSION}.tar.gz") as archive:
+                archive.extractall(UWSGI_SOURCES, filter="data")
+    return folder

@@ -10,7 +10,7 @@ use crate::mapping::{Identity, Mapping, fingerprint};
 use crate::robust_lock::RobustLock;
 
 /// The version of the layout: it changes with each change of a structure in this folder.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// Caches with fewer items have one shard: their writers seldom meet.
 const SHARDED_FROM_ITEMS: u64 = 1024;
 /// Shards of a large cache.
@@ -86,6 +86,8 @@ pub struct Parts<'a> {
     pub stack: &'a [AtomicU32],
     /// A bit for each block that is in use; empty without `bitmap`.
     pub bitmap: &'a [AtomicU64],
+    /// Most bytes of a value in a block.
+    pub block_bytes: usize,
 }
 
 /// Numbers of the parts, and where they begin.
@@ -201,6 +203,7 @@ impl<'a> Parts<'a> {
             },
             stack: slice(mapping, sizes.at_stack, sizes.slots),
             bitmap: slice(mapping, sizes.at_bitmap, sizes.bitmap_words),
+            block_bytes: usize::try_from(settings.block_bytes).unwrap_or(usize::MAX).max(1),
         }
     }
 

@@ -204,7 +204,7 @@ pub fn free_blocks(parts: &Parts<'_>, first: u64, bytes: usize) {
     }
 }
 
-/// How many blocks a value takes.
+/// How many blocks a value takes. A block holds no more than the settings say, though it begins at a word.
 pub fn blocks_for(parts: &Parts<'_>, bytes: usize) -> usize {
-    bytes.div_ceil(parts.table.block_words * crate::cache::table::WORD_BYTES).max(1)
+    bytes.div_ceil(parts.block_bytes).max(1)
 }
