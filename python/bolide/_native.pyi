@@ -278,6 +278,12 @@ class HelperLink:
     def end_work(self) -> None:
         """The piece of work of the calling thread has ended, if there was one."""
 
+    def limit_work(self, seconds: int) -> bool:
+        """Limit the piece of work in progress to this time from now; 0 removes the limit.
+
+        Outside of any piece of work, one begins that ends with the limit 0. Return True if it has ended.
+        """
+
     def run_signals(self) -> bool:
         """Run the handlers of the signals that wait. Return False if one of them requests the end of the process."""
 

@@ -97,6 +97,12 @@ class Helper:
         if self.why_to_end() is not None:
             raise SystemExit(0)
 
+    def limit(self, seconds):
+        """Limit the time of the message or job in progress, or else of the code up to the limit 0 (`set_user_harakiri`)."""
+        # The order to end may have come meanwhile.
+        if self.link is not None and self.link.limit_work(seconds):
+            self.end_if_told()
+
     def take_orders(self, number, frame):
         """The master has sent an order. A piece of work in progress is not interrupted, other code is."""
         if os.getpid() != self.pid or (why := self.why_to_end()) is None:

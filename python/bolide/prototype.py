@@ -210,7 +210,7 @@ class Half:
         """Become the helper of this number. Runs after the fork."""
         from bolide import helpers
 
-        self.helper = helpers.made(self, number)
+        self.helper = self.uwsgi.helper = helpers.made(self, number)
         if hasattr(self.helper, "mule_get_msg"):
             self.uwsgi.mule = self.helper
         name_process(self.native, self.settings["naming"], self.helper.name)

@@ -69,7 +69,9 @@ class Uwsgi:
         self.settings = boot["settings"]
         self.messages = Messages(native, self.settings, log)
         self.calls = Calls(self.settings["python_module"]["rpc_most"])
-        #: In a mule, its life: an object of `bolide.mule`.
+        #: In a helper, its life: an object of `bolide.helpers`.
+        self.helper = None
+        #: In a mule, the same object.
         self.mule = None
         self.module = None
         self.started = time.time()
@@ -188,6 +190,11 @@ class Uwsgi:
 
     def i_am_the_lord(self, legion):
         return False
+
+    def set_user_harakiri(self, seconds):
+        if self.helper is not None:
+            return self.helper.limit(seconds)
+        return self.native.uwsgi_set_user_harakiri(seconds)
 
     def in_farm(self, farm=None):
         return self.mule.in_farm(farm) if self.mule is not None else None

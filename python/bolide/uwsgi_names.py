@@ -91,7 +91,7 @@ HERE = {
     "sendfile": "`sendfile(path_or_file[, chunk, position, size])` sends a file as part of the response",
     "set_logvar": "`set_logvar(name, value)` sets a log variable of the request, `%(name)` in `log-format`",
     "set_spooler_frequency": "`set_spooler_frequency(seconds)`: `spooler-frequency` of all spoolers of this instance from now on",
-    "set_user_harakiri": "`set_user_harakiri(seconds)`: the time limit of this request from now on; 0 removes it",
+    "set_user_harakiri": "`set_user_harakiri(seconds)`: the time limit of this request, message or job from now on; 0 removes it",
     "setprocname": "`setprocname(name)`: the name of this process in `ps`",
     "sharedarea_dec16": "`sharedarea_dec16(id, position[, amount])` subtracts from a number",
     "sharedarea_dec32": "`sharedarea_dec32(id, position[, amount])` subtracts from a number",

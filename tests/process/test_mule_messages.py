@@ -171,6 +171,52 @@ def test_mule_harakiri_kills_a_mule_that_works_too_long_and_shows_its_stack(shop
     assert mail.get("/any/x").text == "True"
 
 
+LIMITED = """
+def take(message):
+    uwsgi.set_user_harakiri(1)
+    note(message.decode())
+    if message == b"long":
+        time.sleep(600)
+    uwsgi.set_user_harakiri(0)
+    if message == b"removed":
+        time.sleep(1.5)
+        note("done")
+uwsgi.mule_msg_hook = take
+def own():
+    if not os.path.exists("again"):
+        open("again", "w").close()
+        uwsgi.set_user_harakiri(1)
+        note("long")
+        time.sleep(600)
+    uwsgi.set_user_harakiri(60)
+    note("short")
+    uwsgi.set_user_harakiri(0)
+    time.sleep(600)
+"""
+
+
+def test_set_user_harakiri_limits_a_message_and_the_next_one_has_no_limit(shop):
+    mail = shop("mules = 1", source=MAIL + LIMITED)
+    mail.expects_alarms = True
+    for message in ("removed", "long", "after"):
+        mail.get(f"/1/{message}")
+    wait_for_notes(mail, "after", 1)
+    assert mail.words() == ["removed", "done", "long", "after"]
+    (first,) = mail.notes("long")
+    mail.wait_for_log(rf"^bolide: harakiri: mule 1 \(pid {first}\) works on a message of 4 bytes .*, the limit is 1 s")
+    mail.wait_for_log(rf"^bolide: harakiri: killing mule 1 \(pid {first}\)")
+
+
+def test_set_user_harakiri_limits_code_of_a_mule_outside_of_messages_until_the_limit_is_removed(shop):
+    mail = shop("mule = shop:own", "mule-reload-mercy = 600", source=MAIL + LIMITED)
+    mail.expects_alarms = True
+    wait_for_notes(mail, "short", 1)
+    (first,) = mail.notes("long")
+    mail.wait_for_log(rf"^bolide: harakiri: mule 1 \(pid {first}\) works on code with a limit .*, the limit is 1 s")
+    # Code without a limit does not put off the end.
+    assert mail.stop() == 0
+
+
 FUNCTIONS = """
 from uwsgidecorators import *
 @mulefunc

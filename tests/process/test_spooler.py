@@ -215,6 +215,16 @@ def test_a_job_beyond_its_time_is_killed_and_given_up_after_three_attempts(shop)
     found.wait_for_count(4)
 
 
+def test_set_user_harakiri_limits_a_job(shop):
+    limited = STUCK.replace("    if job", "    uwsgi.set_user_harakiri(1)\n    if job", 1)
+    found = shop("spooler-frequency = 1", source=limited)
+    found.server.expects_alarms = True
+    found.spool(name="stuck")
+    found.server.wait_for_log(r"harakiri: killing spooler 1")
+    found.spool(name="after")
+    wait_until(lambda: "after" in found.words(), "the next job")
+
+
 def test_a_job_that_kills_its_spooler_three_times_is_given_up_with_the_reason(shop):
     found = shop("spooler-frequency = 1", source=STUCK)
     found.server.expects_alarms = True

@@ -4,6 +4,8 @@
 use std::collections::HashSet;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::atomic::AtomicI32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,6 +18,8 @@ use pyo3::prelude::*;
 use pyo3::types::PyBool;
 
 use crate::messages::{self, Arrival};
+use crate::uwsgi_module::ask_for_harakiri;
+use crate::uwsgi_request::LIMIT_MOST_SECONDS;
 use crate::uwsgi_signals::run_handler;
 
 /// The longest wait for a message with a time, which is no time at all for a process.
@@ -29,6 +33,8 @@ pub struct HelperLink {
     control: RawFd,
     /// The threads that have a piece of work in progress, by the kernel's ids.
     at_work: Mutex<HashSet<i32>>,
+    /// The thread whose piece of work is code with a limit of its own, outside of messages and jobs; 0: none.
+    limited: AtomicI32,
 }
 
 /// Reads orders for a thread that waits for a signal.
@@ -47,7 +53,7 @@ impl HelperLink {
         let (control, signals) = (helper.descriptor().as_raw_fd(), helper.signals().clone());
         let helper = Arc::new(Mutex::new(helper));
         signals.set_reader(Box::new(Reader(Arc::downgrade(&helper))));
-        HelperLink { control, helper, signals, at_work: Mutex::default() }
+        HelperLink { control, helper, signals, at_work: Mutex::default(), limited: AtomicI32::new(0) }
     }
 
     fn with_threads<R>(&self, act: impl FnOnce(&mut HashSet<i32>) -> R) -> R {
@@ -150,9 +156,31 @@ impl HelperLink {
 
     /// The piece of work of the calling thread has ended, if there was one.
     fn end_work(&self) {
-        if self.with_threads(|threads| threads.remove(&gettid().as_raw())) {
+        let own = gettid().as_raw();
+        if self.with_threads(|threads| threads.remove(&own)) {
             self.with(|helper| helper.end_work());
+            // Not this thread's if it differs.
+            let _ = self.limited.compare_exchange(own, 0, Relaxed, Relaxed);
         }
+    }
+
+    /// Limits the piece of work in progress to this time from now, in seconds; 0 removes that limit. Outside of any piece of work,
+    /// one begins that ends with the limit. Returns True if it has ended.
+    fn limit_work(&self, seconds: i64) -> bool {
+        let milliseconds = seconds.max(0).unsigned_abs().min(LIMIT_MOST_SECONDS) * 1000;
+        if milliseconds == 0 && self.limited.load(Relaxed) == gettid().as_raw() {
+            self.end_work();
+            return true;
+        }
+        if !self.with(|helper| helper.limit_work(milliseconds)) && milliseconds > 0 {
+            self.begin_work("code with a limit");
+            self.limited.store(gettid().as_raw(), Relaxed);
+            self.with(|helper| helper.limit_work(milliseconds));
+        }
+        if milliseconds > 0 {
+            ask_for_harakiri(u32::try_from(milliseconds).unwrap_or(u32::MAX));
+        }
+        false
     }
 
     /// Runs the handlers of the signals that wait, up to as many as may wait. Returns False if one of them requests the end.

@@ -21,7 +21,7 @@ use crate::current_request::CurrentRequest;
 use crate::uwsgi_module;
 
 /// The longest limit that `set_user_harakiri` may set, in seconds: about 24 days.
-const LIMIT_MOST_SECONDS: u64 = 2_000_000;
+pub const LIMIT_MOST_SECONDS: u64 = 2_000_000;
 
 /// uWSGI raises SystemError.
 fn no_request() -> PyErr {

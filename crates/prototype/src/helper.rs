@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use bolide_contract::message::{self, Order, Received, Report};
-use bolide_contract::scoreboard::{Scoreboard, now_ms};
+use bolide_contract::scoreboard::{Scoreboard, Slot, now_ms};
 use bolide_engine::uwsgi_signals::SignalPort;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -88,6 +88,19 @@ impl Helper {
             slot.thread.store(nix::unistd::gettid().as_raw().cast_unsigned(), Relaxed);
             slot.begin(now_ms(), &[text.as_bytes()]);
         }
+    }
+
+    /// Limits the piece of work in progress to this time from now, in milliseconds; 0 leaves it the limit of the settings. False:
+    /// there is none.
+    pub fn limit_work(&self, milliseconds: u64) -> bool {
+        let Some(slot) = self.scoreboard.slots(self.row).first() else { return false };
+        let began_ms = slot.began_ms.load(Relaxed);
+        let until_ms = now_ms().saturating_sub(began_ms).saturating_add(milliseconds);
+        let limit_ms = u32::try_from(until_ms).unwrap_or(u32::MAX).min(Slot::UNLIMITED_MS - 1);
+        if began_ms > 0 {
+            slot.limit_ms.store(if milliseconds > 0 { limit_ms } else { 0 }, Relaxed);
+        }
+        began_ms > 0
     }
 
     /// The piece of work that was begun has ended.
