@@ -3,7 +3,7 @@
 import os
 
 import pytest
-from support.spooler import Shop, jobs_in
+from support.spooler import Shop, jobs_in, write_job
 from support.waiting import wait_until
 
 FAILING = """\
@@ -96,3 +96,18 @@ def test_jobs_are_kept_while_the_engine_is_away_and_delivered_later(machine, red
     wait_until(lambda: is_empty(redis), "the end of the jobs")
     found.wait_until_empty()
     found.server.wait_for_log(r"^bolide: spooler \S+: \d jobs that were kept while the engine was away are delivered$")
+
+
+def test_a_list_of_jobs_says_that_those_on_the_server_are_not_in_it(tmp_path, call):
+    lines = "[uwsgi]\nhttp = 127.0.0.1:0\nwsgi-file = shop.py\nmaster = true\n"
+    (tmp_path / "shop.py").write_text("application = print\n")
+    (tmp_path / "uwsgi.ini").write_text(f"{lines}spooler = redis://127.0.0.1:1/0?folder={tmp_path}/kept\n")
+    status, said = call("spool", "list", "uwsgi.ini")
+    assert (status, said) == (
+        0,
+        f"uwsgi.ini:5: the jobs on the server are not listed, only those that {tmp_path}/kept keeps for it\n",
+    )
+    write_job(tmp_path / "kept", name="one")
+    status, said = call("spool", "list", "uwsgi.ini")
+    assert status == 0
+    assert f"{tmp_path}/kept: 1 waiting, 0 in progress, 0 failed\n" in said

@@ -33,13 +33,13 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     let [action, place, jobs @ ..] = words.as_slice() else {
         return usage("name an action, and a folder of jobs or a configuration");
     };
-    let folders = match folders_of(place, host) {
-        Ok(folders) => folders,
+    let Selected { folders, notes } = match folders_of(place, host) {
+        Ok(selected) => selected,
         Err(text) => return failed(&text),
     };
     let is_json = has("--json");
     match (action.as_str(), jobs) {
-        ("list", []) => list(&folders, is_json),
+        ("list", []) => list(&folders, &notes, is_json),
         ("show", [_, ..]) => on_each(&folders, jobs, |folder, place| show(folder, place, is_json)),
         ("retry", []) if has("--all") => retry_all(&folders),
         ("retry", [_, ..]) => on_each(&folders, jobs, |folder, place| changed(folder, place, "waits again", inspection::retry)),
@@ -59,11 +59,17 @@ fn failed(text: &str) -> Reading {
     Reading::Print { text: format!("bolide spool: {text}\n"), status: FAILED }
 }
 
+/// The folders of a call, and lines about jobs that are in no folder.
+struct Selected {
+    folders: Vec<Folder>,
+    notes: Vec<String>,
+}
+
 /// The folder with this name, or the folders of a configuration.
-fn folders_of(name: &str, host: &HostInfo) -> Result<Vec<Folder>, String> {
+fn folders_of(name: &str, host: &HostInfo) -> Result<Selected, String> {
     let path = host.folder.join(name);
     if path.is_dir() {
-        return Ok(vec![Folder::new(path)]);
+        return Ok(Selected { folders: vec![Folder::new(path)], notes: Vec::new() });
     }
     if !path.exists() {
         return Err(format!("there is no folder or file `{name}`"));
@@ -78,14 +84,25 @@ fn folders_of(name: &str, host: &HostInfo) -> Result<Vec<Folder>, String> {
         let lines: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
         format!("`{name}` can't be used; name the folder of the jobs instead\n{}", lines.join("\n"))
     })?;
-    let folders: Vec<Folder> = settings.spooling.folders.iter().map(|folder| Folder::new(&folder.path)).collect();
-    match folders.is_empty() {
-        true => Err(format!("`{name}` has no `spooler`")),
-        false => Ok(folders),
+    if settings.spooling.folders.is_empty() {
+        return Err(format!("`{name}` has no `spooler`"));
     }
+    let (mut folders, mut notes) = (Vec::new(), Vec::new());
+    for folder in &settings.spooling.folders {
+        // The folder of an engine is made when the first job has to be kept there.
+        if folder.engine.is_none() || folder.path.exists() {
+            folders.push(Folder::new(&folder.path));
+        }
+        if folder.engine.is_some() {
+            let kept = folder.path.display();
+            notes
+                .push(format!("{}: the jobs on the server are not listed, only those that {kept} keeps for it\n", folder.origin));
+        }
+    }
+    Ok(Selected { folders, notes })
 }
 
-fn list(folders: &[Folder], is_json: bool) -> Reading {
+fn list(folders: &[Folder], notes: &[String], is_json: bool) -> Reading {
     let (mut text, mut objects, mut status) = (String::new(), Vec::new(), 0);
     for folder in folders {
         let mut jobs = Vec::new();
@@ -107,6 +124,7 @@ fn list(folders: &[Folder], is_json: bool) -> Reading {
             status = FAILED;
         }
     }
+    text.extend(notes.iter().map(String::as_str));
     match is_json {
         true => Reading::Print { text: format!("{:#}\n", json!(objects)), status: 0 },
         false => Reading::Print { text, status },
