@@ -10,7 +10,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::atomics::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::atomics::{AtomicU32, AtomicU64, Ordering, fence, load_string, store_string};
 use Ordering::{Acquire, Relaxed, Release};
 
 /// Read attempts before a reader gives up. An attempt fails only if a writer changed the chain, or reused the slot, during it.
@@ -384,6 +384,9 @@ pub fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> {
 
 #[inline]
 fn write_words(places: &[AtomicU64], bytes: &[u8]) {
+    if store_string(places, bytes) {
+        return;
+    }
     for (place, word) in places.iter().zip(words_of(bytes)) {
         place.store(word, Relaxed);
     }
@@ -392,6 +395,9 @@ fn write_words(places: &[AtomicU64], bytes: &[u8]) {
 /// Copies a value out of the shared memory. Both have the same length, but for the end of the last word.
 #[inline]
 pub fn copy_words(words: &[AtomicU64], to: &mut [MaybeUninit<u8>]) {
+    if load_string(words, to) {
+        return;
+    }
     let whole = to.len() / WORD_BYTES;
     let start = to.as_mut_ptr();
     for (index, word) in words.iter().take(whole).enumerate() {
