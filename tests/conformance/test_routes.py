@@ -367,14 +367,14 @@ def test_harakiri_of_a_route_limits_its_requests_only(serve):
 def test_errors_in_rules_are_reported_at_the_start(serve):
     server = serve.prepare(
         "wsgi-file = {apps}/echo.py\nroute = ^/.*(?!a) log:x\nroute-run = memcached:key=x\n"
-        "route-run = goto:nowhere\nroute-run = alarm:a b"
+        "route-run = goto:nowhere\nroute-run = setprocname:a b"
     ).launch()
     assert server.wait_for_exit() != 0
     for said in (
         r"uwsgi\.ini:4: error: .*negative lookahead.*route-if-not",
         r"uwsgi\.ini:5: error: the action `memcached` is known, but not supported yet",
         r"uwsgi\.ini:6: error: there is no label `nowhere`",
-        r"uwsgi\.ini:7: warning: the action `alarm` is known, but not supported yet: it has no effect",
+        r"uwsgi\.ini:7: warning: the action `setprocname` is known, but not supported yet: it has no effect",
     ):
         server.wait_for_log(said)
 

@@ -1,6 +1,7 @@
 """`master-fifo`: commands as single letters, written to a named pipe."""
 
 import contextlib
+import errno
 import os
 import stat
 
@@ -128,13 +129,24 @@ def test_the_letter_p_rewrites_a_pidfile_that_no_longer_contains_our_pid(gone, s
     wait_until(lambda: pidfile.exists() and pidfile.read_text() == f"{instance.pid}\n", lambda: instance.log)
 
 
+def has_reader(path):
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+    except OSError as error:
+        # ENXIO: it exists, and nothing has it open.
+        if error.errno not in (errno.ENOENT, errno.ENXIO):
+            raise
+        return False
+    return True
+
+
 def test_a_pipe_that_is_the_log_stays_where_it_is(start, tmp_path):
     fifo, log = tmp_path / "fifo", tmp_path / "log.pipe"
     os.mkfifo(log)
     reader = os.open(log, os.O_RDONLY | os.O_NONBLOCK)
     try:
         start("--master-fifo", fifo, "--logto", log, ready=False)
-        wait_until(fifo.exists, "the pipe for letters")
+        wait_until(lambda: has_reader(fifo), "the pipe for letters")
         said = bytearray()
 
         def says(words):
