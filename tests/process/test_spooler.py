@@ -1,5 +1,6 @@
 """The spooler: jobs that wait as files in a folder, and processes that work on them."""
 
+import json
 import os
 import re
 import signal
@@ -323,12 +324,20 @@ def test_a_reload_never_has_two_generations_of_a_spooler_and_lets_a_job_finish(s
     assert not (found.jobs / "failed").exists()
 
 
-def test_a_stop_lets_a_job_finish_and_leaves_the_others(shop):
+def state_of_spooler(found, call):
+    status, said = call("status", found.server.process.pid, "--json")
+    assert status == 0, said
+    (helper,) = json.loads(said)["helpers"]
+    return helper["state"]
+
+
+def test_a_stop_lets_a_job_finish_and_leaves_the_others(shop, call):
     found = shop(source=GENERATIONS)
     found.spool(name="one")
     found.wait_for_notes("begin")
     waiting = os.path.basename(found.spool(name="two"))
     found.server.send_signal(signal.SIGTERM)
+    wait_until(lambda: state_of_spooler(found, call) == "ending", "the spooler has its order")
     (found.folder / "go").touch()
     assert found.server.wait_for_exit() == 0
     assert found.words() == ["begin", "end"]
