@@ -1,8 +1,7 @@
 """Routes that use metrics, signals and alarms: for the same configuration and requests, real uWSGI and Bolide do the same."""
 
-import pytest
 from support.client import Client
-from support.real_uwsgi import real_uwsgi
+from support.real_uwsgi import prepared, real_uwsgi
 from support.waiting import wait_until
 
 APPLICATION = """\
@@ -52,19 +51,6 @@ REQUESTS = [
 ]
 
 
-@pytest.fixture
-def application(tmp_path):
-    """A function that writes the application to a folder, and returns the folder and its configuration."""
-
-    def prepare(name):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "application.py").write_text(APPLICATION)
-        return folder, CONFIGURATION.replace("{folder}", str(folder))
-
-    return prepare
-
-
 def results_of(address, folder, log):
     """The body of each answer, empty without one, and what signals and alarms have noted."""
     bodies = {}
@@ -81,11 +67,11 @@ def results_of(address, folder, log):
     return bodies, noted()
 
 
-def test_routes_use_metrics_signals_and_alarms_as_in_uwsgi(serve, uwsgi, application, free_port):
-    folder, configuration = application("theirs")
+def test_routes_use_metrics_signals_and_alarms_as_in_uwsgi(serve, uwsgi, tmp_path, free_port):
+    folder, configuration = prepared(tmp_path / "theirs", CONFIGURATION, application=APPLICATION)
     with real_uwsgi(uwsgi, folder, free_port(), configuration) as address:
         theirs = results_of(address, folder, (folder / "log").read_text)
-    folder, configuration = application("ours")
+    folder, configuration = prepared(tmp_path / "ours", CONFIGURATION, application=APPLICATION)
     instance = serve(configuration)
     assert results_of(instance.address(), folder, lambda: instance.log) == theirs
     assert theirs[1] == {"signal 17", "GET of it"}

@@ -7,9 +7,8 @@ One difference is not compared. A signal that is raised while the application is
 import os
 from collections import Counter
 
-import pytest
 from support.client import Client
-from support.real_uwsgi import real_uwsgi
+from support.real_uwsgi import prepared, real_uwsgi
 from support.waiting import wait_until
 
 APPLICATION = """
@@ -48,6 +47,7 @@ def tock(number):
 def minute(number):
     note("minute", number)
 
+open("watched", "a").close()
 @filemon("watched")
 def changed(number):
     note("changed", number)
@@ -98,20 +98,6 @@ mule = true"""
 LASTING = ("everywhere", "second", "anywhere", "mule", "failing")
 
 
-@pytest.fixture
-def application(tmp_path):
-    """A function that writes the application to a folder, and returns the folder and its configuration."""
-
-    def prepare(name):
-        folder = tmp_path / name
-        folder.mkdir()
-        (folder / "app.py").write_text(APPLICATION)
-        (folder / "watched").touch()
-        return folder, CONFIGURATION.replace("{folder}", str(folder))
-
-    return prepare
-
-
 def results_of(address, folder, log):
     """Raises each signal. Returns how often which notes were left, and what the functions returned."""
     notes = folder / "notes"
@@ -141,10 +127,10 @@ def results_of(address, folder, log):
     return Counter(" ".join(line) for line in words() if line[0] in LASTING), calls
 
 
-def test_an_application_of_signals_leaves_the_notes_that_it_leaves_in_uwsgi(serve, uwsgi, application, free_port):
-    folder, configuration = application("theirs")
+def test_an_application_of_signals_leaves_the_notes_that_it_leaves_in_uwsgi(serve, uwsgi, tmp_path, free_port):
+    folder, configuration = prepared(tmp_path / "theirs", CONFIGURATION, app=APPLICATION)
     with real_uwsgi(uwsgi, folder, free_port(), configuration) as address:
         theirs = results_of(address, folder, (folder / "log").read_text)
-    folder, configuration = application("ours")
+    folder, configuration = prepared(tmp_path / "ours", CONFIGURATION, app=APPLICATION)
     instance = serve(configuration)
     assert results_of(instance.address(), folder, lambda: instance.log) == theirs

@@ -36,3 +36,11 @@ def real_uwsgi(program, folder, port, configuration, serves="spawned uWSGI worke
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()
+
+
+def prepared(folder, configuration, **files):
+    """Makes a folder with these files, whose names have no `.py`. Returns it and its configuration."""
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / f"{name}.py").write_text(text)
+    return folder, configuration.replace("{folder}", str(folder))

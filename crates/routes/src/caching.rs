@@ -258,5 +258,5 @@ fn decimal(value: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[path = "caching_tests.rs"]
+#[path = "tests/caching.rs"]
 mod tests;

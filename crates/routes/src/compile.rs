@@ -242,5 +242,5 @@ fn example(kind: &str) -> &'static str {
 }
 
 #[cfg(test)]
-#[path = "compile_tests.rs"]
+#[path = "tests/compile.rs"]
 mod tests;

@@ -23,6 +23,9 @@ mod service_access;
 mod service_action;
 mod status;
 mod template;
+#[cfg(test)]
+#[path = "tests/testing.rs"]
+mod testing;
 mod values;
 mod walk;
 

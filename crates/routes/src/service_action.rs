@@ -119,5 +119,5 @@ impl ServiceAction {
 }
 
 #[cfg(test)]
-#[path = "service_action_tests.rs"]
+#[path = "tests/service_action.rs"]
 mod tests;

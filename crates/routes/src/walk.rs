@@ -461,5 +461,5 @@ fn as_uri(text: &[u8]) -> Vec<u8> {
 }
 
 #[cfg(test)]
-#[path = "walk_tests.rs"]
+#[path = "tests/walk.rs"]
 mod tests;

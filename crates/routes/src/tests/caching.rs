@@ -1,14 +1,11 @@
 //! Walks of rules that use a cache, which is a table in a test's own memory.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::Path;
-
-use bolide_contract::answering::RouteRule;
 
 use super::Store;
-use crate::{Caches, Change, MetricChange, Mistake, Operator, Overrides, Routes, ServerValue, Services, Values, Verdict, Write};
+use crate::testing::{self, compile};
+use crate::{Caches, Change, MetricChange, Operator, Overrides, Services, Verdict, Write};
 
 type Bytes = Vec<u8>;
 
@@ -70,36 +67,8 @@ impl Services for Table {
     fn raise_alarm(&self, _: &[u8], _: &[u8]) {}
 }
 
-struct Request<'a>(&'a Table);
-
-impl Values for Request<'_> {
-    fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
-        (name == b"REQUEST_URI").then(|| b"/a,b".into())
-    }
-
-    fn server(&self, _: ServerValue) -> u64 {
-        0
-    }
-
-    fn services(&self) -> Option<&dyn Services> {
-        Some(self.0)
-    }
-}
-
-fn compile(rules: &[(&str, &str)]) -> (Option<Routes>, Vec<Mistake>) {
-    let rule = |(option, text): &(&str, &str)| RouteRule {
-        option: (*option).to_owned(),
-        text: (*text).to_owned(),
-        origin: "uwsgi.ini:1".to_owned(),
-    };
-    Routes::compile(&rules.iter().map(rule).collect::<Vec<_>>(), Path::new(""))
-}
-
 fn walk(table: &Table, rules: &[(&str, &str)]) -> (Verdict, Overrides) {
-    let (routes, mistakes) = compile(rules);
-    let mut overrides = Overrides::default();
-    let verdict = routes.unwrap_or_else(|| panic!("{mistakes:?}")).requests.walk(&Request(table), &mut overrides);
-    (verdict, overrides)
+    testing::walk(table, ("REQUEST_URI", "/a,b"), rules)
 }
 
 #[test]

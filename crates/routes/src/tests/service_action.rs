@@ -1,12 +1,9 @@
 //! Walks of rules that use signals, alarms and metrics, which are lists in a test's own memory.
 
-use std::borrow::Cow;
 use std::cell::RefCell;
-use std::path::Path;
 
-use bolide_contract::answering::RouteRule;
-
-use crate::{Caches, MetricChange, Mistake, Operator, Overrides, Routes, ServerValue, Services, Values, Verdict};
+use crate::testing::{self, compile};
+use crate::{Caches, MetricChange, Operator, Overrides, Services, Verdict};
 
 #[derive(Default)]
 struct Noted(RefCell<Vec<String>>);
@@ -40,36 +37,9 @@ impl Services for Noted {
     }
 }
 
-struct Request<'a>(&'a Noted);
-
-impl Values for Request<'_> {
-    fn value(&self, name: &[u8]) -> Option<Cow<'_, [u8]>> {
-        (name == b"PATH_INFO").then(|| b"/orders/5".into())
-    }
-
-    fn server(&self, _: ServerValue) -> u64 {
-        0
-    }
-
-    fn services(&self) -> Option<&dyn Services> {
-        Some(self.0)
-    }
-}
-
-fn compile(rules: &[(&str, &str)]) -> (Option<Routes>, Vec<Mistake>) {
-    let rule = |(option, text): &(&str, &str)| RouteRule {
-        option: (*option).to_owned(),
-        text: (*text).to_owned(),
-        origin: "uwsgi.ini:1".to_owned(),
-    };
-    Routes::compile(&rules.iter().map(rule).collect::<Vec<_>>(), Path::new(""))
-}
-
 fn walk(rules: &[(&str, &str)]) -> (Verdict, Overrides, Vec<String>) {
     let noted = Noted::default();
-    let (routes, mistakes) = compile(rules);
-    let mut overrides = Overrides::default();
-    let verdict = routes.unwrap_or_else(|| panic!("{mistakes:?}")).requests.walk(&Request(&noted), &mut overrides);
+    let (verdict, overrides) = testing::walk(&noted, ("PATH_INFO", "/orders/5"), rules);
     (verdict, overrides, noted.0.into_inner())
 }
 
