@@ -463,6 +463,19 @@ pub struct Asynchronous {
     pub extensions: Vec<Extension>,
     /// `harakiri-streams`: the limit of a request lasts until its answer is complete, instead of until the answer has begun.
     pub harakiri_streams: bool,
+    /// `gevent`: WSGI applications are served in greenlets.
+    pub gevent: Option<Gevent>,
+}
+
+/// WSGI applications in greenlets of gevent, which the application's environment provides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gevent {
+    /// The number of requests that a worker serves at the same time; at this number it accepts no connections.
+    pub greenlets: u32,
+    /// `gevent-monkey-patch`: the prototype patches the standard library before it imports the application.
+    pub patching: bool,
+    /// `gevent-wait-for-hub`: the end of a worker waits for the application's own greenlets too.
+    pub waits_for_hub: bool,
 }
 
 /// A message that frameworks send if the scope offers it. Middleware between framework and server may not know it.
@@ -520,6 +533,7 @@ impl Default for Asynchronous {
             },
             extensions: Vec::new(),
             harakiri_streams: false,
+            gevent: None,
         }
     }
 }
