@@ -73,6 +73,12 @@ class Uwsgi:
         self.helper = None
         #: In a mule, the same object.
         self.mule = None
+        #: The functions that wait, which exist with `gevent` only.
+        self.waits = None
+        if self.settings["asynchronous"]["gevent"] is not None:
+            from bolide import gevent_calls
+
+            self.waits = gevent_calls
         self.module = None
         self.started = time.time()
         #: This process is a spooler.
@@ -85,8 +91,9 @@ class Uwsgi:
         module.__spec__ = importlib.machinery.ModuleSpec("uwsgi", None, origin="Bolide")
         module.__dict__.update(self.values())
         for name in filter(self.is_configured, uwsgi_names.HERE):
-            function = getattr(self, name, None) or getattr(self.messages, name, None) or getattr(self.signals, name, None)
-            function = function or getattr(self.calls, name, None) or getattr(self.native, f"uwsgi_{name}", None)
+            function = getattr(self.waits, name, None) or getattr(self, name, None) or getattr(self.messages, name, None)
+            function = function or getattr(self.signals, name, None) or getattr(self.calls, name, None)
+            function = function or getattr(self.native, f"uwsgi_{name}", None)
             if function is not None:
                 setattr(module, name, function)
         module.__getattr__ = missing
@@ -107,7 +114,7 @@ class Uwsgi:
             "has_threads": 1,
             "hostname": magic.get(b"h", b""),
             "is_a_reload": self.boot["generation"] > 1,
-            "loop": None,
+            "loop": b"gevent" if self.waits else None,
             "magic_table": magic,
             "numproc": self.settings["workers"]["processes"],
             "opt": options(described["shown_options"]),
@@ -122,7 +129,8 @@ class Uwsgi:
         """Return whether the option that a name needs is set."""
         option, services = uwsgi_names.option_of(name), self.settings["services"]
         folders = self.settings["spooling"]["folders"]
-        return option is None or bool({"queue": services["queue"], "sharedarea": services["areas"], "spooler": folders}[option])
+        needed = {"queue": services["queue"], "sharedarea": services["areas"], "spooler": folders, "gevent": self.waits}
+        return option is None or bool(needed[option])
 
     def spooler_values(self):
         """Return the module's attributes of spoolers. uWSGI counts folders of other instances as spoolers, too."""

@@ -14,6 +14,8 @@ HERE = {
     "after_req_hook": "set it to a function, which each worker calls after every response of a WSGI application",
     "alarm": "`alarm(name, text)` raises an alarm (`alarm`) with a str or bytes as its message",
     "applications": "a dict of mount points and applications, once they are loaded",
+    "async_connect": "`async_connect(address)` begins a connection to `host:port`, a path or `@name`: its descriptor, or -1",
+    "async_sleep": "`async_sleep(seconds)`: `b''`; the next `suspend()`, or empty part of the answer, waits this long",
     "atexit": "set it to a function, which each worker calls when it exits normally",
     "buffer_size": "the maximum size of a request's head in bytes (`buffer-size`)",
     "cache_clear": "`cache_clear([cache])` deletes all items",
@@ -31,6 +33,8 @@ HERE = {
     "call": "`call(name, …)` calls a function of `register_rpc` with bytes, and returns bytes or None",
     "chunked_read": "`chunked_read([timeout])`: the next part of a chunked body, and `b''` at its end",
     "chunked_read_nb": "the same; it never waits here, because bodies are complete before an application is called",
+    "close": "`close(descriptor)` closes it",
+    "connect": "`connect(address[, timeout])`: the same, and waits for the connection, without a timeout for 3 seconds",
     "connection_fd": "`connection_fd()`: the number of the connection's descriptor",
     "cores": "threads that a worker may have",
     "disconnect": "`disconnect()` ends the connection to the client, and the application continues",
@@ -38,19 +42,21 @@ HERE = {
     "farm_get_msg": "`farm_get_msg()`, in a mule: waits for a message to one of its farms",
     "farm_msg": "`farm_msg(farm, message)`: a message to any mule of a farm; the result is None",
     "get_logvar": "`get_logvar(name)`: a log variable of the request, as bytes, or None",
+    "green_schedule": "the same as `suspend`",
     "has_threads": "1: threads of the application always run",
     "hostname": "the machine's name, as bytes",
     "i_am_the_lord": "`i_am_the_lord(legion)`: False, there are no legions",
     "i_am_the_spooler": "`i_am_the_spooler()`: True in a spooler, else None",
     "in_farm": "`in_farm([name])`: True in a mule of this farm, or of any, else None",
     "is_a_reload": "True after a reload (no function, as in uWSGI)",
+    "is_connected": "`is_connected(descriptor)`: True if it is a socket without an error",
     "is_locked": "`is_locked([number])`: True if a thread of any process holds a lock of the application",
     "listen_queue": "`listen_queue([socket])`: connections that wait at the first TCP socket, or at the one with this number",
     "lock": "`lock([number])` waits for a lock that all processes share: 0, or up to `locks`",
     "log": "`log(text)` writes a line to the log",
     "log_this_request": "`log_this_request()`: logs this request in spite of `disable-logging`",
     "logsize": "`logsize()`: bytes of the log's file",
-    "loop": "None",
+    "loop": "`b'gevent'` with the option `gevent`, else None",
     "magic_table": "uWSGI's magic variables (`%d`, `%n`, …), bytes for bytes",
     "masterpid": "`masterpid()`: the master's pid; in uWSGI 0 without `master`, but Bolide always has a master",
     "mem": "`mem()`: resident memory and address space of this process, in bytes",
@@ -80,13 +86,15 @@ HERE = {
     "queue_size": "the number of slots (`queue`)",
     "queue_slot": "`queue_slot()`: the slot of the next push",
     "ready": "`ready()`: True in a worker that serves, else None",
-    "ready_fd": "`ready_fd()`: -1, as in uWSGI without an asynchronous engine",
+    "ready_fd": "`ready_fd()`: the descriptor that was ready in the last `suspend()`; -1 after a timeout, and without `gevent`",
+    "recv": "`recv(descriptor[, size])`: up to 4096 bytes; None at the end, after an error, and if nothing is there",
     "register_rpc": "`register_rpc(name, function)`: makes it callable by its name in this process, and in those forked later",
     "register_signal": "`register_signal(number, target, function)`: the function that runs at this signal, and where",
     "reload": "`reload()` asks the master for a reload, as SIGHUP does",
     "request_id": "`request_id()`: the number of requests that this worker has answered",
     "rpc": "`rpc(None, name, …)`: as `call`; functions of other servers can't be called",
     "rpc_list": "`rpc_list()`: the names of the functions of `register_rpc`, as bytes",
+    "send": "`send([descriptor,] bytes)`: True, or None after an error; without a descriptor: as they are to the client",
     "send_to_spooler": "the same as `spool`",
     "sendfile": "`sendfile(path_or_file[, chunk, position, size])` sends a file as part of the response",
     "set_logvar": "`set_logvar(name, value)` sets a log variable of the request, `%(name)` in `log-format`",
@@ -124,15 +132,15 @@ HERE = {
     "sharedarea_write8": "`sharedarea_write8(id, position, number)`",
     "sharedarea_writebyte": "the same as `sharedarea_write8`",
     "sharedarea_writelong": "the same as `sharedarea_write64`",
-    "SPOOL_IGNORE": "0, a result of `uwsgi.spooler`: the job stays, and is not counted",
-    "SPOOL_OK": "-2, a result of `uwsgi.spooler`: the job is done, and is removed",
-    "SPOOL_RETRY": "-1, a result of `uwsgi.spooler`: the job stays for a later attempt",
     "signal": "`signal(number)` raises a signal of this instance; another instance as a second argument is an error",
     "signal_received": "`signal_received()`: the number of the signal for which `signal_wait` has waited last in this thread",
     "signal_registered": "`signal_registered(number)`: True if this process has a handler for the signal, else None",
     "signal_wait": "`signal_wait([number])` waits for any signal, or for this one, and runs its handler",
     "sockets": "numbers of the listening sockets' descriptors, in a worker",
     "spool": "`spool(dict)` or `spool(name=value, ...)` writes a job for a spooler, and returns the path of its file as bytes",
+    "SPOOL_IGNORE": "0, a result of `uwsgi.spooler`: the job stays, and is not counted",
+    "SPOOL_OK": "-2, a result of `uwsgi.spooler`: the job is done, and is removed",
+    "SPOOL_RETRY": "-1, a result of `uwsgi.spooler`: the job stays for a later attempt",
     "spooler": "set it to a function, which spoolers call with the dict of each job",
     "spooler_get_task": "`spooler_get_task(path)`: the dict of a job; None if it is being worked on or is not there",
     "spooler_jobs": "`spooler_jobs()`: the paths of the jobs in the first folder",
@@ -141,12 +149,14 @@ HERE = {
     "spoolers": "the folder of each spooler, as bytes",
     "started_on": "seconds since 1970 at which the configuration was read",
     "stop": "`stop()` asks the master for an orderly stop",
-    "suspend": "`suspend()` lets other threads run, and returns True",
+    "suspend": "`suspend()` waits for `wait_fd_read` and so on, or lets other requests or threads run; the result is True",
     "total_requests": "`total_requests()`: the number of requests that all workers have answered since they started",
     "unbit": "None",
     "unlock": "`unlock([number])` releases a lock that this thread holds",
     "version": "`b'2.0.31'`: the uWSGI version of this module, which programs compare; Bolide's own is `bolide.__version__`",
     "version_info": "`(2, 0, 31, 0, b'')`",
+    "wait_fd_read": "`wait_fd_read(descriptor[, timeout])`: `b''`; the next `suspend()` or empty part waits until it is readable",
+    "wait_fd_write": "`wait_fd_write(descriptor[, timeout])`: the same, until it is writable",
     "websocket_handshake": "`websocket_handshake([key, origin, protocol])` accepts an HTTP/1.1 WebSocket, with or without TLS",
     "websocket_recv": "`websocket_recv()` waits for the next message",
     "websocket_recv_nb": "`websocket_recv_nb()`: the next message, or `b''` if there is none",
@@ -167,15 +177,27 @@ CONFIGURED = {
     "set_spooler_": "spooler",
 }
 
+#: Names that exist only with `gevent`, whole. `suspend` and `ready_fd` have a meaning without it.
+WITH_GEVENT = frozenset(
+    {
+        "async_connect",
+        "async_sleep",
+        "close",
+        "connect",
+        "green_schedule",
+        "is_connected",
+        "recv",
+        "send",
+        "wait_fd_read",
+        "wait_fd_write",
+    }
+)
+
 #: The milestone of names that will never be supported.
 NEVER = "never"
 
 #: Names of uWSGI that are missing: their milestone, and what to use until then.
 MILESTONES = {
-    "gevent": (
-        "part of uWSGI's asynchronous engines (gevent)",
-        "async_connect async_sleep connect close green_schedule is_connected recv send wait_fd_read wait_fd_write",
-    ),
     "emperor": ("part of the emperor", "lord_scroll scrolls"),
     NEVER: (
         "not planned; use Python's own means",
@@ -199,7 +221,8 @@ def missing(name):
     milestone = LATER.get(name)
     option = option_of(name)
     if option and name in HERE:
-        return f"`uwsgi.{name}` exists only if the configuration has the option `{option}`"
+        example = " (for example `gevent = 100`)" if option == "gevent" else ""
+        return f"`uwsgi.{name}` exists only if the configuration has the option `{option}`{example}"
     if milestone is None:
         return f"module 'uwsgi' has no attribute {name!r}"
     return (
@@ -212,4 +235,6 @@ def option_of(name):
     """Return the option without which a name does not exist, or None."""
     if name in SETTABLE:
         return None
+    if name in WITH_GEVENT:
+        return "gevent"
     return next((option for beginning, option in CONFIGURED.items() if name.startswith(beginning)), None)
