@@ -257,7 +257,13 @@ class Half:
             if trial is not None and not trial.passes():
                 return self.native.EXIT_LOAD_FAILED
             applications = [(mount, callable) for mount, callable, _ in self.applications]
-            self.native.serve(assignment, applications, self.wsgi, self.uwsgi.hook("after_req_hook"))
+            after_request = self.uwsgi.hook("after_req_hook")
+            if self.settings["asynchronous"]["gevent"]:
+                from bolide import gevent_worker
+
+                gevent_worker.serve(self.native, assignment, applications, after_request, self.settings)
+            else:
+                self.native.serve(assignment, applications, self.wsgi, after_request)
             self.has_served = True
         except Exception as error:
             self.log.log_exception(error, "the worker itself", is_ours=True)

@@ -157,6 +157,14 @@ async def at_head_first(scope, receive, send):
     await finish(send, b"rest")
 
 
+async def at_head_then_wait(scope, receive, send):
+    """Answers with the seconds of CPU time that its worker has used while it waited for 0.4 s."""
+    await start(send)
+    before = time.process_time()
+    await asyncio.sleep(0.4)
+    await finish(send, str(time.process_time() - before).encode())
+
+
 async def at_step(scope, receive, send):
     """Sends one part, then another when the gate opens."""
     await start(send)

@@ -209,6 +209,13 @@ def test_a_client_that_never_reads_on_is_given_up_after_socket_timeout(serve, pa
     assert server.get("/fine").body == b"fine"
 
 
+def test_a_worker_is_idle_while_an_application_waits_after_its_head(server):
+    """A worker that asked itself for turns meanwhile would use all of the time."""
+    with Client(server.address()) as client:
+        response = client.request(target="/head_then_wait")
+    assert float(response.body) < 0.2
+
+
 # Keep-alive and pipelining.
 
 

@@ -5,12 +5,14 @@
 
 mod answer;
 mod asgi;
-mod call_state;
+mod call;
 mod contexts;
-mod current_request;
 mod environ;
+mod event_loop;
 mod exceptions;
 mod faults;
+
+mod gevent;
 mod helper;
 mod log;
 mod messages;
@@ -19,7 +21,6 @@ mod native;
 mod object;
 mod procname;
 mod prototype;
-mod request_extras;
 mod services;
 mod start_response;
 mod threads;
@@ -128,6 +129,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<services::spooler_work::SpoolerWork>()?;
     module.add_class::<prototype::Assignment>()?;
     module.add_class::<asgi::worker::AsgiWorker>()?;
+    module.add_class::<gevent::worker::GeventWorker>()?;
     module.add_class::<threads::ThreadBody>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(keyword_words, module)?)?;

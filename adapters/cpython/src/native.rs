@@ -129,3 +129,14 @@ pub fn hexversion() -> Option<u64> {
         if number.is_null() { None } else { Some(ffi::PyLong_AsUnsignedLongLong(number)) }
     }
 }
+
+/// Runs native work while other threads may run Python. The work must not touch Python's objects.
+pub fn without_interpreter<R>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: the thread holds the interpreter, and holds it again when this returns.
+    unsafe {
+        let thread = ffi::PyEval_SaveThread();
+        let result = work();
+        ffi::PyEval_RestoreThread(thread);
+        result
+    }
+}

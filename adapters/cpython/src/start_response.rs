@@ -13,10 +13,11 @@ use bolide_contract::scoreboard::Slot;
 use bolide_engine::response::{Pushed, ResponseWriter, When};
 use pyo3::ffi;
 
-use crate::call_state::CallState;
-use crate::current_request;
+use crate::call::cooperation::{Cooperation, cooperation};
+use crate::call::current as current_request;
+use crate::call::state::{CallState, Place};
 use crate::exceptions::{assertion_error, raise, runtime_error, type_error, value_error};
-use crate::native::{Lasting, bound};
+use crate::native::{Lasting, bound, without_interpreter};
 use crate::object::{Object, bytes_of};
 use crate::uwsgi_module;
 
@@ -52,7 +53,7 @@ impl StartResponse {
         Some(made)
     }
 
-    fn state(&self) -> &CallState {
+    pub fn state(&self) -> &CallState {
         // SAFETY: the capsule owns the state, and lives as long as we do.
         unsafe { &*self.state }
     }
@@ -64,11 +65,24 @@ impl StartResponse {
     /// application's call has returned, only after [`StartResponse::call_has_returned`].
     pub unsafe fn arm(&self, response: *mut ResponseWriter<'_>, has_returned: bool) {
         let state = self.state();
-        state.response.set(response.cast());
+        state.place.set(Place::Lent(response.cast()));
         state.has_returned.set(has_returned);
         state.has_ended.set(false);
         // SAFETY: the call has no conditions.
         state.thread.set(unsafe { libc::pthread_self() });
+    }
+
+    /// Points the callables at the response of a request in a greenlet.
+    pub fn arm_at(&self, place: Place) {
+        let state = self.state();
+        state.place.set(place);
+        // SAFETY: the call has no conditions.
+        state.thread.set(unsafe { libc::pthread_self() });
+    }
+
+    /// The application's call has returned, in a greenlet.
+    pub fn note_return(&self) {
+        self.state().has_returned.set(true);
     }
 
     /// Like [`StartResponse::arm`], for work after the answer is complete. Only we hold references to it.
@@ -84,9 +98,8 @@ impl StartResponse {
 
     /// Returns a callable that gives the application a descriptor of its own for the connection, which the server then forgets.
     /// `None`: out of memory, an exception is set.
-    pub fn taker(&self, slot: &'static Slot) -> Option<Object> {
+    pub fn taker(&self) -> Option<Object> {
         self.state().is_spent.set(true);
-        self.state().slot.set(Some(slot));
         bound(&TAKE_SOCKET, &self.capsule)
     }
 
@@ -145,14 +158,14 @@ impl StartResponse {
     pub fn end_websocket(&self) {
         let state = self.state();
         let websocket = state.extras.borrow_mut().as_mut().and_then(|extras| extras.websocket.take());
-        if let (Some(websocket), Some(response)) = (websocket, state.response()) {
-            websocket.end(response);
+        if let Some(websocket) = websocket {
+            state.with(|response| websocket.end(response));
         }
     }
 
     pub fn disarm(&self) {
         debug_assert!(!self.state().is_writing.get(), "a response is taken away from a thread that writes");
-        self.state().response.set(null_mut());
+        self.state().place.set(Place::Nowhere);
     }
 
     /// True if only we hold references to it: it may serve the next request.
@@ -270,19 +283,27 @@ fn start(capsule: *mut ffi::PyObject, arguments: &Arguments) -> Option<*mut ffi:
             "start_response was called by another thread after the application had returned (PEP 3333)",
         );
     }
-    let Some(response) = state.response() else {
-        return raise(runtime_error(), "start_response was called after its request had ended");
-    };
-    if !arguments.exc_info.is_null() {
-        if response.head_has_left() {
-            return raise_again(arguments.exc_info);
+    let begun = state.with(|response| {
+        if !arguments.exc_info.is_null() {
+            if response.head_has_left() {
+                return raise_again(arguments.exc_info);
+            }
+        } else if response.has_head() {
+            return raise(assertion_error(), "start_response was called a second time without exc_info (PEP 3333)");
         }
-    } else if response.has_head() {
-        return raise(assertion_error(), "start_response was called a second time without exc_info (PEP 3333)");
-    }
-    if write_head(response, arguments.status, arguments.headers).is_none() {
-        response.drop_head();
-        return None;
+        let written = write_head(response, arguments.status, arguments.headers);
+        if written.is_none() {
+            response.drop_head();
+        }
+        written
+    });
+    match begun {
+        Some(written) => written?,
+        None if state.place.get() == Place::Nowhere => {
+            return raise(runtime_error(), "start_response was called after its request had ended");
+        }
+        // The client has left a request that goes on, so there is no answer.
+        None => {}
     }
     // SAFETY: we are armed, so the StartResponse that owns `write` lives; the caller gets a reference of its own.
     unsafe { ffi::Py_INCREF(state.write.get()) };
@@ -401,48 +422,64 @@ fn write_part(capsule: *mut ffi::PyObject, data: *mut ffi::PyObject) -> Option<(
         // The application's result is being sent, and a part of another thread would split it.
         return raise(runtime_error(), "write was called by another thread after the application had returned (PEP 3333)");
     }
-    let Some(response) = state.response() else {
+    if state.place.get() == Place::Nowhere {
         return raise(runtime_error(), "write was called after its request had ended");
-    };
+    }
     // SAFETY: checked above; the caller holds a reference, also while the interpreter is released below.
     let part = unsafe { bytes_of(data) };
-    // This answer can't be suspended, so it can't yield its turn either.
-    response.begin_turn();
-    match response.push(part, When::Now) {
-        Pushed::All if response.holds_call() => write_rest(state, &[]),
-        Pushed::All => Some(()),
-        Pushed::Gone => client_is_gone(state.write_errors),
-        Pushed::Part(taken) => write_rest(state, &part[taken..]),
+    let pushed = state.with(|response| {
+        // This answer can't be suspended, so it can't yield its turn either.
+        response.begin_turn();
+        (response.push(part, When::Now), response.holds_call())
+    });
+    match (pushed, cooperation()) {
+        (Some((Pushed::All, true)), None) => write_rest(state, &[]),
+        (Some((Pushed::All, _)), _) => Some(()),
+        (Some((Pushed::Gone, _)) | None, _) => client_is_gone(state.write_errors),
+        (Some((Pushed::Part(taken), _)), None) => write_rest(state, &part[taken..]),
+        (Some((Pushed::Part(taken), _)), Some(worker)) => write_rest_in_turns(state, &part[taken..], worker),
     }
+}
+
+/// As [`write_rest`], in a worker whose requests share a thread.
+fn write_rest_in_turns(state: &CallState, mut rest: &[u8], worker: &dyn Cooperation) -> Option<()> {
+    state.is_writing.set(true);
+    let sent = loop {
+        if worker.wait(&state.client).is_none() {
+            break None;
+        }
+        match state.with(|response| response.push(rest, When::Now)) {
+            Some(Pushed::All) => break Some(true),
+            Some(Pushed::Gone) | None => break Some(false),
+            Some(Pushed::Part(taken)) => rest = &rest[taken..],
+        }
+    };
+    state.is_writing.set(false);
+    if sent? { Some(()) } else { client_is_gone(state.write_errors) }
 }
 
 /// Waits for a slow client until it has the rest of a part, and all data that was buffered before.
 fn write_rest(state: &CallState, mut rest: &[u8]) -> Option<()> {
     state.is_writing.set(true);
     let sent = loop {
-        // It exists: the engine's thread takes no response away during a `write`.
-        let Some(response) = state.response() else { break false };
-        if response.wants_room() {
-            let wait = response.room_wait();
-            // SAFETY: this thread holds the interpreter, and takes it again before it accesses the state or the response. No
-            // reference of ours is used in between: the wait owns all that it needs.
-            let has_room = unsafe {
-                let thread = ffi::PyEval_SaveThread();
-                let has_room = wait.wait(state.write_timeout);
-                ffi::PyEval_RestoreThread(thread);
-                has_room
-            };
-            if let Some(response) = state.response() {
-                response.room_came(has_room);
-            }
+        // The response exists: the engine's thread takes none away during a `write`.
+        let wait = state.with(|response| response.wants_room().then(|| response.room_wait()));
+        let Some(wait) = wait else { break false };
+        if let Some(wait) = wait {
+            // No reference of ours to the response is used during the wait, which owns all that it needs.
+            let has_room = without_interpreter(|| wait.wait(state.write_timeout));
+            state.with(|response| response.room_came(has_room));
             continue;
         }
-        response.begin_turn();
-        match response.push(rest, When::Now) {
-            Pushed::All if response.holds_call() => rest = &[],
-            Pushed::All => break true,
-            Pushed::Gone => break false,
-            Pushed::Part(taken) => rest = &rest[taken..],
+        let pushed = state.with(|response| {
+            response.begin_turn();
+            (response.push(rest, When::Now), response.holds_call())
+        });
+        match pushed {
+            Some((Pushed::All, true)) => rest = &[],
+            Some((Pushed::All, false)) => break true,
+            Some((Pushed::Gone, _)) | None => break false,
+            Some((Pushed::Part(taken), _)) => rest = &rest[taken..],
         }
     };
     state.is_writing.set(false);
@@ -464,12 +501,12 @@ fn taken_socket(capsule: *mut ffi::PyObject) -> Option<i32> {
     if state.is_of_another_thread() {
         return raise(runtime_error(), "the connection's socket was used by another thread after the application had returned");
     }
-    let Some(response) = state.response() else {
-        return raise(runtime_error(), "the connection's socket was used after its request had ended");
-    };
-    let given = match uwsgi_module::taken_connections() {
+    let given = state.with(|response| match uwsgi_module::taken_connections() {
         Some(taken) => response.give_away(taken, state.slot.get()),
         None => Err(std::io::ErrorKind::NotConnected.into()),
+    });
+    let Some(given) = given else {
+        return raise(runtime_error(), "the connection's socket was used after its request had ended");
     };
     match given {
         Ok(own) => {

@@ -17,7 +17,7 @@ use pyo3::exceptions::{PyOSError, PyRuntimeError, PySystemError, PyTypeError, Py
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
-use crate::current_request::CurrentRequest;
+use crate::call::current::CurrentRequest;
 use crate::uwsgi_module;
 
 /// The longest limit that `set_user_harakiri` may set, in seconds: about 24 days.
@@ -34,7 +34,7 @@ fn current() -> PyResult<CurrentRequest> {
 
 /// Uses the response of the request, also in `uwsgi.after_req_hook` after the answer is complete: for functions that send
 /// nothing.
-fn with_response<R>(act: impl FnOnce(&mut ResponseWriter<'static>) -> R) -> PyResult<R> {
+fn with_response<R>(act: impl FnOnce(&mut ResponseWriter<'_>) -> R) -> PyResult<R> {
     CurrentRequest::of_this_thread_till_its_line().and_then(|request| request.with(act)).ok_or_else(no_request)
 }
 
@@ -211,7 +211,7 @@ fn uwsgi_say(py: Python<'_>, payload: &Bound<'_, PyAny>, is_text: bool) -> PyRes
 
 fn on_websocket<R>(
     request: &CurrentRequest,
-    act: impl FnOnce(&mut BlockingWebSocket, &mut ResponseWriter<'static>) -> R,
+    act: impl FnOnce(&mut BlockingWebSocket, &mut ResponseWriter<'_>) -> R,
 ) -> PyResult<R> {
     let done = request.with_extras(|extras| {
         let websocket = extras.websocket.as_mut()?;

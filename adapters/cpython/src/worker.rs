@@ -12,7 +12,7 @@ use crate::faults::FaultLog;
 use crate::object::Object;
 use crate::prototype::Assignment;
 use crate::uwsgi_module;
-use crate::wsgi::Wsgi;
+use crate::wsgi::context::Wsgi;
 
 /// Serves until the order to stop has been carried out. `applications` is a list of `(mount, callable)`; `module` is
 /// `bolide.wsgi`, with the objects that go into each `environ`; `after_request` is called after each answer.
@@ -25,14 +25,27 @@ pub fn serve(
     after_request: Option<Bound<'_, PyAny>>,
 ) -> PyResult<()> {
     let engine_assignment = assignment.take()?;
-    let settings = &engine_assignment.settings;
-    let templates = engine_assignment
-        .listeners
-        .iter()
-        .map(|listener| template(py, settings, listener, module))
-        .collect::<PyResult<Vec<_>>>()?;
+    let wsgi = make_wsgi(py, &engine_assignment, applications, module, after_request)?;
+    bolide_engine::serve(wsgi, engine_assignment)?;
+    if let Some(taken) = uwsgi_module::taken_connections() {
+        py.detach(|| taken.finish());
+    }
+    Ok(())
+}
+
+/// Makes the applications of a worker; `module` is `bolide.wsgi`.
+pub fn make_wsgi(
+    py: Python<'_>,
+    engine: &bolide_engine::Assignment,
+    applications: Vec<(String, Py<PyAny>)>,
+    module: &Bound<'_, PyAny>,
+    after_request: Option<Bound<'_, PyAny>>,
+) -> PyResult<&'static Wsgi> {
+    let settings = &engine.settings;
+    let templates =
+        engine.listeners.iter().map(|listener| template(py, settings, listener, module)).collect::<PyResult<Vec<_>>>()?;
     let object = |name: &str| module.getattr(name).map(object_of);
-    let row = engine_assignment.scoreboard.row(engine_assignment.row);
+    let row = engine.scoreboard.row(engine.row);
     let wsgi = Wsgi {
         row: row.ok_or_else(|| PyRuntimeError::new_err("the scoreboard has no row for this worker"))?,
         mounts: Mounts::new(applications.iter().map(|(mount, _)| mount.clone().into_bytes()).collect(), &settings.application),
@@ -53,12 +66,7 @@ pub fn serve(
         ),
     };
     // The worker serves for the rest of the process' life, so this is never freed.
-    let wsgi: &'static Wsgi = Box::leak(Box::new(wsgi));
-    bolide_engine::serve(wsgi, engine_assignment)?;
-    if let Some(taken) = uwsgi_module::taken_connections() {
-        py.detach(|| taken.finish());
-    }
-    Ok(())
+    Ok(Box::leak(Box::new(wsgi)))
 }
 
 pub fn object_of(object: Bound<'_, PyAny>) -> Object {
@@ -85,7 +93,8 @@ fn template(py: Python<'_>, settings: &Settings, listener: &ListeningSocket, mod
     // The body is whole and has an end (it was collected first): reading beyond its length is safe, also of a chunked one.
     environ.set_item("wsgi.input_terminated", true)?;
     environ.set_item("wsgi.errors", module.getattr("errors")?)?;
-    environ.set_item("wsgi.multithread", settings.workers.threads.most() > 1)?;
+    let shares_process = settings.workers.threads.most() > 1 || settings.asynchronous.gevent.is_some();
+    environ.set_item("wsgi.multithread", shares_process)?;
     environ.set_item("wsgi.multiprocess", settings.workers.processes > 1)?;
     environ.set_item("wsgi.run_once", false)?;
     if !settings.python.no_file_wrapper {

@@ -17,7 +17,6 @@ mod ongoing;
 mod scope;
 mod task;
 mod task_factory;
-mod watcher;
 mod websocket;
 pub mod worker;
 

@@ -2,13 +2,10 @@
 //! descriptor, and calls `turn` when that is readable. It must not know requests. The event loop's thread runs it.
 
 use std::cell::{Cell, OnceCell, RefCell};
-use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::now_ms;
 use bolide_contract::settings::{Extension, Settings};
+use bolide_engine::EmbeddedWorker;
 use bolide_engine::mounts::Mounts;
-use bolide_engine::{EmbeddedWorker, Turned};
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -21,7 +18,7 @@ use super::names::AsgiNames;
 use super::ongoing::Ongoing;
 use super::scope::Templates;
 use super::task_factory::TaskFactory;
-use super::watcher;
+use crate::event_loop::hosted::{HostLoop, HostedWorker, NextTurn, not_made};
 use crate::faults::FaultLog;
 use crate::object::Object;
 use crate::prototype::Assignment;
@@ -37,11 +34,7 @@ type MountedApplication = (String, Py<PyAny>, Option<Py<PyDict>>);
 #[pyclass(unsendable, module = "bolide._native")]
 pub struct AsgiWorker {
     asgi: &'static Asgi,
-    /// When the loop's timer calls `tick`, in monotonic milliseconds; and the timer.
-    timer: RefCell<Option<(u64, Py<PyAny>)>>,
-    tick: OnceCell<Py<PyAny>>,
-    on_drained: Py<PyAny>,
-    has_drained: Cell<bool>,
+    hosted: HostedWorker<Asgi>,
     stall_ms: Option<u64>,
     worker: u32,
 }
@@ -63,96 +56,60 @@ impl AsgiWorker {
         let settings = engine.settings.clone();
         let worker = engine.worker;
         let templates = templates(py, &engine, &applications)?;
-        let asgi = make(py, applications, event_loop, module, templates, &settings)?;
+        let asgi = make(py, applications, event_loop.clone(), module, templates, &settings)?;
         // The worker serves for the rest of the process' life, so this is never freed.
         let asgi: &'static Asgi = Box::leak(Box::new(asgi));
         let embedded = EmbeddedWorker::new(asgi, engine)?;
         if asgi.embedded.set(embedded).is_err() {
             return Err(PyRuntimeError::new_err("a worker is made once"));
         }
-        let stall_ms = settings.asynchronous.stall_ms;
-        Ok(AsgiWorker {
-            asgi,
-            timer: RefCell::new(None),
-            tick: OnceCell::new(),
-            on_drained,
-            has_drained: Cell::new(false),
-            stall_ms,
-            worker,
-        })
+        let context = Some(bound(py, &asgi.context).unbind());
+        let host = HostLoop { event_loop: event_loop.unbind(), context };
+        let hosted = HostedWorker::new(host, asgi.embedded().ok_or_else(not_made)?, on_drained);
+        Ok(AsgiWorker { asgi, hosted, stall_ms: settings.asynchronous.stall_ms, worker })
     }
 
     /// Begins to serve: the loop watches the descriptor from now on, and the master is notified.
     fn start(this: &Bound<'_, AsgiWorker>) -> PyResult<()> {
         let py = this.py();
         let worker = this.borrow();
-        let asgi = worker.asgi;
         let turn = this.getattr("turn")?;
-        let _made_once = asgi.turn.set(object_of(turn.clone()));
-        let _made_once = worker.tick.set(this.getattr("tick")?.unbind());
-        let embedded = embedded(asgi)?;
-        event_loop(py, asgi).call_method1("add_reader", (embedded.descriptor().as_raw_fd(), turn))?;
-        if let Some(stall_ms) = worker.stall_ms {
-            let report = bound(py, &asgi.callbacks.report_stall).unbind();
-            watcher::watch(embedded.heartbeat(), stall_ms, worker.worker, report)?;
-        }
-        embedded.announce();
-        Ok(())
+        let _made_once = worker.asgi.turn.set(object_of(turn.clone()));
+        let report = bound(py, &worker.asgi.callbacks.report_stall).unbind();
+        let calls = (turn.unbind(), this.getattr("tick")?.unbind());
+        worker.hosted.start(py, calls, (worker.stall_ms, worker.worker), report)
     }
 
     /// Handles all pending events, and schedules the next timer.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
         bolide_engine::forks::leave_if_child();
         self.asgi.turn_is_wanted.set(false);
-        let turned = embedded(self.asgi)?.turn();
-        show_awaited(self.asgi);
-        match turned {
-            Turned::Wait(Some(milliseconds)) => self.set_timer(py, milliseconds),
-            Turned::Wait(None) => Ok(()),
-            Turned::Again => {
-                self.asgi.ask_for_turn();
-                Ok(())
-            }
-            Turned::Drained => {
-                if !self.has_drained.replace(true) {
-                    embedded(self.asgi)?.tell_drained();
-                    self.on_drained.call0(py)?;
-                }
-                Ok(())
-            }
+        if self.hosted.turn(py, || show_awaited(self.asgi))? == NextTurn::Soon {
+            self.asgi.ask_for_turn();
         }
+        Ok(())
     }
 
     /// The loop's timer has fired.
     fn tick(&self, py: Python<'_>) -> PyResult<()> {
-        self.timer.borrow_mut().take();
-        if !self.asgi.turn_is_wanted.get() {
-            embedded(self.asgi)?.note_timer();
-        }
+        self.hosted.note_tick(self.asgi.turn_is_wanted.get());
         self.turn(py)
     }
 
     /// Stops serving: the loop removes the descriptor, and the watcher stops. From now on the loop may block.
     fn stop(&self, py: Python<'_>) -> PyResult<()> {
-        embedded(self.asgi)?.heartbeat().end();
         show_awaited(self.asgi);
-        event_loop(py, self.asgi).call_method1("remove_reader", (embedded(self.asgi)?.descriptor().as_raw_fd(),))?;
-        if let Some((_, timer)) = self.timer.borrow_mut().take() {
-            timer.call_method0(py, "cancel")?;
-        }
-        Ok(())
+        self.hosted.stop(py)
     }
 
     /// Reports that the lifespans have ended: the master then limits the time of the interpreter's end separately.
-    fn report_leaving(&self) -> PyResult<()> {
-        embedded(self.asgi)?.tell_leaving();
-        Ok(())
+    fn report_leaving(&self) {
+        self.hosted.embedded().tell_leaving();
     }
 
     /// The application wants the process to exit: requests in flight are finished first.
-    fn leave(&self) -> PyResult<()> {
-        embedded(self.asgi)?.leave();
-        Ok(())
+    fn leave(&self) {
+        self.hosted.embedded().leave();
     }
 
     /// The number of application tasks that still run.
@@ -163,41 +120,9 @@ impl AsgiWorker {
 
     /// Seconds since the order to stop. None: there was no order, and the worker ends for another reason.
     #[getter]
-    fn seconds_of_stop(&self) -> PyResult<Option<f64>> {
-        let told_ms = embedded(self.asgi)?.worker().row.stopped_ms.load(Relaxed);
-        Ok((told_ms != 0).then(|| now_ms().saturating_sub(told_ms) as f64 / 1000.0))
+    fn seconds_of_stop(&self) -> Option<f64> {
+        self.hosted.seconds_of_stop()
     }
-}
-
-impl AsgiWorker {
-    /// One timer is enough: one that fires too early finds nothing to do.
-    fn set_timer(&self, py: Python<'_>, milliseconds: u64) -> PyResult<()> {
-        let due_ms = now_ms() + milliseconds;
-        let mut timer = self.timer.borrow_mut();
-        if let Some((set_ms, _)) = &*timer
-            && *set_ms <= due_ms
-        {
-            return Ok(());
-        }
-        if let Some((_, earlier)) = timer.take() {
-            earlier.call_method0(py, "cancel")?;
-        }
-        let Some(tick) = self.tick.get() else { return Ok(()) };
-        let named = PyDict::new(py);
-        named.set_item("context", bound(py, &self.asgi.context))?;
-        let arguments = (milliseconds as f64 / 1000.0, tick);
-        let handle = event_loop(py, self.asgi).call_method("call_later", arguments, Some(&named))?;
-        *timer = Some((due_ms, handle.unbind()));
-        Ok(())
-    }
-}
-
-fn embedded(asgi: &'static Asgi) -> PyResult<&'static EmbeddedWorker<Asgi>> {
-    asgi.embedded().ok_or_else(|| PyRuntimeError::new_err("the worker has not been made"))
-}
-
-fn event_loop<'py>(py: Python<'py>, asgi: &Asgi) -> Bound<'py, PyAny> {
-    bound(py, &asgi.event_loop)
 }
 
 fn bound<'py>(py: Python<'py>, object: &Object) -> Bound<'py, PyAny> {

@@ -231,6 +231,8 @@ impl<A: App> Connection<A> {
         streaming.request_stream.keep_time();
         self.deadline_ms = self.streaming_until_ms(&streaming, timeout_ms);
         self.exchange.state = ExchangeState::Streaming(streaming);
+        // A head that has been sent has no time limit any more.
+        self.exchange.limit_head(now_ms());
         // Between two turns of sending, only our own queue knows that there is more to do.
         Some(if self.may_go_on_sending() { NextAction::Again } else { NextAction::Wait })
     }

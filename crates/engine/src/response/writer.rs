@@ -51,6 +51,11 @@ impl ResponseWriter<'_> {
         self.response.begin(terms, buffers.head);
     }
 
+    /// Returns another writer of the same answer, for a caller that can't use this one where it is.
+    pub fn reborrow(&mut self) -> ResponseWriter<'_> {
+        ResponseWriter { response: self.response, transport: self.transport }
+    }
+
     /// Returns the buffers after everything has been sent.
     #[inline]
     pub(crate) fn end(&mut self) -> ResponseBuffers {

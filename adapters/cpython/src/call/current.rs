@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::ptr::null;
+use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -12,12 +13,21 @@ use bolide_contract::scoreboard::Slot;
 use bolide_engine::blocking_websocket::BlockingWebSocket;
 use bolide_engine::response::ResponseWriter;
 
-use crate::call_state::CallState;
-use crate::request_extras::RequestExtras;
+use crate::call::extras::RequestExtras;
+use crate::call::state::{CallState, Place};
 
 thread_local! {
     /// The state of the request that the calling thread serves, or has served last.
     static CURRENT: Cell<*const CallState> = const { Cell::new(null()) };
+}
+
+/// Finds the state of the request that the current greenlet serves, in a worker whose requests share a thread; null if it serves
+/// none.
+static FIND: OnceLock<fn() -> *const CallState> = OnceLock::new();
+
+/// Has requests found by their greenlets, from now on.
+pub fn find_by(find: fn() -> *const CallState) {
+    let _made_once = FIND.set(find);
 }
 
 /// Makes this state's request the current one of the calling thread.
@@ -51,10 +61,11 @@ impl CurrentRequest {
 
     /// Includes a request whose answer is complete, as long as its access log line can be changed.
     pub fn of_this_thread_till_its_line() -> Option<CurrentRequest> {
-        let state = CURRENT.get();
-        // SAFETY: the current state lives until this very thread replaces or forgets it.
+        let of_greenlet = FIND.get().map_or(null(), |find| find());
+        let state = if of_greenlet.is_null() { CURRENT.get() } else { of_greenlet };
+        // SAFETY: the current state lives until this very thread or greenlet replaces or forgets it.
         let found = unsafe { state.as_ref() }?;
-        (!found.response.get().is_null() && !found.is_writing.get()).then_some(CurrentRequest { state })
+        (found.place.get() != Place::Nowhere && !found.is_writing.get()).then_some(CurrentRequest { state })
     }
 
     fn state(&self) -> &CallState {
@@ -63,8 +74,8 @@ impl CurrentRequest {
     }
 
     /// Uses the response. No Python code may run in `act`.
-    pub fn with<R>(&self, act: impl FnOnce(&mut ResponseWriter<'static>) -> R) -> Option<R> {
-        self.state().response().map(act)
+    pub fn with<R>(&self, act: impl FnOnce(&mut ResponseWriter<'_>) -> R) -> Option<R> {
+        self.state().with(act)
     }
 
     pub fn with_extras<R>(&self, act: impl FnOnce(&mut RequestExtras) -> R) -> R {

@@ -9,16 +9,31 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use bolide_contract::scoreboard::Slot;
+use bolide_engine::ExchangeId;
 use bolide_engine::response::ResponseWriter;
 use pyo3::ffi;
 
-use crate::request_extras::RequestExtras;
+use crate::call::cooperation::{ClientEvent, visit};
+use crate::call::extras::RequestExtras;
+
+/// The present place of a response.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// Between requests.
+    Nowhere,
+    /// Lent by the engine's call, further up the stack.
+    Lent(*mut ResponseWriter<'static>),
+    /// In the engine's table: the request's greenlet has waited.
+    Kept(ExchangeId),
+    /// The client has left, or the engine has given the request up, and its greenlet goes on.
+    Gone,
+}
 
 /// Only threads that hold the interpreter access it, and none of them through an exclusive reference: while one waits in `write`
 /// without the interpreter, others may call in.
 pub struct CallState {
-    /// The response in progress; null between requests.
-    pub response: Cell<*mut ResponseWriter<'static>>,
+    /// Where the response in progress is.
+    pub place: Cell<Place>,
     /// Borrowed from the owner of the callables, and used only while the owner has armed this state.
     pub write: Cell<*mut ffi::PyObject>,
     /// A `write` waits for its client. Until it has ended, it owns the response, which must not move.
@@ -37,6 +52,8 @@ pub struct CallState {
     pub extras: RefCell<Option<Box<RequestExtras>>>,
     /// For the engine's thread, to wait until such a `write` has ended.
     pub quiet: (Mutex<()>, Condvar),
+    /// What a request in a greenlet waits for.
+    pub client: ClientEvent,
     /// Whether a client's disconnect raises an exception in the application (`ignore-write-errors`, `disable-write-exception`).
     pub write_errors: bool,
     pub write_timeout: Duration,
@@ -45,7 +62,7 @@ pub struct CallState {
 impl CallState {
     pub fn new(write_errors: bool, write_timeout: Duration) -> CallState {
         CallState {
-            response: Cell::new(null_mut()),
+            place: Cell::new(Place::Nowhere),
             write: Cell::new(null_mut()),
             is_writing: Cell::new(false),
             thread: Cell::new(0),
@@ -55,6 +72,7 @@ impl CallState {
             is_spent: Cell::new(false),
             extras: RefCell::new(None),
             quiet: (Mutex::new(()), Condvar::new()),
+            client: ClientEvent::default(),
             write_errors,
             write_timeout,
         }
@@ -65,13 +83,17 @@ impl CallState {
         RefMut::map(self.extras.borrow_mut(), |extras| &mut **extras.get_or_insert_default())
     }
 
-    /// Returns the response, for as long as the interpreter is held and no code of the application runs.
-    #[expect(clippy::mut_from_ref, reason = "the response is the engine's, lent to whoever holds the interpreter")]
-    pub fn response(&self) -> Option<&mut ResponseWriter<'static>> {
-        // SAFETY: null, or the response that the thread armed us with, which is not using it while the application runs. The
-        // caller holds the interpreter, so no other thread uses it, except a `write` that waits and has released the interpreter
-        // meanwhile.
-        unsafe { self.response.get().as_mut() }
+    /// Uses the response. No Python code may run in `act`, which the interpreter's lock then keeps other threads from. `None`:
+    /// there is none, since the request has ended.
+    pub fn with<R>(&self, act: impl FnOnce(&mut ResponseWriter<'_>) -> R) -> Option<R> {
+        match self.place.get() {
+            Place::Nowhere | Place::Gone => None,
+            // SAFETY: the response that the thread armed us with, which is not using it while the application runs. The caller
+            // holds the interpreter, so no other thread uses it, except a `write` that waits and has released the interpreter
+            // meanwhile.
+            Place::Lent(response) => unsafe { response.as_mut() }.map(act),
+            Place::Kept(id) => visit(id, |response, _| act(response)),
+        }
     }
 
     /// True if the application has returned and another thread, the engine's that has armed us, is sending the result. That
@@ -79,6 +101,6 @@ impl CallState {
     pub fn is_of_another_thread(&self) -> bool {
         // SAFETY: the calls have no conditions.
         let is_ours = || unsafe { libc::pthread_equal(self.thread.get(), libc::pthread_self()) != 0 };
-        !self.response.get().is_null() && self.has_returned.get() && !is_ours()
+        self.place.get() != Place::Nowhere && self.has_returned.get() && !is_ours()
     }
 }

@@ -1,0 +1,58 @@
+//! What the calls of a request need from a worker whose requests share a thread as greenlets: a visit to a response that the engine
+//! keeps meanwhile, and a wait that lets other requests run. Such a worker registers itself here; in others nothing is registered,
+//! and calls use the response that they were lent, and wait in the kernel.
+//!
+//! It knows no greenlets. The thread that holds the interpreter runs it.
+
+use std::cell::{Cell, RefCell};
+use std::sync::OnceLock;
+
+use bolide_engine::ExchangeId;
+use bolide_engine::request_stream::RequestStream;
+use bolide_engine::response::ResponseWriter;
+
+use crate::object::Object;
+
+/// A worker whose requests share a thread.
+pub trait Cooperation: Sync {
+    /// Lets `act` use an exchange that the engine keeps. False: there is none of this name any more.
+    fn visit(&self, id: ExchangeId, act: &mut dyn FnMut(&mut ResponseWriter<'_>, &mut RequestStream)) -> bool;
+
+    /// Lets other requests run until the engine reports an event of the client. `None`: an exception is set.
+    fn wait(&self, client: &ClientEvent) -> Option<()>;
+
+    /// Lets other requests run once. The engine keeps the response of the current request from then on. `None`: an exception is
+    /// set.
+    fn pause(&self) -> Option<()>;
+}
+
+/// An event of a request's client: it has read or sent something, or has gone.
+#[derive(Default)]
+pub struct ClientEvent {
+    /// The Python object that greenlets wait for, once one has waited.
+    pub event: RefCell<Option<Object>>,
+    /// The number of greenlets that wait for it.
+    pub waiting: Cell<u32>,
+}
+
+static COOPERATION: OnceLock<&'static dyn Cooperation> = OnceLock::new();
+
+/// Registers the worker, once.
+pub fn register(worker: &'static dyn Cooperation) {
+    let _made_once = COOPERATION.set(worker);
+}
+
+pub fn cooperation() -> Option<&'static dyn Cooperation> {
+    COOPERATION.get().copied()
+}
+
+/// Lets `act` use an exchange that the engine keeps.
+pub fn visit<R>(id: ExchangeId, act: impl FnOnce(&mut ResponseWriter<'_>, &mut RequestStream) -> R) -> Option<R> {
+    let (mut act, mut result) = (Some(act), None);
+    cooperation()?.visit(id, &mut |response, request_stream| {
+        if let Some(act) = act.take() {
+            result = Some(act(response, request_stream));
+        }
+    });
+    result
+}

@@ -1,0 +1,6 @@
+//! A call of a WSGI application as its callables and the module `uwsgi` see it: its response, and data that few calls have.
+
+pub mod cooperation;
+pub mod current;
+pub mod extras;
+pub mod state;

@@ -1,0 +1,196 @@
+//! The state of a worker that serves in greenlets: the pool of greenlets, the hub, Python callbacks, and the engine within the
+//! hub.
+//!
+//! It knows no request's answer. Only the hub's thread uses it.
+
+use std::cell::{Cell, OnceCell};
+use std::sync::OnceLock;
+
+use bolide_engine::forks::leave_if_child;
+use bolide_engine::request_stream::RequestStream;
+use bolide_engine::response::ResponseWriter;
+use bolide_engine::{EmbeddedWorker, ExchangeId, Visited};
+use pyo3::ffi;
+
+use super::greenlets::Greenlets;
+use super::pool::{Pool, Seat};
+use crate::call::cooperation::{self, ClientEvent, Cooperation};
+use crate::call::current as current_request;
+use crate::call::state::CallState;
+use crate::exceptions::{keeping_exception, raise, runtime_error};
+use crate::faults::log_set_exception;
+use crate::native::{call, call_method};
+use crate::object::Object;
+use crate::wsgi::context::Wsgi;
+use crate::wsgi::sending::Sender;
+
+/// The applications of a worker and the greenlets that serve them.
+pub struct Gevent {
+    pub wsgi: &'static Wsgi,
+    pub sender: Sender,
+    pub greenlets: Greenlets,
+    pub pool: Pool,
+    pub hub: Object,
+    /// `hub.loop.run_callback`
+    pub run_callback: Object,
+    pub callbacks: PyFunctions,
+    pub names: Names,
+    /// The context variables that each request begins with.
+    pub context: Object,
+    pub turn_is_wanted: Cell<bool>,
+    /// `GeventWorker.turn`, for the hub to call.
+    pub turn: OnceCell<Object>,
+    pub embedded: OnceCell<EmbeddedWorker<Gevent>>,
+    /// The hub's thread.
+    pub thread: libc::pthread_t,
+}
+
+/// The worker of this process.
+static GEVENT: OnceLock<&'static Gevent> = OnceLock::new();
+
+// SAFETY: only the hub's thread uses a `Gevent`: the engine is embedded in the hub and has no thread of its own, and other threads
+// that come by a callable of a request are refused (`Cooperation::visit`).
+unsafe impl Sync for Gevent {}
+
+/// Functions of `bolide.gevent_worker`.
+pub struct PyFunctions {
+    /// `RequestGreenlet(serve, number)`
+    pub make: Object,
+    /// `gevent.event.Event`
+    pub event: Object,
+    /// `settle()`: waits for what `uwsgi.wait_fd_read` and similar calls have registered.
+    pub settle: Object,
+    /// `overdue(greenlet, seconds, request)`: logs where an overdue request waits, and returns an exception for it.
+    pub overdue: Object,
+}
+
+/// Names of methods and keys.
+pub struct Names {
+    pub wait: Object,
+    pub set: Object,
+    pub clear: Object,
+    pub switch: Object,
+    pub request_method: Object,
+    pub request_uri: Object,
+}
+
+impl Gevent {
+    /// Lets requests of this process be found by their greenlets.
+    pub fn register(&'static self) {
+        let _made_once = GEVENT.set(self);
+        cooperation::register(self);
+        current_request::find_by(current_state);
+    }
+
+    pub fn embedded(&self) -> Option<&EmbeddedWorker<Gevent>> {
+        self.embedded.get()
+    }
+
+    /// Schedules a turn of the engine if a visit left work to do.
+    pub fn want_turn(&self) {
+        if let Some(embedded) = self.embedded.get()
+            && !self.turn_is_wanted.get()
+            && embedded.wants_turn()
+        {
+            self.ask_for_turn();
+        }
+    }
+
+    /// Schedules a turn after the greenlets that are ready.
+    pub fn ask_for_turn(&self) {
+        let Some(turn) = self.turn.get() else { return };
+        self.turn_is_wanted.set(true);
+        keeping_exception(|| self.schedule(turn));
+    }
+
+    /// Has the hub call a function soon.
+    fn schedule(&self, function: &Object) {
+        // SAFETY: both live; the result is ours.
+        if unsafe { call(self.run_callback.as_ptr(), [function.as_ptr()]) }.is_none() {
+            log_set_exception(&self.wsgi.fault_log, "gevent's hub");
+        }
+    }
+
+    /// Has the hub switch to a greenlet soon.
+    fn resume_soon(&self, greenlet: &Object) -> Option<()> {
+        // SAFETY: all live; results are ours.
+        unsafe {
+            let switch = Object::owned(ffi::PyObject_GetAttr(greenlet.as_ptr(), self.names.switch.as_ptr()))?;
+            call(self.run_callback.as_ptr(), [switch.as_ptr()]).map(drop)
+        }
+    }
+
+    /// Wakes the greenlets that wait for this event, after the engine's turn.
+    pub fn notify(&self, event: &Object) {
+        // SAFETY: both live; the result is ours. `set` only schedules the greenlets.
+        if unsafe { call_method(&self.names.set, [event.as_ptr()]) }.is_none() {
+            log_set_exception(&self.wsgi.fault_log, "gevent's hub");
+        }
+    }
+
+    /// A request has ended: the engine may accept connections, and a request that has waited for that begins.
+    pub fn note_end(&self) {
+        let Some(next) = self.pool.end() else { return };
+        let greenlet = Seat::with(&next, |seat| seat.greenlet.clone());
+        if greenlet.is_none_or(|greenlet| self.resume_soon(&greenlet).is_none()) {
+            log_set_exception(&self.wsgi.fault_log, "gevent's hub");
+        }
+    }
+}
+
+impl Cooperation for Gevent {
+    fn visit(&self, id: ExchangeId, act: &mut dyn FnMut(&mut ResponseWriter<'_>, &mut RequestStream)) -> bool {
+        // SAFETY: the calls have no conditions.
+        if unsafe { libc::pthread_equal(self.thread, libc::pthread_self()) } == 0 {
+            return false;
+        }
+        let Some(embedded) = self.embedded() else { return false };
+        let visited = embedded.visit(id, |response, request_stream| act(response, request_stream));
+        self.want_turn();
+        matches!(visited, Visited::Done(()))
+    }
+
+    fn wait(&self, client: &ClientEvent) -> Option<()> {
+        let known = client.event.borrow().clone();
+        let event = match known {
+            Some(event) => event,
+            None => {
+                // SAFETY: the type lives; the result is new.
+                let event = unsafe { Object::owned(ffi::PyObject_CallNoArgs(self.callbacks.event.as_ptr()))? };
+                *client.event.borrow_mut() = Some(event.clone());
+                event
+            }
+        };
+        client.waiting.set(client.waiting.get() + 1);
+        // SAFETY: both live; results are ours.
+        let waited = unsafe { call_method(&self.names.wait, [event.as_ptr()]) };
+        client.waiting.set(client.waiting.get() - 1);
+        leave_if_child();
+        waited?;
+        // SAFETY: as above.
+        unsafe { call_method(&self.names.clear, [event.as_ptr()]) }.map(drop)
+    }
+
+    fn pause(&self) -> Option<()> {
+        let greenlet =
+            self.pool.seat_of(self.greenlets.current()).and_then(|seat| Seat::with(&seat, |seat| seat.greenlet.clone()));
+        let Some(greenlet) = greenlet else {
+            return raise(runtime_error(), "this greenlet serves no request");
+        };
+        self.resume_soon(&greenlet)?;
+        self.greenlets.switch(&self.hub)
+    }
+}
+
+/// The worker of this process, once there is one.
+pub fn worker() -> Option<&'static Gevent> {
+    GEVENT.get().copied()
+}
+
+/// Returns the state of the request that the current greenlet serves; null if it serves none.
+fn current_state() -> *const CallState {
+    let Some(gevent) = worker() else { return std::ptr::null() };
+    let seat = gevent.pool.seat_of(gevent.greenlets.current());
+    let state = seat.and_then(|seat| Seat::with(&seat, |seat| Some(std::ptr::from_ref(seat.start.as_ref()?.state()))));
+    state.unwrap_or(std::ptr::null())
+}

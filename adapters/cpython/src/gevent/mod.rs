@@ -1,0 +1,263 @@
+//! WSGI applications in greenlets (gevent): a request that waits lets others run on the same thread.
+//!
+//! [`Gevent`] is the state of a worker, [`GeventThread`] the interface that the engine calls. The engine is one of the things that
+//! gevent's hub watches, and runs on the hub's stack: a request's greenlet runs within the engine's call until it waits for the
+//! first time or ends. From then on the engine keeps its exchange, and the greenlet comes back by visits. All of it runs on the
+//! hub's thread, which holds the interpreter.
+
+mod context;
+mod greenlets;
+mod overdue;
+mod pool;
+mod request;
+pub mod worker;
+
+use std::ops::ControlFlow;
+
+use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
+use bolide_engine::forks::leave_if_child;
+use bolide_engine::request::Request;
+use bolide_engine::request_stream::RequestStream;
+use bolide_engine::response::ResponseWriter;
+use pyo3::ffi;
+
+use crate::call::state::{CallState, Place};
+use crate::environ::EnvironMemo;
+use crate::exceptions::keeping_exception;
+use crate::faults::{described, failed, log_set_exception};
+use crate::native::{Lasting, NativeType, bound, call};
+use crate::object::Object;
+use crate::start_response::StartResponse;
+use crate::uwsgi_signals;
+use crate::wsgi::calls::Calls;
+use context::Gevent;
+use pool::{Job, JobEnd, Seat};
+
+/// A request that its greenlet continues, as the engine holds it.
+pub struct KeptRequest {
+    seat: Object,
+    number: u64,
+}
+
+/// The application as the engine calls it.
+pub struct GeventThread {
+    gevent: &'static Gevent,
+    calls: Calls,
+    seats: NativeType<Seat>,
+}
+
+impl Language for Gevent {
+    type App = GeventThread;
+
+    fn enter(&self, _thread: u32) -> Result<GeventThread, String> {
+        // SAFETY: the engine asks for a `&'static` language, and this one is: it is never freed (see worker.rs).
+        let gevent: &'static Gevent = unsafe { &*std::ptr::from_ref(self) };
+        // SAFETY: the type has no slot except the one that frees its objects.
+        let seats = unsafe { NativeType::new(c"bolide._native.Seat", &[]) }.ok_or("no memory is left")?;
+        Ok(GeventThread { gevent, calls: Calls::new(gevent.wsgi)?, seats })
+    }
+
+    fn spawn(&self, _name: String, _body: Box<dyn FnOnce() + Send + 'static>) -> Result<(), String> {
+        Err("a hub has only one thread".to_owned())
+    }
+}
+
+impl App for GeventThread {
+    type Memo = EnvironMemo;
+    type Pending = KeptRequest;
+    const KEEPS_EXCHANGES: bool = true;
+
+    fn call(&mut self, request: &mut Request<'_, EnvironMemo>, response: &mut ResponseWriter<'_>) -> Outcome<KeptRequest> {
+        let outcome = self.begin(request, response);
+        outcome.unwrap_or_else(|| failed(&self.gevent.wsgi.fault_log, &described(&request.parts)))
+    }
+
+    fn resume(&mut self, pending: KeptRequest, _response: &mut ResponseWriter<'_>) -> Outcome<KeptRequest> {
+        // Ongoing exchanges get events; they are never suspended.
+        Outcome::Ongoing(pending)
+    }
+
+    fn abandon(&mut self, pending: KeptRequest) {
+        pending.leave(self.gevent);
+    }
+
+    fn client_event(&mut self, pending: &mut KeptRequest, _: &mut ResponseWriter<'_>, _: &mut RequestStream) {
+        if let Some(event) = pending.event(|state| state) {
+            self.gevent.notify(&event);
+        }
+    }
+
+    fn overdue(&mut self, pending: KeptRequest, milliseconds: u64) {
+        pending.leave(self.gevent);
+        overdue::end_overdue(self.gevent, &pending.seat, pending.number, milliseconds);
+    }
+
+    fn release(&mut self) {}
+
+    fn acquire(&mut self) {}
+
+    fn signal(&mut self, number: u8) -> SignalOutcome {
+        uwsgi_signals::run_handler(number)
+    }
+
+    fn interrupted(&mut self) -> ControlFlow<()> {
+        // gevent's loop itself handles signals.
+        ControlFlow::Continue(())
+    }
+}
+
+impl KeptRequest {
+    /// The engine keeps the request's exchange no longer.
+    fn leave(&self, gevent: &Gevent) {
+        let event = self.event(|state| {
+            state.place.set(Place::Gone);
+            state
+        });
+        if let Some(event) = event {
+            gevent.notify(&event);
+        }
+    }
+
+    /// Returns the object that greenlets of this request wait for, if any does. `act` sees the request's state first.
+    fn event(&self, act: impl FnOnce(&CallState) -> &CallState) -> Option<Object> {
+        Seat::with(&self.seat, |seat| {
+            let start = seat.start.as_ref().filter(|_| seat.is_busy && seat.number == self.number)?;
+            let client = &act(start.state()).client;
+            if client.waiting.get() > 0 { client.event.borrow().clone() } else { None }
+        })
+    }
+}
+
+impl GeventThread {
+    /// Passes a request to a greenlet, and runs that up to its first wait. `None`: an exception is set.
+    fn begin(
+        &mut self,
+        request: &mut Request<'_, EnvironMemo>,
+        response: &mut ResponseWriter<'_>,
+    ) -> Option<Outcome<KeptRequest>> {
+        let gevent = self.gevent;
+        let seat = match gevent.pool.take() {
+            Some(seat) => seat,
+            None => self.make_seat()?,
+        };
+        let prepared = self.prepare(&seat, request);
+        if prepared.is_none() {
+            keeping_exception(|| {
+                let _kept = gevent.pool.keep(&seat);
+            });
+        }
+        let number = prepared?;
+        if !gevent.pool.begin(&seat) {
+            let place = Place::Kept(request.id);
+            Seat::with(&seat, |seat| seat.start.as_ref().map(|start| start.arm_at(place)));
+            return Some(Outcome::Ongoing(KeptRequest { seat, number }));
+        }
+        // SAFETY: the engine lends the response for this call, before whose return the seat gives it up again. Both of its halves
+        // are on the heap, in the connection; only the writer itself is on the hub's stack, so the greenlet gets its own.
+        let lent = unsafe { std::mem::transmute::<ResponseWriter<'_>, ResponseWriter<'static>>(response.reborrow()) };
+        let greenlet = Seat::with(&seat, |seat| {
+            let lent = seat.lent.insert(lent);
+            if let Some(start) = &seat.start {
+                start.arm_at(Place::Lent(std::ptr::from_mut(lent)));
+            }
+            seat.greenlet.clone()
+        });
+        let switched = greenlet.and_then(|greenlet| gevent.greenlets.switch(&greenlet));
+        leave_if_child();
+        let ended = Seat::with(&seat, |seat| {
+            seat.lent = None;
+            let ended = seat.ended.take();
+            if ended.is_none()
+                && let Some(start) = &seat.start
+            {
+                start.arm_at(Place::Kept(request.id));
+            }
+            ended
+        });
+        if switched.is_none() {
+            // An exception came back instead of the greenlet.
+            log_set_exception(&gevent.wsgi.fault_log, "gevent's hub");
+        }
+        Some(match ended {
+            None => Outcome::Ongoing(KeptRequest { seat, number }),
+            Some(JobEnd::Finished) => Outcome::Finished,
+            Some(JobEnd::Failed) => Outcome::Failed,
+            Some(JobEnd::FailedFatally) => Outcome::FailedFatally,
+        })
+    }
+
+    /// Gives the greenlet a request. Returns the request's number. `None`: an exception is set.
+    fn prepare(&mut self, seat: &Object, request: &mut Request<'_, EnvironMemo>) -> Option<u64> {
+        let wsgi = self.gevent.wsgi;
+        let (start, core) = Seat::with(seat, |seat| (seat.start.take(), seat.core.clone()));
+        let start = match start {
+            Some(start) => start,
+            None => StartResponse::new(wsgi.write_errors, wsgi.write_timeout)?,
+        };
+        let prepared = self.calls.prepare(request, &start, core.as_ref())?;
+        let job = Job { callable: prepared.callable, environ: prepared.environ, application: request.log_facts.application };
+        Some(Seat::with(seat, |seat| {
+            seat.start = Some(start);
+            seat.job = Some(job);
+            seat.number += 1;
+            seat.is_busy = true;
+            seat.number
+        }))
+    }
+
+    /// Makes a greenlet. `None`: an exception is set.
+    fn make_seat(&self) -> Option<Object> {
+        let gevent = self.gevent;
+        let number = gevent.pool.next_number();
+        // SAFETY: the result is new.
+        let core = unsafe { Object::owned(ffi::PyLong_FromUnsignedLongLong(number))? };
+        let seat = self.seats.make(Seat {
+            greenlet: None,
+            core: (number > 0).then(|| core.clone()),
+            start: None,
+            job: None,
+            lent: None,
+            ended: None,
+            number: 0,
+            is_busy: false,
+            environ: None,
+            timeout: None,
+        })?;
+        let serve = bound(&SERVE, &seat)?;
+        // SAFETY: all live; the result is ours.
+        let greenlet = unsafe { call(gevent.callbacks.make.as_ptr(), [serve.as_ptr(), core.as_ptr()])? };
+        gevent.pool.add(&greenlet, &seat);
+        Seat::with(&seat, |seat| seat.greenlet = Some(greenlet));
+        Some(seat)
+    }
+}
+
+static SERVE: Lasting<ffi::PyMethodDef> = Lasting(ffi::PyMethodDef {
+    ml_name: c"serve".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: serve },
+    ml_flags: ffi::METH_NOARGS,
+    ml_doc: c"serve(): serves one request after another".as_ptr(),
+});
+
+/// # Safety
+/// Called by Python only, with our seat.
+unsafe extern "C" fn serve(seat: *mut ffi::PyObject, _nothing: *mut ffi::PyObject) -> *mut ffi::PyObject {
+    // SAFETY: the callable was bound to a seat, which lives through the call.
+    let Some(seat) = (unsafe { Object::borrowed(seat) }) else { return std::ptr::null_mut() };
+    let Some(gevent) = context::worker() else { return std::ptr::null_mut() };
+    let mut is_thrown = false;
+    while let Some(job) = Seat::with(&seat, |seat| seat.job.take()) {
+        let is_killed = request::run(gevent, &seat, job);
+        gevent.note_end();
+        if is_killed || !gevent.pool.keep(&seat) {
+            break;
+        }
+        // The hub's greenlet switches back here with the next request.
+        if gevent.greenlets.switch(&gevent.hub).is_none() {
+            is_thrown = true;
+            break;
+        }
+    }
+    keeping_exception(|| gevent.pool.forget(&seat));
+    if is_thrown { std::ptr::null_mut() } else { crate::object::none().into_ptr() }
+}
