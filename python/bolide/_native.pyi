@@ -230,10 +230,22 @@ def uwsgi_accept_websocket(environ: dict[str, Any], key: bytes | None, protocol:
     OSError: the request is no valid WebSocket handshake.
     """
 
-def uwsgi_hear(waits: bool) -> bytes | None:
-    """Return the next message, or None if there is none now; with `waits`, wait for it. OSError: the connection has ended."""
+class RequestContext:
+    """A request of a worker that serves in greenlets, for greenlets other than its own."""
 
-def uwsgi_say(payload: str | bytes, is_text: bool) -> None:
+def uwsgi_request_context() -> RequestContext:
+    """Return the request that the current greenlet serves. SystemError: it serves none."""
+
+def uwsgi_hear(waits: bool, context: RequestContext | None = None, by_kind: bool = False) -> bytes | str | None:
+    """Return the next message, or None if there is none now; with `waits`, wait for it. `by_kind`: a text is a str.
+
+    OSError: the connection has ended.
+    """
+
+def uwsgi_close_websocket(code: int, reason: bytes, context: RequestContext) -> None:
+    """Close the WebSocket of a request in a greenlet. ValueError: the code can't be sent."""
+
+def uwsgi_say(payload: str | bytes, is_text: bool, context: RequestContext | None = None) -> None:
     """Send a message, and return when the kernel has it.
 
     ValueError: a text is not UTF-8. OSError: the client has disconnected, or receives nothing any more.

@@ -12,9 +12,10 @@ import gevent
 from gevent.event import Event
 
 from bolide import gevent_calls
+from bolide.gevent_websocket import offer
 from bolide.log import log_exception, write_lines
 
-__all__ = ["Event", "RequestGreenlet", "overdue", "report_stall", "serve", "settle"]
+__all__ = ["Event", "RequestGreenlet", "offer", "overdue", "report_stall", "serve", "settle"]
 
 #: Most greenlets that the report of a blocked hub names.
 GREENLETS_TOLD = 20

@@ -278,17 +278,17 @@ class Uwsgi:
             raise OSError("unable to complete websocket handshake: the client did not ask for a WebSocket")
         self.native.uwsgi_accept_websocket(environ, encoded(key), encoded(protocol))
 
-    def websocket_recv(self):
-        return self.native.uwsgi_hear(True)
+    def websocket_recv(self, request_context=None):
+        return self.native.uwsgi_hear(True, request_context)
 
-    def websocket_recv_nb(self):
-        return self.native.uwsgi_hear(False) or b""
+    def websocket_recv_nb(self, request_context=None):
+        return self.native.uwsgi_hear(False, request_context) or b""
 
-    def websocket_send(self, message):
-        self.native.uwsgi_say(message, True)
+    def websocket_send(self, message, request_context=None):
+        self.native.uwsgi_say(message, True, request_context)
 
-    def websocket_send_binary(self, message):
-        self.native.uwsgi_say(message, False)
+    def websocket_send_binary(self, message, request_context=None):
+        self.native.uwsgi_say(message, False, request_context)
 
     def websocket_send_from_sharedarea(self, area, position=0, length=0):
         self.native.uwsgi_say(self.native.uwsgi_sharedarea_read(area, position, length), True)

@@ -130,6 +130,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<prototype::Assignment>()?;
     module.add_class::<asgi::worker::AsgiWorker>()?;
     module.add_class::<gevent::worker::GeventWorker>()?;
+    module.add_class::<gevent::context::RequestContext>()?;
+    module.add_function(wrap_pyfunction!(gevent::context::uwsgi_request_context, module)?)?;
     module.add_class::<threads::ThreadBody>()?;
     module.add_function(wrap_pyfunction!(main, module)?)?;
     module.add_function(wrap_pyfunction!(keyword_words, module)?)?;

@@ -10,13 +10,17 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bolide_contract::scoreboard::{Slot, now_ms};
-use bolide_engine::blocking_websocket::{BlockingWebSocket, Received, WebSocketTerms};
+use bolide_engine::ExchangeId;
+use bolide_engine::blocking_websocket::{BlockingWebSocket, Received, WebSocketTerms, accept_kept};
+use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::{Progress, ResponseWriter, wait_for_client};
-use bolide_engine::websocket::MessageKind;
+use bolide_engine::websocket::{Message, MessageKind, may_be_sent};
+use nix::sys::eventfd::{EfdFlags, EventFd};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PySystemError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
+use crate::call::cooperation::{ClientEvent, Cooperation, cooperation, visit};
 use crate::call::current::CurrentRequest;
 use crate::uwsgi_module;
 
@@ -67,9 +71,20 @@ fn uwsgi_log_this_request() -> PyResult<()> {
     with_response(|response| response.log_this())
 }
 
+/// In a greenlet it is not the socket, from which the engine reads, but a descriptor that is readable when the application may take
+/// a message of a WebSocket: programs wait for it with `select`.
 #[pyfunction]
 fn uwsgi_connection_fd() -> PyResult<RawFd> {
-    with_response(|response| response.socket().as_raw_fd())
+    if cooperation().is_none() {
+        return with_response(|response| response.socket().as_raw_fd());
+    }
+    let request = current()?;
+    let client = request.client();
+    if client.descriptor.get().is_none() {
+        let made = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK).map_err(std::io::Error::from)?;
+        let _made_once = client.descriptor.set(made);
+    }
+    client.descriptor.get().map(|made| made.as_raw_fd()).ok_or_else(no_request)
 }
 
 #[pyfunction]
@@ -82,6 +97,11 @@ fn uwsgi_disconnect() -> PyResult<bool> {
 #[pyfunction]
 fn uwsgi_set_user_harakiri(seconds: i64) -> PyResult<()> {
     let request = current()?;
+    if cooperation().is_some() {
+        let limit_ms = seconds.max(0).unsigned_abs().min(LIMIT_MOST_SECONDS) * 1000;
+        request.with(|response| response.limit_time(limit_ms));
+        return Ok(());
+    }
     let slot = uwsgi_module::own_slot().ok_or_else(|| PyRuntimeError::new_err("this thread is serving no request"))?;
     if seconds <= 0 {
         request.with_extras(|extras| extras.restore_limit());
@@ -118,6 +138,7 @@ fn uwsgi_send_file(py: Python<'_>, descriptor: RawFd, offset: i64, length: u64) 
             (progress, response.wants_room().then(|| response.room_wait()))
         });
         match progress {
+            Some((Progress::Blocked, _)) if let Some(worker) = cooperation() => green_wait(py, worker, request.client())?,
             Some((Progress::Blocked, Some(wait))) => {
                 let timeout = request.write_timeout();
                 let has_room = py.detach(|| wait.wait(timeout));
@@ -136,7 +157,11 @@ fn uwsgi_send_file(py: Python<'_>, descriptor: RawFd, offset: i64, length: u64) 
 /// Returns the `environ` of a request with a chunked body or an Upgrade field.
 #[pyfunction]
 fn uwsgi_environ(py: Python<'_>) -> PyResult<Option<Bound<'_, PyAny>>> {
-    let environ = current()?.with_extras(|extras| extras.environ.clone());
+    let request = current()?;
+    let environ = match cooperation() {
+        Some(worker) => worker.environ(),
+        None => request.with_extras(|extras| extras.environ.clone()),
+    };
     // SAFETY: the pointer is a living object's, and the result has a reference of its own.
     Ok(environ.map(|environ| unsafe { Bound::from_borrowed_ptr(py, environ.as_ptr()) }))
 }
@@ -160,6 +185,18 @@ fn uwsgi_accept_websocket(environ: &Bound<'_, PyDict>, key: Option<&[u8]>, proto
         Some(key) if name == b"HTTP_SEC_WEBSOCKET_KEY" => key,
         _ => values.iter().find(|(known, _)| *known == name).map_or(&b""[..], |(_, value)| value),
     };
+    let failed = |reason: &str| PyOSError::new_err(format!("unable to complete websocket handshake: {reason}"));
+    if let Some(id) = kept(environ.py(), &request)? {
+        let accepted = uwsgi_module::with_websocket_terms(|settings, _, _| {
+            let accept = |response: &mut ResponseWriter<'_>, request_stream: &mut RequestStream| {
+                accept_kept((response, request_stream), &find, protocol, settings)
+            };
+            id.and_then(|id| visit(id, accept))
+        });
+        // Its callables are not for another request.
+        let _event = request.client();
+        return accepted.flatten().ok_or_else(|| failed("the client has left"))?.map_err(failed);
+    }
     let timeout = request.write_timeout();
     let made = uwsgi_module::with_websocket_terms(|settings, row, taken| {
         let (timeout_ms, slot) = (timeout.as_millis() as u64, uwsgi_module::own_slot());
@@ -167,19 +204,32 @@ fn uwsgi_accept_websocket(environ: &Bound<'_, PyDict>, key: Option<&[u8]>, proto
         request.with(|response| BlockingWebSocket::accept(response, &find, protocol, &terms))
     });
     let made = made.flatten().ok_or_else(|| PyRuntimeError::new_err("the request has ended"))?;
-    let websocket = made.map_err(|reason| PyOSError::new_err(format!("unable to complete websocket handshake: {reason}")))?;
+    let websocket = made.map_err(failed)?;
     request.keep_websocket(websocket);
     Ok(())
 }
 
-/// Returns the next message, or None if there is none now; with `waits`, waits for it.
+/// Returns the next message, or None if there is none now; with `waits`, waits for it. `by_kind`: a text is a str.
 #[pyfunction]
-fn uwsgi_hear(py: Python<'_>, waits: bool) -> PyResult<Option<Bound<'_, PyBytes>>> {
-    let request = current()?;
+#[pyo3(signature = (waits, context=None, by_kind=false))]
+fn uwsgi_hear<'py>(
+    py: Python<'py>,
+    waits: bool,
+    context: Option<&Bound<'py, PyAny>>,
+    by_kind: bool,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let request = current_or(context)?;
+    let object = |message: Message| match message.kind {
+        MessageKind::Text if by_kind => PyString::new(py, &String::from_utf8_lossy(&message.payload)).into_any(),
+        MessageKind::Text | MessageKind::Binary => PyBytes::new(py, &message.payload).into_any(),
+    };
+    if let Some(id) = kept(py, &request)? {
+        return Ok(green_hear(py, &request, id, waits)?.map(object));
+    }
     loop {
         match on_websocket(&request, |websocket, response| websocket.take(response))? {
-            Received::Message(message) => return Ok(Some(PyBytes::new(py, &message.payload))),
-            Received::End => return Err(PyOSError::new_err("unable to receive websocket message: the connection has ended")),
+            Received::Message(message) => return Ok(Some(object(message))),
+            Received::End => return Err(has_ended_for_receiving()),
             Received::Nothing if waits => wait(py, &request)?,
             Received::Nothing => return Ok(None),
         }
@@ -189,15 +239,19 @@ fn uwsgi_hear(py: Python<'_>, waits: bool) -> PyResult<Option<Bound<'_, PyBytes>
 
 /// Sends a message, and returns when the kernel has taken it.
 #[pyfunction]
-fn uwsgi_say(py: Python<'_>, payload: &Bound<'_, PyAny>, is_text: bool) -> PyResult<()> {
-    let request = current()?;
+#[pyo3(signature = (payload, is_text, context=None))]
+fn uwsgi_say(py: Python<'_>, payload: &Bound<'_, PyAny>, is_text: bool, context: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+    let request = current_or(context)?;
     let bytes = bytes_of_either(payload)?;
     if is_text && std::str::from_utf8(&bytes).is_err() {
         return Err(PyValueError::new_err("a text message must be UTF-8; websocket_send_binary sends any bytes"));
     }
     let kind = if is_text { MessageKind::Text } else { MessageKind::Binary };
+    if let Some(id) = kept(py, &request)? {
+        return green_say(py, &request, id, kind, &bytes);
+    }
     if !on_websocket(&request, |websocket, response| websocket.say(kind, &bytes, response))? {
-        return Err(PyOSError::new_err("unable to send websocket message: the connection has ended"));
+        return Err(has_ended_for_sending());
     }
     while on_websocket(&request, |websocket, response| websocket.is_behind(response))? {
         wait(py, &request)?;
@@ -209,6 +263,119 @@ fn uwsgi_say(py: Python<'_>, payload: &Bound<'_, PyAny>, is_text: bool) -> PyRes
     Ok(())
 }
 
+/// Closes the WebSocket of a request in a greenlet.
+#[pyfunction]
+fn uwsgi_close_websocket(py: Python<'_>, code: u16, reason: &[u8], context: &Bound<'_, PyAny>) -> PyResult<()> {
+    if !may_be_sent(code) {
+        return Err(PyValueError::new_err(format!("the close code {code} can't be sent")));
+    }
+    let request = current_or(Some(context))?;
+    let reason = String::from_utf8_lossy(reason);
+    if let Some(id) = kept(py, &request)?.flatten() {
+        let _client_has_left = visit(id, |response, request_stream| {
+            if let RequestStream::Messages(websocket) = request_stream
+                && websocket.is_open()
+            {
+                websocket.close(code, &reason, response);
+            }
+        });
+    }
+    Ok(())
+}
+
+fn has_ended_for_sending() -> PyErr {
+    PyOSError::new_err("unable to send websocket message: the connection has ended")
+}
+
+fn has_ended_for_receiving() -> PyErr {
+    PyOSError::new_err("unable to receive websocket message: the connection has ended")
+}
+
+fn no_websocket() -> PyErr {
+    PyOSError::new_err("there is no WebSocket: call websocket_handshake first")
+}
+
+fn current_or(context: Option<&Bound<'_, PyAny>>) -> PyResult<CurrentRequest> {
+    match context {
+        Some(context) => CurrentRequest::of_context(context).ok_or_else(no_request),
+        None => current(),
+    }
+}
+
+/// The exchange that the engine keeps for a request in a greenlet, see [`CurrentRequest::kept`].
+fn kept(py: Python<'_>, request: &CurrentRequest) -> PyResult<Option<Option<ExchangeId>>> {
+    request.kept().map_err(|()| PyErr::fetch(py))
+}
+
+/// Lets other requests run until there is news of this one's client.
+fn green_wait(py: Python<'_>, worker: &dyn Cooperation, client: &ClientEvent) -> PyResult<()> {
+    worker.wait(client).ok_or_else(|| PyErr::fetch(py))
+}
+
+/// [`uwsgi_hear`] in a greenlet.
+fn green_hear(py: Python<'_>, request: &CurrentRequest, mut id: Option<ExchangeId>, waits: bool) -> PyResult<Option<Message>> {
+    let client = request.client();
+    loop {
+        let kept_message = client.left.borrow_mut().pop_front();
+        if let Some(message) = kept_message {
+            return Ok(Some(message));
+        }
+        let taken = id.and_then(|id| {
+            visit(id, |response, request_stream| match request_stream {
+                RequestStream::Body(_) => Err(no_websocket()),
+                RequestStream::Messages(websocket) => Ok(match websocket.take() {
+                    Some(message) => Received::Message(message),
+                    None if websocket.close_status().is_some() || response.client_is_gone() => Received::End,
+                    None => Received::Nothing,
+                }),
+            })
+        });
+        match taken.transpose()?.unwrap_or(Received::End) {
+            Received::Message(message) => return Ok(Some(message)),
+            Received::End => return Err(has_ended_for_receiving()),
+            Received::Nothing => client.hide(),
+        }
+        let Some(worker) = cooperation().filter(|_| waits) else { return Ok(None) };
+        green_wait(py, worker, client)?;
+        id = kept(py, request)?.flatten();
+    }
+}
+
+/// [`uwsgi_say`] in a greenlet: returns when the client is not behind.
+fn green_say(
+    py: Python<'_>,
+    request: &CurrentRequest,
+    mut id: Option<ExchangeId>,
+    kind: MessageKind,
+    bytes: &[u8],
+) -> PyResult<()> {
+    let mut payload = Some(bytes);
+    loop {
+        let said = id.and_then(|id| {
+            visit(id, |response, request_stream| match request_stream {
+                RequestStream::Body(_) => Err(no_websocket()),
+                RequestStream::Messages(websocket) => {
+                    if let Some(bytes) = payload.take()
+                        && websocket.is_open()
+                    {
+                        websocket.say(kind, bytes, response);
+                    }
+                    let has_ended = !websocket.is_open() || response.client_is_gone();
+                    Ok((has_ended, websocket.is_behind(response) || response.turn_is_over()))
+                }
+            })
+        });
+        match said.transpose()? {
+            None | Some((true, _)) => return Err(has_ended_for_sending()),
+            Some((false, false)) => return Ok(()),
+            Some((false, true)) => {}
+        }
+        let Some(worker) = cooperation() else { return Ok(()) };
+        green_wait(py, worker, request.client())?;
+        id = kept(py, request)?.flatten();
+    }
+}
+
 fn on_websocket<R>(
     request: &CurrentRequest,
     act: impl FnOnce(&mut BlockingWebSocket, &mut ResponseWriter<'_>) -> R,
@@ -217,7 +384,7 @@ fn on_websocket<R>(
         let websocket = extras.websocket.as_mut()?;
         request.with(|response| act(websocket, response))
     });
-    done.ok_or_else(|| PyOSError::new_err("there is no WebSocket: call websocket_handshake first"))
+    done.ok_or_else(no_websocket)
 }
 
 /// Waits for the client without the interpreter, for a time that the WebSocket determines.
@@ -240,6 +407,7 @@ pub fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(uwsgi_send_file, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_environ, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_accept_websocket, module)?)?;
+    module.add_function(wrap_pyfunction!(uwsgi_close_websocket, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_hear, module)?)?;
     module.add_function(wrap_pyfunction!(uwsgi_say, module)?)?;
     Ok(())

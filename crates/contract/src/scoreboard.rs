@@ -65,6 +65,8 @@ pub struct Row {
     pub signals_heard: AtomicU32,
     /// Signals that the process has dropped because the master has not heard of too many before them.
     pub signals_dropped: AtomicU32,
+    /// Requests that the worker's greenlets serve (`gevent`).
+    pub greenlets: AtomicU32,
 }
 
 impl Row {

@@ -489,7 +489,8 @@ impl<L: Language> Shared<L> {
 
     /// Milliseconds until a timer is due, whatever the sockets do.
     pub(crate) fn longest_wait_ms(&self, state: &LeaderState<L::App>, now: u64) -> Option<u64> {
-        let pause = state.housekeeping.pauses.iter().map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
+        let pauses = state.housekeeping.pauses.iter().filter(|pause| pause.until_ms != NEVER_MS);
+        let pause = pauses.map(|pause| pause.until_ms.saturating_sub(now).max(1)).min();
         let next_look_ms = state.connections.next_look_ms();
         let look = (next_look_ms != NEVER_MS).then(|| (next_look_ms + CLOCK_TICK_MS).saturating_sub(now));
         let tidy = self.worker.files.and_then(|files| files.tidy_within_ms(now));

@@ -197,6 +197,15 @@ impl<A: App> Exchange<A> {
         }
     }
 
+    /// Applies the limit that the application has set for its own request.
+    pub fn apply_time_limit(&mut self, now_ms: u64) {
+        if let Some(limit_ms) = self.response.limit_from_now_ms.take()
+            && let ExchangeState::Streaming(streaming) = &mut self.state
+        {
+            streaming.overdue_ms = if limit_ms == 0 { NEVER_MS } else { now_ms + limit_ms };
+        }
+    }
+
     /// The next deadline in monotonic milliseconds: its time limit, or when its head must be sent.
     pub fn due_ms(&self) -> u64 {
         match &self.state {

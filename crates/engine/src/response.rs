@@ -141,6 +141,8 @@ pub struct Response {
     pub(crate) log_variables: Option<Box<LogVariables>>,
     /// A route's time limit for this request, in milliseconds.
     pub(crate) harakiri_ms: Option<u32>,
+    /// The application has set the time that its request may take from now on, in milliseconds; 0 is no limit.
+    pub(crate) limit_from_now_ms: Option<u64>,
     /// For the log: bytes of the head, bytes of the body.
     pub head_bytes: u64,
     pub body_bytes: u64,
@@ -178,11 +180,17 @@ impl Response {
             is_logged: false,
             log_variables: None,
             harakiri_ms: None,
+            limit_from_now_ms: None,
             head_bytes: 0,
             body_bytes: 0,
             sent_file: false,
             sent_content: false,
         }
+    }
+
+    /// Limits the time of a request that the engine keeps, from now on; 0 is no limit.
+    pub fn limit_time(&mut self, milliseconds: u64) {
+        self.limit_from_now_ms = Some(milliseconds);
     }
 
     /// Begins the next answer, with a buffer for its head.
@@ -206,6 +214,7 @@ impl Response {
         self.is_logged = false;
         self.log_variables = None;
         self.harakiri_ms = None;
+        self.limit_from_now_ms = None;
         self.forget_head();
     }
 

@@ -4,12 +4,15 @@
 //!
 //! It knows no greenlets. The thread that holds the interpreter runs it.
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::VecDeque;
 use std::sync::OnceLock;
 
 use bolide_engine::ExchangeId;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
+use bolide_engine::websocket::Message;
+use nix::sys::eventfd::EventFd;
 
 use crate::object::Object;
 
@@ -20,6 +23,9 @@ pub trait Cooperation: Sync {
 
     /// Lets other requests run until the engine reports an event of the client. `None`: an exception is set.
     fn wait(&self, client: &ClientEvent) -> Option<()>;
+
+    /// Returns the `environ` of the request that the current greenlet serves.
+    fn environ(&self) -> Option<Object>;
 
     /// Lets other requests run once. The engine keeps the response of the current request from then on. `None`: an exception is
     /// set.
@@ -33,6 +39,41 @@ pub struct ClientEvent {
     pub event: RefCell<Option<Object>>,
     /// The number of greenlets that wait for it.
     pub waiting: Cell<u32>,
+    /// Messages of a WebSocket that has ended, which the application has not taken.
+    pub left: RefCell<VecDeque<Message>>,
+    /// `uwsgi.connection_fd()`: readable while the application could take a message.
+    pub descriptor: OnceCell<EventFd>,
+}
+
+impl ClientEvent {
+    /// The engine has news of a WebSocket: a program that watches the descriptor learns it, and messages that come before the end
+    /// are kept.
+    pub fn note(&self, request_stream: &mut RequestStream) {
+        if let RequestStream::Messages(websocket) = request_stream {
+            if websocket.close_status().is_some() {
+                self.left.borrow_mut().extend(std::iter::from_fn(|| websocket.take()));
+            }
+            if websocket.has_event() {
+                self.show();
+            }
+        }
+    }
+
+    /// Makes the descriptor readable.
+    pub fn show(&self) {
+        if let Some(descriptor) = self.descriptor.get() {
+            // If the counter is full, it is readable already.
+            let _ = descriptor.write(1);
+        }
+    }
+
+    /// There is no message: the descriptor is readable at the next one.
+    pub fn hide(&self) {
+        if let Some(descriptor) = self.descriptor.get() {
+            // An empty counter is not readable.
+            let _ = descriptor.read();
+        }
+    }
 }
 
 static COOPERATION: OnceLock<&'static dyn Cooperation> = OnceLock::new();

@@ -10,9 +10,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use bolide_contract::scoreboard::Slot;
+use bolide_engine::ExchangeId;
 use bolide_engine::blocking_websocket::BlockingWebSocket;
 use bolide_engine::response::ResponseWriter;
+use pyo3::prelude::*;
 
+use crate::call::cooperation::{ClientEvent, cooperation};
 use crate::call::extras::RequestExtras;
 use crate::call::state::{CallState, Place};
 
@@ -21,12 +24,14 @@ thread_local! {
     static CURRENT: Cell<*const CallState> = const { Cell::new(null()) };
 }
 
-/// Finds the state of the request that the current greenlet serves, in a worker whose requests share a thread; null if it serves
-/// none.
-static FIND: OnceLock<fn() -> *const CallState> = OnceLock::new();
+/// Finds the state of a request in a worker whose requests share a thread: the one that the current greenlet serves, or that of a
+/// `uwsgi.request_context()`; null if there is none.
+type Find = fn(Option<&Bound<'_, PyAny>>) -> *const CallState;
+
+static FIND: OnceLock<Find> = OnceLock::new();
 
 /// Has requests found by their greenlets, from now on.
-pub fn find_by(find: fn() -> *const CallState) {
+pub fn find_by(find: Find) {
     let _made_once = FIND.set(find);
 }
 
@@ -61,9 +66,18 @@ impl CurrentRequest {
 
     /// Includes a request whose answer is complete, as long as its access log line can be changed.
     pub fn of_this_thread_till_its_line() -> Option<CurrentRequest> {
-        let of_greenlet = FIND.get().map_or(null(), |find| find());
+        let of_greenlet = FIND.get().map_or(null(), |find| find(None));
         let state = if of_greenlet.is_null() { CURRENT.get() } else { of_greenlet };
-        // SAFETY: the current state lives until this very thread or greenlet replaces or forgets it.
+        CurrentRequest::of_state(state)
+    }
+
+    /// The request of a `uwsgi.request_context()`, from any greenlet of its worker.
+    pub fn of_context(context: &Bound<'_, PyAny>) -> Option<CurrentRequest> {
+        CurrentRequest::of_state(FIND.get().map_or(null(), |find| find(Some(context))))
+    }
+
+    fn of_state(state: *const CallState) -> Option<CurrentRequest> {
+        // SAFETY: the state lives until its own thread or greenlet replaces or forgets it.
         let found = unsafe { state.as_ref() }?;
         (found.place.get() != Place::Nowhere && !found.is_writing.get()).then_some(CurrentRequest { state })
     }
@@ -76,6 +90,28 @@ impl CurrentRequest {
     /// Uses the response. No Python code may run in `act`.
     pub fn with<R>(&self, act: impl FnOnce(&mut ResponseWriter<'_>) -> R) -> Option<R> {
         self.state().with(act)
+    }
+
+    /// The name of the exchange that the engine keeps for a request in a greenlet; the engine does so from now on. `None` in other
+    /// workers. `Some(None)`: the client has left.
+    ///
+    /// # Errors
+    /// An exception of the application, which other greenlets may throw into this one.
+    pub fn kept(&self) -> Result<Option<Option<ExchangeId>>, ()> {
+        let Some(worker) = cooperation() else { return Ok(None) };
+        if let Place::Lent(_) = self.state().place.get() {
+            worker.pause().ok_or(())?;
+        }
+        Ok(Some(match self.state().place.get() {
+            Place::Kept(id) => Some(id),
+            Place::Lent(_) | Place::Gone | Place::Nowhere => None,
+        }))
+    }
+
+    /// What the request waits for, in a greenlet. It is the request's own from now on.
+    pub fn client(&self) -> &ClientEvent {
+        self.state().is_spent.set(true);
+        &self.state().client
     }
 
     pub fn with_extras<R>(&self, act: impl FnOnce(&mut RequestExtras) -> R) -> R {

@@ -5,12 +5,15 @@
 
 use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_engine::forks::leave_if_child;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
 use bolide_engine::{EmbeddedWorker, ExchangeId, Visited};
+use pyo3::exceptions::PySystemError;
 use pyo3::ffi;
+use pyo3::prelude::*;
 
 use super::greenlets::Greenlets;
 use super::pool::{Pool, Seat};
@@ -58,7 +61,9 @@ pub struct PyFunctions {
     pub make: Object,
     /// `gevent.event.Event`
     pub event: Object,
-    /// `settle()`: waits for what `uwsgi.wait_fd_read` and similar calls have registered.
+    /// `offer(environ)`: offers a WebSocket to a request that asks for one.
+    pub offer: Object,
+    /// `settle(environ)`: waits for what `uwsgi.wait_fd_read` and similar calls have registered.
     pub settle: Object,
     /// `overdue(greenlet, seconds, request)`: logs where an overdue request waits, and returns an exception for it.
     pub overdue: Object,
@@ -79,7 +84,7 @@ impl Gevent {
     pub fn register(&'static self) {
         let _made_once = GEVENT.set(self);
         cooperation::register(self);
-        current_request::find_by(current_state);
+        current_request::find_by(state_of);
     }
 
     pub fn embedded(&self) -> Option<&EmbeddedWorker<Gevent>> {
@@ -128,12 +133,28 @@ impl Gevent {
         }
     }
 
-    /// A request has ended: the engine may accept connections, and a request that has waited for that begins.
+    /// A request begins in this greenlet. False: it has to wait until another one ends.
+    pub fn begin(&self, seat: &Object) -> bool {
+        let begins = self.pool.begin(seat);
+        self.show_busy();
+        begins
+    }
+
+    /// A request has ended: one that has waited for that begins, or the engine may accept connections.
     pub fn note_end(&self) {
-        let Some(next) = self.pool.end() else { return };
+        let next = self.pool.end();
+        self.show_busy();
+        let Some(next) = next else { return self.want_turn() };
         let greenlet = Seat::with(&next, |seat| seat.greenlet.clone());
         if greenlet.is_none_or(|greenlet| self.resume_soon(&greenlet).is_none()) {
             log_set_exception(&self.wsgi.fault_log, "gevent's hub");
+        }
+    }
+
+    fn show_busy(&self) {
+        self.wsgi.row.greenlets.store(self.pool.busy() as u32, Relaxed);
+        if let Some(embedded) = self.embedded() {
+            embedded.set_full(self.pool.is_full());
         }
     }
 }
@@ -171,6 +192,10 @@ impl Cooperation for Gevent {
         unsafe { call_method(&self.names.clear, [event.as_ptr()]) }.map(drop)
     }
 
+    fn environ(&self) -> Option<Object> {
+        self.pool.seat_of(self.greenlets.current()).and_then(|seat| Seat::with(&seat, |seat| seat.environ.clone()))
+    }
+
     fn pause(&self) -> Option<()> {
         let greenlet =
             self.pool.seat_of(self.greenlets.current()).and_then(|seat| Seat::with(&seat, |seat| seat.greenlet.clone()));
@@ -187,10 +212,37 @@ pub fn worker() -> Option<&'static Gevent> {
     GEVENT.get().copied()
 }
 
-/// Returns the state of the request that the current greenlet serves; null if it serves none.
-fn current_state() -> *const CallState {
-    let Some(gevent) = worker() else { return std::ptr::null() };
-    let seat = gevent.pool.seat_of(gevent.greenlets.current());
-    let state = seat.and_then(|seat| Seat::with(&seat, |seat| Some(std::ptr::from_ref(seat.start.as_ref()?.state()))));
+/// A request, for greenlets other than its own (`uwsgi.request_context()`, as in uWSGI 2.1).
+#[pyclass(unsendable, frozen, module = "bolide._native")]
+pub struct RequestContext {
+    seat: Object,
+    number: u64,
+}
+
+/// Returns the request that the current greenlet serves.
+#[pyfunction]
+pub fn uwsgi_request_context() -> PyResult<RequestContext> {
+    let seat = worker().and_then(|gevent| gevent.pool.seat_of(gevent.greenlets.current()));
+    let seat = seat.ok_or_else(|| PySystemError::new_err("this greenlet is serving no request at present"))?;
+    let number = Seat::with(&seat, |seat| seat.number);
+    Ok(RequestContext { seat, number })
+}
+
+/// Returns the state of the request that the current greenlet serves, or that of a context; null if there is none.
+fn state_of(context: Option<&Bound<'_, PyAny>>) -> *const CallState {
+    let (seat, number) = match (context, worker()) {
+        (Some(context), _) => match context.cast::<RequestContext>() {
+            Ok(context) => (Some(context.get().seat.clone()), Some(context.get().number)),
+            Err(_) => (None, None),
+        },
+        (None, Some(gevent)) => (gevent.pool.seat_of(gevent.greenlets.current()), None),
+        (None, None) => (None, None),
+    };
+    let state = seat.and_then(|seat| {
+        Seat::with(&seat, |seat| {
+            let is_current = seat.is_busy && number.is_none_or(|number| seat.number == number);
+            Some(std::ptr::from_ref(seat.start.as_ref().filter(|_| is_current)?.state()))
+        })
+    });
     state.unwrap_or(std::ptr::null())
 }

@@ -5,7 +5,7 @@
 //! first time or ends. From then on the engine keeps its exchange, and the greenlet comes back by visits. All of it runs on the
 //! hub's thread, which holds the interpreter.
 
-mod context;
+pub mod context;
 mod greenlets;
 mod overdue;
 mod pool;
@@ -81,8 +81,9 @@ impl App for GeventThread {
         pending.leave(self.gevent);
     }
 
-    fn client_event(&mut self, pending: &mut KeptRequest, _: &mut ResponseWriter<'_>, _: &mut RequestStream) {
-        if let Some(event) = pending.event(|state| state) {
+    fn client_event(&mut self, pending: &mut KeptRequest, _: &mut ResponseWriter<'_>, request_stream: &mut RequestStream) {
+        let note = |state: &CallState| state.client.note(request_stream);
+        if let Some(event) = pending.event(note) {
             self.gevent.notify(&event);
         }
     }
@@ -111,7 +112,7 @@ impl KeptRequest {
     fn leave(&self, gevent: &Gevent) {
         let event = self.event(|state| {
             state.place.set(Place::Gone);
-            state
+            state.client.show();
         });
         if let Some(event) = event {
             gevent.notify(&event);
@@ -119,10 +120,12 @@ impl KeptRequest {
     }
 
     /// Returns the object that greenlets of this request wait for, if any does. `act` sees the request's state first.
-    fn event(&self, act: impl FnOnce(&CallState) -> &CallState) -> Option<Object> {
+    fn event(&self, act: impl FnOnce(&CallState)) -> Option<Object> {
         Seat::with(&self.seat, |seat| {
             let start = seat.start.as_ref().filter(|_| seat.is_busy && seat.number == self.number)?;
-            let client = &act(start.state()).client;
+            let state = start.state();
+            act(state);
+            let client = &state.client;
             if client.waiting.get() > 0 { client.event.borrow().clone() } else { None }
         })
     }
@@ -147,7 +150,7 @@ impl GeventThread {
             });
         }
         let number = prepared?;
-        if !gevent.pool.begin(&seat) {
+        if !gevent.begin(&seat) {
             let place = Place::Kept(request.id);
             Seat::with(&seat, |seat| seat.start.as_ref().map(|start| start.arm_at(place)));
             return Some(Outcome::Ongoing(KeptRequest { seat, number }));
@@ -195,6 +198,10 @@ impl GeventThread {
             None => StartResponse::new(wsgi.write_errors, wsgi.write_timeout)?,
         };
         let prepared = self.calls.prepare(request, &start, core.as_ref())?;
+        if prepared.is_rare {
+            // SAFETY: both live; the result is ours.
+            unsafe { call(self.gevent.callbacks.offer.as_ptr(), [prepared.environ.as_ptr()])? };
+        }
         let job = Job { callable: prepared.callable, environ: prepared.environ, application: request.log_facts.application };
         Some(Seat::with(seat, |seat| {
             seat.start = Some(start);

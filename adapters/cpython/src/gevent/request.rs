@@ -30,6 +30,7 @@ const NORMAL: u16 = 1000;
 struct GreenletResponse<'a> {
     gevent: &'static Gevent,
     state: &'a CallState,
+    environ: &'a Object,
 }
 
 impl ResponseAccess for GreenletResponse<'_> {
@@ -38,8 +39,8 @@ impl ResponseAccess for GreenletResponse<'_> {
     }
 
     fn note_empty_part(&mut self) -> Option<()> {
-        // SAFETY: the function lives; the result is ours.
-        unsafe { Object::owned(ffi::PyObject_CallNoArgs(self.gevent.callbacks.settle.as_ptr())) }.map(drop)
+        // SAFETY: both live; the result is ours.
+        unsafe { call(self.gevent.callbacks.settle.as_ptr(), [self.environ.as_ptr()]) }.map(drop)
     }
 }
 
@@ -128,7 +129,7 @@ fn answer(gevent: &'static Gevent, seat: &Object, state: &CallState, job: Job) -
     let environ = job.environ;
     let Some(result) = result else { return raised(gevent, seat, state, &environ) };
     let mut answer = Answer::new(result);
-    let mut response = GreenletResponse { gevent, state };
+    let mut response = GreenletResponse { gevent, state, environ: &environ };
     let mut chunk = None;
     let sent = loop {
         let mut sent = gevent.sender.send(&mut answer, chunk.take(), &mut response);

@@ -60,6 +60,7 @@ impl GeventWorker {
             callbacks: PyFunctions {
                 make: object("RequestGreenlet")?,
                 event: object("Event")?,
+                offer: object("offer")?,
                 settle: object("settle")?,
                 overdue: object("overdue")?,
             },

@@ -78,6 +78,7 @@ impl<A: App> Connection<A> {
         self.deadline_ms = self.streaming_until_ms(&streaming, self.timeout_ms(worker));
         self.exchange.state = ExchangeState::Streaming(streaming);
         self.exchange.limit_head(began_ms);
+        self.exchange.apply_time_limit(began_ms);
         ServeStep::Parked
     }
 
@@ -157,6 +158,7 @@ impl<A: App> Connection<A> {
         self.deadline_ms = if goes_on_waiting { self.deadline_ms.min(until_ms) } else { until_ms };
         self.exchange.state = ExchangeState::Streaming(streaming);
         self.exchange.limit_head(now_ms());
+        self.exchange.apply_time_limit(now_ms());
         Some((result, resumes || wants_turn))
     }
 

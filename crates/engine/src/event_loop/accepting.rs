@@ -27,6 +27,7 @@ use crate::event_loop::worker_state::{Housekeeping, LeaderState, Pause, Shared};
 use crate::exchange::thread_context::ThreadContext;
 use crate::logging::access_log::complain;
 use crate::scheduling::connections::{ConnectionTable, Key};
+use crate::scheduling::deadlines::NEVER_MS;
 use crate::scheduling::fairness::{has_had_its_turn, is_ahead};
 use crate::sockets::listener::Accepted;
 
@@ -77,6 +78,9 @@ pub(crate) fn accept<L: Language>(shared: &Shared<L>, number: usize, state: &mut
         || state.housekeeping.pauses.iter().any(|pause| pause.listener == number)
     {
         return;
+    }
+    if shared.worker.is_full.load(Relaxed) {
+        return pause_until_room(shared, number, &mut state.housekeeping);
     }
     let has_accepted = accept_some(shared, number, state, thread);
     if has_accepted && shared.takes_turns() {
@@ -161,6 +165,13 @@ pub(crate) fn end_pauses<L: Language>(
         if shared.worker.is_told_to_drain() {
             continue;
         }
+        if pause.until_ms == NEVER_MS {
+            match shared.worker.is_full.load(Relaxed) {
+                true => housekeeping.pauses.push(pause),
+                false => listen_or_leave(shared, pause.listener),
+            }
+            continue;
+        }
         if pause.until_ms > now {
             housekeeping.pauses.push(pause);
             continue;
@@ -184,6 +195,14 @@ pub(crate) fn end_pauses<L: Language>(
 fn should_stand_back<L: Language>(shared: &Shared<L>, thread: &ThreadContext) -> bool {
     let (own, rows, now) = (shared.worker.row, shared.scoreboard.rows(), thread.clock.now_ms);
     is_ahead(own, rows, now) || L::App::KEEPS_EXCHANGES && shared.takes_turns() && has_had_its_turn(own, rows, now)
+}
+
+/// The application serves as many requests as it may: the socket is not polled until one of them has ended.
+fn pause_until_room<L: Language>(shared: &Shared<L>, number: usize, housekeeping: &mut Housekeeping) {
+    if let Some(listener) = shared.worker.listeners.get(number) {
+        let _known_to_be_there = shared.poll.delete(&listener.descriptor);
+        housekeeping.pauses.push(Pause { listener: number, until_ms: NEVER_MS, length_ms: 0 });
+    }
 }
 
 fn pause<L: Language>(

@@ -50,6 +50,8 @@ pub struct EmbeddedWorker<L: Language> {
     /// Until when the host was told to wait, in monotonic milliseconds: an earlier time limit needs a turn.
     told_until_ms: Cell<u64>,
     heartbeat: Arc<Heartbeat>,
+    /// The application was full, and is not any more: sockets may have to be polled again.
+    has_room_again: Cell<bool>,
 }
 
 /// The one thread of an embedded worker, and its tools.
@@ -108,6 +110,7 @@ impl<L: Language> EmbeddedWorker<L> {
             is_turning: Cell::new(false),
             told_until_ms: Cell::new(0),
             heartbeat,
+            has_room_again: Cell::new(false),
         })
     }
 
@@ -207,7 +210,16 @@ impl<L: Language> EmbeddedWorker<L> {
             return false;
         }
         let guard = self.shared.lock_state();
-        guard.connections.has_ready() || Shared::<L>::must_look_before(&guard.connections, self.told_until_ms.get())
+        let may_accept = !guard.housekeeping.pauses.is_empty() && self.has_room_again.replace(false);
+        may_accept || guard.connections.has_ready() || Shared::<L>::must_look_before(&guard.connections, self.told_until_ms.get())
+    }
+
+    /// Whether the application serves as many requests as it may: then no connection is accepted. The end of that state needs a
+    /// turn.
+    pub fn set_full(&self, is_full: bool) {
+        if self.shared.worker.is_full.swap(is_full, Relaxed) && !is_full {
+            self.has_room_again.set(true);
+        }
     }
 
     pub fn worker(&self) -> &Worker {

@@ -239,6 +239,7 @@ impl<L: Language> Shared<L> {
             requests_elsewhere: 0.into(),
             draining: false.into(),
             paused: false.into(),
+            is_full: false.into(),
             mercy_ends_ms: u64::MAX.into(),
             streams_end_ms: u64::MAX.into(),
             held_answers: Arc::default(),

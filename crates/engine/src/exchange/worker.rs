@@ -50,6 +50,8 @@ pub struct Worker {
     pub draining: AtomicBool,
     /// The worker is paused: it begins no request. A draining worker is never paused.
     pub paused: AtomicBool,
+    /// The application serves as many requests as it may, so no connection is accepted.
+    pub is_full: AtomicBool,
     /// When a draining worker aborts exchanges that applications still keep, in monotonic milliseconds; [`u64::MAX`] before that.
     pub mercy_ends_ms: AtomicU64,
     /// When a stopping worker aborts streams, in the same unit.

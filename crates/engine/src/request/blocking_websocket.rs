@@ -9,6 +9,7 @@ use bolide_contract::scoreboard::{Row, Slot, now_ms};
 use bolide_contract::settings::WebSocket as Settings;
 use bolide_protocol::websocket::close::NORMAL;
 
+use crate::request::request_stream::RequestStream;
 use crate::request::websocket::{Message, MessageKind, WebSocket, asked_by_variables};
 use crate::response::ResponseWriter;
 use crate::scheduling::turn::TurnBudget;
@@ -51,6 +52,38 @@ pub struct WebSocketTerms<'a> {
     pub slot: Option<&'a Slot>,
 }
 
+/// Answers 101 to a request that the engine keeps, and has its stream carry messages from then on. The rest is as in
+/// [`BlockingWebSocket::accept`].
+///
+/// # Errors
+/// As there.
+pub fn accept_kept<'a>(
+    (response, request_stream): (&mut ResponseWriter<'_>, &mut RequestStream),
+    find: &dyn Fn(&[u8]) -> &'a [u8],
+    protocol: Option<&[u8]>,
+    settings: &Settings,
+) -> Result<(), &'static str> {
+    *request_stream = RequestStream::Messages(Box::new(accepted(response, find, protocol, settings)?));
+    Ok(())
+}
+
+fn accepted<'a>(
+    response: &mut ResponseWriter<'_>,
+    find: &dyn Fn(&[u8]) -> &'a [u8],
+    protocol: Option<&[u8]>,
+    settings: &Settings,
+) -> Result<WebSocket, &'static str> {
+    if response.head_has_left() {
+        return Err("the response has begun");
+    }
+    if response.shares_connection() {
+        return Err("the connection carries other requests too (HTTP/2)");
+    }
+    let asked = asked_by_variables(find, settings).map_err(|fault| fault.reason)?;
+    let handshake = asked.ok_or("the client did not ask for a WebSocket")?;
+    handshake.accept(response, protocol, &[])
+}
+
 impl BlockingWebSocket {
     /// Answers 101. `find` returns the variables of the request, `protocol` is the application's choice of a subprotocol.
     ///
@@ -62,16 +95,8 @@ impl BlockingWebSocket {
         protocol: Option<&[u8]>,
         terms: &WebSocketTerms<'_>,
     ) -> Result<BlockingWebSocket, &'static str> {
-        if response.head_has_left() {
-            return Err("the response has begun");
-        }
-        if response.shares_connection() {
-            return Err("the connection carries other requests too (HTTP/2)");
-        }
-        let asked = asked_by_variables(find, terms.settings).map_err(|fault| fault.reason)?;
-        let handshake = asked.ok_or("the client did not ask for a WebSocket")?;
         Ok(BlockingWebSocket {
-            websocket: handshake.accept(response, protocol, &[])?,
+            websocket: accepted(response, find, protocol, terms.settings)?,
             input: Vec::new(),
             buffer: Vec::new(),
             timeout_ms: terms.timeout_ms,
