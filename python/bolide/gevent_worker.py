@@ -21,6 +21,8 @@ __all__ = ["Event", "RequestGreenlet", "offer", "overdue", "report_stall", "serv
 GREENLETS_TOLD = 20
 #: Interval at which a drained worker checks whether requests still run, in seconds.
 BACKGROUND_LOOK_SECONDS = 0.02
+#: How long requests whose clients have left may run after the order to stop, in seconds: as long as a stream.
+LEFT_SECONDS = 3
 #: libev's number of "readable".
 READ = 1
 
@@ -118,8 +120,18 @@ def wait(worker, until):
 
 
 def wait_for_requests(worker):
+    """Wait for requests that go on after their answers, or after their clients have left. At a stop, the latter are ended after
+    the seconds that streams have.
+    """
     while worker.running:
         gevent.sleep(BACKGROUND_LOOK_SECONDS)
+        seconds = worker.seconds_of_stop
+        left = worker.left() if seconds is not None and seconds >= LEFT_SECONDS else []
+        if left:
+            write_lines(
+                [f"{len(left)} requests whose clients have left still run {LEFT_SECONDS} s after the order to stop; ending them"]
+            )
+            gevent.killall(left)
 
 
 def place_of(greenlet):

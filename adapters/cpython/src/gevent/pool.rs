@@ -10,6 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use bolide_engine::response::ResponseWriter;
 use pyo3::ffi;
 
+use crate::call::state::Place;
 use crate::native::held;
 use crate::object::Object;
 use crate::start_response::StartResponse;
@@ -169,5 +170,19 @@ impl Pool {
         let seat = self.seats.borrow().get(&greenlet).copied()?;
         // SAFETY: it is in the table, so its greenlet has not ended, and holds a reference.
         unsafe { Object::borrowed(seat) }
+    }
+
+    /// Returns the greenlets of requests that go on although their clients have left.
+    pub fn left(&self) -> Vec<Object> {
+        let seats: Vec<_> = self.seats.borrow().values().copied().collect();
+        // SAFETY: each is in the table, so its greenlet has not ended, and holds a reference.
+        let seats = seats.into_iter().filter_map(|seat| unsafe { Object::borrowed(seat) });
+        let greenlet = |seat: Object| {
+            Seat::with(&seat, |seat| {
+                let has_left = seat.start.as_ref().is_some_and(|start| start.state().place.get() == Place::Gone);
+                seat.greenlet.clone().filter(|_| seat.environ.is_some() && has_left)
+            })
+        };
+        seats.filter_map(greenlet).collect()
     }
 }

@@ -143,4 +143,11 @@ impl GeventWorker {
     fn seconds_of_stop(&self) -> Option<f64> {
         self.hosted.seconds_of_stop()
     }
+
+    /// The greenlets of requests that go on although their clients have left.
+    fn left(&self, py: Python<'_>) -> Vec<Py<PyAny>> {
+        // SAFETY: the pointers are those of living objects, and each result has a reference of its own.
+        let owned = |greenlet: &Object| unsafe { Bound::from_borrowed_ptr(py, greenlet.as_ptr()).unbind() };
+        self.gevent.pool.left().iter().map(owned).collect()
+    }
 }

@@ -315,7 +315,14 @@ fn status_in_words(answer: &Value) -> String {
         if in_flight.is_empty() { "idle".to_owned() } else { in_flight.join(", ") }
     };
     for worker in answer["workers"].as_array().into_iter().flatten() {
-        let work = work_of(worker, "request");
+        let mut work = work_of(worker, "request");
+        let ongoing = worker["ongoing"].as_u64().unwrap_or(0);
+        if ongoing > 0 && worker["in_flight"].as_array().is_none_or(Vec::is_empty) {
+            work = format!("{} in progress", counted(ongoing, "request"));
+        }
+        if let Some((busy, most)) = worker["greenlets"]["busy"].as_u64().zip(worker["greenlets"]["most"].as_u64()) {
+            let _ = write!(work, ", {busy} of {most} greenlets busy");
+        }
         let (number, pid, state) = (text(&worker["number"]), text(&worker["pid"]), text(&worker["state"]));
         let (generation, requests) = (text(&worker["generation"]), counted(worker["requests"].as_u64().unwrap_or(0), "request"));
         let _ = writeln!(said, "worker {number} (pid {pid}) of generation {generation}: {state}, {requests}, {work}");

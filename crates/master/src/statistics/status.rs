@@ -77,6 +77,7 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         (Some(_), None) if view.children.is_paused() => "paused",
         (Some(_), None) => "serving",
     };
+    let most_greenlets = view.provision.settings().asynchronous.gevent.map(|gevent| gevent.greenlets);
     let workers: Vec<Value> = view
         .children
         .iter()
@@ -84,6 +85,7 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         .map(|worker| {
             let row = worker.row();
             let in_flight = in_flight_of(view, worker, "request", now_ms);
+            let ongoing = row.map_or(0, |row| ongoing_of(view, row));
             let row = row.and_then(|row| view.children.scoreboard().row(row));
             let requests = row.map_or(0, |row| row.requests.load(Relaxed));
             let is_paused = worker.state.is_serving() && row.is_some_and(|row| row.paused.load(Relaxed) == 1);
@@ -94,6 +96,8 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
                 "state": if is_paused { "paused".to_owned() } else { format!("{:?}", worker.state).to_lowercase() },
                 "requests": requests,
                 "in_flight": in_flight,
+                "ongoing": ongoing,
+                "greenlets": most_greenlets.map(|most| json!({"busy": row.map_or(0, |row| row.greenlets.load(Relaxed)), "most": most})),
             })
         })
         .collect();
@@ -170,6 +174,11 @@ fn helper(view: View<'_>, child: &Child, now_ms: u64) -> Option<Value> {
         "done": row.map_or(0, |row| row.requests.load(Relaxed)),
         "in_flight": in_flight_of(view, child, "work", now_ms),
     }))
+}
+
+/// Returns the number of requests that applications keep while the worker serves others.
+fn ongoing_of(view: View<'_>, row: u32) -> u64 {
+    view.children.scoreboard().slots(row).iter().map(|slot| slot.tally.ongoing.load(Relaxed)).sum()
 }
 
 /// Returns what a child is working on, under this key.
