@@ -15,6 +15,7 @@ use super::pool::{Job, JobEnd, Seat};
 use crate::answer::Answer;
 use crate::call::cooperation::{Cooperation, visit};
 use crate::call::state::{CallState, Place};
+use crate::exceptions::keeping_exception;
 use crate::faults::{failed, log_message, log_set_exception};
 use crate::native::call;
 use crate::object::Object;
@@ -274,8 +275,14 @@ fn release(seat: &Object, ended: Option<JobEnd>) {
     }
 }
 
-/// Returns the name of a request for the log.
+/// Returns the name of a request for the log. An exception that is set stays set.
 pub fn described(gevent: &Gevent, environ: &Object) -> String {
+    let mut line = String::new();
+    keeping_exception(|| line = line_of(gevent, environ));
+    line
+}
+
+fn line_of(gevent: &Gevent, environ: &Object) -> String {
     let text = |key: &Object| {
         // SAFETY: both live; the item is borrowed, and its text is copied at once. It is a dictionary, whatever the application
         // has put into it.
