@@ -4,13 +4,15 @@ It must not know how they are watched, or what a change leads to. Runs in protot
 """
 
 import contextlib
+import functools
 import importlib.machinery
 import json
 import os
 import re
 import sys
-import threading
-import time
+from time import sleep
+
+from bolide import threads
 
 #: Most exceptions of a chain that are examined.
 CAUSES_MOST = 20
@@ -61,11 +63,11 @@ class Imports:
 
     def follow(self, report):
         """Start a thread that reports further imports of a worker: views may import modules at their first request."""
-        threading.Thread(target=self._follow, args=(report,), name="bolide py-autoreload", daemon=True).start()
+        threads.start("bolide py-autoreload", functools.partial(self._follow, report))
 
     def _follow(self, report):
         while True:
-            time.sleep(self._every)
+            sleep(self._every)
             if len(sys.modules) == self._modules:
                 continue
             unreported = self.unreported()

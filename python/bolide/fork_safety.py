@@ -5,12 +5,15 @@ Must not know settings. Runs in the prototype, before, while and after it loads 
 threads, connect and import. The patches are removed when the application is loaded, so workers have none of them.
 """
 
+import _socket
 import importlib.machinery
 import os
 import socket
 import sys
 import sysconfig
 import threading
+
+from bolide import gevent_patching
 
 #: Most threads, and most connections, that a message names.
 NAMES_MOST = 5
@@ -144,11 +147,12 @@ class LoadWatch:
     def _opened(self):
         """Connections by their peers, without socket pairs within the process, and other descriptors by their kinds."""
         connections, others = [], {}
+        replaced = gevent_patching.loop_descriptors()
         for descriptor, identity in _descriptors():
             if (descriptor, identity) in self._before:
                 continue
             key = _key(descriptor, identity)
-            if identity in SHARED_BY_MISTAKE:
+            if identity in SHARED_BY_MISTAKE and int(descriptor) not in replaced:
                 what, name = SHARED_BY_MISTAKE[identity]
                 others.setdefault(what, []).append(self._at(name, key))
                 continue
@@ -207,8 +211,12 @@ def is_tls(descriptor):
 def _peer(descriptor):
     """Return the peer's address of a connected socket, or None if it listens or was never connected."""
     try:
-        with socket.socket(fileno=os.dup(descriptor)) as copy:
+        # The class in C: that of the module may be gevent's, which makes an event loop.
+        copy = _socket.socket(fileno=os.dup(descriptor))
+        try:
             peer = copy.getpeername()
+        finally:
+            copy.close()
     except OSError:
         return None
     if isinstance(peer, bytes):

@@ -3,6 +3,7 @@
 A worker's process runs it, and only if the configuration asks for gevent. None of it is on the path of a plain request.
 """
 
+import os
 import signal
 import sys
 import traceback
@@ -10,12 +11,13 @@ import weakref
 
 import gevent
 from gevent.event import Event
+from gevent.monkey import is_object_patched
 
 from bolide import gevent_calls
 from bolide.gevent_websocket import offer
 from bolide.log import log_exception, write_lines
 
-__all__ = ["Event", "RequestGreenlet", "offer", "overdue", "report_stall", "serve", "settle"]
+__all__ = ["Event", "RequestGreenlet", "live_as_child", "offer", "overdue", "report_stall", "serve", "settle"]
 
 #: Most greenlets that the report of a blocked hub names.
 GREENLETS_TOLD = 20
@@ -67,6 +69,31 @@ class HubLoop:
         timer.start()
         return timer
 
+    def leave_behind(self):
+        """Become the loop of a child that a request has forked. The engine watches for the parent."""
+        global forking
+        forking = gevent.getcurrent()
+        if self.reader is not None:
+            self.reader.stop()
+        if not is_object_patched("os", "fork"):
+            # Otherwise gevent's own fork does it next.
+            gevent.reinit()
+
+
+#: In a child that a request has forked, the greenlet of that request.
+forking = None
+
+
+def live_as_child():
+    """Go on in a child that a request has forked. Return in the greenlet that has forked it, whose code must not go on."""
+    current, hub = gevent.getcurrent(), gevent.get_hub()
+    if current is hub:
+        # The engine's turn is below this call, and is never returned to.
+        hub.loop.run()
+    while current is not forking and current is not hub:
+        # The parent answers this request.
+        hub.switch()
+
 
 class Timer:
     """A timer of the hub that calls a function once."""
@@ -94,6 +121,7 @@ def serve(native, assignment, applications, after_request, settings):
     drained = Event()
     loop = HubLoop(gevent.get_hub())
     modules = (sys.modules[__name__], wsgi)
+    os.register_at_fork(after_in_child=loop.leave_behind)
     worker = native.GeventWorker(assignment, applications, loop, modules, after_request, drained.set)
     worker.start()
     wait(worker, drained.wait)

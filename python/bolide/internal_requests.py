@@ -9,9 +9,9 @@ import faulthandler
 import io
 import os
 import sys
-import threading
 from urllib.parse import unquote_to_bytes
 
+from bolide import threads
 from bolide.log import errors, log_exception, tell
 
 #: An answer with this status or a higher one counts as a failure of the application.
@@ -112,15 +112,24 @@ class TimeLimit:
     """A context manager that calls a function if its block takes too long."""
 
     def __init__(self, seconds, function):
-        self.timer = threading.Timer(seconds, function)
-        self.timer.daemon = True
+        self.seconds = seconds
+        self.function = function
+        # Locks and threads are the interpreter's own, since those of gevent would wait for the block.
+        self.is_left, self.has_ended = threads.allocate_lock(), threads.allocate_lock()
 
     def __enter__(self):
-        self.timer.start()
+        self.is_left.acquire()
+        self.has_ended.acquire()
+        threads.start("bolide reload-probe", self.watch)
+
+    def watch(self):
+        if not self.is_left.acquire(timeout=self.seconds):
+            self.function()
+        self.has_ended.release()
 
     def __exit__(self, *_):
-        self.timer.cancel()
-        self.timer.join()
+        self.is_left.release()
+        self.has_ended.acquire()
 
 
 def choose(applications, target):

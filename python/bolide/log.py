@@ -60,6 +60,10 @@ class Errors:
     errors = "backslashreplace"
 
     def __init__(self):
+        self.separate_lines()
+
+    def separate_lines(self):
+        """Give each thread a line of its own, or each greenlet where gevent has replaced ``threading.local``."""
         self._unfinished = threading.local()
 
     def write(self, text):

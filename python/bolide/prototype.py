@@ -31,7 +31,7 @@ def main(descriptor):
 def made_half(native):
     # Modules that workers need are imported before the fork, so that workers share them. `threads` must be imported before the
     # application can replace Python's threads.
-    from bolide import fork_safety, log, threads, wsgi  # noqa: F401
+    from bolide import fork_safety, gevent_patching, log, threads, wsgi  # noqa: F401
 
     return Half(native, log, wsgi)
 
@@ -58,6 +58,8 @@ class Half:
         self.followed = None
         #: The hooks of a gunicorn.conf.py, and the reason if it can't be executed; None if there is none.
         self.gunicorn = self.gunicorn_fault = None
+        #: The reason why gevent can't be used, if it is to be used; None if there is none.
+        self.gevent_fault = None
         #: In a helper, its life: an object of `bolide.helpers`.
         self.helper = None
         #: With `develop`, an object of `bolide.developing`.
@@ -105,7 +107,12 @@ class Half:
             from bolide import gunicorn_dirty
 
             gunicorn_dirty.install()
-        if described["gunicorn"]:
+        # From here on code of the application may run.
+        if self.settings["asynchronous"]["gevent"] is not None:
+            from bolide import gevent_patching
+
+            self.gevent_fault = gevent_patching.prepare(self.settings)
+        if described["gunicorn"] and self.gevent_fault is None:
             from bolide import gunicorn_hooks
 
             self.gunicorn, self.gunicorn_fault = gunicorn_hooks.made(described["gunicorn"], boot)
@@ -119,8 +126,9 @@ class Half:
         """Load the applications. Return None, or the reason why they can't be loaded."""
         from bolide import fork_safety
 
-        if self.gunicorn_fault is not None:
-            return self.gunicorn_fault
+        fault = self.gevent_fault or self.gunicorn_fault
+        if fault is not None:
+            return fault
 
         # A worker that loads the application itself keeps everything that it opens.
         loading = None if self.log.is_forked() else fork_safety.LoadWatch()
@@ -128,6 +136,10 @@ class Half:
             self.applications, reason = load(self.boot, self.hooks, self.followed or contextlib.nullcontext(), self.development)
             if reason is None:
                 self.uwsgi.note_applications(self.applications)
+                if self.settings["asynchronous"]["gevent"] is not None:
+                    from bolide import gevent_patching
+
+                    gevent_patching.tell_findings(self.applications, self.settings)
                 if self.gunicorn is not None:
                     self.applications = self.gunicorn.around_all(self.applications)
                 if self.settings["reloading"]["warmup"]:
@@ -178,10 +190,12 @@ class Half:
 
     def fork(self, is_worker):
         """Fork this process. Return the result of ``os.fork``."""
+        from bolide.gevent_patching import fork
+
         if self.gunicorn is None or not is_worker:
-            return os.fork()
+            return fork()
         self.gunicorn.before_fork()
-        pid = os.fork()
+        pid = fork()
         self.gunicorn.after_fork(pid)
         return pid
 

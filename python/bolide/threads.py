@@ -17,6 +17,7 @@ def starters():
 #: The interpreter's own functions, before any replacement.
 NATIVE = starters()
 start_native = _thread.start_new_thread
+allocate_lock = _thread.allocate_lock
 
 #: The worker's additional threads, which the interpreter does not wait for.
 OWN = weakref.WeakSet()

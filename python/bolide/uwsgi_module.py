@@ -104,13 +104,14 @@ class Uwsgi:
         """Return the module's attributes that are not functions, by name."""
         described = self.settings["python_module"]
         queue = self.settings["services"]["queue"]
+        gevent = self.settings["asynchronous"]["gevent"]
         magic = {letter.encode(): value.encode("utf-8", "surrogateescape") for letter, value in described["shown_magic"]}
         return {
             **({"queue_size": queue["slots"]} if queue else {}),
             **self.spooler_values(),
             "applications": None,
             "buffer_size": self.settings["limits"]["head_bytes"],
-            "cores": threads_of(self.settings["workers"]["threads"]),
+            "cores": gevent["greenlets"] if gevent else threads_of(self.settings["workers"]["threads"]),
             "has_threads": 1,
             "hostname": magic.get(b"h", b""),
             "is_a_reload": self.boot["generation"] > 1,

@@ -36,7 +36,7 @@ HERE = {
     "close": "`close(descriptor)` closes it",
     "connect": "`connect(address[, timeout])`: the same, and waits for the connection, without a timeout for 3 seconds",
     "connection_fd": "`connection_fd()`: the number of the connection's descriptor",
-    "cores": "threads that a worker may have",
+    "cores": "threads that a worker may have, or its greenlets with `gevent`",
     "disconnect": "`disconnect()` ends the connection to the client, and the application continues",
     "extract": "`extract(path)`: the bytes of a file; other addresses are not supported",
     "farm_get_msg": "`farm_get_msg()`, in a mule: waits for a message to one of its farms",

@@ -58,10 +58,16 @@ pub(crate) fn has_forked() -> bool {
     HAS_FORKED.load(Relaxed)
 }
 
+/// Whether the application forked this process.
+#[inline]
+pub fn is_child() -> bool {
+    IS_CHILD.load(Relaxed)
+}
+
 /// Ends this process if it is a child that returned from the application.
 #[inline]
 pub fn leave_if_child() {
-    if IS_CHILD.load(Relaxed) {
+    if is_child() {
         leave();
     }
 }

@@ -39,11 +39,11 @@ fn start_lines(settings: &Settings, endpoints: &[Endpoint]) -> Vec<String> {
     let mut lines = vec![format!("version {}, master pid {}", env!("CARGO_PKG_VERSION"), Pid::this())];
     lines.extend(endpoints.iter().map(|endpoint| format!("listening at {}{}", endpoint.to_open(), bound_in_words(endpoint))));
     let workers = &settings.workers;
-    let threads = match workers.threads {
-        Threads::Fixed(1) => "1 thread".to_owned(),
-        Threads::Fixed(count) => format!("{count} threads"),
+    let threads = match (settings.asynchronous.gevent.as_ref(), workers.threads) {
+        (Some(gevent), _) => format!("{} (gevent)", counted(gevent.greenlets, "greenlet")),
+        (None, Threads::Fixed(count)) => counted(count, "thread"),
         // The line gives the reason, so that an operator need not look up what `auto` chose.
-        Threads::Auto => format!(
+        (None, Threads::Auto) => format!(
             "1 to {} threads (auto: starts with one, adds more while requests wait and the running ones are blocked)",
             workers.threads.most()
         ),
@@ -56,6 +56,10 @@ fn start_lines(settings: &Settings, endpoints: &[Endpoint]) -> Vec<String> {
     let why = if workers.processes_auto { " (auto: one per CPU that this process may use)" } else { "" };
     lines.push(format!("{count}{why} × {threads}"));
     lines
+}
+
+fn counted(count: u32, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Suggests more workers if their number was not configured.
@@ -73,6 +77,7 @@ fn bound_in_words(endpoint: &Endpoint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bolide_contract::settings::Gevent;
     use bolide_supervision::sockets::listeners::Listeners;
 
     #[test]
@@ -93,6 +98,8 @@ mod tests {
                 Workers { processes, processes_chosen: true, processes_auto: false, cpus: 2, cpus_of_each: 0, threads };
             assert_eq!(start_lines(&settings, listeners.endpoints()).last().map(String::as_str), Some(said));
         }
+        settings.asynchronous.gevent = Some(Gevent { greenlets: 100, patching: true, waits_for_hub: false });
+        assert_eq!(start_lines(&settings, &[]).last().map(String::as_str), Some("4 workers × 100 greenlets (gevent)"));
     }
 
     #[test]

@@ -130,6 +130,8 @@ mod tests {
             ("date_header", Some(true), "true", Some("--date-header")),
             ("sendfile", Some(false), "false", Some("--no-sendfile")),
             ("sendfile", Some(true), "true", None),
+            ("worker_class", None, "gevent", Some("--worker-class=gevent")),
+            ("worker_connections", None, "500", Some("--worker-connections=500")),
             ("call", Some(false), "false", None),
             ("reload", Some(true), "true", Some("--reload")),
             ("reload", Some(false), "false", None),
@@ -150,7 +152,7 @@ mod tests {
             ("ssl_keyfile_password", "3", false, "openssl pkey"),
             ("ciphers", "HIGH", false, "CIPHERS"),
             ("server_header", "yes", true, "True or False"),
-            ("worker_class", "gevent", true, "--threads 16"),
+            ("worker_class", "eventlet", true, "write `gevent` instead"),
             ("http", "h11", true, "leave it out"),
             ("port", "70000", true, "is not a port"),
         ] {

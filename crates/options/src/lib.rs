@@ -186,6 +186,9 @@ mod caching_tests;
 #[path = "tests/corpus.rs"]
 mod corpus;
 #[cfg(test)]
+#[path = "tests/gevent_tests.rs"]
+mod gevent_tests;
+#[cfg(test)]
 #[path = "tests/hostile.rs"]
 mod hostile;
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::cell::{Cell, OnceCell};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_engine::forks::leave_if_child;
+use bolide_engine::forks::{is_child, leave_if_child};
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
 use bolide_engine::{EmbeddedWorker, ExchangeId, Visited};
@@ -67,6 +67,8 @@ pub struct PyFunctions {
     pub settle: Object,
     /// `overdue(greenlet, seconds, request)`: logs where an overdue request waits, and returns an exception for it.
     pub overdue: Object,
+    /// `live_as_child()`: in a child that a request has forked, goes on without the worker.
+    pub live_as_child: Object,
 }
 
 /// Names of methods and keys.
@@ -89,6 +91,22 @@ impl Gevent {
 
     pub fn embedded(&self) -> Option<&EmbeddedWorker<Gevent>> {
         self.embedded.get()
+    }
+
+    /// Ends this process if it is a child whose code has returned from the application. In other greenlets of a child it never
+    /// returns: the hub goes on for the child's code, and further requests are the parent's.
+    #[inline]
+    pub fn leave_if_child(&self) {
+        if is_child() {
+            self.live_as_child();
+        }
+    }
+
+    #[cold]
+    fn live_as_child(&self) {
+        // SAFETY: the function lives as long as the worker. After its result, or an exception, the process ends.
+        let _ends = unsafe { Object::owned(ffi::PyObject_CallNoArgs(self.callbacks.live_as_child.as_ptr())) };
+        leave_if_child();
     }
 
     /// Schedules a turn of the engine if a visit left work to do.
@@ -186,7 +204,7 @@ impl Cooperation for Gevent {
         // SAFETY: both live; results are ours.
         let waited = unsafe { call_method(&self.names.wait, [event.as_ptr()]) };
         client.waiting.set(client.waiting.get() - 1);
-        leave_if_child();
+        self.leave_if_child();
         waited?;
         // SAFETY: as above.
         unsafe { call_method(&self.names.clear, [event.as_ptr()]) }.map(drop)

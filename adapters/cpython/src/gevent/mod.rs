@@ -15,7 +15,6 @@ pub mod worker;
 use std::ops::ControlFlow;
 
 use bolide_engine::app::{App, Language, Outcome, SignalOutcome};
-use bolide_engine::forks::leave_if_child;
 use bolide_engine::request::Request;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
@@ -166,7 +165,7 @@ impl GeventThread {
             seat.greenlet.clone()
         });
         let switched = greenlet.and_then(|greenlet| gevent.greenlets.switch(&greenlet));
-        leave_if_child();
+        gevent.leave_if_child();
         let ended = Seat::with(&seat, |seat| {
             seat.lent = None;
             let ended = seat.ended.take();

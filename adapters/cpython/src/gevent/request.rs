@@ -5,7 +5,6 @@
 
 use std::ptr::null_mut;
 
-use bolide_engine::forks::leave_if_child;
 use bolide_engine::request_stream::RequestStream;
 use bolide_engine::response::ResponseWriter;
 use pyo3::ffi;
@@ -124,7 +123,7 @@ fn answer(gevent: &'static Gevent, seat: &Object, state: &CallState, job: Job) -
     // SAFETY: the application and both arguments live through the call.
     let result = unsafe { Object::owned(ffi::PyObject_Vectorcall(job.callable, arguments.as_ptr(), 2, null_mut())) };
     drop(callable);
-    leave_if_child();
+    gevent.leave_if_child();
     let result = result.filter(|_| wait_for_writers(gevent, state).is_some());
     Seat::with(seat, |seat| seat.start.as_ref().map(crate::start_response::StartResponse::note_return));
     let environ = job.environ;
@@ -256,7 +255,7 @@ fn after_request(gevent: &Gevent, state: &CallState) {
     if unsafe { call(hook.as_ptr(), []) }.is_none() {
         log_set_exception(&gevent.wsgi.fault_log, "uwsgi.after_req_hook");
     }
-    leave_if_child();
+    gevent.leave_if_child();
 }
 
 /// Ends the request of a greenlet. `ended`: its end, if the engine's call is still there to take it.

@@ -4,6 +4,7 @@
 use std::cell::{Cell, OnceCell};
 
 use bolide_engine::EmbeddedWorker;
+use bolide_engine::forks::is_child;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -63,6 +64,7 @@ impl GeventWorker {
                 offer: object("offer")?,
                 settle: object("settle")?,
                 overdue: object("overdue")?,
+                live_as_child: object("live_as_child")?,
             },
             names: Names {
                 wait: name("wait"),
@@ -103,7 +105,10 @@ impl GeventWorker {
 
     /// Handles all pending events, and schedules the next timer.
     fn turn(&self, py: Python<'_>) -> PyResult<()> {
-        bolide_engine::forks::leave_if_child();
+        // In a child that a request has forked, the hub serves the code of that request alone.
+        if is_child() {
+            return Ok(());
+        }
         self.gevent.turn_is_wanted.set(false);
         if self.hosted.turn(py, || {})? == NextTurn::Soon {
             self.gevent.ask_for_turn();
@@ -113,6 +118,9 @@ impl GeventWorker {
 
     /// The hub's timer has fired.
     fn tick(&self, py: Python<'_>) -> PyResult<()> {
+        if is_child() {
+            return Ok(());
+        }
         self.hosted.note_tick(self.gevent.turn_is_wanted.get());
         self.turn(py)
     }

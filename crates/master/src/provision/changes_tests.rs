@@ -99,6 +99,7 @@ fn own_base_of(row: &OptionRow, folder: &Folder) -> String {
         "add-cache-item" | "check-cache" | "load-file-in-cache" | "load-file-in-cache-gzip" => {
             "module = shop\ncache2 = name=pages,items=9\n".to_owned()
         }
+        name if name.starts_with("gevent-") => "module = shop\ngevent = 5\n".to_owned(),
         "tls-certificate" => "module = shop\n".to_owned(),
         "queue-blocksize" | "queue-store" => "module = shop\nqueue = 7\n".to_owned(),
         "queue-store-sync" => "module = shop\nqueue = 7\nqueue-store = kept\n".to_owned(),

@@ -1,16 +1,11 @@
-//! Rows of asynchronous applications: their event loop, lifespan and WebSockets, and uWSGI's own ways to serve several requests
-//! in one thread. Pure data.
+//! Rows of asynchronous applications: their event loop, lifespan and WebSockets. Pure data.
 
-use crate::catalogue::row::{Milestone, OptionEntry, Setting, Value, set, words};
-use crate::resolve::asynchronous::{self, CONCURRENCY, LIFESPANS, LOOPS};
+use crate::catalogue::row::{OptionEntry, Setting, Value, set, words};
+use crate::resolve::asynchronous::{self, LIFESPANS, LOOPS};
 
 const LOOP_WORDS: [&str; 4] = words(&LOOPS);
 
 const LIFESPAN_WORDS: [&str; 3] = words(&LIFESPANS);
-
-/// The replacement for greenlets.
-const PATCHING: &str = "threads wait for sockets without a change to the application; leave it out together with `gevent`";
-const SWITCHING: &str = "leave it out: coroutines need no such engine, `asgi = module:callable` serves them";
 
 /// Bytes in a kilobyte, as uWSGI counts them.
 const KILOBYTE: usize = 1024;
@@ -44,7 +39,7 @@ pub const ENTRIES: &[OptionEntry] = &[
         "auto",
         "The event loop of ASGI applications: `asyncio` is Python's own, `uvloop` and `rloop` must be installed with the application; `auto` uses uvloop if it is installed.",
     )
-    .uwsgi("In uWSGI it is the engine that serves WSGI applications. Of these, `simple` is what Bolide always does, and `gevent`, `async` and `tornado` are planned: a warning suggests an alternative.")
+    .uwsgi("In uWSGI it is the engine that serves WSGI applications. Its words have that meaning here, too: `gevent`, `async` and `tornado` serve requests in greenlets of gevent, as many as `async` says or else 100, and `simple` is the default.")
     .example("loop = uvloop"),
     OptionEntry::supported(
         "loop-stall",
@@ -137,12 +132,4 @@ pub const ENTRIES: &[OptionEntry] = &[
         "WebSocket messages are compressed (permessage-deflate) for clients that offer it.",
     )
     .example("websocket-compression = false"),
-    OptionEntry::planned("gevent", Value::Special, Milestone::Gevent, "Serves WSGI applications with gevent and this many greenlets per worker.", CONCURRENCY),
-    OptionEntry::planned("gevent-monkey-patch", Value::Switch, Milestone::Gevent, "Makes Python's standard library wait with gevent.", PATCHING),
-    OptionEntry::planned("gevent-early-monkey-patch", Value::Switch, Milestone::Gevent, "Like `gevent-monkey-patch`, before the application is loaded.", PATCHING),
-    OptionEntry::planned("async", Value::Special, Milestone::Gevent, "A worker serves this many requests, which take turns through uWSGI's own calls.", CONCURRENCY),
-    OptionEntry::planned("asyncio", Value::Special, Milestone::Gevent, "Serves WSGI applications with asyncio and this many greenlets per worker.", CONCURRENCY),
-    OptionEntry::planned("greenlet", Value::Switch, Milestone::Gevent, "Requests of `async` and `asyncio` take turns as greenlets.", SWITCHING),
-    OptionEntry::planned("ugreen", Value::Switch, Milestone::Gevent, "Requests of `async` take turns on uWSGI's own stacks.", SWITCHING),
-    OptionEntry::planned("tornado", Value::Special, Milestone::Gevent, "Serves WSGI applications with Tornado's loop and this many greenlets per worker.", CONCURRENCY),
 ];

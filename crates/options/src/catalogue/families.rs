@@ -416,11 +416,10 @@ const FAMILIES: &[Family] = &[
         "use its own server (php-fpm, Puma, Starman, fcgiwrap), and let the front server choose",
         &["php", "psgi", "rack", "rbthreads", "fiber", "coroae", "cgi", "pypy"],
     ),
-    planned_plugins(Milestone::Gevent, "Serves WSGI applications with greenlets.", "use `threads`", &["gevent"]),
     refused_plugins(
         "Serves with the loop of another library.",
         "use `threads` for WSGI, or ASGI",
-        &["tornado", "asyncio", "greenlet", "ugreen", "stackless", "dumbloop"],
+        &["ugreen", "stackless", "dumbloop"],
     ),
     refused_plugins(
         "Java, Clojure, .NET, Lua and Go in the server.",

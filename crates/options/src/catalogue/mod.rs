@@ -8,6 +8,7 @@ mod background;
 mod clients;
 mod families;
 mod files;
+mod gevent;
 mod hooks;
 mod identity;
 mod interpreter;
@@ -50,6 +51,7 @@ const TABLES: &[(Theme, &[OptionEntry])] = &[
     (Theme::Application, interpreter::PYTHON_MODULE),
     (Theme::Application, interpreter::ENTRIES),
     (Theme::Asynchronous, asynchronous::ENTRIES),
+    (Theme::Greenlets, gevent::ENTRIES),
     (Theme::Processes, processes::ENTRIES),
     (Theme::Processes, processes::CONTROL),
     (Theme::Processes, watching::ENTRIES),

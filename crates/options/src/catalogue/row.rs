@@ -154,8 +154,6 @@ pub enum Milestone {
     Emperor,
     /// Languages other than Python.
     Languages,
-    /// gevent.
-    Gevent,
 }
 
 impl Milestone {
@@ -164,7 +162,6 @@ impl Milestone {
             Milestone::Services => "services",
             Milestone::Emperor => "emperor",
             Milestone::Languages => "languages",
-            Milestone::Gevent => "gevent",
         }
     }
 }
@@ -177,6 +174,7 @@ pub enum Theme {
     Clients,
     Application,
     Asynchronous,
+    Greenlets,
     Processes,
     Attendant,
     Background,
@@ -195,12 +193,13 @@ pub enum Theme {
 }
 
 impl Theme {
-    pub const ALL: [Theme; 19] = [
+    pub const ALL: [Theme; 20] = [
         Theme::Sockets,
         Theme::Tls,
         Theme::Clients,
         Theme::Application,
         Theme::Asynchronous,
+        Theme::Greenlets,
         Theme::Processes,
         Theme::Attendant,
         Theme::Background,
@@ -224,6 +223,7 @@ impl Theme {
             Theme::Clients => "Clients and front servers",
             Theme::Application => "The application",
             Theme::Asynchronous => "Asynchronous applications (ASGI)",
+            Theme::Greenlets => "WSGI applications in greenlets (gevent)",
             Theme::Processes => "Processes and threads",
             Theme::Attendant => "Daemons, cron and hooks",
             Theme::Background => "Work in the background: mules and the spooler",

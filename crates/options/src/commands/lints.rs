@@ -195,13 +195,6 @@ impl LintContext<'_> {
 
     fn combinations(&mut self) {
         let mut found = Vec::new();
-        if let (Some(gevent), Some((threads, pair))) = (self.last("gevent"), self.number("threads"))
-            && threads > 1
-        {
-            let message =
-                format!("`threads = {threads}` works here; in uWSGI it does nothing beside `gevent` at {}", gevent.location);
-            found.push(Diagnostic::note(Some(&pair.location), message));
-        }
         if let Some(pair) = self.last("harakiri").filter(|_| !self.is_on("master") && !self.is_ours()) {
             let diagnostic =
                 Diagnostic::note(Some(&pair.location), "`harakiri` works here; in uWSGI it does nothing without `master = true`");

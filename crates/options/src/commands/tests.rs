@@ -78,8 +78,12 @@ fn test_check_prints_json_and_lines() {
 #[test]
 fn test_check_finds_combinations_that_do_nothing_or_hurt() {
     let cases = [
-        ("threads = 2\ngevent = 10", "note: `threads = 2` works here; in uWSGI it does nothing beside `gevent` at uwsgi.ini:6"),
-        ("gevent = 10", "it has no effect\n    gevent = 10\n    ^\n    `threads = auto` serves waiting requests"),
+        (
+            "threads = 2\ngevent = 10",
+            "note: `threads = 2` has no effect for WSGI applications: `gevent = 10` at uwsgi.ini:6 runs requests in one thread",
+        ),
+        ("async = 10", "note: `async = 10`: requests run as gevent's greenlets, so gevent must be installed"),
+        ("gevent-monkey-patch = true", "has no effect: requests do not run in greenlets\n    gevent-monkey-patch = true"),
         ("loop = uvlop", "`loop = uvlop` is unknown"),
         ("interface = wsgi\nloop = uvloop", "`loop` has no effect: `interface = wsgi` says that no application is ASGI"),
         ("asgi = gone/main.py:app", "there is no file"),

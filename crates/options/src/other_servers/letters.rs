@@ -104,7 +104,8 @@ mod tests {
     #[test]
     fn test_a_letter_of_other_servers_only_is_reported_with_the_long_name() {
         for (letter, value, wanted, advice) in [
-            ('k', Some("gevent"), "`--worker-class` of gunicorn and hypercorn", "`--threads 16`"),
+            ('k', Some("gevent"), "`--worker-class` of gunicorn and hypercorn", "write `--worker-class gevent`"),
+            ('k', Some("eventlet"), "`--worker-class` of gunicorn and hypercorn", "write `gevent` instead"),
             ('u', Some("www-data"), "`--user` of gunicorn", "the long name"),
             ('n', Some("shop"), "`--name` of gunicorn", "`--name shop`"),
             ('D', Some("app:app"), "`--daemon` of gunicorn and hypercorn", "write `--daemon`"),

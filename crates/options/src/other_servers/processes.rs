@@ -6,6 +6,9 @@ use super::server::Server::{FastApi, Flask, Granian, Gunicorn, Hypercorn, Uvicor
 use super::translation::{Subject, Translation};
 use super::values;
 
+/// The class of workers whose requests are greenlets.
+pub(super) const GEVENT: &str = "gevent";
+
 const NO_RUNTIME: &str = "leave it out: there are no runtime threads beside the application's";
 
 pub const FLAGS: &[ServerSetting] = &[
@@ -13,16 +16,17 @@ pub const FLAGS: &[ServerSetting] = &[
         .letter_of('w', &[Gunicorn, Hypercorn])
         .setting("workers")
         .says("also called `processes`; `auto` means one per CPU; the default is one, or `WEB_CONCURRENCY`"),
-    ServerSetting::new("worker-class", &[Gunicorn, Hypercorn], Made(worker_class, "nothing, or `loop = uvloop`"))
+    ServerSetting::new("worker-class", &[Gunicorn, Hypercorn], Made(worker_class, "nothing; `loop = uvloop`; or `gevent = 1000` and `gevent-monkey-patch = true`"))
         .letter('k')
         .setting("worker_class")
-        .says("`sync`, `gthread`, `asyncio` and uvicorn's have no effect: slow clients occupy no worker, and ASGI applications are detected. `gevent` and `eventlet` are errors: use `threads = N` for requests that wait"),
+        .says("`sync`, `gthread`, `asyncio` and uvicorn's have no effect: slow clients occupy no worker, and ASGI applications are detected. `gevent` and its variants serve requests in greenlets of gevent, as many as `worker_connections` says, and patch the standard library before the application is imported, as gunicorn does. `eventlet` and `tornado` are errors"),
     ServerSetting::new("threads", &[Gunicorn, Waitress], Same).setting("threads").says("`auto` starts them as needed; waitress has 4 by default"),
     ServerSetting::new("blocking-threads", &[Granian], Option("threads")),
     ServerSetting::switch("with-threads", &[Flask], Fixed(&[("threads", "auto")])),
     ServerSetting::switch("without-threads", &[Flask], Fixed(&[("threads", "1")])),
-    ServerSetting::new("worker-connections", &[Gunicorn], Nothing("connections are limited only by descriptors; `limit-concurrency` limits the requests of an ASGI worker"))
-        .setting("worker_connections"),
+    ServerSetting::new("worker-connections", &[Gunicorn], Kept(Subject::WorkerConnections, connections, "`gevent = NUMBER` beside `-k gevent`, else nothing"))
+        .setting("worker_connections")
+        .says("1000 by default. It counts requests, since a waiting connection occupies no greenlet; other connections are limited only by descriptors, and `limit-concurrency` limits the requests of an ASGI worker"),
     ServerSetting::new("limit-concurrency", &[Uvicorn], Same).says("per worker"),
     ServerSetting::new("backpressure", &[Granian], Refused("write `--limit-concurrency NUMBER` for ASGI applications: further requests get 503, where granian lets them wait")),
     ServerSetting::new("connection-limit", &[Waitress], Refused("leave it out: the limit of open files (`--max-fd NUMBER`) limits connections")),
@@ -91,17 +95,30 @@ pub const FLAGS: &[ServerSetting] = &[
 /// The application determines WSGI or ASGI, and slow clients do not occupy a worker. The name matters only for `timeout`.
 fn worker_class(to: &mut Translation, class: &str) -> Result<(), String> {
     let name = class.rsplit(['.', '#']).next().unwrap_or_default().trim_end_matches("Worker").to_ascii_lowercase();
+    // gunicorn's own variants, that of gevent-websocket, and classes that others have derived from them.
+    let name = if name.contains(GEVENT) { GEVENT.to_owned() } else { name };
     to.keep(Subject::WorkerClass, &name);
     match name.as_str() {
-        "gevent" | "eventlet" | "tornado" | "gevent_pywsgi" | "gevent_wsgi" | "geventpywsgi" | "geventwsgi" => {
-            return Err("leave it out, and write `--threads 16` for requests that wait".to_owned());
+        GEVENT => {}
+        "eventlet" => {
+            return Err(
+                "write `gevent` instead, whose greenlets serve the same applications, unless they import eventlet themselves"
+                    .to_owned(),
+            );
         }
+        "tornado" => return Err("leave it out, and write `--threads 16` for requests that wait".to_owned()),
         "trio" => return Err("leave it out: applications run on asyncio; `--loop` names the event loop".to_owned()),
         "uvloop" => to.add("loop", "uvloop"),
         "sync" | "gthread" | "thread" | "asgi" | "asyncio" | "uvicorn" | "uvicornh11" => {}
         _ => to.note("workers are Bolide's own, and detect WSGI and ASGI"),
     }
     Ok(())
+}
+
+/// The number of `worker-connections`.
+fn connections(text: &str) -> Result<String, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_number.then(|| text.to_owned()).ok_or_else(|| "write a number of requests".to_owned())
 }
 
 /// A mule answers one call at a time.

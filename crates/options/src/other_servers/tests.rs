@@ -96,6 +96,17 @@ fn test_flags_become_options_of_ours() {
         ("timeout", "30", vec!["harakiri=30"]),
         ("worker-class", "uvicorn.workers.UvicornWorker", vec![]),
         ("worker-class", "uvloop", vec!["loop=uvloop"]),
+        ("worker-class", "gevent", vec!["gevent=1000", "gevent-monkey-patch=true"]),
+        ("worker-class", "GEVENT", vec!["gevent=1000", "gevent-monkey-patch=true"]),
+        ("worker-class", "egg:gunicorn#gevent_pywsgi", vec!["gevent=1000", "gevent-monkey-patch=true"]),
+        ("worker-class", "gunicorn.workers.ggevent.GeventWorker", vec!["gevent=1000", "gevent-monkey-patch=true"]),
+        (
+            "worker-class",
+            "geventwebsocket.gunicorn.workers.GeventWebSocketWorker",
+            vec!["gevent=1000", "gevent-monkey-patch=true"],
+        ),
+        ("worker-class", "shop.workers.MyGeventWorker", vec!["gevent=1000", "gevent-monkey-patch=true"]),
+        ("worker-connections", "50", vec![]),
         ("log-level", "warning", vec!["disable-logging=true"]),
         ("log-level", "info", vec![]),
         ("access-logfile", "-", vec![]),
@@ -130,7 +141,8 @@ fn test_values_without_a_meaning_say_what_to_write() {
         ("bind", "/run/x.sock", "`--bind unix:/run/x.sock`"),
         ("host", "0.0.0.0:80", "`--http 0.0.0.0:80`"),
         ("port", "http", "a port from 0 to 65535"),
-        ("worker-class", "gevent", "`--threads 16`"),
+        ("worker-class", "eventlet", "write `gevent` instead"),
+        ("worker-class", "tornado", "`--threads 16`"),
         ("worker-class", "trio", "asyncio"),
         ("keep-alive", "soon", "a number of seconds"),
         ("header", "X-A", "NAME:VALUE"),
@@ -162,6 +174,13 @@ fn test_flags_that_belong_together_are_one_option() {
         ["uwsgi-socket=:9000", "uwsgi-socket=unix:x.sock"]
     );
     assert_eq!(spoken(&[("protocol", "http"), ("bind", ":9000")]), ["http=:9000"]);
+    for line in
+        [[("worker-class", "gevent"), ("worker-connections", "50")], [("worker-connections", "50"), ("worker-class", "gevent")]]
+    {
+        assert_eq!(made(Some(Server::Gunicorn), &line), (vec!["gevent=50".to_owned(), "gevent-monkey-patch=true".to_owned()], 0));
+    }
+    let (pairs, notes) = made(Some(Server::Gunicorn), &[("worker-class", "sync"), ("worker-connections", "50")]);
+    assert!(pairs.is_empty() && notes == 1, "{pairs:?}");
     let (pairs, notes) = made(None, &[("worker-class", "uvicorn.workers.UvicornWorker"), ("timeout", "30")]);
     assert!(pairs.is_empty() && notes == 1, "{pairs:?}");
     assert_eq!(made(None, &[("daemon", ""), ("error-logfile", "e.log")]).0, ["daemonize=e.log"]);

@@ -1,6 +1,7 @@
 //! Translates settings: each is converted to options of Bolide, kept until all are known, or refused with advice. It opens
 //! nothing.
 
+use super::processes::GEVENT;
 use super::row::{Meaning, ServerSetting};
 use super::server::Server;
 use super::translation::{KeptSetting, MadeOption, SettingPlace, SettingRemark, Subject, Translation};
@@ -11,6 +12,8 @@ use crate::catalogue::row::Argument;
 /// The default address of an application.
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: &str = "8000";
+/// gunicorn's default number of requests of a gevent worker.
+const WORKER_CONNECTIONS: &str = "1000";
 
 /// A setting that can't be translated: what is wrong, and what to write instead.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,6 +83,7 @@ impl Translation {
     /// Settings contradict each other.
     pub fn finish(mut self, port: Option<u16>) -> Result<(Vec<MadeOption>, Vec<SettingRemark>), Refusal> {
         self.finish_addresses(port)?;
+        self.finish_greenlets();
         self.finish_timeout();
         self.finish_dirty_apps();
         self.finish_logs();
@@ -137,6 +141,26 @@ impl Translation {
             Refusal { message, advice }
         })?;
         Ok(protocol == "uwsgi")
+    }
+
+    /// gunicorn's gevent workers patch the standard library before they import the application.
+    fn finish_greenlets(&mut self) {
+        let connections = self.take_kept(Subject::WorkerConnections);
+        let class = self.kept.iter().rev().find(|kept| kept.subject == Subject::WorkerClass).cloned();
+        match (class.filter(|class| class.value == GEVENT), connections) {
+            (Some(class), connections) => {
+                match connections {
+                    Some(connections) => self.add_for(&connections, "gevent", &connections.value),
+                    None => self.add_for(&class, "gevent", WORKER_CONNECTIONS),
+                }
+                self.add_for(&class, "gevent-monkey-patch", "true");
+            }
+            (None, Some(connections)) => self.note_for(
+                &connections,
+                "nothing to do: it limits the requests of gevent's workers; `limit-concurrency` limits those of an ASGI worker",
+            ),
+            (None, None) => {}
+        }
     }
 
     /// gunicorn's `timeout` limits how long a worker is silent. A sync worker is silent while it processes a request; the other

@@ -51,6 +51,7 @@ pub enum Subject {
     Timeout,
     Umask,
     WorkerClass,
+    WorkerConnections,
 }
 
 /// A setting as it was written.

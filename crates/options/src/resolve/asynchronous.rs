@@ -4,7 +4,7 @@
 use bolide_contract::settings::{Asynchronous as Defaults, EventLoop, Extension, Lifespan};
 
 use super::draft::Draft;
-use super::values;
+use super::{gevent, values};
 use crate::catalogue::row::OptionRow;
 use crate::diagnostic::Diagnostic;
 use crate::pair::Pair;
@@ -19,26 +19,36 @@ pub const LIFESPANS: [(&str, Lifespan); 3] = [("auto", Lifespan::Auto), ("on", L
 /// Names in `asgi-extensions`.
 const EXTENSIONS: [(&str, Extension); 2] = [("pathsend", Extension::PathSend), ("zerocopysend", Extension::ZeroCopySend)];
 
-/// The alternative that serves several requests at the same time.
-pub const CONCURRENCY: &str =
-    "`threads = auto` serves waiting requests; serve an asyncio application with `asgi = module:callable`";
+/// A loop engine of uWSGI, which serves WSGI applications.
+#[derive(Clone, Copy)]
+enum Engine {
+    /// The default one.
+    Simple,
+    Gevent,
+    /// Another name for greenlets.
+    OtherGreenlets,
+    /// It serves no Python; the text is the advice.
+    Foreign(&'static str),
+}
 
-/// uWSGI's own loop engines, each with the alternative; empty for the default one.
-const ENGINES: &[(&str, &str)] = &[
-    ("simple", ""),
-    ("async", CONCURRENCY),
-    ("gevent", CONCURRENCY),
-    ("tornado", CONCURRENCY),
-    ("coroae", "it runs Perl; leave `loop` out"),
-    ("goroutines", "it runs Go; leave `loop` out"),
+/// uWSGI's words for `loop`.
+const ENGINES: &[(&str, Engine)] = &[
+    ("simple", Engine::Simple),
+    ("async", Engine::OtherGreenlets),
+    ("gevent", Engine::Gevent),
+    ("tornado", Engine::OtherGreenlets),
+    ("coroae", Engine::Foreign("it runs Perl; leave `loop` out")),
+    ("goroutines", Engine::Foreign("it runs Go; leave `loop` out")),
 ];
 
-/// An engine of uWSGI does not apply to ASGI applications. Unsupported ones get a warning.
+/// A word of uWSGI's names an engine for WSGI applications, and leaves the event loop of ASGI applications as it is.
 pub fn set_event_loop(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
     let text = pair.value.as_deref().unwrap_or_default();
-    match ENGINES.iter().find(|(engine, _)| text.eq_ignore_ascii_case(engine)) {
-        Some((_, "")) => {}
-        Some((engine, meanwhile)) => draft.planned(&pair.location, &format!("{} = {engine}", pair.key), meanwhile),
+    match ENGINES.iter().find(|(word, _)| text.eq_ignore_ascii_case(word)) {
+        Some((_, Engine::Simple)) => {}
+        Some((_, Engine::Gevent)) => gevent::turn_on(draft, pair),
+        Some((_, Engine::OtherGreenlets)) => gevent::turn_on_by_another_name(draft, pair),
+        Some((word, Engine::Foreign(advice))) => draft.planned(&pair.location, &format!("{} = {word}", pair.key), advice),
         None => draft.asynchronous.event_loop = values::one_of(pair, &LOOPS)?,
     }
     Ok(())

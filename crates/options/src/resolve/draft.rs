@@ -67,6 +67,7 @@ pub struct Draft<'a> {
     pub clients: ClientsDraft,
     pub allowed_missing: Vec<&'static str>,
     pub asynchronous: Asynchronous,
+    pub gevent: GeventDraft,
     pub python_module: PythonModule,
     pub tls: TlsDraft,
     pub attendant: AttendantDraft,
@@ -111,6 +112,7 @@ impl<'a> Draft<'a> {
             clients: ClientsDraft::default(),
             allowed_missing: Vec::new(),
             asynchronous: Asynchronous::default(),
+            gevent: GeventDraft::default(),
             python_module: PythonModule { rpc_most: RPC_MOST, ..PythonModule::default() },
             tls: TlsDraft::default(),
             attendant: AttendantDraft::default(),
@@ -544,6 +546,20 @@ pub enum JobLimit {
     Common,
     None,
     Seconds(u64),
+}
+
+/// The options of gevent so far.
+#[derive(Default)]
+pub struct GeventDraft {
+    /// The last number, by whichever option.
+    pub greenlets: Option<u32>,
+    /// The last option that turned it on by its own name, as it was written.
+    pub own_name: Option<(String, Location)>,
+    /// The last of uWSGI's other engines that turned it on.
+    pub other_name: Option<(String, Location)>,
+    /// The options that patch.
+    pub patching: Vec<(&'static str, Location)>,
+    pub waits_for_hub: Option<Location>,
 }
 
 /// The options of scaling so far.

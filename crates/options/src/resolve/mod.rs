@@ -18,6 +18,7 @@ pub mod control;
 pub mod developing;
 pub mod draft;
 pub mod files;
+pub mod gevent;
 pub mod hooks;
 pub mod interpreter;
 pub mod logging;
@@ -194,6 +195,7 @@ impl<'a> Draft<'a> {
         let application = self.python.complete_application(self.application, is_enterable, &context);
         let python = self.python.complete(&mut context);
         let (mut helpers, mules) = self.mules.complete(&mut context);
+        self.asynchronous.gevent = self.gevent.complete(&applications, &mut context);
         let development = self.developing.complete(&listeners, &mut context);
         let counts = [workers.processes, workers.threads.most(), listeners.len() as u32];
         let services = self.services.complete(caches, preloaded, counts, &mut context);

@@ -195,20 +195,14 @@ fn test_settings_without_an_effect_or_read_differently_are_reported() {
         (
             "asgi = a\nloop = gevent",
             &[
-                "uwsgi.ini:4: warning: `loop = gevent` is known, but not supported yet: it has no effect (`threads = auto` serves waiting requests; serve an asyncio application with `asgi = module:callable`)",
+                "uwsgi.ini:4: warning: `loop = gevent` has no effect: it is for WSGI applications, and an ASGI application has its event loop (leave it out)",
             ],
         ),
         (
             "asgi = a\nloop = goroutines",
             &["`loop = goroutines` is known, but not supported yet: it has no effect (it runs Go; leave `loop` out)"],
         ),
-        (
-            "asgi = a\nasyncio = 100\ngreenlet = true",
-            &[
-                "`asyncio` is known, but not supported yet",
-                "`greenlet` is known, but not supported yet: it has no effect (leave it out",
-            ],
-        ),
+        ("asgi = a\nasyncio = 100\ngreenlet = true", &["`asyncio = 100` has no effect: it is for WSGI applications"]),
         ("asgi = a\nhttp-websockets = true", &[]),
         (
             "asgi = a\nhttp-websockets = false",

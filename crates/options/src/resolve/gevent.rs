@@ -1,0 +1,135 @@
+//! Resolves the options of gevent, and of uWSGI's engines that are names for it here. It must not know greenlets or libraries.
+//! Runs in the process that reads the configuration.
+
+use bolide_contract::settings::{Application, Gevent, Interface};
+
+use super::context::Context;
+use super::draft::{Draft, GeventDraft};
+use crate::catalogue::row::OptionRow;
+use crate::diagnostic::{Diagnostic, Location};
+use crate::pair::Pair;
+use crate::values;
+
+/// The number of greenlets of `loop = gevent` without a number.
+pub const GREENLETS_DEFAULT: u32 = 100;
+/// The highest number of greenlets of a worker.
+pub const GREENLETS_MOST: i64 = 100_000;
+
+/// What to write for an engine that nothing turns on.
+const TURN_ON: &str = "write `gevent = 100` too, or leave it out";
+
+/// `gevent = N`
+pub fn set_greenlets(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let count = draft.bounded_u32(row, pair)?;
+    draft.gevent.greenlets = Some(count);
+    draft.gevent.own_name = Some(written(pair, &count.to_string()));
+    Ok(())
+}
+
+/// `loop = gevent`
+pub fn turn_on(draft: &mut Draft, pair: &Pair) {
+    draft.gevent.own_name = Some(written(pair, word(pair)));
+}
+
+/// `async = N`: up to 1 it is off, as in uWSGI.
+pub fn set_async(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    match draft.bounded_u32(row, pair)? {
+        0 | 1 => {
+            draft.gevent.greenlets = draft.gevent.greenlets.filter(|_| draft.gevent.own_name.is_some());
+            draft.gevent.other_name = None;
+            Ok(())
+        }
+        _ => set_by_another_name(draft, row, pair),
+    }
+}
+
+/// `asyncio = N`, `tornado = N`
+pub fn set_by_another_name(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let count = draft.bounded_u32(row, pair)?;
+    draft.gevent.greenlets = Some(count);
+    draft.gevent.other_name = Some(written(pair, &count.to_string()));
+    Ok(())
+}
+
+/// `loop = async`, `loop = tornado`
+pub fn turn_on_by_another_name(draft: &mut Draft, pair: &Pair) {
+    draft.gevent.other_name = Some(written(pair, word(pair)));
+}
+
+/// `gevent-monkey-patch`, `gevent-early-monkey-patch`: one of them is enough.
+pub fn set_patching(draft: &mut Draft, row: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let is_on = draft.switch(pair);
+    draft.gevent.patching.retain(|(name, _)| *name != row.name());
+    if is_on {
+        draft.gevent.patching.push((row.name(), pair.location.clone()));
+    }
+    Ok(())
+}
+
+pub fn set_wait_for_hub(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    draft.gevent.waits_for_hub = draft.switch(pair).then(|| pair.location.clone());
+    Ok(())
+}
+
+fn word(pair: &Pair) -> &str {
+    pair.value.as_deref().unwrap_or_default()
+}
+
+/// An option as messages show it, and where it was written.
+fn written(pair: &Pair, value: &str) -> (String, Location) {
+    (format!("{} = {value}", pair.key), pair.location.clone())
+}
+
+impl GeventDraft {
+    /// Completes the settings; `None` if requests are no greenlets.
+    pub fn complete(self, applications: &[Application], context: &mut Context) -> Option<Gevent> {
+        let Some((asked, place)) = self.own_name.as_ref().or(self.other_name.as_ref()) else {
+            self.report_details(context);
+            return None;
+        };
+        if !applications.is_empty() && applications.iter().all(|application| application.interface == Interface::Asgi) {
+            let message =
+                format!("`{asked}` has no effect: it is for WSGI applications, and an ASGI application has its event loop");
+            context.diagnostics.push(Diagnostic::warning(Some(place), message).advise("leave it out"));
+            return None;
+        }
+        if self.own_name.is_none() {
+            let message = format!(
+                "`{asked}`: requests run as gevent's greenlets, so gevent must be installed with the application; `uwsgi.suspend`, `wait_fd_read` and `async_sleep` let other requests run"
+            );
+            let note = Diagnostic::note(Some(place), message);
+            context.diagnostics.push(match self.patching.is_empty() {
+                true => note.advise("sleeps and sockets of the standard library do so with `gevent-monkey-patch = true`"),
+                false => note,
+            });
+        }
+        report_threads(asked, place, context);
+        Some(Gevent {
+            greenlets: self.greenlets.unwrap_or(GREENLETS_DEFAULT),
+            patching: !self.patching.is_empty(),
+            waits_for_hub: self.waits_for_hub.is_some(),
+        })
+    }
+
+    /// Reports details of something that is off.
+    fn report_details(&self, context: &mut Context) {
+        let waiting = self.waits_for_hub.iter().map(|place| ("gevent-wait-for-hub", place));
+        for (name, place) in self.patching.iter().map(|(name, place)| (*name, place)).chain(waiting) {
+            let message = format!("`{name}` has no effect: requests do not run in greenlets");
+            context.diagnostics.push(Diagnostic::warning(Some(place), message).advise(TURN_ON));
+        }
+    }
+}
+
+/// As in uWSGI, requests in greenlets have one thread.
+fn report_threads(asked: &str, place: &Location, context: &mut Context) {
+    let Some(pair) = context.read.effects.iter().rev().find(|pair| pair.key == "threads") else { return };
+    let text = pair.value.as_deref().unwrap_or("1").trim();
+    if text.eq_ignore_ascii_case("auto") || values::number(text).value > 1 {
+        let message = format!(
+            "`{} = {text}` has no effect for WSGI applications: `{asked}` at {place} runs requests in one thread",
+            pair.key
+        );
+        context.diagnostics.push(Diagnostic::note(Some(&pair.location), message));
+    }
+}
