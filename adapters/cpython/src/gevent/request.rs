@@ -137,7 +137,7 @@ fn answer(gevent: &'static Gevent, seat: &Object, state: &CallState, job: Job) -
             sent = Some(gevent.sender.complete(&mut answer, &mut response));
         }
         match sent {
-            Some(SendProgress::Slow(rest)) if gevent.wait(&state.client).is_some() => chunk = rest,
+            Some(SendProgress::Slow(rest)) if wait_for_room(gevent, state).is_some() => chunk = rest,
             Some(SendProgress::Slow(_)) | None => break None,
             Some(SendProgress::All | SendProgress::Gone) => break Some(()),
         }
@@ -160,6 +160,16 @@ fn answer(gevent: &'static Gevent, seat: &Object, state: &CallState, job: Job) -
         return Ended::Unanswered;
     }
     ended
+}
+
+/// Waits until the client has read enough, and the engine has sent a file that is part of the answer. `None`: an exception is set.
+fn wait_for_room(gevent: &Gevent, state: &CallState) -> Option<()> {
+    loop {
+        gevent.wait(&state.client)?;
+        if state.with(|response| response.is_behind() || response.turn_is_over()) != Some(true) {
+            return Some(());
+        }
+    }
 }
 
 /// Waits until other greenlets of the request have ended their `write`.
@@ -288,7 +298,8 @@ fn line_of(gevent: &Gevent, environ: &Object) -> String {
         unsafe {
             let value = ffi::PyDict_GetItem(environ.as_ptr(), key.as_ptr());
             let text = if value.is_null() { None } else { Object::owned(ffi::PyObject_Str(value)) };
-            let bytes = text.and_then(|text| Object::owned(ffi::PyUnicode_AsUTF8String(text.as_ptr())));
+            // PEP 3333: each character is a byte of the client.
+            let bytes = text.and_then(|text| Object::owned(ffi::PyUnicode_AsLatin1String(text.as_ptr())));
             ffi::PyErr_Clear();
             bytes.map(|bytes| String::from_utf8_lossy(crate::object::bytes_of(bytes.as_ptr())).into_owned())
         }
