@@ -73,6 +73,23 @@ def test_the_state_is_json_for_programs_and_names_the_request_in_flight(start, c
     assert client.read_response().status == 200
 
 
+def test_the_state_counts_busy_greenlets(start, call, tmp_path):
+    instance = start("--gevent", "10", "--gevent-monkey-patch")
+    gate = tmp_path / "gate"
+    clients = [instance.connect() for _ in range(3)]
+    for client in clients:
+        client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+
+    def is_busy():
+        (worker,) = json.loads(call("status", "--json", instance.pid)[1])["workers"]
+        return (worker["greenlets"], worker["ongoing"]) == ({"busy": 3, "most": 10}, 3)
+
+    wait_until(is_busy, "three greenlets are busy")
+    assert "3 requests in progress, 3 of 10 greenlets busy" in call("status", instance.pid)[1]
+    gate.touch()
+    assert [client.read_response().status for client in clients] == [200, 200, 200]
+
+
 def test_a_reload_that_is_waited_for_says_whether_it_has_succeeded(configured, call, tmp_path):
     instance = configured()
     status, said = call("reload", "--wait", "uwsgi.ini")
