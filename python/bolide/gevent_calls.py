@@ -76,7 +76,7 @@ def own_waits():
     from gevent import getcurrent
 
     waits, greenlet = WAITS.get(None), getcurrent()
-    # A greenlet that a request spawns begins with a copy of the context, and waits for descriptors of its own.
+    # A greenlet that a request spawns may run in a copy of the request's context, and waits for descriptors of its own.
     if waits is None or waits.greenlet is not greenlet:
         waits = Waits(greenlet)
         WAITS.set(waits)
