@@ -13,6 +13,7 @@ import socket
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -25,6 +26,8 @@ CONNECTIONS = 64
 #: Requests that wait at the same time, and the seconds of that round.
 WAITING = 10_000
 WAITING_SECONDS = 6
+#: When all of them wait and none has been answered.
+LOOK_SECONDS = 0.95
 #: Greenlets of each server: more than any round has connections.
 GREENLETS = 12_000
 START_SECONDS = 20
@@ -59,6 +62,7 @@ class Server:
         end = time.monotonic() + START_SECONDS
         while not answers(self.port):
             if time.monotonic() > end or self.process.poll() is not None:
+                self.process.kill()
                 sys.exit(f"{name} does not start: {' '.join(line)}")
             time.sleep(0.05)
 
@@ -113,8 +117,10 @@ def answers(port):
 
 
 def main(arguments):
-    servers = [Server(*argument.split("=", 1)) for argument in arguments]
+    servers = []
     try:
+        for argument in arguments:
+            servers.append(Server(*argument.split("=", 1)))
         for path in ("/", "/once"):
             for number in range(ROUNDS + 1):
                 for server in servers:
@@ -128,12 +134,15 @@ def main(arguments):
             print(f"  {server.name:16}", "   ".join(shown))
         print(f"{WAITING} requests that wait a second each, on as many connections")
         for server in servers:
-            before = server.resident_bytes()
+            before, waiting = server.resident_bytes(), []
+            look = threading.Timer(LOOK_SECONDS, lambda seen=waiting, server=server: seen.append(server.resident_bytes()))
+            look.start()
             said, _ = server.load("/second", WAITING, WAITING_SECONDS, "--latency")
+            look.join()
             longest = re.search(r"Latency\s+\S+\s+\S+\s+(\S+)", said)[1]
             rate = re.search(r"Requests/sec:\s+(\S+)", said)[1]
-            kilobytes = (server.resident_bytes() - before) / WAITING / 1000
-            print(f"  {server.name:16} {rate} a second, longest {longest}, {kilobytes:.1f} kB each")
+            kilobytes = (waiting[0] - before) / WAITING / 1000
+            print(f"  {server.name:16} {rate} a second, longest {longest}, {kilobytes:.1f} kB each while all wait")
     finally:
         for server in servers:
             server.stop()
