@@ -9,8 +9,8 @@ import os
 import re
 import sys
 
-#: The oldest version that works: the first one for the greenlet whose C interface newer ones keep.
-OLDEST = (22, 10)
+#: The oldest version that works with any greenlet and setuptools of today, as older ones do not.
+OLDEST = (23, 7)
 
 #: The line of the log if requests that wait would block others.
 UNPATCHED = (
@@ -20,25 +20,38 @@ UNPATCHED = (
 )
 
 
-#: What turns gevent on, the likeliest first.
-OPTIONS = ("gevent", "loop", "async", "asyncio", "tornado")
+#: Why ASGI applications are not served by gevent.
+BY_A_LOOP = "an event loop serves ASGI applications, and WSGI applications beside them"
+
+#: gevent's threads run only while its own loop does, which asyncio's keeps from running.
+PATCHED_ASGI = (
+    "the application is ASGI, and its threads would never run with a standard library that gevent has patched: leave "
+    "`gevent-monkey-patch` (gunicorn's `-k gevent`) out"
+)
 
 
 def prepare(settings):
     """Import gevent, and patch if the settings say so. Return None, or the reason why gevent can't be used."""
-    reason = missing(option(settings))
-    if reason is None and settings["asynchronous"]["gevent"]["patching"]:
+    described = settings["asynchronous"]["gevent"]
+    origin = described["origin"]
+    reason = missing(origin)
+    if reason is None and described["patching"]:
         from gevent import monkey
 
         from bolide import log
 
-        monkey.patch_all()
+        try:
+            monkey.patch_all()
+        except Exception as error:
+            # It calls functions of other packages, by their entry points.
+            log.log_exception(error, "gevent.monkey.patch_all()")
+            return f"{origin}: gevent can't patch the standard library: {type(error).__name__}: {error}"
         # Each greenlet gets a line of its own, as threads have.
         log.errors.separate_lines()
     return reason
 
 
-def missing(name):
+def missing(origin):
     """Return the reason why gevent can't be used in this environment, or None."""
     oldest = ".".join(map(str, OLDEST))
     advice = f"{sys.executable} -m pip install 'gevent>={oldest}'"
@@ -46,35 +59,32 @@ def missing(name):
         import gevent
     except ModuleNotFoundError as error:
         if error.name != "gevent":
-            return f"`{name}`: gevent in {sys.prefix} can't be imported: {error}: {advice}"
-        return f"`{name}` needs gevent, and it is not installed in the application's environment {sys.prefix}: {advice}"
+            return f"{origin}: gevent in {sys.prefix} can't be imported: {error}: {advice}"
+        return f"{origin} needs gevent, and it is not installed in the application's environment {sys.prefix}: {advice}"
     except Exception as error:
         # A gevent that was built for another greenlet raises a ValueError.
-        return f"`{name}`: gevent in {sys.prefix} can't be imported: {type(error).__name__}: {error}: {advice}"
+        return f"{origin}: gevent in {sys.prefix} can't be imported: {type(error).__name__}: {error}: {advice}"
     found = getattr(gevent, "__version__", "")
     if version(found) < OLDEST:
-        return f"`{name}` needs gevent {oldest}, and {sys.prefix} has {found or 'a module of that name'}: {advice}"
+        return f"{origin} needs gevent {oldest}, and {sys.prefix} has {found or 'a module of that name'}: {advice}"
     return None
 
 
-def tell_findings(applications, settings):
-    """Log what gevent can't do for these applications."""
+def check(applications, settings):
+    """Return the reason why these applications can't be served with gevent, or None. The log has what works otherwise."""
     from bolide import log
 
+    described = settings["asynchronous"]["gevent"]
     # If several workers load them, the first one logs it.
-    if log.worker > 1 or log.helper:
-        return
+    tells = log.worker <= 1 and not log.helper
     if any(interface == "asgi" for _, _, interface in applications):
-        log.tell(f"`{option(settings)}` has no effect: an event loop serves ASGI applications, and WSGI applications beside them")
-    elif settings["applications"] and not is_patched():
+        if described["patching"]:
+            return f"{described['origin']}: {PATCHED_ASGI}"
+        if tells:
+            log.tell(f"{described['origin']} has no effect: {BY_A_LOOP}")
+    elif tells and settings["applications"] and not is_patched():
         log.tell(UNPATCHED)
-
-
-def option(settings):
-    """Return the option that asks for gevent, as it was written."""
-    written = dict(settings["python_module"]["shown_options"])
-    name = next((name for name in OPTIONS if written.get(name)), None)
-    return f"{name} = {written[name]}" if name else f"gevent = {settings['asynchronous']['gevent']['greenlets']}"
+    return None
 
 
 def version(text):

@@ -139,7 +139,7 @@ class Half:
                 if self.settings["asynchronous"]["gevent"] is not None:
                     from bolide import gevent_patching
 
-                    gevent_patching.tell_findings(self.applications, self.settings)
+                    reason = gevent_patching.check(self.applications, self.settings)
                 if self.gunicorn is not None:
                     self.applications = self.gunicorn.around_all(self.applications)
                 if self.settings["reloading"]["warmup"]:

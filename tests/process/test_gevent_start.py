@@ -35,7 +35,7 @@ NATIVE = ["socket", "time", "_thread"]
 PATCH = ("--gevent", "10", "--gevent-monkey-patch")
 #: The line of the log if nothing is patched.
 BLOCKS = "WARNING: gevent has not patched the standard library"
-INSTALL = f"{sys.executable} -m pip install 'gevent>=22.10'"
+INSTALL = f"{sys.executable} -m pip install 'gevent>=23.7'"
 
 
 @pytest.fixture
@@ -70,16 +70,16 @@ def test_without_gevent_the_start_fails_and_says_what_to_install(options, fail, 
     serve = ("--http-socket", "127.0.0.1:0", "--master", "--module", "shop", "-H", "bare")
     status, lines = fail(*serve, *options)
     assert status == LOAD_FAILED, lines
-    assert f"`{options[0][2:]} = 10` needs gevent" in lines[-1], lines
-    assert f"environment {tmp_path}/bare: {tmp_path}/bare/bin/python -m pip install 'gevent>=22.10'" in lines[-1], lines
+    assert f"command line: `{options[0][2:]} = 10` needs gevent" in lines[-1], lines
+    assert f"environment {tmp_path}/bare: {tmp_path}/bare/bin/python -m pip install 'gevent>=23.7'" in lines[-1], lines
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("__version__ = '21.12.0'\n", "`gevent = 10` needs gevent 22.10, and {prefix} has 21.12.0"),
-        ("__version__ = '1.5a4'\n", "needs gevent 22.10, and {prefix} has 1.5a4"),
-        ("", "needs gevent 22.10, and {prefix} has a module of that name"),
+        ("__version__ = '21.12.0'\n", "`gevent = 10` needs gevent 23.7, and {prefix} has 21.12.0"),
+        ("__version__ = '1.5a4'\n", "needs gevent 23.7, and {prefix} has 1.5a4"),
+        ("", "needs gevent 23.7, and {prefix} has a module of that name"),
         (
             "raise ValueError('greenlet size changed')\n",
             "gevent in {prefix} can't be imported: ValueError: greenlet size changed",
@@ -107,6 +107,7 @@ def test_a_check_loads_the_application_as_a_start_does(call, old, tmp_path, shop
     status, said = call("check", "--load", "shop.ini")
     assert status != 0
     assert INSTALL in said
+    assert "shop.ini:5: `gevent = 10` needs gevent" in said
 
 
 FIRST = {
@@ -345,8 +346,18 @@ def test_an_asgi_application_is_served_by_its_loop_and_a_line_says_so(start, tmp
     (tmp_path / "shop.py").write_text(ASGI)
     instance = start("--gevent", "10", module="shop")
     assert instance.body() == "hello"
-    assert "bolide: `gevent = 10` has no effect: an event loop serves ASGI applications" in instance.log
+    assert "bolide: command line: `gevent = 10` has no effect: an event loop serves ASGI applications" in instance.log
     assert BLOCKS not in instance.log
+
+
+@pytest.mark.parametrize("more", [(), ("--processes", "2", "--lazy-apps")], ids=["one", "lazy"])
+def test_a_patched_asgi_application_is_not_served(more, fail, tmp_path):
+    # Its threads would be greenlets, which run beside no event loop.
+    (tmp_path / "shop.py").write_text(ASGI)
+    status, lines = fail("--http-socket", "127.0.0.1:0", "--master", "--module", "shop", *PATCH, *more)
+    assert status == LOAD_FAILED, lines
+    assert "`gevent = 10`: the application is ASGI, and its threads would never run" in lines[-1], lines
+    assert "leave `gevent-monkey-patch` (gunicorn's `-k gevent`) out" in lines[-1], lines
 
 
 def test_a_named_asgi_application_needs_no_gevent(start, tmp_path):

@@ -468,8 +468,10 @@ pub struct Asynchronous {
 }
 
 /// WSGI applications in greenlets of gevent, which the application's environment provides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Gevent {
+    /// The option that asks for it, and where, for messages: ``uwsgi.ini:3: `gevent = 100` ``.
+    pub origin: String,
     /// The number of requests that a worker serves at the same time; at this number it accepts no connections.
     pub greenlets: u32,
     /// `gevent-monkey-patch`: the prototype patches the standard library before it imports the application.

@@ -98,7 +98,8 @@ mod tests {
                 Workers { processes, processes_chosen: true, processes_auto: false, cpus: 2, cpus_of_each: 0, threads };
             assert_eq!(start_lines(&settings, listeners.endpoints()).last().map(String::as_str), Some(said));
         }
-        settings.asynchronous.gevent = Some(Gevent { greenlets: 100, patching: true, waits_for_hub: false });
+        settings.asynchronous.gevent =
+            Some(Gevent { origin: String::new(), greenlets: 100, patching: true, waits_for_hub: false });
         assert_eq!(start_lines(&settings, &[]).last().map(String::as_str), Some("4 workers × 100 greenlets (gevent)"));
     }
 

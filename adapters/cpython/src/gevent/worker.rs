@@ -45,7 +45,7 @@ impl GeventWorker {
     ) -> PyResult<GeventWorker> {
         let engine = assignment.take()?;
         let (stall_ms, worker) = (engine.settings.asynchronous.stall_ms, engine.worker);
-        let most = engine.settings.asynchronous.gevent.map_or(1, |gevent| gevent.greenlets as usize);
+        let most = engine.settings.asynchronous.gevent.as_ref().map_or(1, |gevent| gevent.greenlets as usize);
         let (module, wsgi_module) = modules;
         let wsgi = make_wsgi(py, &engine, applications, &wsgi_module, after_request)?;
         let object = |name: &str| module.getattr(name).map(object_of);

@@ -77,7 +77,7 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         (Some(_), None) if view.children.is_paused() => "paused",
         (Some(_), None) => "serving",
     };
-    let most_greenlets = view.provision.settings().asynchronous.gevent.map(|gevent| gevent.greenlets);
+    let most_greenlets = view.provision.settings().asynchronous.gevent.as_ref().map(|gevent| gevent.greenlets);
     let workers: Vec<Value> = view
         .children
         .iter()

@@ -105,6 +105,7 @@ impl GeventDraft {
         }
         report_threads(asked, place, context);
         Some(Gevent {
+            origin: format!("{place}: `{asked}`"),
             greenlets: self.greenlets.unwrap_or(GREENLETS_DEFAULT),
             patching: !self.patching.is_empty(),
             waits_for_hub: self.waits_for_hub.is_some(),

@@ -17,7 +17,7 @@ fn ini(folder: &Folder, lines: &str) -> (Settings, Vec<String>) {
 }
 
 fn greenlets(greenlets: u32) -> Option<Gevent> {
-    Some(Gevent { greenlets, patching: false, waits_for_hub: false })
+    Some(Gevent { origin: String::new(), greenlets, patching: false, waits_for_hub: false })
 }
 
 #[test]
@@ -49,10 +49,12 @@ fn test_every_name_of_uwsgis_engines_sets_the_number_of_greenlets() {
         ("loop = simple", None),
     ] {
         let (settings, _) = ini(&folder, &format!("module = shop\n{lines}"));
-        assert_eq!(settings.asynchronous.gevent, wanted, "{lines}");
+        let found = settings.asynchronous.gevent.map(|found| Gevent { origin: String::new(), ..found });
+        assert_eq!(found, wanted, "{lines}");
     }
     let (settings, _) = ini(&folder, "module = shop\ngevent = 5\ngevent-wait-for-hub = true");
-    assert!(settings.asynchronous.gevent.is_some_and(|made| made.waits_for_hub && !made.patching));
+    let origin = "uwsgi.ini:4: `gevent = 5`".to_owned();
+    assert_eq!(settings.asynchronous.gevent, Some(Gevent { origin, greenlets: 5, patching: false, waits_for_hub: true }));
 }
 
 #[test]
