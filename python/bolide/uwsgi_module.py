@@ -73,12 +73,12 @@ class Uwsgi:
         self.helper = None
         #: In a mule, the same object.
         self.mule = None
-        #: The functions that wait, which exist with `gevent` only.
-        self.waits = None
+        #: With `gevent`, the functions that wait, and those of locks.
+        self.waits = self.locks = None
         if self.settings["asynchronous"]["gevent"] is not None:
-            from bolide import gevent_calls
+            from bolide import gevent_calls, gevent_locks
 
-            self.waits = gevent_calls
+            self.waits, self.locks = gevent_calls, gevent_locks
         self.module = None
         self.started = time.time()
         #: This process is a spooler.
@@ -91,7 +91,12 @@ class Uwsgi:
         module.__spec__ = importlib.machinery.ModuleSpec("uwsgi", None, origin="Bolide")
         module.__dict__.update(self.values())
         for name in filter(self.is_configured, uwsgi_names.HERE):
-            function = getattr(self.waits, name, None) or getattr(self, name, None) or getattr(self.messages, name, None)
+            function = (
+                getattr(self.waits, name, None)
+                or getattr(self.locks, name, None)
+                or getattr(self, name, None)
+                or getattr(self.messages, name, None)
+            )
             function = function or getattr(self.signals, name, None) or getattr(self.calls, name, None)
             function = function or getattr(self.native, f"uwsgi_{name}", None)
             if function is not None:

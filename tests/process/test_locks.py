@@ -2,6 +2,7 @@
 
 import os
 import signal
+from concurrent.futures import ThreadPoolExecutor
 
 from support.expressions import Evaluation, evaluate, holder, value
 from support.waiting import wait_until
@@ -100,3 +101,55 @@ def test_a_lock_that_is_left_when_the_application_is_loaded_is_released_with_a_l
     assert "bolide: the application has left lock 1 taken while it was loaded: released" in server.log
     assert "bolide: the application has left sharedarea 0 locked while it was loaded: released" in server.log
     assert evaluate(server.address(), "uwsgi.lock(1)", "uwsgi.unlock(1)", "uwsgi.sharedarea_write(0, 0, 'x')") == ["None"] * 3
+
+
+#: Requests in greenlets: one holds the lock over a sleep, and in a worker of its own a lock is held natively.
+GREENLETS = """
+import os, time, uwsgi
+inside, most = [], []
+def application(environ, start_response):
+    start_response("200 OK", [])
+    path = environ["PATH_INFO"]
+    if path == "/most":
+        return [str(max(most)).encode()]
+    if path == "/twice":
+        uwsgi.lock()
+        try:
+            uwsgi.lock()
+        except RuntimeError as error:
+            return [str(error).encode()]
+        finally:
+            uwsgi.unlock()
+    if path == "/other":
+        # It belongs to another request.
+        uwsgi.unlock()
+        return [repr(uwsgi.is_locked()).encode()]
+    uwsgi.lock()
+    inside.append(None)
+    most.append(len(inside))
+    while path == "/hold" and not os.path.exists("go"):
+        open("held", "w").close()
+        time.sleep(0.001)
+    time.sleep(0.002)
+    inside.pop()
+    uwsgi.unlock()
+    return [b"done"]
+"""
+
+
+def test_requests_in_greenlets_hold_a_lock_one_after_another_and_let_others_run(serve):
+    options = "module = shop\npythonpath = {folder}\nmaster = true\nprocesses = 2\ngevent = 20\ngevent-monkey-patch = true"
+    server = serve.prepare(options)
+    (server.folder / "shop.py").write_text(GREENLETS)
+    server.start()
+    with ThreadPoolExecutor(9) as pool:
+        first = pool.submit(server.get, "/hold")
+        wait_until((server.folder / "held").exists, "the lock is held")
+        others = [pool.submit(server.get, "/") for _ in range(8)]
+        # The worker of the holder, and the one whose requests wait, serve others.
+        assert {server.get("/other").text for _ in range(6)} == {"True"}
+        (server.folder / "go").touch()
+        assert {answer.result().text for answer in [first, *others]} == {"done"}
+    assert {server.get("/most").text for _ in range(4)} == {"1"}
+    assert server.get("/twice").text == "this thread holds lock 0 already: it would wait for itself"
+    assert server.get("/other").text == "False"
