@@ -20,16 +20,17 @@ pub fn of(settings: &Settings, read: &Configuration) -> Vec<PlanStep> {
     let mut steps: Vec<PlanStep> =
         settings.applications.iter().map(|one| step("application", application(one), one.origin.clone())).collect();
     steps.extend(settings.listeners.iter().map(|listener| step("address", address(listener), listener.origin.clone())));
-    let threads = match settings.workers.threads {
-        Threads::Fixed(1) => "1 thread".to_owned(),
-        Threads::Fixed(count) => format!("{count} threads"),
-        Threads::Auto => format!("1 to {} threads", Threads::AUTO_MOST),
+    let threads = match (&settings.asynchronous.gevent, settings.workers.threads) {
+        (Some(gevent), _) => format!("{} greenlets (gevent)", gevent.greenlets),
+        (None, Threads::Fixed(1)) => "1 thread".to_owned(),
+        (None, Threads::Fixed(count)) => format!("{count} threads"),
+        (None, Threads::Auto) => format!("1 to {} threads", Threads::AUTO_MOST),
     };
     let workers = match settings.workers.processes {
         1 => format!("1 worker of {threads}"),
         count => format!("{count} workers of {threads}"),
     };
-    steps.push(step("workers", workers, origin(read, &["processes", "cheaper", "threads"])));
+    steps.push(step("workers", workers, origin(read, &["processes", "cheaper", "threads", "gevent"])));
     let folder = settings.application.chdir.as_ref().map_or_else(|| ".".to_owned(), |folder| folder.display().to_string());
     steps.push(step("folder", folder, origin(read, &["chdir"])));
     if let Some(virtualenv) = &settings.python.virtualenv {

@@ -226,6 +226,7 @@ fn test_config_of_an_application_shows_what_a_start_would_do() {
     let processes = options.iter().find(|option| option["name"] == "processes").expect("it is there");
     assert_eq!((&processes["value"], &processes["from"]), (&serde_json::json!("4"), &serde_json::json!("command line")));
     assert!(printed(&folder, "config app.py --http :9000").0.contains("wsgi-file = app.py"));
+    assert!(printed(&folder, "config app.py --worker-class gevent").0.contains("1 worker of 1000 greenlets (gevent)"));
 }
 
 #[test]
