@@ -22,6 +22,7 @@ WAYS = {
     "one-worker": (),
     "two-workers": ("--processes", "2"),
     "lazy": ("--processes", "2", "--lazy-apps"),
+    "gevent": ("--gevent", "50", "--gevent-monkey-patch"),
     # With this period no test would see a change by polling alone.
     "doorbell": ("--py-autoreload", "3600"),
 }

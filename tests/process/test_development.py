@@ -62,10 +62,15 @@ def not_loaded(instance, times=1):
     instance.wait_for_log(r"^bolide: the new code could not be loaded", count=times)
 
 
-@pytest.mark.parametrize("application", [APP, ASGI], ids=["wsgi", "asgi"])
-def test_a_saved_file_is_served_and_one_line_says_what_has_changed_and_one_how_long_it_took(application, develop, package):
+GEVENT = ("--gevent", "50", "--gevent-monkey-patch")
+
+
+@pytest.mark.parametrize(("application", "options"), [(APP, ()), (ASGI, ()), (APP, GEVENT)], ids=["wsgi", "asgi", "gevent"])
+def test_a_saved_file_is_served_and_one_line_says_what_has_changed_and_one_how_long_it_took(
+    application, options, develop, package
+):
     (package / "__init__.py").write_text(application)
-    instance = develop()
+    instance = develop(*options)
     assert instance.body() == "old"
     save(instance, package / "views.py", VIEWS.format(text="young"))
     reloaded(instance)

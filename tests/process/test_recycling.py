@@ -4,6 +4,7 @@ request is lost.
 
 import time
 
+import pytest
 from support.waiting import wait_until
 from support_load import Load
 from support_observer import Observer
@@ -38,8 +39,9 @@ def test_a_worker_serves_nine_tenths_of_max_requests_before_it_retires(start):
     assert served >= 90
 
 
-def test_max_requests_with_threads_loses_no_request(start):
-    instance = start("--processes", str(PROCESSES), "--threads", "3", "--max-requests", "100", *AT_ONCE)
+@pytest.mark.parametrize("options", [("--threads", "3"), ("--gevent", "50", "--gevent-monkey-patch")], ids=["threads", "gevent"])
+def test_max_requests_with_several_at_once_loses_no_request(options, start):
+    instance = start("--processes", str(PROCESSES), *options, "--max-requests", "100", *AT_ONCE)
     before = set(instance.workers())
     with Load(instance.address(), kept_alive=4, fresh=2) as load:
         wait_until(lambda: not before & set(instance.workers()), "other workers")

@@ -17,7 +17,13 @@ def application(environ, start_response):
     start_response("200 OK", [("Content-Length", "{length}")])
     return [b"{version}"]
 """
-VARIANTS = {"plain": (), "lazy": ("--lazy-apps",), "threads": ("--threads", "3")}
+VARIANTS = {
+    "plain": (),
+    "lazy": ("--lazy-apps",),
+    "threads": ("--threads", "3"),
+    "gevent": ("--gevent", "50", "--gevent-monkey-patch"),
+    "gevent-lazy": ("--gevent", "50", "--gevent-monkey-patch", "--lazy-apps"),
+}
 
 
 def write(tmp_path, version, before=""):
@@ -70,8 +76,9 @@ def ask_for_another(client, old):
     return answer.text if answer.text != old else None
 
 
-def test_a_request_in_flight_is_finished_by_the_old_generation(start, tmp_path):
-    instance = start()
+@pytest.mark.parametrize("options", [VARIANTS["plain"], VARIANTS["gevent"]], ids=["plain", "gevent"])
+def test_a_request_in_flight_is_finished_by_the_old_generation(options, start, tmp_path):
+    instance = start(*options)
     gate = tmp_path / "gate"
     client = instance.connect()
     client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())

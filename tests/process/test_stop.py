@@ -48,12 +48,14 @@ def test_a_stop_closes_idle_kept_alive_connections_at_once(start):
     assert_once_below(seconds_of_a_stop, DRAIN_SECONDS)
 
 
-@pytest.mark.parametrize("threads", ["1", "4"])
-def test_a_stop_finishes_the_request_in_flight(threads, start, tmp_path):
+@pytest.mark.parametrize(
+    "options", [(), ("--threads", "4"), ("--gevent", "50", "--gevent-monkey-patch")], ids=["1", "4", "gevent"]
+)
+def test_a_stop_finishes_the_request_in_flight(options, start, tmp_path):
     names = itertools.count()
 
     def seconds_from_the_answer_to_the_end():
-        instance = start("--threads", threads)
+        instance = start(*options)
         client, gate = hold(instance, tmp_path, f"gate-{next(names)}")
         instance.send_signal(signal.SIGTERM)
         instance.wait_for_log("^bolide: stop: ")
