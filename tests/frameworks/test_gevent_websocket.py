@@ -6,11 +6,15 @@ import signal
 import engineio
 import pytest
 import socketio
+from engineio.payload import Payload
 from support.browser import chromium
 from support.socketio_page import BY_HAND
 from support.tls import Authority
 from support.waiting import wait_until
 from support.websocket import WebSocket
+
+#: One response to a poll contains all waiting events; a client accepts 16 by default.
+Payload.max_decode_packets = 1000
 
 GEVENT = "module = shop\npythonpath = {folder}\ngevent = 100\ngevent-monkey-patch = true"
 MODES = ["gevent", "gevent_uwsgi"]
@@ -172,6 +176,8 @@ def test_flask_socketio_speaks_in_its_modes_for_gevent(shop, mode, transports):
     finally:
         for client in clients:
             client.disconnect()
+    if "websocket" in transports:
+        wait_until(lambda: server.log.count("(HTTP/1.1 101)") == 3, "the ends of the WebSockets' requests")
     assert "Traceback" not in server.log
 
 

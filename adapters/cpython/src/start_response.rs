@@ -510,6 +510,7 @@ fn taken_socket(capsule: *mut ffi::PyObject) -> Option<i32> {
     };
     match given {
         Ok(own) => {
+            state.is_given_away.set(true);
             // The application may use the connection without a time limit: `harakiri` applies to requests only.
             if let Some(slot) = state.slot.get() {
                 slot.limit_ms.store(Slot::UNLIMITED_MS, Relaxed);

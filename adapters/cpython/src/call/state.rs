@@ -48,6 +48,8 @@ pub struct CallState {
     pub slot: Cell<Option<&'static Slot>>,
     /// The application holds a further callable of this state, or has left data here: it is not used for another request.
     pub is_spent: Cell<bool>,
+    /// The application has taken over the connection. Such a state is spent, so this is never reset.
+    pub is_given_away: Cell<bool>,
     /// Data that few requests have: see [`RequestExtras`].
     pub extras: RefCell<Option<Box<RequestExtras>>>,
     /// For the engine's thread, to wait until such a `write` has ended.
@@ -70,6 +72,7 @@ impl CallState {
             has_ended: Cell::new(false),
             slot: Cell::new(None),
             is_spent: Cell::new(false),
+            is_given_away: Cell::new(false),
             extras: RefCell::new(None),
             quiet: (Mutex::new(()), Condvar::new()),
             client: ClientEvent::default(),
