@@ -246,14 +246,12 @@ def recv(fd, size=MOST_RECEIVED_BYTES):
         return None
 
 
-def send(*arguments):
-    """Write bytes to a descriptor, or to the client's connection as they are."""
-    if len(arguments) == 1:
-        number, data = _native.uwsgi_connection_fd(), arguments[0]
-    else:
-        number, data = arguments
+def send(descriptor, data=None):
+    """Write bytes to a descriptor."""
+    if data is None:
+        raise TypeError("uwsgi.send: bytes can't be written into the client's connection beside its response; yield them")
     try:
-        write(number, memoryview(data).cast("B"))
+        write(descriptor, memoryview(data).cast("B"))
     except OSError as error:
         log_message(f"uwsgi.send: {error}")
         return None

@@ -95,7 +95,7 @@ HERE = {
     "request_id": "`request_id()`: the number of requests that this worker has answered",
     "rpc": "`rpc(None, name, …)`: as `call`; functions of other servers can't be called",
     "rpc_list": "`rpc_list()`: the names of the functions of `register_rpc`, as bytes",
-    "send": "`send([descriptor,] bytes)`: True, or None after an error; without a descriptor: as they are to the client",
+    "send": "`send(descriptor, bytes)`: True, or None after an error; the form without a descriptor is a TypeError",
     "send_to_spooler": "the same as `spool`",
     "sendfile": "`sendfile(path_or_file[, chunk, position, size])` sends a file as part of the response",
     "set_logvar": "`set_logvar(name, value)` sets a log variable of the request, `%(name)` in `log-format`",

@@ -357,9 +357,9 @@ def test_at_a_stop_a_websocket_is_told_and_the_view_returns(shop):
     assert any("unable to receive" in note for note in shop.notes())
 
 
-@pytest.mark.parametrize("threads", [1, 2])
-def test_at_a_reload_a_websocket_is_told_and_its_client_is_welcome_again(threads, shop):
-    instance = shop(f"threads = {threads}")
+@pytest.mark.parametrize("lines", ["threads = 1", "threads = 2", "gevent = 20\ngevent-monkey-patch = true"])
+def test_at_a_reload_a_websocket_is_told_and_its_client_is_welcome_again(lines, shop):
+    instance = shop(lines)
     websocket = talk(instance.connect(), shop)
     instance.send_signal(signal.SIGHUP)
     code, reason = websocket.read_close()

@@ -194,8 +194,10 @@ fn uwsgi_accept_websocket(environ: &Bound<'_, PyDict>, key: Option<&[u8]>, proto
             id.and_then(|id| visit(id, accept))
         });
         // Its callables are not for another request.
-        let _event = request.client();
-        return accepted.flatten().ok_or_else(|| failed("the client has left"))?.map_err(failed);
+        let client = request.client();
+        accepted.flatten().ok_or_else(|| failed("the client has left"))?.map_err(failed)?;
+        client.has_websocket.set(true);
+        return Ok(());
     }
     let timeout = request.write_timeout();
     let made = uwsgi_module::with_websocket_terms(|settings, row, taken| {

@@ -35,6 +35,8 @@ pub trait Cooperation: Sync {
 /// An event of a request's client: it has read or sent something, or has gone.
 #[derive(Default)]
 pub struct ClientEvent {
+    /// The request has become a WebSocket. Such a state is not used for another request.
+    pub has_websocket: Cell<bool>,
     /// The Python object that greenlets wait for, once one has waited.
     pub event: RefCell<Option<Object>>,
     /// The number of greenlets that wait for it.

@@ -35,7 +35,8 @@ struct GreenletResponse<'a> {
 
 impl ResponseAccess for GreenletResponse<'_> {
     fn with<R>(&mut self, act: impl FnOnce(&mut ResponseWriter<'_>) -> R) -> Option<R> {
-        self.state.with(act)
+        // What a view with a WebSocket returns is for no client.
+        if self.state.client.has_websocket.get() { None } else { self.state.with(act) }
     }
 
     fn note_empty_part(&mut self) -> Option<()> {
