@@ -216,6 +216,18 @@ def at_fails_after(environ, start_response):
     raise ValueError("after the head")
 
 
+def at_short(environ, start_response):
+    start_response("200 OK", [*PLAIN, ("Content-Length", "10")])
+    return [b"12345"]
+
+
+def at_long(environ, start_response):
+    start_response("200 OK", [*PLAIN, ("Content-Length", "5")])
+    yield b"12345"
+    time.sleep(0.01)
+    yield b"67890"
+
+
 def at_exits(environ, start_response):
     time.sleep(0.01)
     sys.exit(3)

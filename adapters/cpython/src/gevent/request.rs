@@ -153,6 +153,10 @@ fn answer(gevent: &'static Gevent, seat: &Object, state: &CallState, job: Job) -
         refuse(gevent, state);
     }
     let has_answer = response.with(|response| response.has_head() || response.is_given_away()) != Some(false);
+    if let (Ended::Answered, Some(fault)) = (&ended, response.with(|response| response.length_fault()).flatten()) {
+        let line = format!("the application's answer to {} {fault}", described(gevent, &environ));
+        log_message(&gevent.wsgi.fault_log, &line);
+    }
     after_request(gevent, state);
     gevent.sender.close(&answer);
     if matches!(ended, Ended::Answered) && !has_answer {
