@@ -28,7 +28,7 @@ KINDS = ["list", "failing", "generator", "told", "freed", "environ", "file", "wr
 numbers = itertools.count()
 
 
-@pytest.fixture(scope="module", params=["threads = 1", "threads = 2"])
+@pytest.fixture(scope="module", params=["threads = 1", "threads = 2", "gevent = 20\ngevent-monkey-patch = true"])
 def server(request, serve_module):
     return serve_module(CONFIGURATION + request.param, listen=LISTEN)
 
@@ -38,7 +38,7 @@ def hooked(serve_module):
     return serve_module(CONFIGURATION + "env = AFTERWARDS_HOOK=1", listen=LISTEN)
 
 
-@pytest.fixture(scope="module", params=["threads = 1", "threads = 2"])
+@pytest.fixture(scope="module", params=["threads = 1", "threads = 2", "gevent = 20\ngevent-monkey-patch = true"])
 def both(request, serve_module, tmp_path_factory):
     return with_file(Both(serve_module, tmp_path_factory.mktemp("tls"), CONFIGURATION + STATIC + request.param))
 

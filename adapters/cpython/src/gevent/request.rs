@@ -232,8 +232,12 @@ fn clear_own_timeout(seat: &Object) -> bool {
     }
 }
 
-/// Answers 500 before the application's `close()` runs, if the engine keeps the response.
+/// Answers 500, or breaks the answer off, before the application's `close()` runs.
 fn refuse(gevent: &Gevent, state: &CallState) {
+    // The engine takes a response that it has lent back when the hub runs, and sends it then.
+    if matches!(state.place.get(), Place::Lent(_)) && gevent.pause().is_none() {
+        log_set_exception(&gevent.wsgi.fault_log, "the end of a request that has failed");
+    }
     if let Place::Kept(id) = state.place.get() {
         visit(id, |response, request_stream| conclude(gevent, JobEnd::Failed, response, request_stream));
     }
