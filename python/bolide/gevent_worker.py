@@ -191,7 +191,8 @@ def report_stall(seconds):
     except RuntimeError:
         # The set of greenlets changed during the iteration: the hub runs again.
         return
-    lines = [f"{len(greenlets)} requests wait for gevent's hub, which has not turned for {seconds:.1f} s"]
+    count = "1 request waits" if len(greenlets) == 1 else f"{len(greenlets)} requests wait"
+    lines = [f"{count} for gevent's hub, which has not turned for {seconds:.1f} s"]
     lines.extend(f"  {greenlet.name}: {place_of(greenlet)}" for greenlet in greenlets[:GREENLETS_TOLD])
     if len(greenlets) > GREENLETS_TOLD:
         lines.append(f"  and {len(greenlets) - GREENLETS_TOLD} more")
