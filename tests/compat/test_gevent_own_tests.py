@@ -66,7 +66,9 @@ def test_gevents_own_tests_of_its_server_pass(serve):
     application = f"wsgi-file = {APPS}/gevent_pywsgi.py\nenv = CASES={{folder}}/cases.json"
     server = serve.prepare(f"{application}\ngevent = 100\ngevent-monkey-patch = true\n{sockets}")
     server.start()
-    ports = dict(zip(CASES, (place[2] for place in server.places()), strict=True))
+    places = server.places()
+    assert len(places) == len(CASES)
+    ports = {name: place[2] for name, place in zip(CASES, places)}
     (server.folder / "cases.json").write_text(json.dumps({str(port): name for name, port in ports.items()}))
     line = [sys.executable, "-c", RUNNER, json.dumps(ports), json.dumps(CASES)]
     done = subprocess.run(line, capture_output=True, text=True, check=True)
