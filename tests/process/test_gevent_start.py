@@ -393,7 +393,7 @@ def test_a_line_of_gunicorn_serves_in_greenlets(start, shop):
     bind = (
         "--bind",
         "127.0.0.1:0",
-        "--worker-class",
+        "-k",
         "gevent",
         "--worker-connections",
         "9",

@@ -296,7 +296,7 @@ def test_an_error_of_a_flag_says_what_to_write(fail):
         (["-b", "0.0.0.0:8000"], "`--bind 0.0.0.0:8000`"),
         (["-v"], "`--version` of gunicorn"),
         (["--bind", ":0", "--protocol", "fastcgi"], "`--socket ADDRESS --protocol fastcgi`"),
-        (["-k", "gevent"], "write `--worker-class gevent`"),
+        (["-k", "eventlet"], "write `gevent` instead"),
         (["--worker-class", "eventlet"], "write `gevent` instead"),
         (["-h", "0.0.0.0"], "`--host 0.0.0.0`"),
         (["--http", "8000"], "`--http :8000`"),

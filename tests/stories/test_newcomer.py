@@ -189,7 +189,7 @@ def test_a_bare_port_is_reported_with_its_correct_form(desk):
     [
         (("-w", "4"), ("--module", "--workers 4")),
         (("-b", "0.0.0.0:8000"), ("0.0.0.0:8000", "--")),
-        (("-k", "gevent"), ("gunicorn", "--worker-class gevent")),
+        (("-k", "eventlet"), ("write `gevent` instead",)),
         (("--processes", "four"), ("four", "number")),
     ],
     ids=["-w", "-b", "-k", "no-number"],

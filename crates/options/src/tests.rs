@@ -342,7 +342,8 @@ fn test_options_of_other_servers_are_reported_with_advice() {
     for (line, wanted) in [
         ("-w 4 app:app", "(write `--workers 4`)"),
         ("-b 0.0.0.0:8000 app:app", "(write `--bind 0.0.0.0:8000`)"),
-        ("-k gevent app:app", "write `--worker-class gevent`"),
+        ("-k eventlet app:app", "write `gevent` instead"),
+        ("-k", "`-k` needs a value"),
         ("--worker-class eventlet app:app", "write `gevent` instead"),
         ("-h 0.0.0.0 app:app", "(write `--host 0.0.0.0`)"),
         ("--http 8000 app:app", "write `--http :8000`"),

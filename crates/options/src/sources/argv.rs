@@ -10,6 +10,9 @@ use crate::other_servers;
 /// If a pidfile follows, it reloads a running instance, as in uWSGI; otherwise it has the meaning of other servers: [`DEVELOP`].
 const RELOAD: &str = "reload";
 const DEVELOP: &str = "develop";
+/// A letter that uWSGI does not have, and that means the same to all servers that have it; and the name of that.
+const WORKER_CLASS_LETTER: char = 'k';
+const WORKER_CLASS: &str = "worker-class";
 /// Largest file that may be a pidfile, in bytes.
 const PIDFILE_BYTES: u64 = 32;
 
@@ -131,6 +134,11 @@ impl<'a> Arguments<'a> {
         let letter = letters.next().unwrap_or('-');
         self.letters = letters.as_str();
         let Some((row, name)) = catalogue().letter(letter) else {
+            if letter == WORKER_CLASS_LETTER {
+                let attached = Some(std::mem::take(&mut self.letters)).filter(|text| !text.is_empty()).map(str::to_owned);
+                let value = if attached.is_some() { attached } else { Some(self.value_of("-k")?) };
+                return Ok(ParsedOption { name: WORKER_CLASS.to_owned(), value });
+            }
             let attached = Some(std::mem::take(&mut self.letters)).filter(|text| !text.is_empty());
             let (message, advice) = other_servers::unknown_letter(letter, attached.or(self.next_word()));
             return Err(ArgumentError { message, unknown: None, advice });
