@@ -82,3 +82,20 @@ def test_calls_that_wait_name_the_option_without_which_they_do_not_exist(serve):
     server.start()
     told = "`uwsgi.wait_fd_read` exists only if the configuration has the option `gevent` (for example `gevent = 100`)"
     assert server.get().text == f"[] {told} True -1 None"
+
+
+def test_calls_of_a_request_are_there_again_after_the_hook_of_the_one_before(serve):
+    """A greenlet serves both, with the same callables."""
+    server = serve.prepare("wsgi-file = {folder}/view.py\ngevent = 10")
+    (server.folder / "view.py").write_text(
+        """
+import uwsgi
+uwsgi.after_req_hook = lambda: None
+def application(environ, start_response):
+    uwsgi.set_user_harakiri(30)
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"limited"]
+"""
+    )
+    server.start()
+    assert [server.get("/").text for _ in range(3)] == ["limited"] * 3

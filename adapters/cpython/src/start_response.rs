@@ -72,6 +72,13 @@ impl StartResponse {
         state.thread.set(unsafe { libc::pthread_self() });
     }
 
+    /// A request in a greenlet begins. `arm_at` follows, more than once.
+    pub fn begin(&self) {
+        let state = self.state();
+        state.has_returned.set(false);
+        state.has_ended.set(false);
+    }
+
     /// Points the callables at the response of a request in a greenlet.
     pub fn arm_at(&self, place: Place) {
         let state = self.state();

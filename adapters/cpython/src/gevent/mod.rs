@@ -196,6 +196,7 @@ impl GeventThread {
             Some(start) => start,
             None => StartResponse::new(wsgi.write_errors, wsgi.write_timeout)?,
         };
+        start.begin();
         let prepared = self.calls.prepare(request, &start, core.as_ref())?;
         if prepared.is_rare {
             // SAFETY: both live; the result is ours.
