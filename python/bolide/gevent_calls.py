@@ -86,12 +86,6 @@ def own_waits():
 # For the answer's loop.
 
 
-def has_waits():
-    """Return whether the current request has registered something to wait for."""
-    waits = WAITS.get(None)
-    return waits is not None and (waits.deadline is not None or bool(waits.descriptors))
-
-
 def settle(environ=None):
     """Wait in this greenlet until a registered descriptor is ready or the time is over, and note the result in `environ`.
 

@@ -33,7 +33,7 @@ running = most = 0
 #: Bytes that generators have yielded.
 given = 0
 
-user = contextvars.ContextVar("user", default="nobody")
+user = contextvars.ContextVar("user", default="no user")
 local = threading.local()
 
 

@@ -50,7 +50,7 @@ def notes(server):
 
 
 def closes(server, name):
-    """Waits until an answer's close() was called; returns how often, and as whom."""
+    """Waits until close() of an answer was called. Returns the note of each call, with the request's user."""
     wait_until(lambda: any(note.startswith(f"closed {name} ") for note in notes(server)), f"close() of {name}")
     return [note for note in notes(server) if note.startswith(f"closed {name} ")]
 
@@ -210,7 +210,7 @@ def test_close_is_called_once_in_the_requests_own_context_when_its_client_leaves
     client.send(b"GET /large/1000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
     client.read_head()
     client.reset()
-    assert closes(server, "large 1000") == ["closed large 1000 as nobody"]
+    assert closes(server, "large 1000") == ["closed large 1000 as no user"]
 
 
 def test_each_request_has_a_context_of_its_own_and_thread_locals_of_its_greenlet(server):
@@ -218,13 +218,13 @@ def test_each_request_has_a_context_of_its_own_and_thread_locals_of_its_greenlet
     waits(server, "together", count=20)
     server.get("/open/together")
     for number, client in enumerate(clients):
-        assert client.read_response().text == f"nobody nothing, user{number} user{number}"
+        assert client.read_response().text == f"no user nothing, user{number} user{number}"
 
 
 def test_a_greenlet_that_serves_another_request_begins_with_an_empty_context(server):
     server.get("/open/passed")
     texts = {server.get(f"/context/again{number}/passed").text.split(",")[0] for number in range(5)}
-    assert texts == {"nobody nothing"}
+    assert texts == {"no user nothing"}
 
 
 def test_requests_reuse_greenlets_of_gevents_class(server):
@@ -237,7 +237,7 @@ def test_a_greenlet_that_a_view_spawns_outlives_its_answer(server):
     assert server.get("/spawned/sp").text == "spawned"
     waits(server, "sp")
     server.get("/open/sp")
-    wait_until(lambda: "afterwards sp as nobody" in notes(server), "the greenlet's note")
+    wait_until(lambda: "afterwards sp as no user" in notes(server), "the greenlet's note")
 
 
 @pytest.mark.parametrize("protocol", [uwsgi, fastcgi, scgi], ids=["uwsgi", "fastcgi", "scgi"])
