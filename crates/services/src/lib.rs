@@ -9,4 +9,5 @@ pub mod memory;
 pub mod metrics;
 pub mod statistics;
 pub mod thresholds;
+pub mod tuning;
 pub mod uwsgi_signals;
