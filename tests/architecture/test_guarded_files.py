@@ -30,7 +30,7 @@ ALLOWED = {
     # Folders that a service manager or the system creates.
     "supervision/processes/confinement.rs": ["OFlag::O_DIRECTORY", "openat2(root, path, how)"],
     # The command for a running instance runs with the rights of the user who types it, and the user types the path as well.
-    "master/control/client.rs": ["UnixStream::connect", "/proc/net/unix", "guarded_files::open_fifo("],
+    "master/control/instances.rs": ["UnixStream::connect", "/proc/net/unix"],
     "master/control/pidfile_client.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
     # Names in the abstract namespace.
     "supervision/sockets/control_socket.rs": ["UnixListener::bind_addr(&address)"],

@@ -1,0 +1,252 @@
+//! Finds the running instance that a command addresses, and asks it. A name may be a pid, a pidfile, a configuration, a socket or a
+//! FIFO; without a name it is the instance of this folder. It knows no command. The command-line process runs it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bolide_contract::control::Channel;
+use bolide_options::{EXIT_NO_ANSWER, EXIT_NO_INSTANCE, EXIT_REFUSED, Reading};
+use bolide_supervision::files::guarded_files::{self, Rights};
+use bolide_supervision::files::pidfile;
+use bolide_supervision::text::{duration, printable};
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::control::pidfile_client;
+
+/// Time limit for an answer that does not wait for an event, in milliseconds.
+pub const ANSWER_MS: u64 = 10_000;
+/// Maximum size of an answer, in bytes.
+const ANSWER_MOST_BYTES: u64 = 4 * 1024 * 1024;
+/// File suffixes of configurations that the instance of a folder may have been started with.
+const SUFFIXES: [&str; 7] = ["ini", "toml", "yaml", "yml", "json", "xml", "js"];
+
+/// The instance that a command addresses.
+#[derive(Debug)]
+pub enum Located {
+    /// It has a control socket; with its pid.
+    Channel(UnixStream, i32),
+    /// It has no known control socket; with its pid.
+    Process(i32),
+    /// It reads letters from this FIFO.
+    Fifo(PathBuf),
+}
+
+/// Why no request was sent: an exit status and a message.
+pub type Refusal = (i32, String);
+
+/// Finds the instance of this name, or of this folder.
+///
+/// # Errors
+/// There is none, or several, with what to name instead.
+pub fn find(instance: Option<&str>) -> Result<Located, Refusal> {
+    let Some(text) = instance else { return find_of_folder() };
+    if let Some(pid) = text.parse::<i32>().ok().filter(|pid| *pid > 0) {
+        return of_pid(pid, &format!("pid {pid}"));
+    }
+    let path = PathBuf::from(text);
+    let Ok(found) = std::fs::metadata(&path) else {
+        return Err((EXIT_NO_INSTANCE, format!("{text}: there is no such file: name a pidfile, a configuration or a pid")));
+    };
+    if found.file_type().is_socket() {
+        let stream = UnixStream::connect(&path).map_err(|error| (EXIT_NO_INSTANCE, format!("{text}: {error}")))?;
+        return of_stream(stream).ok_or_else(|| {
+            (
+                EXIT_NO_ANSWER,
+                format!(
+                    "{text}: the process that listens there can't be \
+            determined"
+                ),
+            )
+        });
+    }
+    if found.file_type().is_fifo() {
+        return Ok(Located::Fifo(path));
+    }
+    match pid_of_file(&path) {
+        Some(pid) => of_pid(pid, text),
+        None => of_configuration(&path, text),
+    }
+}
+
+/// Asks the instance of this name, or of this folder, a question that changes nothing, such as `status`. Returns the pid of its
+/// master and the answer.
+///
+/// # Errors
+/// There is no such instance, it has no control socket, or does not answer; with an exit status.
+pub fn ask_about(instance: Option<&str>, question: &Value) -> Result<(i32, Value), Refusal> {
+    let (stream, pid) = match find(instance)? {
+        Located::Channel(stream, pid) => (stream, pid),
+        Located::Process(pid) => {
+            let why = format!("process {pid}: its control socket is not known here; name its `control-socket`");
+            return Err((EXIT_NO_ANSWER, why));
+        }
+        Located::Fifo(path) => {
+            let why = format!("{}: a FIFO gives no answer; name the pidfile or the configuration", path.display());
+            return Err((EXIT_NO_ANSWER, why));
+        }
+    };
+    let answer = converse(stream, question, Some(ANSWER_MS)).map_err(|error| no_answer(pid, &error))?;
+    if answer["ok"] == true {
+        return Ok((pid, answer));
+    }
+    Err((EXIT_REFUSED, format!("master {pid}: {}", printable(answer["message"].as_str().unwrap_or("it refuses")))))
+}
+
+/// Why a question has no answer, with an exit status.
+pub fn no_answer(pid: i32, error: &std::io::Error) -> Refusal {
+    let why = match error.kind() {
+        std::io::ErrorKind::WouldBlock => format!("no answer within {}", duration(ANSWER_MS)),
+        _ => "no answer: it belongs to another user, or has ended meanwhile".to_owned(),
+    };
+    (EXIT_NO_ANSWER, format!("master {pid}: {why}"))
+}
+
+/// Returns the pid in a small file that contains nothing else.
+fn pid_of_file(path: &Path) -> Option<i32> {
+    let text = guarded_files::read_text(path, pidfile::MOST_BYTES, Rights::Own).ok()?;
+    text.trim().parse().ok().filter(|pid| *pid > 0)
+}
+
+fn of_pid(pid: i32, named: &str) -> Result<Located, Refusal> {
+    if let Some(stream) = channel_of(pid) {
+        return Ok(Located::Channel(stream, pid));
+    }
+    pidfile_client::check(Pid::from_raw(pid)).map_err(|why| (EXIT_NO_INSTANCE, format!("{named}: {why}")))?;
+    Ok(Located::Process(pid))
+}
+
+/// Connects to a master by its abstract socket name. The peer's pid is checked, because another process may have bound a name
+/// that looks like it.
+fn channel_of(pid: i32) -> Option<UnixStream> {
+    (0..Channel::ATTEMPTS_MOST).find_map(|attempt| {
+        let address = SocketAddr::from_abstract_name(Channel::name_of(pid, attempt)).ok()?;
+        let stream = UnixStream::connect_addr(&address).ok()?;
+        (peer_of(&stream)? == pid).then_some(stream)
+    })
+}
+
+fn peer_of(stream: &UnixStream) -> Option<i32> {
+    getsockopt(stream, sockopt::PeerCredentials).ok().map(|peer| peer.pid()).filter(|pid| *pid > 0)
+}
+
+fn of_stream(stream: UnixStream) -> Option<Located> {
+    let pid = peer_of(&stream)?;
+    Some(Located::Channel(stream, pid))
+}
+
+/// Finds the instance that has read a configuration. If no instance reports it, looks for the control socket and the pidfiles
+/// that the configuration names.
+fn of_configuration(path: &Path, named: &str) -> Result<Located, Refusal> {
+    let wanted = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let has_read = |identity: &Value| {
+        paths_of(identity, "configurations").any(|known| known.canonicalize().is_ok_and(|known| known == wanted))
+    };
+    if let Some(found) = only_one(running(), has_read, named)? {
+        return Ok(found);
+    }
+    let arguments = [path.as_os_str().to_owned()];
+    let environment: Vec<_> = std::env::vars_os().collect();
+    let Ok(Reading::Run { settings, .. }) = bolide_options::read(&arguments, &environment, &bolide_options::Launcher::default())
+    else {
+        return Err((EXIT_NO_INSTANCE, format!("{named}: no running instance has read it, and it names none itself")));
+    };
+    if let Channel::File(path) = &settings.control.channel
+        && let Some(found) = UnixStream::connect(path).ok().and_then(of_stream)
+    {
+        return Ok(found);
+    }
+    let pids = pidfile::all(&settings).filter_map(pid_of_file);
+    match pids.map(|pid| of_pid(pid, named)).find(Result::is_ok) {
+        Some(found) => found,
+        None => Err((EXIT_NO_INSTANCE, format!("{named}: no instance of it is running"))),
+    }
+}
+
+/// Without a name: finds the instance of a configuration in this folder, or one that was started in this folder.
+fn find_of_folder() -> Result<Located, Refusal> {
+    let folder =
+        std::env::current_dir().map_err(|error| (EXIT_NO_INSTANCE, format!("this folder can't be determined: {error}")))?;
+    let is_here = |path: &Path| path.canonicalize().is_ok_and(|path| path == folder);
+    let belongs = |identity: &Value| {
+        let has_configuration =
+            |path: PathBuf| path.parent().is_some_and(is_here) && SUFFIXES.iter().any(|suffix| ends_with(&path, suffix));
+        identity["folder"].as_str().is_some_and(|known| is_here(Path::new(known)))
+            || paths_of(identity, "configurations").any(has_configuration)
+    };
+    let instances = running();
+    let others = list(&instances);
+    match only_one(instances, belongs, "this folder")? {
+        Some(found) => Ok(found),
+        None => {
+            let hint = if others.is_empty() {
+                "none of your instances is running".to_owned()
+            } else {
+                format!("these are running: {others}")
+            };
+            Err((EXIT_NO_INSTANCE, format!("no instance was started in this folder, or with a configuration in it; {hint}")))
+        }
+    }
+}
+
+fn ends_with(path: &Path, suffix: &str) -> bool {
+    path.extension().is_some_and(|found| found == suffix)
+}
+
+fn paths_of(identity: &Value, key: &str) -> impl Iterator<Item = PathBuf> {
+    identity[key].as_array().into_iter().flatten().filter_map(Value::as_str).map(PathBuf::from).collect::<Vec<_>>().into_iter()
+}
+
+fn only_one(instances: Vec<(i32, Value)>, is_meant: impl Fn(&Value) -> bool, named: &str) -> Result<Option<Located>, Refusal> {
+    let meant: Vec<(i32, Value)> = instances.into_iter().filter(|(_, identity)| is_meant(identity)).collect();
+    if meant.len() > 1 {
+        return Err((EXIT_NO_INSTANCE, format!("{named}: several instances are running; name one by its pid: {}", list(&meant))));
+    }
+    Ok(meant.first().and_then(|(pid, _)| channel_of(*pid).map(|stream| Located::Channel(stream, *pid))))
+}
+
+/// Returns for example `pid 123 (/srv/shop/uwsgi.ini), pid 456 (/srv/blog)`.
+fn list(instances: &[(i32, Value)]) -> String {
+    let one = |(pid, identity): &(i32, Value)| {
+        let configuration = paths_of(identity, "configurations").next().map(|path| path.display().to_string());
+        let place = configuration.or_else(|| identity["folder"].as_str().map(str::to_owned)).unwrap_or_default();
+        format!("pid {pid} ({})", printable(&place))
+    };
+    instances.iter().map(one).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the masters that have an abstract socket name and answer us, with the identity that they report.
+fn running() -> Vec<(i32, Value)> {
+    // The last column is the name, with @ for its first byte (unix(7)).
+    let table = std::fs::read("/proc/net/unix").unwrap_or_default();
+    let names = String::from_utf8_lossy(&table);
+    let mut pids: Vec<i32> = names
+        .lines()
+        .filter_map(|line| line.split_once(" @bolide/"))
+        .filter_map(|(_, rest)| rest.split('.').next()?.parse().ok())
+        .collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let identity = |pid: i32| {
+        let answer = converse(channel_of(pid)?, &json!({"ask": "identity"}), Some(ANSWER_MS)).ok()?;
+        (answer["ok"] == true).then_some((pid, answer))
+    };
+    pids.into_iter().filter_map(identity).collect()
+}
+
+/// Sends a question and returns the answer. `most_ms` limits the wait for it, in milliseconds.
+///
+/// # Errors
+/// The instance has gone, does not answer in time, or its answer is not JSON.
+pub fn converse(mut stream: UnixStream, question: &Value, most_ms: Option<u64>) -> std::io::Result<Value> {
+    stream.set_read_timeout(most_ms.map(Duration::from_millis))?;
+    stream.write_all(format!("{question}\n").as_bytes())?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(ANSWER_MOST_BYTES)).read_until(b'\n', &mut line)?;
+    serde_json::from_slice(&line).map_err(|_| std::io::ErrorKind::UnexpectedEof.into())
+}
