@@ -28,7 +28,7 @@ struct Edit {
     added: Vec<String>,
 }
 
-/// Puts each line in the place of the option's last occurrence, or at the end of the section, under a comment with its reason.
+/// Replaces the last occurrence of each option, or appends it to the section, under a comment with its reason.
 /// `None`: the text has no section `[uwsgi]`.
 pub fn apply(text: &str, lines: &[Line]) -> Option<Changed> {
     let old: Vec<&str> = text.lines().collect();

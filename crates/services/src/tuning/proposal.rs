@@ -13,7 +13,7 @@ const CAPACITY_SHARE: f64 = 0.95;
 const COMPARED_LOAD: f64 = 0.7;
 /// Shapes whose 99th percentile is this close to the best one are equally good, and the smallest of them is taken.
 const EQUALLY_GOOD: f64 = 1.05;
-/// Workers of a proposal: with one, a worker that starts anew is an outage.
+/// Workers of a proposal: with one, a restart of the worker is an outage.
 const WORKERS_LEAST: u32 = 2;
 const THREADS: [u32; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
 /// For applications whose code must not run in two threads.
@@ -23,7 +23,7 @@ const MEMORY_SHARE: f64 = 0.7;
 /// Time in which no connection is taken, in seconds, that the kernel's queue shall bear.
 const STALL_SECONDS: f64 = 1.0;
 const LISTEN_LEAST: u32 = 128;
-/// `harakiri` is this many times the longest requests, and at least so many seconds.
+/// `harakiri` is this multiple of the longest requests, and at least `HARAKIRI_LEAST` seconds.
 const HARAKIRI_FACTOR: f64 = 10.0;
 const HARAKIRI_LEAST: u32 = 30;
 const MEBIBYTE: u64 = 1 << 20;

@@ -1,3 +1,5 @@
+//! Tests of `proposal`: what queues do, and what the settings must be for it.
+
 use super::*;
 
 const MACHINE: Machine = Machine { cpus: 2.0, memory_bytes: 4 << 30, listen_most: 4096 };

@@ -10,7 +10,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use crate::tuning::{Kind, Recorded, Shape, lower};
 
-/// Requests of a run. With so many, the 99th percentile of two runs with other random numbers differs by a few percent.
+/// Requests of a run. With this number, the 99th percentile of two runs with other random numbers differs by a few percent.
 const REQUESTS: usize = 12_000;
 /// Requests at the beginning that are not counted: the instance begins empty.
 const WARM_UP: usize = 2_000;
@@ -149,9 +149,9 @@ struct Run<'a> {
     queue: VecDeque<usize>,
     workers: Vec<Worker>,
     /// Ends of turns by the CPU clock: time, worker, turn.
-    turns: BinaryHeap<Reverse<(Moment, usize, u64)>>,
+    turns: BinaryHeap<Reverse<(EndTime, usize, u64)>>,
     /// Ends of waits: time, request.
-    waits: BinaryHeap<Reverse<(Moment, usize)>>,
+    waits: BinaryHeap<Reverse<(EndTime, usize)>>,
     done: Vec<f64>,
     served_us: f64,
     longest_queue: usize,
@@ -251,7 +251,7 @@ impl Run<'_> {
         worker.running = Some((request, self.cpu_clock_us));
         let left = self.requests[request].cpu_us;
         let most = if self.shape.kind == Kind::Threads { SWITCH_US } else { f64::INFINITY };
-        self.turns.push(Reverse((Moment(self.cpu_clock_us + left.min(most)), place, worker.turn)));
+        self.turns.push(Reverse((EndTime(self.cpu_clock_us + left.min(most)), place, worker.turn)));
     }
 
     fn end_turn(&mut self) {
@@ -270,7 +270,7 @@ impl Run<'_> {
             let until = self.now_us + self.requests[request].wait_us;
             (self.requests[request].wait_us, self.requests[request].cpu_us) = (0.0, self.requests[request].after_us);
             self.requests[request].after_us = 0.0;
-            self.waits.push(Reverse((Moment(until), request)));
+            self.waits.push(Reverse((EndTime(until), request)));
         } else if self.requests[request].after_us > 0.0 {
             (self.requests[request].cpu_us, self.requests[request].after_us) = (self.requests[request].after_us, 0.0);
             self.workers[place].wanting.push_front(request);
@@ -310,18 +310,18 @@ impl Run<'_> {
 
 /// A time that can be ordered: never NaN.
 #[derive(PartialEq)]
-struct Moment(f64);
+struct EndTime(f64);
 
-impl Eq for Moment {}
+impl Eq for EndTime {}
 
-impl PartialOrd for Moment {
-    fn partial_cmp(&self, other: &Moment) -> Option<std::cmp::Ordering> {
+impl PartialOrd for EndTime {
+    fn partial_cmp(&self, other: &EndTime) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Moment {
-    fn cmp(&self, other: &Moment) -> std::cmp::Ordering {
+impl Ord for EndTime {
+    fn cmp(&self, other: &EndTime) -> std::cmp::Ordering {
         self.0.total_cmp(&other.0)
     }
 }

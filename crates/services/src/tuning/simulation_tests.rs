@@ -1,3 +1,5 @@
+//! Tests of `simulation`: what queues do, and what the settings must be for it.
+
 use super::*;
 
 /// Requests of one duration, of which this share is CPU time, recorded in an instance with one thread that had nothing to do.
