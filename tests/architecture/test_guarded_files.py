@@ -5,7 +5,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 #: The crates whose code runs as root.
-ROOMS = [ROOT / "crates" / name / "src" for name in ("master", "supervision")]
+ROOMS = [ROOT / "crates" / name / "src" for name in ("master", "observing", "supervision")]
 HOOKS = ROOT / "crates" / "hooks" / "src"
 
 #: Functions that open, create, read, rename, chown or remove by path.
@@ -30,8 +30,9 @@ ALLOWED = {
     # Folders that a service manager or the system creates.
     "supervision/processes/confinement.rs": ["OFlag::O_DIRECTORY", "openat2(root, path, how)"],
     # The command for a running instance runs with the rights of the user who types it, and the user types the path as well.
-    "master/control/instances.rs": ["UnixStream::connect", "/proc/net/unix"],
-    "master/control/pidfile_client.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
+    "master/control/client.rs": ["guarded_files::open_fifo("],
+    "observing/instances.rs": ["UnixStream::connect", "/proc/net/unix"],
+    "observing/masters.rs": ["fs::read(file_of(file))", "/proc/{pid}/comm"],
     # Names in the abstract namespace.
     "supervision/sockets/control_socket.rs": ["UnixListener::bind_addr(&address)"],
     # The address of a datagram socket, not a file that is opened: NOTIFY_SOCKET is set by the service manager.

@@ -39,11 +39,13 @@ ARROWS = {
     },
     "bolide-prototype": {"bolide-contract", "bolide-engine", "bolide-hooks", "bolide-log"},
     "bolide-supervision": {"bolide-contract", "bolide-hooks", "bolide-log", "bolide-services"},
+    "bolide-observing": {"bolide-contract", "bolide-options", "bolide-services", "bolide-supervision"},
     "bolide-master": {
         "bolide-contract",
         "bolide-hooks",
         "bolide-log",
         "bolide-memory",
+        "bolide-observing",
         "bolide-options",
         "bolide-services",
         "bolide-supervision",

@@ -18,7 +18,7 @@ use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::control::commands::{self, Command};
-use crate::control::instances::{ANSWER_MS, Located, Refusal, ask_about, converse, find, no_answer};
+use bolide_observing::instances::{ANSWER_MS, Located, Refusal, ask_about, converse, find, no_answer};
 use bolide_supervision::processes::system::seconds_since_1970;
 
 /// Interval at which the end of a stopped instance is polled, in milliseconds.

@@ -1,11 +1,10 @@
 //! The ways to command a running master: the one table of commands, the endpoints where they arrive (signals, `master-fifo`, the
-//! control socket), and the client for the command line (`bolide reload`), which finds the instance by `instances`. The effect of each command is in `supervisor/events`.
+//! control socket), and the client for the command line (`bolide reload`). The effect of each command is in `supervisor/events`.
 //! The client runs in a process of its own; the master runs everything else. CONTRIBUTING.md describes how to add a command.
 
 pub mod client;
 pub mod commands;
 pub mod endpoints;
 mod fifo;
-pub mod instances;
 pub mod pidfile_client;
 pub mod signals;

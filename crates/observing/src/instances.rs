@@ -17,7 +17,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
-use crate::control::pidfile_client;
+use crate::masters;
 
 /// Time limit for an answer that does not wait for an event, in milliseconds.
 pub const ANSWER_MS: u64 = 10_000;
@@ -117,7 +117,7 @@ fn of_pid(pid: i32, named: &str) -> Result<Located, Refusal> {
     if let Some(stream) = channel_of(pid) {
         return Ok(Located::Channel(stream, pid));
     }
-    pidfile_client::check(Pid::from_raw(pid)).map_err(|why| (EXIT_NO_INSTANCE, format!("{named}: {why}")))?;
+    masters::check(Pid::from_raw(pid)).map_err(|why| (EXIT_NO_INSTANCE, format!("{named}: {why}")))?;
     Ok(Located::Process(pid))
 }
 
