@@ -39,7 +39,15 @@ ARROWS = {
     },
     "bolide-prototype": {"bolide-contract", "bolide-engine", "bolide-hooks", "bolide-log"},
     "bolide-supervision": {"bolide-contract", "bolide-hooks", "bolide-log", "bolide-services"},
-    "bolide-observing": {"bolide-contract", "bolide-options", "bolide-services", "bolide-supervision"},
+    "bolide-inspection": set(),
+    "bolide-observing": {
+        "bolide-contract",
+        "bolide-inspection",
+        "bolide-log",
+        "bolide-options",
+        "bolide-services",
+        "bolide-supervision",
+    },
     "bolide-master": {
         "bolide-contract",
         "bolide-hooks",

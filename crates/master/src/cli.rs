@@ -82,6 +82,7 @@ fn run_as(arguments: &[OsString], choose: Box<ChooseProgram>, amend: Amend, lang
         Ok(Reading::Manual { page }) => print(&page.replace(SIGNALS_PLACE, &manual::signals_as_roff()), 0),
         Ok(Reading::Version { bolide }) => print(&version(bolide, language), 0),
         Ok(Reading::AskInstance(request)) => ask_instance(&request),
+        Ok(Reading::Observe(request)) => bolide_observing::run(&request),
         Ok(Reading::SignalInstance { command, pidfile }) => signal_instance(command, &pidfile),
         Err(failure) => {
             // Warnings precede errors, so the last line has the reason.

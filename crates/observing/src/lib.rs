@@ -3,3 +3,33 @@
 
 pub mod instances;
 pub mod masters;
+mod output;
+mod trace;
+
+use bolide_options::{EXIT_REFUSED, ObservingCommand, ObservingRequest};
+use bolide_supervision::logs::log_sink;
+
+use crate::output::Ending;
+
+/// Runs a command and prints what it has found. Returns the exit status.
+pub fn run(request: &ObservingRequest) -> i32 {
+    let mut output = std::io::stdout().lock();
+    let outcome = match request.command {
+        ObservingCommand::Trace => trace::run(request, &mut output),
+    };
+    match outcome {
+        Ok(()) => 0,
+        Err(Ending::Refused((status, why))) => {
+            log_sink::line(&why);
+            bolide_log::finish();
+            status
+        }
+        // `bolide tune | head` is not a failure.
+        Err(Ending::Output(error)) if error.kind() == std::io::ErrorKind::BrokenPipe => 0,
+        Err(Ending::Output(error)) => {
+            log_sink::line(&format!("the text can't be written: {error}"));
+            bolide_log::finish();
+            EXIT_REFUSED
+        }
+    }
+}

@@ -35,6 +35,10 @@ fn main() -> ExitCode {
             println!("{request:?}");
             ExitCode::SUCCESS
         }
+        Ok(Reading::Observe(request)) => {
+            println!("{request:?}");
+            ExitCode::SUCCESS
+        }
         Ok(Reading::SignalInstance { command, pidfile }) => {
             println!("{command:?} {}", pidfile.display());
             ExitCode::SUCCESS

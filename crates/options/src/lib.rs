@@ -8,6 +8,7 @@
 pub mod catalogue;
 pub mod certificates;
 mod check_report;
+mod command_flags;
 mod command_line;
 mod commands;
 pub mod compatibility;
@@ -23,6 +24,7 @@ mod keywords;
 mod known_files;
 mod launcher;
 mod manual;
+mod observing_commands;
 pub mod other_servers;
 mod pair;
 mod pem;
@@ -50,6 +52,7 @@ pub use instance_commands::{
 };
 pub use launcher::Launcher;
 pub use manual::man::SIGNALS_PLACE;
+pub use observing_commands::{ObservingCommand, ObservingRequest};
 pub use reading::{Failure, PrivilegedOption, Reading, Sources};
 pub use trust::{WeakPoint, Writer};
 

@@ -9,6 +9,7 @@ use crate::catalogue::reach::Reach;
 use crate::check_report::CheckReport;
 use crate::diagnostic::{Diagnostic, Location};
 use crate::instance_commands::{InstanceCommand, InstanceRequest};
+use crate::observing_commands::ObservingRequest;
 use crate::subcommand::{FAILED, Subcommand};
 
 /// The sources of the settings, from which the master determines the users that can change them.
@@ -45,6 +46,8 @@ pub enum Reading {
     Version { bolide: &'static str },
     /// Send a request to a running instance, and exit.
     AskInstance(InstanceRequest),
+    /// Look at a running instance, or at what it has left, and exit.
+    Observe(ObservingRequest),
     /// Send the signal of a command to the instance whose pid is in a file, and exit.
     SignalInstance { command: InstanceCommand, pidfile: PathBuf },
 }

@@ -1,7 +1,9 @@
 //! The commands: words as the first argument. `--help`, `bolide help`, the man page and the completions derive from this table,
 //! and `commands` runs the commands. It must not run anything itself.
 
+use crate::command_flags::{CommandFlag, Example, FILE, flag};
 use crate::instance_commands::{EXIT_STATUSES, InstanceCommand};
+use crate::observing_commands::{ObservingCommand, ObservingRow};
 
 /// The exit status of a command with wrong arguments, or with an error among its findings.
 pub const FAILED: i32 = 2;
@@ -26,6 +28,8 @@ pub enum Subcommand {
     Completions,
     /// Sends a command to a running instance.
     Instance(InstanceCommand),
+    /// Looks at a running instance, or at what it has left.
+    Observing(ObservingCommand),
 }
 
 /// A group of commands in `--help`.
@@ -60,18 +64,6 @@ pub enum Takes {
     Words(&'static [&'static str]),
 }
 
-/// A flag of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CommandFlag {
-    pub name: &'static str,
-    /// The words that it accepts; none for a switch.
-    pub words: &'static [&'static str],
-    pub help: &'static str,
-}
-
-/// An example command line, and what it does.
-pub type Example = (&'static str, &'static str);
-
 /// Everything about one command.
 #[derive(Debug, Clone, Copy)]
 struct CommandRow {
@@ -85,12 +77,6 @@ struct CommandRow {
     examples: &'static [Example],
 }
 
-const fn flag(name: &'static str, help: &'static str) -> CommandFlag {
-    CommandFlag { name, words: &[], help }
-}
-
-/// The value of a flag that takes a file name.
-pub const FILE: &[&str] = &["FILE"];
 /// The shells of `completions`.
 pub const SHELLS: [&str; 3] = ["bash", "zsh", "fish"];
 /// The actions of `spool`.
@@ -165,14 +151,17 @@ const OFFLINE: [Subcommand; 11] = [
 
 impl Subcommand {
     /// In the order in which they are listed.
-    pub const ALL: [Subcommand; OFFLINE.len() + InstanceCommand::ALL.len()] = {
-        let mut all = [Subcommand::Check; OFFLINE.len() + InstanceCommand::ALL.len()];
+    pub const ALL: [Subcommand; OFFLINE.len() + InstanceCommand::ALL.len() + ObservingCommand::ALL.len()] = {
+        let mut all = [Subcommand::Check; OFFLINE.len() + InstanceCommand::ALL.len() + ObservingCommand::ALL.len()];
         let mut number = 0;
         while number < all.len() {
+            let of_instance = number.saturating_sub(OFFLINE.len());
             all[number] = if number < OFFLINE.len() {
                 OFFLINE[number]
+            } else if of_instance < InstanceCommand::ALL.len() {
+                Subcommand::Instance(InstanceCommand::ALL[of_instance])
             } else {
-                Subcommand::Instance(InstanceCommand::ALL[number - OFFLINE.len()])
+                Subcommand::Observing(ObservingCommand::ALL[of_instance - InstanceCommand::ALL.len()])
             };
             number += 1;
         }
@@ -237,7 +226,7 @@ impl Subcommand {
                 (WARNED, "warnings, with `--strict`"),
                 (FAILED, "errors: a start would fail; or wrong usage of the command"),
             ],
-            Subcommand::Instance(_) => EXIT_STATUSES.to_vec(),
+            Subcommand::Instance(_) | Subcommand::Observing(_) => EXIT_STATUSES.to_vec(),
             _ => Vec::new(),
         }
     }
@@ -306,6 +295,10 @@ impl Subcommand {
                     flags: INSTANCE_FLAGS,
                     ..of(command.name(), arguments, command.help(), Group::Instances, Takes::Files)
                 }
+            }
+            Subcommand::Observing(command) => {
+                let ObservingRow { name, arguments, help, flags, examples, .. } = command.row();
+                CommandRow { name, arguments, help, group: Group::Instances, takes: Takes::Files, flags, examples }
             }
         }
     }

@@ -4,4 +4,5 @@
 pub mod metering;
 pub mod reporting;
 pub mod status;
+pub mod traced;
 pub mod view;

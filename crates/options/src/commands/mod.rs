@@ -52,6 +52,10 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Option<Reading> {
             Ok(request) => Reading::AskInstance(request),
             Err(message) => Reading::usage_error(command, &message),
         },
+        Subcommand::Observing(asked) => match asked.read(rest) {
+            Ok(request) => Reading::Observe(request),
+            Err(message) => Reading::usage_error(command, &message),
+        },
     })
 }
 

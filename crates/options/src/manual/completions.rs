@@ -4,7 +4,8 @@ use std::fmt::Write;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::{Argument, OptionRow, Status, Value};
-use crate::subcommand::{FILE, Subcommand, Takes};
+use crate::command_flags::FILE;
+use crate::subcommand::{Subcommand, Takes};
 
 /// Returns the script for a shell; `None` for an unknown one.
 pub fn script(shell: &str) -> Option<String> {

@@ -1,0 +1,147 @@
+//! The frames of a thread, a generator or a greenlet: from the innermost one outwards. Each walk is bounded, and a frame that can't
+//! be read ends it and marks the stack as incomplete. Pure.
+
+use serde::Serialize;
+
+use crate::layout::Layout;
+use crate::lines::line_of;
+use crate::memory::{Memory, Read, Unreadable, is_plausible};
+use crate::objects::Objects;
+
+/// Frames of a stack that are read; Python's default limit of recursion is 1000.
+pub const FRAMES_MOST: usize = 2_000;
+/// Local variables of a frame that are described, and characters of each value.
+const LOCALS_MOST: u64 = 64;
+pub const VALUE_CHARACTERS_MOST: usize = 120;
+/// A table of lines, in bytes.
+const LINES_BYTES_MOST: u64 = 60_000;
+/// Tags in the low bits of a reference (3.14); objects are aligned to at least 8 bytes.
+const TAGS: u64 = 0b111;
+/// `owner` of frames that stand for C code (`FRAME_OWNED_BY_CSTACK`, since 3.14 `FRAME_OWNED_BY_INTERPRETER`).
+const OWNED_BY_C: u8 = 3;
+
+/// One function on a stack.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Frame {
+    pub file: String,
+    /// 0: the instruction has no line.
+    pub line: i64,
+    pub function: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub locals: Vec<(String, String)>,
+}
+
+/// Frames from the innermost one outwards.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize)]
+pub struct Stack {
+    pub frames: Vec<Frame>,
+    /// The walk ended early: the stack changed while it was read, or is longer than the bound.
+    pub is_partial: bool,
+}
+
+/// What is read of each frame.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Detail {
+    pub locals: bool,
+}
+
+impl<M: Memory> Objects<'_, M> {
+    /// The frames of a thread's state.
+    pub fn stack_of_thread(&self, thread: u64, detail: Detail) -> Stack {
+        let first = self.memory.word(thread.wrapping_add(self.layout.thread_frame)).and_then(|frame| {
+            if self.layout.has_cframe && frame != 0 {
+                return self.memory.word(frame.wrapping_add(self.layout.cframe_current));
+            }
+            Ok(frame)
+        });
+        match first {
+            Ok(frame) => self.stack_from(frame, detail),
+            Err(_) => Stack { is_partial: true, ..Stack::default() },
+        }
+    }
+
+    /// The frames from this one outwards.
+    pub fn stack_from(&self, frame: u64, detail: Detail) -> Stack {
+        let mut stack = Stack::default();
+        let mut next = frame;
+        while next != 0 {
+            if stack.frames.len() >= FRAMES_MOST || !is_plausible(next) {
+                stack.is_partial = true;
+                break;
+            }
+            match self.frame_at(next, detail).and_then(|found| Ok((found, self.outer(next)?))) {
+                Ok((found, outer)) => {
+                    stack.frames.extend(found);
+                    next = if outer == next { 0 } else { outer };
+                }
+                Err(_) => {
+                    stack.is_partial = true;
+                    break;
+                }
+            }
+        }
+        stack
+    }
+
+    fn outer(&self, frame: u64) -> Read<u64> {
+        self.memory.word(frame.wrapping_add(self.layout.frame_previous))
+    }
+
+    /// The function of a frame, `None` for a frame that stands for C code.
+    pub fn frame_at(&self, frame: u64, detail: Detail) -> Read<Option<Frame>> {
+        let layout = self.layout;
+        if layout.frame_owner != 0 && self.memory.byte(frame.wrapping_add(layout.frame_owner))? >= OWNED_BY_C {
+            return Ok(None);
+        }
+        let code = self.memory.word(frame.wrapping_add(layout.frame_code))? & !TAGS;
+        if !is_plausible(code) || self.type_name(code)? != "code" {
+            return Err(Unreadable::Nothing);
+        }
+        let file = self.text(self.memory.pointer(code.wrapping_add(layout.code_filename))?)?;
+        let function = self.text(self.memory.pointer(code.wrapping_add(layout.code_name))?)?;
+        let line = self.line(frame, code)?.unwrap_or(0);
+        let locals = if detail.locals { self.locals(frame, code) } else { Vec::new() };
+        Ok(Some(Frame { file, line, function, locals }))
+    }
+
+    fn line(&self, frame: u64, code: u64) -> Read<Option<i64>> {
+        let layout = self.layout;
+        let first_line = i64::from(self.memory.number(code.wrapping_add(layout.code_first_line))? as i32);
+        let place = frame.wrapping_add(layout.frame_instruction);
+        let offset = match layout.minor {
+            ..=10 => {
+                let last = self.memory.number(place)? as i32;
+                // -1: the frame has not begun.
+                let last = u64::try_from(last).unwrap_or(0);
+                if layout.minor == 10 { last * 2 } else { last }
+            }
+            _ => self.memory.word(place)?.saturating_sub(code.wrapping_add(layout.code_bytes)),
+        };
+        let table = self.bytes(self.memory.pointer(code.wrapping_add(layout.code_lines))?, LINES_BYTES_MOST)?;
+        Ok(line_of(layout.minor, &table, first_line, offset))
+    }
+
+    /// The local variables that have a value. Some may be missing, as they change while they are read.
+    fn locals(&self, frame: u64, code: u64) -> Vec<(String, String)> {
+        let names = self.memory.pointer(code.wrapping_add(self.layout.code_local_names));
+        let names = names.and_then(|names| self.tuple(names, LOCALS_MOST)).unwrap_or_default();
+        let first = frame.wrapping_add(self.layout.frame_locals);
+        let mut locals = Vec::new();
+        for (place, name) in (0u64..).zip(names) {
+            let Ok(value) = self.memory.word(first.wrapping_add(place * 8)) else { break };
+            let value = value & !TAGS;
+            if value != 0
+                && let Ok(name) = self.text(name)
+            {
+                locals.push((name, self.describe(value, VALUE_CHARACTERS_MOST)));
+            }
+        }
+        locals
+    }
+}
+
+/// Returns the address of the frame of a frame object: in 3.9 and 3.10 they are one.
+pub fn of_frame_object<M: Memory>(objects: &Objects<'_, M>, object: u64) -> Read<u64> {
+    let Layout { minor, frame_object_frame, .. } = *objects.layout;
+    if minor <= 10 { Ok(object) } else { objects.memory.pointer(object.wrapping_add(frame_object_frame)) }
+}

@@ -1,0 +1,16 @@
+//! Reads the stacks of a running Python process from its memory: from any state, also while it is in C code that holds the GIL, in
+//! a busy loop or in a deadlock. The process is neither stopped nor changed, and no ptrace is used.
+//!
+//! It knows neither an instance nor its workers; the crate `master` does. The processes of `bolide trace` and `bolide profile` run
+//! it; master, prototypes and workers never do. No `unsafe`: the one system call that reads memory is the crate nix'.
+
+pub mod frames;
+pub mod layout;
+pub mod lines;
+pub mod maps;
+pub mod memory;
+pub mod objects;
+pub mod process;
+pub mod python;
+pub mod symbols;
+pub mod trace;

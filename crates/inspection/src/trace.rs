@@ -1,0 +1,132 @@
+//! The stacks of all threads of one process, as they are at one moment. A stack that was read while it changed is read again, and
+//! one that never holds still is marked. The command-line process runs it.
+
+use serde::Serialize;
+
+use crate::frames::{Detail, Stack};
+use crate::memory::{ProcessMemory, Snapshot, Unreadable};
+use crate::process::{self, Task};
+use crate::python::{NoPython, Python, ThreadState};
+
+/// Attempts to read a process whose structures change meanwhile.
+const ATTEMPTS_MOST: u32 = 5;
+
+/// A thread of a process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Thread {
+    /// The kernel's id; 0 if it is not known.
+    pub id: u32,
+    /// Its name in Python, else in the kernel.
+    pub name: String,
+    pub holds_gil: bool,
+    /// It runs on a processor, or is about to. Otherwise it waits.
+    pub is_running: bool,
+    /// It has run Python code: otherwise it is known to the kernel alone.
+    pub is_python: bool,
+    #[serde(flatten)]
+    pub stack: Stack,
+}
+
+/// A process at one moment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Process {
+    /// `3.11`
+    pub python: String,
+    pub threads: Vec<Thread>,
+    /// Threads are missing.
+    pub is_partial: bool,
+}
+
+/// A process that is read once or often.
+#[derive(Debug)]
+pub struct Reader {
+    pid: i32,
+    began: Option<u64>,
+    memory: Snapshot<ProcessMemory>,
+    python: Python,
+}
+
+impl Reader {
+    /// Finds the interpreter of a process.
+    ///
+    /// # Errors
+    /// It has none, or it can't be read.
+    pub fn open(pid: i32) -> Result<Reader, NoPython> {
+        let began = process::began(pid);
+        let memory = Snapshot::new(ProcessMemory::of(pid));
+        let maps = process::maps(pid).map_err(|error| match error.kind() {
+            std::io::ErrorKind::PermissionDenied => Unreadable::Forbidden,
+            _ => Unreadable::Ended,
+        })?;
+        let python = Python::find(&memory, &maps)?;
+        Ok(Reader { pid, began, memory, python })
+    }
+
+    /// Reads all threads. The attempt with the fewest torn stacks counts.
+    ///
+    /// # Errors
+    /// The process has ended, or nothing of it can be read.
+    pub fn process(&self, detail: Detail) -> Result<Process, NoPython> {
+        let mut best: Option<(usize, Process)> = None;
+        let mut failure = Unreadable::Nothing;
+        for _ in 0..ATTEMPTS_MOST {
+            self.memory.refresh();
+            match self.attempt(detail) {
+                Ok(found) => {
+                    let torn =
+                        found.threads.iter().filter(|thread| thread.stack.is_partial).count() + usize::from(found.is_partial);
+                    if best.as_ref().is_none_or(|(least, _)| torn < *least) {
+                        best = Some((torn, found));
+                    }
+                    if torn == 0 {
+                        break;
+                    }
+                }
+                Err(why) => failure = why,
+            }
+        }
+        // Another process may have the pid by now.
+        if process::began(self.pid) != self.began {
+            return Err(Unreadable::Ended.into());
+        }
+        best.map(|(_, found)| found).ok_or(NoPython::Unreadable(failure))
+    }
+
+    fn attempt(&self, detail: Detail) -> Result<Process, Unreadable> {
+        let tasks = process::tasks(self.pid);
+        let ids: Vec<u32> = tasks.iter().map(|task| task.id).collect();
+        let (states, is_partial) = self.python.threads(&self.memory, &ids)?;
+        let names = self.python.thread_names(&self.memory);
+        let mut threads: Vec<Thread> = states.iter().map(|state| self.thread(state, &tasks, &names, detail)).collect();
+        let others = tasks.iter().filter(|task| !states.iter().any(|state| state.native == task.id));
+        // If ids are not known, no thread can be said to be without Python.
+        if states.iter().all(|state| state.native != 0) {
+            threads.extend(others.map(foreign));
+        }
+        Ok(Process { python: format!("3.{}", self.python.layout.minor), threads, is_partial })
+    }
+
+    fn thread(&self, state: &ThreadState, tasks: &[Task], names: &[(u64, String)], detail: Detail) -> Thread {
+        let task = tasks.iter().find(|task| task.id == state.native);
+        let name = names.iter().find(|(ident, _)| *ident == state.ident).map(|(_, name)| name.clone());
+        Thread {
+            id: state.native,
+            name: name.or_else(|| task.map(|task| task.name.clone())).unwrap_or_default(),
+            holds_gil: state.holds_gil,
+            is_running: task.is_some_and(|task| task.state == 'R'),
+            is_python: true,
+            stack: self.python.stack(&self.memory, state, detail),
+        }
+    }
+}
+
+fn foreign(task: &Task) -> Thread {
+    Thread {
+        id: task.id,
+        name: task.name.clone(),
+        holds_gil: false,
+        is_running: task.state == 'R',
+        is_python: false,
+        stack: Stack::default(),
+    }
+}

@@ -1,0 +1,146 @@
+//! `bolide trace`: the stacks of all threads of an instance's workers, mules and prototypes, read from their memory. The master
+//! says which processes these are and which requests they serve; it reads nothing. The command-line process runs it.
+
+mod words;
+
+use std::io::Write;
+
+use bolide_inspection::frames::Detail;
+use bolide_inspection::memory::Unreadable;
+use bolide_inspection::process::advice;
+use bolide_inspection::python::NoPython;
+use bolide_inspection::trace::Reader;
+use bolide_options::{EXIT_NO_INSTANCE, EXIT_REFUSED, ObservingRequest};
+use serde_json::{Value, json};
+
+use crate::instances::{Refusal, ask_about};
+use crate::output::{Ending, say};
+
+/// All processes of an instance, as the first argument.
+const ALL: &str = "all";
+/// Kinds of helpers, with their numbers in the first argument: `mule1`.
+const HELPERS: [&str; 2] = ["mule", "spooler"];
+
+/// Which processes of which instance.
+#[derive(Debug, PartialEq, Eq)]
+struct Chosen {
+    /// A number or a pid, or a name as `mule 1`; `None` is all.
+    process: Option<String>,
+    instance: Option<String>,
+}
+
+/// Reads the processes and prints their stacks.
+pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), Ending> {
+    let chosen = chosen(&request.arguments)?;
+    let (master, answer) = ask_about(chosen.instance.as_deref(), &json!({"ask": "trace"}))?;
+    let processes: Vec<&Value> = answer["processes"].as_array().into_iter().flatten().collect();
+    let named = |process: &&Value| chosen.process.as_ref().is_none_or(|name| is_named(process, name));
+    let meant: Vec<&Value> = processes.iter().copied().filter(named).collect();
+    if meant.is_empty() {
+        let known = processes.iter().map(|process| words::name(process)).collect::<Vec<_>>().join(", ");
+        let why = format!("master {master}: no such process; these are running: {known}");
+        return Err((EXIT_NO_INSTANCE, why).into());
+    }
+    let detail = Detail { locals: request.has("--locals") };
+    let traced: Vec<Value> = meant.into_iter().map(|process| traced(process, detail)).collect();
+    if request.has("--json") {
+        let whole = json!({"pid": master, "version": answer["version"], "processes": traced});
+        say(output, &format!("{whole}\n"))?;
+    } else {
+        for process in &traced {
+            say(output, &words::process(process))?;
+        }
+    }
+    match traced.iter().find(|process| process["error"].is_string()) {
+        None => Ok(()),
+        Some(process) => {
+            let why = format!("{}: {}", words::name(process), process["error"].as_str().unwrap_or_default());
+            Err((EXIT_REFUSED, why).into())
+        }
+    }
+}
+
+/// The first argument is a process if it looks like one; an instance alone is a pidfile, a configuration or a socket.
+fn chosen(arguments: &[String]) -> Result<Chosen, Refusal> {
+    let is_process = |text: &str| {
+        let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        is_number(text) || text == ALL || HELPERS.iter().any(|kind| text.strip_prefix(kind).is_some_and(is_number))
+    };
+    let name = |text: &String| (text != ALL).then(|| text.clone());
+    match arguments {
+        [] => Ok(Chosen { process: None, instance: None }),
+        [first] if is_process(first) => Ok(Chosen { process: name(first), instance: None }),
+        [instance] => Ok(Chosen { process: None, instance: Some(instance.clone()) }),
+        [first, instance, ..] if is_process(first) => Ok(Chosen { process: name(first), instance: Some(instance.clone()) }),
+        [first, ..] => {
+            let why = format!("`{first}` is no process: write a worker's number or pid, `mule1`, or `all`, before the instance");
+            Err((EXIT_REFUSED, why))
+        }
+    }
+}
+
+/// Returns whether a process of the instance has this name: `2` for worker 2, its pid, `mule1`.
+fn is_named(process: &Value, name: &str) -> bool {
+    let known = process["name"].as_str().unwrap_or_default();
+    known.strip_prefix("worker ") == Some(name)
+        || known.replace(' ', "") == name
+        || name.parse().is_ok_and(|pid: i64| process["pid"] == pid)
+}
+
+/// Reads one process. The entry of the master gets the threads, or the reason why there are none.
+fn traced(process: &Value, detail: Detail) -> Value {
+    let pid = process["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
+    let mut entry = process.clone();
+    let read = Reader::open(pid).and_then(|reader| reader.process(detail));
+    let found =
+        read.map_err(|why| in_words(pid, &why)).and_then(|found| serde_json::to_value(found).map_err(|error| error.to_string()));
+    match found {
+        Ok(Value::Object(fields)) => fields.into_iter().for_each(|(name, value)| entry[name] = value),
+        Ok(_) => {}
+        Err(why) => entry["error"] = why.into(),
+    }
+    entry
+}
+
+/// Why a process can't be read, and what to do.
+fn in_words(pid: i32, why: &NoPython) -> String {
+    match why {
+        NoPython::Unreadable(Unreadable::Forbidden) => format!("its memory can't be read: {}", advice(pid)),
+        NoPython::Unreadable(Unreadable::Ended) => "it has ended meanwhile".to_owned(),
+        NoPython::Unreadable(Unreadable::Nothing | Unreadable::TooMuch) => {
+            "its memory changed too much while it was read; try it again".to_owned()
+        }
+        NoPython::NotFound => "it runs no Python whose state can be found".to_owned(),
+        NoPython::Unsupported(what) => {
+            let (least, most) = (bolide_inspection::layout::MINOR_LEAST, bolide_inspection::layout::MINOR_MOST);
+            format!("{what}; stacks can be read of CPython 3.{least} to 3.{most}")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_argument_is_a_process_if_it_looks_like_one() {
+        let read = |text: &str| chosen(&text.split_whitespace().map(str::to_owned).collect::<Vec<_>>());
+        let both = |process: Option<&str>, instance: Option<&str>| {
+            Ok(Chosen { process: process.map(str::to_owned), instance: instance.map(str::to_owned) })
+        };
+        assert_eq!(read(""), both(None, None));
+        assert_eq!(read("2"), both(Some("2"), None));
+        assert_eq!(read("mule1 shop.ini"), both(Some("mule1"), Some("shop.ini")));
+        assert_eq!(read("shop.ini"), both(None, Some("shop.ini")));
+        assert_eq!(read("all 4711"), both(None, Some("4711")));
+        assert!(read("shop.ini 2").is_err_and(|(_, why)| why.contains("`shop.ini` is no process")));
+    }
+
+    #[test]
+    fn a_process_is_known_by_its_number_its_pid_and_its_name() {
+        let worker = json!({"name": "worker 2", "pid": 77});
+        let mule = json!({"name": "mule 2", "pid": 78});
+        assert!(["2", "77", "worker2"].iter().all(|name| is_named(&worker, name)));
+        assert!(!["77", "2"].iter().any(|name| is_named(&mule, name)) && is_named(&mule, "mule2"));
+    }
+}

@@ -1,0 +1,106 @@
+//! A process and its stacks as lines of text. Pure.
+
+use std::fmt::Write;
+
+use bolide_supervision::text::{counted, duration, printable};
+use serde_json::Value;
+
+/// `worker 1 (pid 4711)`
+pub fn name(process: &Value) -> String {
+    format!("{} (pid {})", printable(process["name"].as_str().unwrap_or("process")), process["pid"])
+}
+
+/// All lines about a process.
+pub fn process(process: &Value) -> String {
+    let (generation, state) = (&process["generation"], process["state"].as_str().unwrap_or_default());
+    let python = process["python"].as_str().map(|version| format!(", Python {version}")).unwrap_or_default();
+    let mut text = format!("{} of generation {generation}{python}: {state}\n", name(process));
+    // Writing to a String can't fail.
+    if process["error"].is_string() {
+        text.push_str("  not read: see the last line\n");
+        return text;
+    }
+    if process["is_partial"] == true {
+        text.push_str("  some threads are missing: the list changed while it was read\n");
+    }
+    let threads: Vec<&Value> = list(process, "threads").collect();
+    let is_python = |thread: &&&Value| thread["is_python"] == true;
+    for thread in threads.iter().filter(is_python) {
+        write_thread(thread, process, &mut text);
+    }
+    let others: Vec<String> = threads
+        .iter()
+        .filter(|thread| !is_python(thread))
+        .map(|thread| printable(thread["name"].as_str().unwrap_or("?")))
+        .collect();
+    if !others.is_empty() {
+        let _ = writeln!(text, "  {} without Python: {}", counted(others.len() as u64, "thread"), others.join(", "));
+    }
+    text
+}
+
+fn list<'a>(value: &'a Value, key: &str) -> impl Iterator<Item = &'a Value> + use<'a> {
+    value[key].as_array().into_iter().flatten()
+}
+
+fn write_thread(thread: &Value, process: &Value, text: &mut String) {
+    let id = thread["id"].as_u64().unwrap_or(0);
+    let what = match (thread["holds_gil"] == true, thread["is_running"] == true) {
+        (true, true) => "runs, holds the GIL",
+        (true, false) => "waits, holds the GIL",
+        (false, true) => "runs without the GIL",
+        (false, false) => "waits",
+    };
+    let requests: Vec<String> = list(process, "in_flight")
+        .filter(|request| id != 0 && request["thread"].as_u64() == Some(id))
+        .map(|request| {
+            let age = duration(request["milliseconds"].as_u64().unwrap_or(0));
+            format!(", {} (for {age})", printable(request["text"].as_str().unwrap_or_default()))
+        })
+        .collect();
+    let name = printable(thread["name"].as_str().unwrap_or_default());
+    let _ = writeln!(text, "  thread {id} ({name}): {what}{}", requests.concat());
+    let mut is_empty = true;
+    for frame in list(thread, "frames") {
+        is_empty = false;
+        let part = |key: &str| printable(frame[key].as_str().unwrap_or("?"));
+        let _ = writeln!(text, "    {}:{} {}", part("file"), frame["line"], part("function"));
+        for local in list(frame, "locals") {
+            let part = |number: usize| printable(local[number].as_str().unwrap_or("?"));
+            let _ = writeln!(text, "      {} = {}", part(0), part(1));
+        }
+    }
+    match (thread["is_partial"] == true, is_empty) {
+        (true, _) => text.push_str("    … the rest could not be read: it changed meanwhile\n"),
+        (false, true) => text.push_str("    no Python code\n"),
+        (false, false) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_thread_has_its_request_its_state_and_its_stack() {
+        let frame = json!({"file": "/srv/app.py", "line": 12, "function": "view", "locals": [["n", "1"]]});
+        let threads = json!([
+            {"id": 5, "name": "MainThread", "holds_gil": true, "is_running": true, "is_python": true, "frames": [frame]},
+            {"id": 6, "name": "Other", "is_python": true, "frames": [], "is_partial": true},
+            {"id": 7, "name": "tls\n", "is_python": false},
+        ]);
+        let entry = json!({
+            "name": "worker 1", "pid": 4, "generation": 1, "state": "serving", "python": "3.11", "threads": threads,
+            "in_flight": [{"thread": 5, "text": "GET /\u{1b}", "milliseconds": 1500}],
+        });
+        assert_eq!(
+            process(&entry),
+            "worker 1 (pid 4) of generation 1, Python 3.11: serving\n  \
+               thread 5 (MainThread): runs, holds the GIL, GET /\\u{1b} (for 1.5 s)\n    \
+                 /srv/app.py:12 view\n      n = 1\n  \
+               thread 6 (Other): waits\n    … the rest could not be read: it changed meanwhile\n  \
+               1 thread without Python: tls\\n\n"
+        );
+    }
+}

@@ -1,0 +1,152 @@
+//! The commands that look at a running instance, or at what it has left: their names, flags and arguments, in one table. Help, man
+//! page and completions derive from it. Pure data: the crate `observing` runs them, in the process of the command line.
+
+use crate::command_flags::{CommandFlag, Example, flag};
+
+/// Generates the enumeration and the list of its values from the same lines, so that no command lacks its row.
+macro_rules! observing_commands {
+    ($($command:ident => $row:expr,)*) => {
+        /// A command that looks and changes nothing, unless a flag says so.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum ObservingCommand {
+            $($command,)*
+        }
+
+        impl ObservingCommand {
+            /// In the order in which they are listed.
+            pub const ALL: &[ObservingCommand] = &[$(ObservingCommand::$command),*];
+
+            pub fn row(self) -> ObservingRow {
+                match self {
+                    $(ObservingCommand::$command => $row,)*
+                }
+            }
+        }
+    };
+}
+
+/// Everything about one of these commands.
+#[derive(Debug, Clone, Copy)]
+pub struct ObservingRow {
+    pub name: &'static str,
+    /// Arguments after the flags, such as `[INSTANCE]`.
+    pub arguments: &'static str,
+    /// How many there may be.
+    pub arguments_most: usize,
+    pub help: &'static str,
+    pub flags: &'static [CommandFlag],
+    pub examples: &'static [Example],
+}
+
+observing_commands! {
+    Trace => ObservingRow {
+        name: "trace",
+        arguments: "[WORKER] [INSTANCE]",
+        arguments_most: 2,
+        help: "show what each thread of a running instance is doing, from its memory",
+        flags: TRACE_FLAGS,
+        examples: TRACE_EXAMPLES,
+    },
+}
+
+const TRACE_FLAGS: &[CommandFlag] =
+    &[flag("--locals", "also show local variables, with short values"), flag("--json", "print one JSON object")];
+const TRACE_EXAMPLES: &[Example] = &[
+    ("bolide trace", "all workers and mules of the instance of this folder"),
+    ("bolide trace 2 uwsgi.ini", "worker 2; a mule is `mule1`"),
+    ("bolide trace all 4711 --locals", "all processes of the instance whose master has this pid, with local variables"),
+];
+
+/// A command with its arguments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObservingRequest {
+    pub command: ObservingCommand,
+    pub arguments: Vec<String>,
+    /// The flags that were written, with the values of those that take one.
+    flags: Vec<(&'static str, Option<String>)>,
+}
+
+impl ObservingRequest {
+    /// Whether this flag was written.
+    pub fn has(&self, flag: &str) -> bool {
+        self.flags.iter().any(|(name, _)| *name == flag)
+    }
+
+    /// The value of this flag, the last one if it was written several times.
+    pub fn value(&self, flag: &str) -> Option<&str> {
+        self.flags.iter().rev().find(|(name, _)| *name == flag).and_then(|(_, value)| value.as_deref())
+    }
+
+    /// The value of this flag as a number from 1 to `most`.
+    ///
+    /// # Errors
+    /// It is no such number; in words.
+    pub fn number(&self, flag: &str, most: u32) -> Result<Option<u32>, String> {
+        let Some(text) = self.value(flag) else { return Ok(None) };
+        let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+        number.map(Some).ok_or_else(|| format!("`{flag} {text}`: write a number from 1 to {most}"))
+    }
+}
+
+impl ObservingCommand {
+    /// Parses the arguments after the name. A value follows its flag, or stands after `=`.
+    ///
+    /// # Errors
+    /// A sentence that says what is wrong with them.
+    pub fn read(self, words: &[String]) -> Result<ObservingRequest, String> {
+        let row = self.row();
+        let mut request = ObservingRequest { command: self, arguments: Vec::new(), flags: Vec::new() };
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            if !word.starts_with('-') || word == "-" {
+                if request.arguments.len() == row.arguments_most {
+                    return Err(format!("`{word}` is one argument too many"));
+                }
+                request.arguments.push(word.clone());
+                continue;
+            }
+            let (name, written) =
+                word.split_once('=').map_or((word.as_str(), None), |(name, value)| (name, Some(value.to_owned())));
+            let Some(flag) = row.flags.iter().find(|flag| flag.name == name) else {
+                return Err(format!("`{name}` has no meaning here"));
+            };
+            let value = match (flag.words, written) {
+                ([], Some(_)) => return Err(format!("`{name}` takes no value")),
+                ([], None) => None,
+                (_, Some(value)) => Some(value),
+                ([value, ..], None) => Some(words.next().cloned().ok_or_else(|| format!("`{name}` lacks its value: {value}"))?),
+            };
+            request.flags.push((flag.name, value));
+        }
+        Ok(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<ObservingRequest, String> {
+        ObservingCommand::Trace.read(&text.split_whitespace().map(str::to_owned).collect::<Vec<String>>())
+    }
+
+    #[test]
+    fn flags_and_arguments_are_read_in_any_order() {
+        let request = read("--json 2 shop.ini").expect("read");
+        let arguments = ["2".to_owned(), "shop.ini".to_owned()];
+        assert_eq!(request.arguments, arguments);
+        assert_eq!((request.has("--json"), request.has("--locals")), (true, false));
+    }
+
+    #[test]
+    fn invalid_arguments_are_refused_with_the_reason() {
+        let cases = [
+            ("--force", "`--force` has no meaning here"),
+            ("a b c", "`c` is one argument too many"),
+            ("--json=1", "`--json` takes no value"),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(read(text).expect_err(text), expected);
+        }
+    }
+}

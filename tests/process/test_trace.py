@@ -1,0 +1,122 @@
+"""`bolide trace`: what each thread of an instance is doing, read from the memory of its processes in any state they are in."""
+
+import contextlib
+import json
+import os
+import re
+from pathlib import Path
+
+from support.waiting import wait_until
+from support_instance import DONE, MISUSED, NO_INSTANCE
+
+SOURCE = (Path(__file__).parent / "probes" / "states.py").read_text(encoding="utf-8").splitlines()
+
+
+def line_of(text):
+    """Returns the number of the only line that contains this."""
+    (number,) = [number for number, line in enumerate(SOURCE, 1) if text in line]
+    return number
+
+
+@contextlib.contextmanager
+def in_flight(instance, tmp_path, *paths):
+    """Sends a request to each path, and lets them go at the end."""
+    clients = []
+    for path in paths:
+        gate = tmp_path / path
+        os.mkfifo(f"{gate}.fifo")
+        client = instance.connect()
+        client.send(f"GET /{path}?{gate} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        # The other end of a FIFO can be opened only when there is a reader.
+        pipe = os.open(f"{gate}.fifo", os.O_RDWR)
+        wait_until(gate.with_suffix(".waiting").exists, f"the request for /{path}")
+        clients.append((client, gate, pipe))
+    yield
+    for client, gate, pipe in clients:
+        gate.touch()
+        os.write(pipe, b"1")
+        assert client.read_response().status == 200
+        os.close(pipe)
+
+
+def traced(call, *arguments):
+    status, said = call("trace", "--json", *arguments)
+    assert status == DONE, said
+    return {process["name"]: process for process in json.loads(said)["processes"]}
+
+
+def thread_in(processes, function):
+    """Returns the only thread that is in this function, with the place in the stack."""
+    found = [
+        (process, thread, place)
+        for process in processes.values()
+        for thread in process["threads"]
+        for place, frame in enumerate(thread["frames"])
+        if frame["function"].rsplit(".", 1)[-1] == function
+    ]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def all_have_arrived(processes):
+    """Returns the processes if each thread is at the line where it stays until its gate opens."""
+    places = [("hold", "PyDLL(None).read"), ("partner", "wait_for(first)"), ("lock_up", "wait_for(second)")]
+    lines = []
+    for function, text in places:
+        _, thread, place = thread_in(processes, function)
+        lines.append(thread["frames"][place]["line"] == line_of(text))
+        lines.append(not thread["is_running"])
+    return all(lines) and processes
+
+
+def test_each_thread_is_shown_where_it_is_also_in_c_code_in_a_loop_and_in_a_deadlock(start, call, tmp_path):
+    instance = start("--processes", "3", module="states")
+    with in_flight(instance, tmp_path, "hold", "spin", "lock-up"):
+        processes = wait_until(lambda: all_have_arrived(traced(call)), "the requests to be where they stay")
+        status, said = call("trace")
+        assert status == DONE
+        process, thread, place = thread_in(processes, "hold")
+        assert (thread["holds_gil"], thread["is_running"], thread["is_partial"]) == (True, False, False)
+        assert thread["frames"][place]["file"].endswith("states.py")
+        (request,) = process["in_flight"]
+        assert (request["thread"], request["text"].split("?")[0]) == (thread["id"], "GET /hold")
+        process, thread, place = thread_in(processes, "spin")
+        assert (thread["holds_gil"], thread["frames"][place]["line"] >= line_of("while steps")) == (True, True)
+        process, thread, place = thread_in(processes, "partner")
+        assert (thread["name"], thread["holds_gil"]) == ("Partner", False)
+        assert thread["frames"][place - 1]["line"] == line_of("while not lock.acquire")
+        assert thread_in(processes, "lock_up")[1]["name"] == "MainThread"
+    line = line_of("PyDLL(None).read")
+    state = r"thread \d+ \(MainThread\): waits, holds the GIL, GET /hold\S* \(for .*\)"
+    assert re.search(rf"{state}\n    \S+/states.py:{line} hold\n", said)
+    assert re.search(r"^prototype \(pid \d+\) of generation 1, Python 3\.\d+: serving$", said, re.MULTILINE)
+
+
+def in_mule(processes, names):
+    """Returns the processes if they have these names, and the mule is in its function."""
+    assert set(processes) <= names
+    functions = [frame["function"] for thread in processes.get("mule 1", {}).get("threads", []) for frame in thread["frames"]]
+    return set(processes) == names and "mule" in functions and processes
+
+
+def test_one_process_is_chosen_by_its_number_its_pid_or_its_name(start, call, tmp_path):
+    instance = start("--processes", "2", "--mule=states:mule", "--pidfile", tmp_path / "shop.pid", module="states")
+    names = {"prototype", "worker 1", "worker 2", "mule 1"}
+    everything = wait_until(lambda: in_mule(traced(call), names), "the mule to wait for messages")
+    for chosen, name in [("2", "worker 2"), ("mule1", "mule 1"), (everything["worker 1"]["pid"], "worker 1")]:
+        assert set(traced(call, chosen, "shop.pid")) == {name}
+    assert set(traced(call, "all", instance.pid)) == set(everything)
+    status, said = call("trace", "3")
+    assert status == NO_INSTANCE
+    assert "no such process; these are running: prototype (pid" in said
+    assert call("trace", "--rate")[0] == MISUSED
+
+
+def test_local_variables_are_shown_on_request_only(start, call, tmp_path):
+    instance = start("--processes", "2", module="states")
+    with in_flight(instance, tmp_path, "spin"):
+        _, plain = call("trace")
+        _, detailed = call("trace", "--locals")
+    assert "spinner" not in plain
+    for line in ['name = "spinner"', "number = 7", r"gate = <Gate at 0x[0-9a-f]+>", r"steps = \d+"]:
+        assert re.search(rf"^      {line}$", detailed, re.MULTILINE), line
