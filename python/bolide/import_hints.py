@@ -8,10 +8,14 @@ import glob
 import os
 import sys
 
+from bolide.known_packages import PACKAGES
+
 #: Most entries of a folder that are read: the folder may be any.
 ENTRIES_MOST = 4096
 #: Most folders of ``sys.path`` that a message names.
 SEARCHED_MOST = 6
+#: How similar a name must be to be offered instead of a misspelt one, from 0 to 1: one wrong letter in five.
+NEAR = 0.8
 #: The usual names of virtualenvs.
 ENVIRONMENTS = (".venv", "venv", "env", ".virtualenv")
 
@@ -62,7 +66,22 @@ def missing_dependency(error):
     inside = virtualenv_with(name)
     if inside is not None:
         return f"; the virtualenv {inside} has it: write --virtualenv {inside}, or virtualenv = {inside} in a file"
-    return f"; this application's Python does not have it: {sys.executable} -m pip install {name}, if its package has that name"
+    absent = "; this application's Python does not have it"
+    if name in PACKAGES:
+        return f"{absent}: {sys.executable} -m pip install {quoted(PACKAGES[name])}"
+    near = difflib.get_close_matches(name, sorted({*PACKAGES, *top_level_modules()}), n=1, cutoff=NEAR)
+    return f"{absent}; did you mean {near[0]}?" if near else f"{absent}; is the name misspelt?"
+
+
+def top_level_modules():
+    """Return the names of the modules that can be imported, by the entries of ``sys.path``."""
+    names = set(sys.builtin_module_names)
+    for folder in sys.path[:SEARCHED_MOST]:
+        for entry in entries(folder or "."):
+            stem, extension = os.path.splitext(entry)
+            if stem.isidentifier() and extension in ("", ".py"):
+                names.add(stem)
+    return names
 
 
 def folder_of(name):
@@ -106,7 +125,7 @@ def virtualenv_option(path, origin):
 
 def quoted(text):
     """Quote a text for a shell command line."""
-    return f'"{text}"' if set(text) & set("()' ") else text
+    return f'"{text}"' if set(text) & set("()[]' ") else text
 
 
 def entries(folder):

@@ -55,6 +55,12 @@ fn digits_value(digits: &str) -> i64 {
     digits.bytes().fold(0, |value: i64, digit| value.saturating_mul(10).saturating_add(i64::from(digit - b'0')))
 }
 
+/// The text between two quotes that enclose a value. uWSGI takes them as part of it, in ini files at least.
+pub fn unquoted(text: &str) -> Option<&str> {
+    let text = text.trim();
+    ['"', '\''].into_iter().find_map(|quote| text.strip_prefix(quote)?.strip_suffix(quote)).filter(|inner| !inner.is_empty())
+}
+
 /// The value of a switch: every text except four words is "on".
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Switch {

@@ -67,6 +67,7 @@ impl Reader<'_> {
         if !self.made.files.contains(&name) {
             self.made.files.push(name.clone());
         }
+        refuse_utf_16(&bytes, &name)?;
         let substituted = self.magic.substitute(&bytes);
         let wanted = section.filter(|section| !section.is_empty());
         let lines: Vec<&[u8]> = bytes.split(|&byte| byte == b'\n').collect();
@@ -156,6 +157,15 @@ pub fn format_of(name: &str) -> Option<Format> {
     } else {
         None
     }
+}
+
+/// Editors of other systems save texts in UTF-16. Each second byte of it is zero, so it would look like a file without a section.
+fn refuse_utf_16(bytes: &[u8], name: &str) -> Result<(), Diagnostic> {
+    if !bytes.starts_with(&[0xff, 0xfe]) && !bytes.starts_with(&[0xfe, 0xff]) {
+        return Ok(());
+    }
+    let error = Diagnostic::error(Some(&Location::file(name, 0)), "the file is in UTF-16");
+    Err(error.advise(format!("save it in UTF-8: iconv -f UTF-16 -t UTF-8 {name} > new-{name}")))
 }
 
 fn missing_section(name: &str, wanted: &str, parsed: &Section) -> Diagnostic {

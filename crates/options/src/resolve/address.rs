@@ -43,6 +43,12 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
     if text.is_empty() {
         return Err(error(format!("`{}` names no address", pair.key)).advise("write host:port, :port or a path"));
     }
+    if let Some(inner) = crate::values::unquoted(text) {
+        return Err(error(format!("`{text}` is not an address")).advise(format!("leave the quotes out: `{} = {inner}`", pair.key)));
+    }
+    if let Some(inner) = without_scheme(text) {
+        return Err(error(format!("`{text}` is a URL, not an address")).advise(format!("write `{} = {inner}`", pair.key)));
+    }
     if let Some(number) = text.strip_prefix("fd://") {
         return descriptor(number, host).map(|number| (Address::Descriptor(number), None)).map_err(|(message, advice)| {
             let diagnostic = error(message).advise(advice);
@@ -66,14 +72,14 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
         };
     }
     if is_local {
-        return Ok(unix(text, pair));
+        return unix(text, pair);
     }
     if text.starts_with('=') {
         return Err(error(format!("`{text}`: shared sockets are not supported yet")).advise("name the address itself"));
     }
     match text.rsplit_once(':') {
         Some((host, port)) => tcp(host, port, text, pair),
-        None => Ok(unix(text, pair)),
+        None => unix(text, pair),
     }
 }
 
@@ -104,7 +110,17 @@ fn tcp(host: &str, written: &str, text: &str, pair: &Pair) -> Result<(Address, O
     Ok((Address::Tcp { host: if bare == "*" { String::new() } else { bare.to_owned() }, port }, doubt))
 }
 
-fn unix(text: &str, pair: &Pair) -> (Address, Option<Diagnostic>) {
+/// What stands between the scheme and the path of a URL.
+fn without_scheme(text: &str) -> Option<&str> {
+    let rest = ["http://", "https://", "tcp://"].into_iter().find_map(|scheme| text.strip_prefix(scheme))?;
+    rest.split('/').next().filter(|host| !host.is_empty())
+}
+
+fn unix(text: &str, pair: &Pair) -> Result<(Address, Option<Diagnostic>), Diagnostic> {
+    if text.len() > MOST_PATH_BYTES {
+        return Err(Diagnostic::error(Some(&pair.location), format!("`{text}` is too long for the path of a UNIX socket"))
+            .advise(format!("the kernel takes at most {MOST_PATH_BYTES} bytes, and these are {}", text.len())));
+    }
     let doubt = |message: String| Some(Diagnostic::warning(Some(&pair.location), message));
     let doubt = if text.bytes().all(|byte| byte.is_ascii_digit()) {
         doubt(format!("`{text}` is taken as the path of a UNIX socket"))
@@ -115,7 +131,7 @@ fn unix(text: &str, pair: &Pair) -> (Address, Option<Diagnostic>) {
     } else {
         None
     };
-    (Address::Unix(text.into()), doubt)
+    Ok((Address::Unix(text.into()), doubt))
 }
 
 /// Makes relative paths of UNIX sockets absolute, starting at the folder of `chdir`.
@@ -198,6 +214,21 @@ mod tests {
             let diagnostic = address(text).expect_err(text);
             assert!(diagnostic.advice.is_some() && diagnostic.location.is_some(), "{text}: {diagnostic}");
         }
+    }
+
+    #[test]
+    fn test_quotes_and_schemes_and_long_paths_are_refused_with_what_to_write() {
+        let long = format!("/{}", "x".repeat(MOST_PATH_BYTES));
+        for (text, advice) in [
+            ("\"127.0.0.1:8000\"", "leave the quotes out: `socket = 127.0.0.1:8000`"),
+            ("'/run/app.sock'", "leave the quotes out: `socket = /run/app.sock`"),
+            ("http://127.0.0.1:8000/", "write `socket = 127.0.0.1:8000`"),
+            ("tcp://localhost:80", "write `socket = localhost:80`"),
+            (long.as_str(), "the kernel takes at most 107 bytes, and these are 108"),
+        ] {
+            assert_eq!(address(text).expect_err(text).advice.as_deref(), Some(advice), "{text}");
+        }
+        assert!(address(&long[1..]).is_ok());
     }
 
     #[test]

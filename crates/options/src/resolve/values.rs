@@ -15,9 +15,11 @@ impl Draft<'_> {
         let switch = crate::values::switch(pair.value.as_deref());
         if !switch.plain {
             let text = pair.value.as_deref().unwrap_or_default();
-            self.diagnostics.push(Diagnostic::warning(Some(&pair.location), format!("`{} = {text}` is on", pair.key)).advise(
-                "only `false`, `off`, `no` and `0` are off, with nothing after them; there are no comments after a value",
-            ));
+            let advice = without_quotes(pair).unwrap_or_else(|| {
+                "only `false`, `off`, `no` and `0` are off, with nothing after them; there are no comments after a value".to_owned()
+            });
+            let warning = Diagnostic::warning(Some(&pair.location), format!("`{} = {text}` is on", pair.key));
+            self.diagnostics.push(warning.advise(advice));
         }
         switch.on
     }
@@ -61,10 +63,10 @@ impl Draft<'_> {
             return Err(Diagnostic::error(Some(&pair.location), format!("`--{} {text}`: `{text}` is not a number", pair.key))
                 .advise(format!("write {}", crate::manual::words::value(row))));
         }
-        let advice = match row.at_once && text.contains('(') {
-            true => "this option acts as soon as it is read, before placeholders are substituted",
-            false => "write only the number; there are no comments after a value, and no units",
-        };
+        let advice = without_quotes(pair).unwrap_or_else(|| match row.at_once && text.contains('(') {
+            true => "this option acts as soon as it is read, before placeholders are substituted".to_owned(),
+            false => "write only the number; there are no comments after a value, and no units".to_owned(),
+        });
         let message = format!("`{} = {text}` is read as {number}", pair.key);
         self.diagnostics.push(Diagnostic::warning(Some(&pair.location), message).advise(advice));
         Ok(())
@@ -218,4 +220,10 @@ pub fn log_file(pair: &Pair) -> Result<String, Diagnostic> {
             .advise("name a file, and let `logger = socket:HOST:PORT` send lines")),
         false => Ok(text),
     }
+}
+
+/// The advice for a value in quotes.
+fn without_quotes(pair: &Pair) -> Option<String> {
+    let inner = crate::values::unquoted(pair.value.as_deref()?)?;
+    Some(format!("leave the quotes out: `{} = {inner}`", pair.key))
 }
