@@ -292,13 +292,10 @@ def test_a_flag_that_works_becomes_the_options_that_the_guide_names(name, shop):
 def test_an_error_of_a_flag_says_what_to_write(fail):
     for line, wanted in [
         (["--log-config", "log.ini"], "`--logto FILE`"),
-        (["-w", "4"], "`--workers 4`"),
-        (["-b", "0.0.0.0:8000"], "`--bind 0.0.0.0:8000`"),
         (["-v"], "`--version` of gunicorn"),
         (["--bind", ":0", "--protocol", "fastcgi"], "`--socket ADDRESS --protocol fastcgi`"),
         (["-k", "eventlet"], "write `gevent` instead"),
         (["--worker-class", "eventlet"], "write `gevent` instead"),
-        (["-h", "0.0.0.0"], "`--host 0.0.0.0`"),
         (["--http", "8000"], "`--http :8000`"),
         (["--http-socket", "8000"], "`--http-socket :8000`"),
         (["--workers", "many"], "`many` is not a number"),
@@ -306,6 +303,14 @@ def test_an_error_of_a_flag_says_what_to_write(fail):
         status, lines = fail(*line, "app:app")
         assert status == START_FAILED, lines
         assert wanted in lines[-1], lines
+
+
+def test_gunicorns_and_hypercorns_letters_serve_and_each_is_said_once(start):
+    instance = start("-w", "2", "-b", "127.0.0.1:0", "-k", "sync", socket=None)
+    assert len(instance.workers(2)) == 2
+    text = instance.log_text()
+    assert text.count("`-w 2` is read as `--workers` of gunicorn and hypercorn") == 1
+    assert text.count("`-b 127.0.0.1:0` is read as `--bind`") == 1
 
 
 APPLICATION = """

@@ -187,12 +187,10 @@ def test_a_bare_port_is_reported_with_its_correct_form(desk):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("-w", "4"), ("--module", "--workers 4")),
-        (("-b", "0.0.0.0:8000"), ("0.0.0.0:8000", "--")),
         (("-k", "eventlet"), ("write `gevent` instead",)),
         (("--processes", "four"), ("four", "number")),
     ],
-    ids=["-w", "-b", "-k", "no-number"],
+    ids=["-k", "no-number"],
 )
 def test_what_means_another_thing_here_is_an_error_that_says_both(words, said, desk):
     desk.write("app.py", FLASK)
@@ -210,10 +208,17 @@ def test_uvicorns_line_serves(desk, browse):
     assert shown.wait_for_end() == 0
 
 
-def test_gunicorns_line_serves(desk, browse):
+@pytest.mark.parametrize(
+    "line",
+    [
+        "--bind 127.0.0.1:0 --workers 2 --timeout 30 --graceful-timeout 5 --preload app:app",
+        "-w 2 -b 127.0.0.1:0 -k gthread --threads 4 --access-logfile - app:app",
+    ],
+    ids=["long", "short"],
+)
+def test_gunicorns_line_serves(line, desk, browse):
     desk.write("app.py", FLASK)
-    words = ("--bind", "127.0.0.1:0", "--workers", "2", "--timeout", "30", "--graceful-timeout", "5", "--preload", "app:app")
-    shown = desk.type("bolide", *words)
+    shown = desk.type("bolide", *line.split())
     assert browse(shown).get().text == "hello from Flask"
     shown.interrupt()
     assert shown.wait_for_end() == 0

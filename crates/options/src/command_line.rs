@@ -4,10 +4,10 @@ use crate::catalogue::{catalogue, nearest};
 use crate::diagnostic::{Diagnostic, Location};
 use crate::host_info::HostInfo;
 use crate::manual::words::listed;
-use crate::other_servers::{self, Refusal, Subject, Translation};
+use crate::other_servers::{self, Refusal, ServerSetting, Subject, Translation};
 use crate::reader::{Configuration, EarlyExit, GUNICORN_FILE, Reader, format_of, is_gunicorn_configuration};
 use crate::resolve::PositionalApplication;
-use crate::sources::argv::{ArgumentError, Arguments};
+use crate::sources::argv::{ArgumentError, Arguments, ParsedOption};
 use crate::sources::environment;
 
 /// The files of `env-file` may define the port of `--host`.
@@ -63,64 +63,128 @@ fn unread_variables(host: &HostInfo) -> Option<Diagnostic> {
 
 /// Reads the options of the command line, of Bolide and of other servers. Returns diagnostics for the user.
 fn take_options(reader: &mut Reader<'_>, words: &mut Arguments<'_>, host: &HostInfo) -> Result<Vec<Diagnostic>, EarlyExit> {
-    let location = Location::command_line();
-    let error = |message: String, advice: String| Diagnostic::error(Some(&location), message).advise(advice);
-    let refused = |refusal: Refusal| error(refusal.message, refusal.advice);
-    let mut translation = Translation::new(None);
-    let mut files = Vec::new();
-    let (mut protocol, mut umask, mut has_socket) = (None, None, false);
-    while let Some(given) =
-        words.next_option(|name| reader.declared(name)).map_err(|error| argument_diagnostic(error, &location))?
-    {
-        let value = given.value.as_deref();
-        let row = catalogue().get(&given.name);
-        has_socket |= row.is_some_and(|row| row.name() == "socket");
-        let is_ours = row.is_some() || reader.declared(&given.name).is_some();
-        match other_servers::long(None, &given.name).filter(|_| !is_ours) {
-            Some(flag) => {
-                translation.translate(flag, value.unwrap_or_default()).map_err(refused)?;
-                for made in translation.drain() {
-                    reader.add(&made.key, Some(&made.value), &location)?;
-                    files.extend(Some(made.value).filter(|_| made.key == ENV_FILE));
-                }
-            }
-            None => {
-                if let Some((message, advice)) = other_servers::misunderstood(&given.name, value.unwrap_or_default()) {
-                    return Err(error(message, advice).into());
-                }
-                match value.and_then(|value| other_servers::word(&given.name, value)) {
-                    Some(pairs) => {
-                        for (key, value) in pairs {
-                            reader.add(key, Some(value), &location)?;
-                        }
-                    }
-                    // Which server's `umask` it is becomes clear only after all words are read.
-                    None if given.name == UMASK && value.is_some() => umask.clone_from(&given.value),
-                    None => reader.add(&given.name, value, &location)?,
-                }
-                match given.name.as_str() {
-                    ENV_FILE => files.extend(given.value),
-                    "protocol" => protocol = given.value,
-                    "threads" => given.value.iter().for_each(|count| translation.keep(Subject::Threads, count)),
-                    _ => {}
-                }
+    let mut typed = TypedOptions::default();
+    loop {
+        match words.next_option(|name| reader.declared(name)) {
+            Ok(Some(given)) => typed.take(given, reader)?,
+            Ok(None) => break,
+            Err(mistake) => {
+                // Whether the next word is its value is not known, so nothing after it can be read.
+                typed.errors.push(argument_diagnostic(mistake, &Location::command_line()));
+                break;
             }
         }
     }
-    // `--protocol` is gunicorn's if there is a `--bind`, and no `--socket` that uWSGI's would apply to.
-    protocol.iter().filter(|_| !has_socket).for_each(|protocol| translation.keep(Subject::Protocol, protocol));
-    if let Some(mask) = umask {
-        match other_servers::long(None, UMASK).filter(|_| translation.has(Subject::Bind) && !has_socket) {
-            Some(flag) => translation.translate(flag, &mask).map_err(refused)?,
-            None => reader.add(UMASK, Some(&mask), &location)?,
+    if !typed.errors.is_empty() {
+        return Err(EarlyExit::Failed(typed.errors));
+    }
+    typed.finish(reader, host)
+}
+
+/// What options of a command line leave behind until all of them are read.
+struct TypedOptions {
+    translation: Translation,
+    /// The files of `env-file`.
+    files: Vec<String>,
+    protocol: Option<String>,
+    umask: Option<String>,
+    has_socket: bool,
+    notes: Vec<Diagnostic>,
+    /// All errors are in one report: a command line of another server may have several.
+    errors: Vec<Diagnostic>,
+}
+
+impl Default for TypedOptions {
+    fn default() -> TypedOptions {
+        TypedOptions {
+            translation: Translation::new(None),
+            files: Vec::new(),
+            protocol: None,
+            umask: None,
+            has_socket: false,
+            notes: Vec::new(),
+            errors: Vec::new(),
         }
     }
-    let port = if translation.needs_port() { crate::resolve::port(host, &files)? } else { None };
-    let (options, remarks) = translation.finish(port).map_err(refused)?;
-    for made in options {
-        reader.add(&made.key, Some(&made.value), &location)?;
+}
+
+impl TypedOptions {
+    fn take(&mut self, given: ParsedOption, reader: &mut Reader<'_>) -> Result<(), EarlyExit> {
+        let location = Location::command_line();
+        let ParsedOption { name, value, note } = given;
+        if let Some((message, advice)) = note {
+            self.notes.push(Diagnostic::note(Some(&location), message).advise(advice));
+        }
+        let row = catalogue().get(&name);
+        self.has_socket |= row.is_some_and(|row| row.name() == "socket");
+        let is_ours = row.is_some() || reader.declared(&name).is_some();
+        match other_servers::long(None, &name).filter(|_| !is_ours) {
+            Some(setting) => self.translate(setting, value.as_deref().unwrap_or_default(), reader),
+            None => self.take_own(&name, value, reader),
+        }
     }
-    Ok(remarks.into_iter().map(|remark| remark.diagnostic(&location)).collect())
+
+    /// Takes an option of another server.
+    fn translate(&mut self, setting: &ServerSetting, value: &str, reader: &mut Reader<'_>) -> Result<(), EarlyExit> {
+        if let Err(refusal) = self.translation.translate(setting, value) {
+            self.errors.push(refused(refusal));
+        }
+        for made in self.translation.drain() {
+            reader.add(&made.key, Some(&made.value), &Location::command_line())?;
+            self.files.extend(Some(made.value).filter(|_| made.key == ENV_FILE));
+        }
+        Ok(())
+    }
+
+    /// Takes an option of Bolide, and so of uWSGI, unless its value shows that another server's is meant.
+    fn take_own(&mut self, name: &str, value: Option<String>, reader: &mut Reader<'_>) -> Result<(), EarlyExit> {
+        let location = Location::command_line();
+        if let Some((message, advice)) = other_servers::misunderstood(name, value.as_deref().unwrap_or_default()) {
+            self.errors.push(Diagnostic::error(Some(&location), message).advise(advice));
+            return Ok(());
+        }
+        match value.as_deref().and_then(|value| other_servers::word(name, value)) {
+            Some(pairs) => {
+                for (key, value) in pairs {
+                    reader.add(key, Some(value), &location)?;
+                }
+            }
+            // Which server's `umask` it is becomes clear only after all words are read.
+            None if name == UMASK && value.is_some() => self.umask.clone_from(&value),
+            None => reader.add(name, value.as_deref(), &location)?,
+        }
+        match name {
+            ENV_FILE => self.files.extend(value),
+            "protocol" => self.protocol = value,
+            "threads" => value.iter().for_each(|count| self.translation.keep(Subject::Threads, count)),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Adds what several options mean together.
+    fn finish(mut self, reader: &mut Reader<'_>, host: &HostInfo) -> Result<Vec<Diagnostic>, EarlyExit> {
+        let location = Location::command_line();
+        // `--protocol` is gunicorn's if there is a `--bind`, and no `--socket` that uWSGI's would apply to.
+        self.protocol.iter().filter(|_| !self.has_socket).for_each(|protocol| self.translation.keep(Subject::Protocol, protocol));
+        if let Some(mask) = self.umask {
+            match other_servers::long(None, UMASK).filter(|_| self.translation.has(Subject::Bind) && !self.has_socket) {
+                Some(flag) => self.translation.translate(flag, &mask).map_err(refused)?,
+                None => reader.add(UMASK, Some(&mask), &location)?,
+            }
+        }
+        let port = if self.translation.needs_port() { crate::resolve::port(host, &self.files)? } else { None };
+        let (options, remarks) = self.translation.finish(port).map_err(refused)?;
+        for made in options {
+            reader.add(&made.key, Some(&made.value), &location)?;
+        }
+        self.notes.extend(remarks.into_iter().map(|remark| remark.diagnostic(&location)));
+        Ok(self.notes)
+    }
+}
+
+fn refused(refusal: Refusal) -> Diagnostic {
+    Diagnostic::error(Some(&Location::command_line()), refusal.message).advise(refusal.advice)
 }
 
 /// Converts a mistake on the command line, with its advice.

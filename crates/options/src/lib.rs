@@ -131,7 +131,7 @@ fn read_in(arguments: &[OsString], host: &HostInfo) -> Result<Reading, Failure> 
         Err(EarlyExit::Version) => return Ok(Reading::version()),
         Err(EarlyExit::AskInstance(request)) => return Ok(Reading::AskInstance(request)),
         Err(EarlyExit::SignalInstance { command, pidfile }) => return Ok(Reading::SignalInstance { command, pidfile }),
-        Err(EarlyExit::Failed(diagnostic)) => return Err(Failure { diagnostics: vec![*diagnostic] }),
+        Err(EarlyExit::Failed(diagnostics)) => return Err(Failure { diagnostics }),
     };
     // In a file, `show-config` prints and the start continues, as in uWSGI. On the command line, only the listing is wanted.
     if configuration.show_config.as_ref().is_some_and(|location| location.line == 0) {

@@ -101,7 +101,7 @@ fn diagnostics(arguments: &[String], host: &HostInfo) -> (Vec<Diagnostic>, Optio
     let only = |diagnostic: Diagnostic| (vec![diagnostic], None);
     let (configuration, application) = match collect(arguments, host) {
         Ok(read) => read,
-        Err(EarlyExit::Failed(diagnostic)) => return only(*diagnostic),
+        Err(EarlyExit::Failed(diagnostics)) => return (diagnostics, None),
         Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
             let message = "this controls a running instance and ends: it does not serve";
             return only(Diagnostic::note(Some(&Location::command_line()), message));

@@ -29,7 +29,10 @@ pub fn run(arguments: &[String], host: &HostInfo) -> Reading {
     }
     let (mut configuration, application) = match collect(&rest, host) {
         Ok(read) => read,
-        Err(EarlyExit::Failed(diagnostic)) => return Reading::Print { text: format!("{diagnostic}\n"), status: FAILED },
+        Err(EarlyExit::Failed(diagnostics)) => {
+            let text = diagnostics.iter().map(|diagnostic| format!("{diagnostic}\n")).collect();
+            return Reading::Print { text, status: FAILED };
+        }
         Err(EarlyExit::SignalInstance { .. } | EarlyExit::AskInstance(_)) => {
             return Reading::usage_error(
                 Subcommand::Config,

@@ -76,7 +76,9 @@ fn folders_of(name: &str, host: &HostInfo) -> Result<Selected, String> {
     }
     let (configuration, application) = match collect(&[name.to_owned()], host) {
         Ok(read) => read,
-        Err(EarlyExit::Failed(diagnostic)) => return Err(diagnostic.to_string()),
+        Err(EarlyExit::Failed(diagnostics)) => {
+            return Err(diagnostics.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"));
+        }
         Err(_) => return Err(format!("`{name}` is not a configuration of an instance")),
     };
     let (settings, diagnostics) = crate::resolve::resolve(&configuration, application.as_ref(), host);

@@ -11,27 +11,40 @@ use crate::catalogue::row::Argument;
 /// A larger number of workers, given by letter, is a port.
 const PROCESSES_BY_LETTER_MOST: u32 = 1024;
 
-/// Returns the message and the advice if a value shows that a letter was not meant as in uWSGI. For a letter without a value,
-/// `value` is the next word.
+/// Returns the setting of another server that a letter means, if its value shows that uWSGI's option of this letter is not meant.
+/// For a letter without a value, `value` is the next word.
+pub fn meant_setting(letter: char, value: &str) -> Option<&'static ServerSetting> {
+    let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
+    let theirs = match letter {
+        'w' if is_number => "workers",
+        'b' if value.contains([':', '/', '.']) => "bind",
+        'p' if value.parse::<u32>().is_ok_and(|number| number > PROCESSES_BY_LETTER_MOST) => "port",
+        'p' if !is_number && !value.is_empty() && !value.eq_ignore_ascii_case("auto") => "pid",
+        'm' if is_number => "umask",
+        'h' if is_likely_host(value) => "host",
+        _ => return None,
+    };
+    flags().find(|flag| flag.flag == theirs && flag.letter.is_some_and(|(own, _)| own == letter))
+}
+
+/// The note about a letter that was read as another server's; `name` is uWSGI's option of the letter, if it has one.
+pub fn reading_of(letter: char, value: &str, setting: &ServerSetting, name: Option<&str>) -> (String, String) {
+    let typed = format!("-{letter} {value}");
+    let (typed, flag) = (typed.trim_end(), setting.flag);
+    let advice = match name {
+        Some(name) => format!("with another value `-{letter}` is `--{name}`, as in uWSGI; the long name says which one is meant"),
+        None => "the long name is the same in every version".to_owned(),
+    };
+    (format!("`{typed}` is read as `--{flag}` of {}", owners(setting)), advice)
+}
+
+/// Returns the message and the advice if a value shows that a letter was not meant as in uWSGI, and another server's meaning can't
+/// be taken. For a letter without a value, `value` is the next word.
 pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String)> {
     let is_number = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let (theirs, advice) = match letter {
         'v' if !is_number => ("version", "write `bolide --version` for the version".to_owned()),
-        'w' if is_number => ("workers", format!("write `--workers {value}`")),
-        'b' if value.contains([':', '/', '.']) => ("bind", format!("write `--bind {value}`")),
-        'p' if value.parse::<u32>().is_ok_and(|number| number > PROCESSES_BY_LETTER_MOST) => {
-            ("port", format!("write `--port {value}`"))
-        }
-        'p' if !is_number && !value.is_empty() && !value.eq_ignore_ascii_case("auto") => {
-            ("pid", format!("write `--pid {value}`"))
-        }
-        'm' if is_number => {
-            ("umask", format!("write `--umask {value}`; beside `--bind` it applies to UNIX sockets only, as there"))
-        }
-        'h' if is_likely_host(value) => ("host", format!("write `--host {value}`")),
-        'c' if value.ends_with(".py") || value.ends_with(".toml") => {
-            ("config", "write `bolide FILE` for a configuration of Bolide or uWSGI".to_owned())
-        }
+        'c' if value.ends_with(".toml") => ("config", "write `bolide FILE` for a configuration of Bolide or uWSGI".to_owned()),
         _ => return None,
     };
     let (row, name) = catalogue().letter(letter)?;
@@ -40,6 +53,13 @@ pub fn misunderstood_letter(letter: char, value: &str) -> Option<(String, String
     let typed = typed.trim_end();
     let help = row.help.split(['.', ',', ';', ':', '(']).next().unwrap_or_default().trim_end();
     Some((format!("`{typed}`: `-{letter}` is `--{name}` here, as in uWSGI ({help}), and `--{theirs}` of {whose}"), advice))
+}
+
+/// The one setting of other servers with a letter that uWSGI does not have.
+pub fn only_meaning(letter: char) -> Option<&'static ServerSetting> {
+    let mut theirs = flags().filter(|flag| flag.letter.is_some_and(|(own, _)| own == letter));
+    let first = theirs.next()?;
+    theirs.all(|other| other.flag == first.flag && other.argument == first.argument).then_some(first)
 }
 
 fn is_likely_host(value: &str) -> bool {
@@ -80,40 +100,57 @@ mod tests {
     use super::*;
 
     #[test]
-    fn test_a_letter_that_means_two_things_is_reported_with_both() {
-        for (letter, value, ours, theirs, advice) in [
-            ('w', "4", "`--module`", "`--workers` of gunicorn and hypercorn", "`--workers 4`"),
-            ('b', "0.0.0.0:8000", "`--buffer-size`", "`--bind` of gunicorn, hypercorn and daphne", "`--bind 0.0.0.0:8000`"),
-            ('p', "8000", "`--processes`", "`--port` of flask run and daphne", "`--port 8000`"),
-            ('p', "/run/x.pid", "`--processes`", "`--pid` of gunicorn and hypercorn", "`--pid /run/x.pid`"),
-            ('h', "0.0.0.0", "`--help`", "`--host` of flask run", "`--host 0.0.0.0`"),
-            ('v', "", "`--max-vars`", "`--version` of gunicorn", "`bolide --version`"),
-            ('v', "app:app", "`--max-vars`", "`--version` of gunicorn", "`bolide --version`"),
-            ('m', "007", "`--memory-report`", "`--umask` of gunicorn and hypercorn", "`--umask 007`"),
+    fn test_a_value_that_uwsgi_could_not_mean_is_that_of_another_server() {
+        for (letter, value, flag) in [
+            ('w', "4", "workers"),
+            ('b', "0.0.0.0:8000", "bind"),
+            ('b', "unix:/run/x.sock", "bind"),
+            ('p', "8000", "port"),
+            ('p', "/run/x.pid", "pid"),
+            ('h', "0.0.0.0", "host"),
+            ('m', "007", "umask"),
         ] {
-            let (message, said) = misunderstood_letter(letter, value).expect(value);
-            assert!(message.contains(ours) && message.contains(theirs) && said.contains(advice), "{message} ({said})");
+            let setting = meant_setting(letter, value).expect(value);
+            assert_eq!(setting.flag, flag);
+            let (message, _) = reading_of(letter, value, setting, Some("module"));
+            assert!(message.starts_with(&format!("`-{letter} {value}` is read as `--{flag}` of ")), "{message}");
         }
-        for (letter, value) in
-            [('w', "shop:app"), ('b', "32768"), ('p', "4"), ('p', "auto"), ('h', ""), ('h', "app:app"), ('t', "30"), ('v', "64")]
-        {
-            assert_eq!(misunderstood_letter(letter, value), None, "-{letter} {value}");
+        for (letter, value) in [
+            ('w', "shop:app"),
+            ('b', "32768"),
+            ('p', "4"),
+            ('p', "auto"),
+            ('h', ""),
+            ('h', "app:app"),
+            ('t', "30"),
+            ('v', "64"),
+            ('m', ""),
+        ] {
+            assert!(meant_setting(letter, value).is_none(), "-{letter} {value}");
         }
     }
 
     #[test]
-    fn test_a_letter_of_other_servers_only_is_reported_with_the_long_name() {
-        for (letter, value, wanted, advice) in [
-            ('k', Some("gevent"), "`--worker-class` of gunicorn and hypercorn", "write `--worker-class gevent`"),
-            ('k', Some("eventlet"), "`--worker-class` of gunicorn and hypercorn", "write `gevent` instead"),
-            ('u', Some("www-data"), "`--user` of gunicorn", "the long name"),
-            ('n', Some("shop"), "`--name` of gunicorn", "`--name shop`"),
-            ('D', Some("app:app"), "`--daemon` of gunicorn and hypercorn", "write `--daemon`"),
+    fn test_a_letter_whose_other_meaning_has_no_equivalent_is_reported_with_both() {
+        for (letter, value, ours, theirs, advice) in [
+            ('v', "", "`--max-vars`", "`--version` of gunicorn", "`bolide --version`"),
+            ('v', "app:app", "`--max-vars`", "`--version` of gunicorn", "`bolide --version`"),
+            ('c', "hypercorn.toml", "", "`--config` of ", "`bolide FILE`"),
         ] {
-            let (message, said) = unknown_letter(letter, value);
-            let said = said.expect("there is advice");
-            assert!(message.contains(wanted) && said.contains(advice), "{message} ({said})");
+            let (message, said) = misunderstood_letter(letter, value).expect(value);
+            assert!(message.contains(ours) && message.contains(theirs) && said.contains(advice), "{message} ({said})");
         }
+        assert_eq!(misunderstood_letter('v', "64"), None);
+    }
+
+    #[test]
+    fn test_a_letter_of_other_servers_only_has_their_meaning_if_they_agree() {
+        for (letter, flag) in [('k', "worker-class"), ('n', "name"), ('D', "daemon")] {
+            assert_eq!(only_meaning(letter).map(|setting| setting.flag), Some(flag), "-{letter}");
+        }
+        assert!(only_meaning('u').is_none() && only_meaning('@').is_none());
+        let (message, advice) = unknown_letter('u', Some("www-data"));
+        assert!(message.contains("`--user` of gunicorn") && advice.is_some_and(|advice| advice.contains("the long name")));
         assert_eq!(unknown_letter('@', None), ("unknown option `-@`".to_owned(), None));
     }
 }

@@ -22,7 +22,7 @@ mod translate;
 mod translation;
 mod values;
 
-pub use letters::{misunderstood_letter, unknown_letter};
+pub use letters::{meant_setting, misunderstood_letter, only_meaning, reading_of, unknown_letter};
 pub use row::{Meaning, ServerSetting};
 pub use server::Server;
 pub use translate::Refusal;

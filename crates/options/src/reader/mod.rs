@@ -33,26 +33,21 @@ const MOST_PAIRS: usize = 100_000;
 /// Why reading ends early.
 #[derive(Debug)]
 pub enum EarlyExit {
-    Failed(Box<Diagnostic>),
+    /// At least one error.
+    Failed(Vec<Diagnostic>),
     /// The configuration asks to print a text and exit: `--help`, `exit`.
-    Print {
-        text: String,
-        status: i32,
-    },
+    Print { text: String, status: i32 },
     /// Print the version.
     Version,
     /// Send a signal to a running instance, and start nothing.
-    SignalInstance {
-        command: InstanceCommand,
-        pidfile: PathBuf,
-    },
+    SignalInstance { command: InstanceCommand, pidfile: PathBuf },
     /// Send a command to a running instance, print its response, and start nothing.
     AskInstance(InstanceRequest),
 }
 
 impl From<Diagnostic> for EarlyExit {
     fn from(diagnostic: Diagnostic) -> EarlyExit {
-        EarlyExit::Failed(Box::new(diagnostic))
+        EarlyExit::Failed(vec![diagnostic])
     }
 }
 

@@ -44,7 +44,9 @@ pub fn read(pair: &Pair, host: &HostInfo) -> Result<(Address, Option<Diagnostic>
         return Err(error(format!("`{}` names no address", pair.key)).advise("write host:port, :port or a path"));
     }
     if let Some(inner) = crate::values::unquoted(text) {
-        return Err(error(format!("`{text}` is not an address")).advise(format!("leave the quotes out: `{} = {inner}`", pair.key)));
+        return Err(
+            error(format!("`{text}` is not an address")).advise(format!("leave the quotes out: `{} = {inner}`", pair.key))
+        );
     }
     if let Some(inner) = without_scheme(text) {
         return Err(error(format!("`{text}` is a URL, not an address")).advise(format!("write `{} = {inner}`", pair.key)));

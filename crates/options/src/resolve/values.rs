@@ -16,7 +16,8 @@ impl Draft<'_> {
         if !switch.plain {
             let text = pair.value.as_deref().unwrap_or_default();
             let advice = without_quotes(pair).unwrap_or_else(|| {
-                "only `false`, `off`, `no` and `0` are off, with nothing after them; there are no comments after a value".to_owned()
+                "only `false`, `off`, `no` and `0` are off, with nothing after them; there are no comments after a value"
+                    .to_owned()
             });
             let warning = Diagnostic::warning(Some(&pair.location), format!("`{} = {text}` is on", pair.key));
             self.diagnostics.push(warning.advise(advice));

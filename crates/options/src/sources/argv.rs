@@ -5,14 +5,11 @@ use std::path::Path;
 
 use crate::catalogue::catalogue;
 use crate::catalogue::row::Argument;
-use crate::other_servers;
+use crate::other_servers::{self, ServerSetting};
 
 /// If a pidfile follows, it reloads a running instance, as in uWSGI; otherwise it has the meaning of other servers: [`DEVELOP`].
 const RELOAD: &str = "reload";
 const DEVELOP: &str = "develop";
-/// A letter that uWSGI does not have, and that means the same to all servers that have it; and the name of that.
-const WORKER_CLASS_LETTER: char = 'k';
-const WORKER_CLASS: &str = "worker-class";
 /// Largest file that may be a pidfile, in bytes.
 const PIDFILE_BYTES: u64 = 32;
 
@@ -21,6 +18,14 @@ const PIDFILE_BYTES: u64 = 32;
 pub struct ParsedOption {
     pub name: String,
     pub value: Option<String>,
+    /// It is a letter of another server: the note about that, and the advice.
+    pub note: Option<(String, String)>,
+}
+
+impl ParsedOption {
+    fn new(name: impl Into<String>, value: Option<String>) -> ParsedOption {
+        ParsedOption { name: name.into(), value, note: None }
+    }
 }
 
 /// A command line that can't be parsed.
@@ -101,7 +106,7 @@ impl<'a> Arguments<'a> {
             return Err(ArgumentError { message, unknown: None, advice: Some(format!("write `--{name}` only")) });
         }
         if name == RELOAD && value.is_none() && !self.rest.as_slice().first().is_some_and(|next| is_pidfile(next)) {
-            return Ok(ParsedOption { name: DEVELOP.to_owned(), value: None });
+            return Ok(ParsedOption::new(DEVELOP, None));
         }
         let value = match (argument, value) {
             // getopt rejects a value here. It is accepted, since `--master=true` can mean only one thing.
@@ -109,7 +114,7 @@ impl<'a> Arguments<'a> {
             (Argument::Required, Some(value)) => Some(value),
             (Argument::Required, None) => Some(self.value_of(&format!("--{name}"))?),
         };
-        Ok(ParsedOption { name, value })
+        Ok(ParsedOption::new(name, value))
     }
 
     /// `-c FILE.py` is gunicorn's; uWSGI's `-c` takes no value.
@@ -123,7 +128,7 @@ impl<'a> Arguments<'a> {
             self.rest.next();
         }
         self.letters = "";
-        Some(ParsedOption { name: "config".to_owned(), value: Some(value) })
+        Some(ParsedOption::new("config", Some(value)))
     }
 
     fn letter(&mut self) -> Result<ParsedOption, ArgumentError> {
@@ -134,10 +139,8 @@ impl<'a> Arguments<'a> {
         let letter = letters.next().unwrap_or('-');
         self.letters = letters.as_str();
         let Some((row, name)) = catalogue().letter(letter) else {
-            if letter == WORKER_CLASS_LETTER {
-                let attached = Some(std::mem::take(&mut self.letters)).filter(|text| !text.is_empty()).map(str::to_owned);
-                let value = if attached.is_some() { attached } else { Some(self.value_of("-k")?) };
-                return Ok(ParsedOption { name: WORKER_CLASS.to_owned(), value });
+            if let Some(setting) = other_servers::only_meaning(letter) {
+                return self.of_another_server(letter, setting, None);
             }
             let attached = Some(std::mem::take(&mut self.letters)).filter(|text| !text.is_empty());
             let (message, advice) = other_servers::unknown_letter(letter, attached.or(self.next_word()));
@@ -146,9 +149,11 @@ impl<'a> Arguments<'a> {
         let follows = if self.letters.is_empty() { self.next_word() } else { Some(self.letters) };
         // If a letter within a group takes no value, further letters follow it.
         let may_belong = self.letters.is_empty() || row.argument == Argument::Required;
-        if let Some((message, advice)) =
-            other_servers::misunderstood_letter(letter, follows.filter(|_| may_belong).unwrap_or_default())
-        {
+        let follows = follows.filter(|_| may_belong).unwrap_or_default();
+        if let Some(setting) = other_servers::meant_setting(letter, follows) {
+            return self.of_another_server(letter, setting, Some(name));
+        }
+        if let Some((message, advice)) = other_servers::misunderstood_letter(letter, follows) {
             return Err(ArgumentError { message, unknown: None, advice: Some(advice) });
         }
         let attached = || Some(self.letters.to_owned()).filter(|text| !text.is_empty());
@@ -167,7 +172,25 @@ impl<'a> Arguments<'a> {
                 None => Some(self.value_of(&format!("-{letter}"))?),
             },
         };
-        Ok(ParsedOption { name: name.to_owned(), value })
+        Ok(ParsedOption::new(name, value))
+    }
+
+    /// Reads a letter as that of another server, with its value. `name` is uWSGI's option of the letter.
+    fn of_another_server(
+        &mut self,
+        letter: char,
+        setting: &'static ServerSetting,
+        name: Option<&str>,
+    ) -> Result<ParsedOption, ArgumentError> {
+        let value = match setting.argument {
+            Argument::None => None,
+            _ => match std::mem::take(&mut self.letters) {
+                "" => Some(self.value_of(&format!("-{letter}"))?),
+                attached => Some(attached.to_owned()),
+            },
+        };
+        let note = other_servers::reading_of(letter, value.as_deref().unwrap_or_default(), setting, name);
+        Ok(ParsedOption { note: Some(note), ..ParsedOption::new(setting.flag, value) })
     }
 
     /// The next word, which may be a value.

@@ -104,7 +104,7 @@ fn test_every_expected_file_has_the_same_pairs_in_the_same_order() {
 fn shown(folder: &Path, file: &str) -> String {
     let made = match read(&folder.join(file).to_string_lossy(), option_for(file), &machine()) {
         Ok(made) => crate::pair::as_uwsgi(&made.pairs),
-        Err(EarlyExit::Failed(diagnostic)) => diagnostic.to_string(),
+        Err(EarlyExit::Failed(diagnostics)) => diagnostics[0].to_string(),
         Err(EarlyExit::Print { text, .. }) => text,
         Err(EarlyExit::Version) => String::new(),
         Err(EarlyExit::SignalInstance { pidfile, .. }) => pidfile.display().to_string(),
@@ -129,7 +129,8 @@ fn test_every_real_file_is_read_quickly_or_has_one_clear_error() {
         let mut best = Duration::MAX;
         for _ in 0..3 {
             let start = thread_time();
-            if let Err(EarlyExit::Failed(diagnostic)) = read(&path.to_string_lossy(), option_for(&name), &host) {
+            if let Err(EarlyExit::Failed(diagnostics)) = read(&path.to_string_lossy(), option_for(&name), &host) {
+                let diagnostic = &diagnostics[0];
                 let location = diagnostic.location.clone().unwrap_or_else(|| panic!("{name}: {diagnostic} has no place"));
                 assert!(location.line > 0 || diagnostic.message.contains("can't read"), "{name}: {diagnostic} has no line");
             }
