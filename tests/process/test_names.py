@@ -263,17 +263,20 @@ def test_what_init_writes_for_a_package_serves_and_leaves_check_nothing_to_say(c
     [
         ("requsts", "; did you mean requests?"),
         ("yaml", " -m pip install PyYAML"),
-        ("psycopg", " -m pip install \"psycopg[binary]\""),
+        ("psycopg", ' -m pip install "psycopg[binary]"'),
         ("qqzzkk", "; is the name misspelt?"),
     ],
 )
 def test_a_missing_dependency_is_only_installed_by_a_name_that_is_known(fail, tmp_path, imported, told):
     # The module is missing even where the tests have it.
-    hiding = f"import sys\nsys.modules.pop({imported!r}, None)\nsys.meta_path.insert(0, __import__('hiding'))\nimport {imported}\n"
     (tmp_path / "hiding.py").write_text(
-        f"def find_spec(name, path, target=None):\n    if name == {imported!r}:\n        raise ModuleNotFoundError('no', name=name)\n"
+        "def find_spec(name, path, target=None):\n"
+        f"    if name == {imported!r}:\n"
+        "        raise ModuleNotFoundError('no', name=name)\n"
     )
-    (tmp_path / "shop.py").write_text(hiding)
+    (tmp_path / "shop.py").write_text(
+        f"import sys\nsys.modules.pop({imported!r}, None)\nsys.meta_path.insert(0, __import__('hiding'))\nimport {imported}\n"
+    )
     status, lines = fail("--http-socket", "127.0.0.1:0", "--module", "shop")
     assert status == LOAD_FAILED
     assert f"this application's Python does not have it{':' if 'pip' in told else ''}" in lines[-1], lines

@@ -307,8 +307,8 @@ def test_an_error_of_a_flag_says_what_to_write(fail):
 
 def test_gunicorns_and_hypercorns_letters_serve_and_each_is_said_once(start):
     instance = start("-w", "2", "-b", "127.0.0.1:0", "-k", "sync", socket=None)
-    assert len(instance.workers(2)) == 2
-    text = instance.log_text()
+    assert len(instance.workers()) == 2
+    text = instance.log_until_now()
     assert text.count("`-w 2` is read as `--workers` of gunicorn and hypercorn") == 1
     assert text.count("`-b 127.0.0.1:0` is read as `--bind`") == 1
 
