@@ -1,5 +1,5 @@
 //! The scoreboard: one shared mapping, created by the master, written by workers, read by the master and by tools. It has a row
-//! for each worker and a slot for each thread of a worker, and no locks.
+//! for each worker, a slot and meters for each thread of a worker, and no locks.
 //!
 //! Workers write with atomics and wait for no reader: values of a row may be out of date when they are read, so check them again
 //! before acting on them. A read of a slot is consistent for one request (`slot`).
@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 use crate::children::ChildKind;
 pub use crate::clock::now_ms;
+pub use crate::meters::{Measured, Meters};
 pub use crate::slot::{APPLICATIONS_MOST, Slot, TEXT_BYTES, Tally, add};
 pub use crate::work::{Work, WorkOfApplication};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -110,6 +111,7 @@ pub struct InFlight {
 pub struct Scoreboard {
     rows: &'static [Row],
     slots: &'static [Slot],
+    meters: &'static [Meters],
     slots_per_row: u32,
     /// Rows and slots of a row that are in use: the mapping may have room for more, for a later generation.
     rows_in_use: u32,
@@ -151,12 +153,19 @@ impl Scoreboard {
         // SAFETY: the mapping is page-aligned, zeroed (valid for these types, which are atomics only), long enough for `rows`
         // rows, never unmapped, and only accessed through atomics.
         let row_slice = unsafe { std::slice::from_raw_parts(start.as_ptr().cast::<Row>(), rows_length) };
+        let threads = rows_length * slots_per_row as usize;
         // SAFETY: as above; the slots follow the rows, and a row's size is a multiple of a slot's alignment.
         let slot_slice = unsafe {
             let first = start.as_ptr().cast::<Row>().add(rows_length).cast::<Slot>();
-            std::slice::from_raw_parts(first, rows_length * slots_per_row as usize)
+            std::slice::from_raw_parts(first, threads)
         };
-        Ok(Scoreboard { rows: row_slice, slots: slot_slice, slots_per_row, rows_in_use: rows, slots_in_use: slots_per_row })
+        // SAFETY: as above; the meters follow the slots, and a slot's size is a multiple of their alignment.
+        let meters = unsafe {
+            let first = start.as_ptr().cast::<Row>().add(rows_length).cast::<Slot>().add(threads).cast::<Meters>();
+            std::slice::from_raw_parts(first, threads)
+        };
+        let (rows_in_use, slots_in_use) = (rows, slots_per_row);
+        Ok(Scoreboard { rows: row_slice, slots: slot_slice, meters, slots_per_row, rows_in_use, slots_in_use })
     }
 
     /// The same mapping, limited to this many rows, and slots of a row.
@@ -179,6 +188,27 @@ impl Scoreboard {
     pub fn slots(&self, row: u32) -> &'static [Slot] {
         let first = row as usize * self.slots_per_row as usize;
         self.slots.get(first..first + self.slots_in_use as usize).unwrap_or(&[])
+    }
+
+    /// Returns the meters of a row's threads, in the order of [`Scoreboard::slots`].
+    pub fn meters(&self, row: u32) -> &'static [Meters] {
+        let first = row as usize * self.slots_per_row as usize;
+        self.meters.get(first..first + self.slots_in_use as usize).unwrap_or(&[])
+    }
+
+    /// Returns the sum of what the threads of the worker of this row have measured. The memory of threads that measure nothing is
+    /// not touched, since a look would allocate it.
+    pub fn measured(&self, row: u32) -> Measured {
+        let mut sum = Measured::default();
+        for meters in self.meters_in_use(row) {
+            sum += &Measured::of(meters);
+        }
+        sum
+    }
+
+    fn meters_in_use(&self, row: u32) -> impl Iterator<Item = &'static Meters> {
+        let in_use = self.slots(row).iter().zip(self.meters(row)).filter(|(slot, _)| slot.measures.load(Relaxed) != 0);
+        in_use.map(|(_, meters)| meters)
     }
 
     /// Returns the requests in progress in the worker of this row, the oldest first.
@@ -228,10 +258,12 @@ impl Scoreboard {
         for number in [&found.requests, &found.average_us, &found.refused_messages, &found.signals] {
             number.store(0, Relaxed);
         }
+        self.meters_in_use(row).for_each(Meters::clear);
         for slot in self.slots(row) {
             slot.began_ms.store(0, Relaxed);
             slot.limit_ms.store(0, Relaxed);
             slot.thread.store(0, Relaxed);
+            slot.measures.store(0, Relaxed);
             Work::clear(&slot.tally);
         }
     }
@@ -239,7 +271,7 @@ impl Scoreboard {
 
 fn mapping_bytes(rows: u32, slots_per_row: u32) -> usize {
     let rows = rows as usize;
-    rows * size_of::<Row>() + rows * slots_per_row as usize * size_of::<Slot>()
+    rows * size_of::<Row>() + rows * slots_per_row as usize * (size_of::<Slot>() + size_of::<Meters>())
 }
 
 #[cfg(test)]
@@ -282,8 +314,16 @@ mod tests {
         let mut sum = works[0];
         sum += works[1];
         assert_eq!((sum.requests, sum.exceptions()), (7, 2));
+        assert_eq!(board.measured(1).latency.count(), 0);
+        for (slot, meters) in board.slots(1).iter().zip(board.meters(1)) {
+            slot.measures.store(1, Relaxed);
+            meters.latency.note(20);
+        }
+        assert_eq!((board.measured(1).latency.count(), board.measured(0).latency.count()), (2, 0));
         board.clear(1);
         assert!(board.work(1).all(|work| work == Work::default()));
+        board.slots(1)[0].measures.store(1, Relaxed);
+        assert_eq!(board.measured(1), Measured::default());
         assert_eq!(row.average_us.load(Relaxed), 0);
     }
 

@@ -17,6 +17,9 @@ const READS_MOST: u32 = 8;
 /// Applications whose requests are counted separately; further ones are counted together with the last of these.
 pub const APPLICATIONS_MOST: usize = 8;
 
+/// Classes of statuses: 1xx to 5xx, and requests without a valid status.
+pub const CLASSES: usize = 6;
+
 /// A thread's counters since its worker's start. Only the thread writes them, so a load and a store are enough; the reader adds
 /// up the threads.
 #[repr(C)]
@@ -38,6 +41,9 @@ pub struct Tally {
     pub ongoing: AtomicU64,
     /// Requests that were answered with 500 and above, or whose answer was aborted by an exception.
     pub errors: AtomicU64,
+    /// Requests by class of status ([`class_of`]), except 2xx: these are the rest of `requests`, so that a usual request
+    /// counts nothing here.
+    pub classes: [AtomicU64; CLASSES],
 }
 
 #[repr(C)]
@@ -51,6 +57,14 @@ impl Tally {
     /// Returns the counters of an application, by its number in the settings.
     pub fn application(&self, number: u32) -> &ApplicationTally {
         &self.applications[(number as usize).min(APPLICATIONS_MOST - 1)]
+    }
+}
+
+/// Returns the place of a status in an array of [`CLASSES`]: 1xx to 5xx come first, anything else is last.
+pub fn class_of(status: u16) -> usize {
+    match status {
+        100..=599 => usize::from(status / 100) - 1,
+        _ => CLASSES - 1,
     }
 }
 
@@ -76,6 +90,8 @@ pub struct Slot {
     text: [AtomicU64; TEXT_BYTES / 8],
     /// Time limit of this request (a route's `harakiri:`), in milliseconds; 0 is the limit of the settings.
     pub limit_ms: AtomicU32,
+    /// 1 from when the thread measures (`meters`): a reader leaves the memory of others untouched.
+    pub measures: AtomicU32,
 }
 
 /// A consistent snapshot of a request in progress.

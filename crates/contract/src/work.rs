@@ -4,7 +4,7 @@
 use std::ops::AddAssign;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::slot::{APPLICATIONS_MOST, Tally};
+use crate::slot::{APPLICATIONS_MOST, CLASSES, Tally};
 
 /// The counters of a thread, or the sum of those of several. See [`Tally`] for what each counts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Work {
     pub write_errors: u64,
     pub read_errors: u64,
     pub errors: u64,
+    /// Requests by class of status (`slot::class_of`), except 2xx; see [`Work::by_class`].
+    pub other_classes: [u64; CLASSES],
     pub applications: [WorkOfApplication; APPLICATIONS_MOST],
 }
 
@@ -39,6 +41,7 @@ impl Work {
             write_errors: read(&tally.write_errors),
             read_errors: read(&tally.read_errors),
             errors: read(&tally.errors),
+            other_classes: tally.classes.each_ref().map(read),
             applications: tally.applications.each_ref().map(|application| WorkOfApplication {
                 requests: read(&application.requests),
                 exceptions: read(&application.exceptions),
@@ -51,14 +54,21 @@ impl Work {
         self.applications.iter().map(|application| application.exceptions).sum()
     }
 
+    /// Requests by class of status: 1xx to 5xx, and those without a status.
+    pub fn by_class(&self) -> [u64; CLASSES] {
+        let mut classes = self.other_classes;
+        classes[1] = self.requests.saturating_sub(self.other_classes.iter().sum());
+        classes
+    }
+
     /// Sets the counters to zero, after their writer has ended.
     pub fn clear(tally: &Tally) {
         let Tally { requests, sent_bytes, busy_us, static_requests, routed_requests, .. } = tally;
-        let Tally { write_errors, read_errors, ongoing, errors, applications, .. } = tally;
+        let Tally { write_errors, read_errors, ongoing, errors, applications, classes, .. } = tally;
         let of_thread = [requests, sent_bytes, busy_us, static_requests, routed_requests];
         let of_faults = [write_errors, read_errors, ongoing, errors];
         let of_applications = applications.iter().flat_map(|application| [&application.requests, &application.exceptions]);
-        for counter in of_thread.into_iter().chain(of_faults).chain(of_applications) {
+        for counter in of_thread.into_iter().chain(of_faults).chain(of_applications).chain(classes) {
             counter.store(0, Relaxed);
         }
     }
@@ -74,6 +84,9 @@ impl AddAssign for Work {
         self.write_errors += other.write_errors;
         self.read_errors += other.read_errors;
         self.errors += other.errors;
+        for (sum, more) in self.other_classes.iter_mut().zip(other.other_classes) {
+            *sum += more;
+        }
         for (sum, more) in self.applications.iter_mut().zip(other.applications) {
             sum.requests += more.requests;
             sum.exceptions += more.exceptions;

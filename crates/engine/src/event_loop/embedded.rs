@@ -99,8 +99,8 @@ impl<L: Language> EmbeddedWorker<L> {
     pub fn new(language: &'static L, assignment: Assignment) -> io::Result<EmbeddedWorker<L>> {
         let shared = prepare(language, assignment)?;
         let app = AppThread::new(shared.language.enter(0).map_err(io::Error::other)?, None);
-        let slot = shared.worker.slots.first().ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))?;
-        let thread = ThreadContext::new(&shared.worker, 0, slot);
+        let (slot, meters) = shared.worker.places(0)?;
+        let thread = ThreadContext::new(&shared.worker, 0, (slot, meters));
         let heartbeat = Arc::new(Heartbeat::new(slot)?);
         shared.poll.add(&heartbeat.descriptor, EpollEvent::new(EpollFlags::EPOLLIN, Key::HEARTBEAT.0))?;
         let events = vec![EpollEvent::empty(); EVENTS].into_boxed_slice();

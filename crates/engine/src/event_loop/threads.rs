@@ -166,7 +166,5 @@ fn spawn<L: Language>(shared: &Arc<Shared<L>>, core: u32) -> io::Result<()> {
 }
 
 fn thread<L: Language>(shared: &Shared<L>, core: u32) -> io::Result<ThreadContext> {
-    let slot =
-        shared.worker.slots.get(core as usize).ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))?;
-    Ok(ThreadContext::new(&shared.worker, core, slot))
+    Ok(ThreadContext::new(&shared.worker, core, shared.worker.places(core)?))
 }

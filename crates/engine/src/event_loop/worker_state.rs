@@ -199,7 +199,7 @@ impl<L: Language> Shared<L> {
             memory_bytes: limits.body_memory_bytes,
             store: BodyStore::lasting(limits.body_disk_bytes),
         };
-        let slots = scoreboard.slots(row_number);
+        let (slots, meters) = (scoreboard.slots(row_number), scoreboard.meters(row_number));
         let has_threads = settings.workers.threads != Threads::Fixed(1);
         let has_other_workers = settings.workers.processes > 1 || settings.scaling.cheaper.is_some();
         let needs_companion = queue.is_some() && has_other_workers;
@@ -232,6 +232,7 @@ impl<L: Language> Shared<L> {
             number: worker,
             row,
             slots,
+            meters,
             listeners,
             head_limits,
             body_limits,

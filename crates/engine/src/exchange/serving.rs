@@ -473,6 +473,10 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
         let microseconds = *microseconds.insert(precise_us().saturating_sub(entry.began_us));
         add(&tally.busy_us, microseconds);
         row.note_answer_time(microseconds);
+        // The duration of a WebSocket says nothing about answers.
+        if status != 101 && entry.method != b"CONNECT" {
+            context.thread.meters.latency.note(microseconds);
+        }
     }
     if context.app.observes_ends() {
         // The logged time excludes the notification of the application.

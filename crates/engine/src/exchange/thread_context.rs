@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::Slot;
+use bolide_contract::scoreboard::{Meters, Slot};
 use bolide_protocol::session::HeadParts;
 
 use crate::exchange::worker::Worker;
@@ -27,6 +27,7 @@ pub struct ThreadContext {
     /// The thread's number in its worker: uWSGI's core.
     pub core: u32,
     pub slot: &'static Slot,
+    pub meters: &'static Meters,
     /// Other connections wait to be served: an answer may be sent slightly later, together with theirs.
     pub may_cork: bool,
     /// The budget of the connection that is being served.
@@ -34,9 +35,10 @@ pub struct ThreadContext {
 }
 
 impl ThreadContext {
-    pub fn new(worker: &Worker, core: u32, slot: &'static Slot) -> ThreadContext {
+    pub fn new(worker: &Worker, core: u32, (slot, meters): (&'static Slot, &'static Meters)) -> ThreadContext {
         let read_bytes = READ_BYTES.max(worker.head_limits.head_bytes + worker.head_limits.request_line_bytes + READ_BYTES / 2);
         slot.thread.store(nix::unistd::gettid().as_raw() as u32, Relaxed);
+        slot.measures.store(u32::from(worker.measures_time), Relaxed);
         ThreadContext {
             read: vec![0; read_bytes],
             parts: HeadParts::default(),
@@ -46,6 +48,7 @@ impl ThreadContext {
             clock: Clock::new(),
             core,
             slot,
+            meters,
             may_cork: false,
             turn: TurnBudget::default(),
         }

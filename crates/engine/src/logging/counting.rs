@@ -4,6 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use bolide_contract::meters::class_of;
 use bolide_contract::scoreboard::{Tally, add};
 
 /// What answered a request.
@@ -26,8 +27,8 @@ pub const FAILED_STATUS: u16 = 500;
 pub fn count(tally: &Tally, answered_by: AnsweredBy, application: u32, status: u16, sent_bytes: u64) {
     add(&tally.requests, 1);
     add(&tally.sent_bytes, sent_bytes);
-    if status >= FAILED_STATUS {
-        count_error(tally);
+    if !(200..300).contains(&status) {
+        count_class(tally, status);
     }
     if answered_by == AnsweredBy::Application {
         add(&tally.application(application).requests, 1);
@@ -51,6 +52,15 @@ pub fn count_exception(tally: &Tally, application: u32) {
 #[cold]
 pub fn count_error(tally: &Tally) {
     add(&tally.errors, 1);
+}
+
+/// Counts a request whose status is not 2xx by its class, and as a failure if it is one.
+#[cold]
+fn count_class(tally: &Tally, status: u16) {
+    add(&tally.classes[class_of(status)], 1);
+    if status >= FAILED_STATUS {
+        count_error(tally);
+    }
 }
 
 #[cold]
