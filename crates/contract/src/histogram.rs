@@ -120,20 +120,20 @@ impl Distribution {
 
     /// How many durations there are.
     pub fn count(&self) -> u64 {
-        self.counts.iter().sum()
+        self.counts.iter().fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
     /// Returns the duration, in seconds, that this share (0 to 1) of all durations do not exceed, with Prometheus' interpolation
     /// between the bounds of a bucket. `None` if there are none.
     pub fn quantile_s(&self, share: f64) -> Option<f64> {
         let rank = share.clamp(0.0, 1.0) * self.count() as f64;
-        let mut below = 0;
+        let mut below = 0u64;
         for (place, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
-            below += count;
+            below = below.wrapping_add(*count);
             if below as f64 >= rank {
                 let lower = place.checked_sub(1).and_then(upper_bound_s);
                 let upper = upper_bound_s(place).or(lower)?;
-                let within = (rank - (below - count) as f64) / *count as f64;
+                let within = (rank - below.wrapping_sub(*count) as f64) / *count as f64;
                 // Within a bucket durations are taken to grow exponentially, in the zero bucket evenly from zero.
                 return Some(lower.map_or(upper * within, |lower| lower * (upper / lower).powf(within)));
             }
@@ -143,7 +143,7 @@ impl Distribution {
 
     /// Returns how many durations are not above that bound of a bucket, for the bucket's place.
     pub fn count_up_to(&self, place: usize) -> u64 {
-        self.counts.iter().take(place + 1).sum()
+        self.counts.iter().take(place + 1).fold(0, |sum, count| sum.wrapping_add(*count))
     }
 
     /// Returns the buckets that have counted anything, as upper bound in microseconds (`u64::MAX` for the last) and count.
@@ -155,9 +155,10 @@ impl Distribution {
 
 impl AddAssign<&Distribution> for Distribution {
     fn add_assign(&mut self, other: &Distribution) {
-        self.sum_us += other.sum_us;
+        // A worker writes the memory, so the numbers may be anything.
+        self.sum_us = self.sum_us.wrapping_add(other.sum_us);
         for (sum, more) in self.counts.iter_mut().zip(&other.counts) {
-            *sum += more;
+            *sum = sum.wrapping_add(*more);
         }
     }
 }

@@ -8,8 +8,8 @@ use std::ops::AddAssign;
 
 use crate::atomics::{AtomicU64, Ordering::Relaxed};
 use crate::histogram::{Distribution, Histogram};
-pub use crate::slot::{CLASSES, class_of};
 use crate::slot::add;
+pub use crate::slot::{CLASSES, class_of};
 
 /// Groups of routes in the configuration (`route-group`). All other requests are in one more, the last.
 pub const GROUPS_MOST: usize = 32;
@@ -111,9 +111,9 @@ impl AddAssign<&Measured> for Measured {
         self.latency += &other.latency;
         self.waiting += &other.waiting;
         for (sum, more) in self.groups.iter_mut().zip(&other.groups) {
-            sum.busy_us += more.busy_us;
+            sum.busy_us = sum.busy_us.wrapping_add(more.busy_us);
             for (count, more) in sum.classes.iter_mut().zip(more.classes) {
-                *count += more;
+                *count = count.wrapping_add(more);
             }
         }
     }

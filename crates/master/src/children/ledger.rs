@@ -2,7 +2,7 @@
 //! the work of those that have ended. The scoreboard forgets a worker when it ends; these statistics continue. It knows no
 //! process. The master runs it.
 
-use bolide_contract::scoreboard::Work;
+use bolide_contract::scoreboard::{Measured, Work};
 use bolide_supervision::processes::system::seconds_since_1970;
 
 /// The accounts of all worker numbers.
@@ -14,6 +14,8 @@ pub struct Ledger {
     refused_messages: u64,
     /// Processes of each helper number that have ended, of number 1 first.
     ended_helpers: Vec<u64>,
+    /// What workers that have ended had measured.
+    measured: Measured,
 }
 
 /// The account of one worker number.
@@ -56,6 +58,15 @@ impl Ledger {
             }
             past[core] += work;
         }
+    }
+
+    /// Adds what a worker that has ended had measured.
+    pub fn note_measured(&mut self, measured: &Measured) {
+        self.measured += measured;
+    }
+
+    pub fn measured(&self) -> &Measured {
+        &self.measured
     }
 
     /// Adds the messages that a process which has ended could not send.

@@ -123,6 +123,7 @@ impl Children {
         if let Some(number) = number {
             let signals = self.scoreboard.row(row).map_or(0, |row| row.signals.load(Relaxed));
             self.ledger.note_end(number, self.scoreboard.work(row), signals);
+            self.ledger.note_measured(&self.scoreboard.measured(row));
         }
         let refused = self.scoreboard.row(row).map_or(0, |row| row.refused_messages.load(Relaxed));
         self.ledger.note_refused_messages(refused);

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::distributed::EngineSettings;
 use bolide_contract::engine_row::{EngineRow, EngineState};
+use bolide_contract::histogram::Distribution;
 use bolide_contract::settings::Settings;
 use bolide_services::statistics::{CacheFacts, Snapshot};
 use nix::unistd::Pid;
@@ -116,6 +117,7 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         "reloads": reloads.done,
         "failed_reloads": reloads.failed,
         "last_reload": last_reload,
+        "latency_seconds": quantiles(&view.measured().latency),
         "canary": view.generations.canary_in_words(view.children, now_ms),
         "workers": workers,
         "helpers": helpers,
@@ -124,6 +126,11 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         "engines": engines(view, now_ms),
         "signals": view.signalling.described(now_ms),
     })
+}
+
+/// Returns quantiles of durations in seconds, null if nothing was measured.
+fn quantiles(latency: &Distribution) -> Value {
+    json!({"p50": latency.quantile_s(0.5), "p90": latency.quantile_s(0.9), "p99": latency.quantile_s(0.99)})
 }
 
 /// Returns an entry for each cache that processes share.

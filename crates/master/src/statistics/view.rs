@@ -4,7 +4,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::children::{Helper, Task};
-use bolide_contract::scoreboard::{InFlight, Work, now_ms};
+use bolide_contract::scoreboard::{InFlight, Measured, Work, now_ms};
 use bolide_services::statistics::{ApplicationFacts, CoreFacts, HelperFacts, RequestFacts, Snapshot, SocketFacts, WorkerFacts};
 use bolide_supervision::processes::memory_watch::usage_of;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
@@ -63,6 +63,15 @@ impl View<'_> {
             metrics: Vec::new(),
             jobs,
         }
+    }
+
+    /// Returns what all workers have measured, with those that have ended.
+    pub fn measured(&self) -> Measured {
+        let mut sum = self.children.ledger().measured().clone();
+        for row in self.children.iter().filter(|child| child.is_request_worker()).filter_map(Child::row) {
+            sum += &self.children.scoreboard().measured(row);
+        }
+        sum
     }
 
     /// Returns an entry for each helper of the settings in force.
