@@ -47,6 +47,7 @@ ALLOWED = {
     ],
     "supervision/processes/process_attributes.rs": ["/proc/self/stat"],
     "supervision/processes/process_state.rs": ["/proc/{pid}/stat"],
+    "supervision/processes/reader_permit.rs": ["/proc/{pid}/status"],
     "supervision/processes/system.rs": ["/proc/self/fd"],
     # Checks names and times, and reads no file.
     "supervision/files/fingerprint.rs": ["fs::read_dir(folder)"],

@@ -4,10 +4,16 @@ import contextlib
 import json
 import os
 import re
+import shutil
+import signal
+import socket
+import subprocess
 from pathlib import Path
 
+import pytest
 from support.waiting import wait_until
-from support_instance import DONE, MISUSED, NO_INSTANCE
+from support_hostile import identity_options
+from support_instance import DONE, MISUSED, NO_ANSWER, NO_INSTANCE
 
 SOURCE = (Path(__file__).parent / "probes" / "states.py").read_text(encoding="utf-8").splitlines()
 
@@ -120,3 +126,45 @@ def test_local_variables_are_shown_on_request_only(start, call, tmp_path):
     assert "spinner" not in plain
     for line in ['name = "spinner"', "number = 7", r"gate = <Gate at 0x[0-9a-f]+>", r"steps = \d+"]:
         assert re.search(rf"^      {line}$", detailed, re.MULTILINE), line
+
+
+def ask(instance, question):
+    """Asks the master at its control socket, as the command does."""
+    with socket.socket(socket.AF_UNIX) as channel:
+        channel.connect(f"\0bolide/{instance.pid}")
+        channel.sendall(json.dumps(question).encode() + b"\n")
+        with channel.makefile() as answers:
+            return json.loads(answers.readline())
+
+
+def test_processes_give_their_permission_from_any_state_and_go_on_where_they_were(start, call, tmp_path):
+    """Where the kernel restricts the reading of other processes, the master asks each of its own for it by a signal."""
+    instance = start("--processes", "2", "--mule=states:mule", module="states")
+    wait_until(lambda: in_mule(traced(call), {"prototype", "worker 1", "worker 2", "mule 1"}), "the mule to wait for messages")
+    before = sorted(process["pid"] for process in ask(instance, {"ask": "trace"})["processes"])
+    with in_flight(instance, tmp_path, "hold", "spin"):
+        assert sorted(process["pid"] for process in ask(instance, {"ask": "trace", "allow": True})["processes"]) == before
+        instance.wait_for_log(rf"control socket: process {os.getpid()} may read the memory of workers and mules \(4 asked\)")
+        # A signal of anybody else changes nothing: it lacks the secret.
+        for pid in before:
+            os.kill(pid, signal.SIGRTMIN + 13)
+    # The call of C code that was interrupted has gone on: `hold` would fail otherwise.
+    assert sorted(process["pid"] for process in ask(instance, {"ask": "trace"})["processes"]) == before
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can have workers of another user")
+def test_workers_of_another_user_are_read_by_root_and_also_by_the_root_of_a_container(start, open_folder):
+    options, command = identity_options(open_folder)
+    shutil.copy(Path(__file__).parent / "probes" / "states.py", open_folder)
+    instance = start("--socket", open_folder / "app.sock", *options, module="states", command=command)
+    bolide = [*command, "trace", "--json", "1", str(instance.pid)]
+    # Root of a container has all rights except that to read processes of others.
+    for prefix in ([], ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"]):
+        done = subprocess.run([*prefix, *bolide], capture_output=True, cwd=open_folder, check=False)
+        assert done.returncode == DONE, done.stderr
+        (worker,) = json.loads(done.stdout)["processes"]
+        assert worker["threads"][0]["is_python"]
+    # Another user does not get as far as that.
+    other = ["setpriv", "--reuid=12345", "--regid=12345", "--clear-groups"]
+    done = subprocess.run([*other, *bolide], capture_output=True, cwd=open_folder, check=False)
+    assert done.returncode == NO_ANSWER, done.stderr

@@ -170,6 +170,12 @@ pub fn helper_signal() -> i32 {
     libc::SIGRTMIN() + 12
 }
 
+/// The signal by which the master asks a process to let a reader read its memory (`bolide trace`). Its value has the instance's
+/// secret and the reader's pid.
+pub fn reader_signal() -> i32 {
+    libc::SIGRTMIN() + 13
+}
+
 /// The outcome of [`receive`].
 #[derive(Debug)]
 pub enum Received<Message> {

@@ -2,6 +2,7 @@
 //! its memory. The command-line process runs it.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 /// Threads of a process that are listed.
@@ -50,21 +51,37 @@ pub fn began(pid: i32) -> Option<u64> {
     String::from_utf8_lossy(&stat).rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// The effective user and group of a process.
+pub fn identity(pid: i32) -> Option<(u32, u32)> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let id = |name| effective(&status, name)?.parse().ok();
+    Some((id("Uid")?, id("Gid")?))
+}
+
+/// A field of `/proc/PID/status`.
+fn field(status: &str, name: &str) -> Option<String> {
+    status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|text| text.trim().to_owned())
+}
+
+/// The effective one of the ids in a field.
+fn effective(status: &str, name: &str) -> Option<String> {
+    field(status, name)?.split_whitespace().nth(1).map(str::to_owned)
+}
+
 /// Why the kernel refuses to let this process read that one, and what to do about it.
 pub fn advice(pid: i32) -> String {
     let status = |name: &str| std::fs::read_to_string(PathBuf::from("/proc").join(name).join("status")).unwrap_or_default();
     let (own, other) = (status("self"), status(&pid.to_string()));
     let yama = std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    let owner = std::fs::metadata(format!("/proc/{pid}")).map(|entry| entry.uid()).ok();
+    if owner.zip(identity(pid)).is_some_and(|(owner, (user, _))| owner != user) {
+        return "it has changed its user or has capabilities, so only root (CAP_SYS_PTRACE) may read it".to_owned();
+    }
     advice_of(&own, &other, yama.trim())
 }
 
 /// `own` and `other` are the texts of `/proc/PID/status`.
 fn advice_of(own: &str, other: &str, yama: &str) -> String {
-    let field = |status: &str, name: &str| {
-        status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|text| text.trim().to_owned())
-    };
-    let effective =
-        |status: &str, name: &str| field(status, name).and_then(|ids| ids.split_whitespace().nth(1).map(str::to_owned));
     let (Some(user), Some(group)) = (effective(other, "Uid"), effective(other, "Gid")) else {
         return "the process has ended, or /proc hides it (`hidepid`)".to_owned();
     };

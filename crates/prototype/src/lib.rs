@@ -12,6 +12,7 @@ mod helper;
 mod hooks;
 mod imports;
 mod prototype;
+mod reader;
 pub mod signals;
 
 use std::os::fd::RawFd;

@@ -23,7 +23,7 @@ use crate::children::Children;
 use crate::handover::{FailureNote, close_on_exec, inherited, read_boot, set_non_blocking};
 use crate::helper::Helper;
 use crate::imports::report_imports;
-use crate::signals;
+use crate::{reader, signals};
 
 /// Time that workers have to finish their requests when the master has died, in milliseconds. All of Bolide must be gone within
 /// two seconds.
@@ -88,6 +88,7 @@ impl Prototype {
             return Err(io::Error::other("the master has ended before its prototype began"));
         }
         signals::in_prototype(boot.master_pid as i32, boot.at_terminal)?;
+        reader::allow_by_signal(boot.reader_secret)?;
         Ok(Prototype {
             boot,
             scoreboard,

@@ -158,13 +158,13 @@ fn end_soon_if_orphaned() {
     unsafe { libc::timer_settime(timer as libc::timer_t, 0, &raw const once, null_mut()) };
 }
 
-fn is_owner() -> bool {
+pub(crate) fn is_owner() -> bool {
     // SAFETY: the call takes no arguments and can't fail.
     unsafe { libc::getpid() == OWNER.load(Relaxed) }
 }
 
 /// Restores `errno` after a handler: the interrupted code may be about to read it.
-fn keep_errno(body: impl FnOnce()) {
+pub(crate) fn keep_errno(body: impl FnOnce()) {
     // SAFETY: the C library returns a pointer that belongs to the calling thread.
     let place = unsafe { libc::__errno_location() };
     // SAFETY: as above; it is valid for as long as the thread lives.
@@ -180,9 +180,22 @@ fn catch(signal: c_int, handler: extern "C" fn(c_int)) -> io::Result<()> {
 }
 
 fn catch_with(signal: c_int, handler: extern "C" fn(c_int), flags: c_int) -> io::Result<()> {
+    set_action(signal, handler as *const () as usize, flags)
+}
+
+/// Sets a handler that gets the signal's value. Interrupted system calls are restarted.
+pub(crate) fn catch_with_value(
+    signal: c_int,
+    handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut libc::c_void),
+) -> io::Result<()> {
+    set_action(signal, handler as *const () as usize, libc::SA_RESTART | libc::SA_SIGINFO)
+}
+
+/// `handler` is a function of the type that the flags ask for.
+fn set_action(signal: c_int, handler: usize, flags: c_int) -> io::Result<()> {
     // SAFETY: all zeroes is a valid `sigaction`: no handler, no flags, an empty mask.
     let mut action: libc::sigaction = unsafe { zeroed() };
-    action.sa_sigaction = handler as *const () as usize;
+    action.sa_sigaction = handler;
     action.sa_flags = flags | libc::SA_ONSTACK;
     // SAFETY: the handler is a function of the right type that makes async-signal-safe calls only.
     if unsafe { libc::sigaction(signal, &raw const action, null_mut()) } < 0 {

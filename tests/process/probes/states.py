@@ -25,7 +25,7 @@ def hold(gate):
     with open(f"{gate.path}.fifo", "rb", buffering=0) as pipe:
         place = ctypes.create_string_buffer(1)
         gate.arrive()
-        ctypes.PyDLL(None).read(pipe.fileno(), place, 1)
+        assert ctypes.PyDLL(None).read(pipe.fileno(), place, 1) == 1
 
 
 def spin(gate, number=7, name="spinner"):

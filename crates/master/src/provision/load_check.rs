@@ -141,6 +141,7 @@ fn send_settings(child: &mut Child, settings: &Settings, limit_ms: u64) -> io::R
         reason: -1,
         error_page: None,
         no_generation_serves: true,
+        reader_secret: 0,
         connection_queue: None,
         listeners: Vec::new(),
         package_folder: None,

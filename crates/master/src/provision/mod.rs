@@ -27,6 +27,7 @@ use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::child_setup::RawConfinement;
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::processes::process_attributes;
+use bolide_supervision::processes::reader_permit::ReaderPermit;
 use bolide_supervision::processes::spawn::{self, Launch};
 use bolide_supervision::sockets::listen_queue::QueueWatch;
 use bolide_supervision::sockets::listeners::Listeners;
@@ -63,6 +64,7 @@ pub struct Provision {
     room: Room,
     queue_watch: QueueWatch,
     message_queues: MessageQueues,
+    reader_permit: ReaderPermit,
 }
 
 /// The settings, sockets and program of a generation.
@@ -126,6 +128,7 @@ impl Provision {
             room,
             queue_watch,
             message_queues: MessageQueues::default(),
+            reader_permit: ReaderPermit::new()?,
         };
         Ok((provision, scoreboard))
     }
@@ -161,6 +164,11 @@ impl Provision {
 
     pub fn room(&self) -> Room {
         self.room
+    }
+
+    /// Returns the permission that readers of memory need from processes.
+    pub fn reader_permit(&self) -> ReaderPermit {
+        self.reader_permit
     }
 
     /// Returns the user that prototypes and workers run as, if it differs from the master's.
@@ -364,6 +372,7 @@ impl Provision {
             error_page,
             no_generation_serves,
             connection_queue: Some(connection_queue),
+            reader_secret: self.reader_permit.secret(),
             listeners: descriptors,
             package_folder: self.program().package_folder.as_ref().map(|folder| folder.to_string_lossy().into_owned()),
         };

@@ -3,6 +3,7 @@
 //! it.
 
 use bolide_contract::scoreboard::InFlight;
+use bolide_supervision::logs::log_sink;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
@@ -18,6 +19,14 @@ pub fn traced(view: View<'_>, now_ms: u64) -> Value {
         "version": env!("CARGO_PKG_VERSION"),
         "processes": processes,
     })
+}
+
+/// Asks the processes to let this one read their memory, where the kernel wants their permission.
+pub fn allow(view: View<'_>, reader: i32) {
+    let permit = view.provision.reader_permit();
+    let asked = view.children.iter().filter_map(|child| child.handle.as_ref().zip(child.pid));
+    let count = asked.filter(|(handle, pid)| permit.ask(handle, *pid, reader)).count();
+    log_sink::line(&format!("control socket: process {reader} may read the memory of workers and mules ({count} asked)"));
 }
 
 /// Returns the entry of a child, `None` if it has no process yet.

@@ -158,7 +158,13 @@ impl Supervisor {
                 let is_stopping = self.ending.is_stopping();
                 status::status(self.view().0, is_stopping, now_ms)
             }
-            "trace" => traced::traced(self.view().0, now_ms),
+            "trace" => {
+                // Only root and our own user get here.
+                if let Some(reader) = self.control.channel.pid_of(client).filter(|_| question["allow"] == true) {
+                    traced::allow(self.view().0, reader);
+                }
+                traced::traced(self.view().0, now_ms)
+            }
             _ => match commands::of_question(&question) {
                 Ok(command) => return self.carry_out(client, &question, command, now_ms),
                 Err(why) => json!({"ok": false, "message": why}),

@@ -6,13 +6,10 @@ mod words;
 use std::io::Write;
 
 use bolide_inspection::frames::Detail;
-use bolide_inspection::memory::Unreadable;
-use bolide_inspection::process::advice;
-use bolide_inspection::python::NoPython;
-use bolide_inspection::trace::Reader;
 use bolide_options::{EXIT_NO_INSTANCE, EXIT_REFUSED, ObservingRequest};
 use serde_json::{Value, json};
 
+use crate::access::{Access, in_words};
 use crate::instances::{Refusal, ask_about};
 use crate::output::{Ending, say};
 
@@ -42,7 +39,8 @@ pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), En
         return Err((EXIT_NO_INSTANCE, why).into());
     }
     let detail = Detail { locals: request.has("--locals") };
-    let traced: Vec<Value> = meant.into_iter().map(|process| traced(process, detail)).collect();
+    let mut access = Access::to(chosen.instance.as_deref());
+    let traced: Vec<Value> = meant.into_iter().map(|process| traced(process, detail, &mut access)).collect();
     if request.has("--json") {
         let whole = json!({"pid": master, "version": answer["version"], "processes": traced});
         say(output, &format!("{whole}\n"))?;
@@ -88,34 +86,17 @@ fn is_named(process: &Value, name: &str) -> bool {
 }
 
 /// Reads one process. The entry of the master gets the threads, or the reason why there are none.
-fn traced(process: &Value, detail: Detail) -> Value {
+fn traced(process: &Value, detail: Detail, access: &mut Access) -> Value {
     let pid = process["pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap_or_default();
     let mut entry = process.clone();
-    let read = Reader::open(pid).and_then(|reader| reader.process(detail));
-    let found =
-        read.map_err(|why| in_words(pid, &why)).and_then(|found| serde_json::to_value(found).map_err(|error| error.to_string()));
+    let read = access.open(pid).and_then(|reader| reader.process(detail).map_err(|why| in_words(pid, &why)));
+    let found = read.and_then(|found| serde_json::to_value(found).map_err(|error| error.to_string()));
     match found {
         Ok(Value::Object(fields)) => fields.into_iter().for_each(|(name, value)| entry[name] = value),
         Ok(_) => {}
         Err(why) => entry["error"] = why.into(),
     }
     entry
-}
-
-/// Why a process can't be read, and what to do.
-fn in_words(pid: i32, why: &NoPython) -> String {
-    match why {
-        NoPython::Unreadable(Unreadable::Forbidden) => format!("its memory can't be read: {}", advice(pid)),
-        NoPython::Unreadable(Unreadable::Ended) => "it has ended meanwhile".to_owned(),
-        NoPython::Unreadable(Unreadable::Nothing | Unreadable::TooMuch) => {
-            "its memory changed too much while it was read; try it again".to_owned()
-        }
-        NoPython::NotFound => "it runs no Python whose state can be found".to_owned(),
-        NoPython::Unsupported(what) => {
-            let (least, most) = (bolide_inspection::layout::MINOR_LEAST, bolide_inspection::layout::MINOR_MOST);
-            format!("{what}; stacks can be read of CPython 3.{least} to 3.{most}")
-        }
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ pub mod memory_watch;
 pub mod privileges;
 pub mod process_attributes;
 pub mod process_state;
+pub mod reader_permit;
 pub mod signals;
 pub mod spawn;
 pub mod system;

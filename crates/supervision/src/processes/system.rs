@@ -152,6 +152,29 @@ pub fn signal_process(process: &OwnedFd, signal: i32) -> nix::Result<()> {
     nix::errno::Errno::result(answer).map(drop)
 }
 
+/// Sends a signal with a value (sigqueue(3)) to a process by its descriptor. The master calls it.
+///
+/// # Errors
+/// The error of the system call.
+pub fn signal_process_with(process: &OwnedFd, signal: i32, value: u64) -> nix::Result<()> {
+    /// The kernel's `siginfo_t` of a signal with a value: three numbers, then the sender and the value, aligned to a pointer.
+    #[repr(C)]
+    struct Queued {
+        numbers: [i32; 3],
+        padding: i32,
+        pid: i32,
+        uid: u32,
+        value: u64,
+        rest: [u64; 12],
+    }
+    const _: () = assert!(size_of::<Queued>() == size_of::<libc::siginfo_t>());
+    let (pid, uid) = (Pid::this().as_raw(), nix::unistd::getuid().as_raw());
+    let queued = Queued { numbers: [signal, 0, libc::SI_QUEUE], padding: 0, pid, uid, value, rest: [0; 12] };
+    // SAFETY: the structure is that of the kernel (checked above), and lives through the call, which reads it.
+    let answer = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, process.as_raw_fd(), signal, &raw const queued, 0) };
+    nix::errno::Errno::result(answer).map(drop)
+}
+
 /// Sends a signal of any number to a process group, or to the process with this pid if it leads none. The attendant calls it.
 pub fn signal_group(leader: Pid, signal: i32) {
     // SAFETY: numbers only.

@@ -169,6 +169,12 @@ impl ControlSocket {
         }
     }
 
+    /// The pid of a client, as the kernel states it.
+    pub fn pid_of(&self, id: u64) -> Option<i32> {
+        let client = self.clients.iter().find(|client| client.id == id)?;
+        getsockopt(&client.stream, sockopt::PeerCredentials).ok().map(|peer| peer.pid()).filter(|pid| *pid > 0)
+    }
+
     /// The client waits for an outcome, without a deadline.
     pub fn keep_waiting(&mut self, id: u64) {
         if let Some(client) = self.clients.iter_mut().find(|client| client.id == id) {
