@@ -19,8 +19,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from bolide._run import run
     from bolide.leases import Lease, lease
+    from bolide.log_objects import LogHandler
 
-__all__ = ["Lease", "__version__", "lease", "main", "run"]
+__all__ = ["Lease", "LogHandler", "__version__", "lease", "main", "run"]
 
 #: This process is a prototype, or was forked from one.
 is_application_process = False
@@ -49,4 +50,8 @@ def __getattr__(name):
         from bolide import leases
 
         return getattr(leases, name)
+    if name == "LogHandler":
+        from bolide import log_objects
+
+        return log_objects.LogHandler
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -139,6 +139,21 @@ def take_lease(name: str, seconds: float, wait: float) -> Lease | None:
 def write_log(lines: bytes) -> None:
     """Write whole lines, each with its newline, without blocking. Lines that do not fit are dropped and counted."""
 
+def write_output(lines: bytes) -> None:
+    """Write whole lines of the application, each with its newline, as :func:`write_log` does."""
+
+def report_log(lines: bytes) -> None:
+    """Write the lines of one event of the server. The first one gets the time, or all of them are one JSON object."""
+
+def log_event(level: str, kind: str, message: bytes, members: bytes) -> None:
+    """Write an event as a JSON object. ``members`` are further members of the object, each with a comma before it."""
+
+def name_log(worker: int, helper: str) -> None:
+    """Say that this process is the worker of a number, or the helper of a name."""
+
+def log_is_json() -> bool:
+    """Return whether each line of the log is a JSON object."""
+
 def tell_log(text: str) -> None:
     """Write one line of the server itself, with its timestamp or as JSON, without blocking."""
 

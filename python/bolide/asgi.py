@@ -14,7 +14,7 @@ import weakref
 
 from bolide import shutdown
 from bolide.lifespan import Lifespan, LifespanError
-from bolide.log import log_exception, log_message, tell, write_lines
+from bolide.log import log_exception, log_message, report, tell
 from bolide.loops import event_loop_factory
 from bolide.stacks import place_of, stack_of
 
@@ -210,9 +210,7 @@ def cancel_unanswered():
         more = f" and {len(cancelled) - REQUESTS_TOLD} more" if len(cancelled) > REQUESTS_TOLD else ""
         requests = ", ".join(cancelled[:REQUESTS_TOLD]) + more
         seconds = UNANSWERED_SECONDS
-        write_lines(
-            [f"tasks whose clients have left, still running {seconds} s after the order to stop, cancelling them: {requests}"]
-        )
+        report([f"tasks whose clients have left, still running {seconds} s after the order to stop, cancelling them: {requests}"])
 
 
 #: How long a task may take to notice by itself that its client has disconnected when its worker ends, in seconds.
@@ -290,7 +288,7 @@ def plain_headers(headers):
 def log_overdue(task, seconds, place):
     """Log that a task has exceeded its time limit, with its stack."""
     lines = [f"harakiri: {place} took {seconds:.1f} s; cancelling its task; it is waiting here:"]
-    write_lines(lines + stack_of(task))
+    report(lines + stack_of(task))
 
 
 def report_stall(seconds):
@@ -306,7 +304,7 @@ def report_stall(seconds):
         lines.append(f"  {name}: {place_of(task)}")
     if len(tasks) > TASKS_TOLD:
         lines.append(f"  and {len(tasks) - TASKS_TOLD} more")
-    write_lines(lines)
+    report(lines)
 
 
 #: The loop of this worker, for the watcher.

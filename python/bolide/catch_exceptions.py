@@ -41,6 +41,7 @@ def iterate(result, environ, start_response):
 def explain(error, environ, start_response):
     """Log the exception and return its traceback. An answer that has begun is cut off: ``start_response`` raises."""
     start_response("500 Internal Server Error", HEADERS, sys.exc_info())
-    log.log_exception(error, f"{environ['REQUEST_METHOD']} {environ['REQUEST_URI']}")
+    request = f"{environ['REQUEST_METHOD']} {environ['REQUEST_URI']}"
+    log.log_exception(error, request, request=(request,))
     lines = traceback.format_exception(type(error), error, error.__traceback__)
     return "".join(lines).encode("utf-8", "backslashreplace")

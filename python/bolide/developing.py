@@ -233,7 +233,7 @@ class Development:
         status, headers, body = self.exception(error, place, question)
         # If the answer has begun, this raises the exception again, and the answer is cut off.
         start_response(status, headers, sys.exc_info())
-        log.log_exception(error, place)
+        log.log_exception(error, place, request=(place,))
         return body
 
     def developed_asgi(self, application):
@@ -261,7 +261,7 @@ class Development:
                 if has_begun or is_client_disconnect(error):
                     raise
                 place = f"{question.method} {question.path}"
-                log.log_exception(error, place)
+                log.log_exception(error, place, request=(place,))
                 await respond(send, *self.exception(error, place, question))
             finally:
                 self.let_go()

@@ -15,7 +15,7 @@ from gevent.monkey import is_object_patched
 
 from bolide import gevent_calls
 from bolide.gevent_websocket import offer
-from bolide.log import log_exception, write_lines
+from bolide.log import log_exception, report
 
 __all__ = ["Event", "RequestGreenlet", "live_as_child", "offer", "overdue", "report_stall", "serve", "settle"]
 
@@ -156,7 +156,7 @@ def wait_for_requests(worker):
         seconds = worker.seconds_of_stop
         left = worker.left() if seconds is not None and seconds >= LEFT_SECONDS else []
         if left:
-            write_lines(
+            report(
                 [f"{len(left)} requests whose clients have left still run {LEFT_SECONDS} s after the order to stop; ending them"]
             )
             gevent.killall(left)
@@ -180,7 +180,7 @@ def overdue(greenlet, seconds, request):
     if frame is not None:
         for line in traceback.format_stack(frame):
             lines.extend(line.rstrip().splitlines())
-    write_lines(lines)
+    report(lines)
     return gevent.Timeout(seconds)
 
 
@@ -196,4 +196,4 @@ def report_stall(seconds):
     lines.extend(f"  {greenlet.name}: {place_of(greenlet)}" for greenlet in greenlets[:GREENLETS_TOLD])
     if len(greenlets) > GREENLETS_TOLD:
         lines.append(f"  and {len(greenlets) - GREENLETS_TOLD} more")
-    write_lines(lines)
+    report(lines)

@@ -45,7 +45,7 @@ class Helper:
         #: The handlers that code of the application has set before this process was a helper.
         self.handlers_before = {number: signal.getsignal(number) for number in SIGNALS_OF_UWSGI.values()}
         self.is_interrupted = False
-        log.helper = name
+        log.name_process(0, name)
         # From here on no moment is left in which the signal would end the process.
         signal.signal(self.native.HELPER_SIGNAL, self.take_orders)
 

@@ -6,7 +6,7 @@ Must not know requests. Runs in workers, in the event loop.
 import asyncio
 import os
 
-from bolide.log import log_exception, log_message, write_lines
+from bolide.log import log_exception, log_message, report
 from bolide.stacks import stack_of
 
 #: The versions in the scope of the lifespan.
@@ -50,7 +50,7 @@ class Lifespan:
             done, _ = await waits
             if not done:
                 say = f"the application's lifespan has not reported for {STARTUP_TOLD_SECONDS:g} s that its startup is complete"
-                write_lines([f"{say}; it is waiting here:", *stack_of(self.task)])
+                report([f"{say}; it is waiting here:", *stack_of(self.task)])
         if self.failure is not None:
             raise LifespanError(self.failed()) from (self.task.result() if self.task.done() else None)
         if self.started.done():
@@ -108,7 +108,7 @@ class Lifespan:
         lines = self.failure.splitlines()
         # Frameworks send the traceback as the message and then raise the exception, which has been logged by now.
         if len(lines) > 1 and not (self.task.done() and self.task.result()) and self.is_first_to_fail():
-            write_lines(lines)
+            report(lines)
         # The last line of a traceback is the exception.
         return f"the application's lifespan startup failed: {lines[-1]}" if lines else "the application's lifespan startup failed"
 

@@ -1,7 +1,8 @@
 """What a worker writes to the log: ``wsgi.errors``, and exceptions of applications.
 
 All output is written as whole lines by the log writer of the native module. So lines of several workers do not mix, and no thread
-waits for a reader of the log. Must not know where the log goes. Runs in prototypes and workers.
+waits for a reader of the log. In JSON each event is one object (docs/logs.md). Must not know where the log goes. Runs in
+prototypes and workers.
 """
 
 import importlib
@@ -46,11 +47,26 @@ def prefix():
     return f"worker {worker}: " if worker and not is_alone else ""
 
 
+def name_process(number, name=""):
+    """Say once, after the fork, which worker or helper this process is."""
+    global worker, helper
+    worker, helper = number, name
+    _native.name_log(number, name)
+
+
 def write_lines(lines):
-    """Write whole lines to the log, each with the worker's number."""
+    """Write whole lines of the application to the log, each with the worker's number."""
+    _native.write_output(prefixed(lines))
+
+
+def report(lines):
+    """Log one event of the server, such as a message and a stack: the first line has the time, or all are one JSON object."""
+    _native.report_log(prefixed(lines))
+
+
+def prefixed(lines):
     start = prefix()
-    text = "".join(f"{start}{line}\n" for line in lines)
-    _native.write_log(text.encode("utf-8", "backslashreplace"))
+    return "".join(f"{start}{line}\n" for line in lines).encode("utf-8", "backslashreplace")
 
 
 class Errors:
@@ -113,18 +129,42 @@ def strip(exception):
         exception = exception.__cause__ or exception.__context__
 
 
-def log_exception(exception, place, is_ours=False):
-    """Log an application's exception with its traceback; ``place`` is the request, as in ``GET /path``."""
+def log_exception(exception, place, is_ours=False, request=None):
+    """Log an application's exception with its traceback.
+
+    ``place`` is where it happened, as in ``GET /path``. ``request`` is the request's line and identifier, if it is one's.
+    """
     if not is_ours:
         strip(exception)
+    if not _native.log_is_json() or not log_exception_object(exception, place, request):
+        report(lines_of_exception(exception, place))
+    if after_exception is not None:
+        after_exception(exception)
+
+
+def lines_of_exception(exception, place):
     lines = [f"an exception in {place}"] if place else []
     for part in traceback.format_exception(type(exception), exception, exception.__traceback__):
         lines.extend(part.rstrip("\n").split("\n"))
     if lines and _native.log_is_coloured():
         lines[0], lines[-1] = red(lines[0]), red(lines[-1])
-    write_lines(lines)
-    if after_exception is not None:
-        after_exception(exception)
+    return lines
+
+
+def log_exception_object(exception, place, request):
+    """Log an exception as one JSON object. Return whether that was possible: its own methods may fail."""
+    from bolide import log_objects
+
+    try:
+        described = log_objects.exception_of(exception)
+        members = {"exception": described}
+        if request is not None:
+            members["request"] = log_objects.request_of(*request)
+        message = f"{described['type']}: {described['message']}"
+        log_objects.write("error", "exception", f"an exception in {place}: {message}" if place else message, members)
+    except Exception:
+        return False
+    return True
 
 
 def red(line):
@@ -132,8 +172,8 @@ def red(line):
 
 
 def log_message(message):
-    """Log one line."""
-    write_lines([message])
+    """Log one line of the server about this process."""
+    report([message])
 
 
 def tell(message):

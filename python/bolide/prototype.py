@@ -206,7 +206,7 @@ class Half:
 
     def become_worker(self, number):
         """Become the worker of this number. Runs after the fork."""
-        self.log.worker = number
+        self.log.name_process(number)
         name_process(self.native, self.settings["naming"], f"worker {number}")
         take_cpus(number, self.settings["workers"]["cpus_of_each"])
         # A child that a view forks shares the worker's sockets. If it returns from the view, it must not serve.

@@ -62,10 +62,10 @@ def watch(runs):
     sleep(WARN_AFTER_SECONDS)
     names = waited_for()
     if names:
-        log.write_lines([f"{subject()} has nothing more to serve, waiting {SHUTDOWN_SECONDS} s for {names}"])
+        log.report([f"{subject()} has nothing more to serve, waiting {SHUTDOWN_SECONDS} s for {names}"])
     sleep(SHUTDOWN_SECONDS - WARN_AFTER_SECONDS)
     left = waited_for() or "the application's work at the interpreter's end"
-    log.write_lines([f"{subject()} stops waiting, and leaves {left} behind"])
+    log.report([f"{subject()} stops waiting, and leaves {left} behind"])
     leave()
 
 

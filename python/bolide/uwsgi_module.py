@@ -229,7 +229,7 @@ class Uwsgi:
     def log(self, text):
         if not isinstance(text, str):
             raise TypeError(f"log() argument 1 must be str, not {type(text).__name__}")
-        self.native.write_log(f"{text}\n".encode("utf-8", "backslashreplace"))
+        self.native.write_output(f"{text}\n".encode("utf-8", "backslashreplace"))
         return True
 
     def logsize(self):

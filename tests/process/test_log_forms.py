@@ -53,13 +53,13 @@ def test_every_line_is_json_whatever_bytes_are_in_it(start, tmp_path):
             pass
     instance.wait_for(lambda: '"type":"request"' in instance.log, "the request's line")
     lines = [json.loads(line) for line in instance.lines]
-    assert {line["type"] for line in lines} == {"message", "request"}
+    assert {line["type"] for line in lines} == {"message", "output", "request"}
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}[+-]\d\d:\d\d", line["time"]) for line in lines)
     (request,) = [line for line in lines if line["type"] == "request"]
     wanted = {"method": "GET", "uri": '/x?"', "status": 200, "bytes": 2, "user_agent": HOSTILE.decode("utf-8", "replace")}
     assert {name: request[name] for name in wanted} == wanted
-    messages = [line["message"] for line in lines if line["type"] == "message"]
-    assert 'worker 1: said "so"' in messages, messages
+    said = [(line["message"], line["worker"]) for line in lines if line["type"] == "output"]
+    assert ('said "so"', 1) in said, said
 
 
 def test_a_format_that_is_json_stays_json_whatever_bytes_are_in_it(start):

@@ -17,7 +17,9 @@ TESTS = Path(__file__).resolve().parents[1]
 APPS = TESTS / "apps"
 
 #: The timestamp of the server's own lines, which tests do not see.
-TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?=bolide: )", re.MULTILINE)
+TIME = re.compile(
+    r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d (?=bolide: |worker \d+: |mule \d+: |spooler \d+: |an exception in )", re.MULTILINE
+)
 #: The line of the master when workers serve.
 READY = re.compile(r"^bolide: ready: ", re.MULTILINE)
 #: The lines with its addresses.

@@ -9,25 +9,34 @@ use crate::object::{Object, utf8_lossy};
 
 /// The Python functions that write to the log.
 pub struct FaultLog {
-    /// `bolide.log.log_exception(exception, where)`
+    /// `bolide.log.log_exception(exception, where, is_ours=False, request=None)`
     pub log_exception: Object,
     /// `bolide.log.log_message(message)`
     pub log_message: Object,
 }
 
-/// Takes the exception that is set, logs it, and returns the outcome of the call.
-pub fn failed<Pending>(fault_log: &FaultLog, subject: &str) -> Outcome<Pending> {
+/// Takes the exception that is set, logs it with its request, as in `GET /path`, and returns the outcome of the call.
+pub fn failed<Pending>(fault_log: &FaultLog, request: &str) -> Outcome<Pending> {
     // SAFETY: the thread holds the interpreter; what is fetched is owned by us.
     unsafe {
         let leave = ffi::PyErr_ExceptionMatches(ffi::PyExc_SystemExit) != 0;
-        log_set_exception(fault_log, subject);
+        log_request_exception(fault_log, request, "");
         if leave { Outcome::FailedFatally } else { Outcome::Failed }
     }
 }
 
 /// Logs the exception that is set, for `close()` and other calls that have no outcome.
-#[allow(deprecated, reason = "the calls that replace these came with 3.12, and 3.9 is supported")]
 pub fn log_set_exception(fault_log: &FaultLog, subject: &str) {
+    log_taken_exception(fault_log, subject, None);
+}
+
+/// Logs the exception that is set, with its request. `when` is appended to the place in the message.
+pub fn log_request_exception(fault_log: &FaultLog, request: &str, when: &str) {
+    log_taken_exception(fault_log, &format!("{request}{when}"), Some(request));
+}
+
+#[allow(deprecated, reason = "the calls that replace these came with 3.12, and 3.9 is supported")]
+fn log_taken_exception(fault_log: &FaultLog, subject: &str, request: Option<&str>) {
     // SAFETY: the thread holds the interpreter; the three are owned by us after the call, and null or alive.
     unsafe {
         let (mut kind, mut value, mut traceback) = (std::ptr::null_mut(), std::ptr::null_mut(), std::ptr::null_mut());
@@ -39,8 +48,17 @@ pub fn log_set_exception(fault_log: &FaultLog, subject: &str) {
         let (_kind, value, _traceback) = (Object::owned(kind), Object::owned(value), Object::owned(traceback));
         let Some(value) = value else { return };
         let subject = utf8_lossy(subject.as_bytes());
-        let arguments = [value.as_ptr(), subject.as_ref().map_or(ffi::Py_None(), Object::as_ptr)];
-        let logged = ffi::PyObject_Vectorcall(fault_log.log_exception.as_ptr(), arguments.as_ptr(), 2, std::ptr::null_mut());
+        let request = request.and_then(|request| {
+            let line = utf8_lossy(request.as_bytes())?;
+            Object::owned(ffi::PyTuple_Pack(1, line.as_ptr()))
+        });
+        let arguments = [
+            value.as_ptr(),
+            subject.as_ref().map_or(ffi::Py_None(), Object::as_ptr),
+            ffi::Py_False(),
+            request.as_ref().map_or(ffi::Py_None(), Object::as_ptr),
+        ];
+        let logged = ffi::PyObject_Vectorcall(fault_log.log_exception.as_ptr(), arguments.as_ptr(), 4, std::ptr::null_mut());
         if Object::owned(logged).is_none() {
             // Logging itself failed, for lack of memory or stack: CPython's last resort writes directly to standard error.
             ffi::PyErr_WriteUnraisable(fault_log.log_exception.as_ptr());

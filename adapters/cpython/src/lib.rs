@@ -137,6 +137,11 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(keyword_words, module)?)?;
     module.add_function(wrap_pyfunction!(end_with_parent, module)?)?;
     module.add_function(wrap_pyfunction!(log::write_log, module)?)?;
+    module.add_function(wrap_pyfunction!(log::write_output, module)?)?;
+    module.add_function(wrap_pyfunction!(log::report_log, module)?)?;
+    module.add_function(wrap_pyfunction!(log::log_event, module)?)?;
+    module.add_function(wrap_pyfunction!(log::name_log, module)?)?;
+    module.add_function(wrap_pyfunction!(log::log_is_json, module)?)?;
     module.add_function(wrap_pyfunction!(log::tell_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::finish_log, module)?)?;
     module.add_function(wrap_pyfunction!(log::log_descriptor, module)?)?;

@@ -3,12 +3,48 @@
 
 use std::os::fd::{AsRawFd, RawFd};
 
+use bolide_log::Level;
 use pyo3::prelude::*;
 
 /// Writes whole lines, each with its newline. Never blocks: see the room `log`.
 #[pyfunction]
 pub fn write_log(lines: &[u8]) {
     bolide_log::write(lines);
+}
+
+/// Writes whole lines of the application.
+#[pyfunction]
+pub fn write_output(lines: &[u8]) {
+    bolide_log::write_output(lines);
+}
+
+/// Writes the lines of one event of the server: the first one gets the time, or all of them are one JSON object.
+#[pyfunction]
+pub fn report_log(lines: &[u8]) {
+    bolide_log::report(lines);
+}
+
+/// Writes an event of the form JSON. `members` are further members of its object, each with a comma before it; an unknown level is
+/// `info`.
+#[pyfunction]
+pub fn log_event(level: &str, kind: &str, message: &[u8], members: &[u8]) {
+    bolide_log::event(Level::named(level).unwrap_or(Level::Info), kind, message, members);
+}
+
+/// This process is the worker of this number, or the helper of this name.
+#[pyfunction]
+pub fn name_log(worker: u32, helper: &str) {
+    if helper.is_empty() {
+        bolide_log::identity::set_worker(worker);
+    } else {
+        bolide_log::identity::set_helper(helper);
+    }
+}
+
+/// True if each line of the log is a JSON object.
+#[pyfunction]
+pub fn log_is_json() -> bool {
+    bolide_log::is_json()
 }
 
 /// Writes one line of the server itself, in the same form as those of other processes.

@@ -76,6 +76,7 @@ pub fn serve<L: Language>(language: &'static L, assignment: Assignment) -> io::R
 
 /// Creates the state that the threads share, and a poll with the listening sockets registered.
 pub(crate) fn prepare<L: Language>(language: &'static L, assignment: Assignment) -> io::Result<Arc<Shared<L>>> {
+    bolide_log::identity::set_worker(assignment.worker);
     end_worker_at_a_panic(assignment.worker);
     let shared = Arc::new(Shared::new(language, assignment)?);
     if !shared.is_held.load(Relaxed) {

@@ -1,5 +1,6 @@
 //! Local times in log lines: by strftime(3), and as RFC 3339. It knows no line. Every process runs it.
 
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,15 +12,40 @@ pub fn now_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| u64::try_from(time.as_micros()).unwrap_or(u64::MAX))
 }
 
+/// The second that the thread has formatted last, with its texts: a busy thread writes many lines in one.
+#[derive(Default)]
+struct Second {
+    second: i64,
+    date: Vec<u8>,
+    zone: Vec<u8>,
+}
+
+thread_local! {
+    static LAST: RefCell<Second> = RefCell::default();
+}
+
 /// Appends a moment, in microseconds since 1970, in the form of RFC 3339: `2026-11-22T13:40:00.123456+01:00`.
 pub fn rfc3339(text: &mut Vec<u8>, moment_us: u64) {
     let second = (moment_us / 1_000_000) as i64;
-    strftime(text, "%Y-%m-%dT%H:%M:%S", second);
-    text.extend_from_slice(format!(".{:06}", moment_us % 1_000_000).as_bytes());
-    strftime(text, "%z", second);
+    LAST.with_borrow_mut(|last| {
+        if last.second != second || last.date.is_empty() {
+            *last = formatted(second);
+        }
+        text.extend_from_slice(&last.date);
+        text.push(b'.');
+        let micros = moment_us % 1_000_000;
+        text.extend([100_000, 10_000, 1000, 100, 10, 1].map(|unit| b'0' + (micros / unit % 10) as u8));
+        text.extend_from_slice(&last.zone);
+    });
+}
+
+fn formatted(second: i64) -> Second {
+    let (mut date, mut zone) = (Vec::new(), Vec::new());
+    strftime(&mut date, "%Y-%m-%dT%H:%M:%S", second);
+    strftime(&mut zone, "%z", second);
     // strftime(3) writes +0100.
-    let minutes = text.len().saturating_sub(2);
-    text.insert(minutes, b':');
+    zone.insert(zone.len().saturating_sub(2), b':');
+    Second { second, date, zone }
 }
 
 /// Appends the local time of a moment, in seconds since 1970, in a format of strftime(3). A time longer than [`FORMATTED_BYTES`]

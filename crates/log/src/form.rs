@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Release};
 
 use bolide_contract::logging::{LogDate, LogStyle, Logging};
 
-use crate::{dates, json};
+use crate::level::Level;
+use crate::{dates, identity, json};
 
 /// The form of a process that serves; null before it is known, when lines are for the user at the command line.
 static FORM: AtomicPtr<Form> = AtomicPtr::new(null_mut());
@@ -43,6 +44,11 @@ pub fn is_coloured() -> bool {
     form().is_some_and(|form| form.is_coloured)
 }
 
+/// Whether each line is a JSON object.
+pub fn is_json() -> bool {
+    form().is_some_and(|form| form.is_json)
+}
+
 fn form() -> Option<&'static Form> {
     // SAFETY: null, or a form that `set` has stored and that is never freed.
     unsafe { FORM.load(Acquire).as_ref() }
@@ -70,20 +76,57 @@ pub fn message(text: &str) -> Vec<u8> {
     line
 }
 
-/// Reformats lines of others, such as the application's. `None` if they stay as they are.
-pub fn of_lines(lines: &[u8]) -> Option<Vec<u8>> {
+/// Reformats lines: those of the server (`message`) have the level of their words, those of programs (`output`) have none of their
+/// own. `None` if they stay as they are.
+pub fn of_lines(lines: &[u8], kind: &str) -> Option<Vec<u8>> {
     form().filter(|form| form.is_json)?;
     let mut formed = Vec::with_capacity(lines.len() * 2);
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        object(&mut formed, line);
+        match kind {
+            OUTPUT => event(&mut formed, Level::Info, kind, identity::without_name(line), b""),
+            _ => object(&mut formed, line),
+        }
     }
     Some(formed)
 }
 
+/// The type of lines that the application or another program has written.
+pub const OUTPUT: &str = "output";
+
+/// Lines of one event of the server: the first one has the time, or all of them are one object.
+pub fn report(lines: &[u8]) -> Vec<u8> {
+    let mut formed = Vec::with_capacity(lines.len() + 64);
+    let Some(form) = form() else { return lines.to_vec() };
+    if !form.is_json {
+        date(&mut formed, form);
+        formed.extend_from_slice(lines);
+        return formed;
+    }
+    let mut each = lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).map(identity::without_name);
+    let first = each.next().unwrap_or_default();
+    let mut members = Vec::new();
+    for line in each {
+        members.extend_from_slice(if members.is_empty() { b",\"lines\":[" } else { b"," });
+        json::string(&mut members, line);
+    }
+    if !members.is_empty() {
+        members.push(b']');
+    }
+    event(&mut formed, Level::of_text(&String::from_utf8_lossy(first)), "message", first, &members);
+    formed
+}
+
 fn object(line: &mut Vec<u8>, text: &[u8]) {
-    json::begin_object(line, "message");
+    let text = identity::without_name(text);
+    event(line, Level::of_text(&String::from_utf8_lossy(text)), "message", text, b"");
+}
+
+/// Appends an object with further members, each with a comma before it.
+pub fn event(line: &mut Vec<u8>, level: Level, kind: &str, message: &[u8], members: &[u8]) {
+    json::begin_object(line, level, kind);
     line.extend_from_slice(b",\"message\":");
-    json::string(line, text);
+    json::string(line, message);
+    line.extend_from_slice(members);
     line.extend_from_slice(b"}\n");
 }
 

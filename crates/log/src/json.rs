@@ -1,13 +1,45 @@
-//! Strings of JSON, for any bytes. It knows no line. Every process runs it.
+//! Objects and strings of JSON, for any bytes. It knows no event. Every process runs it.
 
-use crate::dates;
+use crate::level::Level;
+use crate::{dates, identity};
 
-/// Begins a JSON object for a line: its time, its type and the pid. The caller appends the rest, which begins with a comma.
-pub fn begin_object(line: &mut Vec<u8>, kind: &str) {
-    let now_us = dates::now_us();
+/// Begins a JSON object for a line: its time, level and type, and the process. The caller appends the rest, which begins with a
+/// comma.
+pub fn begin_object(line: &mut Vec<u8>, level: Level, kind: &str) {
+    begin_object_of(line, level, kind, identity::pid(), identity::worker());
+    if let Some(helper) = identity::helper() {
+        line.extend_from_slice(b",\"helper\":");
+        string(line, helper.as_bytes());
+    }
+}
+
+/// Begins such an object about another process: the worker with this number, or 0.
+pub fn begin_object_of(line: &mut Vec<u8>, level: Level, kind: &str, pid: u32, worker: u32) {
     line.extend_from_slice(b"{\"time\":\"");
-    dates::rfc3339(line, now_us);
-    line.extend_from_slice(format!("\",\"type\":\"{kind}\",\"pid\":{}", std::process::id()).as_bytes());
+    dates::rfc3339(line, dates::now_us());
+    for part in ["\",\"level\":\"", level.name(), "\",\"type\":\"", kind, "\",\"pid\":"] {
+        line.extend_from_slice(part.as_bytes());
+    }
+    number(line, pid.into());
+    if worker > 0 {
+        line.extend_from_slice(b",\"worker\":");
+        number(line, worker.into());
+    }
+}
+
+/// Appends a number.
+pub fn number(line: &mut Vec<u8>, value: u64) {
+    let mut digits = [0; 20];
+    let (mut begin, mut rest) = (digits.len(), value);
+    loop {
+        begin -= 1;
+        digits[begin] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    line.extend_from_slice(&digits[begin..]);
 }
 
 /// Appends `"text"`.
@@ -43,6 +75,15 @@ pub fn escaped(line: &mut Vec<u8>, text: &[u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_have_all_their_digits() {
+        for value in [0, 7, 10, 4711, u64::MAX] {
+            let mut line = Vec::new();
+            number(&mut line, value);
+            assert_eq!(String::from_utf8_lossy(&line), value.to_string());
+        }
+    }
 
     #[test]
     fn every_byte_leaves_the_line_valid() {

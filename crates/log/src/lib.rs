@@ -17,7 +17,9 @@ pub mod dates;
 mod destination;
 mod flow;
 mod form;
+pub mod identity;
 pub mod json;
+mod level;
 mod packing;
 mod pattern;
 mod sink;
@@ -33,6 +35,7 @@ use std::time::{Duration, Instant};
 use bolide_contract::logging::{LOGS_MOST, Logging};
 use destination::Destination;
 use flow::Flows;
+pub use level::Level;
 use sink::Sink;
 pub use writer::WAITING_MOST_BYTES;
 
@@ -143,8 +146,61 @@ pub fn configure(logging: &Logging) {
 
 /// Writes whole lines of messages, each with its newline. Never blocks.
 pub fn write(lines: &[u8]) {
-    let formed = form::of_lines(lines);
+    let formed = form::of_lines(lines, "message");
     write_messages(formed.as_deref().unwrap_or(lines));
+}
+
+/// Writes whole lines of the application or of another program: in JSON, one object of the type `output` a line.
+pub fn write_output(lines: &[u8]) {
+    let formed = form::of_lines(lines, form::OUTPUT);
+    write_messages(formed.as_deref().unwrap_or(lines));
+}
+
+/// Writes the lines of one event of this process, such as a message and a stack: the first one gets the time, and in JSON they are
+/// one object.
+pub fn report(lines: &[u8]) {
+    write_messages(&form::report(lines));
+}
+
+/// Writes an event of the form JSON, with further members of its object, each with a comma before it.
+pub fn event(level: Level, kind: &str, message: &[u8], members: &[u8]) {
+    let mut line = Vec::with_capacity(message.len() + members.len() + 128);
+    form::event(&mut line, level, kind, message, members);
+    write_messages(&line);
+}
+
+/// Writes an object that the caller has made with [`json`], with its newline.
+pub fn write_object(object: &[u8]) {
+    write_messages(object);
+}
+
+/// Whether each line is a JSON object.
+pub fn is_json() -> bool {
+    form::is_json()
+}
+
+/// Announces a stack that a signal handler in C writes next to [`raw_descriptor`]. In JSON the master puts the announcement, which
+/// it reads from there, and the stack into one object; otherwise it is a line like any other. `worker` and `pid` are those of the
+/// process that writes the stack.
+pub fn announce_stack(worker: u32, pid: u32, text: &str, otherwise: impl FnOnce(&str)) {
+    let announced = form::is_json()
+        && RAW.get().is_some_and(|raw| {
+            let line = format!("{}{pid} {worker} {}\n", char::from(STACK_FOLLOWS), text.replace('\n', " "));
+            can_take(raw, line.len()) && nix::unistd::write(raw, line.as_bytes()).is_ok()
+        });
+    if !announced {
+        otherwise(text);
+    }
+}
+
+/// Begins the line of the captured output that announces a stack.
+pub const STACK_FOLLOWS: u8 = 0x1e;
+
+/// Whether a pipe accepts this number of bytes at once. The master must not wait for a pipe that it reads itself.
+fn can_take(pipe: &OwnedFd, bytes: usize) -> bool {
+    let mut poll_fds = [nix::poll::PollFd::new(pipe.as_fd(), nix::poll::PollFlags::POLLOUT)];
+    let is_ready = matches!(nix::poll::poll(&mut poll_fds, nix::poll::PollTimeout::ZERO), Ok(1));
+    is_ready && bytes <= destination::ATOMIC_BYTES
 }
 
 /// Writes whole lines of requests, which are formatted already.
@@ -214,6 +270,9 @@ pub fn quiet_line(text: &str) {
 }
 
 fn write_messages(lines: &[u8]) {
+    if lines.is_empty() {
+        return;
+    }
     if let Some(flows) = flows() {
         flows.alarms.look_at(lines);
     }

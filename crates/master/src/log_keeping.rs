@@ -37,17 +37,23 @@ impl LogKeeping {
     pub fn wake_ms(&self, has_files: bool, now_ms: u64) -> Option<u64> {
         let rest = bolide_log::is_waiting().then_some(now_ms + bolide_log::RETRY_MS);
         let files = self.files.wake_ms().filter(|_| has_files);
-        [rest, files, self.programs.wake_ms(now_ms)].into_iter().flatten().min()
+        let stack = self.captured.as_ref().and_then(CapturedOutput::wake_ms);
+        [rest, files, stack, self.programs.wake_ms(now_ms)].into_iter().flatten().min()
     }
 
     /// Writes the captured output of applications.
-    pub fn read_captured(&mut self) {
-        self.captured.iter_mut().for_each(CapturedOutput::read);
+    pub fn read_captured(&mut self, now_ms: u64) {
+        self.captured.iter_mut().for_each(|captured| captured.read(now_ms));
+    }
+
+    /// Writes a stack in the captured output that is complete.
+    pub fn write_due(&mut self, now_ms: u64) {
+        self.captured.iter_mut().for_each(|captured| captured.write_due(now_ms));
     }
 
     /// Writes the rest of the captured output.
-    pub fn finish_captured(&mut self) {
-        self.captured.iter_mut().for_each(CapturedOutput::finish);
+    pub fn finish_captured(&mut self, now_ms: u64) {
+        self.captured.iter_mut().for_each(|captured| captured.finish(now_ms));
     }
 
     /// Applies the log settings of a reload.

@@ -12,7 +12,7 @@ use super::awaited::show_awaited;
 use super::context::Asgi;
 use super::exchange::{AsgiChannel, AsgiExchange, ConnectionRef, ExchangeHandle, ProtocolState, SendEvent};
 use super::websocket::{NORMAL, WebSocketSendEvent};
-use crate::faults::{failed, log_message};
+use crate::faults::{failed, log_message, log_request_exception};
 use crate::native::{Lasting, bound, call, call_method};
 use crate::object::{Object, new_reference, utf8_lossy};
 
@@ -183,7 +183,7 @@ fn conclude(asgi: &'static Asgi, object: &Object, end: &TaskEnd, described: &str
             Outcome::Failed
         }
         TaskEnd::Raised if complete => {
-            asgi.log_set_exception(&format!("{described}, after its response"));
+            log_request_exception(&asgi.fault_log, described, ", after its response");
             Outcome::Finished
         }
         TaskEnd::Raised => failed(&asgi.fault_log, described),

@@ -56,7 +56,7 @@ fn look(heartbeat: &Heartbeat, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
         }
         if told_ms.is_some() {
             let seconds = heartbeat.beaten_ms().saturating_sub(asked_ms) as f64 / 1000.0;
-            bolide_log::write(format!("worker {worker}: the event loop turns again, after {seconds:.1} s\n").as_bytes());
+            bolide_log::report(format!("worker {worker}: the event loop turns again, after {seconds:.1} s\n").as_bytes());
         }
     }
 }
@@ -64,8 +64,10 @@ fn look(heartbeat: &Heartbeat, stall_ms: u64, worker: u32, report: &Py<PyAny>) {
 fn tell(heartbeat: &Heartbeat, since_ms: u64, stuck_ms: u64, worker: u32, report: &Py<PyAny>) {
     heartbeat.tell_stuck(since_ms);
     let seconds = stuck_ms as f64 / 1000.0;
-    let line = format!("worker {worker}: the event loop has not turned for {seconds:.1} s; it is blocked here:\n");
-    bolide_log::write(line.as_bytes());
+    let text = format!("the event loop has not turned for {seconds:.1} s; it is blocked here:");
+    bolide_log::announce_stack(worker, std::process::id(), &text, |text| {
+        bolide_log::report(format!("worker {worker}: {text}\n").as_bytes());
+    });
     // SAFETY: the call takes numbers; the signal's handler was registered before the loop began.
     unsafe {
         nix::libc::syscall(nix::libc::SYS_tgkill, nix::libc::getpid(), heartbeat.thread(), stack_signal());

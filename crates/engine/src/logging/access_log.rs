@@ -19,7 +19,7 @@ pub enum LineStyle {
     Uwsgi { microseconds: bool },
     Format(LogFormat),
     Short { coloured: bool },
-    Json { names: Vec<Vec<u8>> },
+    Json { names: Vec<Vec<u8>>, slow_ms: Option<u64> },
 }
 
 impl LineStyle {
@@ -33,7 +33,8 @@ impl LineStyle {
         match (&logging.format, logging.style) {
             (Some(format), _) => LineStyle::Format(LogFormat::compile(format, date)),
             (None, LogStyle::Json) => {
-                LineStyle::Json { names: log_styles::JSON_NAMES.map(|(_, name)| name.as_bytes().to_vec()).to_vec() }
+                let names = log_styles::JSON_NAMES.map(|(_, name)| name.as_bytes().to_vec()).to_vec();
+                LineStyle::Json { names, slow_ms: logging.always.slow_ms }
             }
             (None, LogStyle::Short) => LineStyle::Short { coloured: bolide_log::is_coloured() },
             (None, LogStyle::ShortAtTerminal) if at_terminal => LineStyle::Short { coloured: bolide_log::is_coloured() },
@@ -45,7 +46,7 @@ impl LineStyle {
     pub fn names(&self) -> &[Vec<u8>] {
         match self {
             LineStyle::Format(format) => format.names(),
-            LineStyle::Json { names } => names,
+            LineStyle::Json { names, .. } => names,
             LineStyle::Uwsgi { .. } | LineStyle::Short { .. } => &[],
         }
     }
@@ -71,7 +72,7 @@ impl AccessLog {
             LineStyle::Uwsgi { microseconds } => self.uwsgi(line, *microseconds),
             LineStyle::Format(format) => format.write(&mut self.buffer, line, notes),
             LineStyle::Short { coloured } => log_styles::short(&mut self.buffer, line, *coloured),
-            LineStyle::Json { .. } => log_styles::json(&mut self.buffer, line, notes),
+            LineStyle::Json { slow_ms, .. } => log_styles::json(&mut self.buffer, line, notes, *slow_ms),
         }
         if self.buffer.len() >= BUFFER_BYTES {
             self.flush();

@@ -1,7 +1,8 @@
 //! Request lines in other styles than uWSGI's: a short one for people, and a JSON object. It knows no connection. Worker threads
 //! run it, if the settings select such a style.
 
-use bolide_log::json::{begin_object, string};
+use bolide_log::Level;
+use bolide_log::json::{begin_object, escaped, number, string};
 
 use crate::logging::log_line::{LogLine, RequestNotes, URI_BYTES, visible};
 
@@ -38,11 +39,16 @@ pub fn short(buffer: &mut Vec<u8>, line: &LogLine<'_>, coloured: bool) {
     buffer.extend_from_slice(rest.as_bytes());
 }
 
-/// `{"time":…,"type":"request",…}`
-pub fn json(buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>) {
-    begin_object(buffer, "request");
-    let numbers = format!(",\"worker\":{},\"core\":{}", line.worker, line.core);
-    buffer.extend_from_slice(numbers.as_bytes());
+/// `{"time":…,"type":"request",…}`. `slow_ms`: a request that took as long is a warning.
+pub fn json(buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>, slow_ms: Option<u64>) {
+    let is_slow = slow_ms.is_some_and(|slow_ms| line.microseconds / 1000 >= slow_ms);
+    begin_object(buffer, Level::of_request(line.status, is_slow), "request");
+    buffer.extend_from_slice(b",\"message\":\"");
+    escaped(buffer, line.method);
+    buffer.push(b' ');
+    escaped(buffer, &line.uri[..line.uri.len().min(URI_BYTES)]);
+    buffer.extend_from_slice(b"\"");
+    numbers(buffer, &[("core", line.core.into())]);
     text(buffer, "address", line.address);
     text(buffer, "user", line.user);
     text(buffer, "method", line.method);
@@ -51,11 +57,15 @@ pub fn json(buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>) 
     for (place, (key, _)) in JSON_NAMES.iter().enumerate() {
         text(buffer, key, notes.request(place));
     }
-    let numbers = format!(
-        ",\"status\":{},\"bytes\":{},\"head_bytes\":{},\"microseconds\":{}",
-        line.status, line.body_bytes, line.head_bytes, line.microseconds
+    numbers(
+        buffer,
+        &[
+            ("status", line.status.into()),
+            ("bytes", line.body_bytes),
+            ("head_bytes", line.head_bytes),
+            ("microseconds", line.microseconds),
+        ],
     );
-    buffer.extend_from_slice(numbers.as_bytes());
     if line.is_broken {
         buffer.extend_from_slice(b",\"broken\":true");
     }
@@ -72,6 +82,15 @@ pub fn json(buffer: &mut Vec<u8>, line: &LogLine<'_>, notes: &RequestNotes<'_>) 
         buffer.push(b'}');
     }
     buffer.extend_from_slice(b"}\n");
+}
+
+fn numbers(buffer: &mut Vec<u8>, numbers: &[(&str, u64)]) {
+    for (key, value) in numbers {
+        for part in [",\"", key, "\":"] {
+            buffer.extend_from_slice(part.as_bytes());
+        }
+        number(buffer, *value);
+    }
 }
 
 /// Adds a key with its text, if not empty.
@@ -105,13 +124,13 @@ mod tests {
         let values = vec![b"a\"\n".to_vec(), Vec::new(), b"\xff".to_vec()];
         let own = vec![(b"k\"".to_vec(), b"v\\".to_vec())];
         let mut buffer = Vec::new();
-        json(&mut buffer, &LogLine { uri: b"/\"\r\n", ..line() }, &RequestNotes { values: &values, application: &own });
+        json(&mut buffer, &LogLine { uri: b"/\"\r\n", ..line() }, &RequestNotes { values: &values, application: &own }, None);
         let text = String::from_utf8(buffer).expect("UTF-8");
-        let (_, rest) = text.split_once(",\"worker\"").expect("a worker");
+        let (_, rest) = text.split_once(",\"message\"").expect("a message");
         assert_eq!(
             rest,
             concat!(
-                ":1,\"core\":0,\"address\":\"127.0.0.1\",\"method\":\"GET\",\"uri\":\"/\\\"\\r\\n\",\"protocol\":\"HTTP/1.1\",",
+                ":\"GET /\\\"\\r\\n\",\"core\":0,\"address\":\"127.0.0.1\",\"method\":\"GET\",\"uri\":\"/\\\"\\r\\n\",\"protocol\":\"HTTP/1.1\",",
                 "\"host\":\"a\\\"\\n\",\"user_agent\":\"\u{fffd}\",\"status\":200,\"bytes\":12,\"head_bytes\":79,\"microseconds\":1999,",
                 "\"variables\":{\"k\\\"\":\"v\\\\\"}}\n"
             )

@@ -102,7 +102,7 @@ fn write_output(reader: PipeReader, alarm: &Alarm) -> io::Result<()> {
     loop {
         let mut lines = Vec::new();
         let is_open = output.take(&mut lines);
-        lines.iter().for_each(|line| bolide_log::write(line));
+        lines.iter().for_each(|line| bolide_log::write_output(line));
         bolide_log::flush();
         if !is_open {
             return Ok(());

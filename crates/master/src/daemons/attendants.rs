@@ -228,7 +228,7 @@ impl Attendants {
             };
             match AttendantReport::decode(&packet[..length]) {
                 Some(AttendantReport::LogLine(words)) => log_sink::line(&words),
-                Some(AttendantReport::Output(line)) => bolide_log::write(&line),
+                Some(AttendantReport::Output(line)) => bolide_log::write_output(&line),
                 Some(AttendantReport::ControlEnded(name)) => return Some(name),
                 Some(AttendantReport::Daemon { number, state }) => note(&mut attendant.daemons, number, state),
                 Some(AttendantReport::Job { number, state }) => note(&mut attendant.jobs, number, state),

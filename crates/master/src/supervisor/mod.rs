@@ -181,7 +181,7 @@ impl Supervisor {
             for token in self.wait_for_events() {
                 match token {
                     Token::Child(id) => self.take_reports(id, now_ms()),
-                    Token::Printed => self.logs.read_captured(),
+                    Token::Printed => self.logs.read_captured(now_ms()),
                     Token::Watches => self.watches.ring(now_ms()),
                     Token::Alarms => self.alarms.take_messages(&self.provision, now_ms()),
                     Token::AlarmDescriptor(number) => self.alarms.read_descriptor(number, &self.provision, now_ms()),
@@ -210,7 +210,7 @@ impl Supervisor {
             self.outcomes.report_if_settled(&self.children, &mut self.control.channel, now_ms());
             bolide_log::flush();
             if let Some(status) = self.finished(now_ms()) {
-                self.logs.finish_captured();
+                self.logs.finish_captured(now_ms());
                 for child in self.children.iter() {
                     log_sink::line(&format!("{child} can't be killed: leaving it behind"));
                 }
@@ -332,6 +332,7 @@ impl Supervisor {
         if self.takeover.owns_files() {
             self.logs.rotate_due(&self.children, now);
         }
+        self.logs.write_due(now);
         self.logs.restart_programs(&self.children, &self.provision, now);
         self.alarms.take_timers(self.provision.settings(), self.provision.privileges(), now);
         for number in self.alarms.take_signals() {

@@ -185,7 +185,9 @@ pub fn watch_requests(watch: &mut Watch, children: &mut Children, provision: &mu
                 };
                 let (told, limit) = (exit_report::requests(std::slice::from_ref(&request), now), duration(limit_ms));
                 let verb = if child.is_request_worker() { "serves" } else { "works on" };
-                log_sink::line(&format!("harakiri: {child} {verb} {told}, the limit is {limit}; its Python stack:"));
+                let text = format!("harakiri: {child} {verb} {told}, the limit is {limit}; its Python stack:");
+                let worker = child.worker_number().unwrap_or_default();
+                bolide_log::announce_stack(worker, pid.as_raw().unsigned_abs(), &text, log_sink::line);
                 // A thread that has ended has no stack to write; the second check detects that.
                 if child.handle.as_ref().is_none_or(|handle| system::signal_process(handle, 0).is_ok())
                     && let Err(error) = system::signal_thread(pid, request.thread, stack_signal())

@@ -1,0 +1,146 @@
+"""The objects of the JSON log: exceptions with their stacks, and records of Python's ``logging``.
+
+Must not know where the log goes. Runs in prototypes and workers, only with ``log-json``, or for an application that uses
+:class:`LogHandler`.
+"""
+
+import json
+import linecache
+import logging
+import traceback
+
+from bolide import _native, log
+
+#: Most frames of a stack, the innermost ones.
+FRAMES_MOST = 100
+#: Most exceptions that are told beside the first one: causes, and members of groups.
+FURTHER_MOST = 20
+#: Most characters of a message, and of a line of code.
+MESSAGE_MOST = 8192
+CODE_MOST = 240
+#: Most further fields of a record.
+FIELDS_MOST = 50
+
+#: The levels of ``logging``, the highest first.
+LEVELS = ((50, "critical"), (40, "error"), (30, "warning"), (20, "info"))
+
+#: Attributes that every record has.
+OF_RECORDS = frozenset([*vars(logging.LogRecord("", 0, "", 0, "", (), None)), "message", "asctime", "taskName"])
+
+
+def write(level, kind, message, members):
+    """Write an object with these members."""
+    text = json.dumps(members, separators=(",", ":"))[1:-1]
+    further = f",{text}" if text else ""
+    _native.log_event(level, kind, message[:MESSAGE_MOST].encode("utf-8", "backslashreplace"), further.encode())
+
+
+def exception_of(exception):
+    """Describe an exception, and those that it comes from or consists of."""
+    described = one_exception(exception)
+    further, seen, waiting = [], {id(exception)}, [exception]
+    while waiting and len(further) < FURTHER_MOST:
+        current = waiting.pop(0)
+        for relation, other in related(current):
+            if other is not None and id(other) not in seen and len(further) < FURTHER_MOST:
+                seen.add(id(other))
+                waiting.append(other)
+                further.append({"relation": relation, **one_exception(other)})
+    if further:
+        described["further"] = further
+    return described
+
+
+def related(exception):
+    """Return the exceptions that belong to one, each with its relation."""
+    found = []
+    if exception.__cause__ is not None:
+        found.append(("cause", exception.__cause__))
+    elif not exception.__suppress_context__:
+        found.append(("context", exception.__context__))
+    members = getattr(exception, "exceptions", ())
+    if isinstance(members, tuple):
+        found.extend(("member", member) for member in members if isinstance(member, BaseException))
+    return found
+
+
+def one_exception(exception):
+    kind = type(exception)
+    name = kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
+    return {"type": name, "message": text_of(exception), "stack": stack_of(exception.__traceback__)}
+
+
+def text_of(exception):
+    try:
+        return str(exception)[:MESSAGE_MOST]
+    except Exception:
+        return "its text can't be made"
+
+
+def stack_of(traceback_object):
+    """Return the frames of a traceback, the outermost first."""
+    frames = list(traceback.walk_tb(traceback_object))[-FRAMES_MOST:]
+    return [frame_of(frame, line) for frame, line in frames]
+
+
+def frame_of(frame, line):
+    code = frame.f_code
+    name = getattr(code, "co_qualname", code.co_name)
+    text = linecache.getline(code.co_filename, line or 0, frame.f_globals).strip()[:CODE_MOST]
+    return {"file": code.co_filename, "line": line or 0, "function": name, "code": text}
+
+
+def request_of(line, identifier=""):
+    """Return the fields of a request from its method and target, as in ``GET /path``."""
+    method, _, target = line.partition(" ")
+    described = {"method": method, "target": target}
+    if identifier:
+        described["id"] = identifier
+    return described
+
+
+def plain(value):
+    """Return a value that JSON can hold: a small one as it is, any other one as its text."""
+    if value is None or isinstance(value, (bool, int)):
+        return value
+    if isinstance(value, str):
+        return value[:MESSAGE_MOST]
+    try:
+        # JSON has no NaN, and no text is longer than a message.
+        if len(json.dumps(value, allow_nan=False)) <= MESSAGE_MOST:
+            return value
+    except (TypeError, ValueError, RecursionError):
+        pass
+    try:
+        return repr(value)[:MESSAGE_MOST]
+    except Exception:
+        return f"<{type(value).__name__}>"
+
+
+class LogHandler(logging.Handler):
+    """A handler of ``logging`` that writes each record as one event: an object with ``log-json``, otherwise formatted lines."""
+
+    def emit(self, record):
+        try:
+            if _native.log_is_json():
+                write(level_of(record.levelno), "log", record.getMessage(), members_of(record))
+            else:
+                log.write_lines(self.format(record).split("\n"))
+        except Exception:
+            self.handleError(record)
+
+
+def level_of(number):
+    return next((name for least, name in LEVELS if number >= least), "debug")
+
+
+def members_of(record):
+    members = {"logger": record.name}
+    if record.exc_info and isinstance(record.exc_info[1], BaseException):
+        members["exception"] = exception_of(record.exc_info[1])
+    if record.stack_info:
+        members["lines"] = record.stack_info.split("\n")
+    fields = {name: value for name, value in vars(record).items() if name not in OF_RECORDS}
+    if fields:
+        members["fields"] = {name: plain(value) for name, value in list(fields.items())[:FIELDS_MOST]}
+    return members
