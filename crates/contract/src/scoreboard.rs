@@ -68,6 +68,8 @@ pub struct Row {
     pub signals_dropped: AtomicU32,
     /// Requests that the worker's greenlets serve (`gevent`).
     pub greenlets: AtomicU32,
+    /// 1 if the worker serves inside an event loop of the language (asyncio, gevent), which lets requests wait side by side.
+    pub is_embedded: AtomicU32,
 }
 
 impl Row {
@@ -249,7 +251,7 @@ impl Scoreboard {
         let accepts =
             [&found.connections, &found.accepting, &found.waiting, &found.takes_turns, &found.turns, &found.paused, &found.work];
         let signals = [&found.signals_taken, &found.signals_raised, &found.signals_heard, &found.signals_dropped];
-        for number in who.into_iter().chain(accepts).chain(signals) {
+        for number in who.into_iter().chain(accepts).chain(signals).chain([&found.greenlets, &found.is_embedded]) {
             number.store(0, Relaxed);
         }
         for number in [&found.turned_ms, &found.started_ms, &found.stopped_ms, &found.drained_ms] {

@@ -3,9 +3,11 @@
 
 mod access;
 pub mod instances;
+mod machine;
 pub mod masters;
 mod output;
 mod trace;
+mod tune;
 
 use bolide_options::{EXIT_REFUSED, ObservingCommand, ObservingRequest};
 use bolide_supervision::logs::log_sink;
@@ -17,6 +19,7 @@ pub fn run(request: &ObservingRequest) -> i32 {
     let mut output = std::io::stdout().lock();
     let outcome = match request.command {
         ObservingCommand::Trace => trace::run(request, &mut output),
+        ObservingCommand::Tune => tune::run(request, &mut output),
     };
     match outcome {
         Ok(()) => 0,

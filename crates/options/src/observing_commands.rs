@@ -47,7 +47,30 @@ observing_commands! {
         flags: TRACE_FLAGS,
         examples: TRACE_EXAMPLES,
     },
+    Tune => ObservingRow {
+        name: "tune",
+        arguments: "[INSTANCE]",
+        arguments_most: 1,
+        help: "propose workers, threads and limits for the requests that a running instance has served",
+        flags: TUNE_FLAGS,
+        examples: TUNE_EXAMPLES,
+    },
 }
+
+/// A number of seconds, as the value of a flag.
+const SECONDS: &[&str] = &["SECONDS"];
+
+const TUNE_FLAGS: &[CommandFlag] = &[
+    CommandFlag { name: "--seconds", words: SECONDS, help: "record for this time; without it, since the workers' start" },
+    flag("--threads", "the application's code may run in several threads at once"),
+    flag("--write", "write the proposal into the configuration, and keep a copy of the old one"),
+    flag("--try", "write it, reload, record again, and go back if it is not better"),
+    flag("--json", "print one JSON object"),
+];
+const TUNE_EXAMPLES: &[Example] = &[
+    ("bolide tune", "for the instance of this folder"),
+    ("bolide tune --seconds 60 --try uwsgi.ini", "record a minute, try the proposal, keep it if it is better"),
+];
 
 const TRACE_FLAGS: &[CommandFlag] =
     &[flag("--locals", "also show local variables, with short values"), flag("--json", "print one JSON object")];

@@ -98,6 +98,7 @@ impl<L: Language> EmbeddedWorker<L> {
     /// The poll can't be created, or the language refuses the thread.
     pub fn new(language: &'static L, assignment: Assignment) -> io::Result<EmbeddedWorker<L>> {
         let shared = prepare(language, assignment)?;
+        shared.worker.row.is_embedded.store(1, Relaxed);
         let app = AppThread::new(shared.language.enter(0).map_err(io::Error::other)?, None);
         let (slot, meters) = shared.worker.places(0)?;
         let thread = ThreadContext::new(&shared.worker, 0, (slot, meters));

@@ -2,6 +2,7 @@
 //! master runs it.
 
 pub mod metering;
+pub mod observed;
 pub mod reporting;
 pub mod status;
 pub mod traced;

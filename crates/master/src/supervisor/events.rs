@@ -21,7 +21,7 @@ use crate::generations::generation::Reason;
 use crate::generations::{fork_safety, helpers, imports};
 use crate::outcomes::report_failure;
 use crate::signalling;
-use crate::statistics::{status, traced};
+use crate::statistics::{observed, status, traced};
 use crate::supervisor::Supervisor;
 use crate::upgrade::SuccessorOutcome;
 use crate::workers::ends::{self, WorkerEnd};
@@ -165,6 +165,7 @@ impl Supervisor {
                 }
                 traced::traced(self.view().0, now_ms)
             }
+            "observe" => observed::observed(self.view().0, now_ms),
             _ => match commands::of_question(&question) {
                 Ok(command) => return self.carry_out(client, &question, command, now_ms),
                 Err(why) => json!({"ok": false, "message": why}),

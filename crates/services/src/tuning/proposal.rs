@@ -26,6 +26,10 @@ const LISTEN_LEAST: u32 = 128;
 /// `harakiri` is this multiple of the longest requests, and at least `HARAKIRI_LEAST` seconds.
 const HARAKIRI_FACTOR: f64 = 10.0;
 const HARAKIRI_LEAST: u32 = 30;
+/// Differences between two records that mean nothing.
+const NOISE: f64 = 0.1;
+/// More failed requests than before, as a share of all, from which on a change counts as a fault.
+const FAILED_MORE: f64 = 0.005;
 const MEBIBYTE: u64 = 1 << 20;
 /// Step of a memory limit, in MiB.
 const LIMIT_STEP: u64 = 32;
@@ -101,6 +105,39 @@ pub fn propose(recorded: &Recorded, machine: Machine, present: &Present) -> Resu
     work.memory_line(&mut proposal, present);
     work.notes(&mut proposal, present, wanted);
     Ok(proposal)
+}
+
+/// Whether settings are better than those before, by the records of the same time under each of them.
+///
+/// # Errors
+/// They are not; with the reason in words.
+pub fn judge(before: &Recorded, errors_before: u64, after: &Recorded, errors_after: u64) -> Result<String, String> {
+    let share = |errors: u64, recorded: &Recorded| errors as f64 / recorded.requests().max(1) as f64;
+    let (failed_before, failed_after) = (share(errors_before, before), share(errors_after, after));
+    let [p99_before, p99_after] = [before, after].map(|recorded| recorded.quantile_us(0.99));
+    let [cpu_before, cpu_after] = [before, after].map(Recorded::cpu_us);
+    if after.requests() < REQUESTS_LEAST {
+        return Err(format!("only {} requests came after the change", after.requests()));
+    }
+    if failed_after > failed_before + FAILED_MORE {
+        return Err(format!("{:.1} % of the requests failed, before {:.1} %", failed_after * 100.0, failed_before * 100.0));
+    }
+    if after.rate() < before.rate() * (1.0 - NOISE) {
+        return Err(format!("{:.0} requests a second were served, before {:.0}", after.rate(), before.rate()));
+    }
+    if p99_after > p99_before * (1.0 + NOISE) {
+        return Err(format!("the 99th percentile is {}, before {}", time(p99_after), time(p99_before)));
+    }
+    if cpu_after > cpu_before * (1.0 + NOISE) {
+        return Err(format!("a request needs {} of CPU, before {}", time(cpu_after), time(cpu_before)));
+    }
+    Ok(format!(
+        "p99 {} (before {}), {:.0} requests a second (before {:.0})",
+        time(p99_after),
+        time(p99_before),
+        after.rate(),
+        before.rate()
+    ))
 }
 
 struct Work<'a> {

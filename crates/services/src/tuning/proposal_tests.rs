@@ -87,3 +87,21 @@ fn a_short_record_is_no_ground_for_a_proposal() {
     let short = Recorded { durations: vec![(1000, 499)], ..recorded(1.0, 1000, 0.5, 1, 1) };
     assert!(propose(&short, MACHINE, &present(true)).expect_err("too short").contains("499 requests were recorded"));
 }
+
+#[test]
+fn a_trial_is_kept_unless_something_has_become_worse() {
+    let before = recorded(100.0, 10_000, 0.5, 4, 2);
+    let with = |rate, duration_us, cpu_share| recorded(rate, duration_us, cpu_share, 2, 8);
+    assert!(judge(&before, 0, &with(100.0, 8_000, 0.6), 0).expect("better").starts_with("p99 8.8 ms (before 11 ms)"));
+    let cases = [
+        (with(100.0, 12_000, 0.4), 0, "the 99th percentile"),
+        (with(80.0, 10_000, 0.5), 0, "requests a second were served"),
+        (with(100.0, 10_000, 0.5), 100, "1.0 % of the requests failed"),
+        (with(100.0, 10_000, 0.6), 0, "of CPU, before"),
+        (Recorded { durations: vec![(1000, 10)], ..with(100.0, 10_000, 0.5) }, 0, "only 10 requests"),
+    ];
+    for (after, errors, words) in cases {
+        let why = judge(&before, 0, &after, errors).expect_err(words);
+        assert!(why.contains(words), "{why}");
+    }
+}

@@ -1,0 +1,68 @@
+//! The answer to observers at the control socket (`bolide tune`): the settings that matter for capacity, and counters of each
+//! worker since its start. It changes nothing and reads no file; observers measure processes themselves. The master runs it.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use bolide_contract::settings::{Settings, Threads};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+
+use crate::children::child::Child;
+use crate::statistics::view::View;
+
+/// Requests at a time of a worker whose application has no limit: an event loop takes all that come.
+const UNLIMITED: u32 = 1000;
+const MEBIBYTE: u64 = 1 << 20;
+
+/// Returns the answer.
+pub fn observed(view: View<'_>, now_ms: u64) -> Value {
+    let workers: Vec<&Child> =
+        view.children.iter().filter(|child| child.is_request_worker() && child.state.is_serving()).collect();
+    let rows = workers.iter().filter_map(|worker| view.children.scoreboard().row(worker.row()?));
+    let is_embedded = rows.map(|row| row.is_embedded.load(Relaxed)).any(|embedded| embedded == 1);
+    json!({
+        "ok": true,
+        "pid": Pid::this().as_raw(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "now_ms": now_ms,
+        "configurations": view.provision.settings().control.origin.configurations,
+        "settings": settings(view.provision.settings(), is_embedded),
+        "workers": workers.iter().map(|worker| entry(view, worker)).collect::<Vec<_>>(),
+    })
+}
+
+fn settings(settings: &Settings, is_embedded: bool) -> Value {
+    let greenlets = settings.asynchronous.gevent.as_ref().map(|gevent| gevent.greenlets);
+    let at_a_time = match is_embedded {
+        true => greenlets.or(settings.asynchronous.concurrency).unwrap_or(UNLIMITED),
+        false => settings.workers.threads.most(),
+    };
+    json!({
+        "cpus": settings.workers.cpus,
+        "processes": settings.workers.processes,
+        "threads": at_a_time,
+        "threads_vary": settings.workers.threads == Threads::Auto,
+        "has_event_loop": is_embedded,
+        "listen": settings.listeners.iter().map(|listener| listener.backlog).min(),
+        "harakiri_ms": settings.lifecycle.harakiri_ms,
+        "cheaper": settings.scaling.cheaper.as_ref().map(|cheaper| cheaper.least),
+        "measures_time": settings.logging.may_log_requests() || settings.statistics.has_reader() || settings.scaling.weighs_time(),
+        "reload_on_rss_mib": settings.recycling.memory.resident.map(|bytes| bytes / MEBIBYTE),
+    })
+}
+
+fn entry(view: View<'_>, worker: &Child) -> Value {
+    let scoreboard = view.children.scoreboard();
+    let row = worker.row().and_then(|row| scoreboard.row(row));
+    let slots = worker.row().map(|row| scoreboard.slots(row)).unwrap_or_default();
+    let sum = |of: fn(&bolide_contract::scoreboard::Tally) -> u64| slots.iter().map(|slot| of(&slot.tally)).sum::<u64>();
+    json!({
+        "number": worker.worker_number(),
+        "pid": worker.pid.map(Pid::as_raw),
+        "generation": worker.generation,
+        "started_ms": row.map(|row| row.started_ms.load(Relaxed)),
+        "requests": sum(|tally| tally.requests.load(Relaxed)),
+        "errors": sum(|tally| tally.errors.load(Relaxed)),
+        "durations_us": worker.row().map(|row| scoreboard.measured(row).latency.filled().collect::<Vec<_>>()).unwrap_or_default(),
+    })
+}

@@ -1,0 +1,116 @@
+//! `bolide tune`: records what a running instance does, proposes settings (`bolide_services::tuning`), shows them as a change of
+//! the configuration, and with `--write` or `--try` makes it. It changes the instance only by writing the file and by a reload.
+
+mod file;
+mod recording;
+mod report;
+
+use std::io::Write;
+use std::time::Duration;
+
+use bolide_options::{EXIT_NO_ANSWER, EXIT_REFUSED, ObservingRequest};
+use bolide_services::tuning::changes;
+use bolide_services::tuning::proposal::{Proposal, judge, propose};
+use serde_json::json;
+
+use crate::instances::{Located, converse, find, no_answer};
+use crate::output::{Ending, say};
+use file::Configuration;
+use recording::Record;
+
+/// The longest time for which `--seconds` records.
+const SECONDS_MOST: u32 = 24 * 3600;
+/// For how long `--try` records, unless `--seconds` says so: each time before and after the change.
+const TRIAL_SECONDS: u32 = 60;
+
+/// Runs the command.
+pub fn run(request: &ObservingRequest, output: &mut impl Write) -> Result<(), Ending> {
+    let refuse = |why: String| Ending::Refused((EXIT_REFUSED, why));
+    let instance = request.arguments.first().map(String::as_str);
+    let is_trial = request.has("--try");
+    let seconds = request.number("--seconds", SECONDS_MOST).map_err(refuse)?.or(is_trial.then_some(TRIAL_SECONDS));
+    let is_json = request.has("--json");
+    if is_json && is_trial {
+        return Err(refuse("`--json` and `--try` exclude each other".to_owned()));
+    }
+    if let Some(seconds) = seconds.filter(|_| !is_json) {
+        say(output, &format!("recording for {seconds} s\n"))?;
+    }
+    let record = Record::make(instance, seconds)?;
+    let present = record.present(request.has("--threads"));
+    let proposal = propose(&record.recorded, record.machine, &present).map_err(refuse)?;
+    if is_json {
+        return say(output, &format!("{}\n", report::as_json(&record, &proposal)));
+    }
+    say(output, &report::heading(&record))?;
+    let configuration = Configuration::of(&record.configurations);
+    let changed = configuration.as_ref().ok().and_then(|configuration| changes::apply(&configuration.text, &proposal.lines));
+    match (&configuration, &changed) {
+        _ if proposal.lines.is_empty() => say(output, "\nnothing to change: the settings suit the recorded requests\n")?,
+        (Ok(configuration), Some(changed)) => {
+            let shown = configuration.path.display();
+            say(output, &format!("\n--- {shown}\n+++ {shown} (proposed)\n{}", changed.diff))?;
+        }
+        _ => say(output, &report::lines(&proposal))?,
+    }
+    say(output, &report::expectations(&proposal))?;
+    if !request.has("--write") && !is_trial || proposal.lines.is_empty() {
+        return Ok(());
+    }
+    let configuration = configuration.map_err(refuse)?;
+    let changed = changed.ok_or_else(|| refuse(format!("{}: it has no section [uwsgi]", configuration.path.display())))?;
+    let kept = configuration.replace(&changed.text).map_err(refuse)?;
+    say(output, &format!("\nwritten; the file as it was is {}\n", kept.display()))?;
+    if !is_trial {
+        return say(output, "a reload brings it into force: bolide reload --wait\n");
+    }
+    try_out(instance, seconds.unwrap_or(TRIAL_SECONDS), &record, &configuration, &proposal, output)
+}
+
+/// Reloads, records again, and goes back if it is not better.
+fn try_out(
+    instance: Option<&str>,
+    seconds: u32,
+    before: &Record,
+    configuration: &Configuration,
+    proposal: &Proposal,
+    output: &mut impl Write,
+) -> Result<(), Ending> {
+    if let Err(ending) = reload(instance) {
+        configuration.restore().map_err(|why| Ending::Refused((EXIT_REFUSED, why)))?;
+        say(output, "the file is again as it was: the instance could not be reloaded with the proposal\n")?;
+        return Err(ending);
+    }
+    say(output, &format!("reloaded; recording for {seconds} s\n"))?;
+    let after = Record::make(instance, Some(seconds))?;
+    say(output, &report::trial(before, &after))?;
+    match judge(&before.recorded, before.errors, &after.recorded, after.errors) {
+        Ok(why) => say(output, &format!("kept: {why}\n")),
+        Err(why) => {
+            configuration.restore().map_err(|why| Ending::Refused((EXIT_REFUSED, why)))?;
+            reload(instance)?;
+            say(output, &format!("not kept: {why}; the file and the instance are again as they were\n"))?;
+            let lines = proposal.lines.len();
+            Err(Ending::Refused((EXIT_REFUSED, format!("the trial of {lines} changes was not better"))))
+        }
+    }
+}
+
+fn reload(instance: Option<&str>) -> Result<(), Ending> {
+    let Located::Channel(stream, pid) = find(instance)? else {
+        return Err(Ending::Refused((
+            EXIT_NO_ANSWER,
+            "the instance has no control socket by which it can be reloaded".to_owned(),
+        )));
+    };
+    // A reload has the time limits of the configuration.
+    let question = json!({"ask": "reload", "wait": true, "now": false, "chain": false, "change": 0});
+    let answer = converse(stream, &question, None::<u64>).map_err(|error| no_answer(pid, &error))?;
+    if answer["ok"] == true {
+        // The first requests of new workers pay for their imports, and are no measure.
+        std::thread::sleep(Duration::from_secs(1));
+        return Ok(());
+    }
+    let why = answer["message"].as_str().unwrap_or("the reload has failed");
+    Err(Ending::Refused((EXIT_REFUSED, format!("master {pid}: {why}"))))
+}
