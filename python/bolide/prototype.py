@@ -90,7 +90,7 @@ class Half:
         threads.stack_bytes = python["thread_stack_bytes"] or 0
         # As with uWSGI, applications find the server's name here, whichever program runs.
         sys.argv = ["uwsgi", *python["arguments"]]
-        name_process(self.native, self.settings["naming"], "prototype")
+        name_process(self.native, self.settings, "prototype")
         from bolide.hooks import Hooks
         from bolide.uwsgi_module import Uwsgi
 
@@ -207,7 +207,7 @@ class Half:
     def become_worker(self, number):
         """Become the worker of this number. Runs after the fork."""
         self.log.name_process(number)
-        name_process(self.native, self.settings["naming"], f"worker {number}")
+        name_process(self.native, self.settings, f"worker {number}")
         take_cpus(number, self.settings["workers"]["cpus_of_each"])
         # A child that a view forks shares the worker's sockets. If it returns from the view, it must not serve.
         os.register_at_fork(
@@ -227,7 +227,7 @@ class Half:
         self.helper = self.uwsgi.helper = helpers.made(self, number)
         if hasattr(self.helper, "mule_get_msg"):
             self.uwsgi.mule = self.helper
-        name_process(self.native, self.settings["naming"], self.helper.name)
+        name_process(self.native, self.settings, self.helper.name)
 
     def help(self, link):
         """Do the helper's work until its end. Return the exit status."""
@@ -415,9 +415,26 @@ def take_cpus(number, count):
         os.sched_setaffinity(0, {usable[(first + place) % len(usable)] for place in range(count)})
 
 
-def name_process(native, naming, what):
+def name_process(native, settings, what):
+    """Names this process in `ps`. The master keeps the command line that it was started with."""
+    naming = settings["naming"]
     if naming["auto"]:
         native.set_process_name(f"{naming['prefix']}{naming['name'] or f'bolide {what}'}{naming['suffix']}")
+    else:
+        native.set_process_name(f"bolide: {what}{label_of(settings['applications'])}")
+
+
+def label_of(applications):
+    """Return the first application for the name of a process: ` [shop.wsgi:app]`, ` [shop.py]`, or ` [shop +2]` of three."""
+    if not applications:
+        return ""
+    kind, source = next(iter(applications[0]["source"].items()))
+    if kind == "Text":
+        return ""
+    label = os.path.basename(source) if kind in ("File", "Pecan") else source
+    if applications[0]["callable"]:
+        label += f":{applications[0]['callable']}"
+    return f" [{label} +{len(applications) - 1}]" if len(applications) > 1 else f" [{label}]"
 
 
 def check_load():

@@ -72,7 +72,7 @@ class Instance(Server):
 def is_daemon_helper(pid):
     """Returns whether this child of the master supervises daemons, and is not a prototype."""
     try:
-        return command_line_of(pid).startswith("bolide attendant")
+        return command_line_of(pid).startswith(("bolide: attendant", "bolide attendant"))
     except (FileNotFoundError, ProcessLookupError):
         # It has ended meanwhile, so it is not a prototype either.
         return True

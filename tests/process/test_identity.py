@@ -10,7 +10,7 @@ import sys
 import pytest
 from support.waiting import TIMEOUT_SECONDS, wait_until
 from support_instance import APPLICATIONS, START_FAILED
-from support_processes import command_line_of, descriptors_of, status_field
+from support_processes import children_of, command_line_of, descriptors_of, status_field
 from support_users import NOBODY, python_for_everybody
 
 SERVE = ("--http-socket", "127.0.0.1:0", "--module", "probe")
@@ -146,10 +146,17 @@ def test_no_initgroups_leaves_the_further_groups_out(start, open_folder):
     assert json.loads(instance.body("/facts"))["groups"] == [12345]
 
 
-def test_without_auto_procname_processes_keep_their_command_line(start):
-    instance = start()
-    assert "prototype" in command_line_of(instance.worker())
-    assert command_line_of(instance.worker()) == command_line_of(instance.prototype())
+def test_processes_have_names_in_ps_by_themselves_and_the_master_keeps_its_command_line(start, tmp_path):
+    (tmp_path / "second.py").write_text("from probe import application\n")
+    instance = start("--processes", "10", "--mule", "--attach-daemon", "sleep 1000", "--mount", "/second=second.py")
+    assert "--processes 10" in command_line_of(instance.pid)
+    assert command_line_of(instance.prototype()) == "bolide: prototype [probe +1]"
+    names = [(command_line_of(pid), status_field(pid, "Name")) for pid in instance.workers()]
+    assert ("bolide: worker 1 [probe +1]", "bolide worker 1") in names
+    assert ("bolide: worker 10 [probe +1]", "bolide worke 10") in names
+    assert ("bolide: mule 1 [probe +1]", "bolide mule 1") in names
+    others = [pid for pid in children_of(instance.pid) if pid != instance.prototype()]
+    assert [command_line_of(pid) for pid in others] == ["bolide: attendant"]
 
 
 def test_logto_takes_everything_that_is_written(start, tmp_path):

@@ -8,8 +8,10 @@ import socket
 import subprocess
 
 import pytest
+from support.server import program
 from support.waiting import wait_until
 from support_instance import APPLICATIONS, DONE, MISUSED, NO_ANSWER, NO_INSTANCE, REFUSED
+from support_processes import command_line_of
 
 
 @pytest.fixture
@@ -40,6 +42,40 @@ def test_the_instance_is_found_by_configuration_pidfile_pid_fifo_socket_and_fold
     assert call("status", "fifo")[0] == NO_ANSWER
     assert call("stop", "--wait", "uwsgi.ini") == (DONE, f"master {instance.pid}: it has ended\n")
     assert instance.wait_for_exit() == 0
+
+
+def test_status_says_age_memory_cpu_rate_and_errors_of_each_worker_in_the_order_of_their_numbers(start, call):
+    instance = start("--processes", "3", alarms=True)
+    assert instance.get("/bytes/none").status == 500
+    # The second process of the number 1 is born last.
+    first = next(pid for pid in instance.workers() if command_line_of(pid).startswith("bolide: worker 1 "))
+    os.kill(first, signal.SIGKILL)
+    wait_until(lambda: len(set(instance.workers()) - {first}) == 3, "another worker 1")
+
+    def said():
+        status, text = call("status", instance.pid)
+        assert status == DONE
+        return text if len(re.findall(r"serving, .*; up ", text)) == 3 else None
+
+    text = wait_until(said, "three workers that serve")
+    assert re.findall(r"^worker (\d)", text, re.M) == ["1", "2", "3"]
+    assert re.search(r"^queue: 0 connections waiting, room for \d+$", text, re.M)
+    usage = r"; up \d+ m?s, \d+ MiB, CPU \S+ m?s \(\d+ %\), \d+\.\d requests/s, \d+ errors?$"
+    assert len(re.findall(usage, text, re.M)) == 3, text
+    answer = json.loads(call("status", "--json", instance.pid)[1])
+    assert all(worker["resident_bytes"] > 1 << 20 and worker["cpu_ms"] >= 0 for worker in answer["workers"])
+    assert answer["queue"]["waiting"] == 0
+
+
+def test_watched_status_is_printed_again_until_the_reader_or_the_instance_is_gone(start, call):
+    instance = start()
+    command = [*program(), "status", "--json", "--watch", "1", str(instance.pid)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as watching:
+        seen = [json.loads(watching.stdout.readline()) for _ in range(2)]
+        instance.stop()
+        rest = watching.stdout.read()
+    assert [one["workers"][0]["pid"] for one in seen] == [seen[0]["workers"][0]["pid"]] * 2
+    assert watching.returncode == NO_INSTANCE, rest
 
 
 def test_an_instance_without_a_configuration_is_that_of_its_folder(start, call, tmp_path):
@@ -139,7 +175,7 @@ def test_what_can_not_be_carried_out_is_an_error(start, call, tmp_path):
         (["status", "stale.pid"], NO_INSTANCE, "process 4194303 does not exist"),
         (["stop", "other.ini"], NO_INSTANCE, "no instance of it is running"),
         (["stop", os.getpid()], NO_INSTANCE, "not Bolide"),
-        (["status", "--wait"], MISUSED, "bolide status [--json] [INSTANCE]"),
+        (["status", "--wait"], MISUSED, "bolide status [--json] [--watch [SECONDS]] [INSTANCE]"),
         (["workers", "2"], MISUSED, "bolide workers +N | -N [INSTANCE]"),
     ]:
         status, said = call(*arguments)

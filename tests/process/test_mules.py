@@ -59,7 +59,7 @@ def test_a_mule_has_its_name_in_ps_and_in_status_and_its_row_in_statistics(shop,
     assert [(one["name"], one["done"], one["in_flight"]) for one in mules] == [("mule 1", 0, []), ("mule 2", 0, [])]
     assert [command_line_of(one["pid"]) for one in mules] == ["bolide mule 1", "bolide mule 2"]
     _, said = call("status", str(instance.process.pid))
-    assert f"mule 2 (pid {mules[1]['pid']}) of generation 1: serving, 0 done, idle\n" in said
+    assert f"mule 2 (pid {mules[1]['pid']}) of generation 1: serving, 0 done, idle; up " in said
     numbers = read_statistics(str(instance.folder / "stats.sock"))
     assert [(one["id"], one["pid"], one["status"]) for one in numbers["mules"]] == [
         (1, mules[0]["pid"], "idle"),

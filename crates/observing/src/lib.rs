@@ -6,10 +6,13 @@ pub mod instances;
 mod machine;
 pub mod masters;
 mod output;
+mod status;
+mod status_words;
 mod trace;
 mod tune;
+mod usage;
 
-use bolide_options::{EXIT_REFUSED, ObservingCommand, ObservingRequest};
+use bolide_options::{EXIT_REFUSED, InstanceRequest, ObservingCommand, ObservingRequest};
 use bolide_supervision::logs::log_sink;
 
 use crate::output::Ending;
@@ -21,6 +24,15 @@ pub fn run(request: &ObservingRequest) -> i32 {
         ObservingCommand::Trace => trace::run(request, &mut output),
         ObservingCommand::Tune => tune::run(request, &mut output),
     };
+    exit_status(outcome)
+}
+
+/// Prints the status of an instance, once or until the reader of the output is gone. Returns the exit status.
+pub fn show_status(request: &InstanceRequest) -> i32 {
+    exit_status(status::run(request, &mut std::io::stdout().lock()))
+}
+
+fn exit_status(outcome: Result<(), Ending>) -> i32 {
     match outcome {
         Ok(()) => 0,
         Err(Ending::Refused((status, why))) => {

@@ -33,7 +33,7 @@ commands! {
         "reload a running instance; with --wait, exit 0 only if it succeeded"
     ),
     Stop => ("stop", "[--wait] [--now] [INSTANCE]", "stop a running instance after its requests are answered"),
-    Status => ("status", "[--json] [INSTANCE]", "show the state of a running instance"),
+    Status => ("status", "[--json] [--watch [SECONDS]] [INSTANCE]", "show the state of a running instance"),
     Upgrade => ("upgrade", "[--wait] [INSTANCE]", "upgrade the program of a running instance; with --wait, exit 0 only if it \
         succeeded"),
     Workers => ("workers", "+N | -N [INSTANCE]", "add workers to a running instance, or remove some"),
@@ -57,12 +57,19 @@ pub struct InstanceRequest {
     pub chain: bool,
     /// `--json` of `status`.
     pub json: bool,
+    /// `--watch` of `status`: seconds from one status to the next.
+    pub watch_s: Option<u32>,
     /// `+2` of `workers`: how many workers to add, or to remove if negative.
     pub change: i32,
 }
 
 /// The most workers that one command may add or remove.
 pub const WORKERS_CHANGE_MOST: i32 = 1024;
+
+/// Seconds from one status to the next, if `--watch` names none.
+const WATCH_S: u32 = 2;
+/// The most seconds from one status to the next.
+const WATCH_S_MOST: u32 = 3600;
 
 /// Exit statuses of these commands, with their meanings.
 pub const EXIT_STATUSES: [(i32, &str); 5] = [
@@ -98,7 +105,7 @@ impl InstanceCommand {
 
     /// This command without flags, for an instance.
     pub fn to_instance(self, instance: Option<String>) -> InstanceRequest {
-        InstanceRequest { command: self, instance, waits: false, now: false, chain: false, json: false, change: 0 }
+        InstanceRequest { command: self, instance, waits: false, now: false, chain: false, json: false, watch_s: None, change: 0 }
     }
 
     /// Returns whether its usage contains this flag.
@@ -112,7 +119,8 @@ impl InstanceCommand {
     /// A sentence that says what is wrong with them.
     pub fn read(self, arguments: &[String]) -> Result<InstanceRequest, String> {
         let mut request = self.to_instance(None);
-        for argument in arguments {
+        let mut arguments = arguments.iter().peekable();
+        while let Some(argument) = arguments.next() {
             match argument.as_str() {
                 "--wait" | "--now" | "--chain" | "--json" if self.takes(argument) => match argument.as_str() {
                     "--wait" => request.waits = true,
@@ -120,6 +128,13 @@ impl InstanceCommand {
                     "--chain" => request.chain = true,
                     _ => request.json = true,
                 },
+                "--watch" if self.takes("--watch") => {
+                    let number = arguments.next_if(|next| next.bytes().all(|byte| byte.is_ascii_digit()));
+                    request.watch_s = Some(number.map_or(Ok(WATCH_S), |text| watch_seconds(text))?);
+                }
+                text if self.takes("--watch") && text.starts_with("--watch=") => {
+                    request.watch_s = Some(watch_seconds(&text["--watch=".len()..])?);
+                }
                 text if self == InstanceCommand::Workers && request.change == 0 => request.change = change(text)?,
                 text if text.starts_with("--") => return Err(format!("`{text}` has no meaning here")),
                 text if request.instance.is_none() => request.instance = Some(text.to_owned()),
@@ -140,6 +155,14 @@ pub fn statuses_as_markdown() -> String {
         // Writing to a String can't fail.
         let _ = writeln!(page, "| {status} | {help} |");
         page
+    })
+}
+
+/// A number after `--watch` is never an instance: a pid is named before it.
+fn watch_seconds(text: &str) -> Result<u32, String> {
+    let seconds = text.parse().ok().filter(|seconds| (1..=WATCH_S_MOST).contains(seconds));
+    seconds.ok_or_else(|| {
+        format!("`--watch {text}`: write 1 to {WATCH_S_MOST} seconds, and the instance before it: `bolide status {text} --watch`")
     })
 }
 
@@ -165,7 +188,16 @@ mod tests {
         assert_eq!((request.waits, request.instance.as_deref()), (true, Some("shop.ini")));
         assert_eq!(read(InstanceCommand::Workers, "-2 /run/shop.pid").map(|request| request.change), Ok(-2));
         assert!(read(InstanceCommand::Stop, "").is_ok_and(|request| request.instance.is_none()));
+        let watched = |text: &str| read(InstanceCommand::Status, text).map(|request| (request.watch_s, request.instance));
+        assert_eq!(watched("--watch"), Ok((Some(2), None)));
+        assert_eq!(watched("--watch 5 shop.ini"), Ok((Some(5), Some("shop.ini".to_owned()))));
+        assert_eq!(watched("4127 --watch=1"), Ok((Some(1), Some("4127".to_owned()))));
+        assert_eq!(watched("--watch shop.ini"), Ok((Some(2), Some("shop.ini".to_owned()))));
         for (command, text) in [
+            (InstanceCommand::Status, "--watch 4127"),
+            (InstanceCommand::Status, "--watch=0"),
+            (InstanceCommand::Status, "--watch=often"),
+            (InstanceCommand::Reload, "--watch"),
             (InstanceCommand::Status, "--wait"),
             (InstanceCommand::Stop, "a b"),
             (InstanceCommand::Stop, "--chain"),

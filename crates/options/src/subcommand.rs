@@ -107,6 +107,7 @@ const INSTANCE_FLAGS: &[CommandFlag] = &[
     flag("--chain", "replace the workers one by one"),
     flag("--now", "don't wait for requests in flight"),
     flag("--json", "print one JSON object"),
+    flag("--watch", "show it again every 2 s; a number of seconds may follow"),
 ];
 
 const CHECK_EXAMPLES: &[Example] = &[

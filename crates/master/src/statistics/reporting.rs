@@ -14,8 +14,10 @@ use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
 use bolide_supervision::sockets::stats_pushers::Pushers;
 use bolide_supervision::sockets::stats_server::{self, Page, StatsServer};
+use serde_json::Value;
 
 use crate::statistics::metering::{Metering, RaisedAlarm, Restoring};
+use crate::statistics::status;
 use crate::statistics::view::View;
 use crate::token::Token;
 
@@ -108,6 +110,11 @@ impl Reporting {
         let mut snapshot = view.snapshot(&mut self.queues);
         snapshot.metrics = self.metering.present(&snapshot, view.provision);
         snapshot
+    }
+
+    /// Returns the answer to `bolide status`.
+    pub fn status(&mut self, view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
+        status::status(view, &mut self.queues, is_stopping, now_ms)
     }
 
     /// Handles events at the address of `stats` or of one of its clients.

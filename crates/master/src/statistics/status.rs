@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use bolide_contract::distributed::EngineSettings;
 use bolide_contract::engine_row::{EngineRow, EngineState};
 use bolide_contract::histogram::Distribution;
+use bolide_contract::scoreboard::Row;
 use bolide_contract::settings::Settings;
 use bolide_services::statistics::{CacheFacts, Snapshot};
 use nix::unistd::Pid;
@@ -15,6 +16,7 @@ use crate::children::child::Child;
 use crate::statistics::view::View;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::exit_report;
+use bolide_supervision::sockets::listen_queue::{ListenQueue, QueueAlarm};
 use bolide_supervision::text::counted;
 
 /// Writes the numbers of each child to the log.
@@ -70,7 +72,7 @@ pub fn identity(settings: &Settings) -> Value {
 }
 
 /// Returns the answer to `bolide status`.
-pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
+pub fn status(view: View<'_>, queues: &mut QueueAlarm, is_stopping: bool, now_ms: u64) -> Value {
     let phase = match (view.generations.serving(), view.generations.forming()) {
         _ if is_stopping => "stopping",
         (None, _) => "starting",
@@ -79,29 +81,12 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         (Some(_), None) => "serving",
     };
     let most_greenlets = view.provision.settings().asynchronous.gevent.as_ref().map(|gevent| gevent.greenlets);
-    let workers: Vec<Value> = view
-        .children
-        .iter()
-        .filter(|child| child.is_request_worker())
-        .map(|worker| {
-            let row = worker.row();
-            let in_flight = in_flight_of(view, worker, "request", now_ms);
-            let ongoing = row.map_or(0, |row| ongoing_of(view, row));
-            let row = row.and_then(|row| view.children.scoreboard().row(row));
-            let requests = row.map_or(0, |row| row.requests.load(Relaxed));
-            let is_paused = worker.state.is_serving() && row.is_some_and(|row| row.paused.load(Relaxed) == 1);
-            json!({
-                "number": worker.worker_number(),
-                "pid": worker.pid.map(Pid::as_raw),
-                "generation": worker.generation,
-                "state": if is_paused { "paused".to_owned() } else { format!("{:?}", worker.state).to_lowercase() },
-                "requests": requests,
-                "in_flight": in_flight,
-                "ongoing": ongoing,
-                "greenlets": most_greenlets.map(|most| json!({"busy": row.map_or(0, |row| row.greenlets.load(Relaxed)), "most": most})),
-            })
-        })
-        .collect();
+    let mut workers: Vec<&Child> = view.children.iter().filter(|child| child.is_request_worker()).collect();
+    workers.sort_by_key(|worker| (worker.worker_number(), worker.id));
+    let workers: Vec<Value> = workers.into_iter().map(|child| worker(view, child, most_greenlets, now_ms)).collect();
+    queues.refresh(view.provision.listeners());
+    let [waiting, room] = [|queue: &ListenQueue| queue.length, |queue: &ListenQueue| queue.most]
+        .map(|of| queues.queues().iter().map(|queue| u64::from(of(queue))).sum::<u64>());
     let helpers: Vec<Value> = view.children.iter().filter_map(|child| helper(view, child, now_ms)).collect();
     let reloads = view.outcomes.reloads();
     let last_reload = reloads.last.as_ref().map(|last| json!({"at": last.at_s, "outcome": last.outcome(), "why": last.failure}));
@@ -114,6 +99,7 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
         "paused": view.children.is_paused(),
         "generation": view.generations.serving_number(),
         "addresses": addresses,
+        "queue": {"waiting": waiting, "most": room},
         "reloads": reloads.done,
         "failed_reloads": reloads.failed,
         "last_reload": last_reload,
@@ -131,6 +117,33 @@ pub fn status(view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
 /// Returns quantiles of durations in seconds, null if nothing was measured.
 fn quantiles(latency: &Distribution) -> Value {
     json!({"p50": latency.quantile_s(0.5), "p90": latency.quantile_s(0.9), "p99": latency.quantile_s(0.99)})
+}
+
+/// Returns the entry of a request worker.
+fn worker(view: View<'_>, worker: &Child, most_greenlets: Option<u32>, now_ms: u64) -> Value {
+    let place = worker.row();
+    let row = place.and_then(|place| view.children.scoreboard().row(place));
+    let is_paused = worker.state.is_serving() && row.is_some_and(|row| row.paused.load(Relaxed) == 1);
+    let slots = place.map(|place| view.children.scoreboard().slots(place)).unwrap_or_default();
+    json!({
+        "number": worker.worker_number(),
+        "pid": worker.pid.map(Pid::as_raw),
+        "generation": worker.generation,
+        "state": if is_paused { "paused".to_owned() } else { format!("{:?}", worker.state).to_lowercase() },
+        "age_ms": age_ms(row, now_ms),
+        "requests": row.map_or(0, |row| row.requests.load(Relaxed)),
+        "errors": slots.iter().map(|slot| slot.tally.errors.load(Relaxed)).sum::<u64>(),
+        "connections": row.map_or(0, |row| row.connections.load(Relaxed)),
+        "in_flight": in_flight_of(view, worker, "request", now_ms),
+        "ongoing": place.map_or(0, |place| ongoing_of(view, place)),
+        "greenlets": most_greenlets.map(|most| json!({"busy": row.map_or(0, |row| row.greenlets.load(Relaxed)), "most": most})),
+    })
+}
+
+/// Returns the time since a child's start. `None`: it has not started yet.
+fn age_ms(row: Option<&Row>, now_ms: u64) -> Option<u64> {
+    let started_ms = row.map(|row| row.started_ms.load(Relaxed)).filter(|started_ms| *started_ms > 0);
+    started_ms.map(|started_ms| now_ms.saturating_sub(started_ms))
 }
 
 /// Returns an entry for each cache that processes share.
@@ -178,6 +191,7 @@ fn helper(view: View<'_>, child: &Child, now_ms: u64) -> Option<Value> {
         "pid": child.pid.map(Pid::as_raw),
         "generation": child.generation,
         "state": format!("{:?}", child.state).to_lowercase(),
+        "age_ms": age_ms(row, now_ms),
         "done": row.map_or(0, |row| row.requests.load(Relaxed)),
         "in_flight": in_flight_of(view, child, "work", now_ms),
     }))

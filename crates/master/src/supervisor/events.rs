@@ -156,7 +156,8 @@ impl Supervisor {
             "identity" => status::identity(self.provision.settings()),
             "status" => {
                 let is_stopping = self.ending.is_stopping();
-                status::status(self.view().0, is_stopping, now_ms)
+                let (view, reporting) = self.view();
+                reporting.status(view, is_stopping, now_ms)
             }
             "trace" => {
                 // Only root and our own user get here.

@@ -1,4 +1,4 @@
-//! Attributes that the calling process changes of itself: its name in `ps` and `top` (`auto-procname`, `procname` and related
+//! Attributes that the calling process changes of itself: its name in `ps` and `top` (also `auto-procname`, `procname` and related
 //! options), and its file size limit (`ulimit -f`, RLIMIT_FSIZE). That limit applies to shared memory too, which is a file
 //! without a name. The application keeps the limit as it was. Every process of Bolide sets its name with this; the master raises
 //! the limit at its start.
@@ -21,16 +21,31 @@ pub fn name_of_master(naming: &Naming) -> Option<String> {
 pub fn name_of_helper(naming: &Naming, role: &str) -> String {
     match naming.auto {
         true => format!("{}{}{}", naming.prefix, naming.name.clone().unwrap_or_else(|| format!("bolide {role}")), naming.suffix),
-        false => format!("bolide {role}"),
+        false => format!("bolide: {role}"),
     }
+}
+
+/// Bytes of a process' short name that the kernel keeps (prctl(2), PR_SET_NAME).
+const SHORT_BYTES: usize = 15;
+
+/// The short name of a process, which `ps -e`, `top` and the kernel's messages show: without the application, and with the whole
+/// number at the end, so that no two workers have the same one.
+fn short_name(name: &str) -> String {
+    let role = name.split(" [").next().unwrap_or(name).replacen("bolide: ", "bolide ", 1);
+    let number = role.rsplit_once(' ').map(|(_, last)| last).filter(|last| last.bytes().all(|byte| byte.is_ascii_digit()));
+    let Some(number) = number.filter(|number| role.len() > SHORT_BYTES && number.len() < SHORT_BYTES) else { return role };
+    let mut kept = SHORT_BYTES - number.len() - 1;
+    while !role.is_char_boundary(kept) {
+        kept -= 1;
+    }
+    format!("{} {number}", role[..kept].trim_end())
 }
 
 /// Names this process: the short name, and the command line if it is long enough to hold the text.
 ///
 /// Errors are dropped: the name is only for people.
 pub fn set_name(name: &str) {
-    let Ok(text) = CString::new(name) else { return };
-    // The kernel keeps 15 bytes of it (prctl(2), PR_SET_NAME).
+    let Ok(text) = CString::new(short_name(name)) else { return };
     nix::sys::prctl::set_name(&text).unwrap_or_default();
     write_command_line(name.as_bytes());
 }
@@ -90,4 +105,25 @@ pub fn file_size_too_small(bytes: u64) -> io::Error {
         limit / 1024,
         bytes.div_ceil(1024)
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_name_keeps_the_number_of_its_process() {
+        for (name, expected) in [
+            ("bolide: worker 1 [shop.wsgi:application]", "bolide worker 1"),
+            ("bolide: worker 12 [shop]", "bolide worke 12"),
+            ("bolide: worker 1024 [shop]", "bolide wor 1024"),
+            ("bolide: prototype [shop]", "bolide prototype"),
+            ("shop bolide worker 7", "shop bolide w 7"),
+            ("\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc} 7", "\u{fc}\u{fc}\u{fc}\u{fc}\u{fc}\u{fc} 7"),
+            ("shop", "shop"),
+            ("", ""),
+        ] {
+            assert_eq!(short_name(name), expected);
+        }
+    }
 }

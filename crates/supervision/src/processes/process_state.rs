@@ -1,7 +1,7 @@
-//! What the kernel tells of a process by its number: whether it is a zombie, and its parent. It changes nothing. The master runs it, and the
-//! command for a running instance.
+//! What the kernel tells of a process by its number: whether it is a zombie, its parent, its CPU time. It changes nothing. The
+//! master runs it, and the commands for a running instance.
 
-use nix::unistd::Pid;
+use nix::unistd::{Pid, SysconfVar, sysconf};
 
 /// A process has ended and waits for its parent to reap it.
 pub fn is_zombie(pid: Pid) -> bool {
@@ -13,13 +13,27 @@ pub fn parent_of(pid: i32) -> Option<i32> {
     process_state(pid).map(|(_, parent)| parent)
 }
 
+/// The CPU time that a process has used since its start, in its own code and in the kernel, in milliseconds.
+pub fn cpu_ms_of(pid: i32) -> Option<u64> {
+    let ticks_a_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().and_then(|ticks| u64::try_from(ticks).ok())?;
+    let text = numbers_of(pid)?;
+    // Fields 14 and 15 (proc(5)); the numbers begin with field 3.
+    let ticks = text.split_whitespace().skip(14 - 3).take(2).map(|ticks| ticks.parse::<u64>().ok()).sum::<Option<u64>>()?;
+    ticks.saturating_mul(1000).checked_div(ticks_a_second)
+}
+
 /// State letter and parent of a process.
 fn process_state(pid: i32) -> Option<(String, i32)> {
+    let text = numbers_of(pid)?;
+    let mut numbers = text.split_whitespace();
+    Some((numbers.next()?.to_owned(), numbers.next()?.parse().ok()?))
+}
+
+/// The fields of /proc/PID/stat from the third one on.
+fn numbers_of(pid: i32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name stands in parentheses and may itself hold any character: what follows the last one is numbers (proc(5)).
-    let (_, numbers) = text.rsplit_once(')')?;
-    let mut numbers = numbers.split_whitespace();
-    Some((numbers.next()?.to_owned(), numbers.next()?.parse().ok()?))
+    text.rsplit_once(')').map(|(_, numbers)| numbers.to_owned())
 }
 
 #[cfg(test)]
@@ -30,5 +44,16 @@ mod tests {
     fn the_parent_of_a_process_is_read_from_the_kernel() {
         assert_eq!(parent_of(Pid::this().as_raw()), Some(Pid::parent().as_raw()));
         assert_eq!(parent_of(0), None);
+    }
+
+    #[test]
+    fn the_cpu_time_of_a_process_grows_with_its_work() {
+        let this = Pid::this().as_raw();
+        let before = cpu_ms_of(this).expect("read");
+        let mut sum = 0u64;
+        while cpu_ms_of(this).expect("read") < before + 20 {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert_eq!(cpu_ms_of(0), None);
     }
 }
