@@ -1,0 +1,1 @@
+"""What `bolide tune` makes of the usual hand tuning of a small Flask API."""
