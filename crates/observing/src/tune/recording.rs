@@ -7,6 +7,9 @@ use std::time::Duration;
 use bolide_options::EXIT_REFUSED;
 use bolide_services::tuning::proposal::Present;
 use bolide_services::tuning::{Durations, Kind, Machine, Recorded, Shape};
+use bolide_supervision::processes::memory_watch::usage_of;
+use bolide_supervision::processes::process_state::cpu_ms_of;
+use nix::unistd::Pid;
 use serde_json::{Value, json};
 
 use crate::instances::{Refusal, ask_about};
@@ -89,7 +92,8 @@ impl Record {
         let kind = if settings["has_event_loop"] == true { Kind::Loop } else { Kind::Threads };
         let shape = Shape { workers: number("processes").max(1), threads: number("threads").max(1), kind };
         let pids = workers(answer).filter_map(|worker| pid_of(&worker["pid"]));
-        let worker_bytes = pids.filter_map(machine::resident_bytes).max().unwrap_or(0);
+        let worker_bytes =
+            pids.filter_map(|pid| usage_of(Pid::from_raw(pid), false)).map(|usage| usage.resident).max().unwrap_or(0);
         let paths = answer["configurations"].as_array().into_iter().flatten().filter_map(Value::as_str);
         Record {
             master,
@@ -148,7 +152,7 @@ fn counters(answer: &Value) -> BTreeMap<i32, Counters> {
         let counters = Counters {
             durations: worker["durations_us"].as_array().into_iter().flatten().filter_map(pair).collect(),
             errors: worker["errors"].as_u64().unwrap_or(0),
-            cpu_seconds: machine::cpu_seconds(pid).unwrap_or(0.0),
+            cpu_seconds: cpu_ms_of(pid).unwrap_or(0) as f64 / 1000.0,
             age_s: now_ms.saturating_sub(worker["started_ms"].as_u64().unwrap_or(now_ms)) as f64 / 1000.0,
         };
         Some((pid, counters))
