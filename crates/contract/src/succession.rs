@@ -23,6 +23,9 @@ pub struct Succession {
     pub sockets: Vec<HandedSocket>,
     /// The socket of `stats`.
     pub statistics: Option<HandedSocket>,
+    /// The socket of `metrics`.
+    #[serde(default)]
+    pub metrics: Option<HandedSocket>,
     /// The memory of services. A master of an earlier version hands none over.
     #[serde(default)]
     pub memories: Vec<MemoryFile>,

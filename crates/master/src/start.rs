@@ -145,7 +145,7 @@ fn prepare(
     });
     let remove_files = || {
         listeners.remove_files();
-        reporting.remove_file();
+        reporting.remove_files();
         pidfile::remove_all(&settings, privileges.as_ref());
     };
     let (signals, printed) = ready.inspect_err(|_| {
@@ -178,7 +178,7 @@ fn prepare(
 #[derive(Default)]
 struct Handed {
     sockets: Vec<(Address, OwnedFd)>,
-    statistics: Option<(Address, OwnedFd)>,
+    statistics: Vec<(Address, OwnedFd)>,
     memories: Vec<(MemoryFile, OwnedFd)>,
     message_queues: Vec<(String, OwnedFd, OwnedFd)>,
 }

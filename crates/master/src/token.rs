@@ -22,6 +22,8 @@ pub enum Token {
     Attendant(i32),
     /// The address of `stats`, and its clients.
     Stats(ServerToken),
+    /// The address of `metrics`, and its clients.
+    Metrics(ServerToken),
     /// The master that is to replace us.
     Successor,
     /// The previous master, which we replace.

@@ -243,17 +243,17 @@ fn execute(channel: &UnixStream, provision: &Provision, reporting: &Reporting, c
         .zip(provision.listeners().descriptors())
         .map(|(listener, handed)| HandedSocket { address: listener.address.clone(), descriptor: handed.descriptor })
         .collect();
-    let statistics = reporting.handed_socket();
+    let (statistics, metrics) = reporting.handed_sockets();
     let locks = pidfile::descriptors(settings, provision.privileges());
     let memories = provision.memories_in_force().files();
-    let mut inherited: Vec<RawFd> = sockets.iter().chain(&statistics).map(|socket| socket.descriptor).collect();
+    let mut inherited: Vec<RawFd> = sockets.iter().chain(&statistics).chain(&metrics).map(|socket| socket.descriptor).collect();
     inherited.extend(memories.iter().map(|memory| memory.descriptor));
     let message_queues = provision.message_queues().files();
     inherited.extend(provision.message_queues().descriptors());
     inherited.extend(locks.iter().copied().chain([channel.as_raw_fd()]));
     let master_pid = Pid::this().as_raw().cast_unsigned();
     let succession =
-        Succession { master_pid, channel: channel.as_raw_fd(), locks, sockets, statistics, memories, message_queues };
+        Succession { master_pid, channel: channel.as_raw_fd(), locks, sockets, statistics, metrics, memories, message_queues };
     let text = serde_json::to_string(&succession).map_err(|error| error.to_string())?;
     let (program, arguments) = config.command(settings.reloading.program.as_deref());
     let mut process = Process::new(&program);

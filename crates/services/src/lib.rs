@@ -7,6 +7,7 @@ pub mod cron;
 mod json;
 pub mod memory;
 pub mod metrics;
+pub mod openmetrics;
 pub mod statistics;
 pub mod thresholds;
 pub mod tuning;

@@ -528,4 +528,4 @@ fn decoded(path: &str) -> String {
 
 #[cfg(test)]
 #[path = "statistics_tests.rs"]
-mod tests;
+pub(crate) mod tests;

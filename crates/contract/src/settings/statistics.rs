@@ -12,6 +12,10 @@ use crate::address::Address;
 pub struct Statistics {
     /// `stats`: the socket that serves them.
     pub server: Option<StatisticsServer>,
+    /// `metrics`: the socket that serves them to Prometheus, with the health of the instance.
+    pub metrics: Option<StatisticsServer>,
+    /// `metrics-host`: names under which browsers may ask for pages.
+    pub hosts: Vec<String>,
     /// `stats-minified`: without line breaks.
     pub is_minified: bool,
     /// `stats-no-cores`: without the list of each worker's threads.
@@ -27,7 +31,7 @@ pub struct StatisticsServer {
     pub address: Address,
     /// Mode of a UNIX socket's file (`chmod-socket`).
     pub mode: Option<u32>,
-    /// `stats-http`: clients send an HTTP request.
+    /// `stats-http`, and always for `metrics`: clients send an HTTP request.
     pub is_http: bool,
     /// Where it was configured: `uwsgi.ini:3`.
     pub origin: String,
@@ -54,8 +58,13 @@ pub enum PusherKind {
 }
 
 impl Statistics {
+    /// Whether a scraper may read numbers (`metrics`, or `stats` with `stats-http`), so that what only it gets is measured.
+    pub fn has_scraper(&self) -> bool {
+        self.metrics.is_some() || self.server.as_ref().is_some_and(|server| server.is_http)
+    }
+
     /// Whether anything reads the statistics, so that measurements that cost a clock read are worth it.
     pub fn has_reader(&self) -> bool {
-        self.server.is_some() || !self.pushers.is_empty()
+        self.server.is_some() || self.metrics.is_some() || !self.pushers.is_empty()
     }
 }

@@ -4,6 +4,8 @@
 pub mod metering;
 pub mod observed;
 pub mod reporting;
+pub mod routes;
+pub mod scraped;
 pub mod status;
 pub mod traced;
 pub mod view;

@@ -4,8 +4,10 @@
 use std::os::fd::OwnedFd;
 
 use bolide_contract::settings::{Address, Settings};
+use bolide_contract::statistics::StatisticsServer;
 use bolide_contract::succession::HandedSocket;
 use bolide_services::metrics;
+use bolide_services::openmetrics::Facts;
 use bolide_services::statistics::{Form, Snapshot, as_json};
 use bolide_supervision::error::StartError;
 use bolide_supervision::logs::log_sink;
@@ -13,10 +15,12 @@ use bolide_supervision::polling::{ServerToken, Source};
 use bolide_supervision::processes::privileges::Privileges;
 use bolide_supervision::sockets::listen_queue::QueueAlarm;
 use bolide_supervision::sockets::stats_pushers::Pushers;
-use bolide_supervision::sockets::stats_server::{self, Page, StatsServer};
+use bolide_supervision::sockets::stats_server::{self, Answer, Page, Request, StatsServer};
 use serde_json::Value;
 
 use crate::statistics::metering::{Metering, RaisedAlarm, Restoring};
+use crate::statistics::routes::{self, Door, Numbers};
+use crate::statistics::scraped::Scraped;
 use crate::statistics::status;
 use crate::statistics::view::View;
 use crate::token::Token;
@@ -27,13 +31,18 @@ pub struct Reporting {
     queues: QueueAlarm,
     metering: Metering,
     pushers: Pushers,
+    /// At the address of `stats`.
     server: Option<StatsServer>,
+    /// At the address of `metrics`.
+    metrics_server: Option<StatsServer>,
     /// What the metrics begin with.
     restoring: Restoring,
     /// Another master still has, or already has, the instance: this one reports nothing.
     is_silent: bool,
     /// The page for the clients of this turn.
     page: Option<Page>,
+    /// The numbers for scrapers, as one has got them last.
+    scraped: Scraped,
 }
 
 impl Reporting {
@@ -44,33 +53,46 @@ impl Reporting {
     pub fn open(
         settings: &Settings,
         owner: Option<&Privileges>,
-        handed: Option<(Address, OwnedFd)>,
+        mut handed: Vec<(Address, OwnedFd)>,
     ) -> Result<Reporting, StartError> {
-        let server = settings.statistics.server.as_ref();
-        let server = server.map(|server| {
-            let (socket, endpoint) = match handed.filter(|(address, _)| *address == server.address) {
-                Some((_, socket)) => stats_server::take(server, socket)?,
+        let mut listen = |server: Option<&StatisticsServer>| {
+            let Some(server) = server else { return Ok(None) };
+            let (socket, endpoint) = match handed.iter().position(|(address, _)| *address == server.address) {
+                Some(place) => stats_server::take(server, handed.swap_remove(place).1)?,
                 None => stats_server::bind(server, owner)?,
             };
-            Ok(StatsServer::new(server, socket, endpoint))
-        });
-        let mut reporting = Reporting { server: server.transpose()?, ..Reporting::default() };
-        reporting.pushers = Pushers::open(&settings.statistics.pushers, owner).inspect_err(|_| reporting.remove_file())?;
+            Ok(Some(StatsServer::new(server, socket, endpoint)))
+        };
+        let mut reporting = Reporting { server: listen(settings.statistics.server.as_ref())?, ..Reporting::default() };
+        reporting.metrics_server =
+            listen(settings.statistics.metrics.as_ref()).inspect_err(|_: &StartError| reporting.remove_files())?;
+        reporting.pushers = Pushers::open(&settings.statistics.pushers, owner).inspect_err(|_| reporting.remove_files())?;
         Ok(reporting)
     }
 
     /// Logs where the statistics are available.
     pub fn announce(&self) {
         if let Some(server) = &self.server {
-            stats_server::announce(server);
+            stats_server::announce(server, "statistics");
+        }
+        if let Some(server) = &self.metrics_server {
+            stats_server::announce(server, "metrics");
         }
     }
 
-    /// Removes the file of the socket.
-    pub fn remove_file(&self) {
-        if let Some(server) = &self.server {
+    /// Removes the files of the sockets.
+    pub fn remove_files(&self) {
+        for server in self.servers() {
             server.endpoint().remove_file();
         }
+    }
+
+    fn servers(&self) -> impl Iterator<Item = &StatsServer> {
+        self.server.iter().chain(&self.metrics_server)
+    }
+
+    fn servers_mut(&mut self) -> impl Iterator<Item = &mut StatsServer> {
+        self.server.iter_mut().chain(&mut self.metrics_server)
     }
 
     /// Another master still has the instance: it serves at the address of `stats`, and pushes.
@@ -82,7 +104,7 @@ impl Reporting {
     /// We report the statistics from now on.
     pub fn take_over(&mut self, owner: Option<&Privileges>) {
         self.is_silent = false;
-        if let Some(server) = &mut self.server {
+        for server in self.servers_mut() {
             server.endpoint_mut().own(owner);
         }
     }
@@ -90,19 +112,20 @@ impl Reporting {
     /// Another master reports the statistics from now on; connected clients get the rest of their answer.
     pub fn hand_over(&mut self) {
         self.is_silent = true;
-        if let Some(server) = &mut self.server {
-            server.give_place();
-        }
+        self.servers_mut().for_each(StatsServer::give_place);
     }
 
-    /// Returns the socket of `stats`, for the master that is to replace us.
-    pub fn handed_socket(&self) -> Option<HandedSocket> {
-        self.server.as_ref().and_then(StatsServer::handed_socket)
+    /// Returns the sockets of `stats` and `metrics`, for the master that is to replace us.
+    pub fn handed_sockets(&self) -> (Option<HandedSocket>, Option<HandedSocket>) {
+        let handed = |server: &Option<StatsServer>| server.as_ref().and_then(StatsServer::handed_socket);
+        (handed(&self.server), handed(&self.metrics_server))
     }
 
     pub fn sources(&self) -> impl Iterator<Item = Source<'_, Token>> {
-        let sources = self.server.iter().flat_map(|server| server.sources(!self.is_silent));
-        sources.map(|source| source.map(Token::Stats))
+        let of_statistics = self.server.iter().flat_map(|server| server.sources(!self.is_silent));
+        let of_metrics = self.metrics_server.iter().flat_map(|server| server.sources(!self.is_silent));
+        let of_statistics = of_statistics.map(|source| source.map(Token::Stats));
+        of_statistics.chain(of_metrics.map(|source| source.map(Token::Metrics)))
     }
 
     /// Returns the present statistics.
@@ -112,25 +135,25 @@ impl Reporting {
         snapshot
     }
 
-    /// Returns the answer to `bolide status`.
-    pub fn status(&mut self, view: View<'_>, is_stopping: bool, now_ms: u64) -> Value {
-        status::status(view, &mut self.queues, is_stopping, now_ms)
+    /// Handles events at the address of `stats` or `metrics`, or of one of its clients.
+    pub fn serve(&mut self, door: Door, token: ServerToken, view: View<'_>, now_ms: u64) {
+        let Some(mut server) = self.server_at(door).take() else { return };
+        server.take_news(token, &mut |request| routes::answer(self, door, request, view, now_ms), now_ms);
+        *self.server_at(door) = Some(server);
     }
 
-    /// Handles events at the address of `stats` or of one of its clients.
-    pub fn serve(&mut self, token: ServerToken, view: View<'_>, now_ms: u64) {
-        let Some(mut server) = self.server.take() else { return };
-        server.take_news(token, &mut || self.page(view), now_ms);
-        self.server = Some(server);
+    fn server_at(&mut self, door: Door) -> &mut Option<StatsServer> {
+        match door {
+            Door::Statistics => &mut self.server,
+            Door::Metrics => &mut self.metrics_server,
+        }
     }
 
     /// Checks the listen queues, pushes that are due, and clients that exceeded their time. Clients of the next turn get new
     /// numbers. Returns the alarms of full queues and of thresholds.
     pub fn report_due(&mut self, view: View<'_>, now_ms: u64) -> Vec<RaisedAlarm> {
         self.page = None;
-        if let Some(server) = &mut self.server {
-            server.look_after_time(now_ms);
-        }
+        self.servers_mut().for_each(|server| server.look_after_time(now_ms));
         if self.is_silent {
             return Vec::new();
         }
@@ -149,8 +172,8 @@ impl Reporting {
             raised.extend(self.metering.collect(&snapshot, view.provision, now_ms));
         }
         if self.pushers.is_due(now_ms) {
-            let page = self.page(view);
             let snapshot = self.snapshot(view);
+            let page = as_json(&snapshot, form_of(view));
             let metrics = if snapshot.metrics.is_empty() { metrics::of(&snapshot) } else { snapshot.metrics };
             self.pushers.push(&page, &metrics, view.provision.privileges(), now_ms);
             self.metering.note_push(view.provision);
@@ -158,27 +181,45 @@ impl Reporting {
         raised
     }
 
-    /// Returns the page for clients; those of one turn get the same page.
-    fn page(&mut self, view: View<'_>) -> Page {
-        if let Some(page) = &self.page {
-            return page.clone();
-        }
-        let snapshot = self.snapshot(view);
-        let statistics = &view.provision.settings().statistics;
-        let form = Form {
-            is_minified: statistics.is_minified,
-            omits_cores: statistics.omits_cores,
-            omits_metrics: statistics.omits_metrics,
-        };
-        self.page.insert(Page::from(as_json(&snapshot, form))).clone()
+    fn facts(&mut self, view: View<'_>) -> Facts {
+        Facts { snapshot: self.snapshot(view), measured: view.measured() }
     }
 
     /// Returns when it must be called next.
     pub fn wake_ms(&self) -> u64 {
-        let server = self.server.as_ref().and_then(StatsServer::wake_ms).unwrap_or(u64::MAX);
+        let server = self.servers().filter_map(StatsServer::wake_ms).min().unwrap_or(u64::MAX);
         if self.is_silent {
             return server;
         }
         self.pushers.wake_ms().into_iter().chain(self.metering.wake_ms()).chain([self.queues.wake_ms()]).fold(server, u64::min)
     }
+}
+
+impl Numbers for Reporting {
+    fn status(&mut self, view: View<'_>, now_ms: u64) -> Value {
+        status::status(view, &mut self.queues, view.is_stopping, now_ms)
+    }
+
+    /// Returns uWSGI's page; the clients of one turn get the same page.
+    fn page(&mut self, view: View<'_>) -> Page {
+        if let Some(page) = &self.page {
+            return page.clone();
+        }
+        let snapshot = self.snapshot(view);
+        self.page.insert(Page::from(as_json(&snapshot, form_of(view)).into_bytes())).clone()
+    }
+
+    /// Answers a scraper. Numbers are collected once a second at the most, however many ask.
+    fn metrics(&mut self, request: &Request, view: View<'_>, now_ms: u64) -> Answer {
+        if self.scraped.is_old(now_ms) {
+            let facts = self.facts(view);
+            self.scraped.renew(facts, now_ms);
+        }
+        self.scraped.answer(&request.accept)
+    }
+}
+
+fn form_of(view: View<'_>) -> Form {
+    let statistics = &view.provision.settings().statistics;
+    Form { is_minified: statistics.is_minified, omits_cores: statistics.omits_cores, omits_metrics: statistics.omits_metrics }
 }

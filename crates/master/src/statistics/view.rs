@@ -27,6 +27,7 @@ pub struct View<'a> {
     pub attendants: &'a Attendants,
     pub outcomes: &'a Outcomes,
     pub signalling: &'a Signalling,
+    pub is_stopping: bool,
 }
 
 impl View<'_> {

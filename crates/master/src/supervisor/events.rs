@@ -21,6 +21,7 @@ use crate::generations::generation::Reason;
 use crate::generations::{fork_safety, helpers, imports};
 use crate::outcomes::report_failure;
 use crate::signalling;
+use crate::statistics::routes::Numbers;
 use crate::statistics::{observed, status, traced};
 use crate::supervisor::Supervisor;
 use crate::upgrade::SuccessorOutcome;
@@ -155,9 +156,8 @@ impl Supervisor {
         let answer = match asked {
             "identity" => status::identity(self.provision.settings()),
             "status" => {
-                let is_stopping = self.ending.is_stopping();
                 let (view, reporting) = self.view();
-                reporting.status(view, is_stopping, now_ms)
+                reporting.status(view, now_ms)
             }
             "trace" => {
                 // Only root and our own user get here.

@@ -41,6 +41,7 @@ use crate::provision::Provision;
 use crate::provision::configuration::Configuration;
 use crate::signalling::{Instance, Signalling};
 use crate::statistics::reporting::Reporting;
+use crate::statistics::routes::Door;
 use crate::statistics::view::View;
 use crate::supervisor::ending::{Ending, StopProgress};
 use crate::token::Token;
@@ -165,7 +166,7 @@ impl Supervisor {
     /// Removes all files after a failed start.
     pub fn remove_files(&mut self) {
         self.provision.remove_files();
-        self.reporting.remove_file();
+        self.reporting.remove_files();
         self.control.remove_files();
     }
 
@@ -187,10 +188,8 @@ impl Supervisor {
                     Token::AlarmDescriptor(number) => self.alarms.read_descriptor(number, &self.provision, now_ms()),
                     Token::Attendant(pid) => self.read_attendant_reports(pid, now_ms()),
                     Token::Listeners => connection_pending = true,
-                    Token::Stats(token) => {
-                        let (view, reporting) = self.view();
-                        reporting.serve(token, view, now_ms());
-                    }
+                    Token::Stats(token) => self.report_to(Door::Statistics, token),
+                    Token::Metrics(token) => self.report_to(Door::Metrics, token),
                     Token::Successor => self.take_successor_events(now_ms()),
                     Token::Predecessor => self.take_predecessor_events(now_ms()),
                     Token::Fifo => self.take_letters(now_ms()),
@@ -216,7 +215,7 @@ impl Supervisor {
                 }
                 let removes_files = self.ending.removes_files(self.provision.settings());
                 if removes_files {
-                    self.reporting.remove_file();
+                    self.reporting.remove_files();
                 }
                 self.touch_hooks.kill();
                 self.control.remove_files();
@@ -259,7 +258,13 @@ impl Supervisor {
     /// Returns the view for statistics and status, and the reporting that uses it.
     fn view(&mut self) -> (View<'_>, &mut Reporting) {
         let Supervisor { children, generations, provision, attendants, outcomes, signalling, reporting, .. } = self;
-        (View { children, generations, provision, attendants, outcomes, signalling }, reporting)
+        let is_stopping = self.ending.is_stopping();
+        (View { children, generations, provision, attendants, outcomes, signalling, is_stopping }, reporting)
+    }
+
+    fn report_to(&mut self, door: Door, token: ServerToken) {
+        let (view, reporting) = self.view();
+        reporting.serve(door, token, view, now_ms());
     }
 
     fn scaled(&mut self) -> Scaled<'_> {

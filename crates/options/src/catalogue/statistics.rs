@@ -18,9 +18,25 @@ pub const ENTRIES: &[OptionEntry] = &[
         Setting::Switch(|draft| &mut draft.statistics.is_http),
         Value::Switch,
         "off",
-        "The address of `stats` speaks HTTP.",
+        "The address of `stats` speaks HTTP. It also has `/metrics` for Prometheus and the paths of `metrics`; every other path is the JSON, as in uWSGI.",
     )
     .example("stats-http = true"),
+    OptionEntry::supported(
+        "metrics",
+        Setting::By(statistics::set_metrics_address),
+        Value::Address,
+        "",
+        "The address of `/metrics` for Prometheus, `/-/ready` and `/-/healthy` for load balancers and Kubernetes, and `/-/status`, over HTTP. It needs no `stats`.",
+    )
+    .example("metrics = 127.0.0.1:9192"),
+    OptionEntry::supported(
+        "metrics-host",
+        Setting::Texts(|draft| &mut draft.statistics.hosts),
+        Value::List,
+        "",
+        "A host name under which browsers may open the pages at the address of `metrics`. IP addresses and `localhost` may always be used; other names are refused, since a page of another site could have a name of its own that points to this address.",
+    )
+    .example("metrics-host = shop.internal"),
     OptionEntry::supported(
         "stats-minified",
         Setting::Switch(|draft| &mut draft.statistics.is_minified),

@@ -12,7 +12,7 @@ const SYSLOG: &str = "write `--logger syslog:NAME`, or `--logger rsyslog:HOST:PO
 /// The value of Bolide's own option is the name of the program, which may be omitted.
 const SYSLOG_ON: &[ServerWord] = &[("true", &[("log-syslog", "")])];
 const COLOURS: &str = "leave it out: colours are for terminals, and `NO_COLOR=1` in the environment turns them off";
-const METRICS: &str = "write `--stats 127.0.0.1:9191`: `uwsgi-exporter` turns it into a page for Prometheus";
+const METRICS: &str = "write `--metrics 127.0.0.1:9090`, the address at which Prometheus finds `/metrics`";
 const NO_LEVELS: &str = "leave it out: the log has a single level; `--disable-logging` turns request lines off";
 
 pub const FLAGS: &[ServerSetting] = &[
@@ -66,8 +66,7 @@ pub const FLAGS: &[ServerSetting] = &[
     ServerSetting::new("statsd-prefix", &[Gunicorn, Hypercorn], Kept(Subject::StatsdPrefix, values::without_dots, "`stats-push = statsd:HOST:PORT,PREFIX`")).setting("statsd_prefix"),
     ServerSetting::new("dogstatsd-tags", &[Gunicorn], Nothing("`stats-push` sends numbers without tags")).setting("dogstatsd_tags"),
     ServerSetting::switch("enable-backlog-metric", &[Gunicorn], Done("the statistics include the queue of each socket")).setting("enable_backlog_metric"),
-    ServerSetting::switch("metrics", &[Granian], Refused(METRICS)),
-    ServerSetting::switch("no-metrics", &[Granian], Done("there are none unless `stats` names an address")),
+    ServerSetting::switch("no-metrics", &[Granian], Done("there are none unless `metrics` names an address")),
     ServerSetting::new("metrics-scrape-interval", &[Granian], Refused(METRICS)),
     ServerSetting::new("metrics-address", &[Granian], Refused(METRICS)),
     ServerSetting::new("metrics-port", &[Granian], Refused(METRICS)),

@@ -409,6 +409,8 @@ pub struct DevelopingDraft {
 #[derive(Default)]
 pub struct StatisticsDraft {
     pub address: Option<(Address, Location)>,
+    pub metrics_address: Option<(Address, Location)>,
+    pub hosts: Vec<String>,
     pub is_http: bool,
     pub is_minified: bool,
     pub omits_cores: bool,

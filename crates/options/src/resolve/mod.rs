@@ -221,7 +221,7 @@ impl<'a> Draft<'a> {
             logging,
             hooks: hooks::complete(self.hooks, is_jailed, &context),
             attendant,
-            statistics: self.statistics.complete(socket_mode, &context),
+            statistics: self.statistics.complete(socket_mode, &mut context),
             identity: self.identity,
             confinement: self.confinement,
             naming: self.naming,

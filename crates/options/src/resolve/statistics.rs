@@ -1,5 +1,6 @@
 //! Resolves the options of the statistics to settings. It opens nothing. Runs in the process that reads the configuration.
 
+use bolide_contract::settings::Address;
 use bolide_contract::statistics::{Pusher, PusherKind, Statistics, StatisticsServer};
 
 use super::address;
@@ -7,7 +8,7 @@ use super::context::{Context, normalized};
 use super::draft::{Draft, StatisticsDraft};
 use super::values;
 use crate::catalogue::row::OptionRow;
-use crate::diagnostic::Diagnostic;
+use crate::diagnostic::{Diagnostic, Location};
 use crate::pair::Pair;
 
 /// As in uWSGI.
@@ -22,16 +23,24 @@ pub fn set_address(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), 
     Ok(())
 }
 
+pub fn set_metrics_address(draft: &mut Draft, _: &OptionRow, pair: &Pair) -> Result<(), Diagnostic> {
+    let (address, doubt) = address::read(pair, draft.host)?;
+    draft.diagnostics.extend(doubt);
+    draft.statistics.metrics_address = Some((address, pair.location.clone()));
+    Ok(())
+}
+
 impl StatisticsDraft {
     /// Completes the settings. `mode` is the mode of UNIX sockets.
-    pub fn complete(self, mode: Option<u32>, context: &Context) -> Statistics {
+    pub fn complete(self, mode: Option<u32>, context: &mut Context) -> Statistics {
+        self.check_addresses(context);
         let folder = &context.folder;
-        let server = self.address.as_ref().map(|(address, location)| StatisticsServer {
-            address: address::absolute(address, folder),
-            mode,
-            is_http: self.is_http,
-            origin: location.to_string(),
-        });
+        let server_of = |place: &Option<(Address, Location)>, is_http| {
+            let (address, location) = place.as_ref()?;
+            let address = address::absolute(address, folder);
+            Some(StatisticsServer { address, mode, is_http, origin: location.to_string() })
+        };
+        let (server, metrics) = (server_of(&self.address, self.is_http), server_of(&self.metrics_address, true));
         let every_ms = self.push_every_s.unwrap_or(PUSH_EVERY_S) * 1000;
         let pushers = self.pushers.into_iter().map(|pusher| Pusher {
             every_ms: if pusher.every_ms == 0 { every_ms } else { pusher.every_ms },
@@ -48,10 +57,21 @@ impl StatisticsDraft {
         });
         Statistics {
             server,
+            metrics,
+            hosts: self.hosts,
             is_minified: self.is_minified,
             omits_cores: self.omits_cores,
             omits_metrics: self.omits_metrics,
             pushers: pushers.collect(),
+        }
+    }
+
+    fn check_addresses(&self, context: &mut Context) {
+        let (Some((statistics, _)), Some((metrics, location))) = (&self.address, &self.metrics_address) else { return };
+        if statistics == metrics {
+            let message = "`metrics` and `stats` have the same address".to_owned();
+            let advice = "leave `metrics` out and write `stats-http = true`: then /metrics and /-/ready are there, too";
+            context.diagnostics.push(Diagnostic::error(Some(location), message).advise(advice));
         }
     }
 }

@@ -145,8 +145,8 @@ pub struct Inheritance {
     pub place: Predecessor,
     /// The listening sockets, by the addresses of the configuration.
     pub sockets: Vec<(Address, OwnedFd)>,
-    /// The socket of `stats`.
-    pub statistics: Option<(Address, OwnedFd)>,
+    /// The sockets of `stats` and `metrics`.
+    pub statistics: Vec<(Address, OwnedFd)>,
     /// The memory of services.
     pub memories: Vec<(MemoryFile, OwnedFd)>,
     /// The queues of messages for mules: the name, and the ends to put into and to take from.
@@ -210,7 +210,7 @@ impl Inheritance {
         Some(Inheritance {
             place: Predecessor { channel, stage: PredecessorStage::Awaited, _locks: locks },
             sockets: handed.sockets.into_iter().filter_map(socket).collect(),
-            statistics: handed.statistics.and_then(socket),
+            statistics: handed.statistics.into_iter().chain(handed.metrics).filter_map(socket).collect(),
             memories: handed.memories.into_iter().filter_map(memory).collect(),
             message_queues: handed.message_queues.into_iter().filter_map(queue).collect(),
         })

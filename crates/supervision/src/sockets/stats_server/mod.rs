@@ -1,10 +1,12 @@
-//! The server at the address of `stats`: it sends the statistics to each client that connects, and closes the connection. It
-//! never waits: it sends as much as the client's socket accepts at once, and the rest when there is room, within a time limit. It
-//! knows nothing of the numbers. The master runs it.
+//! The server at the address of `stats` or `metrics`: it sends an answer to each client that connects, and closes the connection,
+//! unless the answer is a stream of events. It never waits: it sends as much as the client's socket accepts at once, and the rest
+//! when there is room, within a time limit. It knows no path and no number: its caller makes the answers. The master runs it.
+
+mod answer;
+mod request;
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use bolide_contract::settings::{Listener, Protocol};
@@ -15,6 +17,9 @@ use bolide_contract::tls::Http2;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{MsgFlags, Shutdown, SockFlag, accept4, recv, send, shutdown};
+
+pub use answer::{Answer, Page};
+pub use request::Request;
 
 use crate::error::StartError;
 use crate::logs::log_sink;
@@ -36,8 +41,11 @@ const LEFTOVER_BYTES: usize = 64 * 1024;
 /// Time for which no client is accepted after descriptors ran out, in milliseconds.
 const EXHAUSTED_MS: u64 = 1000;
 
-/// The page, shared by the clients of a turn.
-pub type Page = Rc<str>;
+/// Clients with a stream of events at the same time; a further one is refused.
+const STREAMS_MOST: usize = 16;
+
+/// Makes the answer to a request; `None`: the client has only connected, and gets its answer without HTTP.
+pub type Answering<'a> = &'a mut dyn FnMut(Option<&Request>) -> Answer;
 
 /// The listening socket and its clients.
 #[derive(Debug)]
@@ -65,7 +73,9 @@ enum Stage {
     /// Its request is arriving.
     Asking(Vec<u8>),
     /// `sent` bytes of the answer were sent.
-    Answering { head: String, page: Page, sent: usize },
+    Answering { answer: Answer, sent: usize },
+    /// `sent` bytes of an event were sent; all of them, until there is another.
+    Streaming { event: Page, sent: usize },
     /// The whole answer was sent; `swallowed` bytes were read and discarded since.
     Leaving { swallowed: usize },
 }
@@ -113,6 +123,8 @@ impl StatsServer {
             let wants = match client.stage {
                 Stage::Asking(_) | Stage::Leaving { .. } => PollFlags::POLLIN,
                 Stage::Answering { .. } => PollFlags::POLLOUT,
+                Stage::Streaming { .. } if client.is_idle_stream() => PollFlags::POLLIN,
+                Stage::Streaming { .. } => PollFlags::POLLOUT,
             };
             Source { token: ServerToken::Client(client.id), descriptor: client.socket.as_fd(), wants }
         });
@@ -121,7 +133,8 @@ impl StatsServer {
 
     /// The next deadline of a client.
     pub fn wake_ms(&self) -> Option<u64> {
-        self.clients.iter().map(|client| client.deadline_ms).chain(self.paused_until_ms).min()
+        let deadlines = self.clients.iter().map(|client| client.deadline_ms).filter(|deadline| *deadline != u64::MAX);
+        deadlines.chain(self.paused_until_ms).min()
     }
 
     /// Drops clients whose deadline has passed.
@@ -130,21 +143,44 @@ impl StatsServer {
         self.paused_until_ms = self.paused_until_ms.filter(|until| now_ms < *until);
     }
 
-    /// Handles an event of a descriptor. `page` makes the answer.
-    pub fn take_news(&mut self, token: ServerToken, page: &mut dyn FnMut() -> Page, now_ms: u64) {
+    /// Handles an event of a descriptor.
+    pub fn take_news(&mut self, token: ServerToken, answering: Answering<'_>, now_ms: u64) {
         match token {
-            ServerToken::Listener => self.accept(page, now_ms),
+            ServerToken::Listener => self.accept(answering, now_ms),
             ServerToken::Client(id) => {
                 // A new client may have replaced it in this very turn.
                 let Some(place) = self.clients.iter().position(|client| client.id == id) else { return };
-                if self.clients[place].advance(page) == Next::Close {
+                let may_stream = self.streams() < STREAMS_MOST;
+                if self.clients[place].advance(answering, may_stream, now_ms) == Next::Close {
                     self.clients.remove(place);
                 }
             }
         }
     }
 
-    fn accept(&mut self, page: &mut dyn FnMut() -> Page, now_ms: u64) {
+    /// Whether anybody listens to events.
+    pub fn has_streams(&self) -> bool {
+        self.streams() > 0
+    }
+
+    /// Sends an event to each client with a stream. One that has not taken the event before misses this one.
+    pub fn publish(&mut self, event: &Page, now_ms: u64) {
+        let mut answering = |_: Option<&Request>| Answer::bare(Page::from(Vec::new()));
+        self.clients.retain_mut(|client| {
+            if !client.is_idle_stream() {
+                return true;
+            }
+            client.stage = Stage::Streaming { event: event.clone(), sent: 0 };
+            client.deadline_ms = now_ms + CLIENT_MS;
+            client.advance(&mut answering, true, now_ms) != Next::Close
+        });
+    }
+
+    fn streams(&self) -> usize {
+        self.clients.iter().filter(|client| client.is_stream()).count()
+    }
+
+    fn accept(&mut self, answering: Answering<'_>, now_ms: u64) {
         for _ in 0..ACCEPTED_TURN_MOST {
             let Some(listener) = &self.socket else { return };
             let accepted = accept4(listener.as_raw_fd(), SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC);
@@ -152,7 +188,7 @@ impl StatsServer {
                 Ok(descriptor) => crate::processes::system::adopt(descriptor),
                 Err(Errno::EMFILE | Errno::ENFILE | Errno::ENOBUFS | Errno::ENOMEM) => {
                     // The oldest client makes room. If there is none, poll(2) would report the new one forever.
-                    if self.clients.pop_front().is_none() {
+                    if !self.make_room() {
                         self.paused_until_ms = Some(now_ms + EXHAUSTED_MS);
                     }
                     return;
@@ -163,48 +199,74 @@ impl StatsServer {
             let Ok(socket) = socket else { return };
             let stage = match self.is_http {
                 true => Stage::Asking(Vec::new()),
-                false => Stage::Answering { head: String::new(), page: page(), sent: 0 },
+                false => Stage::Answering { answer: answering(None), sent: 0 },
             };
             self.next_id += 1;
             let mut client = StatsClient { id: self.next_id, socket, stage, deadline_ms: now_ms + CLIENT_MS };
-            if client.advance(page) == Next::Close {
+            if client.advance(answering, self.streams() < STREAMS_MOST, now_ms) == Next::Close {
                 continue;
             }
             if self.clients.len() >= CLIENTS_MOST {
-                self.clients.pop_front();
+                self.make_room();
             }
             self.clients.push_back(client);
         }
     }
+
+    /// Lets the oldest client go. Streams stay, unless there is nothing else: their number has a bound of its own.
+    fn make_room(&mut self) -> bool {
+        let oldest = self.clients.iter().position(|client| !client.is_stream()).unwrap_or(0);
+        self.clients.remove(oldest).is_some()
+    }
 }
 
 impl StatsClient {
+    fn is_stream(&self) -> bool {
+        match &self.stage {
+            Stage::Streaming { .. } => true,
+            Stage::Answering { answer, .. } => answer.is_stream,
+            Stage::Asking(_) | Stage::Leaving { .. } => false,
+        }
+    }
+
+    /// A stream that has sent all of its last event.
+    fn is_idle_stream(&self) -> bool {
+        matches!(&self.stage, Stage::Streaming { event, sent } if *sent == event.len())
+    }
+
     /// Advances as far as possible without waiting.
-    fn advance(&mut self, page: &mut dyn FnMut() -> Page) -> Next {
+    fn advance(&mut self, answering: Answering<'_>, may_stream: bool, now_ms: u64) -> Next {
         loop {
             let stage = match &mut self.stage {
                 Stage::Asking(request) => match receive(&self.socket, request) {
-                    Received::All => answer_to(request, page),
+                    Received::All => Stage::Answering { answer: answer_to(request, answering, may_stream), sent: 0 },
                     Received::Part => return Next::Wait,
                     Received::Nothing => return Next::Close,
                 },
-                Stage::Answering { head, page, sent } => {
-                    while *sent < head.len() + page.len() {
-                        let rest = match head.as_bytes().get(*sent..) {
-                            Some(rest) if !rest.is_empty() => rest,
-                            _ => &page.as_bytes()[*sent - head.len()..],
-                        };
-                        match send(self.socket.as_raw_fd(), rest, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
-                            Ok(count) => *sent += count,
-                            Err(Errno::EAGAIN) => return Next::Wait,
-                            Err(Errno::EINTR) => {}
-                            Err(_) => return Next::Close,
+                Stage::Answering { answer, sent } => {
+                    if let Err(next) = send_from(&self.socket, answer.head.as_bytes(), &answer.page, sent) {
+                        return next;
+                    }
+                    if answer.is_stream {
+                        // All was sent: the event of the answer is idle from here on.
+                        Stage::Streaming { event: answer.page.clone(), sent: answer.page.len() }
+                    } else {
+                        if shutdown(self.socket.as_raw_fd(), Shutdown::Write).is_err() {
+                            return Next::Close;
                         }
+                        Stage::Leaving { swallowed: 0 }
                     }
-                    if shutdown(self.socket.as_raw_fd(), Shutdown::Write).is_err() {
-                        return Next::Close;
+                }
+                Stage::Streaming { event, sent } => {
+                    if *sent == event.len() {
+                        self.deadline_ms = u64::MAX;
+                        return swallow(&self.socket);
                     }
-                    Stage::Leaving { swallowed: 0 }
+                    if let Err(next) = send_from(&self.socket, b"", event, sent) {
+                        return next;
+                    }
+                    self.deadline_ms = now_ms + CLIENT_MS;
+                    continue;
                 }
                 Stage::Leaving { swallowed } => {
                     let mut buffer = [0u8; 4096];
@@ -219,6 +281,31 @@ impl StatsClient {
             };
             self.stage = stage;
         }
+    }
+}
+
+/// Sends what of two pieces follows the first `sent` bytes. An error is what is to become of the client.
+fn send_from(socket: &OwnedFd, head: &[u8], page: &[u8], sent: &mut usize) -> Result<(), Next> {
+    while *sent < head.len() + page.len() {
+        let rest = match head.get(*sent..) {
+            Some(rest) if !rest.is_empty() => rest,
+            _ => &page[*sent - head.len()..],
+        };
+        match send(socket.as_raw_fd(), rest, MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL) {
+            Ok(count) => *sent += count,
+            Err(Errno::EAGAIN) => return Err(Next::Wait),
+            Err(Errno::EINTR) => {}
+            Err(_) => return Err(Next::Close),
+        }
+    }
+    Ok(())
+}
+
+/// A client with a stream has nothing to say: whatever comes ends it.
+fn swallow(socket: &OwnedFd) -> Next {
+    match recv(socket.as_raw_fd(), &mut [0u8; 1], MsgFlags::MSG_DONTWAIT) {
+        Err(Errno::EAGAIN | Errno::EINTR) => Next::Wait,
+        _ => Next::Close,
     }
 }
 
@@ -249,23 +336,20 @@ fn receive(socket: &OwnedFd, request: &mut Vec<u8>) -> Received {
     }
 }
 
-/// Every path returns this page, as in uWSGI. The header fields are uWSGI's, plus the length, so that a client can recognize a
-/// truncated page.
-fn answer_to(request: &[u8], page: &mut dyn FnMut() -> Page) -> Stage {
-    let page = page();
-    let head = format!(
-        "HTTP/1.0 200 OK\r\nConnection: close\r\nAccess-Control-Allow-Origin: *\r\nContent-Type: application/json\r\n\
-         Content-Length: {}\r\n\r\n",
-        page.len()
-    );
-    let page = if request.starts_with(b"HEAD ") { Page::from("") } else { page };
-    Stage::Answering { head, page, sent: 0 }
+fn answer_to(request: &[u8], answering: Answering<'_>, may_stream: bool) -> Answer {
+    let request = Request::of(request);
+    let answer = answering(Some(&request));
+    match answer.is_stream {
+        _ if request.is_head() => answer.without_page(),
+        true if !may_stream => Answer::text(503, &format!("{STREAMS_MOST} clients get events already; try later.\n")),
+        _ => answer,
+    }
 }
 
-/// The log line when it listens.
-pub fn announce(server: &StatsServer) {
+/// The log line when it listens, with what it serves.
+pub fn announce(server: &StatsServer, what: &str) {
     let form = if server.is_http { ", over HTTP" } else { "" };
-    log_sink::line(&format!("statistics at {}{form}", server.endpoint.bound));
+    log_sink::line(&format!("{what} at {}{form}", server.endpoint.bound));
 }
 
 /// Length of the kernel's accept queue.
@@ -313,5 +397,4 @@ fn listener(server: &StatisticsServer) -> Listener {
 }
 
 #[cfg(test)]
-#[path = "stats_server_tests.rs"]
 mod tests;

@@ -1,0 +1,75 @@
+//! A row of the table: a family of series. It knows no family by name. The master runs it.
+
+use bolide_contract::histogram::Distribution;
+use bolide_contract::scoreboard::Measured;
+
+use crate::statistics::Snapshot;
+
+/// Everything that scrapers are told.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Facts {
+    pub snapshot: Snapshot,
+    /// By all workers of the instance, with those that have ended.
+    pub measured: Measured,
+}
+
+/// The kind of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FamilyKind {
+    Counter,
+    Gauge,
+    Histogram,
+    /// A number that only grows, under a name of the exporter that Prometheus would not accept for a counter.
+    Unknown,
+}
+
+/// A family of series: one name, and a series for each combination of its labels.
+#[derive(Clone, Copy)]
+pub struct Family {
+    /// With the suffix `_total` if it is a counter.
+    pub name: &'static str,
+    pub kind: FamilyKind,
+    pub labels: &'static [&'static str],
+    pub help: &'static str,
+    pub write: fn(&Facts, &mut Samples<'_>),
+}
+
+/// Receives the samples of a family.
+pub type Samples<'a> = dyn FnMut(&[&str], Number<'_>) + 'a;
+
+/// The value of a series.
+#[derive(Debug, Clone, Copy)]
+pub enum Number<'a> {
+    Whole(u64),
+    Decimal(f64),
+    /// The value of a histogram.
+    Durations(&'a Distribution),
+}
+
+impl From<u64> for Number<'_> {
+    fn from(number: u64) -> Self {
+        Number::Whole(number)
+    }
+}
+
+impl From<u32> for Number<'_> {
+    fn from(number: u32) -> Self {
+        Number::Whole(u64::from(number))
+    }
+}
+
+impl From<bool> for Number<'_> {
+    fn from(is: bool) -> Self {
+        Number::Whole(u64::from(is))
+    }
+}
+
+impl From<f64> for Number<'_> {
+    fn from(number: f64) -> Self {
+        Number::Decimal(number)
+    }
+}
+
+pub fn seconds(microseconds: u64) -> f64 {
+    microseconds as f64 / 1e6
+}

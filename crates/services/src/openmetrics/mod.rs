@@ -1,0 +1,12 @@
+//! The numbers of an instance for Prometheus. Each family of series is a row of a table: its name, its kind, its help and the
+//! function that makes its samples. The forms of the text and the table of the documentation are made from the rows. It knows no
+//! process and no socket. The master runs it.
+
+mod families;
+mod family;
+mod of_exporter;
+mod table;
+mod text;
+
+pub use family::Facts;
+pub use text::{TextForm, text};

@@ -1,0 +1,189 @@
+//! The two forms of the text: Prometheus' 0.0.4 and OpenMetrics 1.0. It knows no family. The master runs it.
+
+use std::fmt::Write;
+
+use bolide_contract::histogram::{BUCKETS, Distribution, upper_bound_s};
+
+use super::family::{Facts, Family, FamilyKind, Number, seconds};
+use super::table::families;
+
+/// The forms of the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextForm {
+    Prometheus,
+    OpenMetrics,
+}
+
+impl TextForm {
+    /// Returns the form that a scraper prefers, by its header `Accept` in small letters.
+    pub fn preferred(accept: &str) -> TextForm {
+        match quality_of(accept, "application/openmetrics-text") {
+            Some(quality) if quality >= quality_of(accept, "text/plain").unwrap_or(0.0) => TextForm::OpenMetrics,
+            _ => TextForm::Prometheus,
+        }
+    }
+
+    pub fn content_type(self) -> &'static str {
+        match self {
+            TextForm::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            TextForm::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// Returns the quality of a media type, the highest if it is named several times; `None`: it is not accepted.
+fn quality_of(accept: &str, media_type: &str) -> Option<f64> {
+    let qualities = accept.split(',').filter_map(|part| {
+        let mut words = part.split(';').map(str::trim);
+        if words.next() != Some(media_type) {
+            return None;
+        }
+        Some(words.find_map(|word| word.strip_prefix("q=")?.parse::<f64>().ok()).unwrap_or(1.0))
+    });
+    qualities.filter(|quality| *quality > 0.0).reduce(f64::max)
+}
+
+/// Returns all families in a form of the text.
+pub fn text(facts: &Facts, form: TextForm) -> String {
+    let mut text = String::with_capacity(32 * 1024);
+    for family in families() {
+        let head = text.len();
+        write_head(&mut text, family, form);
+        let first = text.len();
+        (family.write)(facts, &mut |values, number| write_sample(&mut text, family, values, number));
+        if text.len() == first {
+            // Without samples it is left out.
+            text.truncate(head);
+        }
+    }
+    if form == TextForm::OpenMetrics {
+        text.push_str("# EOF\n");
+    }
+    text
+}
+
+fn write_head(text: &mut String, family: &Family, form: TextForm) {
+    let (name, kind) = match (form, family.kind) {
+        (TextForm::OpenMetrics, FamilyKind::Counter) => (family.name.trim_end_matches("_total"), "counter"),
+        (TextForm::OpenMetrics, FamilyKind::Unknown) => (family.name, "unknown"),
+        (TextForm::Prometheus, FamilyKind::Unknown) => (family.name, "untyped"),
+        (_, FamilyKind::Counter) => (family.name, "counter"),
+        (_, FamilyKind::Gauge) => (family.name, "gauge"),
+        (_, FamilyKind::Histogram) => (family.name, "histogram"),
+    };
+    // Writing to a String can't fail.
+    let _ = write!(text, "# HELP {name} {}\n# TYPE {name} {kind}\n", family.help);
+}
+
+fn write_sample(text: &mut String, family: &Family, values: &[&str], number: Number<'_>) {
+    match number {
+        Number::Durations(durations) => write_durations(text, family, values, durations),
+        Number::Whole(number) => {
+            write_name(text, family, "", values, None);
+            let _ = writeln!(text, " {number}");
+        }
+        Number::Decimal(number) => {
+            write_name(text, family, "", values, None);
+            let _ = writeln!(text, " {number:?}");
+        }
+    }
+}
+
+fn write_durations(text: &mut String, family: &Family, values: &[&str], durations: &Distribution) {
+    let mut below = 0;
+    let mut place = 0;
+    for bound in classic_bounds() {
+        below += durations.counts[place..=bound].iter().sum::<u64>();
+        place = bound + 1;
+        write_name(text, family, "_bucket", values, upper_bound_s(bound).map(|bound| format!("{bound:?}")));
+        let _ = writeln!(text, " {below}");
+    }
+    let count = below + durations.counts[place..].iter().sum::<u64>();
+    write_name(text, family, "_bucket", values, Some("+Inf".to_owned()));
+    let _ = writeln!(text, " {count}");
+    write_name(text, family, "_sum", values, None);
+    let _ = writeln!(text, " {:?}", seconds(durations.sum_us));
+    write_name(text, family, "_count", values, None);
+    let _ = writeln!(text, " {count}");
+}
+
+/// The bounds of the text's buckets, which are few: each doubling from 2^-12 s, 0.24 ms, to 2^6 s.
+fn classic_bounds() -> impl Iterator<Item = usize> {
+    let is_shown = |place: &usize| {
+        let power = upper_bound_s(*place).map(f64::log2);
+        power.is_some_and(|power| power.fract() == 0.0 && (-12.0..=6.0).contains(&power))
+    };
+    (0..BUCKETS).filter(is_shown)
+}
+
+fn write_name(text: &mut String, family: &Family, suffix: &str, values: &[&str], bound: Option<String>) {
+    text.push_str(family.name);
+    text.push_str(suffix);
+    let bound = bound.as_deref().map(|bound| ("le", bound));
+    let mut separator = '{';
+    for (label, value) in family.labels.iter().copied().zip(values.iter().copied()).chain(bound) {
+        text.push(separator);
+        separator = ',';
+        let _ = write!(text, "{label}=\"");
+        for letter in value.chars() {
+            match letter {
+                '\\' => text.push_str("\\\\"),
+                '"' => text.push_str("\\\""),
+                '\n' => text.push_str("\\n"),
+                letter => text.push(letter),
+            }
+        }
+        text.push('"');
+    }
+    if separator == ',' {
+        text.push('}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scraper_gets_the_form_that_it_prefers() {
+        let prometheus = "application/openmetrics-text;version=1.0.0,application/openmetrics-text;version=0.0.1;q=0.75,\
+                          text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        for (accept, form) in [
+            (prometheus, TextForm::OpenMetrics),
+            ("", TextForm::Prometheus),
+            ("*/*", TextForm::Prometheus),
+            ("text/plain;version=0.0.4", TextForm::Prometheus),
+            ("application/openmetrics-text;q=0.2, text/plain;q=0.9", TextForm::Prometheus),
+            ("application/openmetrics-text;q=0", TextForm::Prometheus),
+            ("text/html,application/openmetrics-text;q=oops", TextForm::OpenMetrics),
+        ] {
+            assert_eq!(TextForm::preferred(accept), form, "{accept}");
+        }
+    }
+
+    #[test]
+    fn buckets_are_cumulative_few_and_end_with_all() {
+        let mut facts = Facts::default();
+        for place in 0..BUCKETS {
+            facts.measured.latency.counts[place] = 1;
+        }
+        let text = text(&facts, TextForm::Prometheus);
+        let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("bolide_request_duration_seconds_bucket")).collect();
+        assert_eq!(lines.len(), 20);
+        assert_eq!(lines[0], "bolide_request_duration_seconds_bucket{le=\"0.000244140625\"} 33");
+        assert_eq!(lines[18], "bolide_request_duration_seconds_bucket{le=\"64.0\"} 177");
+        assert_eq!(lines[19], "bolide_request_duration_seconds_bucket{le=\"+Inf\"} 186");
+        assert!(text.contains("bolide_request_duration_seconds_count 186\n"));
+    }
+
+    #[test]
+    fn labels_are_escaped_and_families_of_openmetrics_have_no_suffix() {
+        let mut facts = Facts::default();
+        facts.snapshot.version = "a\"b\\c\nd".to_owned();
+        let text = text(&facts, TextForm::OpenMetrics);
+        assert!(text.contains("bolide_info{version=\"a\\\"b\\\\c\\nd\"} 1\n"));
+        assert!(text.contains("# TYPE bolide_requests counter\nbolide_requests_total{status=\"1xx\"} 0\n"));
+        assert!(text.ends_with("# EOF\n"));
+        assert!(!text.contains("uwsgi_worker_requests"));
+    }
+}

@@ -1,0 +1,130 @@
+"""``/metrics`` and the paths of health, at the addresses of ``metrics`` and of ``stats`` with ``stats-http``."""
+
+import json
+import re
+import signal
+import subprocess
+
+import pytest
+from support.metrics import fetch, metrics_address, samples, value_of
+from support.statistics import connect
+from support.waiting import wait_until
+
+
+@pytest.fixture
+def serve(start):
+    """Starts an instance with metrics. Returns it, and their address."""
+
+    def serve(*arguments, **options):
+        instance = start("--metrics", "127.0.0.1:0", *arguments, **options)
+        return instance, metrics_address(instance)
+
+    return serve
+
+
+def test_requests_are_counted_by_class_and_their_durations_in_a_histogram(serve):
+    instance, address = serve("--static-map", "/gone=/nowhere", alarms=True)
+    for target in ("/pid", "/pid", "/no-such-function"):
+        instance.get(target)
+    wait_until(lambda: value_of(address, "bolide_requests_total", status="2xx") == 2, "two requests")
+    told = samples(address)
+    assert told["bolide_requests_total", ("status", "5xx")] == 1
+    assert told["bolide_request_duration_seconds_count",] == 3
+    assert told["bolide_request_duration_seconds_bucket", ("le", "+Inf")] == 3
+    assert 0 < told["bolide_request_duration_seconds_sum",] < 60
+    bounds = [value for name, value in told.items() if name[0] == "bolide_request_duration_seconds_bucket"]
+    assert bounds == sorted(bounds)
+
+
+def test_a_worker_that_is_replaced_leaves_its_numbers_to_the_instance(serve):
+    instance, address = serve()
+    for _ in range(3):
+        instance.get("/pid")
+    wait_until(lambda: value_of(address, "bolide_request_duration_seconds_count") == 3, "three requests")
+    instance.reload(2)
+    instance.get("/pid")
+    wait_until(lambda: value_of(address, "bolide_request_duration_seconds_count") == 4, "the requests of both")
+    assert value_of(address, "uwsgi_worker_requests_total", worker_id="1") == 4
+
+
+def test_the_forms_of_the_text_are_clean_for_promtool(serve):
+    instance, address = serve("--cache2", "name=pages,items=10", "--threads", "2")
+    instance.get("/pid")
+    for accept, content_type in (
+        ("text/plain", "text/plain; version=0.0.4; charset=utf-8"),
+        ("application/openmetrics-text; version=1.0.0", "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+    ):
+        answer = fetch(address, "/metrics", accept=accept)
+        assert (answer.status, answer.fields["content-type"]) == (200, content_type)
+        assert answer.body.endswith("# EOF\n") == ("openmetrics" in accept)
+    told = fetch(address, "/metrics").body
+    checked = subprocess.run(["promtool", "check", "metrics"], input=told, text=True, capture_output=True, check=False)
+    assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
+
+
+def test_stats_over_http_answer_metrics_and_every_other_path_with_the_page_of_uwsgi(start):
+    instance = start("--stats", "127.0.0.1:0", "--stats-http")
+    found = instance.wait_for_log(r"^bolide: statistics at (\S+):(\d+), over HTTP$")
+    address = (found[1], int(found[2]))
+    assert "bolide_requests_total" in fetch(address, "/metrics").body
+    assert fetch(address, "/-/ready").status == 200
+    for path in ("/", "/anything", "/metrics/x"):
+        answer = fetch(address, path)
+        assert (answer.status, answer.fields["access-control-allow-origin"]) == (200, "*")
+        assert json.loads(answer.body)["workers"]
+
+
+def test_an_instance_is_ready_until_it_is_told_to_stop(serve, tmp_path):
+    instance, address = serve("--reload-mercy", "30", "--threads", "2")
+    assert (fetch(address, "/-/healthy").body, fetch(address, "/-/ready").body) == ("healthy\n", "ready\n")
+    gate = tmp_path / "gate"
+    with instance.connect() as client:
+        client.send(f"GET /wait?{gate} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        wait_until(lambda: status_of(address)["workers"][0]["in_flight"], "the request")
+        status = status_of(address)
+        assert (status["ready"], status["phase"]) == (True, "serving")
+        # Nothing of the request is told but its age.
+        assert list(status["workers"][0]["in_flight"][0]) == ["milliseconds"]
+        instance.send_signal(signal.SIGTERM)
+        answer = wait_until(lambda: (found := fetch(address, "/-/ready")).status == 503 and found, "not ready")
+        assert answer.body == "not ready: it is being stopped\n"
+        assert fetch(address, "/-/healthy").status == 200
+        gate.touch()
+        client.read_response()
+    instance.wait_for_exit()
+
+
+def status_of(address):
+    return json.loads(fetch(address, "/-/status").body)
+
+
+def test_an_instance_stays_ready_while_it_reloads_and_is_not_ready_in_a_pause(serve, call):
+    instance, address = serve()
+    instance.reload(2)
+    assert fetch(address, "/-/ready").status == 200
+    assert call("pause", instance.pid)[0] == 0
+    assert fetch(address, "/-/ready").body == "not ready: it is paused\n"
+    assert call("resume", instance.pid)[0] == 0
+    wait_until(lambda: fetch(address, "/-/ready").status == 200, "ready again")
+
+
+def test_a_page_of_another_site_gets_nothing_by_a_name_that_it_lets_point_here(start):
+    instance = start("--metrics", "127.0.0.1:0", "--metrics-host", "shop.internal")
+    address = metrics_address(instance)
+    for host in ("localhost:9", "127.0.0.1", "[::1]:9", "shop.internal", "192.0.2.7:80"):
+        assert fetch(address, "/", host=host).status == 200, host
+    for host in ("evil.example", "shop.internal.evil.example"):
+        answer = fetch(address, "/", host=host)
+        assert answer.status == 403
+        assert f"metrics-host = {host}" in answer.body
+        assert fetch(address, "/metrics", host=host, user_agent="Mozilla/5.0").status == 403
+        # A scraper that finds the instance by a name of its network.
+        assert fetch(address, "/metrics", host=host).status == 200
+
+
+def test_junk_is_answered_or_closed_and_never_served(serve):
+    _, address = serve()
+    for junk, status in ((b"\n\n", "400"), (b"GET / SMTP\r\n\r\n", "400"), (b"GET /x HTTP/1.1\r\n\r\n", "404")):
+        with connect(address) as client:
+            client.sendall(junk)
+            assert re.match(rb"HTTP/1\.1 " + status.encode(), client.recv(4096))
