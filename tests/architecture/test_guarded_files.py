@@ -42,6 +42,7 @@ ALLOWED = {
     "supervision/sockets/service_manager.rs": ["open(&socket)"],
     "supervision/sockets/listeners.rs": ["/proc/sys/net/core/somaxconn"],
     "supervision/logs/log_sink.rs": ["/dev/null"],
+    "supervision/processes/oom_kills.rs": ["memory.events", "/proc/vmstat"],
     "supervision/processes/memory_watch.rs": [
         "self.folder.join(name)",
         "/proc/{pid}/statm",

@@ -9,7 +9,7 @@ use std::sync::PoisonError;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use bolide_contract::scoreboard::Slot;
+use bolide_contract::scoreboard::{Recorder, Slot};
 use bolide_engine::response::{Pushed, ResponseWriter, When};
 use pyo3::ffi;
 
@@ -111,7 +111,7 @@ impl StartResponse {
     }
 
     /// Notes the scoreboard's slot of a request that may take over its connection.
-    pub fn note_slot(&self, slot: &'static Slot) {
+    pub fn note_slot(&self, slot: Recorder<'static>) {
         self.state().slot.set(Some(slot));
     }
 

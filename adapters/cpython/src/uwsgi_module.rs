@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::sync::{Once, OnceLock};
 
 use bolide_contract::message::{self, Asked, Report};
-use bolide_contract::scoreboard::{Row, Scoreboard, Slot, Work};
+use bolide_contract::scoreboard::{Recorder, Row, Scoreboard, Slot, Work};
 use bolide_contract::settings::WebSocket;
 use bolide_engine::Assignment;
 use bolide_engine::taken_connections::TakenConnections;
@@ -71,10 +71,12 @@ pub fn attach_helper(helper: &Helper) -> io::Result<()> {
 }
 
 /// The scoreboard's slot of the calling thread. `None`: it is not a thread of the worker.
-pub fn own_slot() -> Option<&'static Slot> {
+pub fn own_slot() -> Option<Recorder<'static>> {
     let link = LINK.get()?;
     let own = nix::unistd::gettid().as_raw() as u32;
-    link.scoreboard.slots(link.row).iter().find(|slot| slot.thread.load(Relaxed) == own)
+    let slots = link.scoreboard.slots(link.row);
+    let number = slots.iter().position(|slot| slot.thread.load(Relaxed) == own)?;
+    link.scoreboard.recorder(link.row, u32::try_from(number).ok()?)
 }
 
 /// The settings of a WebSocket of this worker.

@@ -110,7 +110,7 @@ fn uwsgi_set_user_harakiri(seconds: i64) -> PyResult<()> {
     let wanted_ms = seconds.unsigned_abs().min(LIMIT_MOST_SECONDS) * 1000;
     let gone_ms = now_ms().saturating_sub(slot.began_ms.load(Relaxed));
     let limit_ms = u32::try_from(gone_ms + wanted_ms).unwrap_or(Slot::UNLIMITED_MS - 1);
-    request.with_extras(|extras| extras.limit(slot, limit_ms));
+    request.with_extras(|extras| extras.limit(slot.slot, limit_ms));
     uwsgi_module::ask_for_harakiri(u32::try_from(wanted_ms).unwrap_or(u32::MAX));
     Ok(())
 }

@@ -1,5 +1,5 @@
 //! The scoreboard: one shared mapping, created by the master, written by workers, read by the master and by tools. It has a row
-//! for each worker, a slot and meters for each thread of a worker, and no locks.
+//! for each worker, a slot, meters and a ring of requests for each thread of a worker, and no locks.
 //!
 //! Workers write with atomics and wait for no reader: values of a row may be out of date when they are read, so check them again
 //! before acting on them. A read of a slot is consistent for one request (`slot`).
@@ -12,7 +12,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use crate::children::ChildKind;
 pub use crate::clock::now_ms;
 pub use crate::meters::{Measured, Meters};
-pub use crate::slot::{APPLICATIONS_MOST, Slot, TEXT_BYTES, Tally, add};
+pub use crate::slot::{
+    APPLICATIONS_MOST, End, Entry, REMEMBERED, Recorder, Remembered, Slot, TEXT_BYTES, Tally, add, entries_of_thread,
+};
 pub use crate::work::{Work, WorkOfApplication};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::mman::{MapFlags, ProtFlags, mmap};
@@ -114,6 +116,7 @@ pub struct Scoreboard {
     rows: &'static [Row],
     slots: &'static [Slot],
     meters: &'static [Meters],
+    entries: &'static [Entry],
     slots_per_row: u32,
     /// Rows and slots of a row that are in use: the mapping may have room for more, for a later generation.
     rows_in_use: u32,
@@ -166,8 +169,13 @@ impl Scoreboard {
             let first = start.as_ptr().cast::<Row>().add(rows_length).cast::<Slot>().add(threads).cast::<Meters>();
             std::slice::from_raw_parts(first, threads)
         };
+        // SAFETY: as above; the entries follow the meters, and the size of meters is a multiple of their alignment.
+        let entries = unsafe {
+            let after = start.as_ptr().cast::<Row>().add(rows_length).cast::<Slot>().add(threads).cast::<Meters>().add(threads);
+            std::slice::from_raw_parts(after.cast::<Entry>(), rows_length * entries_of_row(slots_per_row))
+        };
         let (rows_in_use, slots_in_use) = (rows, slots_per_row);
-        Ok(Scoreboard { rows: row_slice, slots: slot_slice, meters, slots_per_row, rows_in_use, slots_in_use })
+        Ok(Scoreboard { rows: row_slice, slots: slot_slice, meters, entries, slots_per_row, rows_in_use, slots_in_use })
     }
 
     /// The same mapping, limited to this many rows, and slots of a row.
@@ -213,11 +221,38 @@ impl Scoreboard {
         in_use.map(|(_, meters)| meters)
     }
 
+    /// Returns a slot of a row with its ring. `None`: there is no such slot in use.
+    pub fn recorder(&self, row: u32, slot: u32) -> Option<Recorder<'static>> {
+        let slots = self.slots(row);
+        let found = slots.get(slot as usize)?;
+        // The thread's own number counts: a generation with another number of threads shares the ring in another way.
+        let entries = match found.entries.load(Relaxed) {
+            0 => entries_of_thread(slots.len() as u32),
+            taken => taken,
+        };
+        let of_row = entries_of_row(self.slots_per_row);
+        let ring = self.entries.get(row as usize * of_row..(row as usize + 1) * of_row)?;
+        let first = slot as usize * entries as usize;
+        Recorder::new(found, ring.get(first..first + entries as usize)?)
+    }
+
+    /// Returns the requests that the worker of this row remembers, in the order of their begin, each with its thread's kernel id.
+    pub fn remembered(&self, row: u32) -> Vec<(u32, Remembered)> {
+        let recorders = (0..self.slots_in_use).filter_map(|slot| self.recorder(row, slot));
+        let of_thread = |recorder: Recorder<'static>| {
+            let thread = recorder.thread.load(Relaxed);
+            recorder.remembered().into_iter().map(move |request| (thread, request))
+        };
+        let mut found: Vec<(u32, Remembered)> = recorders.flat_map(of_thread).collect();
+        found.sort_by_key(|(_, request)| request.began_ms);
+        found
+    }
+
     /// Returns the requests in progress in the worker of this row, the oldest first.
     pub fn in_flight(&self, row: u32) -> Vec<InFlight> {
-        let mut found: Vec<InFlight> = (0u32..)
-            .zip(self.slots(row))
-            .filter_map(|(number, slot)| {
+        let mut found: Vec<InFlight> = (0..self.slots_in_use)
+            .filter_map(|number| {
+                let slot = self.recorder(row, number)?;
                 let seen = slot.look()?;
                 Some(InFlight {
                     slot: number,
@@ -262,10 +297,7 @@ impl Scoreboard {
         }
         self.meters_in_use(row).for_each(Meters::clear);
         for slot in self.slots(row) {
-            slot.began_ms.store(0, Relaxed);
-            slot.limit_ms.store(0, Relaxed);
-            slot.thread.store(0, Relaxed);
-            slot.measures.store(0, Relaxed);
+            slot.clear();
             Work::clear(&slot.tally);
         }
     }
@@ -273,7 +305,14 @@ impl Scoreboard {
 
 fn mapping_bytes(rows: u32, slots_per_row: u32) -> usize {
     let rows = rows as usize;
-    rows * size_of::<Row>() + rows * slots_per_row as usize * (size_of::<Slot>() + size_of::<Meters>())
+    let of_slots = slots_per_row as usize * (size_of::<Slot>() + size_of::<Meters>());
+    rows * (size_of::<Row>() + of_slots + entries_of_row(slots_per_row) * size_of::<Entry>())
+}
+
+/// The entries of a row: enough for workers of any number of threads, up to this one. The share of a thread is rounded up to a power
+/// of two, so that a few threads together have up to twice as many as a worker remembers.
+fn entries_of_row(slots_per_row: u32) -> usize {
+    (slots_per_row * entries_of_thread(slots_per_row)).max(2 * REMEMBERED) as usize
 }
 
 #[cfg(test)]
@@ -285,12 +324,12 @@ mod tests {
         let (master, memory) = Scoreboard::create(2, 3).expect("made");
         let worker = Scoreboard::attach(&memory, 2, 3).expect("attached");
         worker.slots(1)[2].thread.store(42, Relaxed);
-        worker.slots(1)[2].begin(1234, &[b"GET", b" ", b"/a/path"]);
+        worker.recorder(1, 2).expect("a slot").begin(1234, &[b"GET", b" ", b"/a/path"]);
         let seen = master.in_flight(1);
         assert_eq!(seen.len(), 1);
         assert_eq!((seen[0].slot, seen[0].thread, seen[0].began_ms, seen[0].text.as_str()), (2, 42, 1234, "GET /a/path"));
         assert!(master.has_begun_requests(1) && !master.has_begun_requests(0));
-        worker.slots(1)[2].end();
+        worker.recorder(1, 2).expect("a slot").end();
         worker.row(0).expect("a row").requests.store(1, Relaxed);
         assert!(master.has_begun_requests(0));
         assert!(master.in_flight(1).is_empty());
@@ -330,9 +369,50 @@ mod tests {
     }
 
     #[test]
+    fn the_last_requests_of_a_worker_are_remembered_with_their_ends_and_those_of_its_predecessor_are_not() {
+        let (board, _memory) = Scoreboard::create(2, 16).expect("made");
+        let [first, second] = [0, 1].map(|slot| board.recorder(1, slot).expect("a slot"));
+        first.take(41);
+        second.take(42);
+        for number in 1..=70u64 {
+            assert_eq!(first.begin(100 + number, &[b"GET /", number.to_string().as_bytes()]), number);
+            first.leave();
+            first.complete(number, End { status: 200, microseconds: 5 });
+        }
+        let open = second.begin(110, &[b"GET /open"]);
+        second.leave();
+        let seen = board.remembered(1);
+        assert_eq!(seen.len(), 5, "each of 16 threads has four entries");
+        assert_eq!((seen[0].0, seen[0].1.text.as_str(), seen[0].1.end), (42, "GET /open", None));
+        let last = &seen[4].1;
+        assert_eq!((last.text.as_str(), last.end), ("GET /70", Some(End { status: 200, microseconds: 5 })));
+        // A request that has lasted longer than its entry can neither end another one nor continue in its entry.
+        first.complete(66, End { status: 500, microseconds: 5 });
+        assert!(!first.resume(66, 300) && first.resume(67, 300));
+        second.complete(open, End { status: 404, microseconds: u64::MAX });
+        assert!(board.remembered(1).iter().all(|(_, request)| request.end.is_some_and(|end| end.status != 500)));
+        board.clear(1);
+        assert_eq!(board.remembered(1), []);
+        assert_eq!(first.begin(900, &[b"GET /new"]), 71);
+        assert_eq!(board.remembered(1).len(), 1);
+        assert_eq!(board.remembered(0), []);
+    }
+
+    #[test]
+    fn threads_share_the_entries_of_a_worker_within_its_row() {
+        for threads in 0..=300 {
+            let entries = entries_of_thread(threads);
+            assert!(entries.is_power_of_two() && entries >= 4 && entries * threads.max(1) >= REMEMBERED, "{threads}");
+            for capacity in [threads, 64, 300] {
+                assert!(capacity < threads || (entries * threads) as usize <= entries_of_row(capacity), "{threads} {capacity}");
+            }
+        }
+    }
+
+    #[test]
     fn a_long_request_line_is_cut_and_not_spilled() {
         let (board, _memory) = Scoreboard::create(1, 2).expect("made");
-        board.slots(0)[0].begin(1, &[b"GET ", &[b'x'; 5000]]);
+        board.recorder(0, 0).expect("a slot").begin(1, &[b"GET ", &[b'x'; 5000]]);
         assert_eq!(board.in_flight(0)[0].text.len(), TEXT_BYTES);
         assert_eq!(board.slots(0)[1].began_ms.load(Relaxed), 0);
     }
@@ -341,7 +421,7 @@ mod tests {
     fn a_generation_with_fewer_threads_finds_its_slots_where_one_with_more_does() {
         let (master, memory) = Scoreboard::create(4, 8).expect("made");
         let (small, large) = (master.within(2, 1), Scoreboard::attach(&memory, 4, 8).expect("attached").within(9, 9));
-        large.slots(1)[0].begin(5, &[b"GET /"]);
+        large.recorder(1, 0).expect("a slot").begin(5, &[b"GET /"]);
         assert_eq!((small.rows().len(), small.slots(1).len(), small.in_flight(1).len()), (2, 1, 1));
         assert_eq!((large.rows().len(), large.slots(3).len()), (4, 8));
         // A row outside of those in use still belongs to its worker.

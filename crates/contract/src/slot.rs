@@ -1,6 +1,6 @@
-//! A slot of the scoreboard: the request that one thread of a worker serves, and the thread's counters. The thread writes; the
-//! master and tools read from other processes. Neither side ever blocks: a reader detects that the slot has changed during the
-//! read, and retries.
+//! A slot of the scoreboard: the request that one thread of a worker serves, the thread's counters, and its flight recorder, a ring
+//! of the last requests. The thread writes; the master and tools read from other processes, also after the thread's death. Neither
+//! side ever blocks: a reader detects that a slot or an entry has changed during the read, and retries or leaves it out.
 //!
 //! It knows neither rows nor memory. `models` runs this file under every order in which writer and reader can interleave, so its
 //! atomics are those of `crate::atomics`.
@@ -74,24 +74,73 @@ pub fn add(counter: &AtomicU64, more: u64) {
     counter.store(counter.load(Relaxed).wrapping_add(more), Relaxed);
 }
 
+/// Requests that the threads of a worker remember together, at least.
+pub const REMEMBERED: u32 = 64;
+/// Requests that a thread remembers at least, however many threads its worker has.
+const REMEMBERED_BY_THREAD: u32 = 4;
+
+/// Returns the entries of a thread's ring, a power of two, in a worker with this many threads.
+pub const fn entries_of_thread(threads: u32) -> u32 {
+    let share = REMEMBERED.div_ceil(if threads == 0 { 1 } else { threads }).next_power_of_two();
+    if share < REMEMBERED_BY_THREAD { REMEMBERED_BY_THREAD } else { share }
+}
+
+/// A request in a ring. Each field is one word, so that a reader never sees half of it.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Entry {
+    /// The mark of the request's number (16 bits), the length of its text (8 bits) and the monotonic time of its begin in
+    /// milliseconds (40 bits). It is written last.
+    head: AtomicU64,
+    /// The mark of the request's number (16 bits), the status of its answer (10 bits) and its time in microseconds (38 bits). With
+    /// the mark of an older request, the request has not ended.
+    end: AtomicU64,
+    text: [AtomicU64; TEXT_BYTES / 8],
+}
+
+const _: () = assert!(TEXT_BYTES < 1 << LENGTH_BITS);
+const TIME_BITS: u32 = 40;
+const LENGTH_BITS: u32 = 8;
+const STATUS_BITS: u32 = 10;
+const MICROSECOND_BITS: u32 = 38;
+
+/// The mark of a number: entries of the same place have different marks for 1,000 rounds of the ring.
+const fn mark(number: u64) -> u64 {
+    number << 48
+}
+
+const fn has_mark(word: u64, number: u64) -> bool {
+    word >> 48 == number & 0xffff
+}
+
+const fn low(word: u64, bits: u32) -> u64 {
+    word & ((1 << bits) - 1)
+}
+
 /// The request that one thread of a worker is serving.
 #[repr(C, align(128))]
 #[derive(Debug, Default)]
 pub struct Slot {
-    /// Monotonic time at which the request in progress began, in milliseconds; 0 if there is none.
+    /// Monotonic time at which the call in progress began, in milliseconds; 0 if there is none.
     pub began_ms: AtomicU64,
-    /// Number of requests that this slot has begun: two reads with different counts saw two requests.
+    /// Number of calls that this slot has begun: two reads with different counts saw two calls.
     pub count: AtomicU64,
     /// The kernel's id of the thread.
     pub thread: AtomicU32,
-    text_length: AtomicU32,
-    // The counters of each request are next to the fields that each request writes anyway.
-    pub tally: Tally,
-    text: [AtomicU64; TEXT_BYTES / 8],
     /// Time limit of this request (a route's `harakiri:`), in milliseconds; 0 is the limit of the settings.
     pub limit_ms: AtomicU32,
     /// 1 from when the thread measures (`meters`): a reader leaves the memory of others untouched.
     pub measures: AtomicU32,
+    /// Number of the newest request in the ring, from 1. A request has several calls if its client reads slowly.
+    newest: AtomicU64,
+    /// Number of the request whose call is in progress, or was the last one.
+    current: AtomicU64,
+    /// Number of the newest request of the row's last process: requests up to it are another worker's.
+    before: AtomicU64,
+    /// Entries of the thread's ring; 0 before the thread has taken the slot.
+    pub entries: AtomicU32,
+    // The counters of each request are next to the fields that each request writes anyway.
+    pub tally: Tally,
 }
 
 /// A consistent snapshot of a request in progress.
@@ -103,16 +152,94 @@ pub struct Seen {
     pub text: String,
 }
 
+/// A request that the recorder remembers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Remembered {
+    /// Its number in its thread's ring.
+    pub number: u64,
+    /// Monotonic, in milliseconds.
+    pub began_ms: u64,
+    /// `GET /path?query`, truncated to [`TEXT_BYTES`]. It has the values of the query, which readers mask.
+    pub text: String,
+    /// `None`: the request is in flight.
+    pub end: Option<End>,
+    /// The thread is in a call for it. The others in flight wait: for their client, or in an asynchronous application.
+    pub is_called: bool,
+}
+
+/// The end of a remembered request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// 0: no answer has begun, or the work was no request.
+    pub status: u16,
+    pub microseconds: u64,
+}
+
 impl Slot {
-    /// Offset of the text in a slot, in bytes: for writers that know the memory but not this type, such as tests in other
-    /// languages.
-    pub const TEXT_START: usize = std::mem::offset_of!(Slot, text);
     /// The `limit_ms` of a connection that the application has taken over, and that is no longer a request.
     pub const UNLIMITED_MS: u32 = u32::MAX;
 
-    /// Records the start of a request. `text` is passed in pieces, such as `GET`, ` `, `/path`.
-    pub fn begin(&self, now_ms: u64, pieces: &[&[u8]]) {
-        let mut words = [0u64; TEXT_BYTES / 8];
+    /// Forgets the thread and its requests, for the row's next process.
+    pub fn clear(&self) {
+        for number in [&self.limit_ms, &self.thread, &self.entries, &self.measures] {
+            number.store(0, Relaxed);
+        }
+        self.began_ms.store(0, Relaxed);
+        self.before.store(self.newest.load(Relaxed), Relaxed);
+    }
+
+    /// Records that the thread is in no call.
+    pub fn leave(&self) {
+        self.began_ms.store(0, Relaxed);
+        // A limit that is written after this belongs to the next request: any reader of it sees that this request has ended.
+        fence(Release);
+    }
+}
+
+/// A thread's slot with its ring.
+#[derive(Debug, Clone, Copy)]
+pub struct Recorder<'a> {
+    pub slot: &'a Slot,
+    /// The number of entries is a power of two.
+    ring: &'a [Entry],
+}
+
+impl std::ops::Deref for Recorder<'_> {
+    type Target = Slot;
+
+    fn deref(&self) -> &Slot {
+        self.slot
+    }
+}
+
+impl<'a> Recorder<'a> {
+    /// Offset of the text in an entry, in bytes: for writers that know the memory but not this type, such as tests in other
+    /// languages.
+    pub const TEXT_START: usize = std::mem::offset_of!(Entry, text);
+
+    /// The ring's length is rounded down to a power of two. `None`: it has no entry.
+    pub fn new(slot: &'a Slot, ring: &'a [Entry]) -> Option<Recorder<'a>> {
+        let entries = 1 << ring.len().checked_ilog2()?;
+        Some(Recorder { slot, ring: &ring[..entries] })
+    }
+
+    /// Marks the slot as the thread's with this kernel's id.
+    pub fn take(&self, thread: u32) {
+        self.slot.thread.store(thread, Relaxed);
+        self.slot.entries.store(self.ring.len() as u32, Relaxed);
+    }
+
+    #[inline(always)]
+    fn entry(&self, number: u64) -> &'a Entry {
+        // The length is a power of two, so the place is always inside of the ring.
+        &self.ring[number as usize & (self.ring.len() - 1)]
+    }
+
+    /// Records the start of a request, and returns its number. `text` is passed in pieces, such as `GET`, ` `, `/path`.
+    pub fn begin(&self, now_ms: u64, pieces: &[&[u8]]) -> u64 {
+        let slot = self.slot;
+        let number = slot.newest.load(Relaxed).wrapping_add(1);
+        let entry = self.entry(number);
         let mut bytes = [0u8; TEXT_BYTES];
         let mut length = 0;
         for piece in pieces {
@@ -120,49 +247,103 @@ impl Slot {
             bytes[length..length + taken].copy_from_slice(&piece[..taken]);
             length += taken;
         }
-        let used = length.div_ceil(8);
-        for (word, chunk) in words[..used].iter_mut().zip(bytes.chunks_exact(8)) {
-            *word = u64::from_ne_bytes([chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]]);
-        }
-        // The count changes before the text, and the time is written last: a reader that has seen any of the new text also sees
-        // the new count, and one that has seen the new time sees the whole text.
-        self.began_ms.store(0, Relaxed);
-        self.count.store(self.count.load(Relaxed).wrapping_add(1), Release);
+        // The numbers change before the text, and the times are written last: a reader that has seen any of the new text also sees
+        // the new numbers, and one that has seen a new time sees the whole text.
+        slot.began_ms.store(0, Relaxed);
+        slot.count.store(slot.count.load(Relaxed).wrapping_add(1), Release);
+        slot.newest.store(number, Release);
         fence(Release);
-        for (place, word) in self.text.iter().zip(&words[..used]) {
-            place.store(*word, Relaxed);
+        for (place, chunk) in entry.text.iter().zip(bytes[..length.next_multiple_of(8)].chunks_exact(8)) {
+            let word = [chunk[0], chunk[1], chunk[2], chunk[3], chunk[4], chunk[5], chunk[6], chunk[7]];
+            place.store(u64::from_ne_bytes(word), Relaxed);
         }
-        self.text_length.store(length as u32, Relaxed);
-        self.began_ms.store(now_ms.max(1), Release);
+        let head = mark(number) | (length as u64) << TIME_BITS | low(now_ms, TIME_BITS);
+        entry.head.store(head, Release);
+        slot.current.store(number, Relaxed);
+        slot.began_ms.store(now_ms.max(1), Release);
+        number
     }
 
-    /// Records that no request is in progress.
-    pub fn end(&self) {
-        self.began_ms.store(0, Relaxed);
-        // A limit that is written after this belongs to the next request: any reader of it sees that this request has ended.
+    /// Records another call for a request that this thread has begun. False: its entry has a newer request, or `number` is 0.
+    pub fn resume(&self, number: u64, now_ms: u64) -> bool {
+        let slot = self.slot;
+        if number == 0 || slot.newest.load(Relaxed) >= number.wrapping_add(self.ring.len() as u64) {
+            return false;
+        }
+        slot.began_ms.store(0, Relaxed);
+        slot.count.store(slot.count.load(Relaxed).wrapping_add(1), Release);
         fence(Release);
+        slot.current.store(number, Relaxed);
+        slot.began_ms.store(now_ms.max(1), Release);
+        true
+    }
+
+    /// Records the end of a request. Any thread may call it, long after the request has begun: the end of one whose entry has a
+    /// newer request is not recorded, and no reader takes it for the end of the newer one.
+    #[inline]
+    pub fn complete(&self, number: u64, end: End) {
+        let entry = self.entry(number);
+        if number != 0 && has_mark(entry.head.load(Relaxed), number) {
+            let status = u64::from(end.status).min((1 << STATUS_BITS) - 1);
+            let microseconds = end.microseconds.min((1 << MICROSECOND_BITS) - 1);
+            entry.end.store(mark(number) | status << MICROSECOND_BITS | microseconds, Release);
+        }
+    }
+
+    /// Records the end of work that has no answer: a signal's handler, a message.
+    pub fn end(&self) {
+        self.complete(self.slot.current.load(Relaxed), End { status: 0, microseconds: 0 });
+        self.slot.leave();
     }
 
     /// Returns the request in progress. `None`: there is none, or the request changed during each attempt.
     pub fn look(&self) -> Option<Seen> {
+        let slot = self.slot;
         for _ in 0..READS_MOST {
-            let count = self.count.load(Acquire);
-            let began_ms = self.began_ms.load(Acquire);
+            let count = slot.count.load(Acquire);
+            let began_ms = slot.began_ms.load(Acquire);
             if began_ms == 0 {
                 return None;
             }
-            let limit_ms = self.limit_ms.load(Relaxed);
-            let text = self.text();
+            let limit_ms = slot.limit_ms.load(Relaxed);
+            let text = self.entry(slot.current.load(Relaxed)).text();
             fence(Acquire);
-            if self.began_ms.load(Acquire) == began_ms && self.count.load(Relaxed) == count {
+            if slot.began_ms.load(Acquire) == began_ms && slot.count.load(Relaxed) == count {
                 return Some(Seen { began_ms, count, limit_ms, text });
             }
         }
         None
     }
 
+    /// Returns the requests in the ring, the oldest first, without those that were overwritten meanwhile.
+    pub fn remembered(&self) -> Vec<Remembered> {
+        let newest = self.slot.newest.load(Acquire);
+        let oldest = newest.saturating_sub(self.ring.len() as u64).max(self.slot.before.load(Relaxed));
+        (oldest + 1..=newest).filter_map(|number| self.read(number)).collect()
+    }
+
+    fn read(&self, number: u64) -> Option<Remembered> {
+        let entry = self.entry(number);
+        let head = entry.head.load(Acquire);
+        if !has_mark(head, number) {
+            return None;
+        }
+        let end = entry.end.load(Acquire);
+        let text = entry.text();
+        let is_called = self.slot.began_ms.load(Relaxed) != 0 && self.slot.current.load(Relaxed) == number;
+        fence(Acquire);
+        if self.slot.newest.load(Relaxed) >= number + self.ring.len() as u64 {
+            return None;
+        }
+        let end = has_mark(end, number)
+            .then(|| End { status: low(end >> MICROSECOND_BITS, STATUS_BITS) as u16, microseconds: low(end, MICROSECOND_BITS) });
+        Some(Remembered { number, began_ms: low(head, TIME_BITS), text, is_called: is_called && end.is_none(), end })
+    }
+}
+
+impl Entry {
     fn text(&self) -> String {
-        let length = (self.text_length.load(Relaxed) as usize).min(TEXT_BYTES);
+        let length = low(self.head.load(Relaxed) >> TIME_BITS, LENGTH_BITS) as usize;
         let bytes: Vec<u8> = self.text.iter().flat_map(|word| word.load(Relaxed).to_ne_bytes()).take(length).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }

@@ -7,7 +7,7 @@ pub mod mounts;
 pub mod request_stream;
 pub mod websocket;
 
-use bolide_contract::scoreboard::Slot;
+use bolide_contract::scoreboard::Recorder;
 pub use bolide_protocol::Span;
 use bolide_protocol::http1::head::Field;
 pub use bolide_protocol::http1::head::Version;
@@ -41,7 +41,7 @@ pub struct Request<'a, Memo> {
     /// Identifies the exchange for [`crate::EmbeddedWorker::visit`].
     pub id: ExchangeId,
     /// The scoreboard slot that shows the request.
-    pub slot: &'static Slot,
+    pub slot: Recorder<'static>,
     /// Data for the log that only the adapter knows, and fills in.
     pub log_facts: LogFacts,
 }

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use bolide_contract::message::{self, Order, Received, Report};
-use bolide_contract::scoreboard::{Row, Slot, now_ms};
+use bolide_contract::scoreboard::{Recorder, Row, now_ms};
 use bolide_contract::uwsgi_signals::{PENDING_MOST, REGISTRATIONS_BYTES};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, SealFlag, fcntl};
@@ -147,7 +147,7 @@ impl SignalPort {
     }
 
     /// Runs a handler, and shows it in the thread's slot meanwhile: `harakiri` counts its time. Returns its result.
-    pub fn run<R>(&self, number: u8, slot: &Slot, handler: impl FnOnce() -> R) -> R {
+    pub fn run<R>(&self, number: u8, slot: &Recorder<'_>, handler: impl FnOnce() -> R) -> R {
         self.note_call();
         let mut digits = [0; 3];
         slot.begin(now_ms(), &[b"signal ", in_digits(number, &mut digits)]);

@@ -83,9 +83,9 @@ impl Helper {
 
     /// A piece of work begins, for statistics and for its time limit. `text` says what it is.
     pub fn begin_work(&self, text: &str) {
-        if let Some(slot) = self.scoreboard.slots(self.row).first() {
+        if let Some(slot) = self.scoreboard.recorder(self.row, 0) {
             // The master asks this thread for its stack if the work takes too long.
-            slot.thread.store(nix::unistd::gettid().as_raw().cast_unsigned(), Relaxed);
+            slot.take(nix::unistd::gettid().as_raw().cast_unsigned());
             slot.begin(now_ms(), &[text.as_bytes()]);
         }
     }
@@ -105,7 +105,7 @@ impl Helper {
 
     /// The piece of work that was begun has ended.
     pub fn end_work(&self) {
-        if let Some(slot) = self.scoreboard.slots(self.row).first() {
+        if let Some(slot) = self.scoreboard.recorder(self.row, 0) {
             slot.end();
             slot.limit_ms.store(0, Relaxed);
         }

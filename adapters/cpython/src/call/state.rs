@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
-use bolide_contract::scoreboard::Slot;
+use bolide_contract::scoreboard::Recorder;
 use bolide_engine::ExchangeId;
 use bolide_engine::response::ResponseWriter;
 use pyo3::ffi;
@@ -45,7 +45,7 @@ pub struct CallState {
     /// The answer is complete; only its access log line is still to be written.
     pub has_ended: Cell<bool>,
     /// The request's slot in the scoreboard, if the request may take over the connection.
-    pub slot: Cell<Option<&'static Slot>>,
+    pub slot: Cell<Option<Recorder<'static>>>,
     /// The application holds a further callable of this state, or has left data here: it is not used for another request.
     pub is_spent: Cell<bool>,
     /// The application has taken over the connection. Such a state is spent, so this is never reset.

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use bolide_contract::clock::now_ms;
 use bolide_contract::message::Report;
-use bolide_contract::scoreboard::Slot;
+use bolide_contract::scoreboard::{Recorder, Slot};
 use nix::sys::epoll::{EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -88,7 +88,7 @@ pub struct Heartbeat {
     /// Monotonic milliseconds of the last answer.
     beaten_ms: AtomicU64,
     has_ended: AtomicBool,
-    slot: &'static Slot,
+    slot: Recorder<'static>,
 }
 
 impl<L: Language> EmbeddedWorker<L> {
@@ -100,7 +100,7 @@ impl<L: Language> EmbeddedWorker<L> {
         let shared = prepare(language, assignment)?;
         shared.worker.row.is_embedded.store(1, Relaxed);
         let app = AppThread::new(shared.language.enter(0).map_err(io::Error::other)?, None);
-        let (slot, meters) = shared.worker.places(0)?;
+        let (slot, meters) = shared.places(0)?;
         let thread = ThreadContext::new(&shared.worker, 0, (slot, meters));
         let heartbeat = Arc::new(Heartbeat::new(slot)?);
         shared.poll.add(&heartbeat.descriptor, EpollEvent::new(EpollFlags::EPOLLIN, Key::HEARTBEAT.0))?;
@@ -284,7 +284,7 @@ impl<L: Language> EmbeddedWorker<L> {
 }
 
 impl Heartbeat {
-    fn new(slot: &'static Slot) -> io::Result<Heartbeat> {
+    fn new(slot: Recorder<'static>) -> io::Result<Heartbeat> {
         let descriptor = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         Ok(Heartbeat { descriptor, beaten_ms: AtomicU64::new(now_ms()), has_ended: AtomicBool::new(false), slot })
     }

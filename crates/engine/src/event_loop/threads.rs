@@ -166,5 +166,5 @@ fn spawn<L: Language>(shared: &Arc<Shared<L>>, core: u32) -> io::Result<()> {
 }
 
 fn thread<L: Language>(shared: &Shared<L>, core: u32) -> io::Result<ThreadContext> {
-    Ok(ThreadContext::new(&shared.worker, core, shared.worker.places(core)?))
+    Ok(ThreadContext::new(&shared.worker, core, shared.places(core)?))
 }

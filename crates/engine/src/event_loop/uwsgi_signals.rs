@@ -58,7 +58,7 @@ pub(crate) fn handle_uwsgi_signal<'a, L: Language>(
     shared.wake_companion(thread.clock.now_ms, &mut guard);
     drop(guard);
     let inside = (!alone).then(|| shared.leadership.enter_call());
-    let outcome = shared.signals.run(number, thread.slot, || app.enter().signal(number));
+    let outcome = shared.signals.run(number, &thread.slot, || app.enter().signal(number));
     if outcome != SignalOutcome::Handled {
         counting::count_exception(&thread.slot.tally, FIRST_APPLICATION);
     }

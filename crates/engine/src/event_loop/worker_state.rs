@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bolide_contract::message::{self, Report};
-use bolide_contract::scoreboard::{Scoreboard, Slot, now_ms};
+use bolide_contract::scoreboard::{Meters, Recorder, Scoreboard, Slot, now_ms};
 use bolide_contract::settings::{Protocol, Settings, Threads};
 use bolide_contract::ticket_keys::TicketKeys;
 use bolide_files::Files;
@@ -199,7 +199,7 @@ impl<L: Language> Shared<L> {
             memory_bytes: limits.body_memory_bytes,
             store: BodyStore::lasting(limits.body_disk_bytes),
         };
-        let (slots, meters) = (scoreboard.slots(row_number), scoreboard.meters(row_number));
+        let slots = scoreboard.slots(row_number);
         let has_threads = settings.workers.threads != Threads::Fixed(1);
         let has_other_workers = settings.workers.processes > 1 || settings.scaling.cheaper.is_some();
         let needs_companion = queue.is_some() && has_other_workers;
@@ -232,7 +232,6 @@ impl<L: Language> Shared<L> {
             number: worker,
             row,
             slots,
-            meters,
             listeners,
             head_limits,
             body_limits,
@@ -269,6 +268,16 @@ impl<L: Language> Shared<L> {
             signals,
             is_held: AtomicBool::new(is_held),
         })
+    }
+
+    /// Returns the slot of the thread with this number with its ring of requests, and its meters.
+    ///
+    /// # Errors
+    /// The scoreboard has none.
+    pub(crate) fn places(&self, core: u32) -> io::Result<(Recorder<'static>, &'static Meters)> {
+        let meters = self.scoreboard.meters(self.row_number).get(core as usize);
+        let places = self.scoreboard.recorder(self.row_number, core).zip(meters);
+        places.ok_or_else(|| io::Error::other("the scoreboard has no slot for this thread"))
     }
 
     pub(crate) fn report(&self, make: impl FnOnce(u32, u32) -> Report) {

@@ -4,11 +4,16 @@
 
 use std::sync::Arc;
 
+use bolide_contract::scoreboard::{End, Recorder};
+
 use crate::logging::counting::AnsweredBy;
 use crate::request::LogFacts;
 
 /// Values of the request's variables that the log format needs, in the order of their names. `None` if it needs none.
 pub type NotedValues = Option<Arc<Vec<Vec<u8>>>>;
+
+/// A request's place in the flight recorder. `None`: the server has answered it without the application.
+pub type Recorded = Option<(Recorder<'static>, u64)>;
 
 /// A log entry that borrows from the request's bytes.
 pub struct LogEntry<'a> {
@@ -22,6 +27,7 @@ pub struct LogEntry<'a> {
     pub began_us: u64,
     pub noted: NotedValues,
     pub answered_by: AnsweredBy,
+    pub recorded: Recorded,
 }
 
 /// An owned log entry, with all texts in one allocation.
@@ -34,6 +40,7 @@ pub struct KeptLogEntry {
     began_us: u64,
     noted: NotedValues,
     answered_by: AnsweredBy,
+    recorded: Recorded,
 }
 
 impl LogEntry<'_> {
@@ -44,8 +51,8 @@ impl LogEntry<'_> {
             text.extend_from_slice(part);
             text.len() as u32
         });
-        let LogEntry { log_facts, ctime, began_us, noted, answered_by, .. } = self;
-        KeptLogEntry { text, ends, log_facts, ctime, began_us, noted, answered_by }
+        let LogEntry { log_facts, ctime, began_us, noted, answered_by, recorded, .. } = self;
+        KeptLogEntry { text, ends, log_facts, ctime, began_us, noted, answered_by, recorded }
     }
 }
 
@@ -66,6 +73,23 @@ impl KeptLogEntry {
             began_us: self.began_us,
             noted: self.noted.clone(),
             answered_by: self.answered_by,
+            recorded: self.recorded,
         }
+    }
+
+    /// Another call for the request begins, in the thread of this recorder.
+    pub fn resume(&mut self, recorder: Recorder<'static>, now_ms: u64) {
+        let is_own =
+            |(own, number): &(Recorder<'static>, u64)| std::ptr::eq(own.slot, recorder.slot) && recorder.resume(*number, now_ms);
+        if self.recorded.as_ref().is_some_and(is_own) {
+            return;
+        }
+        // Another thread has begun it, or it has lasted longer than its entry: it continues in an entry of this thread.
+        if let Some((other, number)) = self.recorded {
+            other.complete(number, End { status: 0, microseconds: 0 });
+        }
+        let entry = self.entry();
+        let number = recorder.begin(now_ms, &[entry.method, b" ", entry.uri]);
+        self.recorded = Some((recorder, number));
     }
 }

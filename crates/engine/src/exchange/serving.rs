@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::add;
+use bolide_contract::scoreboard::{End, add};
 use bolide_protocol::http1::head::{HeaderFacts, RequestLine, Version, header_block};
 use bolide_protocol::http1::target::{Target, decode_path, split_target};
 use bolide_protocol::http1::{Framing, target::TargetForm};
@@ -241,8 +241,20 @@ fn log_entry<'a, A: App>(context: &ExchangeContext<'_, A>) -> LogEntry<'a> {
     let about_us = || context.thread.clock.now_ms * 1000;
     let began_us = if context.worker.measures_time { precise_us() } else { about_us() };
     let (log_facts, ctime) = (LogFacts::default(), context.thread.clock.ctime());
-    let (noted, answered_by) = (None, AnsweredBy::Application);
-    LogEntry { method: b"", uri: b"", protocol: b"", address: b"", user: b"", log_facts, ctime, began_us, noted, answered_by }
+    let (noted, answered_by, recorded) = (None, AnsweredBy::Application, None);
+    LogEntry {
+        method: b"",
+        uri: b"",
+        protocol: b"",
+        address: b"",
+        user: b"",
+        log_facts,
+        ctime,
+        began_us,
+        noted,
+        answered_by,
+        recorded,
+    }
 }
 
 /// Walks the rules; slow work in them runs without the language.
@@ -312,9 +324,10 @@ fn call<A: App>(
     if let Some(limit_ms) = limit_ms {
         slot.limit_ms.store(limit_ms, Relaxed);
     }
-    slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
+    let number = slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
+    entry.recorded = Some((slot, number));
     let outcome = context.app.enter().call(request, &mut context.writer);
-    slot.end();
+    slot.leave();
     // Times that are set from here on start now, even if the application took long.
     context.thread.clock.tick();
     if limit_ms.is_some() {
@@ -347,11 +360,11 @@ pub fn resume_response<A: App>(
         let Some(pending) = suspended.pending.take() else {
             return finish_line(context, &suspended.log_entry.entry());
         };
-        let entry = suspended.log_entry.entry();
-        context.thread.slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
+        suspended.log_entry.resume(context.thread.slot, context.thread.clock.now_ms);
         let outcome = context.app.enter().resume(pending, &mut context.writer);
-        context.thread.slot.end();
+        context.thread.slot.leave();
         context.thread.clock.tick();
+        let entry = suspended.log_entry.entry();
         suspended.pending = conclude(context, outcome, &entry);
         if suspended.pending.is_some() && context.writer.is_full() {
             return Served::Blocked(suspended);
@@ -388,9 +401,11 @@ fn conclude<A: App>(
             let failed = if is_fatal { Outcome::FailedFatally } else { Outcome::Failed };
             conclude(context, failed, entry);
             advance(context);
-            context.thread.slot.begin(context.thread.clock.now_ms, &[entry.method, b" ", entry.uri]);
+            if let Some((slot, number)) = entry.recorded {
+                slot.resume(number, context.thread.clock.now_ms);
+            }
             context.app.enter().abandon(pending);
-            context.thread.slot.end();
+            context.thread.slot.leave();
         }
         Outcome::Finished => {
             context.writer.finish();
@@ -477,6 +492,11 @@ fn finish_line<A: App>(context: &mut ExchangeContext<'_, A>, entry: &LogEntry<'_
         if status != 101 && entry.method != b"CONNECT" {
             context.thread.meters.latency.note(microseconds);
         }
+    }
+    if let Some((slot, number)) = entry.recorded {
+        // The clock's ticks suffice if nothing else needs the time.
+        let about_us = || (context.thread.clock.now_ms * 1000).saturating_sub(entry.began_us);
+        slot.complete(number, End { status, microseconds: microseconds.unwrap_or_else(about_us) });
     }
     if context.app.observes_ends() {
         // The logged time excludes the notification of the application.

@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{Meters, Slot};
+use bolide_contract::scoreboard::{Meters, Recorder};
 use bolide_protocol::session::HeadParts;
 
 use crate::exchange::worker::Worker;
@@ -26,7 +26,8 @@ pub struct ThreadContext {
     pub clock: Clock,
     /// The thread's number in its worker: uWSGI's core.
     pub core: u32,
-    pub slot: &'static Slot,
+    /// Its slot of the scoreboard, with the ring of its last requests.
+    pub slot: Recorder<'static>,
     pub meters: &'static Meters,
     /// Other connections wait to be served: an answer may be sent slightly later, together with theirs.
     pub may_cork: bool,
@@ -35,9 +36,9 @@ pub struct ThreadContext {
 }
 
 impl ThreadContext {
-    pub fn new(worker: &Worker, core: u32, (slot, meters): (&'static Slot, &'static Meters)) -> ThreadContext {
+    pub fn new(worker: &Worker, core: u32, (slot, meters): (Recorder<'static>, &'static Meters)) -> ThreadContext {
         let read_bytes = READ_BYTES.max(worker.head_limits.head_bytes + worker.head_limits.request_line_bytes + READ_BYTES / 2);
-        slot.thread.store(nix::unistd::gettid().as_raw() as u32, Relaxed);
+        slot.take(nix::unistd::gettid().as_raw() as u32);
         slot.measures.store(u32::from(worker.measures_time), Relaxed);
         ThreadContext {
             read: vec![0; read_bytes],

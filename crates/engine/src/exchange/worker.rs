@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use bolide_contract::scoreboard::{Meters, Row, Slot};
+use bolide_contract::scoreboard::{Row, Slot};
 use bolide_contract::settings::Settings;
 use bolide_files::Files;
 use bolide_protocol::http1::head::HeadLimits;
@@ -25,7 +25,6 @@ pub struct Worker {
     pub number: u32,
     pub row: &'static Row,
     pub slots: &'static [Slot],
-    pub meters: &'static [Meters],
     pub listeners: Vec<ListeningSocket>,
     /// TLS of each listener; `None` for those without TLS.
     pub tls: Vec<Option<Arc<ListenerTls>>>,
@@ -66,15 +65,6 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Returns the slot and the meters of a thread.
-    ///
-    /// # Errors
-    /// The scoreboard has none for it.
-    pub fn places(&self, core: u32) -> std::io::Result<(&'static Slot, &'static Meters)> {
-        let places = self.slots.get(core as usize).zip(self.meters.get(core as usize));
-        places.ok_or_else(|| std::io::Error::other("the scoreboard has no slot for this thread"))
-    }
-
     pub fn is_tcp(&self, listener: usize) -> bool {
         self.listeners.get(listener).is_some_and(|listener| listener.is_tcp)
     }

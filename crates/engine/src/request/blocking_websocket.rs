@@ -5,7 +5,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bolide_contract::scoreboard::{Row, Slot, now_ms};
+use bolide_contract::scoreboard::{Recorder, Row, now_ms};
 use bolide_contract::settings::WebSocket as Settings;
 use bolide_protocol::websocket::close::NORMAL;
 
@@ -49,7 +49,7 @@ pub struct WebSocketTerms<'a> {
     pub timeout_ms: u64,
     pub taken: &'static TakenConnections,
     /// The scoreboard slot of the request.
-    pub slot: Option<&'a Slot>,
+    pub slot: Option<Recorder<'static>>,
 }
 
 /// Answers 101 to a request that the engine keeps, and has its stream carry messages from then on. The rest is as in

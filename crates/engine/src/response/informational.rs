@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use bolide_contract::scoreboard::Slot;
+use bolide_contract::scoreboard::Recorder;
 use bolide_protocol::http1::is_token;
 
 use super::writer::ResponseWriter;
@@ -152,7 +152,7 @@ impl ResponseWriter<'_> {
     ///
     /// # Errors
     /// Part of an answer has already been sent, or no further descriptor or thread is available.
-    pub fn give_away(&mut self, taken: &'static TakenConnections, slot: Option<&Slot>) -> io::Result<OwnedFd> {
+    pub fn give_away(&mut self, taken: &'static TakenConnections, slot: Option<Recorder<'static>>) -> io::Result<OwnedFd> {
         if self.head_has_left() || self.transport.is_given_away() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the response has begun, or the socket was already taken"));
         }

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use bolide_contract::scoreboard::{Row, Slot, now_ms};
+use bolide_contract::scoreboard::{Recorder, Row, now_ms};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -125,7 +125,7 @@ impl TakenConnections {
     }
 
     /// A call waits for its client in a protocol of this server, which ends in its own way.
-    pub fn hold_call(&'static self, slot: Option<&Slot>) -> Held {
+    pub fn hold_call(&'static self, slot: Option<Recorder<'static>>) -> Held {
         let (held, _) = self.enter(Weak::new(), InputEnd::Told);
         self.warn_of_threads(slot);
         held
@@ -135,7 +135,7 @@ impl TakenConnections {
     ///
     /// # Errors
     /// No further thread can be started.
-    pub(crate) fn hold_socket(&'static self, socket: &Arc<OwnedFd>, slot: Option<&Slot>) -> std::io::Result<Held> {
+    pub(crate) fn hold_socket(&'static self, socket: &Arc<OwnedFd>, slot: Option<Recorder<'static>>) -> std::io::Result<Held> {
         let (held, attendance) = self.enter(Arc::downgrade(socket), InputEnd::Socket);
         self.start_attendant(attendance)?;
         self.warn_of_threads(slot);
@@ -150,7 +150,7 @@ impl TakenConnections {
         &'static self,
         (socket, tls): (Arc<OwnedFd>, Box<TlsStream>),
         inner: OwnedFd,
-        slot: Option<&Slot>,
+        slot: Option<Recorder<'static>>,
     ) -> std::io::Result<Held> {
         let (held, attendance) = self.enter(Weak::new(), InputEnd::Bridge);
         self.lock().arrivals.push(TlsBridge::new(held.id, socket, tls, inner));
@@ -194,11 +194,11 @@ impl TakenConnections {
     }
 
     /// Logs once that calls which last as long as their clients hold all threads.
-    fn warn_of_threads(&self, slot: Option<&Slot>) {
+    fn warn_of_threads(&self, slot: Option<Recorder<'static>>) {
         if self.lock().calls.len() < self.threads || self.has_warned.swap(true, Relaxed) {
             return;
         }
-        let what = slot.and_then(Slot::look).map_or_else(|| "a request".to_owned(), |seen| seen.text);
+        let what = slot.and_then(|slot| slot.look()).map_or_else(|| "a request".to_owned(), |seen| seen.text);
         let threads =
             if self.threads == 1 { "the only thread".to_owned() } else { format!("the last of {} threads", self.threads) };
         let more = self.threads + 1;

@@ -12,7 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use bolide_contract::scoreboard::Slot;
+use bolide_contract::scoreboard::Recorder;
 use bolide_protocol::response::{Outgoing, StreamEnd};
 use bolide_tls::{ListenerTls, TlsFacts};
 
@@ -553,7 +553,7 @@ impl Transport {
     ///
     /// # Errors
     /// No file descriptor or thread is left, or the connection carries other requests too.
-    pub fn give_away(&mut self, taken: &'static TakenConnections, slot: Option<&Slot>) -> std::io::Result<OwnedFd> {
+    pub fn give_away(&mut self, taken: &'static TakenConnections, slot: Option<Recorder<'static>>) -> std::io::Result<OwnedFd> {
         let (own, held) = match &self.carrier {
             Carrier::Socket => (self.socket.try_clone()?, taken.hold_socket(&self.socket, slot)?),
             Carrier::Tls(_) => self.bridge(taken, slot)?,

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use bolide_contract::children::{ChildKind, Helper};
 use bolide_contract::message::{self, INTERPRETER_END_MS, Order};
-use bolide_contract::scoreboard::{Scoreboard, now_ms};
+use bolide_contract::scoreboard::{Remembered, Scoreboard, now_ms};
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::Source;
 use bolide_supervision::processes::exit_report;
@@ -257,7 +257,8 @@ impl Children {
     /// Kills a child and logs which one, why, and which requests are lost.
     pub fn kill_and_log(&mut self, id: u64, kill_reason: KillReason, provision: &Provision, now_ms: u64) {
         let Some(child) = self.find(id) else { return };
-        let in_flight = child.row().map(|row| self.scoreboard.in_flight(row)).unwrap_or_default();
+        let remembered = child.row().map(|row| self.scoreboard.remembered(row)).unwrap_or_default();
+        let in_flight = exit_report::open(&remembered);
         let served = exit_report::while_serving(&in_flight, now_ms).replace(" while it served", " while it serves");
         let (mercy_ms, mercy_option) = mercy_of(child, provision);
         let mercy = duration(mercy_ms);
@@ -284,6 +285,9 @@ impl Children {
         // Killing an idle child in an immediate stop is not worth a line.
         if kill_reason != KillReason::StopNow || !in_flight.is_empty() {
             log_sink::line(&line);
+        }
+        if matches!(kill_reason, KillReason::Harakiri | KillReason::Memory) {
+            log_last_requests(child, &remembered, now_ms);
         }
         self.kill(id, kill_reason, now_ms);
     }
@@ -529,5 +533,12 @@ fn send_signal(child: &Child, signal: i32) {
         // The process has exited already; its end will be reported.
         Ok(()) | Err(Errno::ESRCH) => {}
         Err(error) => log_sink::line(&format!("{child} can't be sent {}: {error}", signals::name(signal))),
+    }
+}
+
+/// Logs the requests that a worker has answered before its unexpected end.
+pub fn log_last_requests(worker: &Child, remembered: &[(u32, Remembered)], now: u64) {
+    if let Some(last) = exit_report::last_requests(remembered, now) {
+        log_sink::line(&format!("{worker} had answered, the last one first: {last}"));
     }
 }

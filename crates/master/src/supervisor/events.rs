@@ -9,6 +9,7 @@ use bolide_supervision::files::pidfile;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
 use bolide_supervision::processes::exit_report::{self, Cause};
+use bolide_supervision::processes::oom_kills::KernelKill;
 use bolide_supervision::processes::system;
 use nix::unistd::Pid;
 use serde_json::{Value, json};
@@ -447,8 +448,10 @@ impl Supervisor {
     fn worker_ended(&mut self, worker: &Child, row: u32, number: u32, cause: &Cause, now: u64) {
         let board = self.children.scoreboard();
         let has_worked = worker.kill_reason == Some(KillReason::Harakiri) || board.has_begun_requests(row);
-        let end = WorkerEnd { worker, number, cause, in_flight: board.in_flight(row), has_worked };
-        let in_flight = end.in_flight.len();
+        let is_killed = matches!(cause, Cause::Signalled { signal: libc::SIGKILL, .. }) && worker.kill_reason.is_none();
+        let kernel_kill = if is_killed { self.oom_kills.look() } else { KernelKill::Unknown };
+        let end = WorkerEnd { worker, number, cause, remembered: board.remembered(row), kernel_kill, has_worked };
+        let in_flight = board.in_flight(row).len();
         let worse = self.generations.note_end(worker, board.work(row), in_flight, &cause.words());
         if let Some(why) = worse {
             self.roll_back(&why, now);

@@ -20,6 +20,7 @@ use bolide_supervision::logs::log_sink;
 use bolide_supervision::polling::{self, ServerToken, Source};
 use bolide_supervision::processes::daemonize::ParentPipe;
 use bolide_supervision::processes::memory_watch::MemoryWatch;
+use bolide_supervision::processes::oom_kills::OomKills;
 use bolide_supervision::processes::process_state::is_zombie;
 use bolide_supervision::processes::signals::{self, Signals};
 use bolide_supervision::sockets::service_manager::Notifier;
@@ -99,6 +100,7 @@ pub struct Supervisor {
     requests: Option<Watch>,
     /// `None` if no worker has a limit.
     memory: Option<MemoryWatch>,
+    oom_kills: OomKills,
     ending: Ending,
     takeover: Takeover,
     outcomes: Outcomes,
@@ -132,6 +134,7 @@ impl Supervisor {
             scaling: Scaling::new(settings, now_ms()),
             requests: Watch::for_settings(settings),
             memory: MemoryWatch::new(&settings.recycling, &settings.helpers),
+            oom_kills: OomKills::new(),
             watches: Watches::new(&settings.watching, now_ms()),
             ending: Ending::default(),
             takeover: Takeover::new(predecessor),

@@ -2,17 +2,18 @@
 //! it.
 
 use bolide_contract::message;
-use bolide_contract::scoreboard::InFlight;
+use bolide_contract::scoreboard::Remembered;
 use bolide_supervision::logs::log_sink;
 use bolide_supervision::processes::backoff::EARLY_FAILURE_MS;
 use bolide_supervision::processes::exit_report::{self, Cause};
+use bolide_supervision::processes::oom_kills::KernelKill;
 use bolide_supervision::processes::signals;
 use bolide_supervision::processes::system::Pause;
 use bolide_supervision::text::duration;
 use nix::unistd::Pid;
 
-use crate::children::Children;
 use crate::children::child::{Child, KillReason};
+use crate::children::{Children, log_last_requests};
 use crate::generations::Generations;
 use crate::provision::Provision;
 
@@ -42,7 +43,10 @@ pub struct WorkerEnd<'a> {
     pub worker: &'a Child,
     pub number: u32,
     pub cause: &'a Cause,
-    pub in_flight: Vec<InFlight>,
+    /// The requests that it remembers, in flight and answered, with their threads.
+    pub remembered: Vec<(u32, Remembered)>,
+    /// What the kernel says about a death by SIGKILL.
+    pub kernel_kill: KernelKill,
     /// It has begun requests.
     pub has_worked: bool,
 }
@@ -89,8 +93,10 @@ impl WorkerEnd<'_> {
         if over_memory && !lived {
             log_sink::line(&format!("{worker}{follows}"));
         } else if !is_known {
-            let (how, served) = (words_of_end(cause, provision), exit_report::while_serving(&self.in_flight, now));
-            log_sink::line(&format!("{worker} {how}{served}{follows}"));
+            let served = exit_report::while_serving(&exit_report::open(&self.remembered), now);
+            let (how, by_kernel) = (words_of_end(cause, provision), self.kernel_kill.words());
+            log_sink::line(&format!("{worker} {how}{by_kernel}{served}{follows}"));
+            log_last_requests(worker, &self.remembered, now);
         }
         is_forming && !asked && !lived && !never_was
     }

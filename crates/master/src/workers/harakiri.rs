@@ -229,14 +229,14 @@ mod tests {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let policy = HarakiriPolicy { graceful_ms: Some(2000), graceful_signal: 10, ..HarakiriPolicy::default() };
         let mut watch = Watch::new(Some(1000), None, &policy).expect("watches");
-        board.slots(0)[0].begin(1, &[b"GET /a"]);
+        board.recorder(0, 0).expect("a slot").begin(1, &[b"GET /a"]);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
         let warned = watch.check(WORKERS, &board, NONE_WAITING, 1200);
         assert!(matches!(&warned[..], [Verdict::Warn { child: 7, signal: 10, most_ms: 2000, .. }]));
         assert_eq!((watch.check(WORKERS, &board, NONE_WAITING, 3150), watch.wake_ms()), (Vec::new(), 3200));
         assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 3200)[..], [Verdict::Kill { child: 7, .. }]));
         // A worker whose request ends in time is not killed.
-        board.slots(0)[0].end();
+        board.recorder(0, 0).expect("a slot").end();
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 3300), []);
     }
 
@@ -247,7 +247,7 @@ mod tests {
         let mut watch = Watch::new(Some(1000), Some(2000), &policy).expect("watches");
         let helpers = [(7, 0, Watched::Helper { limit_ms: None }), (8, 1, Watched::Helper { limit_ms: Some(2000) })];
         for row in [0, 1] {
-            board.slots(row)[0].begin(1, &[b"a message of 5 bytes"]);
+            board.recorder(row, 0).expect("a slot").begin(1, &[b"a message of 5 bytes"]);
         }
         assert_eq!(watch.check(&helpers, &board, NONE_WAITING, 1500), []);
         let asked = watch.check(&helpers, &board, NONE_WAITING, 2001);
@@ -260,7 +260,7 @@ mod tests {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let policy = HarakiriPolicy { queue_threshold: 3, ..HarakiriPolicy::default() };
         let mut watch = Watch::new(Some(1000), None, &policy).expect("watches");
-        board.slots(0)[0].begin(1, &[b"GET /a"]);
+        board.recorder(0, 0).expect("a slot").begin(1, &[b"GET /a"]);
         assert_eq!(watch.check(WORKERS, &board, 2, 1001), []);
         assert_eq!(watch.wake_ms(), 1001 + QUEUE_CHECK_MS);
         assert_eq!(watch.check(WORKERS, &board, 3, 2001).len(), 1);
@@ -272,7 +272,7 @@ mod tests {
     fn a_request_over_time_is_asked_for_its_stack_and_then_killed() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(1000), None).expect("watches");
-        board.slots(1)[1].begin(500, &[b"GET /slow"]);
+        board.recorder(1, 1).expect("a slot").begin(500, &[b"GET /slow"]);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 600), []);
         assert_eq!(watch.wake_ms(), 1500);
         let asked = watch.check(WORKERS, &board, NONE_WAITING, 1500);
@@ -287,10 +287,10 @@ mod tests {
     fn a_request_that_ends_after_the_stack_is_spared_and_so_is_the_next_one() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(1000), None).expect("watches");
-        board.slots(0)[0].begin(1, &[b"GET /a"]);
+        board.recorder(0, 0).expect("a slot").begin(1, &[b"GET /a"]);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1001).len(), 1);
-        board.slots(0)[0].end();
-        board.slots(0)[0].begin(1200, &[b"GET /b"]);
+        board.recorder(0, 0).expect("a slot").end();
+        board.recorder(0, 0).expect("a slot").begin(1200, &[b"GET /b"]);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 1301), []);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 2100), []);
         assert!(matches!(&watch.check(WORKERS, &board, NONE_WAITING, 2200)[..], [Verdict::AskStack { child: 7, .. }]));
@@ -308,8 +308,8 @@ mod tests {
     fn two_requests_of_one_worker_over_time_are_one_kill() {
         let (board, _memory) = Scoreboard::create(2, 2).expect("made");
         let mut watch = watch_of(Some(100), None).expect("watches");
-        board.slots(0)[0].begin(1, &[b"GET /a"]);
-        board.slots(0)[1].begin(2, &[b"GET /b"]);
+        board.recorder(0, 0).expect("a slot").begin(1, &[b"GET /a"]);
+        board.recorder(0, 1).expect("a slot").begin(2, &[b"GET /b"]);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 200).len(), 2);
         assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 600).len(), 1);
     }
@@ -322,7 +322,7 @@ mod tests {
             [(None, 0, None), (None, 300, Some(300)), (Some(1000), 300, Some(300)), (Some(200), 300, Some(200))]
         {
             let mut watch = watch_of(limit, Some(300)).expect("watches");
-            board.slots(0)[0].begin(1, &[b"GET /a"]);
+            board.recorder(0, 0).expect("a slot").begin(1, &[b"GET /a"]);
             board.slots(0)[0].limit_ms.store(own, std::sync::atomic::Ordering::Relaxed);
             assert_eq!(watch.check(WORKERS, &board, NONE_WAITING, 100), []);
             assert!(watch.wake_ms() <= 1 + due.unwrap_or(400));

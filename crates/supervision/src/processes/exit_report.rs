@@ -1,13 +1,16 @@
 //! The log line about the end of a process: its cause, from the raw wait status, and the requests that were in flight. It knows
 //! no process. The master and its attendant run it.
 
-use bolide_contract::scoreboard::InFlight;
+use bolide_contract::scoreboard::{InFlight, Remembered};
+use bolide_services::route_names::masked;
 
 use crate::processes::signals;
 use crate::text::{duration, printable};
 
 /// Requests that a line names; the rest are counted.
 const REQUESTS_NAMED_MOST: usize = 3;
+/// Answered requests that the line about a death names. A crash report has all that the worker remembers.
+const LAST_NAMED_MOST: usize = 5;
 
 /// The cause of a process' end.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +73,9 @@ pub fn requests(in_flight: &[InFlight], now_ms: u64) -> String {
     let named: Vec<String> = in_flight
         .iter()
         .take(REQUESTS_NAMED_MOST)
-        .map(|request| format!("{} (for {})", printable(&request.text), duration(now_ms.saturating_sub(request.began_ms))))
+        .map(|request| {
+            format!("{} (for {})", printable(&masked(&request.text)), duration(now_ms.saturating_sub(request.began_ms)))
+        })
         .collect();
     let rest = in_flight.len().saturating_sub(REQUESTS_NAMED_MOST);
     let others = match rest {
@@ -81,6 +86,40 @@ pub fn requests(in_flight: &[InFlight], now_ms: u64) -> String {
     named.join(", ") + &others
 }
 
+/// Returns the requests in flight of those that a worker remembers: first those that a thread is in a call for, then those that
+/// wait for their client or in an asynchronous application; the oldest first.
+pub fn open(remembered: &[(u32, Remembered)]) -> Vec<InFlight> {
+    let mut open: Vec<&(u32, Remembered)> = remembered.iter().filter(|(_, request)| request.end.is_none()).collect();
+    open.sort_by_key(|(_, request)| (!request.is_called, request.began_ms));
+    let in_flight = |(thread, request): &(u32, Remembered)| InFlight {
+        slot: 0,
+        thread: *thread,
+        began_ms: request.began_ms,
+        count: request.number,
+        limit_ms: 0,
+        text: request.text.clone(),
+    };
+    open.into_iter().map(in_flight).collect()
+}
+
+/// `GET /b (200 in 3 ms, 2.1 s ago), GET /a (…)`: the last answered requests, the newest first. `None`: there are none.
+pub fn last_requests(remembered: &[(u32, Remembered)], now_ms: u64) -> Option<String> {
+    let mut ended: Vec<(u64, String)> = remembered
+        .iter()
+        .rev()
+        .filter_map(|(_, request)| {
+            let end = request.end.filter(|end| end.status > 0)?;
+            let ended_ms = request.began_ms + end.microseconds / 1000;
+            let (status, took) = (end.status, duration(end.microseconds / 1000));
+            let ago = duration(now_ms.saturating_sub(ended_ms));
+            Some((ended_ms, format!("{} ({status} in {took}, {ago} ago)", printable(&masked(&request.text)))))
+        })
+        .collect();
+    ended.sort_by_key(|(ended_ms, _)| std::cmp::Reverse(*ended_ms));
+    let named: Vec<String> = ended.into_iter().take(LAST_NAMED_MOST).map(|(_, text)| text).collect();
+    (!named.is_empty()).then(|| named.join(", "))
+}
+
 /// ` while it served GET /a (for 120 ms)`; empty when nothing was in flight.
 pub fn while_serving(in_flight: &[InFlight], now_ms: u64) -> String {
     if in_flight.is_empty() { String::new() } else { format!(" while it served {}", requests(in_flight, now_ms)) }
@@ -89,6 +128,7 @@ pub fn while_serving(in_flight: &[InFlight], now_ms: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bolide_contract::scoreboard::End;
 
     fn request(text: &str, began_ms: u64) -> InFlight {
         InFlight { slot: 0, thread: 0, began_ms, count: 1, limit_ms: 0, text: text.to_owned() }
@@ -118,6 +158,24 @@ mod tests {
         ] {
             assert_eq!(cause.words_after(told), words, "{cause:?} after {told:?}");
         }
+    }
+
+    #[test]
+    fn the_last_requests_are_told_newest_first_with_their_ends_and_masked() {
+        let remembered = |number: u64, text: &str, status: u16| {
+            let end = (status > 0).then_some(End { status, microseconds: 2500 });
+            (7, Remembered { number, began_ms: 100 * number, text: text.to_owned(), is_called: number == 9, end })
+        };
+        let all = [
+            remembered(1, "GET /open", 0),
+            remembered(2, "GET /a?key=secret", 200),
+            remembered(3, "GET /b", 404),
+            remembered(9, "GET /called", 0),
+        ];
+        let told = last_requests(&all, 1302).expect("two have ended");
+        assert_eq!(told, "GET /b (404 in 2 ms, 1 s ago), GET /a?key=… (200 in 2 ms, 1.1 s ago)");
+        assert_eq!(last_requests(&all[..1], 1302), None);
+        assert_eq!(while_serving(&open(&all), 1000), " while it served GET /called (for 100 ms), GET /open (for 900 ms)");
     }
 
     #[test]

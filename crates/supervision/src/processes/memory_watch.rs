@@ -151,7 +151,7 @@ pub fn usage_of(pid: Pid, in_full: bool) -> Option<Usage> {
 }
 
 /// The folder of our own cgroup; tests set another one.
-fn own_cgroup() -> Option<PathBuf> {
+pub(crate) fn own_cgroup() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os("BOLIDE_TEST_CGROUP") {
         return Some(PathBuf::from(folder));
     }

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 
-use bolide_contract::scoreboard::Slot;
+use bolide_contract::scoreboard::Recorder;
 
 use super::{CORKED_BYTES, Carrier, Transport};
 use crate::sockets::body_file::BodyFile;
@@ -111,7 +111,11 @@ impl Transport {
     }
 
     /// [`Transport::give_away`] within TLS: a bridge encrypts and decrypts.
-    pub(super) fn bridge(&mut self, taken: &'static TakenConnections, slot: Option<&Slot>) -> std::io::Result<(OwnedFd, Held)> {
+    pub(super) fn bridge(
+        &mut self,
+        taken: &'static TakenConnections,
+        slot: Option<Recorder<'static>>,
+    ) -> std::io::Result<(OwnedFd, Held)> {
         let (own, inner) = UnixStream::pair()?;
         inner.set_nonblocking(true)?;
         let Carrier::Tls(tls) = std::mem::replace(&mut self.carrier, Carrier::Socket) else {

@@ -26,7 +26,7 @@ import struct
 import sys
 import time
 
-ROW_BYTES, SLOT_BYTES, TEXT_BYTES, TEXT_START = map(int, os.environ["FAKE_LAYOUT"].split())
+ROW_BYTES, SLOT_BYTES, ENTRY_BYTES, TEXT_BYTES, TEXT_START = map(int, os.environ["FAKE_LAYOUT"].split())
 FORK, RETIRE, DRAIN, STOP = 1, 2, 3, 4
 LOADED, LOAD_FAILED, FORKED, FORK_FAILED, ENDED, SERVING, WORN = range(101, 108)
 FOLDER = os.environ["FAKE_FOLDER"]
@@ -48,23 +48,33 @@ def orders_of(boot):
 
 
 class Slot:
-    """The first slot of a worker's scoreboard row."""
+    """The first slot of a worker's scoreboard row, and its ring of requests."""
+
+    ENTRIES = 4
 
     def __init__(self, boot, row):
         rows, slots = boot["scoreboard_rows"], boot["scoreboard_slots"]
         self.memory = mmap.mmap(boot["scoreboard"], 0)
         self.start = rows * ROW_BYTES + row * slots * SLOT_BYTES
-        self.count = 0
+        of_slots = rows * (ROW_BYTES + slots * SLOT_BYTES)
+        self.ring = of_slots + row * ((len(self.memory) - of_slots) // rows)
+        self.count = struct.unpack_from("<Q", self.memory, self.start + 24)[0]
 
     def begin(self, text):
         self.count += 1
         content = text.encode()[:TEXT_BYTES]
-        struct.pack_into("<Q", self.memory, self.start + 8, self.count)
-        struct.pack_into("<II", self.memory, self.start + 16, ctypes.CDLL(None).gettid(), len(content))
-        self.memory[self.start + TEXT_START : self.start + TEXT_START + len(content)] = content
-        struct.pack_into("<Q", self.memory, self.start, time.monotonic_ns() // 1_000_000)
+        now_ms = time.monotonic_ns() // 1_000_000
+        entry = self.ring + self.count % self.ENTRIES * ENTRY_BYTES
+        struct.pack_into("<QI", self.memory, self.start + 8, self.count, ctypes.CDLL(None).gettid())
+        struct.pack_into("<QQ", self.memory, self.start + 24, self.count, self.count)
+        struct.pack_into("<I", self.memory, self.start + 48, self.ENTRIES)
+        self.memory[entry + TEXT_START : entry + TEXT_START + len(content)] = content
+        struct.pack_into("<Q", self.memory, entry, self.count << 48 | len(content) << 40 | now_ms)
+        struct.pack_into("<Q", self.memory, self.start, now_ms)
 
     def end(self):
+        entry = self.ring + self.count % self.ENTRIES * ENTRY_BYTES
+        struct.pack_into("<Q", self.memory, entry + 8, self.count << 48)
         struct.pack_into("<Q", self.memory, self.start, 0)
 
 
